@@ -1,0 +1,1 @@
+"""Measures any loader with any step: why training waits, and how that compares with before."""

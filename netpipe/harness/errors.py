@@ -1,0 +1,27 @@
+"""The errors of the harness: a misused harness is one type, a slow pipeline is another."""
+
+from netpipe.errors import NetpipeError
+
+
+class HarnessError(NetpipeError):
+    """Something the harness cannot measure or go on from."""
+
+
+class MisuseError(HarnessError):
+    """What was handed to the harness is not what it asks for."""
+
+
+class SessionError(HarnessError):
+    """A session's process ended without a result: it crashed, hung or ran out of time."""
+
+
+class HangError(SessionError):
+    """A loader gave no batch for longer than the limit."""
+
+
+class PipelineTooSlowError(NetpipeError, AssertionError):
+    """A measured pipeline misses what its test asks for. Not an error of the harness."""
+
+
+class InconclusiveError(NetpipeError):
+    """A measurement that leaves open what its test asks. Neither passed nor failed."""

@@ -1,0 +1,66 @@
+"""What a performance test asserts of a measurement; every failure names its figures."""
+
+from dataclasses import dataclass
+
+from netpipe.harness.errors import InconclusiveError, PipelineTooSlowError
+from netpipe.harness.measurement import Measurement
+from netpipe.harness.stall import EPSILON, judge
+from netpipe.harness.units import ratio_interval, seconds_interval
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a pipeline must reach.
+
+    Attributes:
+        headroom: S0 / L must be at least this.
+        stall_fraction: (R - S0) / R must be at most this.
+    """
+
+    headroom: float = 1.0
+    stall_fraction: float = EPSILON
+
+
+def expect_loading_below_step(measurement: Measurement, limits: Limits) -> None:
+    """Assert that loading a batch takes less time than the step on resident batches.
+
+    Raises:
+        PipelineTooSlowError: It does not.
+        InconclusiveError: The interval leaves it open.
+    """
+    __tracebackhide__ = True
+    headroom = measurement.headroom
+    message = (
+        f"loading a batch takes {seconds_interval(measurement.load_s_per_batch)}, the synthetic "
+        f"step {seconds_interval(measurement.step_s)}: headroom {ratio_interval(headroom)}, "
+        f"at least {limits.headroom:.2f} asked for"
+    )
+    if headroom.high < limits.headroom:
+        raise PipelineTooSlowError(f"loader too slow: {message}")
+    if headroom.low < limits.headroom:
+        raise InconclusiveError(f"loader speed not certain: {message}")
+
+
+def expect_no_stall(measurement: Measurement, limits: Limits) -> None:
+    """Assert that the real step takes no longer than the step on resident batches.
+
+    On a CPU device, which shares its cores with the loader, only the verdict counts.
+
+    Raises:
+        PipelineTooSlowError: Training waits; the message says why.
+        InconclusiveError: The measurement leaves it open.
+    """
+    __tracebackhide__ = True
+    verdict = judge(measurement)
+    if verdict.kind == "inconclusive":
+        raise InconclusiveError(
+            "\n".join((verdict.message, *verdict.evidence, f"next: {verdict.next}"))
+        )
+    stalls = (
+        not measurement.device.shares_host_cores
+        and measurement.stall_fraction.low > limits.stall_fraction
+    )
+    if stalls or not verdict.passes(measurement):
+        raise PipelineTooSlowError(
+            "\n".join((verdict.message, *verdict.evidence, f"next: {verdict.next}"))
+        )

@@ -1,0 +1,235 @@
+"""What a session measured: plain, frozen numbers that travel as JSON."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from math import inf, isfinite
+from typing import Any
+
+import cattrs
+from cattrs.errors import BaseValidationError
+
+from netpipe.errors import InputError
+
+SCHEMA = "netpipe.measurement/1"
+
+
+@dataclass(frozen=True)
+class Device:
+    """The accelerator that a step ran on, or was pretended to run on.
+
+    Attributes:
+        key: What baselines are filed under, `h100-sxm-80gb-x1`.
+        kind: The name that the runtime gives the device.
+        platform: The runtime's name of the platform: "cpu", "gpu", "tpu"; "emulated" for a clock.
+        count: Devices used.
+    """
+
+    key: str
+    kind: str
+    platform: str
+    count: int = 1
+
+    @property
+    def emulated(self) -> bool:
+        """Whether the step is a clock, not a computation."""
+        return self.platform == "emulated"
+
+    @property
+    def shares_host_cores(self) -> bool:
+        """Whether the step runs on the cores that the loader needs."""
+        return self.platform == "cpu"
+
+
+@dataclass(frozen=True)
+class Host:
+    """The machine that loads: what a loader's speed depends on.
+
+    Attributes:
+        cpu: The model of the CPU.
+        cores: CPUs that this process may use, by affinity and cgroup quota.
+        memory_bytes: Memory that this process may use.
+        container: Whether the process runs in a container.
+    """
+
+    cpu: str
+    cores: int
+    memory_bytes: int
+    container: bool = False
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A median with its 95% interval over `n` rounds, in the unit of the field that holds it."""
+
+    median: float
+    low: float
+    high: float
+    n: int
+
+
+@dataclass(frozen=True)
+class Waits:
+    """The time a real training step spent inside `next()` of the loader.
+
+    Attributes:
+        p50: Half of the steps waited no longer, in seconds.
+        p95: 95% of the steps waited no longer, in seconds.
+        p99: 99% of the steps waited no longer, in seconds.
+        cv: Standard deviation over mean of the time between batches when pulled flat out;
+            0: every batch takes the same time; 1: as irregular as a Poisson process.
+    """
+
+    p50: float
+    p95: float
+    p99: float
+    cv: float
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something seen beside the verdict."""
+
+    name: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """The raw value of every round done, in seconds; one entry a round.
+
+    A round measures every quantity once, one after the other, so that entries of the same round
+    can be compared with each other.
+    """
+
+    load_s_per_batch: tuple[float, ...] = ()
+    load_cpu_s_per_batch: tuple[float, ...] = ()
+    step_s: tuple[float, ...] = ()
+    step_synced_s: tuple[float, ...] = ()
+    step_shadow_s: tuple[float, ...] = ()
+    step_transfer_s: tuple[float, ...] = ()
+    train_s_per_step: tuple[float, ...] = ()
+    calibration_s: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Everything one session measured.
+
+    Attributes:
+        device: Where the step ran.
+        host: Where the loader ran.
+        versions: Version of every package that matters, by name.
+        fingerprint: Names the data and the configuration; only like is compared with like.
+        load_s_per_batch: L, wall time of one batch with the loader alone, buffers drained.
+        step_s: S0, wall time of one step on resident batches, blocked once a block.
+        step_synced_s: S_sync, the same, blocked after every step.
+        step_shadow_s: S1, the same while the loader is drained once a step, its data thrown away.
+        step_transfer_s: S2, the same with a transfer of a cached host batch before every step.
+        train_s_per_step: R, wall time of one step of the real loop.
+        headroom: S0 / L; below 1 the loader cannot keep up.
+        stall_fraction: (R - S0) / R; 0: the device never waits; 1: it only waits.
+        accelerator_utilisation: S0 / R.
+        load_cpu_ratio: CPU time of a batch, all processes, over the CPU time of the calibration
+            workload in the same round: a loader's cost with the machine's speed taken out.
+        wait_s: Waits in the real loop.
+        sync_probe_fraction: Share of steps whose loss was ready before the next batch was asked
+            for, in the real loop. 0: nothing forces a sync; 1: every step does.
+        sync_probe_idle_fraction: The same in the S0 loop, which never syncs; near 0, or the
+            probe is void.
+        worst_tenth_fraction: Share of the stall that the worst tenth of the steps holds.
+        compilations: Compilations inside timed windows.
+        buffered_batches: Batches the loader's buffers had lent when a drain began.
+        dispatch_depth: Most steps in flight at once in the real loop.
+        overhead_fraction: The harness's own part of a step; None when not measured.
+        busy_elsewhere_fraction: Share of the host's CPU time that other programs took.
+        batch_bytes: Bytes of one batch as the trainer sees it.
+        first_batch_s: Wall time from the loader's start to its first batch.
+        drained: Whether the buffers could be drained within the time for it.
+        elapsed_s: Wall time of the whole measurement.
+        rounds: The raw values.
+        findings: What else was seen.
+    """
+
+    device: Device
+    host: Host
+    versions: Mapping[str, str]
+    fingerprint: str
+    load_s_per_batch: Interval
+    step_s: Interval
+    step_synced_s: Interval | None
+    step_shadow_s: Interval | None
+    step_transfer_s: Interval | None
+    train_s_per_step: Interval
+    headroom: Interval
+    stall_fraction: Interval
+    accelerator_utilisation: Interval
+    load_cpu_ratio: Interval
+    wait_s: Waits
+    sync_probe_fraction: float
+    sync_probe_idle_fraction: float
+    worst_tenth_fraction: float
+    compilations: int
+    buffered_batches: float | None
+    dispatch_depth: int
+    overhead_fraction: float | None
+    busy_elsewhere_fraction: float
+    batch_bytes: int
+    first_batch_s: float
+    drained: bool
+    elapsed_s: float
+    rounds: Rounds = field(default_factory=Rounds)
+    findings: tuple[Finding, ...] = ()
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the measurement as plain JSON values."""
+        document: dict[str, Any] = _converter().unstructure(self)
+        return {"schema": SCHEMA, **document}
+
+
+def measurement_from(document: Mapping[str, Any], where: object) -> Measurement:
+    """Build a Measurement from plain JSON values.
+
+    Args:
+        document: What `Measurement.to_document` returned.
+        where: The file it comes from, for the error message.
+
+    Raises:
+        InputError: The document is of another schema, or a field is missing or wrong.
+    """
+    if document.get("schema") != SCHEMA:
+        raise InputError(where, "schema", f"be {SCHEMA}", repr(document.get("schema")))
+    values = {name: value for name, value in document.items() if name != "schema"}
+    try:
+        return _converter().structure(values, Measurement)
+    except BaseValidationError as error:
+        raise InputError(
+            where, "measurement", "hold every field", "; ".join(cattrs.transform_error(error))
+        ) from error
+
+
+@cache
+def _converter() -> cattrs.Converter:
+    """Make the converter; JSON knows no infinity, so an unbounded interval has null for it."""
+    converter = cattrs.Converter(forbid_extra_keys=True)
+    converter.register_unstructure_hook(
+        Interval,
+        lambda one: {
+            "median": one.median,
+            "low": one.low if isfinite(one.low) else None,
+            "high": one.high if isfinite(one.high) else None,
+            "n": one.n,
+        },
+    )
+    converter.register_structure_hook(Interval, _interval_from)
+    return converter
+
+
+def _interval_from(document: Mapping[str, Any], _: type) -> Interval:
+    low, high = document["low"], document["high"]
+    return Interval(
+        median=float(document["median"]),
+        low=-inf if low is None else float(low),
+        high=inf if high is None else float(high),
+        n=int(document["n"]),
+    )

@@ -1,0 +1,152 @@
+"""Pulling batches from a loader: flat out, drained, or as a training loop does."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from netpipe.harness.clock import Clock
+from netpipe.harness.errors import MisuseError
+from netpipe.harness.processes import ProcessTree
+
+Batch = Any
+LoaderFactory = Callable[[], Iterable[Batch]]
+
+_LEAST_GROUP = 2
+_MOST_GROUP = 16
+_GROUPS = 5  # groups whose median says whether the buffers are drained
+_DRAINED_SHARE = 0.7  # of the steady load time
+_QUIET_CORES = 0.1  # CPU use below which a loader's buffers count as full
+_QUIET_LOOK_S = 0.03
+
+
+@dataclass(frozen=True)
+class Pulled:
+    """What a block of flat-out pulls took.
+
+    Attributes:
+        gaps_s: Seconds from each batch to the next.
+        cpu_s: CPU seconds of all processes in that time.
+    """
+
+    gaps_s: tuple[float, ...]
+    cpu_s: float
+
+    @property
+    def s_per_batch(self) -> float:
+        """Wall seconds of one batch."""
+        return sum(self.gaps_s) / len(self.gaps_s)
+
+    @property
+    def cpu_s_per_batch(self) -> float:
+        """CPU seconds of one batch, all processes."""
+        return self.cpu_s / len(self.gaps_s)
+
+
+class Puller:
+    """One running loader and the time that its batches take.
+
+    Args:
+        loader: Makes the loader; called again when a finite loader has ended.
+        clock: Seconds.
+        waiting: Told the moment a batch is asked for, and None when it has come.
+    """
+
+    def __init__(
+        self,
+        loader: LoaderFactory,
+        clock: Clock,
+        waiting: Callable[[float | None], None] = lambda _: None,
+    ) -> None:
+        self._loader = loader
+        self._clock = clock
+        self._waiting = waiting
+        self.restarts = 0
+        started = clock()
+        self._iterator = self._start()
+        self.first_batch = self._next()
+        self.first_batch_s = clock() - started
+        self.processes = ProcessTree()
+
+    @property
+    def group(self) -> int:
+        """Pulls to average together: several workers deliver in bursts of one batch each."""
+        return min(_MOST_GROUP, max(_LEAST_GROUP, self.processes.children))
+
+    def _start(self) -> Iterator[Batch]:
+        loader = self._loader()
+        if not isinstance(loader, Iterable):
+            raise MisuseError(
+                f"loader() must return an iterable of batches; found {type(loader).__name__}"
+            )
+        return iter(loader)
+
+    def _next(self) -> Batch:
+        self._waiting(self._clock())
+        try:
+            return next(self._iterator)
+        except StopIteration:
+            return self._restarted()
+        finally:
+            self._waiting(None)
+
+    def _restarted(self) -> Batch:
+        self.restarts += 1
+        self._iterator = self._start()
+        try:
+            batch = next(self._iterator)
+        except StopIteration:
+            raise MisuseError("loader() gave no batch: it must give at least one") from None
+        self.processes = ProcessTree()
+        return batch
+
+    def pull(self) -> tuple[Batch, float]:
+        """Return the next batch and the seconds that it was waited for."""
+        asked = self._clock()
+        batch = self._next()
+        return batch, self._clock() - asked
+
+    def flat_out(self, batches: int) -> Pulled:
+        """Pull `batches` batches as fast as they come and throw them away."""
+        cpu_s = self.processes.cpu_s()
+        gaps_s = tuple(self.pull()[1] for _ in range(batches))
+        return Pulled(gaps_s, self.processes.cpu_s() - cpu_s)
+
+    def drain(self, load_s: float, limit_s: float) -> tuple[bool, float]:
+        """Pull flat out until the buffers no longer lend speed.
+
+        Args:
+            load_s: The loader's steady seconds a batch, as far as they are known.
+            limit_s: Seconds after which to give up.
+
+        Returns:
+            Whether the buffers are drained, and how many batches they had lent.
+        """
+        started, pulled = self._clock(), 0
+        groups_s: list[float] = []
+        while self._clock() - started < limit_s:
+            groups_s.append(self.flat_out(self.group).s_per_batch)
+            pulled += self.group
+            if len(groups_s) >= _GROUPS and median(groups_s[-_GROUPS:]) >= _DRAINED_SHARE * load_s:
+                lent = pulled - (self._clock() - started) / load_s
+                return True, max(0.0, lent)
+        return False, float(pulled)
+
+    def settle(self, limit_s: float) -> None:
+        """Wait until the loader's buffers are full: until it uses next to no CPU.
+
+        Args:
+            limit_s: Seconds after which to go on regardless.
+        """
+        started = self._clock()
+        while (before := self._clock()) - started < limit_s:
+            cpu_s = self.processes.cpu_s()
+            self._clock.sleep(_QUIET_LOOK_S)
+            if self.processes.cpu_s() - cpu_s < _QUIET_CORES * (self._clock() - before):
+                return
+
+    def close(self) -> None:
+        """Stop the loader's workers, where it knows how to."""
+        close = getattr(self._iterator, "close", None)
+        if close is not None:
+            close()

@@ -1,0 +1,229 @@
+"""Sessions: fresh child processes that measure once. Started, watched, ended and read here."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+
+from netpipe.harness.emulated import parse_accelerator
+from netpipe.harness.errors import HangError, MisuseError, SessionError
+from netpipe.harness.measurement import Measurement, measurement_from
+
+REQUEST_VARIABLE: Final = "NETPIPE_SESSION"
+SCHEMA: Final = "netpipe.session/1"
+
+_START_S = 180.0  # for imports, data sets, compilation: what comes before the measured time
+_PER_BUDGET = 4.0  # a session may take so many times its budget, then it is ended
+_FAREWELL_S = 20.0  # from a written result to the end of the process
+_LOOK_S = 0.05
+_LOG_LINES = 25
+_ERRORS: Final = {"misuse": MisuseError, "hang": HangError, "failed": SessionError}
+
+
+@dataclass(frozen=True)
+class SessionRequest:
+    """What a session is asked for; travels in the environment variable `NETPIPE_SESSION`.
+
+    Attributes:
+        kind: "measure" or "lint".
+        result: The file to write the result to.
+        accelerator: "auto" or an emulated one.
+        budget_s: Seconds for the measured rounds.
+        batch_limit_s: A loader that gives no batch for so long hangs.
+        intent: What a lint holds the pipeline to: "throughput" or "reproducible".
+    """
+
+    kind: str
+    result: str = ""
+    accelerator: str = "auto"
+    budget_s: float = 20.0
+    batch_limit_s: float = 10.0
+    intent: str = "throughput"
+
+    def __post_init__(self) -> None:
+        """Check what a user can have set.
+
+        Raises:
+            MisuseError: A value is outside its range.
+        """
+        parse_accelerator(self.accelerator)
+        if not self.budget_s > 0:
+            raise MisuseError(f"the budget must be above 0 seconds; found {self.budget_s:g}")
+        if not self.batch_limit_s > 0:
+            raise MisuseError(
+                f"the batch limit must be above 0 seconds; found {self.batch_limit_s:g}"
+            )
+        if self.intent not in ("throughput", "reproducible"):
+            raise MisuseError(
+                f"the intent must be throughput or reproducible; found {self.intent!r}"
+            )
+
+
+def request_here() -> SessionRequest | None:
+    """Return what this process was asked for, None when it is no session."""
+    text = os.environ.get(REQUEST_VARIABLE)
+    return SessionRequest(**json.loads(text)) if text else None
+
+
+def measured(command: Sequence[str], request: SessionRequest) -> Measurement:
+    """Run a session that measures.
+
+    Args:
+        command: What the session's process runs.
+        request: What it is asked for; `result` is chosen here.
+
+    Raises:
+        MisuseError: The loader, the step or the loop is not what it must be.
+        SessionError: The process crashed, hung or ran out of time.
+    """
+    return measurement_from(_run(command, request, "measurement"), "session")
+
+
+def linted(command: Sequence[str], request: SessionRequest) -> dict[str, Any]:
+    """Run a session that reads a loader's graph; return its `netpipe.lint/1` document.
+
+    Raises:
+        MisuseError: The loader is not what it must be.
+        SessionError: The process crashed, hung or ran out of time.
+    """
+    return _run(command, request, "lint")
+
+
+def _run(command: Sequence[str], request: SessionRequest, wanted: str) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="netpipe-session-") as folder:
+        result, log = Path(folder, "result.json"), Path(folder, "log.txt")
+        limit_s = _START_S + _PER_BUDGET * request.budget_s
+        asked = {**asdict(request), "result": str(result)}
+        with log.open("wb") as stream, _SharedMemory():
+            child = subprocess.Popen(
+                command,
+                env=_environment(os.environ, SessionRequest(**asked)),
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            try:
+                _await(child, result, limit_s)
+            finally:
+                _end(child)
+        return _read(result, wanted, child.returncode, _last_lines(log), limit_s)
+
+
+def _environment(base: Mapping[str, str], request: SessionRequest) -> dict[str, str]:
+    environment = {
+        name: value for name, value in base.items() if not name.startswith("PYTEST_XDIST")
+    }
+    environment[REQUEST_VARIABLE] = json.dumps(asdict(request))
+    if parse_accelerator(request.accelerator) is not None:
+        environment["JAX_PLATFORMS"] = "cpu"
+    return environment
+
+
+def _await(child: "subprocess.Popen[bytes]", result: Path, limit_s: float) -> None:
+    """Wait until the child has ended, or wrote its result a while ago, or is out of time."""
+    deadline = time.monotonic() + limit_s
+    wrote = False
+    while time.monotonic() < deadline:
+        if child.poll() is not None:
+            return
+        if not wrote and result.exists():
+            wrote = True
+            deadline = time.monotonic() + _FAREWELL_S
+        time.sleep(_LOOK_S)
+
+
+def _end(child: "subprocess.Popen[bytes]") -> None:
+    """Kill what is left of the child and of everything it started."""
+    for process in _session_members(child.pid):
+        try:
+            process.send_signal(signal.SIGKILL)
+        except psutil.NoSuchProcess:
+            continue
+    child.wait()
+
+
+def _session_members(leader: int) -> list[psutil.Process]:
+    """Return the processes of the session that `leader` leads, orphans of it among them."""
+    members = []
+    for process in psutil.process_iter():
+        try:
+            if os.getsid(process.pid) == leader:
+                members.append(process)
+        except OSError:
+            continue
+    return members
+
+
+def _read(
+    result: Path, wanted: str, returncode: int | None, log: str, limit_s: float
+) -> dict[str, Any]:
+    if not result.exists():
+        how = (
+            f"did not end within {limit_s:g} s and was killed"
+            if returncode == -signal.SIGKILL
+            else f"ended with code {returncode}"
+        )
+        raise SessionError(f"the session {how} without a result; its last lines:\n{log}")
+    document = json.loads(result.read_text(encoding="utf-8"))
+    if "error" in document:
+        raise _ERRORS[document["error"]["kind"]](document["error"]["message"])
+    return document[wanted]  # type: ignore[no-any-return]
+
+
+def _last_lines(log: Path) -> str:
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    return "\n".join(lines[-_LOG_LINES:])
+
+
+class _SharedMemory:
+    """Removes the shared memory that killed processes left behind.
+
+    Only files that appeared meanwhile, are ours, are named as Python names them, and that no
+    process has open or mapped a moment later.
+    """
+
+    _FOLDER = Path("/dev/shm")
+
+    def __enter__(self) -> None:
+        self._before = self._names()
+
+    def __exit__(self, *_: object) -> None:
+        for name in self._names() - self._before - _mapped():
+            Path(name).unlink(missing_ok=True)
+
+    def _names(self) -> set[str]:
+        if not self._FOLDER.is_dir():
+            return set()
+        return {
+            str(path)
+            for path in self._FOLDER.glob("psm_*")
+            if path.exists() and path.stat().st_uid == os.getuid()
+        }
+
+
+def _mapped() -> set[str]:
+    """Return every file that a process has mapped."""
+    found: set[str] = set()
+    for process in psutil.process_iter():
+        try:
+            found.update(one.path for one in process.memory_maps())
+        except (psutil.Error, OSError):
+            continue
+    return found
+
+
+def child_command(loader: str, step: str | None, loop: str | None) -> list[str]:
+    """Return the command of a session whose loader, step and loop are targets."""
+    command = [sys.executable, "-m", "netpipe.harness.child", "--loader", loader]
+    command += ["--step", step] if step else []
+    return command + (["--loop", loop] if loop else [])

@@ -1,0 +1,66 @@
+"""Statistics over rounds: medians, intervals, ratios of rounds that belong together. Pure."""
+
+from collections.abc import Sequence
+from statistics import fmean, median, stdev
+
+from netpipe.harness.measurement import Interval
+
+CONFIDENCE = 0.95
+_LEAST_ROUNDS = 6  # with fewer, no interval between two observations reaches 95%
+
+
+def median_interval(values: Sequence[float]) -> Interval:
+    """Return the median with its distribution-free 95% interval.
+
+    The interval runs between two order statistics; the number of observations below the median
+    is binomial (David and Nagaraja, Order Statistics, 7.1). Below 6 values no such interval
+    exists and it is given as unbounded.
+
+    Args:
+        values: One value a round, at least one.
+
+    Returns:
+        The interval, in the unit of the values.
+    """
+    if len(values) < _LEAST_ROUNDS:
+        return Interval(median(values), float("-inf"), float("inf"), len(values))
+    ordered = sorted(values)
+    below = _most_below(len(values))
+    return Interval(median(ordered), ordered[below], ordered[-1 - below], len(values))
+
+
+def _most_below(n: int) -> int:
+    """Return how many values may lie outside on each side while 95% coverage holds."""
+    from scipy.stats import binom
+
+    return max(0, int(binom.ppf((1 - CONFIDENCE) / 2, n, 0.5)) - 1)
+
+
+def ratio_interval(over: Sequence[float], under: Sequence[float]) -> Interval:
+    """Return the interval of the ratio of two quantities measured in the same rounds."""
+    return median_interval([a / b for a, b in zip(over, under, strict=True)])
+
+
+def percentile(values: Sequence[float], fraction: float) -> float:
+    """Return the smallest value that at least `fraction` of the values do not exceed."""
+    ordered = sorted(values)
+    index = min(len(ordered) - 1, max(0, -int(-fraction * len(ordered) // 1) - 1))
+    return ordered[index]
+
+
+def variation(values: Sequence[float]) -> float:
+    """Return the coefficient of variation, standard deviation over mean; 0 below two values."""
+    mean = fmean(values)
+    return stdev(values) / mean if len(values) > 1 and mean > 0 else 0.0
+
+
+def worst_tenth_fraction(values: Sequence[float]) -> float:
+    """Return the share of the sum that the largest tenth of the values holds, 0 for no sum."""
+    total = sum(values)
+    worst = sorted(values, reverse=True)[: max(1, len(values) // 10)]
+    return sum(worst) / total if total > 0 else 0.0
+
+
+def half_width_fraction(interval: Interval) -> float:
+    """Return half the interval's width over its median; infinite when it is unbounded."""
+    return (interval.high - interval.low) / 2 / interval.median

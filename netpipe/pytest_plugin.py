@@ -1,0 +1,353 @@
+"""The pytest plugin: performance tests of an input pipeline and a training step.
+
+Importing it imports neither jax, grain nor numpy, and the process it runs in never initialises a
+jax backend: whatever is measured, is measured in a session, a fresh process of its own.
+"""
+
+import os
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, TypeVar
+
+import pytest
+
+from netpipe.errors import NetpipeError
+from netpipe.harness.clock import RecordedClock
+from netpipe.harness.errors import InconclusiveError
+from netpipe.harness.expect import Limits
+from netpipe.harness.gate import GATED, Outcome
+from netpipe.harness.measurement import Measurement
+from netpipe.harness.session import request_here
+from netpipe.harness.stall import judge
+from netpipe.suite import bench, nodes, record, summary
+from netpipe.suite.options import Options, add_options
+from netpipe.suite.run import Run, Subject
+
+_RUN = pytest.StashKey[Run]()
+_COMPARE = pytest.StashKey[object]()
+_Result = TypeVar("_Result")
+_MARKER_KEYS = ("headroom", "stall_fraction", "accelerator")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare the flags and ini keys."""
+    add_options(parser)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Read the options, and refuse a device that is not the one asked for."""
+    config.addinivalue_line(
+        "markers",
+        "netpipe(headroom, stall_fraction, accelerator): limits of a performance test, and the "
+        "accelerator it is measured against",
+    )
+    options = Options.from_config(config)
+    if request_here() is not None:
+        _become_session(config)
+        return
+    compare = bench.take_comparison(config)
+    config.stash[_COMPARE] = compare
+    run = Run(options, bool(compare), covers=nodes.coverage(config), say=_teller(config))
+    config.stash[_RUN] = run
+    if options.device:
+        from netpipe.harness import device
+
+        try:
+            device.require(run.device, options.device)
+        except NetpipeError as error:
+            raise pytest.UsageError(str(error)) from error
+
+
+def _become_session(config: pytest.Config) -> None:
+    """Leave out what belongs to the run that started this session."""
+    option = config.option
+    option.benchmark_compare = option.benchmark_save = option.benchmark_json = None
+    option.benchmark_autosave = option.benchmark_only = option.benchmark_skip = False
+
+
+def _teller(config: pytest.Config) -> Callable[[str], None]:
+    def say(text: str) -> None:
+        reporter = config.pluginmanager.getplugin("terminalreporter")
+        capture = config.pluginmanager.getplugin("capturemanager")
+        if reporter is None:
+            return
+        with capture.global_and_fixture_disabled():
+            reporter.ensure_newline()
+            reporter.write_line(f"  netpipe: {text}")
+
+    return say
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test once for each accelerator, when several are asked for."""
+    if "netpipe_accelerator" not in metafunc.fixturenames:
+        return
+    marker = metafunc.definition.get_closest_marker("netpipe")
+    if marker is None or "accelerator" not in marker.kwargs:
+        accelerators = Options.from_config(metafunc.config).accelerators
+        if len(accelerators) > 1:
+            metafunc.parametrize("netpipe_accelerator", accelerators, indirect=True)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse a marker with a word that is none of ours."""
+    for item in items:
+        for marker in item.iter_markers("netpipe"):
+            for key in marker.kwargs:
+                if key not in _MARKER_KEYS:
+                    raise pytest.UsageError(
+                        f"{item.nodeid}: the netpipe marker takes {', '.join(_MARKER_KEYS)}; "
+                        f"found {key!r}"
+                    )
+
+
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    """Remember the tests that exist but were not chosen: their benchmarks are not lost."""
+    for item in items:
+        run = item.config.stash.get(_RUN, None)
+        if run is not None:
+            run.known_nodes.add(item.nodeid)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Show the baseline of the device that is here in pytest-benchmark's table."""
+    config = session.config
+    run = config.stash.get(_RUN, None)
+    if run is None:
+        return
+    run.known_nodes.update(item.nodeid for item in session.items)
+    if not run.compares:
+        return
+    if not any(_is_measured(item) for item in session.items):
+        bench.give_comparison_back(config, config.stash[_COMPARE])
+    elif run.options.accelerators == ("auto",):
+        bench.show_baseline(config, run.options.baselines / run.device.key)
+
+
+def _is_measured(item: pytest.Item) -> bool:
+    return "netpipe_accelerator" in getattr(item, "fixturenames", ())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Let a missed limit be a failed test and not a traceback, an open question neither."""
+    try:
+        return (yield)
+    except InconclusiveError as error:
+        run = item.config.stash.get(_RUN, None)
+        if run is None or run.options.fail_when_inconclusive:
+            pytest.fail(f"inconclusive: {error}", pytrace=False)
+        pytest.skip(f"inconclusive: {error}")
+    except NetpipeError as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write what was asked for; a run that was to compare and measured nothing fails."""
+    run = session.config.stash.get(_RUN, None)
+    if run is None:
+        return
+    wanted = [item for item in session.items if _is_measured(item)]
+    if run.compares and wanted and not run.sessions and not run.lints:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    if run.options.fail_when_missing and run.lost_benchmarks():
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    try:
+        if run.options.record:
+            run.record_note = record.recorded(run, session.config, int(session.exitstatus))
+        if run.options.json is not None:
+            summary.write_json(run, run.options.json)
+    except record.NotRecordedError as error:
+        run.record_note = str(error)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Print the verdicts, the comparisons, and what was recorded."""
+    run = config.stash.get(_RUN, None)
+    if run is None or not (run.sessions or run.lints):
+        return
+    terminalreporter.section("netpipe")
+    for line in summary.summary_lines(run):
+        terminalreporter.write_line(line)
+
+
+@pytest.fixture(autouse=True)
+def _netpipe_session(request: pytest.FixtureRequest) -> None:
+    """In a session's process, measure instead of running the test."""
+    session = request_here()
+    if session is not None:
+        nodes.serve_node(request, session)
+
+
+@pytest.fixture
+def netpipe_loader() -> Callable[[], Any]:
+    """Override this with a fixture that returns a loader factory."""
+    raise pytest.UsageError(
+        "override the fixture netpipe_loader in a conftest.py: it returns a callable without "
+        "arguments that returns an iterable of batches"
+    )
+
+
+@pytest.fixture
+def netpipe_step() -> Callable[[], Any] | None:
+    """Override this with a fixture that returns a step factory; emulated devices need none."""
+    return None
+
+
+@pytest.fixture
+def netpipe_loop() -> Callable[..., object] | None:
+    """Override this with a fixture that returns your training loop; else the harness's is used."""
+    return None
+
+
+@pytest.fixture
+def netpipe_synthetic() -> Callable[[], Any] | None:
+    """Override this with a factory of at least two random batches to time the step alone on."""
+    return None
+
+
+@pytest.fixture
+def netpipe_fingerprint() -> str:
+    """Override this with a name for data and configuration; only like is compared with like."""
+    return ""
+
+
+@pytest.fixture
+def netpipe_accelerator(request: pytest.FixtureRequest) -> str:
+    """Return what this test is measured against: "auto" or an emulated accelerator."""
+    parameter: str | None = getattr(request, "param", None)
+    if parameter is not None:
+        return parameter
+    for marker in request.node.iter_markers("netpipe"):
+        if "accelerator" in marker.kwargs:
+            return str(marker.kwargs["accelerator"])
+    return request.config.stash[_RUN].options.accelerators[0]
+
+
+@pytest.fixture
+def netpipe_limits(request: pytest.FixtureRequest) -> Limits:
+    """Return the limits that the `netpipe` markers of this test set."""
+    chosen: dict[str, float] = {}
+    for marker in reversed(list(request.node.iter_markers("netpipe"))):
+        chosen.update({key: value for key, value in marker.kwargs.items() if key != "accelerator"})
+    return Limits(**chosen)
+
+
+@pytest.fixture
+def _netpipe_subject(request: pytest.FixtureRequest, netpipe_accelerator: str) -> Subject:
+    if os.environ.get("PYTEST_XDIST_WORKER"):
+        pytest.fail(
+            "a timed test must run alone, not in a pytest-xdist worker: "
+            "run pytest perf_tests --benchmark-compare -n0",
+            pytrace=False,
+        )
+    return Subject(
+        key=nodes.subject_key(request),
+        accelerator=netpipe_accelerator,
+        command=nodes.node_command(request.config, request.node.nodeid),
+    )
+
+
+@pytest.fixture
+def netpipe_measurement(request: pytest.FixtureRequest, _netpipe_subject: Subject) -> Measurement:
+    """Return what a session measured of `netpipe_loader`, `netpipe_step` and `netpipe_loop`.
+
+    Tests with the same fixtures and the same accelerator share one measurement.
+    """
+    measured = _told(lambda: request.config.stash[_RUN].measure(_netpipe_subject)[-1])
+    verdict = judge(measured)
+    request.node.user_properties += [
+        ("netpipe_device", measured.device.key),
+        ("netpipe_verdict", verdict.kind),
+        ("netpipe_verdict_message", verdict.message),
+    ]
+    return measured
+
+
+@pytest.fixture
+def netpipe_lint(request: pytest.FixtureRequest, _netpipe_subject: Subject) -> dict[str, Any]:
+    """Return what a session read of the order of `netpipe_loader`, as `netpipe.lint/1`."""
+    return _told(lambda: request.config.stash[_RUN].lint(_netpipe_subject))
+
+
+def _told(measure: Callable[[], _Result]) -> _Result:
+    """Let an error whose message is meant for the user be a failure without a traceback."""
+    try:
+        return measure()
+    except NetpipeError as error:
+        pytest.fail(f"{type(error).__name__}: {error}", pytrace=False)
+
+
+@pytest.fixture
+def _netpipe_clock(request: pytest.FixtureRequest) -> RecordedClock:
+    """Make the recorded clock pytest-benchmark's timer, before `benchmark` is made."""
+    clock = RecordedClock()
+    request.node.add_marker(pytest.mark.benchmark(timer=clock, group="netpipe"))
+    return clock
+
+
+@pytest.fixture
+def netpipe_benchmark(
+    request: pytest.FixtureRequest,
+    _netpipe_clock: RecordedClock,
+    benchmark: Any,
+    _netpipe_subject: Subject,
+    netpipe_measurement: Measurement,
+) -> Iterator[Callable[[str], Measurement]]:
+    """Return `put(quantity)`, which makes this test the benchmark of one measured quantity.
+
+    The quantity, as `load_s_per_batch`, goes into pytest-benchmark's table and is held against
+    the baseline; a regression fails the test.
+    """
+    run = request.config.stash[_RUN]
+    replay = bench.Replay(benchmark, _netpipe_clock)
+
+    def put(quantity: str) -> Measurement:
+        __tracebackhide__ = True
+        if quantity not in GATED:
+            raise pytest.UsageError(
+                f"netpipe_benchmark takes one of {', '.join(GATED)}; found {quantity!r}"
+            )
+        replay.check_enabled()
+        sessions = run.measure(_netpipe_subject)
+        run.recorded[request.node.nodeid] = sessions
+        replay.play(_durations(run, sessions, quantity), _extra_info(netpipe_measurement))
+        if run.compares:
+            _hold(run, request.node, quantity, _netpipe_subject)
+        return netpipe_measurement
+
+    yield put
+    if request.node.nodeid not in run.recorded and benchmark.enabled:
+        pytest.fail("this test asked for netpipe_benchmark and benchmarked nothing", pytrace=False)
+
+
+def _durations(run: Run, sessions: tuple[Measurement, ...], quantity: str) -> list[float]:
+    """Return one duration a round; of a recording, one median a session."""
+    if run.options.record:
+        return [getattr(one, quantity).median for one in sessions]
+    return list(getattr(sessions[-1].rounds, quantity))
+
+
+def _extra_info(measurement: Measurement) -> dict[str, Any]:
+    return {
+        "device": measurement.device.key,
+        "verdict": judge(measurement).kind,
+        "headroom": measurement.headroom.median,
+        "stall_fraction": measurement.stall_fraction.median,
+        "load_cpu_ratio": measurement.load_cpu_ratio.median,
+    }
+
+
+def _hold(run: Run, node: pytest.Item, quantity: str, subject: Subject) -> None:
+    """Fail a regression; fail or let pass, as the flags say, what could not be compared."""
+    __tracebackhide__ = True
+    comparison = run.compare(node.nodeid, quantity, subject)
+    node.user_properties.append(("netpipe_outcome", comparison.outcome.value))
+    if comparison.outcome is Outcome.REGRESSED:
+        pytest.fail(f"REGRESSED: {comparison.reason}", pytrace=False)
+    if comparison.outcome is Outcome.NO_BASELINE and run.options.fail_when_missing:
+        pytest.fail(f"NO_BASELINE: {comparison.reason}", pytrace=False)
+    if comparison.outcome is Outcome.INCONCLUSIVE:
+        raise InconclusiveError(comparison.reason)

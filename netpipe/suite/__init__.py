@@ -1,0 +1,1 @@
+"""One pytest run of performance tests: its options, its sessions, its results."""

@@ -1,0 +1,98 @@
+"""The seam to pytest-benchmark: sessions' samples are replayed through it, never timed by it."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from netpipe.harness.clock import RecordedClock
+from netpipe.harness.measurement import Measurement
+
+_DEFAULT_STORAGE: Final = "file://./.benchmarks"
+
+
+class Replay:
+    """Plays recorded durations to pytest-benchmark, whose timer is the recorded clock."""
+
+    def __init__(self, benchmark: Any, clock: RecordedClock) -> None:
+        self._benchmark = benchmark
+        self._clock = clock
+
+    def check_enabled(self) -> None:
+        """Fail when pytest-benchmark would measure nothing.
+
+        Raises:
+            pytest.fail.Exception: It is disabled.
+        """
+        if not self._benchmark.enabled:
+            pytest.fail(
+                "benchmarks are disabled (--benchmark-disable, -n or --dist): nothing was "
+                "measured. Run the timed tests alone: pytest perf_tests --benchmark-compare -n0",
+                pytrace=False,
+            )
+
+    def play(self, durations_s: Sequence[float], extra_info: Mapping[str, Any]) -> None:
+        """Hand over one duration a round, with what else is worth keeping of it."""
+        remaining = iter(durations_s)
+        self._benchmark.extra_info.update(extra_info)
+        self._benchmark.pedantic(
+            lambda: self._clock.advance(next(remaining)), rounds=len(durations_s), iterations=1
+        )
+
+
+def take_comparison(config: pytest.Config) -> object:
+    """Take `--benchmark-compare` over from pytest-benchmark until the device is known.
+
+    A storage that the user chose is left alone.
+
+    Returns:
+        What the flag was given: None without it, True without a value.
+    """
+    compare: object = config.option.benchmark_compare
+    if config.option.benchmark_storage == _DEFAULT_STORAGE:
+        config.option.benchmark_compare = None
+    return compare
+
+
+def give_comparison_back(config: pytest.Config, compare: object) -> None:
+    """Let pytest-benchmark look in its own storage after all: no test here is netpipe's."""
+    bench = _session(config)
+    if compare and not bench.compare:
+        bench.compare = compare
+        bench.handle_loading()
+
+
+def show_baseline(config: pytest.Config, folder: Path) -> None:
+    """Let pytest-benchmark's table show the latest baseline of `folder` beside this run.
+
+    Its own loading would also compare the machines' names and clock rates, and warn at each.
+    """
+    from pytest_benchmark.storage.file import FileStorage
+
+    bench = _session(config)
+    if not any(folder.glob("*.json")):
+        return
+    for path, stored in list(FileStorage(str(folder), logger=bench.logger).load())[-1:]:
+        bench.compared_mapping[path] = {one["fullname"]: one for one in stored["benchmarks"]}
+
+
+def document(
+    config: pytest.Config, wanted: Mapping[str, tuple[Measurement, ...]]
+) -> dict[str, Any]:
+    """Return pytest-benchmark's own document of the benchmarks wanted, with their data."""
+    bench = _session(config)
+    benchmarks = [one for one in bench.benchmarks if one.fullname in wanted]
+    hook = config.hook
+    made: dict[str, Any] = hook.pytest_benchmark_generate_json(
+        config=config,
+        benchmarks=benchmarks,
+        include_data=True,
+        machine_info=bench.get_machine_info(),
+        commit_info=hook.pytest_benchmark_generate_commit_info(config=config),
+    )
+    return made
+
+
+def _session(config: pytest.Config) -> Any:
+    return config._benchmarksession  # type: ignore[attr-defined]  # noqa: SLF001  # its only door

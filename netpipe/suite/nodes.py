@@ -1,0 +1,100 @@
+"""A test node as a session: the command that runs it in a fresh process, and what runs there."""
+
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import fields
+from typing import Any, Final
+
+import pytest
+
+from netpipe.harness.child import Factories, serve
+from netpipe.harness.session import SessionRequest
+
+SUBJECT_FIXTURES: Final = tuple(f"netpipe_{one.name}" for one in fields(Factories))
+
+# Flags whose effect belongs to the run, not to a session of it.
+_RUN_ONLY: Final = (
+    "--benchmark",
+    "--cache",
+    "--collect",
+    "--cov",
+    "--dist",
+    "--durations",
+    "--exitfirst",
+    "--ff",
+    "--failed-first",
+    "--junit",
+    "--last-failed",
+    "--lf",
+    "--maxfail",
+    "--netpipe-device",
+    "--netpipe-json",
+    "--netpipe-record",
+    "--netpipe-sessions",
+    "--numprocesses",
+    "--pdb",
+    "--reruns",
+    "--stepwise",
+    "--sw",
+    "--tx",
+)
+_RUN_ONLY_SHORT: Final = ("-n", "-x", "-k", "-m", "-v", "-q", "-s")
+
+
+def node_command(config: pytest.Config, node_id: str) -> list[str]:
+    """Return the command that runs one test node alone, with this run's configuration."""
+    command = [sys.executable, "-m", "pytest", str(config.rootpath / node_id)]
+    command += [f"--rootdir={config.rootpath}"]
+    if config.inipath is not None:
+        command += ["-c", str(config.inipath)]
+    if config.pluginmanager.hasplugin("xdist"):
+        command += ["-n0"]
+    return command + list(_forwarded(config.invocation_params.args, config.args))
+
+
+def _forwarded(arguments: Iterable[str | Any], positional: list[str]) -> Iterable[str]:
+    """Return the run's own flags that a session needs too, with their values."""
+    dropping = False
+    for argument in map(str, arguments):
+        if argument.startswith("-"):
+            dropping = argument.startswith((*_RUN_ONLY, *_RUN_ONLY_SHORT))
+        if not dropping and argument not in positional:
+            yield argument
+
+
+def coverage(config: pytest.Config) -> Callable[[str], bool]:
+    """Return whether a node id lies in the files and folders that this run was given."""
+    root = config.rootpath
+    given = [
+        (config.invocation_params.dir / argument).resolve()
+        for argument in config.args
+        if "::" not in argument
+    ]
+
+    def covers(node_id: str) -> bool:
+        path = root / node_id.partition("::")[0]
+        return any(path.is_relative_to(one) for one in given)
+
+    return covers
+
+
+def subject_key(request: pytest.FixtureRequest) -> tuple[object, ...]:
+    """Return what tells one loader, step and loop from another, without making them.
+
+    Tests that see the same fixture definitions with the same parameters share a measurement.
+    """
+    node = request.node
+    manager = request.session._fixturemanager  # noqa: SLF001  # pytest offers no other way
+    definitions = [manager.getfixturedefs(name, node) for name in SUBJECT_FIXTURES]
+    callspec = getattr(node, "callspec", None)
+    return (
+        *[(found[-1].baseid, found[-1].func) for found in definitions if found],
+        tuple(sorted(callspec.params.items(), key=str)) if callspec is not None else (),
+    )
+
+
+def serve_node(request: pytest.FixtureRequest, session: SessionRequest) -> None:
+    """Measure or lint with the fixtures that this node sees, and end the test."""
+    factories = Factories(*map(request.getfixturevalue, SUBJECT_FIXTURES))
+    serve(session, factories)
+    pytest.skip("this process measured for another one")

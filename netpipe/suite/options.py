@@ -1,0 +1,124 @@
+"""The flags and ini keys of the plugin, read in one place."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from netpipe.errors import NetpipeError
+from netpipe.harness.emulated import parse_accelerator
+from netpipe.harness.session import SessionRequest
+
+_POLICIES: Final = ("warn", "fail")
+
+# name: (default, metavar, help)
+_FLAGS: Final = {
+    "device": ("", "KEY", "this run must be on that device; a family (a100) matches its variants"),
+    "accelerator": ("auto", "A", "auto, emulated:<time> as emulated:36ms, or a list of them"),
+    "budget": ("20", "SECONDS", "seconds for the rounds of one measurement"),
+    "batch_limit": ("10", "SECONDS", "a loader that gives no batch for so long hangs"),
+    "intent": ("throughput", "INTENT", "what the order is held to: throughput or reproducible"),
+    "missing": ("warn", "POLICY", "warn or fail: no baseline for this device or this benchmark"),
+    "inconclusive": ("warn", "POLICY", "warn or fail: what a noisy machine left open"),
+    "record": ("", "NAME", "write this run as a baseline, if every verdict was valid"),
+    "sessions": ("10", "N", "fresh processes that a recorded baseline is made of"),
+    "baselines": ("baselines", "DIR", "where baselines lie, from the root folder"),
+    "json": ("", "FILE", "write every measurement, verdict and comparison to FILE"),
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What this run was asked for.
+
+    Attributes:
+        device: The device key or family that must be here; "" for any.
+        accelerators: What to measure against: "auto" or emulated ones.
+        request: The budget, batch limit and intent of every session.
+        fail_when_missing: No baseline is a failure.
+        fail_when_inconclusive: An open question is a failure.
+        record: The name of the baseline to write; "" to write none.
+        sessions: Fresh processes that a recorded baseline is made of.
+        baselines: Where baselines lie.
+        json: Where to write all results; None for nowhere.
+    """
+
+    device: str
+    accelerators: tuple[str, ...]
+    request: SessionRequest
+    fail_when_missing: bool
+    fail_when_inconclusive: bool
+    record: str
+    sessions: int
+    baselines: Path
+    json: Path | None
+
+    @classmethod
+    def from_config(cls, config: pytest.Config) -> "Options":
+        """Read flags, then ini keys, then defaults.
+
+        Raises:
+            pytest.UsageError: A value is not one of those allowed.
+        """
+        values = {name: _value(config, name) for name in _FLAGS}
+        for name in ("missing", "inconclusive"):
+            if values[name] not in _POLICIES:
+                raise _usage(name, "be warn or fail", values[name])
+        try:
+            request = SessionRequest(
+                kind="measure",
+                budget_s=_number(values, "budget"),
+                batch_limit_s=_number(values, "batch_limit"),
+                intent=values["intent"],
+            )
+            accelerators = tuple(one.strip() for one in values["accelerator"].split(","))
+            for one in accelerators:
+                parse_accelerator(one)
+        except NetpipeError as error:
+            raise pytest.UsageError(str(error)) from error
+        sessions = _number(values, "sessions")
+        if sessions < 1 or not sessions.is_integer():
+            raise _usage("sessions", "be a whole number above 0", values["sessions"])
+        return cls(
+            device=values["device"],
+            accelerators=accelerators,
+            request=request,
+            fail_when_missing=values["missing"] == "fail",
+            fail_when_inconclusive=values["inconclusive"] == "fail",
+            record=values["record"],
+            sessions=int(sessions),
+            baselines=config.rootpath / values["baselines"],
+            json=Path(values["json"]) if values["json"] else None,
+        )
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Declare every flag with its ini key."""
+    group = parser.getgroup("netpipe", "input pipeline performance")
+    for name, (default, metavar, text) in _FLAGS.items():
+        group.addoption(
+            f"--netpipe-{name.replace('_', '-')}",
+            dest=f"netpipe_{name}",
+            default=None,
+            metavar=metavar,
+            help=f"{text} (default: {default or 'none'})",
+        )
+        parser.addini(f"netpipe_{name}", f"{text}; the flag goes before it", default=default)
+
+
+def _value(config: pytest.Config, name: str) -> str:
+    flag = config.getoption(f"netpipe_{name}")
+    return str(config.getini(f"netpipe_{name}") if flag is None else flag)
+
+
+def _number(values: dict[str, str], name: str) -> float:
+    try:
+        return float(values[name])
+    except ValueError as error:
+        raise _usage(name, "be a number", values[name]) from error
+
+
+def _usage(name: str, constraint: str, found: str) -> pytest.UsageError:
+    flag = f"--netpipe-{name.replace('_', '-')}"
+    return pytest.UsageError(f"{flag} must {constraint}; found {found!r}")

@@ -1,0 +1,64 @@
+"""Writing a run as a baseline: only when every test passed and every verdict was fine."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from netpipe.errors import InputError, NetpipeError
+from netpipe.harness import baseline
+from netpipe.harness.measurement import Measurement
+from netpipe.harness.stall import judge
+from netpipe.suite import bench
+from netpipe.suite.run import Run
+
+Sessions = tuple[Measurement, ...]
+
+
+class NotRecordedError(NetpipeError):
+    """A run that is no baseline."""
+
+
+def recorded(run: Run, config: pytest.Config, exitstatus: int) -> str:
+    """Write one baseline for each device key that was measured; return what was written.
+
+    Raises:
+        NotRecordedError: The run may not be a baseline, or it cannot be written.
+    """
+    reason = _why_not(run, exitstatus)
+    if reason is not None:
+        raise NotRecordedError(f"no baseline was recorded: {reason}")
+    try:
+        return "recorded " + ", ".join(str(path) for path in _write(run, config))
+    except InputError as error:
+        raise NotRecordedError(f"no baseline was recorded: {error}") from error
+
+
+def _why_not(run: Run, exitstatus: int) -> str | None:
+    if exitstatus != pytest.ExitCode.OK:
+        return "a test failed"
+    if not run.recorded:
+        return "no benchmark ran"
+    for sessions in run.sessions.values():
+        for one in sessions:
+            verdict = judge(one)
+            if not verdict.passes(one):
+                return f"a session on {one.device.key} was {verdict.message}"
+    return None
+
+
+def _write(run: Run, config: pytest.Config) -> list[Path]:
+    return [
+        baseline.save(
+            run.options.baselines / key, run.options.record, bench.document(config, part), part
+        )
+        for key, part in _by_device(run.recorded).items()
+    ]
+
+
+def _by_device(recorded: Mapping[str, Sessions]) -> dict[str, dict[str, Sessions]]:
+    parts: dict[str, dict[str, Sessions]] = defaultdict(dict)
+    for name, sessions in recorded.items():
+        parts[sessions[0].device.key][name] = sessions
+    return parts

@@ -1,0 +1,152 @@
+"""The state of one run: each subject is measured once, confirmed when in doubt, and compared."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from netpipe.harness import baseline, device, gate, session
+from netpipe.harness.baseline import Baseline
+from netpipe.harness.gate import Comparison, Outcome
+from netpipe.harness.measurement import Device, Finding, Measurement
+from netpipe.harness.session import SessionRequest
+from netpipe.harness.stall import Verdict, judge
+from netpipe.suite.options import Options
+
+Command = Sequence[str]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One loader with its step and loop, against one accelerator.
+
+    Attributes:
+        key: Tells it from others.
+        accelerator: "auto" or an emulated one.
+        command: What a session of it runs.
+    """
+
+    key: tuple[object, ...]
+    accelerator: str
+    command: Command
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A benchmark's comparison with its baseline."""
+
+    benchmark: str
+    quantity: str
+    comparison: Comparison
+
+
+@dataclass
+class Run:
+    """Everything that this run measured and decided.
+
+    Attributes:
+        options: What was asked for.
+        compares: Whether results are held against baselines.
+        covers: Whether a test of this id would have been found, if it were there.
+        say: Tells the user what is going on.
+        sessions: The sessions of every subject measured, by key and accelerator.
+        compared: Every comparison made, in order.
+        lints: The order of every loader read, by subject.
+        recorded: The sessions behind every benchmark, by full name.
+        record_note: What became of a baseline to be recorded.
+        known_nodes: The ids of all tests that were found, run or not.
+    """
+
+    options: Options
+    compares: bool
+    covers: Callable[[str], bool]
+    say: Callable[[str], None]
+    sessions: dict[tuple[object, ...], tuple[Measurement, ...]] = field(default_factory=dict)
+    lints: dict[tuple[object, ...], dict[str, Any]] = field(default_factory=dict)
+    compared: list[Compared] = field(default_factory=list)
+    recorded: dict[str, tuple[Measurement, ...]] = field(default_factory=dict)
+    known_nodes: set[str] = field(default_factory=set)
+    record_note: str = ""
+    _baselines: dict[str, Baseline | None] = field(default_factory=dict)
+
+    @cached_property
+    def device(self) -> Device:
+        """The device that jax finds, looked up in a process of its own."""
+        return device.find_device()
+
+    def measure(self, subject: Subject) -> tuple[Measurement, ...]:
+        """Return the sessions of a subject; it is measured when it is asked for first."""
+        key = (subject.key, subject.accelerator)
+        if key not in self.sessions:
+            wanted = self.options.sessions if self.options.record else 1
+            self.sessions[key] = tuple(
+                self._confirmed(subject, f"session {n + 1} of {wanted}") for n in range(wanted)
+            )
+        return self.sessions[key]
+
+    def again(self, subject: Subject, why: str) -> Measurement:
+        """Measure a subject once more, in a fresh process."""
+        self.say(f"measuring again, {why}")
+        return session.measured(subject.command, self._request(subject, "measure"))
+
+    def lint(self, subject: Subject) -> dict[str, Any]:
+        """Return the `netpipe.lint/1` document of a subject's loader."""
+        if subject.key not in self.lints:
+            self.say("reading the order of the pipeline")
+            request = self._request(subject, "lint")
+            self.lints[subject.key] = session.linted(subject.command, request)
+        return self.lints[subject.key]
+
+    def compare(self, benchmark: str, quantity: str, subject: Subject) -> Comparison:
+        """Hold a benchmark against its baseline; an alarm counts when a fresh process agrees."""
+        sessions = self.measure(subject)
+        comparison = self._compare(benchmark, quantity, sessions[-1])
+        if comparison.outcome is Outcome.REGRESSED:
+            confirming = self.again(subject, f"to confirm: {comparison.reason}")
+            self.sessions[subject.key, subject.accelerator] = (*sessions, confirming)
+            comparison = self._compare(benchmark, quantity, confirming)
+        self.compared.append(Compared(benchmark, quantity, comparison))
+        return comparison
+
+    def lost_benchmarks(self) -> list[str]:
+        """Return the benchmarks that a baseline in use holds and that no test has any more."""
+        stored = {
+            name for one in self._baselines.values() if one is not None for name in one.sessions
+        }
+        return sorted(name for name in stored - self.known_nodes if self.covers(name))
+
+    def baseline_of(self, key: str) -> Baseline | None:
+        """Return the latest baseline of a device key."""
+        if key not in self._baselines:
+            self._baselines[key] = baseline.latest(self.options.baselines / key)
+        return self._baselines[key]
+
+    def _compare(self, benchmark: str, quantity: str, now: Measurement) -> Comparison:
+        found = self.baseline_of(now.device.key)
+        if found is None:
+            value = getattr(now, quantity).median
+            reason = f"there is no baseline for {now.device.key}"
+            return Comparison(Outcome.NO_BASELINE, "", value, None, None, reason)
+        return gate.compare(
+            quantity, now, found.sessions.get(benchmark, ()), f"{now.device.key}/{found.path.name}"
+        )
+
+    def _confirmed(self, subject: Subject, which: str) -> Measurement:
+        """Measure once, and again when the verdict is not fine: it may have been the machine."""
+        request = self._request(subject, "measure")
+        self.say(f"measuring against {subject.accelerator}, {which}")
+        first = session.measured(subject.command, request)
+        verdict = judge(first)
+        if verdict.passes(first):
+            return first
+        second = self.again(subject, f"to confirm: {verdict.message}")
+        return replace(second, findings=(*second.findings, _unconfirmed(verdict, second)))
+
+    def _request(self, subject: Subject, kind: str) -> SessionRequest:
+        return replace(self.options.request, kind=kind, accelerator=subject.accelerator)
+
+
+def _unconfirmed(first: Verdict, second: Measurement) -> Finding:
+    again = judge(second).kind
+    said = "confirmed" if again == first.kind else "not confirmed"
+    return Finding(f"verdict-{said.replace(' ', '-')}", f"first {first.kind}, then {again}")

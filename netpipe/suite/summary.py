@@ -1,0 +1,108 @@
+"""What the terminal shows at the end of a run, and the same as JSON."""
+
+import json
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from netpipe.harness.gate import Outcome
+from netpipe.harness.measurement import Measurement
+from netpipe.harness.report import measurement_document, verdict_table
+from netpipe.harness.stall import judge, remarks
+from netpipe.suite.run import Run
+
+_WIDTH = 118
+
+
+def summary_lines(run: Run) -> Iterator[str]:
+    """Give the lines of the summary.
+
+    Args:
+        run: What was measured and compared.
+    """
+    measured = [sessions[-1] for sessions in run.sessions.values()]
+    if not measured:
+        yield "nothing was measured: no test asked for a measurement, or all were skipped"
+        return
+    yield from _drawn(verdict_table(measured))
+    for one in measured:
+        verdict = judge(one)
+        if verdict.kind != "healthy":
+            yield f"{one.device.key}: {verdict.message}"
+            yield f"  next: {verdict.next}"
+        for remark in remarks(one, verdict):
+            yield f"{one.device.key}: {remark.name}: {remark.message}"
+    if run.record_note:
+        yield run.record_note
+    elif run.compares:
+        yield from _drawn(_comparisons(run))
+        yield from _explanations(run)
+        for name in run.lost_benchmarks():
+            yield f"in the baseline, but no test produced it: {name}"
+    else:
+        yield "compared with no baseline: --benchmark-compare does that"
+
+
+def _comparisons(run: Run) -> Table:
+    table = Table(title="against the baseline", title_justify="left")
+    for heading in ("benchmark", "metric", "now / baseline", "outcome"):
+        table.add_column(heading, no_wrap=heading == "outcome")
+    for one in run.compared:
+        comparison = one.comparison
+        table.add_row(
+            one.benchmark.rpartition("::")[2],
+            comparison.metric or one.quantity,
+            "" if comparison.worse_ratio is None else f"{comparison.worse_ratio:.2f} x",
+            comparison.outcome.value,
+        )
+    return table
+
+
+def _explanations(run: Run) -> Iterator[str]:
+    said: set[str] = set()
+    for one in run.compared:
+        reason = f"{one.comparison.outcome.value}: {one.comparison.reason}"
+        if one.comparison.outcome is not Outcome.PASS and reason not in said:
+            said.add(reason)
+            yield reason
+    if any("there is no baseline for" in reason for reason in said):
+        yield "record one: pytest perf_tests --netpipe-record NAME"
+
+
+def _drawn(table: Table) -> Iterator[str]:
+    stream = StringIO()
+    Console(file=stream, width=_WIDTH).print(table)
+    yield from stream.getvalue().rstrip().splitlines()
+
+
+def write_json(run: Run, path: Path) -> None:
+    """Write every measurement, verdict and comparison as one `netpipe.run/1` document."""
+    document = {
+        "schema": "netpipe.run/1",
+        "measurements": [_measured(one) for sessions in run.sessions.values() for one in sessions],
+        "lints": list(run.lints.values()),
+        "comparisons": [
+            {
+                "benchmark": one.benchmark,
+                "quantity": one.quantity,
+                "metric": one.comparison.metric,
+                "outcome": one.comparison.outcome.value,
+                "now": one.comparison.now,
+                "baseline": one.comparison.then,
+                "worse_ratio": one.comparison.worse_ratio,
+                "reason": one.comparison.reason,
+            }
+            for one in run.compared
+        ],
+    }
+    part = path.with_name(path.name + ".part")
+    part.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    part.replace(path)
+
+
+def _measured(measurement: Measurement) -> dict[str, Any]:
+    return measurement_document(measurement, judge(measurement))

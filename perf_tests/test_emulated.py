@@ -1,0 +1,22 @@
+"""The same loader in front of an accelerator that leaves the host's cores alone."""
+
+import pytest
+
+from netpipe.harness.expect import Limits, expect_loading_below_step, expect_no_stall
+from netpipe.harness.measurement import Measurement
+
+pytestmark = pytest.mark.netpipe(accelerator="emulated:30ms")
+
+
+def test_loading_stays_below_an_emulated_step(
+    netpipe_measurement: Measurement, netpipe_limits: Limits
+) -> None:
+    """Loading a batch takes less time than an emulated step of 30 ms."""
+    expect_loading_below_step(netpipe_measurement, netpipe_limits)
+
+
+def test_an_emulated_accelerator_does_not_wait(
+    netpipe_measurement: Measurement, netpipe_limits: Limits
+) -> None:
+    """This host keeps an accelerator busy that takes 30 ms a step."""
+    expect_no_stall(netpipe_measurement, netpipe_limits)

@@ -1,0 +1,23 @@
+"""Training: how long a step takes alone and with real batches, and why it waits."""
+
+from collections.abc import Callable
+
+from netpipe.harness.expect import Limits, expect_no_stall
+from netpipe.harness.measurement import Measurement
+
+Benchmark = Callable[[str], Measurement]
+
+
+def test_step_time(netpipe_benchmark: Benchmark) -> None:
+    """A step on resident batches takes no longer than the baseline."""
+    netpipe_benchmark("step_s")
+
+
+def test_training_step_time(netpipe_benchmark: Benchmark) -> None:
+    """A real step, batches loaded beside it, takes no longer than the baseline."""
+    netpipe_benchmark("train_s_per_step")
+
+
+def test_training_does_not_wait(netpipe_measurement: Measurement, netpipe_limits: Limits) -> None:
+    """A real step takes as long as the synthetic one, where they do not share cores."""
+    expect_no_stall(netpipe_measurement, netpipe_limits)
