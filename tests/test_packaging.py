@@ -1,0 +1,84 @@
+"""What the repository promises about itself: its commands, its packages, its light plugin."""
+
+import importlib.metadata
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "netpipe"
+SCHEMAS = sorted((PACKAGE / "schemas").iterdir())
+
+
+@pytest.fixture(scope="module")
+def pyproject() -> dict[str, Any]:
+    """The project's metadata and settings."""
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def lines(file: str, pattern: str) -> list[str]:
+    """Find the lines of one of the repository's files that are of a pattern; give its group."""
+    return re.findall(f"^{pattern}$", (ROOT / file).read_text(), re.MULTILINE)
+
+
+def test_ci_runs_the_commands_of_the_readme() -> None:
+    """The two commands that the README promises are those that continuous integration runs."""
+    promised = {"pip install tox && tox -e cpu", "pip install tox && tox"}
+    assert set(lines("README.md", "(pip install tox && .*)")) == promised
+    assert set(lines(".ci/run", "run '(pip install tox && .*)'")) == promised
+
+
+@pytest.mark.parametrize("script", [".ci/run", ".ci/foreign"])
+def test_the_scripts_are_executable_bash(script: str) -> None:
+    """A fresh clone can run its scripts as they are, and bash can read them."""
+    assert (ROOT / script).stat().st_mode & 0o111
+    subprocess.run(["bash", "-n", ROOT / script], check=True)
+
+
+def test_the_plugin_is_light() -> None:
+    """Every pytest run loads the plugin, so it loads none of jax, grain and numpy."""
+    source = (
+        "import netpipe.pytest_plugin, sys;"
+        "print([name for name in ('jax', 'grain', 'numpy') if name in sys.modules])"
+    )
+    child = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True)
+    assert (child.stdout, child.stderr) == ("[]\n", "")
+
+
+def test_every_package_is_listed(pyproject: dict[str, Any]) -> None:
+    """The list of packages is written by hand, so that the wheel misses none and has no test."""
+    found = {".".join(init.parent.relative_to(ROOT).parts) for init in PACKAGE.rglob("__init__.py")}
+    assert set(pyproject["tool"]["setuptools"]["packages"]) == found
+
+
+@pytest.mark.parametrize("schema", SCHEMAS, ids=lambda path: path.name)
+def test_every_schema_is_shipped_and_valid(schema: Path, pyproject: dict[str, Any]) -> None:
+    """A schema is package data, is a JSON Schema, and describes the document it is named after."""
+    patterns = pyproject["tool"]["setuptools"]["package-data"]["netpipe"]
+    assert any(fnmatch(str(schema.relative_to(PACKAGE)), pattern) for pattern in patterns)
+    document = json.loads(schema.read_text())
+    jsonschema.Draft202012Validator.check_schema(document)
+    name, version, _ = schema.name.split(".")
+    assert document["properties"]["schema"] == {"const": f"netpipe.{name}/{version}"}
+
+
+def test_there_are_schemas() -> None:
+    """The test above has something to look at."""
+    assert SCHEMAS
+
+
+def test_the_version_is_in_one_place(pyproject: dict[str, Any]) -> None:
+    """The package holds the version; the metadata take it from there."""
+    assert "version" not in pyproject["project"]
+    assert pyproject["project"]["dynamic"] == ["version"]
+    assert pyproject["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "netpipe.__version__"}
+    written = lines("netpipe/__init__.py", '__version__ = "(.+)"')
+    assert written == [importlib.metadata.version("netpipe")]
