@@ -134,12 +134,16 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     try:
         return (yield)
     except InconclusiveError as error:
-        run = item.config.stash.get(_RUN, None)
-        if run is None or run.options.fail_when_inconclusive:
-            pytest.fail(f"inconclusive: {error}", pytrace=False)
-        pytest.skip(f"inconclusive: {error}")
+        if item.config.stash[_RUN].options.fail_when_inconclusive:
+            raise _failure(f"inconclusive: {error}") from None
+        raise pytest.skip.Exception(f"inconclusive: {error}") from None
     except NetpipeError as error:
-        pytest.fail(str(error), pytrace=False)
+        raise _failure(str(error)) from None
+
+
+def _failure(message: str) -> BaseException:
+    """Return a failure whose message stands alone, without a traceback."""
+    return pytest.fail.Exception(message, pytrace=False)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -277,7 +281,7 @@ def _told(measure: Callable[[], _Result]) -> _Result:
     try:
         return measure()
     except NetpipeError as error:
-        pytest.fail(f"{type(error).__name__}: {error}", pytrace=False)
+        raise _failure(f"{type(error).__name__}: {error}") from None
 
 
 @pytest.fixture

@@ -5,13 +5,14 @@ import pytest
 from netpipe.harness.expect import Limits, expect_loading_below_step, expect_no_stall
 from netpipe.harness.measurement import Measurement
 
-pytestmark = pytest.mark.netpipe(accelerator="emulated:30ms")
+# Half of an emulated step must do for a batch: the other half is for a host that is busier.
+pytestmark = pytest.mark.netpipe(accelerator="emulated:30ms", headroom=2.0)
 
 
 def test_loading_stays_below_an_emulated_step(
     netpipe_measurement: Measurement, netpipe_limits: Limits
 ) -> None:
-    """Loading a batch takes less time than an emulated step of 30 ms."""
+    """Loading a batch takes less than half the time of an emulated step of 30 ms."""
     expect_loading_below_step(netpipe_measurement, netpipe_limits)
 
 

@@ -23,5 +23,9 @@ class PipelineTooSlowError(NetpipeError, AssertionError):
     """A measured pipeline misses what its test asks for. Not an error of the harness."""
 
 
+class PipelineOrderError(NetpipeError, AssertionError):
+    """The calls of a pipeline stand in an order that costs speed or data."""
+
+
 class InconclusiveError(NetpipeError):
     """A measurement that leaves open what its test asks. Neither passed nor failed."""

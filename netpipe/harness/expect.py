@@ -1,8 +1,14 @@
 """What a performance test asserts of a measurement; every failure names its figures."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from netpipe.harness.errors import InconclusiveError, PipelineTooSlowError
+from netpipe.harness.errors import (
+    InconclusiveError,
+    PipelineOrderError,
+    PipelineTooSlowError,
+)
 from netpipe.harness.measurement import Measurement
 from netpipe.harness.stall import EPSILON, judge
 from netpipe.harness.units import ratio_interval, seconds_interval
@@ -63,4 +69,22 @@ def expect_no_stall(measurement: Measurement, limits: Limits) -> None:
     if stalls or not verdict.passes(measurement):
         raise PipelineTooSlowError(
             "\n".join((verdict.message, *verdict.evidence, f"next: {verdict.next}"))
+        )
+
+
+def expect_order(lint: Mapping[str, Any]) -> None:
+    """Assert that no finding of a `netpipe.lint/1` document is an error.
+
+    Raises:
+        PipelineOrderError: One is; the message holds each with its cost and its mend.
+    """
+    __tracebackhide__ = True
+    errors = [one for one in lint["findings"] if one["severity"] == "error"]
+    if errors:
+        raise PipelineOrderError(
+            "\n".join(
+                f"order: {one['rule']}: {one['message']}\n"
+                f"cost: {one['cost']}\nfix: {one['fix']}"
+                for one in errors
+            )
         )

@@ -10,6 +10,7 @@ from enum import StrEnum
 from statistics import median
 from typing import Final
 
+from netpipe.harness.host import host_class
 from netpipe.harness.measurement import Interval, Measurement
 
 
@@ -138,7 +139,7 @@ def _decide(
 ) -> tuple[Outcome, str]:
     bound = f"bound {1 + tolerance:.2f}"
     what = f"{metric.name} is {worse.median:.2f} x the baseline's ({bound})"
-    if metric.wall_time and _host(now) != _host(then):
+    if metric.wall_time and host_class(now.host) != host_class(then.host):
         return Outcome.PASS, f"{what}, on another host: wall times are not compared"
     if worse.low > 1 + tolerance:
         if metric.wall_time and now.device.shares_host_cores:
@@ -149,8 +150,3 @@ def _decide(
     if worse.high < 1 / (1 + tolerance) and not metric.wall_time:
         return Outcome.IMPROVED, what
     return Outcome.PASS, what
-
-
-def _host(measurement: Measurement) -> tuple[str, int, int, bool]:
-    host = measurement.host
-    return host.cpu, host.cores, round(host.memory_bytes / 2**30), host.container

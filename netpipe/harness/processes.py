@@ -1,5 +1,6 @@
 """CPU time of this process and its children, and of everything else on the machine."""
 
+import resource
 import time
 from dataclasses import dataclass
 
@@ -20,8 +21,10 @@ class ProcessTree:
         return len(self._children)
 
     def cpu_s(self) -> float:
-        """Return the CPU time used so far by the processes that are still there, in seconds."""
-        return time.process_time() + sum(_process_cpu_s(pid) for pid in self._children)
+        """Return the CPU time used so far, in seconds; of a child that has ended too."""
+        ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+        alive_s = sum(_process_cpu_s(pid) for pid in self._children)
+        return time.process_time() + alive_s + ended.ru_utime + ended.ru_stime
 
 
 def _process_cpu_s(pid: int) -> float:

@@ -4,11 +4,12 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
+from rich import box
 from rich.table import Table
 
 from netpipe.harness.measurement import Measurement
 from netpipe.harness.stall import Verdict, judge, remarks
-from netpipe.harness.units import percent, ratio_interval, seconds
+from netpipe.harness.units import percent, seconds
 
 
 def measurement_document(measurement: Measurement, verdict: Verdict) -> dict[str, Any]:
@@ -22,20 +23,23 @@ def measurement_document(measurement: Measurement, verdict: Verdict) -> dict[str
     }
 
 
+def new_table(title: str) -> Table:
+    """Return an empty table of the look that all tables of netpipe share."""
+    return Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+
+
 def verdict_table(measurements: Iterable[Measurement]) -> Table:
     """Return one row for each measurement: its times, its ratios, why it waits."""
-    table = Table(title="why training waits", title_justify="left")
-    for heading in ("device", "load L", "step S0", "real step R"):
+    table = new_table("why training waits")
+    for heading in ("device", "load L", "step S0", "real step R", "headroom", "stall", "verdict"):
         table.add_column(heading, no_wrap=True)
-    for heading in ("headroom S0/L", "stall", "verdict"):
-        table.add_column(heading)
     for one in measurements:
         table.add_row(
             one.device.key + (" (derived)" if one.device.emulated else ""),
             seconds(one.load_s_per_batch.median),
             seconds(one.step_s.median),
             seconds(one.train_s_per_step.median),
-            ratio_interval(one.headroom),
+            f"{one.headroom.median:.2f}",
             percent(one.stall_fraction.median),
             judge(one).kind,
         )

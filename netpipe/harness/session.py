@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +25,8 @@ SCHEMA: Final = "netpipe.session/1"
 _START_S = 180.0  # for imports, data sets, compilation: what comes before the measured time
 _PER_BUDGET = 4.0  # a session may take so many times its budget, then it is ended
 _FAREWELL_S = 20.0  # from a written result to the end of the process
+_CLEANING_S = 5.0  # for killed processes to be gone, and their shared memory with them
+_TRACKER = "multiprocessing.resource_tracker"
 _LOOK_S = 0.05
 _LOG_LINES = 25
 _ERRORS: Final = {"misuse": MisuseError, "hang": HangError, "failed": SessionError}
@@ -103,7 +106,7 @@ def _run(command: Sequence[str], request: SessionRequest, wanted: str) -> dict[s
         result, log = Path(folder, "result.json"), Path(folder, "log.txt")
         limit_s = _START_S + _PER_BUDGET * request.budget_s
         asked = {**asdict(request), "result": str(result)}
-        with log.open("wb") as stream, _SharedMemory():
+        with log.open("wb") as stream:
             child = subprocess.Popen(
                 command,
                 env=_environment(os.environ, SessionRequest(**asked)),
@@ -114,9 +117,14 @@ def _run(command: Sequence[str], request: SessionRequest, wanted: str) -> dict[s
             )
             try:
                 _await(child, result, limit_s)
+                ending = _ending(child.returncode, limit_s)
             finally:
                 _end(child)
-        return _read(result, wanted, child.returncode, _last_lines(log), limit_s)
+        if not result.exists():
+            raise SessionError(
+                f"the session {ending} without a result; its last lines:\n{_last_lines(log)}"
+            )
+        return _read(result, wanted)
 
 
 def _environment(base: Mapping[str, str], request: SessionRequest) -> dict[str, str]:
@@ -142,84 +150,70 @@ def _await(child: "subprocess.Popen[bytes]", result: Path, limit_s: float) -> No
         time.sleep(_LOOK_S)
 
 
+def _ending(returncode: int | None, limit_s: float) -> str:
+    if returncode is None:
+        return f"did not end within {limit_s:g} s and was killed"
+    if returncode < 0:
+        return f"was ended by {signal.Signals(-returncode).name}"
+    return f"ended with code {returncode}"
+
+
 def _end(child: "subprocess.Popen[bytes]") -> None:
-    """Kill what is left of the child and of everything it started."""
+    """Kill what is left of the child and of everything it started.
+
+    Python's resource trackers go last and by themselves: once nobody is left who could use the
+    shared memory and the semaphores of the session, they remove them.
+    """
+    trackers = []
     for process in _session_members(child.pid):
-        try:
-            process.send_signal(signal.SIGKILL)
-        except psutil.NoSuchProcess:
-            continue
+        if _is_resource_tracker(process):
+            trackers.append(process)
+        else:
+            _kill(process)
     child.wait()
+    _, late = psutil.wait_procs(trackers, timeout=_CLEANING_S)
+    for process in late:
+        _kill(process)
+
+
+def _kill(process: psutil.Process) -> None:
+    with suppress(psutil.NoSuchProcess):
+        process.send_signal(signal.SIGKILL)
+
+
+def _is_resource_tracker(process: psutil.Process) -> bool:
+    try:
+        return any(_TRACKER in word for word in process.cmdline())
+    except psutil.Error:
+        return False
 
 
 def _session_members(leader: int) -> list[psutil.Process]:
-    """Return the processes of the session that `leader` leads, orphans of it among them."""
+    """Return the living processes of the session that `leader` leads, its orphans among them."""
     members = []
     for process in psutil.process_iter():
         try:
-            if os.getsid(process.pid) == leader:
+            if os.getsid(process.pid) == leader and process.status() != psutil.STATUS_ZOMBIE:
                 members.append(process)
-        except OSError:
+        except (OSError, psutil.Error):
             continue
     return members
 
 
-def _read(
-    result: Path, wanted: str, returncode: int | None, log: str, limit_s: float
-) -> dict[str, Any]:
-    if not result.exists():
-        how = (
-            f"did not end within {limit_s:g} s and was killed"
-            if returncode == -signal.SIGKILL
-            else f"ended with code {returncode}"
-        )
-        raise SessionError(f"the session {how} without a result; its last lines:\n{log}")
-    document = json.loads(result.read_text(encoding="utf-8"))
-    if "error" in document:
-        raise _ERRORS[document["error"]["kind"]](document["error"]["message"])
-    return document[wanted]  # type: ignore[no-any-return]
+def _read(result: Path, wanted: str) -> dict[str, Any]:
+    try:
+        document = json.loads(result.read_text(encoding="utf-8"))
+        if "error" not in document:
+            return document[wanted]  # type: ignore[no-any-return]
+        failure = _ERRORS[document["error"]["kind"]](document["error"]["message"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise SessionError(f"the session's result must be a {SCHEMA}; found {error!r}") from error
+    raise failure
 
 
 def _last_lines(log: Path) -> str:
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     return "\n".join(lines[-_LOG_LINES:])
-
-
-class _SharedMemory:
-    """Removes the shared memory that killed processes left behind.
-
-    Only files that appeared meanwhile, are ours, are named as Python names them, and that no
-    process has open or mapped a moment later.
-    """
-
-    _FOLDER = Path("/dev/shm")
-
-    def __enter__(self) -> None:
-        self._before = self._names()
-
-    def __exit__(self, *_: object) -> None:
-        for name in self._names() - self._before - _mapped():
-            Path(name).unlink(missing_ok=True)
-
-    def _names(self) -> set[str]:
-        if not self._FOLDER.is_dir():
-            return set()
-        return {
-            str(path)
-            for path in self._FOLDER.glob("psm_*")
-            if path.exists() and path.stat().st_uid == os.getuid()
-        }
-
-
-def _mapped() -> set[str]:
-    """Return every file that a process has mapped."""
-    found: set[str] = set()
-    for process in psutil.process_iter():
-        try:
-            found.update(one.path for one in process.memory_maps())
-        except (psutil.Error, OSError):
-            continue
-    return found
 
 
 def child_command(loader: str, step: str | None, loop: str | None) -> list[str]:

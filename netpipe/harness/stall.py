@@ -17,7 +17,6 @@ AT_RISK_ABOVE = 0.8  # of the step time, load time leaves too little to spare
 _WIDE_LOAD = 0.10
 _VOID_PROBE = 0.2
 _SEEN_PROBE = 0.02
-_MOST_BUSY_ELSEWHERE = 0.5
 
 HEALTHY_KINDS = ("healthy", "at-risk")
 
@@ -185,9 +184,10 @@ def _loader_bound(measurement: Measurement) -> Verdict | None:
     if _load_over_step(measurement).low <= 1 + EPSILON:
         return None
     masked = measurement.train_s_per_step.high < (1 - EPSILON) * measurement.load_s_per_batch.low
+    kind = "masked-loader-bound" if masked else "loader-bound"
     return Verdict(
-        "masked-loader-bound" if masked else "loader-bound",
-        f"loader-bound: loading a batch takes {seconds(measurement.load_s_per_batch.median)}, "
+        kind,
+        f"{kind}: loading a batch takes {seconds(measurement.load_s_per_batch.median)}, "
         f"the step {seconds(measurement.step_s.median)}"
         + ("; only the buffers hide it, for a while" if masked else ""),
         _evidence(measurement),

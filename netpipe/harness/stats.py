@@ -1,6 +1,7 @@
 """Statistics over rounds: medians, intervals, ratios of rounds that belong together. Pure."""
 
 from collections.abc import Sequence
+from math import ceil
 from statistics import fmean, median, stdev
 
 from netpipe.harness.measurement import Interval
@@ -33,7 +34,7 @@ def _most_below(n: int) -> int:
     """Return how many values may lie outside on each side while 95% coverage holds."""
     from scipy.stats import binom
 
-    return max(0, int(binom.ppf((1 - CONFIDENCE) / 2, n, 0.5)) - 1)
+    return int(binom.ppf((1 - CONFIDENCE) / 2, n, 0.5)) - 1
 
 
 def ratio_interval(over: Sequence[float], under: Sequence[float]) -> Interval:
@@ -43,9 +44,7 @@ def ratio_interval(over: Sequence[float], under: Sequence[float]) -> Interval:
 
 def percentile(values: Sequence[float], fraction: float) -> float:
     """Return the smallest value that at least `fraction` of the values do not exceed."""
-    ordered = sorted(values)
-    index = min(len(ordered) - 1, max(0, -int(-fraction * len(ordered) // 1) - 1))
-    return ordered[index]
+    return sorted(values)[max(0, ceil(fraction * len(values)) - 1)]
 
 
 def variation(values: Sequence[float]) -> float:

@@ -20,6 +20,7 @@ Step = Callable[[State, Batch], tuple[State, Aux]]
 StepFactory = Callable[[], tuple[State, Step]]
 BatchesFactory = Callable[[], Sequence[Batch]]
 
+_LEAST_RESIDENT = 2  # a step that sees one batch over and over finds it in its caches
 _QUIET_STEPS = 3  # steps without a compilation after which warm-up is over
 _MOST_WARM_UP_STEPS = 30
 
@@ -77,10 +78,10 @@ class Stepper:
         clock: Clock,
         synthetic: BatchesFactory | None = None,
     ) -> None:
-        self.state, self.step = _made(factory)
+        self.state, self.step = made_step(factory)
         self._clock = clock
         self._host = cycle(host_batches)
-        resident = host_batches if synthetic is None else synthetic()
+        resident = host_batches if synthetic is None else _made_batches(synthetic)
         self._resident = cycle([jax.block_until_ready(to_device(one)) for one in resident])
         self.compilations = compilation_count()
         self.devices_used = 1
@@ -149,13 +150,27 @@ class Stepper:
             return self.resident_s(steps)
 
 
-def _made(factory: StepFactory) -> tuple[State, Step]:
+def made_step(factory: StepFactory) -> tuple[State, Step]:
+    """Return what a step factory makes.
+
+    Raises:
+        MisuseError: It is not `(state, step)`.
+    """
     made = factory()
     if not (isinstance(made, tuple) and len(made) == 2 and callable(made[1])):
         raise MisuseError(
             f"the step factory must return (state, step); found {type(made).__name__}"
         )
     return made
+
+
+def _made_batches(factory: BatchesFactory) -> Sequence[Batch]:
+    batches = factory()
+    if len(batches) < _LEAST_RESIDENT:
+        raise MisuseError(
+            f"synthetic() must return at least {_LEAST_RESIDENT} batches; found {len(batches)}"
+        )
+    return batches
 
 
 @contextmanager

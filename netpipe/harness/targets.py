@@ -54,6 +54,6 @@ def _module(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        if error.name is not None and name.startswith(error.name):
+        if error.name is not None and f"{name}.".startswith(f"{error.name}."):
             raise MisuseError(f"module {name}: must be importable; found none") from error
         raise

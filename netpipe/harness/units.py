@@ -7,10 +7,11 @@ _STEPS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
 def seconds(value: float) -> str:
     """Write a duration with three significant digits: `36.2 ms`."""
-    for scale, unit in _STEPS:
-        if abs(value) >= scale:
-            return f"{value / scale:.3g} {unit}"
-    return "0 s" if value == 0 else f"{value / 1e-9:.2g} ns"
+    rounded = float(f"{value:.3g}")  # first, or 999.9 us would become 1e+03 us
+    if rounded == 0:
+        return "0 s"
+    scale, unit = next((one for one in _STEPS if abs(rounded) >= one[0]), _STEPS[-1])
+    return f"{float(f'{rounded / scale:.3g}'):g} {unit}"
 
 
 def seconds_interval(interval: Interval | None) -> str:

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from netpipe.harness.gate import Outcome
 from netpipe.harness.measurement import Measurement
-from netpipe.harness.report import measurement_document, verdict_table
+from netpipe.harness.report import measurement_document, new_table, verdict_table
 from netpipe.harness.stall import judge, remarks
 from netpipe.suite.run import Run
 
@@ -24,9 +24,10 @@ def summary_lines(run: Run) -> Iterator[str]:
     Args:
         run: What was measured and compared.
     """
+    yield from _order(run)
     measured = [sessions[-1] for sessions in run.sessions.values()]
     if not measured:
-        yield "nothing was measured: no test asked for a measurement, or all were skipped"
+        yield "nothing was measured: no test asked for it, or all that did were skipped"
         return
     yield from _drawn(verdict_table(measured))
     for one in measured:
@@ -47,8 +48,16 @@ def summary_lines(run: Run) -> Iterator[str]:
         yield "compared with no baseline: --benchmark-compare does that"
 
 
+def _order(run: Run) -> Iterator[str]:
+    for lint in run.lints.values():
+        for one in lint["findings"]:
+            yield f"order: {one['severity']}: {one['rule']}: {one['message']}"
+        if not lint["findings"]:
+            yield f"order: nothing stands wrong, for {lint['intent']}"
+
+
 def _comparisons(run: Run) -> Table:
-    table = Table(title="against the baseline", title_justify="left")
+    table = new_table("against the baseline")
     for heading in ("benchmark", "metric", "now / baseline", "outcome"):
         table.add_column(heading, no_wrap=heading == "outcome")
     for one in run.compared:
@@ -76,7 +85,7 @@ def _explanations(run: Run) -> Iterator[str]:
 def _drawn(table: Table) -> Iterator[str]:
     stream = StringIO()
     Console(file=stream, width=_WIDTH).print(table)
-    yield from stream.getvalue().rstrip().splitlines()
+    yield from (line.rstrip() for line in stream.getvalue().rstrip().splitlines())
 
 
 def write_json(run: Run, path: Path) -> None:

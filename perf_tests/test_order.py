@@ -1,0 +1,11 @@
+"""The order of the pipeline's calls, read from its graph before anything runs."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from netpipe.harness.expect import expect_order
+
+
+def test_order(netpipe_lint: Mapping[str, Any]) -> None:
+    """Every call stands where it costs neither speed nor data: mp_prefetch last, and once."""
+    expect_order(netpipe_lint)
