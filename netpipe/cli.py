@@ -238,7 +238,7 @@ def devices(baselines: Path, as_json: bool) -> None:
     from netpipe.harness.device import devices_report, find_device
     from netpipe.harness.host import this_host
 
-    document = devices_report(find_device(), this_host(), baselines).to_json()
+    document = devices_report(find_device(), this_host(), baselines).to_document()
     if as_json:
         _print_json(document)
         return

@@ -75,7 +75,7 @@ def _write(request: SessionRequest, document: dict[str, Any]) -> None:
 def _lint(request: SessionRequest, loader: Callable[[], Any]) -> dict[str, Any]:
     from netpipe.harness.ordering import lint
 
-    document: dict[str, Any] = lint(loader(), request.intent).to_json()
+    document: dict[str, Any] = lint(loader(), request.intent).to_document()
     return document
 
 

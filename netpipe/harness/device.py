@@ -137,7 +137,7 @@ class DevicesReport:
     baseline_folder: Path
     baseline_count: int
 
-    def to_json(self) -> dict[str, object]:
+    def to_document(self) -> dict[str, object]:
         """Give the document described by `netpipe/schemas/devices.1.json`."""
         return {
             "schema": "netpipe.devices/1",

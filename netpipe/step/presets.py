@@ -1,0 +1,107 @@
+"""The models that can be trained, by name, and the batch that a device's memory holds.
+
+`tiny` is for CPUs: 76,560 parameters. `latency-95m` is the model whose input pipeline is to be
+judged on a GPU: with a gated MLP and one key-value head it has 97,033,600 parameters. That is the
+nearest to its name: two key-value heads make it 98.7 million, one for each query head 111.8.
+"""
+
+from dataclasses import dataclass
+
+from netpipe.errors import InputError
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """The widths of a decoder-only transformer.
+
+    Attributes:
+        layers: Decoder blocks.
+        width: Of the residual stream.
+        heads: Query heads; each is `width // heads` wide.
+        kv_heads: Key and value heads, each shared by `heads // kv_heads` query heads
+            (grouped queries, arXiv 2305.13245; 1 is multi-query, arXiv 1911.02150).
+        mlp_width: Hidden width of the gated MLP.
+        vocabulary: Number of tokens.
+    """
+
+    layers: int
+    width: int
+    heads: int
+    kv_heads: int
+    mlp_width: int
+    vocabulary: int = 267
+
+    def __post_init__(self) -> None:
+        """Check that the heads divide what they share."""
+        assert self.width % (2 * self.heads) == 0, "rotary positions need an even head width"
+        assert self.heads % self.kv_heads == 0, "each key-value head serves as many query heads"
+
+    @property
+    def head_width(self) -> int:
+        """Width of one head."""
+        return self.width // self.heads
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A model with the batch it is meant to be timed at.
+
+    Attributes:
+        architecture: The model.
+        sequence_length: Tokens in one sequence.
+        batch_size: Sequences in one batch; for `latency-95m` the most that any device is given.
+    """
+
+    architecture: Architecture
+    sequence_length: int
+    batch_size: int
+
+
+PRESET_BY_NAME = {
+    "tiny": Preset(
+        Architecture(layers=2, width=48, heads=2, kv_heads=1, mlp_width=128),
+        sequence_length=256,
+        batch_size=8,
+    ),
+    "latency-95m": Preset(
+        Architecture(layers=20, width=640, heads=10, kv_heads=1, mlp_width=2048),
+        sequence_length=1024,
+        batch_size=128,
+    ),
+}
+
+# Compiled for batches of 8 to 128 (`jax.stages.Compiled.memory_analysis`), float32 and bfloat16:
+# 1.45 GiB of parameters, moments and gradients, and 0.23 to 0.25 GiB for each sequence.
+_FIXED_BYTES = 1.5 * 2**30
+_BYTES_PER_SEQUENCE = 0.25 * 2**30
+USABLE_FRACTION = 0.75  # what XLA takes of a GPU's memory unless told otherwise
+
+
+def batch_size_for_memory(memory_bytes: int) -> int:
+    """Choose the batch at which a device runs `latency-95m` with sequences of 1024 tokens.
+
+    It is the largest power of two that fits, 128 at most, so that all devices that hold 128 are
+    timed on the same work. A card of 16 GB takes 32, one of 40 GB 64, and 80 GB or more 128.
+
+    Args:
+        memory_bytes: The device's whole memory.
+
+    Returns:
+        Sequences in a batch.
+
+    Raises:
+        InputError: Not even one sequence fits.
+    """
+    usable = USABLE_FRACTION * memory_bytes - _FIXED_BYTES
+    fitting = int(usable // _BYTES_PER_SEQUENCE)
+    if fitting < 1:
+        least = (_FIXED_BYTES + _BYTES_PER_SEQUENCE) / USABLE_FRACTION
+        raise InputError(
+            "latency-95m",
+            "device memory",
+            f"be at least {least / 2**30:.1f} GiB",
+            f"{memory_bytes / 2**30:.1f} GiB",
+            "Use the preset tiny.",
+        )
+    largest_power = 1 << (fitting.bit_length() - 1)
+    return min(largest_power, PRESET_BY_NAME["latency-95m"].batch_size)

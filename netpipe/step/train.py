@@ -1,0 +1,116 @@
+"""The training step: loss, gradients and AdamW in one compiled function."""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+
+from netpipe.config import StepConfig
+from netpipe.errors import InputError
+from netpipe.step.model import Parameters, forward, init_parameters
+from netpipe.step.precision import compute_dtype
+from netpipe.step.presets import PRESET_BY_NAME, Architecture
+
+BATCH_KEYS = (
+    "inputs",
+    "targets",
+    "inputs_segmentation",
+    "targets_segmentation",
+    "inputs_position",
+    "targets_position",
+)
+
+Batch = Mapping[str, Array | np.ndarray]
+
+
+class State(NamedTuple):
+    """What a step changes: the parameters and the optimizer's moments, all on the device."""
+
+    parameters: Parameters
+    optimizer: optax.OptState
+
+
+Step = Callable[[State, Batch], tuple[State, dict[str, Array]]]
+
+
+def make_step(config: StepConfig, sequence_length: int, batch_size: int) -> tuple[State, Step]:
+    """Build a preset's first state and its training step on jax's default device.
+
+    The step is compiled at its first call. It returns before the device is done, and nothing in
+    it waits; reading the loss does. The state it is given is donated: use the returned one. A
+    batch is a dict with the keys `BATCH_KEYS`, each int32 (batch_size, sequence_length), of
+    numpy or jax arrays. `aux["loss"]` is the mean cross-entropy in nats over the targets that
+    are not padding, float32 (), 0 if there are none.
+
+    Args:
+        config: The preset, the learning rate and the seed.
+        sequence_length: Tokens in a sequence.
+        batch_size: Sequences in a batch.
+
+    Returns:
+        The state and `step(state, batch) -> (state, aux)`. The step raises InputError, when it
+        is traced, for a batch of other keys, shapes or dtypes.
+    """
+    architecture = PRESET_BY_NAME[config.preset].architecture
+    return build_step(architecture, config, (batch_size, sequence_length))
+
+
+def build_step(
+    architecture: Architecture, config: StepConfig, batch_shape: tuple[int, int]
+) -> tuple[State, Step]:
+    """Build the state and the step of any architecture; see `make_step`.
+
+    Args:
+        architecture: The model; `config.preset` is not looked at.
+        config: The learning rate and the seed.
+        batch_shape: Sequences in a batch, tokens in a sequence.
+    """
+    optimizer = optax.adamw(config.learning_rate)
+    dtype = compute_dtype(jax.devices()[0])
+
+    @jax.jit
+    def init() -> State:
+        parameters = init_parameters(architecture, jax.random.key(config.seed))
+        return State(parameters, optimizer.init(parameters))
+
+    def step(state: State, batch: Batch) -> tuple[State, dict[str, Array]]:
+        _check(batch, batch_shape)
+        loss, gradients = jax.value_and_grad(loss_of)(
+            state.parameters, batch, architecture=architecture, dtype=dtype
+        )
+        updates, moments = optimizer.update(gradients, state.optimizer, state.parameters)
+        return State(optax.apply_updates(state.parameters, updates), moments), {"loss": loss}
+
+    return init(), jax.jit(step, donate_argnames="state")
+
+
+def loss_of(
+    parameters: Parameters, batch: Batch, *, architecture: Architecture, dtype: np.dtype
+) -> Array:
+    """Mean cross-entropy in nats over the targets whose segmentation is not 0: float32 ()."""
+    logits = forward(
+        architecture,
+        parameters,
+        jnp.asarray(batch["inputs"]),
+        jnp.asarray(batch["inputs_segmentation"]),
+        jnp.asarray(batch["inputs_position"]),
+        dtype,
+    )
+    losses = optax.softmax_cross_entropy_with_integer_labels(logits, batch["targets"])
+    counted = batch["targets_segmentation"] != 0
+    return jnp.sum(losses, where=counted) / jnp.maximum(jnp.sum(counted), 1)
+
+
+def _check(batch: Batch, shape: tuple[int, int]) -> None:
+    """Refuse, while tracing, a batch that would otherwise train on something else."""
+    wanted = f"be int32 {shape}"
+    for key in BATCH_KEYS:
+        if key not in batch:
+            raise InputError("batch", key, wanted, "no such key")
+        found = batch[key]
+        if (found.shape, found.dtype) != (shape, jnp.int32):
+            raise InputError("batch", key, wanted, f"{found.dtype} {found.shape}")
