@@ -26,3 +26,8 @@ class InputError(NetpipeError):
         self.constraint = constraint
         self.found = found
         self.way_out = way_out
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Let it cross from a worker process: an exception is otherwise rebuilt from its message."""
+        given = (self.where, self.field, self.constraint, self.found, self.way_out)
+        return type(self), given

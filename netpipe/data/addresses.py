@@ -1,0 +1,104 @@
+"""Internet addresses as bytes: each distinct one is parsed once and has a number."""
+
+import socket
+from collections.abc import Sequence
+from ipaddress import ip_network
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+ADDRESS_BYTES = 16
+EMPTY_IPV4 = 0
+EMPTY_IPV6 = 1
+NO_ADDRESS = -1
+OTHER_FAMILY = -2
+
+# Where many hosts have the same address behind a translator: RFC 1918 and RFC 6598.
+_TRANSLATED = tuple(
+    ip_network(text) for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")
+)
+
+
+class AddressTable:
+    """The distinct addresses seen so far; numbers are given in order of appearance.
+
+    An empty text is an unknown address: all zeros, of the family its measurement says. Numbers 0
+    and 1 are kept for it.
+    """
+
+    def __init__(self) -> None:
+        self._number_of: dict[str, int] = {"": EMPTY_IPV4}
+        self._packed: list[bytes] = [bytes(4), bytes(ADDRESS_BYTES)]
+
+    def number_column(
+        self, column: "pa.Array[Any]", ip_version: NDArray[np.generic]
+    ) -> NDArray[np.int32]:
+        """Number the addresses of a column.
+
+        Args:
+            column: Strings (n,), dictionary-coded or not, without nulls.
+            ip_version: 4 or 6, (n,).
+
+        Returns:
+            int32 (n,): their numbers; `NO_ADDRESS` for a text that is none, `OTHER_FAMILY` for an
+            address that is not of the version given.
+        """
+        encoded = column.dictionary_encode()
+        which = encoded.indices.to_numpy()
+        distinct = self._numbers(encoded.dictionary.to_pylist())
+        numbers = distinct[which]
+        numbers[(numbers == EMPTY_IPV4) & (ip_version == 6)] = EMPTY_IPV6
+        family = np.where(numbers == EMPTY_IPV6, 6, self.families(distinct)[which])
+        return np.where((numbers >= 0) & (family != ip_version), OTHER_FAMILY, numbers)
+
+    def families(self, numbers: NDArray[np.int32]) -> NDArray[np.int8]:
+        """Return 4 or 6 for each number, int8; 4 where there is no address."""
+        lengths = [len(self._packed[max(number, 0)]) for number in numbers]
+        return np.where(np.array(lengths, np.int8) == ADDRESS_BYTES, 6, 4).astype(np.int8)
+
+    def octets(self, numbers: NDArray[np.int32]) -> NDArray[np.uint8]:
+        """Return addresses in network order, uint8 (numbers, 16), IPv4 in the first 4."""
+        padded = b"".join(self._packed[number].ljust(ADDRESS_BYTES, b"\0") for number in numbers)
+        return np.frombuffer(padded, np.uint8).reshape(-1, ADDRESS_BYTES)
+
+    def _numbers(self, texts: Sequence[str | None]) -> NDArray[np.int32]:
+        return np.array([self._number(text) for text in texts], np.int32)
+
+    def _number(self, text: str | None) -> int:
+        if text is None:
+            return NO_ADDRESS
+        known = self._number_of.get(text)
+        if known is not None:
+            return known
+        packed = _parse(text)
+        if packed is None:
+            return NO_ADDRESS
+        self._number_of[text] = len(self._packed)
+        self._packed.append(packed)
+        return self._number_of[text]
+
+
+def is_translated(octets: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Tell which IPv4 addresses are private: behind a translator many probes share one.
+
+    Args:
+        octets: uint8 (n, 16), IPv4 in the first 4.
+
+    Returns:
+        bool (n,).
+    """
+    word = np.ascontiguousarray(octets[:, :4]).view(">u4")[:, 0]
+    inside = np.zeros(len(word), np.bool_)
+    for network in _TRANSLATED:
+        inside |= (word >= int(network[0])) & (word <= int(network[-1]))
+    return inside
+
+
+def _parse(text: str) -> bytes | None:
+    family = socket.AF_INET6 if ":" in text else socket.AF_INET
+    try:
+        return socket.inet_pton(family, text)
+    except (OSError, ValueError):  # ValueError: a NUL or a character outside ASCII
+        return None

@@ -1,0 +1,58 @@
+"""Random numbers that are a pure function of where they are used: a counter-based hash.
+
+A generator with a state ties every draw to the draws before it, and so batches to the worker that
+made them. Here a draw is `hash(key, stream, slot)`: the key names the context, the stream the
+decision, the slot which of its numbers. The hash is the finalizer of SplitMix64 (Steele, Lea and
+Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+GOLDEN_GAMMA = 0x9E3779B97F4A7C15
+_MASK = 0xFFFF_FFFF_FFFF_FFFF
+
+
+def fold_key(*parts: int | NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Hash integers, one after the other, into a key.
+
+    Args:
+        parts: Integers or int64 arrays that broadcast against each other.
+
+    Returns:
+        uint64, at least one-dimensional, of the broadcast shape.
+    """
+    key = np.zeros(1, np.uint64)
+    with np.errstate(over="ignore"):
+        for part in parts:
+            key = _mix((key ^ _words(part)) + np.uint64(GOLDEN_GAMMA))
+    return key
+
+
+def uniform(key: NDArray[np.uint64], stream: int, slot: ArrayLike = 0) -> NDArray[np.float64]:
+    """Draw from [0, 1), 53 bits each.
+
+    Args:
+        key: uint64, at least one-dimensional.
+        stream: Which decision the numbers are for, 0 or more.
+        slot: Which numbers of it, each below 2**32; broadcasts against `key`.
+
+    Returns:
+        float64 of the broadcast shape.
+    """
+    counter = np.asarray(slot, np.uint64) + np.uint64((stream << 32) + 1)
+    with np.errstate(over="ignore"):
+        bits = _mix(key + counter * np.uint64(GOLDEN_GAMMA))
+    return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def _words(part: int | NDArray[np.int64]) -> NDArray[np.uint64]:
+    if isinstance(part, int):
+        return np.array([part & _MASK], np.uint64)
+    return part.astype(np.uint64)
+
+
+def _mix(word: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return word ^ (word >> np.uint64(31))

@@ -1,0 +1,73 @@
+"""Rows straight out of parquet measurements, without preparing them (`network_parquet`)."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netpipe.data.addresses import AddressTable
+from netpipe.data.parquet import find_parquet, open_parquet, read_parquet
+from netpipe.data.rows import ROW_BYTES, ProbeRow, cut_rows, split_by_probe
+from netpipe.data.split import choose_eval
+
+_GROUPS_KEPT = 16
+
+
+class ParquetSource:
+    """The rows of one split: those that each row group of each file gives by itself.
+
+    Without an index everything is read once to count it. Rows are then made again a row group at
+    a time; the latest groups are kept.
+
+    Args:
+        folder: Holds parquet files, at any depth.
+        split: "train" or "eval"; the same probes as `prepare` chooses by default.
+
+    Raises:
+        InputError: A file or a value in it is not what it must be.
+    """
+
+    def __init__(self, folder: Path, split: str) -> None:
+        self._groups = [
+            (file, group)
+            for file in find_parquet([folder])
+            for group in range(open_parquet(file).num_row_groups)
+        ]
+        self._kept: dict[int, list[ProbeRow]] = {}
+        counted = np.array(
+            [
+                (number, place, row.probe, len(row))
+                for number in range(len(self._groups))
+                for place, row in enumerate(self._rows(number))
+            ],
+            np.int64,
+        )
+        probes, which = np.unique(counted[:, 2], return_inverse=True)
+        in_split = choose_eval(probes)[which] == (split == "eval")
+        self._places = counted[in_split, :2]
+        self.row_measurements: NDArray[np.int64] = counted[in_split, 3]
+
+    def read(self, rows: Sequence[int]) -> list[ProbeRow]:
+        """Read these rows, in this order."""
+        return [self._rows(group)[place] for group, place in self._places[list(rows)].tolist()]
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**vars(self), "_kept": {}}
+
+    def _rows(self, number: int) -> list[ProbeRow]:
+        if number not in self._kept:
+            while len(self._kept) >= _GROUPS_KEPT:
+                del self._kept[next(iter(self._kept))]
+            self._kept[number] = self._make_rows(number)
+        return self._kept[number]
+
+    def _make_rows(self, number: int) -> list[ProbeRow]:
+        file, group = self._groups[number]
+        addresses = AddressTable()
+        measurements = np.concatenate(list(read_parquet(file, addresses, group)))
+        return [
+            row
+            for history in split_by_probe(measurements)
+            for row in cut_rows(history, addresses, ROW_BYTES)
+        ]

@@ -1,0 +1,127 @@
+"""parquet measurements -> probe rows in ArrayRecord shards, split by probe."""
+
+import hashlib
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from netpipe.data.addresses import AddressTable
+from netpipe.data.index import Index, Split, save_index
+from netpipe.data.layout import LAYOUT_VERSION, encode_row
+from netpipe.data.output import whole_folder
+from netpipe.data.parquet import find_parquet, open_parquet, read_parquet
+from netpipe.data.rows import ROW_BYTES, cut_rows
+from netpipe.data.shards import ShardWriter
+from netpipe.data.spill import Spill
+from netpipe.data.split import EVAL_FRACTION, choose_eval
+from netpipe.errors import InputError
+
+Progress = Callable[[int, int], None]
+"""Called with the work done and all of it; a measurement counts twice: when read, when written."""
+
+
+def prepare(
+    sources: Sequence[Path],
+    out: Path,
+    *,
+    seed: int = 0,
+    shards: int = 8,
+    row_bytes: int = ROW_BYTES,
+    eval_fraction: float = EVAL_FRACTION,
+    progress: Progress | None = None,
+) -> Index:
+    """Turn parquet measurements into a folder that a pipeline can read.
+
+    Memory holds a 64th of the measurements (one bucket) and the distinct addresses; the rest waits
+    on disk, beside `out`.
+
+    Args:
+        sources: parquet files, or folders of them.
+        out: The folder to make. One that was prepared before is replaced once the new one is whole.
+        seed: Chooses which probes evaluate.
+        shards: Files of the train split; those of eval are fewer, in proportion.
+        row_bytes: The most that a row's arrays take.
+        eval_fraction: The share of probes kept for the eval split.
+        progress: Is told how far it has come.
+
+    Returns:
+        The index, as it was written.
+
+    Raises:
+        InputError: A setting, a source, a value in it, or `out` is not what it must be. Nothing
+            is then left behind, and a folder prepared before is as it was.
+    """
+    files = find_parquet(sources)
+    plan = _Plan(seed, shards, row_bytes, eval_fraction)
+    report = _Report(progress, 2 * sum(open_parquet(file).metadata.num_rows for file in files))
+    addresses = AddressTable()
+    with whole_folder(out, files) as folder:
+        with tempfile.TemporaryDirectory(prefix=".spill.", dir=folder) as spilled:
+            spill = Spill(Path(spilled))
+            _read(files, spill, addresses, report)
+            index = _write(spill, folder, addresses, plan, report)
+        save_index(index, folder)
+    return index
+
+
+@dataclass(frozen=True)
+class _Plan:
+    seed: int
+    shards: int
+    row_bytes: int
+    eval_fraction: float
+
+    def __post_init__(self) -> None:
+        for name, least in (("shards", 1), ("row_bytes", 1024)):
+            if getattr(self, name) < least:
+                raise InputError("prepare", name, f"be at least {least}", getattr(self, name))
+
+    @property
+    def eval_shards(self) -> int:
+        return max(1, round(self.shards * self.eval_fraction))
+
+
+class _Report:
+    def __init__(self, progress: Progress | None, total: int) -> None:
+        self._progress = progress
+        self._done = 0
+        self._total = total
+
+    def add(self, measurements: int) -> None:
+        self._done += measurements
+        if self._progress:
+            self._progress(self._done, self._total)
+
+
+def _read(files: Iterable[Path], spill: Spill, addresses: AddressTable, report: _Report) -> None:
+    for file in files:
+        for measurements in read_parquet(file, addresses):
+            spill.add(measurements)
+            report.add(len(measurements))
+
+
+def _write(
+    spill: Spill, folder: Path, addresses: AddressTable, plan: _Plan, report: _Report
+) -> Index:
+    is_eval = choose_eval(spill.probes, seed=plan.seed, eval_fraction=plan.eval_fraction)
+    eval_probes = set(spill.probes[is_eval].tolist())
+    train = ShardWriter(folder, "train", plan.shards)
+    evaluation = ShardWriter(folder, "eval", plan.eval_shards)
+    fingerprint = hashlib.blake2b(digest_size=16)
+    for history in spill.histories():
+        writer = evaluation if int(history["probe"][0]) in eval_probes else train
+        for row in cut_rows(history, addresses, plan.row_bytes):
+            record = encode_row(row)
+            fingerprint.update(record)
+            writer.write(record, len(row))
+        report.add(len(history))
+    return Index(
+        layout_version=LAYOUT_VERSION,
+        seed=plan.seed,
+        eval_fraction=plan.eval_fraction,
+        row_bytes=plan.row_bytes,
+        fingerprint=fingerprint.hexdigest(),
+        train=Split(len(spill.probes) - len(eval_probes), train.close()),
+        eval=Split(len(eval_probes), evaluation.close()),
+    )

@@ -1,0 +1,39 @@
+"""Round-trip times as 16-bit floating-point numbers: 5 bits of exponent, 11 of mantissa.
+
+The code is computed once, when the data are prepared; it is what the two bytes of an RTT token
+block carry. No time has code 0, since a time is at least 1 us: 0 is a failed measurement.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+FAILED = 0
+_MANTISSA_BITS = 11
+_MANTISSA_MAX = (1 << _MANTISSA_BITS) - 1
+_EXPONENT_MAX = 31
+_LONGEST_MS = 1e12  # far above the largest code, far below an overflow of 1000 x
+
+
+def encode_rtt(rtt_ms: NDArray[np.floating]) -> NDArray[np.uint16]:
+    """Code times: `e << 11 | m`, the largest `m * 2**e` not above the time in microseconds.
+
+    Args:
+        rtt_ms: Finite milliseconds, any shape; negative for a failed measurement.
+
+    Returns:
+        uint16 of the same shape. The relative error is below 1/1024 from 1024 us on; below that
+        times are cut to whole microseconds.
+    """
+    wide_ms = rtt_ms.astype(np.float64)
+    rtt_us = np.maximum(1.0, 1000.0 * np.minimum(wide_ms, _LONGEST_MS))
+    bit_length = np.frexp(rtt_us)[1]  # rtt_us < 2**bit_length, and no smaller power will do
+    exponent = np.clip(bit_length - _MANTISSA_BITS, 0, _EXPONENT_MAX)
+    mantissa = np.minimum(np.floor(np.ldexp(rtt_us, -exponent)), _MANTISSA_MAX)
+    code = exponent << _MANTISSA_BITS | mantissa.astype(np.int64)
+    return np.where(wide_ms < 0, FAILED, code).astype(np.uint16)
+
+
+def decode_rtt_us(code: NDArray[np.uint16]) -> NDArray[np.int64]:
+    """Give the times back: int64 microseconds of the same shape, -1 for a failed measurement."""
+    mantissa = code.astype(np.int64) & _MANTISSA_MAX
+    return np.where(code == FAILED, -1, mantissa << (code >> _MANTISSA_BITS))

@@ -1,0 +1,107 @@
+"""Random access to probe rows, on disk as ArrayRecord shards or as parquet."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from array_record.python.array_record_module import ArrayRecordReader
+from numpy.typing import NDArray
+
+from netpipe.data.index import INDEX_NAME, load_index
+from netpipe.data.layout import decode_row
+from netpipe.data.parquet_source import ParquetSource
+from netpipe.data.rows import ProbeRow
+from netpipe.data.shards import READER_OPTIONS, count_records
+from netpipe.errors import InputError
+
+
+class RowSource(Protocol):
+    """Rows by their number; small when pickled, since every Grain worker gets a copy."""
+
+    @property
+    def row_measurements(self) -> NDArray[np.int64]:
+        """How many measurements each row has, int64 (rows,)."""
+
+    def read(self, rows: Sequence[int]) -> list[ProbeRow]:
+        """Read these rows, in this order."""
+
+
+class ArrayRecordSource:
+    """The rows of one split of a folder that was prepared.
+
+    Args:
+        folder: The folder, with its index.
+        split: "train" or "eval".
+
+    Raises:
+        InputError: The index or a shard is missing or damaged, or of a newer version.
+    """
+
+    def __init__(self, folder: Path, split: str) -> None:
+        contents = load_index(folder).split(split)
+        for shard in contents.shards:
+            _check_shard(folder / shard.file, len(shard.row_measurements))
+        if contents.rows == 0:
+            raise InputError(folder / INDEX_NAME, f"split {split}", "have rows", "none")
+        self._paths = [folder / shard.file for shard in contents.shards]
+        self._ends = np.cumsum([len(shard.row_measurements) for shard in contents.shards])
+        self._readers: dict[Path, ArrayRecordReader] = {}
+        self.row_measurements = contents.row_measurements
+
+    def read(self, rows: Sequence[int]) -> list[ProbeRow]:
+        """Read these rows, in this order.
+
+        Raises:
+            InputError: A record is damaged.
+        """
+        return [self._read_one(row) for row in rows]
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**vars(self), "_readers": {}}  # a process opens its own
+
+    def _read_one(self, row: int) -> ProbeRow:
+        shard = int(np.searchsorted(self._ends, row, side="right"))
+        record_number = row - (int(self._ends[shard - 1]) if shard else 0)
+        path = self._paths[shard]
+        where = f"{path}, record {record_number}"
+        try:
+            record = self._reader(path).read([record_number])[0]
+        except (RuntimeError, IndexError) as error:
+            raise InputError(where, "record", "be readable", error) from error
+        return decode_row(record, where)
+
+    def _reader(self, path: Path) -> ArrayRecordReader:
+        if path not in self._readers:
+            self._readers[path] = ArrayRecordReader(str(path), READER_OPTIONS)
+        return self._readers[path]
+
+
+def open_source(data: Path, split: str) -> RowSource:
+    """Open the rows of a split: a folder that was prepared, or one of parquet measurements.
+
+    Raises:
+        InputError: There is no such folder, it holds neither, or what it holds is damaged.
+    """
+    if not data.is_dir():
+        raise InputError(data, "data", "be a folder", "a file" if data.exists() else "nothing")
+    if any(data.glob("*.arrayrecord")) or (data / INDEX_NAME).exists():
+        return ArrayRecordSource(data, split)
+    if any(data.rglob("*.parquet")):
+        return ParquetSource(data, split)
+    way_out = "Make one with `netpipe prepare` or `netpipe generate`"
+    raise InputError(data, "folder", "hold ArrayRecord shards or parquet files", "none", way_out)
+
+
+def _check_shard(path: Path, records: int) -> None:
+    if not path.is_file():
+        raise InputError(path, "shard", f"hold the {records} records of the index", "no file")
+    found = count_records(path)
+    if found != records:
+        raise InputError(
+            path,
+            "shard",
+            f"hold the {records} records of the index",
+            f"{found} ({path.stat().st_size} bytes: truncated, or not ArrayRecord)",
+            "Prepare the data again",
+        )

@@ -1,0 +1,135 @@
+"""Contexts -> tokens, all measurements at once.
+
+A measurement is `MEASUREMENT_START` and then its fields, each a role token with its bytes, in the
+measurement's own order. First every field's place in the stream is known from lengths alone; then
+each kind of field is written to all its places.
+"""
+
+from dataclasses import dataclass
+from itertools import permutations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netpipe.data import rtt, vocabulary
+from netpipe.data.measurements import Measurements
+from netpipe.data.sampler import Contexts
+
+SOURCE, DESTINATION, RESULT, TIMESTAMP = range(4)
+FIELD_PERMUTATIONS = tuple(permutations(range(4)))
+"""What the numbers in `Contexts.field_order` mean; an untold timestamp takes no room in it."""
+
+MAX_DELTA_S = (1 << 32) - 1
+_DELTA1_S = 256
+_PERMUTATIONS = np.array(FIELD_PERMUTATIONS)
+_NO_BYTES = np.zeros((1, 0), np.uint8)
+_TIMESTAMP_NUMBERS = {
+    vocabulary.TIMESTAMP_ABS: ">i8",
+    vocabulary.TIMESTAMP_DELTA1: ">u1",
+    vocabulary.TIMESTAMP_DELTA4: ">u4",
+}
+_TIMESTAMP_TOKENS = np.zeros(vocabulary.VOCABULARY, np.int64)
+for _role, _number in _TIMESTAMP_NUMBERS.items():
+    _TIMESTAMP_TOKENS[_role] = 1 + np.dtype(_number).itemsize
+
+
+@dataclass(frozen=True)
+class TokenStream:
+    """The tokens of contexts, one behind the other.
+
+    Attributes:
+        tokens: int16 (tokens,), below 267.
+        sizes: int64 (contexts,), tokens of each.
+    """
+
+    tokens: NDArray[np.int16]
+    sizes: NDArray[np.int64]
+
+
+def encode(contexts: Contexts) -> TokenStream:
+    """Encode contexts; each has at least one measurement.
+
+    Returns:
+        The tokens of each context, in the order given.
+    """
+    measured, timed = contexts.measurements, contexts.timed
+    failed = measured.rtt_code == rtt.FAILED
+    role, elapsed = _timestamps(contexts)
+    field_tokens = np.zeros((len(measured), 4), np.int64)
+    field_tokens[:, [SOURCE, DESTINATION]] = np.where(measured.is_ipv6, 17, 5)[:, None]
+    field_tokens[:, RESULT] = np.where(failed, 1, 3)
+    field_tokens[timed, TIMESTAMP] = _TIMESTAMP_TOKENS[role]
+    ends = np.cumsum(1 + field_tokens.sum(axis=1))
+    places = _places(field_tokens, contexts.field_order, ends)
+    tokens = np.full(ends[-1], vocabulary.MEASUREMENT_START, np.int16)
+    _write_addresses(tokens, places, measured)
+    _write(tokens, places[failed, RESULT], vocabulary.FAILED, _NO_BYTES)
+    octets = _big_endian(measured.rtt_code[~failed], ">u2")
+    _write(tokens, places[~failed, RESULT], vocabulary.RTT_START, octets)
+    _write_timestamps(tokens, places[timed, TIMESTAMP], role, elapsed)
+    context_ends = ends[np.cumsum(contexts.sizes) - 1]
+    return TokenStream(tokens, np.diff(context_ends, prepend=0))
+
+
+def _timestamps(contexts: Contexts) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the role token and the number of each timestamp that is told.
+
+    The first of a context is seconds since 1970, the others are seconds since the one before.
+    """
+    context = np.repeat(np.arange(len(contexts.sizes)), contexts.sizes)[contexts.timed]
+    second = contexts.measurements.second[contexts.timed]
+    is_first = np.diff(context, prepend=-1) > 0
+    delta_s = np.clip(np.diff(second, prepend=0), 0, MAX_DELTA_S)
+    later = np.where(delta_s < _DELTA1_S, vocabulary.TIMESTAMP_DELTA1, vocabulary.TIMESTAMP_DELTA4)
+    role = np.where(is_first, vocabulary.TIMESTAMP_ABS, later)
+    return role, np.where(is_first, second, delta_s)
+
+
+def _places(
+    field_tokens: NDArray[np.int64], field_order: NDArray[np.uint8], ends: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return where each field begins in the stream, (measurements, 4)."""
+    order = _PERMUTATIONS[field_order]
+    ordered = np.take_along_axis(field_tokens, order, axis=1)
+    before = ends[:, None] - np.cumsum(ordered[:, ::-1], axis=1)[:, ::-1]
+    places = np.empty_like(before)
+    np.put_along_axis(places, order, before, axis=1)
+    return places
+
+
+def _write_addresses(
+    tokens: NDArray[np.int16], places: NDArray[np.int64], measured: Measurements
+) -> None:
+    for field, octets, role4, role6 in (
+        (SOURCE, measured.source, vocabulary.SRC_IPV4, vocabulary.SRC_IPV6),
+        (DESTINATION, measured.destination, vocabulary.DST_IPV4, vocabulary.DST_IPV6),
+    ):
+        is_ipv4 = ~measured.is_ipv6
+        _write(tokens, places[is_ipv4, field], role4, octets[is_ipv4, :4])
+        _write(tokens, places[measured.is_ipv6, field], role6, octets[measured.is_ipv6])
+
+
+def _write_timestamps(
+    tokens: NDArray[np.int16],
+    places: NDArray[np.int64],
+    role: NDArray[np.int64],
+    elapsed: NDArray[np.int64],
+) -> None:
+    for kind, number in _TIMESTAMP_NUMBERS.items():
+        mine = role == kind
+        _write(tokens, places[mine], kind, _big_endian(elapsed[mine], number))
+
+
+def _write(
+    tokens: NDArray[np.int16], places: NDArray[np.int64], role: int, octets: NDArray[np.uint8]
+) -> None:
+    """Write a role token and its bytes, uint8 (n, bytes), to each of n places."""
+    tokens[places] = role
+    tokens[places[:, None] + np.arange(1, octets.shape[1] + 1)] = (
+        octets.astype(np.int16) + vocabulary.FIRST_BYTE
+    )
+
+
+def _big_endian(numbers: NDArray[np.integer], dtype: str) -> NDArray[np.uint8]:
+    width = np.dtype(dtype).itemsize
+    return numbers.astype(dtype).view(np.uint8).reshape(-1, width)

@@ -1,0 +1,69 @@
+"""The plan of contexts."""
+
+import pickle
+from collections import Counter
+
+import numpy as np
+
+from netpipe.data.order import BlockOrder, ContextBlock, contexts_per_row
+from tests.data import reference
+
+ROW_SIZES = np.array([1, 30, 31, 90, 1000, 450, 29, 200])
+CONTEXTS = [1, 1, 2, 3, 16, 15, 1, 7]
+
+
+def _order(seed: int = 0, block_size: int = 5, blocks: int = 100) -> BlockOrder:
+    return BlockOrder(ROW_SIZES, seed=seed, block_size=block_size, blocks=blocks)
+
+
+def _contexts(block: ContextBlock) -> list[tuple[int, int, int]]:
+    columns = (block.epoch.tolist(), block.row.tolist(), block.number.tolist())
+    return list(zip(*columns, strict=True))
+
+
+def test_contexts_follow_the_row() -> None:
+    """A row gives one context for every 30 measurements, at least 1 and at most 16."""
+    assert contexts_per_row(ROW_SIZES).tolist() == CONTEXTS
+    assert [reference.context_count(size) for size in ROW_SIZES.tolist()] == CONTEXTS
+
+
+def test_each_context_comes_once_in_an_epoch() -> None:
+    """Over three epochs, that end inside blocks, every context of every row comes three times."""
+    order = _order(block_size=4)
+    blocks = [_contexts(order[index]) for index in range(-(-3 * sum(CONTEXTS) // 4))]
+    seen = [context for block in blocks for context in block][: 3 * sum(CONTEXTS)]
+    expected = {
+        (epoch, row, number): 1
+        for epoch in range(3)
+        for row, count in enumerate(CONTEXTS)
+        for number in range(count)
+    }
+    assert Counter(seen) == expected
+
+
+def test_the_order_is_the_reference_order() -> None:
+    """Rows come in the order of their keys, which changes with the epoch and the seed."""
+    for seed in (0, 9):
+        order = _order(seed=seed, block_size=sum(CONTEXTS))
+        for epoch in (0, 1, 7):
+            expected = reference.epoch_order(ROW_SIZES.tolist(), seed, epoch)
+            assert _contexts(order[epoch]) == [(epoch, *place) for place in expected]
+    assert reference.epoch_order(ROW_SIZES.tolist(), 0, 0) != reference.epoch_order(
+        ROW_SIZES.tolist(), 0, 1
+    )
+
+
+def test_a_block_depends_on_its_index_alone() -> None:
+    """Blocks are the same in any order of asking, and after pickling."""
+    order = _order()
+    forwards = [_contexts(order[index]) for index in range(60)]
+    backwards = [_contexts(order[index]) for index in reversed(range(60))]
+    assert backwards[::-1] == forwards
+    assert [_contexts(pickle.loads(pickle.dumps(order))[index]) for index in range(60)] == forwards
+
+
+def test_a_late_block_costs_no_more() -> None:
+    """A block of a far epoch is found without the epochs before it."""
+    order = _order(blocks=2**58)
+    assert len(order) == 2**58
+    assert order[2**58 - 1].epoch[0] > 2**50

@@ -1,0 +1,197 @@
+"""The assembled pipeline."""
+
+import dataclasses
+import json
+import os
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import cloudpickle  # type: ignore[import-untyped]  # it has no types
+import numpy as np
+import pytest
+from array_record.python.array_record_module import ArrayRecordWriter
+
+from netpipe.config import PipelineConfig
+from netpipe.data import pipeline
+from netpipe.data.index import INDEX_NAME, load_index
+from netpipe.data.order import contexts_per_row
+from netpipe.data.packing import Batch, concatenate
+from netpipe.data.pipeline import build
+from netpipe.data.sources import ArrayRecordSource
+from netpipe.errors import InputError
+from tests.data import reference
+from tests.data.layout_v0 import encode_row_v0
+from tests.data.reference import Ping
+
+IN_PROCESS = PipelineConfig(seed=3, sequence_length=256, batch_size=4, workers=0)
+
+
+def _take(data: Path, config: PipelineConfig, count: int | None = None) -> list[Batch]:
+    iterator = iter(build(data, config))
+    try:
+        return [batch for batch, _ in zip(iterator, range(count or 10**9), strict=False)]
+    finally:
+        iterator.close()
+
+
+def _assert_equal(one: list[Batch], other: list[Batch]) -> None:
+    assert len(one) == len(other)
+    for left, right in zip(one, other, strict=True):
+        assert left.keys() == right.keys()
+        for key, value in left.items():
+            np.testing.assert_array_equal(right[key], value)
+
+
+def _probes(folder: Path, split: str) -> list[int]:
+    source = ArrayRecordSource(folder, split)
+    return [row.probe for row in source.read(range(len(source.row_measurements)))]
+
+
+def test_batches_are_what_the_definition_says(
+    prepared: Path, histories: dict[int, list[Ping]]
+) -> None:
+    """Two epochs from disk to batches are those of the plain reference, token for token."""
+    config = dataclasses.replace(IN_PROCESS, epochs=2)
+    rows = [histories[probe] for probe in _probes(prepared, "train")]
+    sizes = [len(row) for row in rows]
+    expected = []
+    for epoch in range(2):
+        for row, number in reference.epoch_order(sizes, config.seed, epoch):
+            place = (epoch, row, number)
+            drawn = reference.sample(rows[row], seed=config.seed, place=place, target=8)
+            expected.append(reference.encode(drawn))
+    batches = _take(prepared, config)
+    assert len(batches) == len(expected) // 4
+    inputs = np.concatenate([batch["inputs"] for batch in batches])
+    targets = np.concatenate([batch["targets"] for batch in batches])
+    segmentation = np.concatenate([batch["inputs_segmentation"] for batch in batches])
+    for line, tokens in enumerate(expected[: len(inputs)]):
+        whole = reference.padded(tokens, 257)
+        assert inputs[line].tolist() == whole[:-1]
+        assert targets[line].tolist() == whole[1:]
+        assert segmentation[line].sum() == min(len(tokens), 256)
+
+
+def test_workers_change_nothing(prepared: Path) -> None:
+    """Batches are the same, in the same order, with 0, 1, 2 and 4 workers."""
+    alone = _take(prepared, IN_PROCESS, 9)
+    for workers in (1, 2, 4):
+        _assert_equal(alone, _take(prepared, dataclasses.replace(IN_PROCESS, workers=workers), 9))
+
+
+def test_batches_have_the_shape_asked(prepared: Path) -> None:
+    """Six int32 arrays of (batch, sequence), also when a batch is several blocks."""
+    config = dataclasses.replace(IN_PROCESS, batch_size=66, sequence_length=64)
+    (batch,) = _take(prepared, config, 1)
+    assert set(batch) == {
+        f"{name}{kind}"
+        for name in ("inputs", "targets")
+        for kind in ("", "_segmentation", "_position")
+    }
+    assert {array.shape for array in batch.values()} == {(66, 64)}
+    assert {array.dtype for array in batch.values()} == {np.dtype(np.int32)}
+
+
+def test_the_batch_size_cuts_one_sequence_of_contexts(prepared: Path) -> None:
+    """Larger batches hold the contexts of the smaller ones, in order."""
+    small = _take(prepared, IN_PROCESS, 12)
+    large = _take(prepared, dataclasses.replace(IN_PROCESS, batch_size=48), 1)
+    _assert_equal([concatenate(small)], large)
+
+
+def test_it_goes_on_for_ever(prepared: Path) -> None:
+    """Without epochs the end of the data is not the end, and no epoch repeats another."""
+    contexts = int(contexts_per_row(load_index(prepared).train.row_measurements).sum())
+    config = dataclasses.replace(IN_PROCESS, batch_size=contexts)
+    first, second, third = _take(prepared, config, 3)
+    assert not np.array_equal(first["inputs"], second["inputs"])
+    assert not np.array_equal(second["inputs"], third["inputs"])
+
+
+def test_hosts_share_the_blocks(prepared: Path) -> None:
+    """Three hosts together see every sequence of the lone host once, in batches alike in number."""
+    config = dataclasses.replace(IN_PROCESS, epochs=3)
+    alone = [line.tobytes() for batch in _take(prepared, config) for line in batch["inputs"]]
+    shared = [
+        _take(prepared, dataclasses.replace(config, shard_index=host, shard_count=3))
+        for host in range(3)
+    ]
+    assert len({len(batches) for batches in shared}) == 1
+    lines = Counter(
+        line.tobytes() for batches in shared for batch in batches for line in batch["inputs"]
+    )
+    assert lines == Counter(alone[: 3 * 4 * len(shared[0])])
+    assert len(alone) - sum(lines.values()) < 3 * 4
+
+
+def test_splits_are_apart(prepared: Path) -> None:
+    """The eval split gives other contexts than the train split."""
+    evaluation = _take(prepared, dataclasses.replace(IN_PROCESS, split="eval"), 1)
+    assert not np.array_equal(evaluation[0]["inputs"], _take(prepared, IN_PROCESS, 1)[0]["inputs"])
+
+
+def test_version_0_gives_the_same_batches(
+    tmp_path: Path, prepared: Path, histories: dict[int, list[Ping]]
+) -> None:
+    """The same rows in the inherited layout become the same batches."""
+    old = Path(shutil.copytree(prepared, tmp_path / "old"))
+    index = load_index(old)
+    for split in (index.train, index.eval):
+        for shard in split.shards:
+            writer = ArrayRecordWriter(str(old / shard.file), "group_size:1")
+            for size in shard.row_measurements:
+                probe = next(p for p, pings in histories.items() if len(pings) == size)
+                writer.write(encode_row_v0(histories[probe], probe))
+            writer.close()
+    document = json.loads((old / INDEX_NAME).read_text())
+    (old / INDEX_NAME).write_text(json.dumps({**document, "layout_version": 0}))
+    _assert_equal(_take(prepared, IN_PROCESS, 20), _take(old, IN_PROCESS, 20))
+
+
+def test_parquet_gives_batches(parquet: Path) -> None:
+    """A folder of parquet measurements is a pipeline's data as it is."""
+    (batch,) = _take(parquet, IN_PROCESS, 1)
+    assert batch["inputs_segmentation"].sum() > 0
+
+
+def test_workers_initialise_no_device(prepared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a worker process no jax backend is initialised, so it takes no accelerator memory."""
+
+    def concatenate_and_look(blocks: list[Batch]) -> Batch:
+        from jax._src import xla_bridge
+
+        seen = [os.getpid(), len(xla_bridge._backends)]
+        return {**concatenate(blocks), "seen": np.array(seen, np.int32)}
+
+    monkeypatch.setattr(pipeline, "concatenate", concatenate_and_look)
+    (batch,) = _take(prepared, dataclasses.replace(IN_PROCESS, workers=1), 1)
+    pid, backends = batch["seen"].tolist()
+    assert pid != os.getpid()
+    assert backends == 0
+
+
+def test_too_little_for_one_batch(prepared: Path) -> None:
+    """Fewer contexts than one batch of every host needs are refused when it is built."""
+    config = dataclasses.replace(IN_PROCESS, batch_size=500, shard_count=2, epochs=1)
+    with pytest.raises(InputError, match=r"split train must have 1000 contexts .*; found \d+\. "):
+        build(prepared, config)
+
+
+def test_building_reads_no_row(tmp_path: Path, prepared: Path) -> None:
+    """A damaged record does not keep the pipeline from being built."""
+    damaged = Path(shutil.copytree(prepared, tmp_path / "damaged"))
+    for shard in load_index(damaged).train.shards:
+        content = bytearray((damaged / shard.file).read_bytes())
+        content[100:120] = bytes(20)
+        (damaged / shard.file).write_bytes(content)
+    iterator = iter(build(damaged, IN_PROCESS))
+    with pytest.raises(InputError, match="record must be readable"):
+        list(zip(iterator, range(100), strict=False))
+    iterator.close()
+
+
+def test_what_travels_to_a_worker_is_small(prepared: Path) -> None:
+    """The recipe itself is a few kilobytes: no row is captured."""
+    pickled = cloudpickle.dumps(build(prepared, dataclasses.replace(IN_PROCESS, workers=2)))
+    assert len(pickled) < 50_000
