@@ -28,6 +28,6 @@ class InputError(NetpipeError):
         self.way_out = way_out
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Let it cross from a worker process: an exception is otherwise rebuilt from its message."""
+        """Let it cross from a worker process; by default only the message would."""
         given = (self.where, self.field, self.constraint, self.found, self.way_out)
         return type(self), given

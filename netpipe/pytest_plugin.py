@@ -47,7 +47,9 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     compare = bench.take_comparison(config)
     config.stash[_COMPARE] = compare
-    run = Run(options, bool(compare), covers=nodes.coverage(config), say=_teller(config))
+    # A run that is recorded becomes what later ones are compared with.
+    compares = bool(compare) and not options.record
+    run = Run(options, compares, covers=nodes.coverage(config), say=_teller(config))
     config.stash[_RUN] = run
     if options.device:
         from netpipe.harness import device
@@ -315,8 +317,7 @@ def netpipe_benchmark(
                 f"netpipe_benchmark takes one of {', '.join(GATED)}; found {quantity!r}"
             )
         replay.check_enabled()
-        sessions = run.measure(_netpipe_subject)
-        run.recorded[request.node.nodeid] = sessions
+        sessions = run.benchmark(request.node.nodeid, _netpipe_subject)
         replay.play(_durations(run, sessions, quantity), _extra_info(netpipe_measurement))
         if run.compares:
             _hold(run, request.node, quantity, _netpipe_subject)

@@ -5,7 +5,6 @@ from functools import partial
 from pathlib import Path
 
 import grain
-from absl import flags
 
 from netpipe.config import PipelineConfig
 from netpipe.data.order import BlockOrder, contexts_per_row
@@ -14,6 +13,7 @@ from netpipe.data.sampler import TOKENS_PER_MEASUREMENT, read_rows, sample
 from netpipe.data.sources import RowSource, open_source
 from netpipe.data.tokenizer import encode
 from netpipe.errors import InputError
+from netpipe.grain_workers import let_grain_start_workers
 
 _MAX_BLOCK = 32
 _ENDLESS = sys.maxsize
@@ -59,7 +59,7 @@ def build(data: Path, config: PipelineConfig) -> grain.IterDataset:
         return grain.experimental.ThreadPrefetchIterDataset(
             batches, prefetch_buffer_size=config.worker_buffer_batches
         )
-    _let_grain_start_workers()
+    let_grain_start_workers()
     return batches.mp_prefetch(
         grain.MultiprocessingOptions(config.workers, config.worker_buffer_batches)
     )
@@ -84,9 +84,3 @@ def _batches(source: RowSource, data: Path, config: PipelineConfig) -> int:
             "Take a smaller batch, or more epochs",
         )
     return batches
-
-
-def _let_grain_start_workers() -> None:
-    """Mark absl's flags as parsed: otherwise Grain refuses to start a worker."""
-    if not flags.FLAGS.is_parsed():
-        flags.FLAGS.mark_as_parsed()

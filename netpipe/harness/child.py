@@ -80,10 +80,11 @@ def _lint(request: SessionRequest, loader: Callable[[], Any]) -> dict[str, Any]:
 
 
 def _measure(request: SessionRequest, factories: Factories) -> dict[str, Any]:
+    from netpipe.grain_workers import let_grain_start_workers
     from netpipe.harness.protocol import Place, Subject, measure
     from netpipe.harness.training import late_reading_loop
 
-    _mark_flags_parsed()
+    let_grain_start_workers()
     device_of, step = _device_and_step(request, factories.step)
     place = Place(device_of, _host(), _versions())
     with _BatchWatch(request) as watch:
@@ -97,14 +98,6 @@ def _measure(request: SessionRequest, factories: Factories) -> dict[str, Any]:
         return measure(
             subject, place, request.budget_s, MonotonicClock(), watch.waiting
         ).to_document()
-
-
-def _mark_flags_parsed() -> None:
-    """Let Grain's workers start where no absl application has parsed its flags."""
-    from absl import flags
-
-    if not flags.FLAGS.is_parsed():
-        flags.FLAGS.mark_as_parsed()
 
 
 def _device_and_step(

@@ -83,8 +83,7 @@ def expect_order(lint: Mapping[str, Any]) -> None:
     if errors:
         raise PipelineOrderError(
             "\n".join(
-                f"order: {one['rule']}: {one['message']}\n"
-                f"cost: {one['cost']}\nfix: {one['fix']}"
+                f"order: {one['rule']}: {one['message']}\ncost: {one['cost']}\nfix: {one['fix']}"
                 for one in errors
             )
         )

@@ -1,10 +1,11 @@
 """Running a step: on resident batches, synced, with transfers, beside a loader."""
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from itertools import cycle, islice
-from threading import Event, Thread
+from threading import Event
 from typing import Any
 
 import jax
@@ -184,13 +185,13 @@ def _shadow(puller: Puller, step_s: float, clock: Clock) -> Iterator[None]:
             due = max(due + step_s, clock())
             stop.wait(max(0.0, due - clock()))
 
-    thread = Thread(target=drain, name="netpipe-shadow-loader", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
+    with ThreadPoolExecutor(1, "netpipe-shadow-loader") as thread:
+        draining = thread.submit(drain)
+        try:
+            yield
+        finally:
+            stop.set()
+        draining.result()
 
 
 @cache

@@ -1,9 +1,9 @@
 """The real loop, watched from outside: when its batches were asked for and its steps were done."""
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from queue import SimpleQueue
-from threading import Thread
 from typing import Any
 
 import jax
@@ -93,8 +93,8 @@ class _WatchedStep:
         self._dispatched = 0
         self._done_s: list[float] = []
         self._pending: SimpleQueue[jax.Array | None] = SimpleQueue()
-        self._stamping = Thread(target=self._stamp, name="netpipe-completion-stamps", daemon=True)
-        self._stamping.start()
+        self._thread = ThreadPoolExecutor(1, "netpipe-completion-stamps")
+        self._stamping = self._thread.submit(self._stamp)
 
     def __call__(self, state: State, batch: Batch) -> tuple[State, Any]:
         state, aux = self._stepper.step(state, batch)
@@ -114,7 +114,8 @@ class _WatchedStep:
     def completions_s(self) -> list[float]:
         """Wait for the last step and return when each was done."""
         self._pending.put(None)
-        self._stamping.join()
+        self._thread.shutdown()
+        self._stamping.result()
         return self._done_s
 
 

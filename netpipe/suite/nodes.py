@@ -14,6 +14,7 @@ SUBJECT_FIXTURES: Final = tuple(f"netpipe_{one.name}" for one in fields(Factorie
 
 # Flags whose effect belongs to the run, not to a session of it.
 _RUN_ONLY: Final = (
+    "--basetemp",
     "--benchmark",
     "--cache",
     "--collect",

@@ -1,5 +1,6 @@
 """The flags and ini keys of the plugin, read in one place."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -11,6 +12,7 @@ from netpipe.harness.emulated import parse_accelerator
 from netpipe.harness.session import SessionRequest
 
 _POLICIES: Final = ("warn", "fail")
+_NAME: Final = re.compile(r"[\w.-]*")
 
 # name: (default, metavar, help)
 _FLAGS: Final = {
@@ -65,6 +67,8 @@ class Options:
         for name in ("missing", "inconclusive"):
             if values[name] not in _POLICIES:
                 raise _usage(name, "be warn or fail", values[name])
+        if not _NAME.fullmatch(values["record"]):
+            raise _usage("record", "be of letters, digits and _ . -", values["record"])
         try:
             request = SessionRequest(
                 kind="measure",

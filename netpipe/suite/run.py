@@ -74,15 +74,21 @@ class Run:
         """The device that jax finds, looked up in a process of its own."""
         return device.find_device()
 
-    def measure(self, subject: Subject) -> tuple[Measurement, ...]:
-        """Return the sessions of a subject; it is measured when it is asked for first."""
+    def measure(self, subject: Subject, wanted: int = 1) -> tuple[Measurement, ...]:
+        """Return at least `wanted` sessions of a subject, measuring those not there yet."""
         key = (subject.key, subject.accelerator)
-        if key not in self.sessions:
-            wanted = self.options.sessions if self.options.record else 1
-            self.sessions[key] = tuple(
-                self._confirmed(subject, f"session {n + 1} of {wanted}") for n in range(wanted)
-            )
-        return self.sessions[key]
+        sessions = self.sessions.get(key, ())
+        while len(sessions) < wanted:
+            which = f"session {len(sessions) + 1} of {wanted}"
+            sessions = (*sessions, self._confirmed(subject, which))
+            self.sessions[key] = sessions
+        return sessions
+
+    def benchmark(self, name: str, subject: Subject) -> tuple[Measurement, ...]:
+        """Return the sessions behind a benchmark: one, or as many as a recording takes."""
+        wanted = self.options.sessions if self.options.record else 1
+        self.recorded[name] = self.measure(subject, wanted)
+        return self.recorded[name]
 
     def again(self, subject: Subject, why: str) -> Measurement:
         """Measure a subject once more, in a fresh process."""

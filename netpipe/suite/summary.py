@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from netpipe.errors import InputError
 from netpipe.harness.gate import Outcome
 from netpipe.harness.measurement import Measurement
 from netpipe.harness.report import measurement_document, new_table, verdict_table
@@ -89,7 +90,11 @@ def _drawn(table: Table) -> Iterator[str]:
 
 
 def write_json(run: Run, path: Path) -> None:
-    """Write every measurement, verdict and comparison as one `netpipe.run/1` document."""
+    """Write every measurement, verdict and comparison as one `netpipe.run/1` document.
+
+    Raises:
+        InputError: The file cannot be written.
+    """
     document = {
         "schema": "netpipe.run/1",
         "measurements": [_measured(one) for sessions in run.sessions.values() for one in sessions],
@@ -109,8 +114,11 @@ def write_json(run: Run, path: Path) -> None:
         ],
     }
     part = path.with_name(path.name + ".part")
-    part.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    part.replace(path)
+    try:
+        part.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        part.replace(path)
+    except OSError as error:
+        raise InputError(path, "--netpipe-json", "be writable", error.strerror) from error
 
 
 def _measured(measurement: Measurement) -> dict[str, Any]:

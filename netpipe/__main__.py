@@ -1,0 +1,5 @@
+"""`python -m netpipe` is the `netpipe` command."""
+
+from netpipe.cli import main
+
+main()
