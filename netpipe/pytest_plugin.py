@@ -84,8 +84,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test once for each accelerator, when several are asked for."""
     if "netpipe_accelerator" not in metafunc.fixturenames:
         return
-    marker = metafunc.definition.get_closest_marker("netpipe")
-    if marker is None or "accelerator" not in marker.kwargs:
+    markers = metafunc.definition.iter_markers("netpipe")
+    if not any("accelerator" in marker.kwargs for marker in markers):
         accelerators = Options.from_config(metafunc.config).accelerators
         if len(accelerators) > 1:
             metafunc.parametrize("netpipe_accelerator", accelerators, indirect=True)
@@ -95,12 +95,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Refuse a marker with a word that is none of ours."""
     for item in items:
         for marker in item.iter_markers("netpipe"):
-            for key in marker.kwargs:
-                if key not in _MARKER_KEYS:
-                    raise pytest.UsageError(
-                        f"{item.nodeid}: the netpipe marker takes {', '.join(_MARKER_KEYS)}; "
-                        f"found {key!r}"
-                    )
+            unknown = [*marker.args, *(key for key in marker.kwargs if key not in _MARKER_KEYS)]
+            if unknown:
+                raise pytest.UsageError(
+                    f"{item.nodeid}: the netpipe marker takes {', '.join(_MARKER_KEYS)}; "
+                    f"found {unknown[0]!r}"
+                )
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
@@ -112,17 +112,26 @@ def pytest_deselected(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Show the baseline of the device that is here in pytest-benchmark's table."""
+    """Show the baseline of the device that is here in pytest-benchmark's table.
+
+    Raises:
+        pytest.UsageError: The baseline is damaged; nothing has been measured yet.
+    """
     config = session.config
     run = config.stash.get(_RUN, None)
     if run is None:
         return
     run.known_nodes.update(item.nodeid for item in session.items)
-    if not run.compares:
+    run.wanted = any(_is_measured(item) for item in session.items)
+    if config.option.collectonly or not run.compares:
         return
-    if not any(_is_measured(item) for item in session.items):
+    if not run.wanted:
         bench.give_comparison_back(config, config.stash[_COMPARE])
     elif run.options.accelerators == ("auto",):
+        try:
+            run.baseline_of(run.device.key)
+        except NetpipeError as error:
+            raise pytest.UsageError(str(error)) from error
         bench.show_baseline(config, run.options.baselines / run.device.key)
 
 
@@ -152,27 +161,34 @@ def _failure(message: str) -> BaseException:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Write what was asked for; a run that was to compare and measured nothing fails."""
     run = session.config.stash.get(_RUN, None)
-    if run is None:
+    if run is None or session.config.option.collectonly:
         return
-    wanted = [item for item in session.items if _is_measured(item)]
-    if run.compares and wanted and not run.sessions and not run.lints:
+    if run.compares and run.wanted and not run.sessions and not run.lints:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
     if run.options.fail_when_missing and run.lost_benchmarks():
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
-    try:
-        if run.options.record:
-            run.record_note = record.recorded(run, session.config, int(session.exitstatus))
-        if run.options.json is not None:
-            summary.write_json(run, run.options.json)
-    except record.NotRecordedError as error:
-        run.record_note = str(error)
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    for write in (_record, _write_json):
+        try:
+            write(run, session)
+        except NetpipeError as error:
+            run.notes.append(str(error))
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _record(run: Run, session: pytest.Session) -> None:
+    if run.options.record:
+        run.notes.append(record.recorded(run, session.config, int(session.exitstatus)))
+
+
+def _write_json(run: Run, _: pytest.Session) -> None:
+    if run.options.json is not None:
+        summary.write_json(run, run.options.json)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Print the verdicts, the comparisons, and what was recorded."""
     run = config.stash.get(_RUN, None)
-    if run is None or not (run.sessions or run.lints):
+    if run is None or config.option.collectonly or not (run.wanted or run.notes):
         return
     terminalreporter.section("netpipe")
     for line in summary.summary_lines(run):

@@ -81,7 +81,8 @@ def _lint(request: SessionRequest, loader: Callable[[], Any]) -> dict[str, Any]:
 
 def _measure(request: SessionRequest, factories: Factories) -> dict[str, Any]:
     from netpipe.grain_workers import let_grain_start_workers
-    from netpipe.harness.protocol import Place, Subject, measure
+    from netpipe.harness.protocol import Place, measure
+    from netpipe.harness.rounds import Subject
     from netpipe.harness.training import late_reading_loop
 
     let_grain_start_workers()

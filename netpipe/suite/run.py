@@ -53,7 +53,8 @@ class Run:
         compared: Every comparison made, in order.
         lints: The order of every loader read, by subject.
         recorded: The sessions behind every benchmark, by full name.
-        record_note: What became of a baseline to be recorded.
+        notes: What became of the files to be written.
+        wanted: Whether a test asked to be measured.
         known_nodes: The ids of all tests that were found, run or not.
     """
 
@@ -66,7 +67,8 @@ class Run:
     compared: list[Compared] = field(default_factory=list)
     recorded: dict[str, tuple[Measurement, ...]] = field(default_factory=dict)
     known_nodes: set[str] = field(default_factory=set)
-    record_note: str = ""
+    notes: list[str] = field(default_factory=list)
+    wanted: bool = False
     _baselines: dict[str, Baseline | None] = field(default_factory=dict)
 
     @cached_property

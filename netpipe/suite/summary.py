@@ -1,7 +1,7 @@
 """What the terminal shows at the end of a run, and the same as JSON."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -26,10 +26,18 @@ def summary_lines(run: Run) -> Iterator[str]:
         run: What was measured and compared.
     """
     yield from _order(run)
-    measured = [sessions[-1] for sessions in run.sessions.values()]
-    if not measured:
+    if run.sessions:
+        yield from _verdicts([sessions[-1] for sessions in run.sessions.values()])
+    else:
         yield "nothing was measured: no test asked for it, or all that did were skipped"
-        return
+    if run.compares:
+        yield from _against_the_baseline(run)
+    elif run.sessions and not run.options.record:
+        yield "compared with no baseline: --benchmark-compare does that"
+    yield from run.notes
+
+
+def _verdicts(measured: Sequence[Measurement]) -> Iterator[str]:
     yield from _drawn(verdict_table(measured))
     for one in measured:
         verdict = judge(one)
@@ -38,15 +46,14 @@ def summary_lines(run: Run) -> Iterator[str]:
             yield f"  next: {verdict.next}"
         for remark in remarks(one, verdict):
             yield f"{one.device.key}: {remark.name}: {remark.message}"
-    if run.record_note:
-        yield run.record_note
-    elif run.compares:
+
+
+def _against_the_baseline(run: Run) -> Iterator[str]:
+    if run.compared:
         yield from _drawn(_comparisons(run))
         yield from _explanations(run)
-        for name in run.lost_benchmarks():
-            yield f"in the baseline, but no test produced it: {name}"
-    else:
-        yield "compared with no baseline: --benchmark-compare does that"
+    for name in run.lost_benchmarks():
+        yield f"in the baseline, but no test produced it: {name}"
 
 
 def _order(run: Run) -> Iterator[str]:
