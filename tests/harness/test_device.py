@@ -147,7 +147,7 @@ def test_each_named_family_has_a_tox_environment() -> None:
 def test_the_report_keeps_to_its_schema(device: Device, tmp_path: Path) -> None:
     """The document of `netpipe devices --json` is what the shipped schema says."""
     host = Host("A Xeon", 4, 2**34, container=False)
-    document = devices_report(device, host, tmp_path).to_json()
+    document = devices_report(device, host, tmp_path).to_document()
     jsonschema.validate(document, json.loads(SCHEMA.read_text()))
     assert json.loads(json.dumps(document)) == document
 
