@@ -125,14 +125,18 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     run.wanted = any(_is_measured(item) for item in session.items)
     if config.option.collectonly or not run.compares:
         return
-    if not run.wanted:
+    if not run.wanted or any(_is_plain_benchmark(item) for item in session.items):
         bench.give_comparison_back(config, config.stash[_COMPARE])
-    elif run.options.accelerators == ("auto",):
+    if run.wanted and run.options.accelerators == ("auto",):
         try:
             run.baseline_of(run.device.key)
         except NetpipeError as error:
             raise pytest.UsageError(str(error)) from error
         bench.show_baseline(config, run.options.baselines / run.device.key)
+
+
+def _is_plain_benchmark(item: pytest.Item) -> bool:
+    return "benchmark" in getattr(item, "fixturenames", ()) and not _is_measured(item)
 
 
 def _is_measured(item: pytest.Item) -> bool:
@@ -278,9 +282,14 @@ def netpipe_measurement(request: pytest.FixtureRequest, _netpipe_subject: Subjec
 
     Tests with the same fixtures and the same accelerator share one measurement.
     """
-    measured = _told(lambda: request.config.stash[_RUN].measure(_netpipe_subject)[-1])
+    run = request.config.stash[_RUN]
+    return _noted(request.node, _told(lambda: run.measure(_netpipe_subject)[-1]))
+
+
+def _noted(node: pytest.Item, measured: Measurement) -> Measurement:
+    """Put a measurement's verdict into the JUnit properties of a test."""
     verdict = judge(measured)
-    request.node.user_properties += [
+    node.user_properties += [
         ("netpipe_device", measured.device.key),
         ("netpipe_verdict", verdict.kind),
         ("netpipe_verdict_message", verdict.message),
@@ -316,7 +325,6 @@ def netpipe_benchmark(
     _netpipe_clock: RecordedClock,
     benchmark: Any,
     _netpipe_subject: Subject,
-    netpipe_measurement: Measurement,
 ) -> Iterator[Callable[[str], Measurement]]:
     """Return `put(quantity)`, which makes this test the benchmark of one measured quantity.
 
@@ -334,10 +342,11 @@ def netpipe_benchmark(
             )
         replay.check_enabled()
         sessions = run.benchmark(request.node.nodeid, _netpipe_subject)
-        replay.play(_durations(run, sessions, quantity), _extra_info(netpipe_measurement))
+        measured = _noted(request.node, sessions[-1])
+        replay.play(_durations(run, sessions, quantity), _extra_info(measured))
         if run.compares:
             _hold(run, request.node, quantity, _netpipe_subject)
-        return netpipe_measurement
+        return measured
 
     yield put
     if request.node.nodeid not in run.recorded and benchmark.enabled:

@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from netpipe.harness.errors import (
     InconclusiveError,
+    MisuseError,
     PipelineOrderError,
     PipelineTooSlowError,
 )
@@ -25,6 +27,19 @@ class Limits:
 
     headroom: float = 1.0
     stall_fraction: float = EPSILON
+
+    def __post_init__(self) -> None:
+        """Check both limits.
+
+        Raises:
+            MisuseError: One is no number, or outside its range.
+        """
+        for name, most in (("headroom", inf), ("stall_fraction", 1.0)):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or not 0 <= value < most:
+                raise MisuseError(
+                    f"the limit {name} must be a number from 0 to below {most:g}; found {value!r}"
+                )
 
 
 def expect_loading_below_step(measurement: Measurement, limits: Limits) -> None:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from math import inf
 from pathlib import Path
 from typing import Any, Final
 
@@ -59,11 +60,13 @@ class SessionRequest:
             MisuseError: A value is outside its range.
         """
         parse_accelerator(self.accelerator)
-        if not self.budget_s > 0:
-            raise MisuseError(f"the budget must be above 0 seconds; found {self.budget_s:g}")
-        if not self.batch_limit_s > 0:
+        if not 0 < self.budget_s < inf:
             raise MisuseError(
-                f"the batch limit must be above 0 seconds; found {self.batch_limit_s:g}"
+                f"the budget must be above 0 seconds, and finite; found {self.budget_s:g}"
+            )
+        if not 0 < self.batch_limit_s < inf:
+            raise MisuseError(
+                f"the batch limit must be above 0 seconds, and finite; found {self.batch_limit_s:g}"
             )
         if self.intent not in ("throughput", "reproducible"):
             raise MisuseError(

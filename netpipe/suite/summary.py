@@ -87,7 +87,7 @@ def _explanations(run: Run) -> Iterator[str]:
             said.add(reason)
             yield reason
     if any("there is no baseline for" in reason for reason in said):
-        yield "record one: pytest perf_tests --netpipe-record NAME"
+        yield "record one: the same command with --netpipe-record NAME"
 
 
 def _drawn(table: Table) -> Iterator[str]:

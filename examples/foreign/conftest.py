@@ -1,0 +1,21 @@
+"""What netpipe measures here: this project's own input and its own step."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from character_model import state_and_step
+from text_windows import batches
+
+
+@pytest.fixture
+def netpipe_loader() -> Callable[[], Any]:
+    """Return the factory of the input: called without arguments, it gives batches."""
+    return batches
+
+
+@pytest.fixture
+def netpipe_step() -> Callable[[], Any]:
+    """Return the factory of the training: called without arguments, it gives (state, step)."""
+    return state_and_step

@@ -1,0 +1,68 @@
+"""A clock that tests hold, and the whole protocol on it."""
+
+import time
+from collections.abc import Iterable, Iterator
+from itertools import repeat
+from typing import Any, Protocol
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from netpipe.harness import calibration
+from netpipe.harness.measurement import Device, Measurement
+from netpipe.harness.protocol import Place, measure
+from netpipe.harness.rounds import Subject
+from tests.harness.fakes import FakeClock
+from tests.harness.measurements import GPU, HOST
+
+LOAD_S, STEP_S = 0.010, 0.030
+BATCH = {"x": np.zeros((2, 3), np.int32)}
+
+
+class Rehearse(Protocol):
+    """Measures on the fake clock a loader with such gaps and a step of such a time."""
+
+    def __call__(
+        self, gaps_s: Iterable[float] = ..., budget_s: float = ..., **subject: Any
+    ) -> Measurement:
+        """Measure, within `budget_s` seconds of the fake clock; fields of Subject may be given."""
+        ...
+
+
+def stamped_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
+    """Train, and let every step be stamped before the loader moves the clock on."""
+    for batch in batches:
+        state, _ = step(state, batch)
+        while len(step._done_s) < step._dispatched:
+            time.sleep(0)
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    """A clock at 0."""
+    return FakeClock()
+
+
+@pytest.fixture
+def rehearse(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Rehearse:
+    """The protocol on the fake clock, with a calibration that takes no time."""
+    monkeypatch.setattr(calibration, "workload_cpu_s", lambda: 0.01)
+
+    def run(
+        gaps_s: Iterable[float] = repeat(LOAD_S), budget_s: float = 9.0, **subject: Any
+    ) -> Measurement:
+        def loader() -> Iterator[Any]:
+            for gap_s in gaps_s:
+                clock.sleep(gap_s)
+                yield BATCH
+
+        def step(state: int, _: Any) -> tuple[int, Any]:
+            clock.sleep(STEP_S)
+            return state + 1, {"loss": jnp.float32(0)}
+
+        given = {"loader": loader, "step": lambda: (0, step), "loop": stamped_loop, **subject}
+        place = Place(lambda count: Device(GPU.key, GPU.kind, "gpu", count), HOST, {"jax": "1"})
+        return measure(Subject(**given), place, budget_s, clock)
+
+    return run

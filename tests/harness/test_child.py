@@ -1,0 +1,161 @@
+"""What runs inside a session: every way to go wrong ends in a result that says so."""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netpipe.errors import InputError
+from netpipe.harness import child
+from netpipe.harness.child import Factories, serve
+from netpipe.harness.session import SCHEMA, SessionRequest
+from tests.harness import session_targets
+
+TARGETS = Path(session_targets.__file__)
+
+
+@pytest.fixture
+def request_(tmp_path: Path) -> SessionRequest:
+    """What a session is asked for; its result goes to a folder of its own."""
+    return SessionRequest(
+        "measure", str(tmp_path / "result.json"), accelerator="emulated:1ms", budget_s=0.1
+    )
+
+
+def error_of(request: SessionRequest) -> dict[str, str]:
+    """Read the error of a result, which must be all there is."""
+    result = Path(request.result)
+    assert [path.name for path in result.parent.iterdir()] == [result.name]
+    document = json.loads(result.read_text())
+    assert document["schema"] == SCHEMA
+    assert set(document) == {"schema", "error"}
+    error: dict[str, str] = document["error"]
+    return error
+
+
+def bad_data() -> Any:
+    """Refuse its input, as a loader does that finds no data."""
+    raise InputError("data/", "index", "be there", "none")
+
+
+@pytest.mark.parametrize(
+    ("loader", "kind", "words"),
+    [
+        (session_targets.failing_loader, "failed", "OSError: disk gone"),
+        (session_targets.no_loader, "misuse", "must return an iterable of batches; found int"),
+        (list, "misuse", "gave no batch"),
+        (bad_data, "misuse", "data/: index must be there; found none"),
+    ],
+)
+def test_what_a_loader_does_wrong_is_the_result(
+    request_: SessionRequest, loader: Callable[[], Any], kind: str, words: str
+) -> None:
+    """Its own exception comes with its traceback; what it must not be comes in one line."""
+    serve(request_, Factories(loader))
+    error = error_of(request_)
+    assert error["kind"] == kind
+    assert error["message"].endswith(words) or words in error["message"]
+    assert ("Traceback" in error["message"]) is (kind == "failed")
+
+
+def test_a_traceback_names_the_line_of_the_loader(request_: SessionRequest) -> None:
+    """The user sees where the loader failed."""
+    serve(request_, Factories(session_targets.failing_loader))
+    assert f'File "{TARGETS}"' in error_of(request_)["message"]
+
+
+def test_a_real_accelerator_needs_a_step(tmp_path: Path) -> None:
+    """Only an emulated one can do without."""
+    request = SessionRequest("measure", str(tmp_path / "result.json"))
+    serve(request, Factories(session_targets.tiny_loader))
+    assert (
+        "a step must be given, unless the accelerator is emulated" in error_of(request)["message"]
+    )
+
+
+def test_a_step_that_is_none_is_misuse(request_: SessionRequest) -> None:
+    """An emulated accelerator stands in for a step, and asks for one all the same."""
+    serve(request_, Factories(session_targets.tiny_loader, session_targets.bad_step))
+    assert error_of(request_) == {
+        "kind": "misuse",
+        "message": "the step factory must return (state, step); found int",
+    }
+
+
+def run_main(
+    monkeypatch: pytest.MonkeyPatch, request: SessionRequest | None, *arguments: str
+) -> None:
+    """Run the child's main function with its arguments and its request."""
+    monkeypatch.setattr("sys.argv", ["child", *arguments])
+    monkeypatch.setattr("sys.path", list(sys.path))  # a target adds its folder
+    monkeypatch.delenv("NETPIPE_SESSION", raising=False)
+    if request is not None:
+        monkeypatch.setenv("NETPIPE_SESSION", json.dumps(asdict(request)))
+    child.main()
+
+
+def test_targets_are_measured(monkeypatch: pytest.MonkeyPatch, request_: SessionRequest) -> None:
+    """The targets of the command line are what is served."""
+    run_main(monkeypatch, request_, "--loader", f"{TARGETS}:no_loader")
+    assert "found int" in error_of(request_)["message"]
+
+
+@pytest.mark.parametrize("flag", ["--step", "--loop"])
+def test_every_target_is_looked_up(
+    monkeypatch: pytest.MonkeyPatch, request_: SessionRequest, flag: str
+) -> None:
+    """A step or a loop that is not there is misuse, whatever the loader is."""
+    run_main(monkeypatch, request_, "--loader", "json:loads", flag, "json:absent")
+    error = error_of(request_)
+    assert error["kind"] == "misuse"
+    assert "found 'absent'" in error["message"]
+
+
+def test_a_target_that_fails_to_import_tells_why(
+    monkeypatch: pytest.MonkeyPatch, request_: SessionRequest, tmp_path_factory: Any
+) -> None:
+    """What a target's module raises is told with its traceback."""
+    module = tmp_path_factory.mktemp("stranger") / "stranger_failing.py"
+    module.write_text("raise ValueError('no such corpus')\n")
+    run_main(monkeypatch, request_, "--loader", f"{module}:loader")
+    error = error_of(request_)
+    assert error["kind"] == "failed"
+    assert error["message"].endswith("ValueError: no such corpus")
+    assert "stranger_failing.py" in error["message"]
+
+
+def test_nobody_starts_a_child_by_hand(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a request there is nothing to do, and it says so."""
+    with pytest.raises(SystemExit, match="2"):
+        run_main(monkeypatch, None, "--loader", "json:loads")
+    assert "started by netpipe, not by hand" in capsys.readouterr().err
+
+
+class _NotedWatch(child._BatchWatch):
+    """A watch that notes what it would have given up after."""
+
+    def _give_up(self, limit_s: float) -> None:
+        self.gave_up_after_s = limit_s
+        self._over.set()
+
+
+@pytest.mark.parametrize(("batches", "limit_s"), [(0, 1.5), (1, 0.5), (7, 0.5)])
+def test_the_first_batch_may_take_longer(
+    monkeypatch: pytest.MonkeyPatch, batches: int, limit_s: float
+) -> None:
+    """Workers start before it, so it has three times the limit of the others."""
+    monkeypatch.setattr(child, "_LOOK_S", 0.0)
+    watch = _NotedWatch(SessionRequest("measure", batch_limit_s=0.5))
+    for _ in range(batches):
+        watch.waiting(time.monotonic())
+        watch.waiting(None)
+    watch.waiting(time.monotonic() - 100)
+    watch._look()
+    assert watch.gave_up_after_s == limit_s

@@ -1,0 +1,98 @@
+"""What the protocol makes of its rounds, on a clock that only the loader and the step move."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from itertools import repeat
+from statistics import median
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from netpipe.harness.errors import MisuseError
+from tests.harness.conftest import BATCH, LOAD_S, STEP_S, Rehearse
+from tests.harness.fakes import FakeClock
+from tests.harness.measurements import HOST
+
+
+def test_every_quantity_is_what_it_is(clock: FakeClock, rehearse: Rehearse) -> None:
+    """Load and step time come out as they went in, and the ratios with them."""
+    found = rehearse(fingerprint="data-1 config-1")
+    assert found.load_s_per_batch.median == pytest.approx(LOAD_S)
+    assert found.step_s.median == pytest.approx(STEP_S)
+    assert found.rounds.step_synced_s == pytest.approx([STEP_S] * found.step_s.n)
+    assert found.rounds.step_transfer_s == pytest.approx([STEP_S] * found.step_s.n)
+    assert found.headroom.median == pytest.approx(STEP_S / LOAD_S)
+    assert found.wait_s.p50 == pytest.approx(LOAD_S)
+    assert found.wait_s.cv == pytest.approx(0.0, abs=1e-6)
+    assert found.first_batch_s == pytest.approx(LOAD_S)
+    assert found.elapsed_s == pytest.approx(clock())
+    assert found.compilations == 0
+    assert (found.drained, found.findings) == (True, ())
+
+
+def test_the_place_and_the_names_are_recorded(rehearse: Rehearse) -> None:
+    """What was measured, and where, goes into the measurement as it was given."""
+    found = rehearse(fingerprint="data-1 config-1")
+    assert found.fingerprint == "data-1 config-1"
+    assert (found.device.count, found.host, found.versions) == (1, HOST, {"jax": "1"})
+    assert found.batch_bytes == BATCH["x"].nbytes
+
+
+def test_ratios_belong_to_each_other(rehearse: Rehearse) -> None:
+    """A loop that loads and computes in turn waits a quarter of its time, by every ratio."""
+    found = rehearse()
+    assert found.train_s_per_step.median == pytest.approx(LOAD_S + STEP_S)
+    assert found.accelerator_utilisation.median == pytest.approx(0.75)
+    assert found.stall_fraction.median == pytest.approx(0.25)
+    cpu_s = median(found.rounds.load_cpu_s_per_batch)
+    assert found.load_cpu_ratio.median == pytest.approx(cpu_s / found.rounds.calibration_s[0])
+
+
+def test_a_round_measures_every_quantity_once(rehearse: Rehearse) -> None:
+    """All series have one entry a round, as many as every interval says."""
+    found = rehearse()
+    assert {len(values) for values in asdict(found.rounds).values()} == {found.step_s.n}
+    assert found.train_s_per_step.n == found.headroom.n == found.step_s.n >= 6
+
+
+def test_a_step_that_is_ready_at_once_voids_the_probe(rehearse: Rehearse) -> None:
+    """Where steps are done before the next one is asked for, the idle probe says so."""
+    assert rehearse().sync_probe_idle_fraction == 1.0
+
+
+def test_a_loader_that_ends_is_told_of(rehearse: Rehearse) -> None:
+    """A finite loader is measured all the same, with a finding."""
+    found = rehearse([LOAD_S] * 50)
+    assert [one.name for one in found.findings] == ["loader-restarted"]
+    assert found.load_s_per_batch.median == pytest.approx(LOAD_S)
+
+
+def test_compilations_in_the_rounds_are_counted(clock: FakeClock, rehearse: Rehearse) -> None:
+    """A step that goes on compiling after the warm-up is seen."""
+    calls = iter(range(1, 1_000_000))
+
+    def step(state: int, _: Any) -> tuple[int, Any]:
+        clock.sleep(STEP_S)
+        number = next(calls)
+        shape = number if number % 50 == 0 else 1
+        return state, {"loss": jax.jit(jnp.sum)(np.zeros(shape, np.float32))}
+
+    assert rehearse(step=lambda: (0, step), budget_s=1.0).compilations > 0
+
+
+def test_the_loader_is_closed_in_any_case(rehearse: Rehearse) -> None:
+    """Its workers end with the measurement, also when the step is none."""
+    closed: list[bool] = []
+
+    def loader() -> Iterator[Any]:
+        try:
+            yield from repeat(BATCH)
+        finally:
+            closed.append(True)
+
+    with pytest.raises(MisuseError, match=r"must return \(state, step\)"):
+        rehearse(loader=loader, step=lambda: None)
+    assert closed == [True]

@@ -1,0 +1,152 @@
+"""Pulling a loader on a clock that the loader itself moves."""
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, repeat
+from typing import Any
+
+import pytest
+
+from netpipe.harness.errors import MisuseError
+from netpipe.harness.pull import Puller
+from tests.harness.fakes import FakeClock, FakeProcesses, paced
+
+BUFFERED_S, STEADY_S = 0.001, 0.1
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    """A clock at 0."""
+    return FakeClock()
+
+
+def puller_of(clock: FakeClock, gaps_s: Iterable[float], **fakes: Any) -> Puller:
+    """Start a loader that gives a batch after each gap; it has so many processes of its own."""
+    puller = Puller(lambda: paced(clock, gaps_s), clock)
+    puller.processes = FakeProcesses(**fakes)  # type: ignore[assignment]
+    return puller
+
+
+def test_the_first_batch_is_timed_apart(clock: FakeClock) -> None:
+    """Starting workers takes its time once; the batches after it have their own gaps."""
+    puller = puller_of(clock, [3.0, 0.5, 0.25])
+    assert (puller.first_batch, puller.first_batch_s) == (0, 3.0)
+    assert puller.pull() == (1, 0.5)
+    assert puller.pull() == (2, 0.25)
+
+
+def test_pulling_flat_out_notes_every_gap(clock: FakeClock) -> None:
+    """A block holds the gap of each batch and the CPU time of all processes in between."""
+    puller = puller_of(clock, [0.0, 0.1, 0.3], use_s=[5.0, 0.6])
+    block = puller.flat_out(2)
+    assert block.gaps_s == pytest.approx((0.1, 0.3))
+    assert block.s_per_batch == pytest.approx(0.2)
+    assert block.cpu_s_per_batch == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize(("workers", "group"), [(0, 2), (2, 2), (4, 4), (100, 16)])
+def test_a_group_holds_a_batch_of_every_worker(clock: FakeClock, workers: int, group: int) -> None:
+    """Workers deliver in bursts of one batch each, so pulls are averaged over a burst."""
+    assert puller_of(clock, repeat(0.1), children=workers).group == group
+
+
+def test_a_finite_loader_is_started_again(clock: FakeClock) -> None:
+    """A loader that ends is made anew, and how often is known."""
+    puller = puller_of(clock, [0.1, 0.1, 0.1])
+    batches = [puller.pull()[0] for _ in range(7)]
+    assert batches == [1, 2, 0, 1, 2, 0, 1]
+    assert puller.restarts == 2
+
+
+@pytest.mark.parametrize("made", [None, 3, lambda: None])
+def test_a_loader_must_be_iterable(clock: FakeClock, made: Any) -> None:
+    """A factory that returns something else is misused, and told what it returned."""
+    with pytest.raises(MisuseError, match=f"iterable of batches; found {type(made).__name__}"):
+        Puller(lambda: made, clock)
+
+
+def test_a_loader_must_give_a_batch(clock: FakeClock) -> None:
+    """An empty loader is misused; it is not started again and again."""
+    with pytest.raises(MisuseError, match="gave no batch: it must give at least one"):
+        Puller(list, clock)
+
+
+def test_every_wait_is_announced_and_ended(clock: FakeClock) -> None:
+    """The watcher hears when each batch is asked for, and when it has come or failed."""
+    heard: list[float | None] = []
+
+    def loader() -> Iterator[int]:
+        clock.sleep(1.0)
+        yield 0
+        raise OSError("disk gone")
+
+    puller = Puller(loader, clock, heard.append)
+    with pytest.raises(OSError, match="disk gone"):
+        puller.pull()
+    assert heard == [0.0, None, 1.0, None]
+
+
+def buffered(count: int) -> Iterator[float]:
+    """Gaps of a loader whose buffers hold `count` batches."""
+    return chain(repeat(BUFFERED_S, count), repeat(STEADY_S))
+
+
+@pytest.mark.parametrize("count", [0, 40, 400])
+def test_a_drain_ends_when_the_buffers_are_empty(clock: FakeClock, count: int) -> None:
+    """It stops soon after the loan is used up, and says how many batches it was ahead."""
+    puller = puller_of(clock, buffered(count))
+    drained, lent = puller.drain(STEADY_S, limit_s=100.0)
+    assert drained
+    assert lent == pytest.approx(count * (1 - BUFFERED_S / STEADY_S), abs=2)
+    assert puller.pull()[1] == pytest.approx(STEADY_S)
+
+
+def test_a_stutter_does_not_end_a_drain(clock: FakeClock) -> None:
+    """One slow batch among buffered ones is no empty buffer, however slow."""
+    gaps_s = chain(repeat(BUFFERED_S, 30), [5.0], buffered(30))
+    puller = puller_of(clock, gaps_s)
+    assert puller.drain(STEADY_S, limit_s=100.0)[0]
+    assert puller.pull()[1] == pytest.approx(STEADY_S)
+
+
+def test_a_drain_gives_up_at_its_limit(clock: FakeClock) -> None:
+    """Buffers too large to be emptied in time are left, and it is said that they were."""
+    puller = puller_of(clock, repeat(BUFFERED_S))
+    drained, lent = puller.drain(STEADY_S, limit_s=1.0)
+    assert not drained
+    assert lent == pytest.approx(1000, abs=2)
+    assert clock() == pytest.approx(1.0, abs=4 * BUFFERED_S)
+
+
+@pytest.mark.parametrize(
+    ("use_s", "looks"),
+    [
+        ([], 1),
+        ([0.0, 0.0], 1),
+        ([0.0, 0.03, 0.0, 0.03, 0.0, 0.001], 3),
+        ([0.03] * 1000, 17),
+    ],
+)
+def test_settling_waits_until_the_loader_is_quiet(
+    clock: FakeClock, use_s: list[float], looks: int
+) -> None:
+    """It ends when next to no CPU is used, and at its limit of half a second in any case."""
+    puller = puller_of(clock, repeat(0.0), use_s=use_s)
+    puller.settle(limit_s=0.5)
+    assert clock() == pytest.approx(looks * 0.03)
+
+
+def test_closing_stops_the_loader(clock: FakeClock) -> None:
+    """A loader that can be closed is; one that cannot is left alone."""
+    ended: list[bool] = []
+
+    def loader() -> Iterator[int]:
+        try:
+            yield from paced(clock, repeat(0.0))
+        finally:
+            ended.append(True)
+
+    made: list[Callable[[], Iterable[int]]] = [loader, lambda: [1, 2, 3]]
+    pullers = [Puller(one, clock) for one in made]
+    for puller in pullers:
+        puller.close()
+    assert ended == [True]

@@ -1,0 +1,141 @@
+"""How many rounds there are, in what order, and how much each block does."""
+
+from itertools import chain, cycle, repeat
+from typing import Any
+
+import pytest
+
+from netpipe.harness.pull import Puller
+from netpipe.harness.rounds import Bench, Log, _Sizes
+from netpipe.harness.training import TrainBlock
+from tests.harness.conftest import LOAD_S, Rehearse
+from tests.harness.fakes import FakeClock
+
+
+def test_rounds_alternate_which_side_comes_first(
+    rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Step and training blocks run A B B A, so that a drift favours neither."""
+    order: list[str] = []
+    for name in ("_step_blocks", "_loading_blocks"):
+        run = getattr(Bench, name)
+
+        def noted(self: Bench, *args: Any, name: str = name, run: Any = run) -> None:
+            order.append(name)
+            run(self, *args)
+
+        monkeypatch.setattr(Bench, name, noted)
+    rehearse()
+    step, loading = "_step_blocks", "_loading_blocks"
+    assert order[:8] == [step, loading, loading, step] * 2
+
+
+def log_of(load_s: list[float], train_s: list[float]) -> Log:
+    """Make the log of rounds with such times and a step of 1 s."""
+    blocks = [TrainBlock((one,), (0.0,), 1, 0, 2) for one in train_s]
+    return Log(load_s=load_s, step_s=[1.0] * len(load_s), train=blocks)
+
+
+@pytest.mark.parametrize(
+    ("log", "tight"),
+    [
+        (log_of([1.0] * 6, [1.0] * 6), True),
+        (log_of([1.0] * 5, [1.0] * 5), False),
+        (log_of([1.0] * 5 + [1.05], [1.0] * 5 + [1.03]), True),
+        (log_of([1.0] * 5 + [1.07], [1.0] * 6), False),
+        (log_of([1.0] * 6, [1.0] * 5 + [1.05]), False),
+    ],
+)
+def test_rounds_are_tight_when_both_times_are_known(log: Log, tight: bool) -> None:
+    """Six rounds are the least, and the intervals of L and of R/S0 must be narrow."""
+    assert log.is_tight() is tight
+
+
+@pytest.mark.parametrize(
+    ("drained", "mostly"),
+    [([True], True), ([True, False], False), ([True, True, False], True), ([False], False)],
+)
+def test_a_drain_may_fail_now_and_then(drained: list[bool], mostly: bool) -> None:
+    """Load times count when the buffers were drained before most of them."""
+    assert Log(drained=drained).mostly_drained is mostly
+
+
+def test_a_tight_measurement_ends_before_its_budget(
+    rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As soon as more rounds would tell nothing more, there are no more."""
+    monkeypatch.setattr(Log, "is_tight", lambda self: len(self.load_s) >= 7)
+    assert rehearse(budget_s=1000.0).step_s.n == 7
+
+
+def test_an_unsteady_machine_is_given_its_budget(
+    clock: FakeClock, rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rounds go on while the intervals are wide, as long as the next one fits."""
+    monkeypatch.setattr(Log, "is_tight", lambda _: False)
+    found = rehearse(budget_s=30.0)
+    assert found.step_s.n > 6
+    assert 15.0 < clock() < 60.0
+
+
+def test_a_slow_loader_overruns_only_so_far(rehearse: Rehearse) -> None:
+    """The rounds done by twice the budget are the rounds there are, however few."""
+    found = rehearse(repeat(1.0), budget_s=9.0)
+    assert 1 <= found.step_s.n < 6
+    assert found.step_s.high == float("inf")
+
+
+def test_the_loan_of_the_buffers_is_no_load_time(rehearse: Rehearse) -> None:
+    """A loader whose first batches come from a buffer is as fast as those after them."""
+    found = rehearse(chain(repeat(LOAD_S / 100, 100), repeat(LOAD_S)))
+    assert found.load_s_per_batch.median == pytest.approx(LOAD_S)
+
+
+def test_buffers_that_cannot_be_drained_are_told_of(
+    rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The measurement says that its load time is no steady one, and how much was pulled."""
+    monkeypatch.setattr(Puller, "drain", lambda *_, **__: (False, 99.0))
+    found = rehearse()
+    assert (found.drained, found.buffered_batches) == (False, None)
+    assert [one.name for one in found.findings] == ["undrained-buffers"]
+    assert "after 99 batches" in found.findings[0].message
+
+
+@pytest.mark.parametrize("gaps_s", [repeat(0.02), chain([3.0, 0.5, 0.1], repeat(0.02))])
+def test_the_first_estimate_waits_for_agreement(
+    rehearse: Rehearse, gaps_s: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slow first batches, while workers start, are not taken for the loader's speed."""
+    estimates: list[float] = []
+    estimate = Bench._estimate_load_s
+
+    def noted(self: Bench) -> float:
+        estimates.append(estimate(self))
+        return estimates[-1]
+
+    monkeypatch.setattr(Bench, "_estimate_load_s", noted)
+    rehearse(gaps_s)
+    assert estimates == [pytest.approx(0.02)]
+
+
+def test_an_estimate_is_bounded(rehearse: Rehearse) -> None:
+    """A loader whose pulls never agree is estimated all the same, from what there was time for."""
+    assert rehearse(cycle([0.01] * 4 + [0.2] * 4)).step_s.n >= 1
+
+
+@pytest.mark.parametrize(
+    ("round_s", "load_s", "step_s", "group", "expected"),
+    [
+        (2.0, 0.010, 0.030, 2, _Sizes(30, 10, 7, 24)),
+        (2.0, 0.010, 0.030, 4, _Sizes(32, 10, 7, 24)),
+        (2.0, 0.100, 0.030, 2, _Sizes(8, 10, 7, 12)),
+        (2.0, 1e-9, 1e-9, 16, _Sizes(512, 200, 100, 400)),
+        (2.0, 9.000, 9.000, 16, _Sizes(16, 6, 4, 12)),
+    ],
+)
+def test_blocks_share_a_round(
+    round_s: float, load_s: float, step_s: float, group: int, expected: _Sizes
+) -> None:
+    """Each block has its share of the round's time, whole bursts, a least and a most."""
+    assert _Sizes.within(round_s, load_s, step_s, group) == expected

@@ -1,0 +1,160 @@
+"""The documents that netpipe writes, held against the schemas that it ships."""
+
+import copy
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import jsonschema
+import pytest
+from referencing import Registry, Resource
+
+import netpipe
+from netpipe.harness import baseline
+from netpipe.harness.child import Factories, serve
+from netpipe.harness.gate import compare
+from netpipe.harness.measurement import Finding, Measurement
+from netpipe.harness.report import measurement_document
+from netpipe.harness.session import SessionRequest
+from netpipe.harness.stall import judge
+from netpipe.suite.run import Compared, Run
+from netpipe.suite.summary import write_json
+from tests.harness.measurements import CPU, EMULATED, make_measurement
+from tests.harness.session_targets import failing_loader, no_loader, tiny_loader
+
+SCHEMAS = Path(netpipe.__file__).parent / "schemas"
+NONE: dict[str, Any] = {"step_synced_s": None, "buffered_batches": None, "overhead_fraction": None}
+ERROR = {"kind": "failed", "message": "disk gone"}
+MEASUREMENTS = [
+    make_measurement(),
+    make_measurement(device=EMULATED, rounds=2, **NONE),
+    make_measurement(device=CPU, load_s=0.04, train_s=0.04, findings=(Finding("a", "b"),)),
+]
+
+
+def schema(name: str) -> dict[str, Any]:
+    """Read a shipped schema."""
+    found: dict[str, Any] = json.loads((SCHEMAS / f"{name}.1.json").read_text())
+    return found
+
+
+@pytest.fixture(scope="module")
+def check() -> Callable[[str, Any], None]:
+    """Validate a document against a schema, which may name the files beside it."""
+    registry: Registry[Any] = Registry().with_resources(
+        (path.name, Resource.from_contents(json.loads(path.read_text())))
+        for path in SCHEMAS.iterdir()
+    )
+
+    def validate(name: str, document: Any) -> None:
+        jsonschema.Draft202012Validator(schema(name), registry=registry).validate(document)
+
+    return validate
+
+
+@pytest.mark.parametrize("measurement", MEASUREMENTS)
+def test_a_measurement_is_described(check: Callable[..., None], measurement: Measurement) -> None:
+    """With its verdict and without, with parts absent and intervals unbounded."""
+    check("measurement", measurement.to_document())
+    check("measurement", measurement_document(measurement, judge(measurement)))
+
+
+@pytest.mark.parametrize(
+    "part", [(), ("device",), ("host",), ("wait_s",), ("rounds",), ("verdict",)]
+)
+def test_no_field_goes_undescribed(part: tuple[str, ...]) -> None:
+    """Every field that is written is in the schema, and the schema holds no other."""
+    document = measurement_document(MEASUREMENTS[0], judge(MEASUREMENTS[0]))
+    described = schema("measurement")
+    for name in part:
+        document, described = document[name], described["properties"][name]
+    assert set(document) == set(described["properties"])
+    assert set(described["required"]) <= set(document)
+
+
+def spoilt() -> Iterator[tuple[str, Any]]:
+    """Give measurement documents that are wrong in one place each."""
+    right = measurement_document(MEASUREMENTS[0], judge(MEASUREMENTS[0]))
+    for name in right:
+        if name != "verdict":  # left out of a session's result
+            yield f"no {name}", {key: value for key, value in right.items() if key != name}
+    wrongs: list[tuple[tuple[Any, ...], Any]] = [
+        (("schema",), "netpipe.measurement/2"),
+        (("device", "count"), 0),
+        (("step_s", "median"), None),
+        (("step_s", "n"), 0),
+        (("load_s_per_batch",), None),
+        (("rounds", "step_s", 0), "fast"),
+        (("sync_probe_fraction",), 1.5),
+        (("versions", "jax"), 10),
+        (("verdict", "kind"), "slow"),
+        (("findings",), ["slow"]),
+    ]
+    for path, value in wrongs:
+        wrong = copy.deepcopy(right)
+        inner: Any = wrong
+        for name in path[:-1]:
+            inner = inner[name]
+        inner[path[-1]] = value
+        yield f"{path} {value}", wrong
+
+
+SPOILT = dict(spoilt())
+
+
+@pytest.mark.parametrize("name", SPOILT)
+def test_a_wrong_measurement_is_told(check: Callable[..., None], name: str) -> None:
+    """The schema refuses a document that lacks a field or has another value in it."""
+    with pytest.raises(jsonschema.ValidationError):
+        check("measurement", SPOILT[name])
+
+
+def test_a_baseline_is_described(check: Callable[..., None], tmp_path: Path) -> None:
+    """What a baseline holds beside pytest-benchmark's own."""
+    path = baseline.save(tmp_path, "first", {}, {"a::b": tuple(MEASUREMENTS)})
+    document = json.loads(path.read_text())["netpipe"]
+    check("baseline", document)
+    del document["sessions"]["a::b"][1]["step_s"]
+    with pytest.raises(jsonschema.ValidationError):
+        check("baseline", document)
+
+
+@pytest.mark.parametrize(
+    ("loader", "key"),
+    [(tiny_loader, "measurement"), (failing_loader, "error"), (no_loader, "error")],
+)
+def test_a_sessions_result_is_described(
+    check: Callable[..., None], tmp_path: Path, loader: Callable[[], Any], key: str
+) -> None:
+    """A session writes a measurement or an error, and never both or neither."""
+    result = tmp_path / "result.json"
+    request = SessionRequest("measure", str(result), accelerator="emulated:1ms", budget_s=0.2)
+    serve(request, Factories(loader))
+    document = json.loads(result.read_text())
+    assert set(document) == {"schema", key}
+    check("session", document)
+    both = {"measurement": MEASUREMENTS[0].to_document(), **document, "error": ERROR}
+    for wrong in (both, {"schema": document["schema"]}):
+        with pytest.raises(jsonschema.ValidationError):
+            check("session", wrong)
+
+
+def test_a_run_is_described(check: Callable[..., None], tmp_path: Path) -> None:
+    """What `--netpipe-json` writes: sessions with their verdicts, and every comparison."""
+    run = Run(cast(Any, None), compares=True, covers=lambda _: True, say=lambda _: None)
+    run.sessions = {("a", "auto"): tuple(MEASUREMENTS)}
+    slow = replace(MEASUREMENTS[0], step_s=make_measurement(step_s=0.09).step_s)
+    for sessions in ((), MEASUREMENTS[:1]):
+        run.compared.append(Compared("a::b", "step_s", compare("step_s", slow, sessions)))
+    write_json(run, tmp_path / "run.json")
+    document = json.loads((tmp_path / "run.json").read_text())
+    check("run", document)
+    assert [one["outcome"] for one in document["comparisons"]] == ["NO_BASELINE", "REGRESSED"]
+    assert set(document) == set(schema("run")["properties"])
+    described = schema("run")["properties"]["comparisons"]["items"]["properties"]
+    assert all(set(one) == set(described) for one in document["comparisons"])
+    del document["measurements"][0]["verdict"]
+    with pytest.raises(jsonschema.ValidationError):
+        check("run", document)

@@ -1,0 +1,247 @@
+"""Sessions: whatever a child process does, it ends, is cleaned up after, and is told of."""
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from multiprocessing.shared_memory import SharedMemory
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from netpipe.errors import InputError
+from netpipe.harness import session
+from netpipe.harness.errors import HangError, MisuseError, SessionError
+from netpipe.harness.host import this_host
+from netpipe.harness.session import SessionRequest, child_command, linted, measured
+from tests.harness.measurements import make_measurement
+from tests.harness.session_targets import tiny_loader
+
+REQUEST = SessionRequest("measure", accelerator="emulated:5ms", budget_s=1.5)
+TARGETS = Path(__file__).with_name("session_targets.py")
+PRELUDE = """\
+import json, os, pathlib, signal, subprocess, sys, time
+request = json.loads(os.environ["NETPIPE_SESSION"])
+result = pathlib.Path(request["result"])
+here = pathlib.Path({here!r})
+def answer(**document):
+    result.write_text(json.dumps({{"schema": "netpipe.session/1", **document}}))
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    """The folder that children leave their traces in."""
+    return tmp_path
+
+
+def child(here: Path, source: str) -> list[str]:
+    """Give the command of a child that knows its request and runs a Python text."""
+    return [sys.executable, "-c", PRELUDE.format(here=str(here)) + source]
+
+
+def wait_until_gone(pid: int) -> None:
+    """Fail unless the process ends, or is but a name that nobody asked after, in 10 s."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        try:
+            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+                return
+        except psutil.NoSuchProcess:
+            return
+        time.sleep(0.01)
+    pytest.fail(f"process {pid} lives")
+
+
+def test_a_child_gives_a_measurement(here: Path) -> None:
+    """What the child wrote is what the caller gets."""
+    made = make_measurement()
+    (here / "made.json").write_text(json.dumps(made.to_document()))
+    source = "answer(measurement=json.loads((here / 'made.json').read_text()))"
+    assert measured(child(here, source), REQUEST) == made
+
+
+def test_a_child_learns_what_it_is_asked_for(here: Path) -> None:
+    """The request travels in the environment, with a result file that is gone afterwards."""
+    asked = SessionRequest("lint", budget_s=7.0, batch_limit_s=3.0, intent="reproducible")
+    found = SessionRequest(**linted(child(here, "answer(lint=request)"), asked))
+    assert asdict(found) == {**asdict(asked), "result": found.result}
+    assert not Path(found.result).parent.exists()
+
+
+def test_only_a_session_has_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that nobody started as a session has none; one that was has what it was given."""
+    monkeypatch.delenv("NETPIPE_SESSION", raising=False)
+    assert session.request_here() is None
+    monkeypatch.setenv("NETPIPE_SESSION", json.dumps(asdict(REQUEST)))
+    assert session.request_here() == REQUEST
+
+
+@pytest.mark.parametrize(("accelerator", "platforms"), [("auto", "cuda"), ("emulated:5ms", "cpu")])
+def test_an_emulated_accelerator_leaves_the_real_one_alone(
+    accelerator: str, platforms: str
+) -> None:
+    """Its session runs on the CPU; with `auto` the user's own setting stands."""
+    base = {"JAX_PLATFORMS": "cuda", "PYTEST_XDIST_WORKER": "gw0", "HOME": "/root"}
+    found = session._environment(base, SessionRequest("measure", accelerator=accelerator))
+    assert found.pop("NETPIPE_SESSION")
+    assert found == {"JAX_PLATFORMS": platforms, "HOME": "/root"}
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"accelerator": "h100"}, "accelerator must be auto"),
+        ({"budget_s": 0.0}, "budget must be above 0 seconds, and finite; found 0"),
+        ({"budget_s": float("nan")}, "budget must be above 0 seconds, and finite; found nan"),
+        ({"batch_limit_s": -1.0}, "batch limit must be above 0 seconds, and finite; found -1"),
+        ({"intent": "speed"}, "must be throughput or reproducible; found 'speed'"),
+    ],
+)
+def test_a_request_is_checked(values: dict[str, Any], words: str) -> None:
+    """A setting outside its range is refused before a process is started."""
+    with pytest.raises(MisuseError, match=words):
+        SessionRequest("measure", **values)
+
+
+@pytest.mark.parametrize(
+    ("source", "ending"),
+    [
+        ("print('last words'); sys.exit(3)", "ended with code 3 without a result"),
+        ("print('last words')", "ended with code 0 without a result"),
+        (
+            "print('last words', flush=True); os.kill(os.getpid(), signal.SIGKILL)",
+            "was ended by SIGKILL without a result",
+        ),
+        ("sys.stderr.write('last words'); raise KeyError('x')", "ended with code 1"),
+    ],
+)
+def test_a_child_without_a_result_is_told_of(here: Path, source: str, ending: str) -> None:
+    """The error says how the child ended, and holds its last lines from both streams."""
+    with pytest.raises(SessionError, match=ending) as caught:
+        measured(child(here, source), REQUEST)
+    assert "last words" in str(caught.value)
+
+
+def test_a_child_out_of_time_is_killed(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child that goes on for ever is ended at its limit, which the error says."""
+    monkeypatch.setattr(session, "_START_S", 0.4)
+    request = SessionRequest("measure", budget_s=0.025)
+    with pytest.raises(SessionError, match=r"did not end within 0\.5 s and was killed without"):
+        measured(child(here, "time.sleep(1000)"), request)
+
+
+def test_a_child_that_lingers_is_killed_with_its_result_read(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A result counts although its process does not end."""
+    monkeypatch.setattr(session, "_FAREWELL_S", 0.1)
+    source = "answer(lint={'pid': os.getpid()}); time.sleep(1000)"
+    wait_until_gone(linted(child(here, source), REQUEST)["pid"])
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "result.write_text('{not json')",
+        "result.write_bytes(b'\\xff\\xfe')",
+        "result.write_text('[]')",
+        "answer()",
+        "answer(lint={})",
+        "answer(error={'kind': 'boredom', 'message': 'no'})",
+    ],
+)
+def test_garbage_is_no_result(here: Path, source: str) -> None:
+    """A result of another shape is a failed session, not a crash of the caller."""
+    with pytest.raises(SessionError, match=r"result must be a netpipe\.session/1; found"):
+        measured(child(here, source), REQUEST)
+
+
+def test_a_measurement_of_another_schema_is_refused(here: Path) -> None:
+    """A child of another netpipe is told from one of this."""
+    with pytest.raises(InputError, match=r"schema must be netpipe\.measurement/1"):
+        measured(child(here, "answer(measurement={'schema': 'netpipe.measurement/0'})"), REQUEST)
+
+
+@pytest.mark.parametrize(
+    ("kind", "error"), [("misuse", MisuseError), ("hang", HangError), ("failed", SessionError)]
+)
+def test_an_error_keeps_its_type_and_its_words(here: Path, kind: str, error: Any) -> None:
+    """Misuse is told from a hang and from a failure, in the child's own words."""
+    source = f"answer(error={{'kind': {kind!r}, 'message': 'in so many words'}})"
+    with pytest.raises(error, match=r"^in so many words$") as caught:
+        measured(child(here, source), REQUEST)
+    assert type(caught.value) is error
+
+
+def test_nothing_that_a_child_started_lives_on(here: Path) -> None:
+    """Grandchildren are killed with the child, also when it ends by itself before them."""
+    source = (
+        "nap = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(1000)'])\n"
+        "answer(lint={'pid': nap.pid})"
+    )
+    wait_until_gone(linted(child(here, source), REQUEST)["pid"])
+
+
+@pytest.fixture
+def foreign_memory() -> Iterator[SharedMemory]:
+    """Shared memory of somebody else's."""
+    memory = SharedMemory(create=True, size=16)
+    yield memory
+    memory.unlink()
+
+
+def test_shared_memory_of_a_killed_child_is_removed(
+    here: Path, foreign_memory: SharedMemory
+) -> None:
+    """What it left goes with it; what others made, meanwhile and open nowhere, is theirs."""
+    source = (
+        "from multiprocessing.shared_memory import SharedMemory\n"
+        "memory = SharedMemory(create=True, size=16); memory.close()\n"
+        "(here / 'name').write_text(memory.name)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    foreign_memory.close()
+    with pytest.raises(SessionError, match="SIGKILL"):
+        measured(child(here, source), REQUEST)
+    assert not Path("/dev/shm", (here / "name").read_text()).exists()
+    assert Path("/dev/shm", foreign_memory.name).exists()
+
+
+def test_the_command_names_its_targets() -> None:
+    """A step and a loop that are left out are left out of the command."""
+    start = [sys.executable, "-m", "netpipe.harness.child", "--loader", "a:b"]
+    assert child_command("a:b", None, None) == start
+    assert child_command("a:b", "c:d", "e:f") == [*start, "--step", "c:d", "--loop", "e:f"]
+
+
+def test_a_target_that_is_not_there_is_misuse() -> None:
+    """The child's complaint about a target reaches the caller as what it is."""
+    with pytest.raises(MisuseError, match="file must exist; found none"):
+        measured(child_command("absent.py:loader", None, None), REQUEST)
+
+
+def test_a_loader_that_hangs_is_ended_and_named() -> None:
+    """The error says after how many batches, and where the loader stands."""
+    request = SessionRequest("measure", accelerator="emulated:5ms", batch_limit_s=0.5)
+    with pytest.raises(HangError, match=r"no batch for 0\.5 s after 2 batches") as caught:
+        measured(child_command(f"{TARGETS}:hanging_loader", None, None), request)
+    assert "hanging_loader" in str(caught.value)
+
+
+def test_a_session_measures_from_end_to_end() -> None:
+    """A loader and an emulated accelerator give a whole measurement, as many rounds of each."""
+    found = measured(child_command(f"{TARGETS}:tiny_loader", None, None), REQUEST)
+    assert (found.device.key, found.device.platform) == ("emulated-5ms", "emulated")
+    assert found.host == this_host()
+    assert found.batch_bytes == next(tiny_loader())["x"].nbytes
+    assert set(found.versions) == {"python", "netpipe", "grain", "jax", "jaxlib", "numpy"}
+    rounds = {len(series) for series in asdict(found.rounds).values()}
+    assert rounds == {found.step_s.n}
+    assert found.step_s.n >= 1
+    assert found.step_s.median >= 0.005
+    assert found.compilations == 0
+    assert found.elapsed_s > 0

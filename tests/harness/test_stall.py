@@ -1,0 +1,182 @@
+"""Every verdict, the limit beside it, and the order in which the rules decide."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from netpipe.harness.measurement import Finding
+from netpipe.harness.stall import judge, remarks
+from tests.harness.measurements import CPU, EMULATED, GPU, make_measurement, spread
+
+SYNCED: dict[str, Any] = {"sync_probe_fraction": 1.0}
+SERIAL: dict[str, Any] = {
+    "train_s": 0.038
+}  # L = 10 ms, S0 = 30 ms, so E = 8 ms, more than half of the smaller
+
+
+@pytest.mark.parametrize(
+    ("changed", "kind"),
+    [
+        ({}, "healthy"),
+        ({"load_s": 0.0239}, "healthy"),
+        ({"load_s": 0.0241}, "at-risk"),
+        ({"load_s": 0.0314, "train_s": 0.0314}, "at-risk"),
+        ({"load_s": 0.0316, "train_s": 0.0316}, "loader-bound"),
+        ({"load_s": 0.040, "train_s": 0.0381}, "loader-bound"),
+        ({"load_s": 0.040, "train_s": 0.0379}, "masked-loader-bound"),
+        # Stalls, from the smallest that is worth naming.
+        ({"train_s": 0.0314}, "healthy"),
+        ({"train_s": 0.0316}, "unexplained"),
+        ({"train_s": 0.0349}, "unexplained"),
+        ({"train_s": 0.0351}, "no-overlap"),
+        ({"train_s": 0.036, "transfer_s": 0.0314}, "no-overlap"),
+        ({"train_s": 0.036, "transfer_s": 0.0316}, "transfer-bound"),
+        ({"train_s": 0.036, "shadow_s": 0.0314}, "no-overlap"),
+        ({"train_s": 0.036, "shadow_s": 0.0316}, "contention"),
+        ({"train_s": 0.036, "worst_tenth_fraction": 0.49}, "no-overlap"),
+        ({"train_s": 0.036, "worst_tenth_fraction": 0.50}, "jitter"),
+        ({"train_s": 0.0302, "worst_tenth_fraction": 0.9}, "healthy"),
+        # Forced syncs: seen often enough, costly enough, and by a probe that can be trusted.
+        ({**SERIAL, **SYNCED}, "forced-sync"),
+        ({**SERIAL, "sync_probe_fraction": 0.41}, "forced-sync"),
+        ({**SERIAL, "sync_probe_fraction": 0.39}, "no-overlap"),
+        ({**SERIAL, **SYNCED, "sync_probe_idle_fraction": 0.20}, "forced-sync"),
+        ({**SERIAL, **SYNCED, "sync_probe_idle_fraction": 0.21}, "no-overlap"),
+        ({**SYNCED, "train_s": 0.0314}, "healthy"),
+        ({"compilations": 8}, "healthy"),
+        ({"compilations": 9}, "recompiling"),
+        # Too little to tell.
+        ({"rounds": 6}, "healthy"),
+        ({"rounds": 5}, "inconclusive"),
+        ({"drained": False}, "inconclusive"),
+        ({"load_s": spread(0.0230, 0.0235, 0.0245)}, "inconclusive"),
+        ({"load_s": spread(0.0245, 0.0246, 0.0247)}, "at-risk"),
+        ({"load_s": spread(0.0305, 0.0312, 0.0320)}, "inconclusive"),
+        ({"load_s": spread(0.0250, 0.0275, 0.0304)}, "at-risk"),
+        ({"load_s": spread(0.0250, 0.0275, 0.0308)}, "inconclusive"),
+        ({"load_s": spread(0.0080, 0.0100, 0.0200)}, "healthy"),
+    ],
+)
+def test_a_measurement_has_its_verdict(changed: dict[str, Any], kind: str) -> None:
+    """Every kind is reached, and just beside each limit it is another."""
+    verdict = judge(make_measurement(**changed))
+    assert verdict.kind == kind
+    assert verdict.message.startswith(f"{kind}: ")
+    assert verdict.next
+    assert all(verdict.evidence)
+
+
+@pytest.mark.parametrize(
+    ("changed", "kind"),
+    [
+        ({"rounds": 5, "compilations": 99}, "inconclusive"),
+        ({"compilations": 99, **SERIAL, **SYNCED}, "recompiling"),
+        ({"load_s": 0.040, "train_s": 0.056, **SYNCED}, "forced-sync"),
+        ({**SERIAL, **SYNCED, "worst_tenth_fraction": 0.9, "shadow_s": 0.040}, "forced-sync"),
+        ({"load_s": 0.040, "train_s": 0.050, "worst_tenth_fraction": 0.9}, "loader-bound"),
+        ({**SERIAL, "worst_tenth_fraction": 0.9, "shadow_s": 0.040}, "jitter"),
+        ({**SERIAL, "shadow_s": 0.040, "transfer_s": 0.040}, "contention"),
+        ({**SERIAL, "transfer_s": 0.040}, "transfer-bound"),
+        ({"load_s": 0.027, "train_s": 0.045}, "no-overlap"),
+        ({"load_s": 0.027, "train_s": 0.032}, "unexplained"),
+    ],
+)
+def test_the_first_rule_that_holds_decides(changed: dict[str, Any], kind: str) -> None:
+    """Where two kinds hold, the one that the protocol lists first is the verdict."""
+    assert judge(make_measurement(**changed)).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("changed", "kind"),
+    [
+        ({"train_s": spread(0.0305, 0.036, 0.036)}, "healthy"),
+        ({"train_s": 0.036, "shadow_s": spread(0.0305, 0.040, 0.040)}, "no-overlap"),
+        ({"train_s": 0.036, "transfer_s": spread(0.0305, 0.040, 0.040)}, "no-overlap"),
+    ],
+)
+def test_a_limit_is_held_against_the_interval(changed: dict[str, Any], kind: str) -> None:
+    """A median beyond a limit is no proof while the interval reaches below it."""
+    assert judge(make_measurement(**changed)).kind == kind
+
+
+def test_ratios_are_taken_within_rounds() -> None:
+    """A machine that halves its speed for some rounds changes no verdict."""
+    slow = (1.0, 1.0, 2.0, 1.0, 2.0, 2.0, 1.0, 2.0, 1.0)
+    measurement = make_measurement(
+        load_s=[0.010 * one for one in slow],
+        step_s=[0.030 * one for one in slow],
+        train_s=[0.0305 * one for one in slow],
+    )
+    assert judge(measurement).kind == "healthy"
+
+
+@pytest.mark.parametrize("device", [CPU, GPU, EMULATED])
+def test_contention_is_fine_where_the_cores_are_shared(device: Any) -> None:
+    """On a CPU device contention is reported and passes; anywhere else it fails."""
+    measurement = make_measurement(device=device, train_s=0.036, shadow_s=0.040)
+    verdict = judge(measurement)
+    assert verdict.kind == "contention"
+    assert verdict.passes(measurement) is (device is CPU)
+
+
+def test_a_stall_on_shared_cores_is_contention_without_more_proof() -> None:
+    """What nothing else explains on a CPU device is the loader and the step sharing its cores."""
+    changed: dict[str, Any] = {"train_s": 0.036, "device": CPU}
+    assert judge(make_measurement(**changed)).kind == "contention"
+    assert judge(make_measurement(**{**changed, "device": GPU})).kind == "no-overlap"
+
+
+@pytest.mark.parametrize(
+    ("changed", "passes"),
+    [
+        ({}, True),
+        ({"load_s": 0.027}, True),
+        ({"load_s": 0.040, "train_s": 0.040}, False),
+        ({"load_s": 0.040, "train_s": 0.035}, False),
+        ({**SERIAL, **SYNCED}, False),
+        ({"compilations": 9}, False),
+        ({"rounds": 5}, False),
+    ],
+)
+def test_only_fine_verdicts_pass(changed: dict[str, Any], passes: bool) -> None:
+    """Healthy and at-risk runs pass on every device; the others fail, an open one too."""
+    for device in (GPU, CPU, EMULATED):
+        measurement = make_measurement(**changed, device=device)
+        assert judge(measurement).passes(measurement) is passes
+
+
+def test_a_stall_without_variations_is_still_named() -> None:
+    """A measurement that has no S_sync, S1 and S2 says so in its evidence."""
+    full = make_measurement(
+        train_s=0.036, step_synced_s=None, step_shadow_s=None, step_transfer_s=None
+    )
+    none = {"step_synced_s": (), "step_shadow_s": (), "step_transfer_s": ()}
+    bare = replace(full, rounds=replace(full.rounds, **none))
+    verdict = judge(bare)
+    assert verdict.kind == "no-overlap"
+    assert "S1 beside the loader = not measured" in verdict.evidence
+
+
+def test_syncs_that_cost_little_are_remarked_on() -> None:
+    """A fine loop that waits for results is healthy, with a remark; a named one has none."""
+    healthy = make_measurement(**SYNCED)
+    stalled = make_measurement(**SERIAL, **SYNCED)
+    assert [one.name for one in remarks(healthy, judge(healthy))] == ["forced-sync"]
+    assert remarks(stalled, judge(stalled)) == ()
+
+
+@pytest.mark.parametrize(("busy", "names"), [(0.05, []), (0.06, ["busy-host"])])
+def test_a_busy_host_is_remarked_on(busy: float, names: list[str]) -> None:
+    """Other programs that took more than 5% of the CPU time are mentioned."""
+    measurement = make_measurement(busy_elsewhere_fraction=busy)
+    assert [one.name for one in remarks(measurement, judge(measurement))] == names
+
+
+def test_what_was_found_while_measuring_comes_first() -> None:
+    """Findings of the protocol are kept before the remarks."""
+    seen = Finding("loader-restarted", "twice")
+    measurement = make_measurement(findings=(seen,), busy_elsewhere_fraction=0.5)
+    found = remarks(measurement, judge(measurement))
+    assert found[0] == seen
+    assert [one.name for one in found[1:]] == ["busy-host"]

@@ -1,0 +1,83 @@
+"""Medians, their intervals, and what is said about a distribution."""
+
+from itertools import pairwise
+from math import comb, inf
+
+import pytest
+
+from netpipe.harness import stats
+from netpipe.harness.measurement import Interval
+
+
+def coverage(n: int, outside: int) -> float:
+    """Chance that the median lies between the order statistics `outside` from either end."""
+    beyond = sum(comb(n, k) for k in range(outside + 1))
+    return 1 - beyond / 2.0 ** (n - 1)
+
+
+@pytest.mark.parametrize("n", [1, 5])
+def test_few_rounds_have_an_unbounded_interval(n: int) -> None:
+    """Below six rounds no interval reaches 95%, so none is claimed."""
+    assert stats.median_interval([2.0] * n) == Interval(2.0, -inf, inf, n)
+
+
+@pytest.mark.parametrize("n", [6, 7, 8, 9, 10, 20, 50, 101, 400])
+def test_the_interval_is_the_narrowest_that_covers(n: int) -> None:
+    """The interval's order statistics cover the median with 95%, and one further in would not."""
+    interval = stats.median_interval([float(value) for value in reversed(range(n))])
+    outside = int(interval.low)
+    assert interval.high == n - 1 - outside
+    assert coverage(n, outside) >= stats.CONFIDENCE > coverage(n, outside + 1)
+    assert (interval.median, interval.n) == ((n - 1) / 2, n)
+
+
+def test_a_ratio_pairs_the_values_of_one_round() -> None:
+    """A machine that slows both quantities of a round leaves their ratio alone."""
+    under = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0]
+    assert stats.ratio_interval([3 * one for one in under], under) == Interval(3.0, 3.0, 3.0, 6)
+
+
+def test_a_ratio_wants_as_many_values_of_each() -> None:
+    """Values that belong to no round are refused, not dropped."""
+    with pytest.raises(ValueError, match="shorter"):
+        stats.ratio_interval([1.0, 2.0], [1.0])
+
+
+@pytest.mark.parametrize(
+    ("fraction", "expected"), [(0.0, 1.0), (0.5, 10.0), (0.51, 11.0), (0.95, 19.0), (1.0, 20.0)]
+)
+def test_a_percentile_is_a_value_that_was_seen(fraction: float, expected: float) -> None:
+    """It is the smallest value that so many values do not exceed."""
+    assert stats.percentile([float(value) for value in range(20, 0, -1)], fraction) == expected
+
+
+def test_percentiles_grow() -> None:
+    """A larger share never has a smaller percentile."""
+    values = [0.5, 0.1, 0.9, 0.4]
+    found = [stats.percentile(values, percent / 100) for percent in range(101)]
+    assert all(before <= after for before, after in pairwise(found))
+    assert set(found) == set(values)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [([3.0], 0.0), ([2.0, 2.0], 0.0), ([0.0, 0.0], 0.0), ([1.0, 3.0], 2**0.5 / 2)],
+)
+def test_the_variation_is_relative_to_the_mean(values: list[float], expected: float) -> None:
+    """It is the sample's standard deviation over its mean, and 0 where there is none."""
+    assert stats.variation(values) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [([0.0] * 10, 0.0), ([1.0] * 10, 0.1), ([1.0] * 18 + [9.0, 9.0], 0.5), ([4.0], 1.0)],
+)
+def test_the_worst_tenth_holds_its_share(values: list[float], expected: float) -> None:
+    """It is the share of the sum in the largest tenth of the values, at least in one of them."""
+    assert stats.worst_tenth_fraction(values) == pytest.approx(expected)
+
+
+def test_half_a_width_is_relative_to_the_median() -> None:
+    """An interval of 8 to 12 about 10 is 20% either way; an unbounded one is infinitely wide."""
+    assert stats.half_width_fraction(Interval(10.0, 8.0, 12.0, 9)) == pytest.approx(0.2)
+    assert stats.half_width_fraction(stats.median_interval([1.0])) == inf

@@ -1,0 +1,187 @@
+"""Running a step in every variation, with a step that moves the clock itself."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from threading import Event
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from netpipe.harness import stepping
+from netpipe.harness.errors import MisuseError
+from netpipe.harness.pull import Puller
+from netpipe.harness.stepping import Stepper, batch_bytes, first_array, made_step, to_device
+from tests.harness.fakes import FakeClock
+
+HOST_BATCHES = [{"x": np.full((2, 3), number, np.int32)} for number in (1, 2)]
+STEP_S = 0.03
+
+
+@dataclass
+class CountingStep:
+    """A step whose state counts the steps, and that keeps what it was given."""
+
+    clock: FakeClock
+    batches: list[Any] = field(default_factory=list)
+
+    def __call__(self, state: int, batch: Any) -> tuple[int, dict[str, jax.Array]]:
+        """Take `STEP_S` on the clock."""
+        self.clock.sleep(STEP_S)
+        self.batches.append(batch)
+        return state + 1, {"loss": jnp.float32(state)}
+
+    def seen(self) -> list[int]:
+        """Return the number that each batch was filled with."""
+        return [int(batch["x"][0, 0]) for batch in self.batches]
+
+
+@pytest.fixture
+def step() -> CountingStep:
+    """A step on a clock of its own."""
+    return CountingStep(FakeClock())
+
+
+@pytest.fixture
+def stepper(step: CountingStep) -> Stepper:
+    """A stepper of that step, which starts at state 0."""
+    return Stepper(lambda: (0, step), HOST_BATCHES, step.clock)
+
+
+def test_the_first_array_tells_when_a_step_is_done() -> None:
+    """It is found wherever it lies in the aux, among leaves of other types."""
+    loss = jnp.float32(1)
+    assert first_array({"a": 3.0, "b": [None, np.zeros(2), loss]}) is loss
+
+
+@pytest.mark.parametrize("aux", [None, 1.0, {"loss": np.float32(1)}, []])
+def test_an_aux_without_an_array_is_misuse(aux: Any) -> None:
+    """Nothing tells when such a step is done."""
+    with pytest.raises(MisuseError, match=f"jax.Array in aux.*found {type(aux).__name__} without"):
+        first_array(aux)
+
+
+def test_arrays_are_copied_to_the_device_and_the_rest_is_kept() -> None:
+    """NumPy arrays become jax's with their values; names and numbers stay as they are."""
+    batch = {"x": np.arange(3, dtype=np.int32), "name": "a", "weight": 2}
+    moved = to_device(batch)
+    assert isinstance(moved["x"], jax.Array)
+    assert moved["x"].tolist() == [0, 1, 2]
+    assert (moved["name"], moved["weight"]) == ("a", 2)
+    assert batch_bytes(batch) == batch_bytes(moved) == 12
+
+
+@pytest.mark.parametrize("made", [None, 1, (1, 2), (1, print, 3), [0, print]])
+def test_a_step_factory_makes_a_pair(made: Any) -> None:
+    """Anything but (state, callable) is misuse."""
+    with pytest.raises(MisuseError, match=r"must return \(state, step\); found"):
+        made_step(lambda: made)
+
+
+@pytest.mark.parametrize(("batches", "count"), [([], 0), (HOST_BATCHES[:1], 1)])
+def test_synthetic_batches_are_two_at_least(
+    step: CountingStep, batches: list[Any], count: int
+) -> None:
+    """A step is not timed on nothing, nor on one batch over and over."""
+    with pytest.raises(MisuseError, match=f"at least 2 batches; found {count}"):
+        Stepper(lambda: (0, step), HOST_BATCHES, step.clock, lambda: batches)
+
+
+def test_a_block_gives_the_time_of_one_step(stepper: Stepper, step: CountingStep) -> None:
+    """Seconds are those of a step, whatever the number of steps; the state goes on."""
+    assert stepper.resident_s(4) == pytest.approx(STEP_S)
+    assert stepper.synced_s(3) == pytest.approx(STEP_S)
+    assert stepper.transfer_s(2) == pytest.approx(STEP_S)
+    assert (stepper.state, len(step.batches)) == (9, 9)
+
+
+def test_batches_are_used_in_rotation(stepper: Stepper, step: CountingStep) -> None:
+    """Two batches take turns, so that none is found in the caches; all are on the device."""
+    stepper.resident_s(3)
+    stepper.transfer_s(2)
+    assert step.seen() == [1, 2, 1, 1, 2]
+    assert all(isinstance(batch["x"], jax.Array) for batch in step.batches)
+
+
+def test_synthetic_batches_stand_in_for_resident_ones(step: CountingStep) -> None:
+    """The step alone runs on synthetic batches; transfers are timed with the loader's."""
+    synthetic = [{"x": np.full((2, 3), number, np.int32)} for number in (8, 9)]
+    stepper = Stepper(lambda: (0, step), HOST_BATCHES, step.clock, lambda: synthetic)
+    stepper.resident_s(2)
+    stepper.synced_s(2)
+    stepper.transfer_s(2)
+    assert step.seen() == [8, 9, 8, 9, 1, 2]
+
+
+def test_the_idle_probe_looks_before_every_next_step(stepper: Stepper) -> None:
+    """A step that is done at once is found ready each time the next one is dispatched."""
+    stepper.resident_s(4)
+    stepper.resident_s(3)
+    assert (stepper.asked_before_next, stepper.ready_before_next) == (5, 5)
+
+
+def test_warm_up_ends_when_nothing_compiles(step: CountingStep) -> None:
+    """A compiled step is run until three looks in a row saw no compilation."""
+    jitted = jax.jit(lambda state, batch: (state + 1, {"loss": batch["x"].sum() * state}))
+    stepper = Stepper(lambda: (jnp.int32(0), jitted), HOST_BATCHES, step.clock)
+    before = stepper.compilations()
+    assert stepper.warm_up() == 4
+    compiled = stepper.compilations()
+    assert compiled > before
+    stepper.resident_s(3)
+    assert stepper.compilations() == compiled
+    assert int(stepper.state) == 11
+
+
+def test_warm_up_gives_up_on_a_step_that_compiles_for_ever(
+    step: CountingStep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is bounded, and every compilation is counted."""
+    monkeypatch.setattr(stepping, "_MOST_WARM_UP_STEPS", 3)
+    shapes = count(1)
+
+    def growing(state: int, _: Any) -> tuple[int, jax.Array]:
+        return state, jax.jit(lambda x: jnp.tanh(x).sum())(np.zeros(next(shapes), np.float32))
+
+    stepper = Stepper(lambda: (0, growing), HOST_BATCHES, step.clock)
+    before = stepper.compilations()
+    assert stepper.warm_up() == 3
+    assert stepper.compilations() - before >= 6
+
+
+def test_the_shadow_loader_is_pulled_beside_the_steps(step: CountingStep) -> None:
+    """A side thread takes at most one batch a step time; the main thread goes on meanwhile."""
+    pulled = Event()
+    given: list[int] = []
+
+    def loader() -> Iterator[int]:
+        for number in count():
+            given.append(number)
+            if number > 0:  # the first is the puller's own
+                pulled.set()
+            yield number
+
+    def waiting_step(state: int, batch: Any) -> tuple[int, Any]:
+        assert pulled.wait(10), "nobody pulled beside the step"
+        return step(state, batch)
+
+    stepper = Stepper(lambda: (0, waiting_step), HOST_BATCHES, step.clock)
+    puller = Puller(loader, step.clock)
+    assert stepper.shadow_s(5, puller, step_s=1000.0) == pytest.approx(STEP_S)
+    assert given == [0, 1]
+
+
+def test_a_loader_that_fails_in_the_shadow_is_heard(step: CountingStep) -> None:
+    """Its exception reaches the main thread, and is not taken for the loader's end."""
+
+    def loader() -> Iterator[int]:
+        yield 0
+        raise OSError("disk gone")
+
+    stepper = Stepper(lambda: (0, step), HOST_BATCHES, step.clock)
+    puller = Puller(loader, step.clock)
+    with pytest.raises(OSError, match="disk gone"):
+        stepper.shadow_s(1, puller, STEP_S)

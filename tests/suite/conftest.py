@@ -1,0 +1,21 @@
+"""What the tests of the plugin share: a project that runs in this process."""
+
+import pytest
+import scipy.stats  # noqa: F401  # a run within a run forgets what it imports; this can be once only
+
+from netpipe.harness import device, session
+from tests.suite.project import CONFTEST, INI, LOAD_TIME, Project, leave_xdist
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A project with one benchmark of the load time; every session of it is recorded."""
+    project = Project(pytester)
+    monkeypatch.setattr(session, "measured", project.measured)
+    monkeypatch.setattr(session, "linted", project.linted)
+    monkeypatch.setattr(device, "find_device", lambda: project.device)
+    leave_xdist(monkeypatch)
+    pytester.makeini(INI)
+    pytester.makeconftest(CONFTEST)
+    project.has(LOAD_TIME)
+    return project

@@ -1,0 +1,132 @@
+"""A project with performance tests of its own, whose sessions are recorded, not run."""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netpipe.harness.measurement import Device, Measurement
+from netpipe.harness.session import SessionRequest
+from tests.suite.recorded import CPU, recorded
+
+LINT = {
+    "schema": "netpipe.lint/1",
+    "intent": "throughput",
+    "grain_version": "0.2.18",
+    "graph": [],
+    "findings": [],
+}
+
+# Warnings would be errors, as in the run around it; and hypothesis takes a second to import.
+INI = """[pytest]
+filterwarnings = default
+addopts = -p no:hypothesispytest
+"""
+
+# Asking the machine and git takes half a second, and nothing here depends on the answer.
+CONFTEST = """
+    import pytest
+
+    def pytest_benchmark_generate_machine_info():
+        return {"node": "testing", "cpu": {"brand_raw": "Testing CPU"}}
+
+    def pytest_benchmark_generate_commit_info():
+        return {"id": "0123456789"}
+
+    @pytest.fixture
+    def netpipe_loader():
+        raise AssertionError("the loader belongs to a session's process")
+
+    @pytest.fixture
+    def netpipe_step():
+        raise AssertionError("the step belongs to a session's process")
+"""
+
+LOAD_TIME = """
+    def test_load_time(netpipe_benchmark):
+        netpipe_benchmark("load_s_per_batch")
+"""
+
+NO_STALL = """
+    from netpipe.harness.expect import expect_no_stall
+
+    def test_no_stall(netpipe_measurement, netpipe_limits):
+        expect_no_stall(netpipe_measurement, netpipe_limits)
+"""
+
+
+def leave_xdist(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a run within this one not take itself for a worker of this one's pytest-xdist."""
+    for name in [name for name in os.environ if name.startswith("PYTEST_XDIST")]:
+        monkeypatch.delenv(name)
+
+
+@dataclass
+class Project:
+    """Somebody's folder of performance tests, run in this process.
+
+    Attributes:
+        pytester: Its folder, and pytest in it.
+        sessions: What its sessions measure, one after the other; the last one again and again.
+        device: What is here.
+        lint: What its sessions read of the order.
+        commands: The commands of the sessions that were started.
+        requests: What they were asked for.
+    """
+
+    pytester: pytest.Pytester
+    sessions: list[Measurement] = field(default_factory=lambda: [recorded()])
+    device: Device = CPU
+    lint: dict[str, Any] = field(default_factory=lambda: dict(LINT))
+    commands: list[list[str]] = field(default_factory=list)
+    requests: list[SessionRequest] = field(default_factory=list)
+
+    def measured(self, command: Sequence[str], request: SessionRequest) -> Measurement:
+        """Stand in for a session that measures."""
+        self._note(command, request)
+        return self.sessions.pop(0) if len(self.sessions) > 1 else self.sessions[0]
+
+    def linted(self, command: Sequence[str], request: SessionRequest) -> dict[str, Any]:
+        """Stand in for a session that reads the order."""
+        self._note(command, request)
+        return self.lint
+
+    def _note(self, command: Sequence[str], request: SessionRequest) -> None:
+        self.commands.append(list(command))
+        self.requests.append(request)
+
+    def has(self, text: str, name: str = "test_perf") -> Path:
+        """Write a test file."""
+        return self.pytester.makepyfile(**{name: text})
+
+    def run(self, *arguments: str) -> pytest.RunResult:
+        """Run pytest on the project."""
+        return self.pytester.runpytest_inprocess(*arguments)
+
+    def compare(self, *arguments: str) -> pytest.RunResult:
+        """Run pytest on the project and hold it against its baseline."""
+        return self.run(*arguments, "--benchmark-compare")
+
+    def record(self, *sessions: Measurement) -> None:
+        """Record a baseline of these sessions, then forget what was started for it."""
+        before, self.sessions = self.sessions, list(sessions) or [recorded()]
+        count = str(len(self.sessions))
+        result = self.run("--netpipe-record", "first", "--netpipe-sessions", count)
+        assert result.ret == pytest.ExitCode.OK
+        self.sessions = before
+        self.commands.clear()
+        self.requests.clear()
+
+    @property
+    def baselines(self) -> list[str]:
+        """The files below `baselines`, in order."""
+        folder = self.pytester.path / "baselines"
+        return sorted(str(path.relative_to(folder)) for path in folder.glob("**/*.*"))
+
+    def read_json(self, name: str) -> Any:
+        """Read a JSON file of the project."""
+        return json.loads((self.pytester.path / name).read_text(encoding="utf-8"))

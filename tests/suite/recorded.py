@@ -1,0 +1,73 @@
+"""Measurements as sessions could have recorded them, so that nothing is measured here."""
+
+from dataclasses import replace
+
+from netpipe.harness.measurement import Device, Host, Interval, Measurement, Rounds, Waits
+
+CPU = Device("cpu-testing-4", "cpu", "cpu")
+H200 = Device("h200-x1", "NVIDIA H200", "gpu")
+HOST = Host("Testing CPU", cores=4, memory_bytes=16 * 2**30)
+ROUNDS = 10
+
+
+def recorded(
+    load_s: float = 0.010,
+    step_s: float = 0.030,
+    train_s: float = 0.030,
+    load_cpu_ratio: float = 2.0,
+    device: Device = CPU,
+) -> Measurement:
+    """Give a measurement of so many equal rounds: healthy, unless the times say otherwise."""
+    return Measurement(
+        device=device,
+        host=HOST,
+        versions={"python": "3.11"},
+        fingerprint="the same data",
+        load_s_per_batch=_all(load_s),
+        step_s=_all(step_s),
+        step_synced_s=_all(step_s),
+        step_shadow_s=None,
+        step_transfer_s=None,
+        train_s_per_step=_all(train_s),
+        headroom=_all(step_s / load_s),
+        stall_fraction=_all((train_s - step_s) / train_s),
+        accelerator_utilisation=_all(step_s / train_s),
+        load_cpu_ratio=_all(load_cpu_ratio),
+        wait_s=Waits(p50=0.0, p95=0.0, p99=0.0, cv=0.1),
+        sync_probe_fraction=0.0,
+        sync_probe_idle_fraction=0.0,
+        worst_tenth_fraction=0.1,
+        compilations=0,
+        buffered_batches=1.0,
+        dispatch_depth=2,
+        overhead_fraction=None,
+        busy_elsewhere_fraction=0.0,
+        batch_bytes=4096,
+        first_batch_s=0.5,
+        drained=True,
+        elapsed_s=20.0,
+        rounds=Rounds(
+            load_s_per_batch=(load_s,) * ROUNDS,
+            step_s=(step_s,) * ROUNDS,
+            train_s_per_step=(train_s,) * ROUNDS,
+        ),
+    )
+
+
+def loader_bound() -> Measurement:
+    """Give a measurement whose loader takes twice the time of the step."""
+    return recorded(load_s=0.060, train_s=0.060)
+
+
+def costly() -> Measurement:
+    """Give a measurement whose loader needs half as much CPU again as usual, and is healthy."""
+    return recorded(load_cpu_ratio=3.0)
+
+
+def open_question() -> Measurement:
+    """Give a measurement that is too short to tell anything."""
+    return replace(recorded(), drained=False)
+
+
+def _all(value: float) -> Interval:
+    return Interval(value, value, value, ROUNDS)

@@ -1,0 +1,62 @@
+"""Which accelerator a test is measured against: by flag, by marker, several in turn."""
+
+from tests.suite.project import LOAD_TIME, Project
+
+MARKED = """
+    import pytest
+
+    @pytest.mark.netpipe(accelerator="emulated:7ms")
+    def test_marked(netpipe_measurement):
+        pass
+"""
+
+
+def test_several_accelerators_parametrize_a_test(project: Project) -> None:
+    """A list of accelerators runs each measured test once for each, and others once."""
+    project.has(LOAD_TIME + "\n    def test_plain(): pass\n")
+    result = project.run("--netpipe-accelerator", "auto,emulated:5ms", "-v")
+    result.assert_outcomes(passed=3)
+    result.stdout.fnmatch_lines_random(
+        ["*::test_load_time[[]auto] PASSED*", "*::test_load_time[[]emulated:5ms] PASSED*"]
+    )
+    assert [one.accelerator for one in project.requests] == ["auto", "emulated:5ms"]
+
+
+def test_one_accelerator_does_not_rename_a_test(project: Project) -> None:
+    """A single accelerator leaves the test's name as it is."""
+    result = project.run("--netpipe-accelerator", "emulated:5ms", "-v")
+    result.stdout.fnmatch_lines(["*::test_load_time PASSED*"])
+    assert [one.accelerator for one in project.requests] == ["emulated:5ms"]
+
+
+def test_a_marker_chooses_the_accelerator(project: Project) -> None:
+    """A test that names its accelerator is measured against that one, whatever the flag says."""
+    project.has(MARKED)
+    result = project.run("--netpipe-accelerator", "auto,emulated:5ms")
+    result.assert_outcomes(passed=1)
+    assert [one.accelerator for one in project.requests] == ["emulated:7ms"]
+
+
+def test_a_marker_of_the_module_chooses_it_too(project: Project) -> None:
+    """The accelerator of a module holds for a test whose own marker is about something else."""
+    project.has(
+        """
+    import pytest
+
+    pytestmark = pytest.mark.netpipe(accelerator="emulated:7ms")
+
+    @pytest.mark.netpipe(headroom=1.0)
+    def test_marked(netpipe_measurement):
+        pass
+"""
+    )
+    project.run("--netpipe-accelerator", "auto,emulated:5ms").assert_outcomes(passed=1)
+    assert [one.accelerator for one in project.requests] == ["emulated:7ms"]
+
+
+def test_a_bad_accelerator_in_a_marker_is_named(project: Project) -> None:
+    """A marker's accelerator that cannot be read fails its test in one sentence."""
+    project.has(MARKED.replace("7ms", "fast"))
+    result = project.run()
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*accelerator must be auto or emulated:<time>*emulated:fast'"])

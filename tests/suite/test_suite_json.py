@@ -1,0 +1,45 @@
+"""Results for programs: --netpipe-json, and pytest-benchmark's own --benchmark-json."""
+
+import pytest
+
+from tests.suite.project import LINT, Project
+from tests.suite.recorded import costly
+
+
+def test_the_document_has_everything(project: Project) -> None:
+    """--netpipe-json writes every session's measurement and verdict, and every comparison."""
+    project.record()
+    project.sessions = [costly()]
+    project.compare("--netpipe-json", "run.json")
+    document = project.read_json("run.json")
+    assert document["schema"] == "netpipe.run/1"
+    assert [one["verdict"]["kind"] for one in document["measurements"]] == ["healthy"] * 2
+    (comparison,) = document["comparisons"]
+    assert comparison["benchmark"] == "test_perf.py::test_load_time"
+    assert (comparison["outcome"], comparison["metric"]) == ("REGRESSED", "load_cpu_ratio")
+    assert (comparison["now"], comparison["baseline"]) == (3.0, 2.0)
+
+
+def test_the_order_is_in_the_document(project: Project) -> None:
+    """What was read of the order is in the document as it came."""
+    project.has("def test_order(netpipe_lint): pass")
+    project.run("--netpipe-json", "run.json")
+    assert project.read_json("run.json")["lints"] == [LINT]
+
+
+def test_a_document_that_cannot_be_written_fails(project: Project) -> None:
+    """A file in a folder that is not there fails the run with its name, and not with a trace."""
+    result = project.run("--netpipe-json", "nowhere/run.json")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["*nowhere/run.json*"])
+    result.stdout.no_fnmatch_line("*INTERNALERROR*")
+
+
+def test_benchmark_json_has_our_figures(project: Project) -> None:
+    """--benchmark-json holds one duration a round, and verdict and ratios beside it."""
+    project.run("--benchmark-json", "bench.json")
+    (benchmark,) = project.read_json("bench.json")["benchmarks"]
+    assert benchmark["stats"]["data"] == pytest.approx([0.010] * 10)
+    assert benchmark["extra_info"]["verdict"] == "healthy"
+    assert benchmark["extra_info"]["headroom"] == pytest.approx(3.0)
+    assert benchmark["options"]["timer"] == "netpipe.session"

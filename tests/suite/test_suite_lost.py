@@ -1,0 +1,67 @@
+"""Benchmarks that a baseline holds and no test has any more."""
+
+import pytest
+
+from tests.suite.project import LOAD_TIME, Project
+
+STEP_TIME = """
+    def test_step_time(netpipe_benchmark):
+        netpipe_benchmark("step_s")
+"""
+LOST = "in the baseline, but no test produced it: test_perf.py::test_step_time"
+
+
+@pytest.fixture
+def baselined(project: Project) -> Project:
+    """A project with a baseline of two benchmarks in one file and one in another."""
+    project.has(LOAD_TIME + STEP_TIME)
+    project.has(LOAD_TIME, "test_other")
+    project.record()
+    return project
+
+
+def test_a_lost_benchmark_is_listed(baselined: Project) -> None:
+    """A stored benchmark whose test is gone is named, and does not fail by default."""
+    baselined.has(LOAD_TIME)
+    result = baselined.compare()
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines([LOST])
+
+
+def test_a_lost_benchmark_fails_where_asked(baselined: Project) -> None:
+    """With --netpipe-missing fail, a stored benchmark whose test is gone fails the run."""
+    baselined.has(LOAD_TIME)
+    result = baselined.compare("--netpipe-missing", "fail")
+    result.assert_outcomes(passed=2)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines([LOST])
+
+
+def test_a_file_that_is_gone_loses_its_benchmarks(baselined: Project) -> None:
+    """A stored benchmark whose whole file is gone is lost too."""
+    (baselined.pytester.path / "test_perf.py").unlink()
+    result = baselined.compare("--netpipe-missing", "fail")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines([LOST])
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [("-k", "load_time"), ("test_other.py",), ("test_perf.py::test_load_time",)],
+    ids=["k", "other file", "node id"],
+)
+def test_what_was_not_chosen_is_not_lost(baselined: Project, choice: tuple[str, ...]) -> None:
+    """A benchmark that was deselected, or lies in a file that was not run, is not lost."""
+    result = baselined.compare(*choice, "--netpipe-missing", "fail")
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.no_fnmatch_line("in the baseline, but*")
+
+
+def test_the_last_benchmark_can_be_lost(baselined: Project) -> None:
+    """When no benchmark is left to compare, the stored ones are lost all the same."""
+    measuring = "def test_measured(netpipe_measurement): pass"
+    baselined.has(measuring)
+    baselined.has(measuring, "test_other")
+    result = baselined.compare("--netpipe-missing", "fail")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines([LOST])

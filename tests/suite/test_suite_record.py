@@ -1,0 +1,109 @@
+"""Recording a baseline: only when everything was fine, and so that other tools can read it."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.suite.project import LOAD_TIME, Project
+from tests.suite.recorded import costly, loader_bound, recorded
+
+FAILING = """
+    def test_failing():
+        raise ValueError("not today")
+"""
+
+
+def test_a_baseline_is_written(project: Project) -> None:
+    """A recording writes one numbered file for the device, and says where."""
+    result = project.run("--netpipe-record", "first", "--netpipe-sessions", "2")
+    assert result.ret == pytest.ExitCode.OK
+    assert project.baselines == ["cpu-testing-4/0001_first.json"]
+    result.stdout.fnmatch_lines(["recorded */baselines/cpu-testing-4/0001_first.json"])
+
+
+def test_a_baseline_has_the_next_number(project: Project) -> None:
+    """A second recording replaces nothing: it gets the next number."""
+    project.record()
+    project.run("--netpipe-record", "second", "--netpipe-sessions", "1")
+    assert project.baselines == [
+        "cpu-testing-4/0001_first.json",
+        "cpu-testing-4/0002_second.json",
+    ]
+
+
+def test_a_recording_is_not_compared(project: Project) -> None:
+    """A run that becomes the baseline is held against none: it may be slower, and is recorded."""
+    project.record()
+    project.sessions = [costly()]
+    result = project.compare("--netpipe-record", "slower", "--netpipe-sessions", "1")
+    result.assert_outcomes(passed=1)
+    assert "cpu-testing-4/0002_slower.json" in project.baselines
+
+
+def test_a_baseline_holds_one_median_for_each_session(project: Project) -> None:
+    """As many sessions are run as asked, and `stats.data` has the median of each."""
+    project.sessions = [recorded(load_s=0.009), recorded(load_s=0.010), recorded(load_s=0.012)]
+    project.run("--netpipe-record", "first", "--netpipe-sessions", "3")
+    document = project.read_json("baselines/cpu-testing-4/0001_first.json")
+    (benchmark,) = document["benchmarks"]
+    assert benchmark["fullname"] == "test_perf.py::test_load_time"
+    assert benchmark["stats"]["data"] == pytest.approx([0.009, 0.010, 0.012])
+    assert document["netpipe"]["schema"] == "netpipe.baseline/1"
+    assert len(document["netpipe"]["sessions"]["test_perf.py::test_load_time"]) == 3
+    assert len(project.requests) == 3
+
+
+@pytest.mark.parametrize("command", ["list", "compare"])
+def test_other_tools_read_a_baseline(project: Project, command: str) -> None:
+    """pytest-benchmark's own command line lists a baseline and shows its benchmarks."""
+    project.record()
+    tool = [sys.executable, "-m", "pytest_benchmark", "--storage=baselines", command]
+    answer = subprocess.run(
+        tool, cwd=project.pytester.path, check=True, capture_output=True, text=True
+    ).stdout
+    assert {"list": "0001_first.json", "compare": "test_load_time"}[command] in answer
+
+
+def test_a_failing_test_prevents_it(project: Project) -> None:
+    """When any test fails, no baseline is written, and the summary says why."""
+    project.has(LOAD_TIME + FAILING)
+    result = project.run("--netpipe-record", "first", "--netpipe-sessions", "1")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["no baseline was recorded: a test failed"])
+    assert project.baselines == []
+
+
+def test_an_unhealthy_verdict_prevents_it(project: Project) -> None:
+    """When a session's verdict is not fine, no baseline is written and the run fails."""
+    project.sessions = [recorded(), loader_bound()]
+    result = project.run("--netpipe-record", "first", "--netpipe-sessions", "2")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(
+        ["no baseline was recorded: a session on cpu-testing-4 was loader-bound: *"]
+    )
+    assert project.baselines == []
+
+
+def test_a_run_without_benchmarks_records_nothing(project: Project) -> None:
+    """A recording of a run that benchmarked nothing fails and says so."""
+    project.has("def test_measured(netpipe_measurement): pass")
+    result = project.run("--netpipe-record", "first", "--netpipe-sessions", "1")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["no baseline was recorded: no benchmark ran"])
+
+
+def test_a_name_must_be_one_of_a_file(project: Project) -> None:
+    """A name that would lead to another folder is refused before anything is measured."""
+    result = project.run("--netpipe-record", "../first")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: --netpipe-record must *; found '../first'"])
+    assert not project.requests
+
+
+def test_a_folder_that_cannot_be_written_is_named(project: Project) -> None:
+    """A baselines folder that is a file fails the run with the file's name."""
+    (project.pytester.path / "baselines").write_text("not a folder")
+    result = project.run("--netpipe-record", "first", "--netpipe-sessions", "1")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["no baseline was recorded: */baselines/cpu-testing-4*"])

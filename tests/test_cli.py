@@ -1,0 +1,193 @@
+"""The command line: what it prints where, and how it ends."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from click.testing import CliRunner, Result
+
+from netpipe.cli import main
+from netpipe.harness import session
+from netpipe.harness.measurement import Measurement
+from tests.harness.measurements import CPU, EMULATED, make_measurement
+
+SCHEMAS = Path(__file__).resolve().parent.parent / "netpipe" / "schemas"
+
+PIPELINES = """
+import itertools
+import grain
+import numpy as np
+
+def loader():
+    return itertools.repeat({"x": np.zeros((2, 4), np.int32)})
+
+def failing():
+    yield {"x": np.zeros((2, 4), np.int32)}
+    raise ValueError("disk on fire")
+
+def ordered():
+    workers = grain.MultiprocessingOptions(num_workers=2)
+    return grain.MapDataset.range(64).batch(4).to_iter_dataset(
+        grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
+    ).mp_prefetch(workers)
+
+def disordered():
+    workers = grain.MultiprocessingOptions(num_workers=2)
+    return grain.MapDataset.range(64).to_iter_dataset().mp_prefetch(workers).batch(4)
+
+not_callable = 3
+"""
+
+
+@pytest.fixture
+def pipelines(tmp_path: Path) -> str:
+    """Return a file whose functions make loaders."""
+    path = tmp_path / "pipelines_for_cli.py"
+    path.write_text(PIPELINES)
+    return str(path)
+
+
+@pytest.fixture
+def netpipe(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """Return a function that runs the command with JAX on the CPU."""
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    return lambda *words: CliRunner().invoke(main, [str(word) for word in words])
+
+
+Netpipe = Callable[..., Result]
+
+
+def document(result: Result, schema: str) -> Any:
+    """Return the JSON document on standard output, checked against its schema."""
+    found = json.loads(result.stdout)
+    jsonschema.validate(found, json.loads((SCHEMAS / schema).read_text()))
+    return found
+
+
+def test_generate_makes_data_that_the_pipeline_reads(netpipe: Netpipe, tmp_path: Path) -> None:
+    """`netpipe generate` leaves parquet and shards, and nothing on standard output."""
+    result = netpipe("generate", "--out", tmp_path / "data", "--probes", 30, "--seed", 1)
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout == ""
+    assert (tmp_path / "data" / "index.json").is_file()
+    assert list((tmp_path / "data").glob("train-*.arrayrecord"))
+    assert list((tmp_path / "data" / "parquet").glob("*.parquet"))
+
+
+def test_prepare_takes_a_folder_of_parquet(netpipe: Netpipe, tmp_path: Path) -> None:
+    """`netpipe prepare FOLDER` gives the shards that `generate` made of the same parquet."""
+    netpipe("generate", "--out", tmp_path / "data", "--probes", 30)
+    result = netpipe("prepare", tmp_path / "data" / "parquet", "--out", tmp_path / "again")
+    assert result.exit_code == 0, result.stderr
+    indexes = [json.loads((tmp_path / one / "index.json").read_text()) for one in ("data", "again")]
+    assert indexes[0]["fingerprint"] == indexes[1]["fingerprint"]
+
+
+def test_bad_input_is_one_line_and_exit_code_two(netpipe: Netpipe, tmp_path: Path) -> None:
+    """A file that is no parquet is named in one line, and no output is left behind."""
+    (tmp_path / "text.parquet").write_text("not parquet")
+    result = netpipe("prepare", tmp_path / "text.parquet", "--out", tmp_path / "out")
+    assert result.exit_code == 2
+    last = result.stderr.strip().splitlines()[-1]
+    assert last.startswith("netpipe: ")
+    assert "text.parquet" in last
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["text.parquet"]
+
+
+def test_measure_prints_one_document(netpipe: Netpipe, pipelines: str) -> None:
+    """`measure --json` prints a valid `netpipe.measurement/1` and nothing else."""
+    result = netpipe(
+        "measure", "--loader", f"{pipelines}:loader", "--accelerator", "emulated:5ms",
+        "--budget", 1, "--json",
+    )  # fmt: skip
+    found = document(result, "measurement.1.json")
+    assert found["device"] == {
+        "key": "emulated-5ms", "kind": "emulated:5ms", "platform": "emulated", "count": 1,
+        "emulated": True,
+    }  # fmt: skip
+
+
+def test_a_list_of_accelerators_gives_a_row_each(
+    netpipe: Netpipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--accelerator A,B` measures against both, and prints a row and a verdict for each."""
+    recorded = {
+        name: make_measurement(device=replace(EMULATED, key=name.replace(":", "-")), step_s=step_s)
+        for name, step_s in (("emulated:90ms", 0.090), ("emulated:2ms", 0.002))
+    }
+    monkeypatch.setattr(session, "measured", lambda _, asked: recorded[asked.accelerator])
+    result = netpipe("measure", "--loader", "a:b", "--accelerator", "emulated:90ms,emulated:2ms")
+    for words in (("emulated-90ms", "2.22"), ("emulated-2ms", "loader-bound")):
+        assert any(all(word in line for word in words) for line in result.stdout.splitlines())
+    assert result.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("recorded", "code"),
+    [
+        (make_measurement(), 0),
+        (make_measurement(load_s=0.027), 0),
+        (make_measurement(load_s=0.040, train_s=0.040), 1),
+        (make_measurement(train_s=0.040, shadow_s=0.040), 1),
+        (make_measurement(train_s=0.040, device=CPU), 0),
+        (make_measurement(drained=False), 3),
+    ],
+    ids=["healthy", "at-risk", "loader-bound", "contention", "contention-on-a-cpu", "inconclusive"],
+)
+def test_the_verdict_decides_the_exit_code(
+    netpipe: Netpipe, monkeypatch: pytest.MonkeyPatch, recorded: Measurement, code: int
+) -> None:
+    """0 is fine, 1 a verdict that failed, 3 one that is left open."""
+    monkeypatch.setattr(session, "measured", lambda *_: recorded)
+    assert netpipe("measure", "--loader", "a:b", "--step", "a:c").exit_code == code
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--loader", "nowhere.py:loader"), "nowhere.py: file must exist"),
+        (("--loader", "loader"), "package.module:name"),
+        (("--loader", "PIPELINES:nothing"), "name must be one of"),
+        (("--loader", "PIPELINES:not_callable"), "must be callable"),
+        (("--loader", "PIPELINES:failing"), "disk on fire"),
+        (("--loader", "PIPELINES:loader", "--accelerator", "emulated:fast"), "emulated:36ms"),
+        (("--loader", "PIPELINES:loader", "--accelerator", "auto"), "a step must be given"),
+        (("--loader", "PIPELINES:loader", "--budget", "0"), "above 0 seconds"),
+    ],
+)
+def test_misuse_says_what_is_wrong(
+    netpipe: Netpipe, pipelines: str, words: tuple[str, ...], said: str
+) -> None:
+    """What cannot be measured ends with exit code 2 and the reason."""
+    chosen = [word.replace("PIPELINES", pipelines) for word in words]
+    if "--accelerator" not in words:
+        chosen += ["--accelerator", "emulated:5ms"]
+    result = netpipe("measure", *chosen)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert result.stdout == ""
+
+
+def test_lint_fails_on_an_error(netpipe: Netpipe, pipelines: str) -> None:
+    """A batch behind mp_prefetch is an error for throughput: exit code 1, the rule named."""
+    result = netpipe("lint", f"{pipelines}:disordered", "--json")
+    found = document(result, "lint.1.json")
+    assert result.exit_code == 1
+    assert "batch-after-mp-prefetch" in [one["rule"] for one in found["findings"]]
+
+
+def test_lint_passes_what_is_in_order(netpipe: Netpipe, pipelines: str) -> None:
+    """A pipeline in order ends with exit code 0."""
+    result = netpipe("lint", f"{pipelines}:ordered")
+    assert result.exit_code == 0, result.stdout
+    assert "nothing stands wrong" in result.stdout
+
+
+def test_devices_tells_what_is_here(netpipe: Netpipe) -> None:
+    """`devices --json` prints a valid `netpipe.devices/1`."""
+    found = document(netpipe("devices", "--json"), "devices.1.json")
+    assert found["device"]["key"].startswith("cpu-")

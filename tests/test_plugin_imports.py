@@ -1,0 +1,67 @@
+"""What the plugin leaves alone in the process that pytest runs in: heavy imports and devices."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.suite.project import leave_xdist
+
+CONFTEST = """
+    import itertools
+    import sys
+
+    import numpy as np
+    import pytest
+
+    @pytest.fixture
+    def netpipe_loader():
+        return lambda: (np.full((4, 8), n, np.int32) for n in itertools.count())
+
+    def pytest_unconfigure():
+        bridge = sys.modules.get("jax._src.xla_bridge")
+        started = bridge is not None and bridge.backends_are_initialized()
+        print("a jax backend is here:", started)
+"""
+MEASURED = """
+    import pytest
+
+    @pytest.mark.netpipe(accelerator="emulated:2ms")
+    def test_measured(netpipe_measurement, netpipe_lint):
+        {}
+"""
+
+
+@pytest.fixture
+def perf_run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """A project with a performance test, to be run in a process of its own."""
+    leave_xdist(monkeypatch)
+    pytester.makeini("[pytest]\nnetpipe_budget = 0.5\naddopts = -p no:hypothesispytest\n")
+    pytester.makeconftest(CONFTEST)
+    return pytester
+
+
+def test_importing_the_plugin_is_light() -> None:
+    """Every pytest run loads the plugin, so importing it loads none of jax, grain and numpy."""
+    source = (
+        "import sys, netpipe.pytest_plugin;"
+        "print(*sorted({'jax', 'jaxlib', 'grain', 'numpy'} & set(sys.modules)))"
+    )
+    command = [sys.executable, "-c", source]
+    child = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert child.stdout.split() == []
+
+
+def test_a_perf_run_starts_no_backend(perf_run: pytest.Pytester) -> None:
+    """A run that finds the device, compares, measures and lints ends without a jax backend."""
+    perf_run.makepyfile(MEASURED.format("pass"))
+    result = perf_run.runpytest_subprocess("--benchmark-compare")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["a jax backend is here: False"])
+
+
+def test_a_backend_would_be_seen(perf_run: pytest.Pytester) -> None:
+    """The test above can fail: a backend that a test starts is noticed."""
+    perf_run.makepyfile("def test_plain():\n    import jax\n    jax.devices()\n")
+    result = perf_run.runpytest_subprocess()
+    result.stdout.fnmatch_lines(["a jax backend is here: True"])
