@@ -34,7 +34,7 @@ def test_both_tables_are_read(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("[pipeline", "must be TOML"),
-        ("[pipelin]", "table must be one of pipeline, step; found 'pipelin'"),
+        ("[pipes]", "table must be one of pipeline, step; found 'pipes'"),
         ("pipeline = 3", "pipeline must be a table; found 3"),
         ("[pipeline]\nworker = 2", "pipeline key must be one of seed, "),
         ("[pipeline]\nworkers = 1.5", "pipeline.workers must be of type int; found 1.5"),

@@ -33,7 +33,7 @@ def _is_timestamp(kind: pa.DataType) -> bool:
 def _is_text(kind: pa.DataType) -> bool:
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 EVENT_TIME = Column("event_time", "a timestamp in us or ns (UTC)", _is_timestamp)

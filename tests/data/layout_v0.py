@@ -29,4 +29,5 @@ def _stream(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
-    return sink.getvalue().to_pybytes()
+    written: bytes = sink.getvalue().to_pybytes()
+    return written

@@ -93,6 +93,7 @@ def test_the_loader_is_closed_in_any_case(rehearse: Rehearse) -> None:
         finally:
             closed.append(True)
 
+    running = loader()  # held here: one that nobody holds would be closed by Python
     with pytest.raises(MisuseError, match=r"must return \(state, step\)"):
-        rehearse(loader=loader, step=lambda: None)
+        rehearse(loader=lambda: running, step=lambda: None)
     assert closed == [True]

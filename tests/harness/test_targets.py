@@ -84,8 +84,8 @@ def test_a_target_must_be_there(target: str, words: str) -> None:
 def test_a_name_beside_the_wanted_one_is_offered(tmp_path: Path) -> None:
     """A misspelt name comes back with those that the file has."""
     path = write(tmp_path, "stranger_names.py")
-    with pytest.raises(MisuseError, match=r"must be one of limit, loader; found 'laoder'"):
-        resolve(f"{path}:laoder")
+    with pytest.raises(MisuseError, match=r"must be one of limit, loader; found 'unloader'"):
+        resolve(f"{path}:unloader")
 
 
 def test_a_file_must_not_hide_a_module(tmp_path: Path) -> None:

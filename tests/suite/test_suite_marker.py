@@ -52,12 +52,12 @@ def test_a_limit_decides(project: Project, headroom: float, outcome: str) -> Non
 
 def test_an_unknown_word_is_a_usage_error(project: Project) -> None:
     """A marker with a misspelt limit ends the run, naming the test and the words there are."""
-    project.has("import pytest\n@pytest.mark.netpipe(headrom=2)\ndef test_x(): pass\n")
+    project.has("import pytest\n@pytest.mark.netpipe(footroom=2)\ndef test_x(): pass\n")
     result = project.run()
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     taken = "headroom, stall_fraction, accelerator"
     result.stderr.fnmatch_lines(
-        [f"ERROR: test_perf.py::test_x: the netpipe marker takes {taken}; found 'headrom'"]
+        [f"ERROR: test_perf.py::test_x: the netpipe marker takes {taken}; found 'footroom'"]
     )
 
 
