@@ -150,8 +150,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         return (yield)
     except InconclusiveError as error:
         if item.config.stash[_RUN].options.fail_when_inconclusive:
-            raise _failure(f"inconclusive: {error}") from None
-        raise pytest.skip.Exception(f"inconclusive: {error}") from None
+            raise _failure(str(error)) from None
+        raise pytest.skip.Exception(str(error).splitlines()[0]) from None
     except NetpipeError as error:
         raise _failure(str(error)) from None
 
@@ -189,6 +189,7 @@ def _write_json(run: Run, _: pytest.Session) -> None:
         summary.write_json(run, run.options.json)
 
 
+@pytest.hookimpl(trylast=True)  # below pytest-benchmark's table: the verdict is read last
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Print the verdicts, the comparisons, and what was recorded."""
     run = config.stash.get(_RUN, None)
@@ -380,4 +381,4 @@ def _hold(run: Run, node: pytest.Item, quantity: str, subject: Subject) -> None:
     if comparison.outcome is Outcome.NO_BASELINE and run.options.fail_when_missing:
         pytest.fail(f"NO_BASELINE: {comparison.reason}", pytrace=False)
     if comparison.outcome is Outcome.INCONCLUSIVE:
-        raise InconclusiveError(comparison.reason)
+        raise InconclusiveError(f"inconclusive: {comparison.reason}")

@@ -59,7 +59,7 @@ def expect_loading_below_step(measurement: Measurement, limits: Limits) -> None:
     if headroom.high < limits.headroom:
         raise PipelineTooSlowError(f"loader too slow: {message}")
     if headroom.low < limits.headroom:
-        raise InconclusiveError(f"loader speed not certain: {message}")
+        raise InconclusiveError(f"inconclusive: loader too slow or not: {message}")
 
 
 def expect_no_stall(measurement: Measurement, limits: Limits) -> None:

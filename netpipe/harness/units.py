@@ -34,8 +34,3 @@ def ratio_interval(interval: Interval | None) -> str:
 def percent(fraction: float | None) -> str:
     """Write a fraction as a percentage: `4.2%`."""
     return "not measured" if fraction is None else f"{100 * fraction:.1f}%"
-
-
-def count(value: float) -> str:
-    """Write a large number with its thousands marked: `1,234,567`."""
-    return f"{value:,.0f}"
