@@ -82,12 +82,9 @@ def load(path: Path) -> Baseline:
             path=path,
             recorded=str(document["datetime"]),
             commit=str(document["commit_info"].get("id")),
-            sessions={
-                name: tuple(measurement_from(one, path) for one in sessions)
-                for name, sessions in ours["sessions"].items()
-            },
+            sessions=_sessions(ours, path),
         )
-    except (KeyError, AttributeError, TypeError) as error:
+    except (KeyError, IndexError, AttributeError, TypeError) as error:
         raise InputError(path, "baseline", "hold every field", repr(error)) from error
 
 
@@ -111,19 +108,36 @@ def save(
     Raises:
         InputError: The folder cannot be written to.
     """
-    ours = {
-        "schema": SCHEMA,
-        "sessions": {
-            full: [one.to_document() for one in measurements]
-            for full, measurements in sessions.items()
-        },
-    }
-    text = json.dumps({**document, "netpipe": ours}, indent=1, allow_nan=False, default=str)
+    text = json.dumps(
+        {**document, "netpipe": _ours(sessions)}, indent=1, allow_nan=False, default=str
+    )
     try:
         folder.mkdir(parents=True, exist_ok=True)
         return _written(folder, name, text + "\n")
     except OSError as error:
         raise InputError(folder, "folder", "be writable", error.strerror) from error
+
+
+def _ours(sessions: Mapping[str, tuple[Measurement, ...]]) -> dict[str, Any]:
+    """Return what lies under `netpipe`: every session once, and which of them a benchmark has."""
+    every: list[Measurement] = []
+    places: dict[str, list[int]] = {}
+    for benchmark, measured in sessions.items():
+        every += [one for one in measured if one not in every]
+        places[benchmark] = [every.index(one) for one in measured]
+    return {
+        "schema": SCHEMA,
+        "sessions": [one.to_document() for one in every],
+        "benchmarks": places,
+    }
+
+
+def _sessions(ours: Mapping[str, Any], path: Path) -> dict[str, tuple[Measurement, ...]]:
+    every = [measurement_from(one, path) for one in ours["sessions"]]
+    return {
+        benchmark: tuple(every[place] for place in places)
+        for benchmark, places in ours["benchmarks"].items()
+    }
 
 
 def _written(folder: Path, name: str, text: str) -> Path:

@@ -116,7 +116,7 @@ def test_a_baseline_is_described(check: Callable[..., None], tmp_path: Path) -> 
     path = baseline.save(tmp_path, "first", {}, {"a::b": tuple(MEASUREMENTS)})
     document = json.loads(path.read_text())["netpipe"]
     check("baseline", document)
-    del document["sessions"]["a::b"][1]["step_s"]
+    del document["sessions"][1]["step_s"]
     with pytest.raises(jsonschema.ValidationError):
         check("baseline", document)
 
