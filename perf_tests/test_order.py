@@ -7,5 +7,5 @@ from netpipe.harness.expect import expect_order
 
 
 def test_order(netpipe_lint: Mapping[str, Any]) -> None:
-    """Every call stands where it costs neither speed nor data: mp_prefetch last, and once."""
+    """Every call stands where it costs neither speed nor data: nothing behind mp_prefetch."""
     expect_order(netpipe_lint)

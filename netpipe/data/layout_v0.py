@@ -1,12 +1,15 @@
 """Layout version 0 of a probe row, inherited: an Arrow stream of one row around another one."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 import pyarrow as pa
 
 from netpipe.data.addresses import AddressTable
-from netpipe.data.measurements import MEASUREMENT
+from netpipe.data.columns import MeasurementColumns
 from netpipe.data.rows import ProbeRow, make_row
-from netpipe.data.rtt import encode_rtt
+from netpipe.data.schema import PRB_ID, check_columns
 from netpipe.errors import InputError
 
 ARROW_STREAM_START = b"\xff\xff\xff\xff"
@@ -15,15 +18,39 @@ ARROW_STREAM_START = b"\xff\xff\xff\xff"
 def decode_row_v0(record: bytes, where: object) -> ProbeRow:
     """Read a record of version 0.
 
-    The outer row has `src_id` int64 and `measurements` binary, an Arrow stream of `event_time`
-    timestamp(us), `src_addr` and `dst_addr` utf8, `ip_version` int8 and `rtt` float32.
+    The outer row has `src_id` int64, `n_measurements` int32 and `measurements` binary, an Arrow
+    stream of `event_time` timestamp(us), `src_addr` and `dst_addr` utf8, `ip_version` int8 and
+    `rtt` float32.
 
     Raises:
-        InputError: The record is not of that form.
+        InputError: The record is not of that form, or a value in it is not what it must be.
     """
-    try:
+    with _layout_0_errors(where):
         outer = _one_batch(record)
-        return _row(outer["src_id"][0].as_py(), _one_batch(outer["measurements"][0].as_py()))
+        columns = _one_batch(outer["measurements"][0].as_py())
+        probe, measurements = _probe_and_measurements(outer)
+        if columns.num_rows != measurements:
+            raise InputError(where, "n_measurements", f"be {columns.num_rows}", measurements)
+        return _row(probe, columns, where)
+
+
+def count_row_v0(record: bytes, where: object) -> tuple[int, int]:
+    """Return the probe of a record of version 0, and how many measurements it says it has.
+
+    Raises:
+        InputError: The record is not of that form, or says that it has none.
+    """
+    with _layout_0_errors(where):
+        probe, measurements = _probe_and_measurements(_one_batch(record))
+    if measurements < 1:
+        raise InputError(where, "n_measurements", "be at least 1", measurements)
+    return probe, measurements
+
+
+@contextmanager
+def _layout_0_errors(where: object) -> Iterator[None]:
+    try:
+        yield
     except (pa.ArrowException, OSError, KeyError, IndexError, TypeError, ValueError) as error:
         raise InputError(where, "record", "be a probe row of layout 0", error) from error
 
@@ -32,15 +59,14 @@ def _one_batch(stream: bytes) -> pa.RecordBatch:
     return pa.ipc.open_stream(stream).read_all().combine_chunks().to_batches()[0]
 
 
-def _row(probe: int, columns: pa.RecordBatch) -> ProbeRow:
+def _probe_and_measurements(outer: pa.RecordBatch) -> tuple[int, int]:
+    return int(outer["src_id"][0].as_py()), int(outer["n_measurements"][0].as_py())
+
+
+def _row(probe: int, columns: pa.RecordBatch, where: object) -> ProbeRow:
+    names = [name for name in check_columns(where, columns.schema) if name != PRB_ID.name]
+    probes = pa.array(np.full(columns.num_rows, probe, np.int64))
+    columns = columns.select(names).append_column(PRB_ID.name, probes)
     addresses = AddressTable()
-    history = np.empty(columns.num_rows, MEASUREMENT)
-    history["probe"] = probe
-    history["time_us"] = columns["event_time"].cast(pa.int64()).to_numpy()
-    history["rtt_code"] = encode_rtt(columns["rtt"].to_numpy())
-    version = columns["ip_version"].to_numpy()
-    for name, field in (("src_addr", "source"), ("dst_addr", "destination")):
-        history[field] = addresses.number_column(columns[name], version)
-        if (history[field] < 0).any():
-            raise ValueError(f"{name} that is no address of its ip_version")
+    history = MeasurementColumns(where, 0, columns).measurements(addresses)
     return make_row(history[np.argsort(history["time_us"], kind="stable")], addresses)

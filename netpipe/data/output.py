@@ -53,8 +53,13 @@ def _require_replaceable(out: Path, sources: Sequence[Path]) -> None:
 
 
 def _swap(building: Path, out: Path) -> None:
-    if out.exists():
-        retired = Path(tempfile.mkdtemp(prefix=f".{out.name}.old.", dir=out.parent))
-        out.replace(retired)
-        shutil.rmtree(retired)
-    building.replace(out)
+    """Move the new folder into the place of the old one, which is removed last, or moved back."""
+    retired = building.with_name(f"{building.name}.old")
+    try:
+        if out.exists():
+            out.replace(retired)
+        building.replace(out)
+    finally:
+        if retired.exists() and not out.exists():
+            retired.replace(out)
+    shutil.rmtree(retired, ignore_errors=True)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from netpipe.data.addresses import AddressTable
@@ -32,7 +33,7 @@ class ParquetSource:
         self._groups = [
             (file, group)
             for file in find_parquet([folder])
-            for group in range(open_parquet(file).num_row_groups)
+            for group in _filled_groups(open_parquet(file))
         ]
         self._kept: dict[int, list[ProbeRow]] = {}
         counted = np.array(
@@ -71,3 +72,8 @@ class ParquetSource:
             for history in split_by_probe(measurements)
             for row in cut_rows(history, addresses, ROW_BYTES)
         ]
+
+
+def _filled_groups(file: pq.ParquetFile) -> list[int]:
+    groups = range(file.num_row_groups)
+    return [group for group in groups if file.metadata.row_group(group).num_rows]

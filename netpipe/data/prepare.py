@@ -14,7 +14,7 @@ from netpipe.data.parquet import find_parquet, open_parquet, read_parquet
 from netpipe.data.rows import ROW_BYTES, cut_rows
 from netpipe.data.shards import ShardWriter
 from netpipe.data.spill import Spill
-from netpipe.data.split import EVAL_FRACTION, choose_eval
+from netpipe.data.split import EVAL_FRACTION, check_eval_fraction, choose_eval
 from netpipe.errors import InputError
 
 Progress = Callable[[int, int], None]
@@ -39,7 +39,7 @@ def prepare(
     Args:
         sources: parquet files, or folders of them.
         out: The folder to make. One that was prepared before is replaced once the new one is whole.
-        seed: Chooses which probes evaluate.
+        seed: Chooses which probes evaluate; at least 0.
         shards: Files of the train split; those of eval are fewer, in proportion.
         row_bytes: The most that a row's arrays take.
         eval_fraction: The share of probes kept for the eval split.
@@ -52,8 +52,8 @@ def prepare(
         InputError: A setting, a source, a value in it, or `out` is not what it must be. Nothing
             is then left behind, and a folder prepared before is as it was.
     """
-    files = find_parquet(sources)
     plan = _Plan(seed, shards, row_bytes, eval_fraction)
+    files = find_parquet(sources)
     report = _Report(progress, 2 * sum(open_parquet(file).metadata.num_rows for file in files))
     addresses = AddressTable()
     with whole_folder(out, files) as folder:
@@ -73,9 +73,10 @@ class _Plan:
     eval_fraction: float
 
     def __post_init__(self) -> None:
-        for name, least in (("shards", 1), ("row_bytes", 1024)):
+        for name, least in (("seed", 0), ("shards", 1), ("row_bytes", 1024)):
             if getattr(self, name) < least:
                 raise InputError("prepare", name, f"be at least {least}", getattr(self, name))
+        check_eval_fraction(self.eval_fraction)
 
     @property
     def eval_shards(self) -> int:

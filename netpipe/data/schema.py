@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -46,8 +45,8 @@ PRB_ID = Column("prb_id", "an integer", pa.types.is_integer, required=False)
 COLUMNS = (EVENT_TIME, SRC_ADDR, DST_ADDR, IP_VERSION, RTT, PRB_ID)
 
 
-def check_columns(path: Path, schema: pa.Schema) -> list[str]:
-    """Check that a file has every column once, each of its type; others are ignored.
+def check_columns(where: object, schema: pa.Schema) -> list[str]:
+    """Check that measurements have every column once, each of its type; others are ignored.
 
     Returns:
         The names of our columns that are there.
@@ -59,8 +58,8 @@ def check_columns(path: Path, schema: pa.Schema) -> list[str]:
         kinds = [field.type for field in schema if field.name == column.name]
         if len(kinds) > 1 or (column.required and not kinds):
             found = f"{len(kinds)} times" if kinds else ", ".join(schema.names) or "no column"
-            raise InputError(path, f"column {column.name}", "be there once", found)
+            raise InputError(where, f"column {column.name}", "be there once", found)
         for kind in kinds:
             if not column.accepts(kind):
-                raise InputError(path, f"column {column.name}", f"be {column.wanted}", kind)
+                raise InputError(where, f"column {column.name}", f"be {column.wanted}", kind)
     return [column.name for column in COLUMNS if column.name in schema.names]

@@ -1,16 +1,18 @@
-"""ArrayRecord shards of rows: how they are written, and how they are opened."""
+"""ArrayRecord shards of rows: how they are written, and how they are read."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 from array_record.python.array_record_module import ArrayRecordReader, ArrayRecordWriter
 
 from netpipe.data.index import Shard
+from netpipe.errors import InputError
 
 # One row a group, so that a row is read alone; raw, since inflating a row costs more time than
 # reading it, and the layout is dense already.
 _WRITER_OPTIONS = "group_size:1,uncompressed"
-READER_OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
-"""Random access: no reading ahead, no threads."""
+_READER_OPTIONS = "readahead_buffer_size:0,max_parallelism:0"  # random access: no threads
 
 
 class ShardWriter:
@@ -60,11 +62,48 @@ class ShardWriter:
         return tuple(shards)
 
 
-def count_records(path: Path) -> int:
-    """Return how many records a file has, 0 for a file that is no whole ArrayRecord file."""
-    reader = ArrayRecordReader(str(path), READER_OPTIONS)
+class ShardReader:
+    """The records of several shards, numbered through; small when pickled.
+
+    Args:
+        paths: The shards.
+        records: How many records each has.
+    """
+
+    def __init__(self, paths: Sequence[Path], records: Sequence[int]) -> None:
+        self._paths = paths
+        self._ends = np.cumsum(records)
+        self._readers: dict[Path, ArrayRecordReader] = {}
+
+    def read(self, number: int) -> tuple[bytes, str]:
+        """Return a record, and its file and place there, for errors to name.
+
+        Raises:
+            InputError: It is damaged.
+        """
+        shard = int(np.searchsorted(self._ends, number, side="right"))
+        place = number - (int(self._ends[shard - 1]) if shard else 0)
+        path = self._paths[shard]
+        where = f"{path}, record {place}"
+        try:
+            return self._reader(path).read([place])[0], where
+        except (RuntimeError, IndexError) as error:
+            raise InputError(where, "record", "be readable", error) from error
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**vars(self), "_readers": {}}  # a process opens its own
+
+    def _reader(self, path: Path) -> ArrayRecordReader:
+        if path not in self._readers:
+            self._readers[path] = ArrayRecordReader(str(path), _READER_OPTIONS)
+        return self._readers[path]
+
+
+def count_records(path: Path) -> int | None:
+    """Return how many records a file has, None for a file that is no whole ArrayRecord file."""
+    reader = ArrayRecordReader(str(path), _READER_OPTIONS)
     if not reader.ok():
-        return 0  # closing it would raise
+        return None  # closing it would raise
     count = int(reader.num_records())
     reader.close()
     return count

@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
-from array_record.python.array_record_module import ArrayRecordReader
 from numpy.typing import NDArray
 
 from netpipe.data.index import INDEX_NAME, load_index
 from netpipe.data.layout import decode_row
 from netpipe.data.parquet_source import ParquetSource
 from netpipe.data.rows import ProbeRow
-from netpipe.data.shards import READER_OPTIONS, count_records
+from netpipe.data.shards import ShardReader, count_records
+from netpipe.data.unindexed_source import UnindexedSource
 from netpipe.errors import InputError
 
 
@@ -44,9 +44,10 @@ class ArrayRecordSource:
             _check_shard(folder / shard.file, len(shard.row_measurements))
         if contents.rows == 0:
             raise InputError(folder / INDEX_NAME, f"split {split}", "have rows", "none")
-        self._paths = [folder / shard.file for shard in contents.shards]
-        self._ends = np.cumsum([len(shard.row_measurements) for shard in contents.shards])
-        self._readers: dict[Path, ArrayRecordReader] = {}
+        self._shards = ShardReader(
+            [folder / shard.file for shard in contents.shards],
+            [len(shard.row_measurements) for shard in contents.shards],
+        )
         self.row_measurements = contents.row_measurements
 
     def read(self, rows: Sequence[int]) -> list[ProbeRow]:
@@ -55,38 +56,26 @@ class ArrayRecordSource:
         Raises:
             InputError: A record is damaged.
         """
-        return [self._read_one(row) for row in rows]
-
-    def __getstate__(self) -> dict[str, object]:
-        return {**vars(self), "_readers": {}}  # a process opens its own
-
-    def _read_one(self, row: int) -> ProbeRow:
-        shard = int(np.searchsorted(self._ends, row, side="right"))
-        record_number = row - (int(self._ends[shard - 1]) if shard else 0)
-        path = self._paths[shard]
-        where = f"{path}, record {record_number}"
-        try:
-            record = self._reader(path).read([record_number])[0]
-        except (RuntimeError, IndexError) as error:
-            raise InputError(where, "record", "be readable", error) from error
-        return decode_row(record, where)
-
-    def _reader(self, path: Path) -> ArrayRecordReader:
-        if path not in self._readers:
-            self._readers[path] = ArrayRecordReader(str(path), READER_OPTIONS)
-        return self._readers[path]
+        return [decode_row(*self._shards.read(row)) for row in rows]
 
 
 def open_source(data: Path, split: str) -> RowSource:
-    """Open the rows of a split: a folder that was prepared, or one of parquet measurements.
+    """Open the rows of a split.
+
+    Args:
+        data: A folder that was prepared, or one of inherited ArrayRecord files, or one of parquet
+            measurements.
+        split: "train" or "eval".
 
     Raises:
-        InputError: There is no such folder, it holds neither, or what it holds is damaged.
+        InputError: There is no such folder, it holds nothing of that, or what it holds is damaged.
     """
     if not data.is_dir():
         raise InputError(data, "data", "be a folder", "a file" if data.exists() else "nothing")
-    if any(data.glob("*.arrayrecord")) or (data / INDEX_NAME).exists():
+    if (data / INDEX_NAME).exists():
         return ArrayRecordSource(data, split)
+    if any(data.glob("*.arrayrecord")):
+        return UnindexedSource(data, split)
     if any(data.rglob("*.parquet")):
         return ParquetSource(data, split)
     way_out = "Make one with `netpipe prepare` or `netpipe generate`"
@@ -102,6 +91,6 @@ def _check_shard(path: Path, records: int) -> None:
             path,
             "shard",
             f"hold the {records} records of the index",
-            f"{found} ({path.stat().st_size} bytes: truncated, or not ArrayRecord)",
+            f"{found or 0} ({path.stat().st_size} bytes: truncated, or not ArrayRecord)",
             "Prepare the data again",
         )

@@ -29,15 +29,22 @@ def choose_eval(
         bool (n,), True for eval.
 
     Raises:
-        InputError: The fraction is not one, or there is only one probe.
+        InputError: The fraction is not one, or there are fewer than two probes.
     """
-    if not 0 < eval_fraction < 1:
-        raise InputError("split", "eval_fraction", "be between 0 and 1", eval_fraction)
+    check_eval_fraction(eval_fraction)
     if len(probes) < 2:
         way_out = "A column prb_id tells probes apart that share an address"
-        raise InputError("split", "probes", "be at least 2, for train and eval", 1, way_out)
+        raise InputError(
+            "split", "probes", "be at least 2, for train and eval", len(probes), way_out
+        )
     place = uniform(fold_key(seed, probes), _SPLIT)
     chosen = place < eval_fraction
     chosen[np.argmin(place)] = True
     chosen[np.argmax(place)] = False
     return chosen
+
+
+def check_eval_fraction(eval_fraction: float) -> None:
+    """Raise an InputError for a fraction that leaves a side empty."""
+    if not 0 < eval_fraction < 1:
+        raise InputError("split", "eval_fraction", "be between 0 and 1", eval_fraction)

@@ -58,7 +58,7 @@ def generate(
     Args:
         out: The folder to make. One that was made before is replaced once the new one is whole.
         probes: How many probes measure, at least 2.
-        seed: Another seed gives other measurements.
+        seed: Another seed gives other measurements; at least 0.
         profile: What they are like.
         progress: Is told how far their preparation has come.
 
@@ -66,10 +66,12 @@ def generate(
         The index of the prepared shards.
 
     Raises:
-        InputError: There are too few probes, or `out` cannot be written.
+        InputError: There are too few probes, the seed is negative, or `out` cannot be written.
     """
     if probes < 2:
         raise InputError("generate", "probes", "be at least 2, for train and eval", probes)
+    if seed < 0:
+        raise InputError("generate", "seed", "be at least 0", seed)
     with whole_folder(out) as folder:
         parquet = folder / "parquet"
         parquet.mkdir()

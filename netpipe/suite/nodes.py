@@ -82,16 +82,32 @@ def coverage(config: pytest.Config) -> Callable[[str], bool]:
 def subject_key(request: pytest.FixtureRequest) -> tuple[object, ...]:
     """Return what tells one loader, step and loop from another, without making them.
 
-    Tests that see the same fixture definitions with the same parameters share a measurement.
+    Tests share a measurement when they see the same definitions of the subject's fixtures, and of
+    all fixtures that those ask for, with the same parameters.
     """
-    node = request.node
-    manager = request.session._fixturemanager  # noqa: SLF001  # pytest offers no other way
-    definitions = [manager.getfixturedefs(name, node) for name in SUBJECT_FIXTURES]
-    callspec = getattr(node, "callspec", None)
+    definitions: dict[str, tuple[object, ...]] = {}
+    for name in SUBJECT_FIXTURES:
+        _add_definitions(request, name, definitions)
+    callspec = getattr(request.node, "callspec", None)
+    parameters = {} if callspec is None else callspec.params
     return (
-        *[(found[-1].baseid, found[-1].func) for found in definitions if found],
-        tuple(sorted(callspec.params.items(), key=str)) if callspec is not None else (),
+        tuple(sorted(definitions.items(), key=lambda item: item[0])),
+        tuple((name, parameters[name]) for name in sorted(parameters) if name in definitions),
     )
+
+
+def _add_definitions(
+    request: pytest.FixtureRequest, name: str, definitions: dict[str, tuple[object, ...]]
+) -> None:
+    """Add what a node sees under a fixture's name, and what it depends on in turn."""
+    if name in definitions:
+        return
+    manager = request.session._fixturemanager  # noqa: SLF001  # pytest offers no other way
+    found = manager.getfixturedefs(name, request.node) or ()
+    definitions[name] = tuple((one.baseid, one.func) for one in found)
+    for one in found:
+        for argument in one.argnames:
+            _add_definitions(request, argument, definitions)
 
 
 def serve_node(request: pytest.FixtureRequest, session: SessionRequest) -> None:

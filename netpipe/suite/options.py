@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from netpipe.errors import NetpipeError
-from netpipe.harness.emulated import parse_accelerator
+from netpipe.harness.emulated import parse_accelerators
 from netpipe.harness.session import SessionRequest
 
 _POLICIES: Final = ("warn", "fail")
@@ -76,9 +76,7 @@ class Options:
                 batch_limit_s=_number(values, "batch_limit"),
                 intent=values["intent"],
             )
-            accelerators = tuple(one.strip() for one in values["accelerator"].split(","))
-            for one in accelerators:
-                parse_accelerator(one)
+            accelerators = parse_accelerators(values["accelerator"])
         except NetpipeError as error:
             raise pytest.UsageError(str(error)) from error
         sessions = _number(values, "sessions")

@@ -1,10 +1,11 @@
 """The state of one run: each subject is measured once, confirmed when in doubt, and compared."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, TypeVar
 
+from netpipe.errors import NetpipeError
 from netpipe.harness import baseline, device, gate, session
 from netpipe.harness.baseline import Baseline
 from netpipe.harness.gate import Comparison, Outcome
@@ -14,6 +15,7 @@ from netpipe.harness.stall import Verdict, judge
 from netpipe.suite.options import Options
 
 Command = Sequence[str]
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class Run:
         recorded: The sessions behind every benchmark, by full name.
         notes: What became of the files to be written.
         wanted: Whether a test asked to be measured.
-        known_nodes: The ids of all tests that were found, run or not.
+        deselected: The ids of the tests that exist but were not chosen.
     """
 
     options: Options
@@ -66,10 +68,11 @@ class Run:
     lints: dict[tuple[object, ...], dict[str, Any]] = field(default_factory=dict)
     compared: list[Compared] = field(default_factory=list)
     recorded: dict[str, tuple[Measurement, ...]] = field(default_factory=dict)
-    known_nodes: set[str] = field(default_factory=set)
+    deselected: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
     wanted: bool = False
     _baselines: dict[str, Baseline | None] = field(default_factory=dict)
+    _failures: dict[Hashable, NetpipeError] = field(default_factory=dict)
 
     @cached_property
     def device(self) -> Device:
@@ -82,9 +85,19 @@ class Run:
         sessions = self.sessions.get(key, ())
         while len(sessions) < wanted:
             which = f"session {len(sessions) + 1} of {wanted}"
-            sessions = (*sessions, self._confirmed(subject, which))
+            sessions = (*sessions, self._once(key, partial(self._confirmed, subject, which)))
             self.sessions[key] = sessions
         return sessions
+
+    def _once(self, key: Hashable, measure: Callable[[], _Result]) -> _Result:
+        """Measure, unless that failed before: a loader that hangs is not waited for twice."""
+        if key in self._failures:
+            raise self._failures[key]
+        try:
+            return measure()
+        except NetpipeError as error:
+            self._failures[key] = error
+            raise
 
     def benchmark(self, name: str, subject: Subject) -> tuple[Measurement, ...]:
         """Return the sessions behind a benchmark: one, or as many as a recording takes."""
@@ -102,7 +115,9 @@ class Run:
         if subject.key not in self.lints:
             self.say("reading the order of the pipeline")
             request = self._request(subject, "lint")
-            self.lints[subject.key] = session.linted(subject.command, request)
+            self.lints[subject.key] = self._once(
+                (subject.key, "lint"), partial(session.linted, subject.command, request)
+            )
         return self.lints[subject.key]
 
     def compare(self, benchmark: str, quantity: str, subject: Subject) -> Comparison:
@@ -117,11 +132,13 @@ class Run:
         return comparison
 
     def lost_benchmarks(self) -> list[str]:
-        """Return the benchmarks that a baseline in use holds and that no test has any more."""
+        """Return the benchmarks that a baseline in use holds and that no test produced."""
         stored = {
             name for one in self._baselines.values() if one is not None for name in one.sessions
         }
-        return sorted(name for name in stored - self.known_nodes if self.covers(name))
+        return sorted(
+            name for name in stored - set(self.recorded) - self.deselected if self.covers(name)
+        )
 
     def baseline_of(self, key: str) -> Baseline | None:
         """Return the latest baseline of a device key."""

@@ -1,6 +1,9 @@
 """Rows as bytes, in every layout."""
 
+import dataclasses
+import math
 import struct
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -42,6 +45,31 @@ def test_version_0_is_put_in_time_order() -> None:
     expected, back = as_row(ordered), decode_row(encode_row_v0(shuffled, 1), "here")
     everywhere = np.arange(50)
     _assert_equal(expected.take(everywhere), back.take(everywhere))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"rtt_ms": math.nan}, r"column rtt, row 7, must be finite .*; found nan"),
+        ({"rtt_ms": math.inf}, r"column rtt, row 7, must be finite .*; found inf"),
+        ({"rtt_ms": None}, "column rtt, row 7, must not be null; found None"),
+        ({"source": "nowhere"}, "column src_addr, row 7, must be an IP address.*'nowhere'"),
+        ({"ip_version": 5}, "column ip_version, row 7, must be 4 or 6; found 5"),
+    ],
+)
+def test_a_bad_value_of_version_0_is_named(change: dict[str, Any], message: str) -> None:
+    """A value in a row of version 0 is held to what a value in parquet is."""
+    pings = make_pings(20, seed=7)
+    pings[7] = dataclasses.replace(pings[7], **change)
+    with pytest.raises(InputError, match=f"^here: {message}"):
+        decode_row(encode_row_v0(pings, 1), "here")
+
+
+def test_version_0_must_have_what_it_says() -> None:
+    """Contexts are planned with the number beside the measurements, so both must agree."""
+    record = encode_row_v0(make_pings(20, seed=8), 1, measurements=21)
+    with pytest.raises(InputError, match="here: n_measurements must be 20; found 21"):
+        decode_row(record, "here")
 
 
 def test_a_newer_version_is_refused() -> None:

@@ -1,5 +1,7 @@
 """Folders that appear whole or not at all."""
 
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -79,3 +81,62 @@ def test_a_failed_write_is_an_input_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=match), whole_folder(tmp_path / "out") as folder:
         _fail(folder, OSError("disk full"))
     assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture
+def ours(tmp_path: Path) -> Path:
+    """A folder that we made before."""
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / INDEX_NAME).write_text(OURS)
+    return out
+
+
+@pytest.mark.parametrize("failing", [1, 2])
+@pytest.mark.parametrize("error", [OSError("no"), KeyboardInterrupt()])
+def test_a_failed_move_loses_nothing(
+    ours: Path, monkeypatch: pytest.MonkeyPatch, failing: int, error: BaseException
+) -> None:
+    """Whichever move fails, the old folder is where it was, and nothing is beside it."""
+    moves: list[Path] = []
+    replace = Path.replace
+
+    def fail_once(path: Path, target: Path) -> Path:
+        moves.append(target)
+        if len(moves) == failing:
+            raise error
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", fail_once)
+    with pytest.raises((InputError, KeyboardInterrupt)), whole_folder(ours) as folder:
+        (folder / "new").touch()
+    assert [path.name for path in ours.iterdir()] == [INDEX_NAME]
+    assert list(ours.parent.iterdir()) == [ours]
+
+
+def test_the_old_folder_goes_last(ours: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The new folder is in place before the old one is removed."""
+    found: list[list[str]] = []
+    remove = shutil.rmtree
+
+    def look(path: Path, *, ignore_errors: bool) -> None:
+        found.append([inside.name for inside in ours.iterdir()])
+        remove(path, ignore_errors=ignore_errors)
+
+    monkeypatch.setattr(shutil, "rmtree", look)
+    with whole_folder(ours) as folder:
+        (folder / "new").touch()
+    assert found[0] == ["new"]
+    assert list(ours.parent.iterdir()) == [ours]
+
+
+def test_an_old_folder_that_stays_is_no_error(ours: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The new folder is in place although the old one could not be removed."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError("in use")
+
+    monkeypatch.setattr(os, "rmdir", refuse)
+    with whole_folder(ours) as folder:
+        (folder / "new").touch()
+    assert [path.name for path in ours.iterdir()] == ["new"]

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from netpipe.data.addresses import AddressTable
+from netpipe.data.columns import MergedProbesWarning
 from netpipe.data.measurements import MeasurementArray
 from netpipe.data.parquet import find_parquet, read_parquet
 from netpipe.data.rtt import encode_rtt
@@ -88,12 +89,18 @@ def test_source_is_the_probe_without_prb_id(tmp_path: Path) -> None:
 
 
 def test_private_sources_are_warned_of(tmp_path: Path) -> None:
-    """Private addresses merge probes, which is said; with prb_id they do not."""
+    """Private addresses merge probes, which is said once; with prb_id they do not."""
     table = _with("src_addr", ["172.31.255.255"] * 3)
     table = table.set_column(3, "ip_version", pa.array([4] * 3))
     table = table.set_column(2, "dst_addr", pa.array(["192.0.2.1"] * 3))
-    with pytest.warns(UserWarning, match="private addresses merge unrelated probes"):
+    with pytest.warns(MergedProbesWarning, match="private addresses merge unrelated probes"):
         _read(_write(tmp_path, table))
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("default")
+        for copy in ("1.parquet", "2.parquet"):
+            pq.write_table(table, tmp_path / copy)
+            _read(tmp_path / copy)
+    assert len(shown) == 1
     with warnings.catch_warnings(action="error"):
         _read(_write(tmp_path, table.append_column("prb_id", pa.array([1, 2, 3]))))
 

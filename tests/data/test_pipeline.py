@@ -10,7 +10,6 @@ from pathlib import Path
 import cloudpickle  # type: ignore[import-untyped]  # it has no types
 import numpy as np
 import pytest
-from array_record.python.array_record_module import ArrayRecordWriter
 
 from netpipe.config import PipelineConfig
 from netpipe.data import pipeline
@@ -21,7 +20,7 @@ from netpipe.data.pipeline import build
 from netpipe.data.sources import ArrayRecordSource
 from netpipe.errors import InputError
 from tests.data import reference
-from tests.data.layout_v0 import encode_row_v0
+from tests.data.layout_v0 import encode_row_v0, write_records
 from tests.data.reference import Ping
 
 IN_PROCESS = PipelineConfig(seed=3, sequence_length=256, batch_size=4, workers=0)
@@ -131,6 +130,19 @@ def test_splits_are_apart(prepared: Path) -> None:
     assert not np.array_equal(evaluation[0]["inputs"], _take(prepared, IN_PROCESS, 1)[0]["inputs"])
 
 
+def _of_size(histories: dict[int, list[Ping]], size: int) -> tuple[list[Ping], int]:
+    return next((pings, probe) for probe, pings in histories.items() if len(pings) == size)
+
+
+def test_inherited_files_give_batches(tmp_path: Path, histories: dict[int, list[Ping]]) -> None:
+    """A folder of version 0 without an index is a pipeline's data as it is, also in workers."""
+    records = [encode_row_v0(pings, probe) for probe, pings in histories.items()]
+    write_records(tmp_path / "probes.arrayrecord", records)
+    alone = _take(tmp_path, IN_PROCESS, 3)
+    assert all(batch["inputs_segmentation"].any() for batch in alone)
+    _assert_equal(alone, _take(tmp_path, dataclasses.replace(IN_PROCESS, workers=1), 3))
+
+
 def test_version_0_gives_the_same_batches(
     tmp_path: Path, prepared: Path, histories: dict[int, list[Ping]]
 ) -> None:
@@ -139,11 +151,10 @@ def test_version_0_gives_the_same_batches(
     index = load_index(old)
     for split in (index.train, index.eval):
         for shard in split.shards:
-            writer = ArrayRecordWriter(str(old / shard.file), "group_size:1")
-            for size in shard.row_measurements:
-                probe = next(p for p, pings in histories.items() if len(pings) == size)
-                writer.write(encode_row_v0(histories[probe], probe))
-            writer.close()
+            write_records(
+                old / shard.file,
+                [encode_row_v0(*_of_size(histories, size)) for size in shard.row_measurements],
+            )
     document = json.loads((old / INDEX_NAME).read_text())
     (old / INDEX_NAME).write_text(json.dumps({**document, "layout_version": 0}))
     _assert_equal(_take(prepared, IN_PROCESS, 20), _take(old, IN_PROCESS, 20))

@@ -126,16 +126,20 @@ def test_a_failure_keeps_what_was_prepared_before(tmp_path: Path, parquet: Path)
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
+        ({"seed": -1}, "prepare: seed must be at least 0; found -1"),
         ({"shards": 0}, "prepare: shards must be at least 1; found 0"),
         ({"row_bytes": 1}, "prepare: row_bytes must be at least 1024; found 1"),
+        ({"eval_fraction": 1.0}, "eval_fraction must be between 0 and 1; found 1.0"),
     ],
 )
 def test_a_bad_setting_is_refused(
-    tmp_path: Path, parquet: Path, settings: dict[str, int], message: str
+    tmp_path: Path, parquet: Path, settings: dict[str, float], message: str
 ) -> None:
-    """A setting outside its range is one line of error."""
+    """A setting outside its range is one line of error, before anything is read."""
+    told: list[int] = []
     with pytest.raises(InputError, match=message):
-        prepare([parquet], tmp_path / "out", **settings)  # type: ignore[arg-type]
+        prepare([parquet], tmp_path / "out", progress=lambda *_: told.append(1), **settings)  # type: ignore[arg-type]
+    assert not told
 
 
 def test_an_unwritable_folder(parquet: Path) -> None:

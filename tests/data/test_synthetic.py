@@ -77,3 +77,10 @@ def test_too_few_probes(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="probes must be at least 2"):
         generate(tmp_path / "out", probes=1)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_negative_seed(tmp_path: Path) -> None:
+    """A negative seed is refused, and nothing is left behind."""
+    with pytest.raises(InputError, match="generate: seed must be at least 0; found -1"):
+        generate(tmp_path / "out", probes=2, seed=-1)
+    assert not list(tmp_path.iterdir())

@@ -65,3 +65,19 @@ def test_the_last_benchmark_can_be_lost(baselined: Project) -> None:
     result = baselined.compare("--netpipe-missing", "fail")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines([LOST])
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        "@pytest.mark.skip\n    def test_step_time(netpipe_benchmark): pass",
+        "def test_step_time(): pass",
+    ],
+    ids=["skipped", "emptied"],
+)
+def test_a_test_that_benchmarks_no_more_loses_its_benchmark(baselined: Project, left: str) -> None:
+    """A test of the name is not enough: the stored benchmark must have been produced."""
+    baselined.has(f"\n    import pytest\n{LOAD_TIME}\n    {left}\n")
+    result = baselined.compare("--netpipe-missing", "fail")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines([LOST])

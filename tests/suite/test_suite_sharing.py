@@ -95,3 +95,60 @@ def test_what_a_session_is_told(
     own = [str(root / "test_perf.py::test_load_time"), f"--rootdir={root}"]
     own += ["-c", str(root / "tox.ini"), "-n0"]
     assert command[3:] == [*own, *kept]
+
+
+DEPENDENT = """
+    import pytest
+
+    @pytest.fixture
+    def netpipe_loader(delay_s):
+        raise AssertionError("the loader belongs to a session's process")
+
+    @pytest.fixture
+    def delay_s():
+        return 0.0
+"""
+OTHER_DELAY = """
+    import pytest
+
+    @pytest.fixture
+    def delay_s():
+        return 0.2
+"""
+QUANTITIES = """
+    import pytest
+
+    @pytest.mark.parametrize("quantity", ["load_s_per_batch", "step_s"])
+    def test_time(netpipe_benchmark, quantity):
+        netpipe_benchmark(quantity)
+"""
+DELAYS = """
+    import pytest
+
+    @pytest.mark.parametrize("delay_s", [0.1, 0.2])
+    def test_measured(netpipe_measurement, delay_s):
+        pass
+"""
+
+
+def test_what_a_loader_depends_on_tells_it_from_others(project: Project) -> None:
+    """A module that overrides a fixture which the loader asks for gets its own measurement."""
+    project.pytester.makeconftest(DEPENDENT)
+    project.has(OTHER_DELAY + NO_STALL, "test_other")
+    project.run().assert_outcomes(passed=2)
+    assert len(project.requests) == 2
+
+
+def test_parameters_of_the_test_alone_share_a_measurement(project: Project) -> None:
+    """A parameter that no fixture of the subject asks for changes nothing that is measured."""
+    project.has(QUANTITIES)
+    project.run().assert_outcomes(passed=2)
+    assert len(project.requests) == 1
+
+
+def test_parameters_of_the_loader_do_not(project: Project) -> None:
+    """A parameter that the loader asks for is measured value by value."""
+    project.pytester.makeconftest(DEPENDENT)
+    project.has(DELAYS)
+    project.run().assert_outcomes(passed=2)
+    assert len(project.requests) == 2

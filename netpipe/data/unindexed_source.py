@@ -1,0 +1,66 @@
+"""Rows out of inherited ArrayRecord files, which are of layout 0 and have no index."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netpipe.data.index import INDEX_NAME
+from netpipe.data.layout_v0 import ARROW_STREAM_START, count_row_v0, decode_row_v0
+from netpipe.data.rows import ProbeRow
+from netpipe.data.shards import ShardReader, count_records
+from netpipe.data.split import choose_eval
+from netpipe.errors import InputError
+
+
+class UnindexedSource:
+    """The rows of one split, in the order of the files' names.
+
+    Without an index every record is read once, to learn its probe and how many measurements it
+    has.
+
+    Args:
+        folder: Holds `*.arrayrecord` files.
+        split: "train" or "eval"; the same probes as `prepare` chooses by default.
+
+    Raises:
+        InputError: A file is damaged, or a record in it is not of layout 0.
+    """
+
+    def __init__(self, folder: Path, split: str) -> None:
+        paths = sorted(folder.glob("*.arrayrecord"))
+        records = [_require_records(path) for path in paths]
+        self._shards = ShardReader(paths, records)
+        counted = np.array([self._count(number) for number in range(sum(records))], np.int64)
+        probes, which = np.unique(counted.reshape(-1, 2)[:, 0], return_inverse=True)
+        in_split = choose_eval(probes)[which] == (split == "eval")
+        self._records = np.flatnonzero(in_split)
+        self.row_measurements: NDArray[np.int64] = counted[in_split, 1]
+
+    def read(self, rows: Sequence[int]) -> list[ProbeRow]:
+        """Read these rows, in this order.
+
+        Raises:
+            InputError: A record is damaged, or a value in it is not what it must be.
+        """
+        numbers = self._records[list(rows)].tolist()
+        return [decode_row_v0(*self._shards.read(number)) for number in numbers]
+
+    def _count(self, number: int) -> tuple[int, int]:
+        record, where = self._shards.read(number)
+        if not record.startswith(ARROW_STREAM_START):
+            # Ours, without the index that says which probes must not be trained on.
+            way_out = "Prepare the data again"
+            raise InputError(
+                where, "record", f"be of layout 0 without {INDEX_NAME}", "another", way_out
+            )
+        return count_row_v0(record, where)
+
+
+def _require_records(path: Path) -> int:
+    records = count_records(path)
+    if records is None:
+        found = f"{path.stat().st_size} bytes: truncated, or not ArrayRecord"
+        raise InputError(path, "file", "be a whole ArrayRecord file", found)
+    return records
