@@ -2,7 +2,9 @@
 
 import functools
 import json
+import signal
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -30,12 +32,15 @@ _as_json = click.option("--json", "as_json", is_flag=True, help="One JSON docume
 
 
 def _clear_errors(command: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """Turn an error that is meant for the user into one line and exit code 2."""
+    """Turn what is meant for the user into one line each, and an error into exit code 2."""
 
     @functools.wraps(command)
     def wrapped(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
         try:
-            return command(*args, **kwargs)
+            with warnings.catch_warnings():
+                warnings.simplefilter("default", UserWarning)
+                warnings.showwarning = _say_warning
+                return command(*args, **kwargs)
         except NetpipeError as error:
             click.echo(f"netpipe: {error}", err=True)
             sys.exit(MISUSE)
@@ -43,10 +48,16 @@ def _clear_errors(command: Callable[_Arguments, _Result]) -> Callable[_Arguments
     return wrapped
 
 
+def _say_warning(message: Warning | str, *_: object, **__: object) -> None:
+    _notes.print(f"netpipe: warning: {message}", markup=False, highlight=False, soft_wrap=True)
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(netpipe.__version__, prog_name="netpipe")
 def main() -> None:
     """Tell whether training waits for its data, and why."""
+    # So that what a command started is ended and what it wrote is cleaned up.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 
 
 @main.command()
@@ -140,11 +151,12 @@ def measure(
 
     TARGET is package.module:name or path/to/file.py:name, a callable without arguments.
     """
+    from netpipe.harness.emulated import parse_accelerators
     from netpipe.harness.session import SessionRequest, child_command, measured
 
     requests = [
         SessionRequest("measure", accelerator=one, budget_s=budget, batch_limit_s=batch_limit)
-        for one in accelerator.split(",")
+        for one in parse_accelerators(accelerator)
     ]
     command = child_command(loader, step, loop)
     measurements = [measured(command, _said(request)) for request in requests]
@@ -152,7 +164,8 @@ def measure(
         _print_documents(measurements)
     else:
         _print_verdicts(measurements)
-    sys.exit(max(_exit_code(one) for one in measurements))
+    codes = [_exit_code(one) for one in measurements]
+    sys.exit(FAILED if FAILED in codes else max(codes))
 
 
 def _said(request: "SessionRequest") -> "SessionRequest":
@@ -161,12 +174,15 @@ def _said(request: "SessionRequest") -> "SessionRequest":
 
 
 def _print_documents(measurements: "list[Measurement]") -> None:
-    """Print one document; several accelerators give a list of them."""
+    """Print one measurement as its document, several as one document of them."""
     from netpipe.harness.report import measurement_document
     from netpipe.harness.stall import judge
 
     documents = [measurement_document(one, judge(one)) for one in measurements]
-    _print_json(documents[0] if len(documents) == 1 else documents)
+    if len(documents) == 1:
+        _print_json(documents[0])
+    else:
+        _print_json({"schema": "netpipe.measurements/1", "measurements": documents})
 
 
 def _print_verdicts(measurements: "list[Measurement]") -> None:

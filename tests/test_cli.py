@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
+from referencing import Registry, Resource
 
 from netpipe.cli import main
 from netpipe.harness import session
@@ -64,7 +67,11 @@ Netpipe = Callable[..., Result]
 def document(result: Result, schema: str) -> Any:
     """Return the JSON document on standard output, checked against its schema."""
     found = json.loads(result.stdout)
-    jsonschema.validate(found, json.loads((SCHEMAS / schema).read_text()))
+    registry: Registry[Any] = Registry().with_resources(
+        (path.name, Resource.from_contents(json.loads(path.read_text())))
+        for path in SCHEMAS.iterdir()
+    )
+    jsonschema.validate(found, json.loads((SCHEMAS / schema).read_text()), registry=registry)
     return found
 
 
@@ -111,19 +118,33 @@ def test_measure_prints_one_document(netpipe: Netpipe, pipelines: str) -> None:
     }  # fmt: skip
 
 
-def test_a_list_of_accelerators_gives_a_row_each(
-    netpipe: Netpipe, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`--accelerator A,B` measures against both, and prints a row and a verdict for each."""
+@pytest.fixture
+def two_accelerators(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return the names of a slow and a fast accelerator, which have been measured."""
     recorded = {
-        name: make_measurement(device=replace(EMULATED, key=name.replace(":", "-")), step_s=step_s)
-        for name, step_s in (("emulated:90ms", 0.090), ("emulated:2ms", 0.002))
+        name: make_measurement(
+            device=replace(EMULATED, key=name.replace(":", "-")), step_s=step_s, train_s=train_s
+        )
+        for name, step_s, train_s in (("emulated:90ms", 0.09, 0.09), ("emulated:2ms", 0.002, 0.01))
     }
     monkeypatch.setattr(session, "measured", lambda _, asked: recorded[asked.accelerator])
-    result = netpipe("measure", "--loader", "a:b", "--accelerator", "emulated:90ms,emulated:2ms")
+    return ", ".join(recorded)
+
+
+def test_a_list_of_accelerators_gives_a_row_each(netpipe: Netpipe, two_accelerators: str) -> None:
+    """`--accelerator A,B` measures against both, and prints a row and a verdict for each."""
+    result = netpipe("measure", "--loader", "a:b", "--accelerator", two_accelerators)
     for words in (("emulated-90ms", "9.00", "healthy"), ("emulated-2ms", "loader-bound")):
         assert any(all(word in line for word in words) for line in result.stdout.splitlines())
     assert result.exit_code == 1
+
+
+def test_a_list_of_accelerators_gives_one_document(netpipe: Netpipe, two_accelerators: str) -> None:
+    """`measure --json` with a list prints a valid `netpipe.measurements/1`, in its order."""
+    result = netpipe("measure", "--loader", "a:b", "--accelerator", two_accelerators, "--json")
+    found = document(result, "measurements.1.json")
+    keys = [one["device"]["key"] for one in found["measurements"]]
+    assert keys == ["emulated-90ms", "emulated-2ms"]
 
 
 @pytest.mark.parametrize(
@@ -144,6 +165,31 @@ def test_the_verdict_decides_the_exit_code(
     """0 is fine, 1 a verdict that failed, 3 one that is left open."""
     monkeypatch.setattr(session, "measured", lambda *_: recorded)
     assert netpipe("measure", "--loader", "a:b", "--step", "a:c").exit_code == code
+
+
+FINE, SLOW = make_measurement(), make_measurement(load_s=0.040, train_s=0.040)
+OPEN = make_measurement(drained=False)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "code"),
+    [
+        ([FINE, FINE], 0),
+        ([FINE, OPEN], 3),
+        ([OPEN, FINE], 3),
+        ([SLOW, OPEN], 1),
+        ([OPEN, SLOW], 1),
+        ([SLOW, FINE], 1),
+    ],
+)
+def test_a_failure_among_several_decides(
+    netpipe: Netpipe, monkeypatch: pytest.MonkeyPatch, recorded: list[Measurement], code: int
+) -> None:
+    """One verdict that failed is 1, whatever is left open; one left open is 3."""
+    coming = iter(recorded)
+    monkeypatch.setattr(session, "measured", lambda *_: next(coming))
+    result = netpipe("measure", "--loader", "a:b", "--accelerator", "emulated:1ms,emulated:2ms")
+    assert result.exit_code == code
 
 
 @pytest.mark.parametrize(
@@ -191,3 +237,23 @@ def test_devices_tells_what_is_here(netpipe: Netpipe) -> None:
     """`devices --json` prints a valid `netpipe.devices/1`."""
     found = document(netpipe("devices", "--json"), "devices.1.json")
     assert found["device"]["key"].startswith("cpu-")
+
+
+def test_a_warning_is_one_line(netpipe: Netpipe, tmp_path: Path) -> None:
+    """Probes that private addresses may have merged are told of without a line of source."""
+    measured = pa.table(
+        {
+            "event_time": pa.array([0, 1, 2], pa.timestamp("us")),
+            "src_addr": ["10.0.0.1", "10.0.0.2", "10.0.0.3"],
+            "dst_addr": ["8.8.8.8"] * 3,
+            "ip_version": pa.array([4] * 3, pa.int8()),
+            "rtt": pa.array([1.0, 2.0, 3.0], pa.float32()),
+        }
+    )
+    pq.write_table(measured, tmp_path / "nat.parquet")
+    result = netpipe("prepare", tmp_path / "nat.parquet", "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.stderr
+    said = [line for line in result.stderr.splitlines() if line.startswith("netpipe: warning: ")]
+    assert len(said) == 1
+    assert "UserWarning" not in result.stderr
+    assert "parquet.py" not in result.stderr

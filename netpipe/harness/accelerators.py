@@ -9,6 +9,7 @@ _FORM = re.compile(r"(sxm|pcie|nvl)\d*")
 _MEMORY = re.compile(r"\d+gb")
 _MIG_PROFILE = re.compile(r"(\d+c\.)?\d+g\.\d+gb(\+\w+)*")
 _CPU_NOISE = re.compile(r"\((r|tm|c)\)|@.*$|\b(cpu|processor|\d+-cores?)\b")
+_COUNT = re.compile(r"(?P<name>.+)-x(?P<count>\d+)")
 _NOT_IN_A_SLUG = re.compile(r"[^a-z0-9.+]+")
 
 # FLOP/s, dense, bfloat16; float16 for t4 and v100, which have no bfloat16. Sources: torchtitan
@@ -69,11 +70,24 @@ def matches(key: str, wanted: str) -> bool:
     A family is the beginning of a key up to some hyphen: "a100" and "a100-sxm" both match
     "a100-sxm-80gb-x1", "b200" does not match "gb200-x1". A MIG slice is matched only by a wanted
     key that names its profile: a seventh of an A100 is not an A100.
+
+    A wanted count is the least: where eight devices are, a step may use one of them.
     """
-    parts = key.split("-")
-    wanted_parts = wanted.strip().lower().split("-")
+    name, count = _split_count(key)
+    wanted_name, wanted_count = _split_count(wanted.strip().lower())
+    parts, wanted_parts = name.split("-"), wanted_name.split("-")
     variant = parts[len(wanted_parts) :]
-    return parts[: len(wanted_parts)] == wanted_parts and not any(map(_is_mig_profile, variant))
+    return (
+        parts[: len(wanted_parts)] == wanted_parts
+        and wanted_count <= count
+        and not any(map(_is_mig_profile, variant))
+    )
+
+
+def _split_count(key: str) -> tuple[str, int]:
+    """Split "h200-x8" into its name and its count, which is 1 when the key has none."""
+    match = _COUNT.fullmatch(key)
+    return (match["name"], int(match["count"])) if match else (key, 1)
 
 
 @dataclass(frozen=True)

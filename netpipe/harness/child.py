@@ -2,9 +2,9 @@
 
 import argparse
 import json
-import os
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,14 +13,18 @@ from pathlib import Path
 from platform import python_version
 from typing import Any, Final
 
-import psutil
-
 from netpipe.errors import NetpipeError
 from netpipe.harness.clock import MonotonicClock
 from netpipe.harness.emulated import EmulatedStep, parse_accelerator
 from netpipe.harness.errors import MisuseError
 from netpipe.harness.measurement import Device
-from netpipe.harness.session import SCHEMA, SessionRequest, request_here
+from netpipe.harness.session import (
+    SCHEMA,
+    SessionRequest,
+    is_abandoned,
+    leave,
+    request_here,
+)
 from netpipe.harness.targets import resolve
 
 _FIRST_BATCH = 3.0  # the first batch may take so many times the limit: workers start
@@ -49,7 +53,25 @@ class Factories:
 
 def serve(request: SessionRequest, factories: Factories) -> None:
     """Do what the session was asked for and write its result; no exception gets out."""
+    _watch_parent(request)
+    _answer(request, lambda: factories)
+
+
+def _watch_parent(request: SessionRequest) -> None:
+    """End this session when nobody waits for its result any more: it would use the machine."""
+
+    def look() -> None:
+        while not is_abandoned(request):
+            time.sleep(_LOOK_S)
+        leave(request)
+
+    if request.parent is not None:
+        threading.Thread(target=look, name="netpipe-parent-watch", daemon=True).start()
+
+
+def _answer(request: SessionRequest, made: Callable[[], Factories]) -> None:
     try:
+        factories = made()
         if request.kind == "lint":
             document = {"lint": _lint(request, factories.loader)}
         else:
@@ -166,9 +188,7 @@ class _BatchWatch:
             f"or an exception ended one of its own threads. The main thread is at\n{where}"
         )
         _write(self._request, _error("hang", message))
-        for child in psutil.Process().children(recursive=True):
-            child.kill()
-        os._exit(1)
+        leave(self._request)
 
 
 def main() -> None:
@@ -181,19 +201,15 @@ def main() -> None:
     request = request_here()
     if request is None:
         parser.error("this module is started by netpipe, not by hand")
-    try:
-        factories = Factories(
+    _watch_parent(request)
+    _answer(
+        request,
+        lambda: Factories(
             loader=resolve(arguments.loader),
             step=resolve(arguments.step) if arguments.step else None,
             loop=resolve(arguments.loop) if arguments.loop else None,
-        )
-    except NetpipeError as error:
-        _write(request, _error("misuse", str(error)))
-        return
-    except Exception:  # noqa: BLE001  # whatever the target's module raises is the result
-        _write(request, _error("failed", traceback.format_exc().strip()))
-        return
-    serve(request, factories)
+        ),
+    )
 
 
 if __name__ == "__main__":

@@ -53,6 +53,18 @@ def parse_accelerator(text: str) -> Emulated | None:
     return Emulated(text, float(match["value"]) * _UNITS[match["unit"]])
 
 
+def parse_accelerators(text: str) -> tuple[str, ...]:
+    """Split a list of accelerators' names, `auto, emulated:36ms`.
+
+    Raises:
+        MisuseError: One of them cannot be read.
+    """
+    names = tuple(name.strip() for name in text.split(","))
+    for name in names:
+        parse_accelerator(name)
+    return names
+
+
 class EmulatedStep:
     """A stand-in for a training step: `step(state, batch) -> (state, aux)`.
 

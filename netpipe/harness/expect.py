@@ -60,6 +60,8 @@ def expect_loading_below_step(measurement: Measurement, limits: Limits) -> None:
         raise PipelineTooSlowError(f"loader too slow: {message}")
     if headroom.low < limits.headroom:
         raise InconclusiveError(f"inconclusive: loader too slow or not: {message}")
+    if not measurement.drained or measurement.batch_bytes == 0:
+        raise InconclusiveError(judge(measurement).message)
 
 
 def expect_no_stall(measurement: Measurement, limits: Limits) -> None:
@@ -73,18 +75,19 @@ def expect_no_stall(measurement: Measurement, limits: Limits) -> None:
     """
     __tracebackhide__ = True
     verdict = judge(measurement)
+    told = "\n".join((verdict.message, *verdict.evidence, f"next: {verdict.next}"))
     if verdict.kind == "inconclusive":
-        raise InconclusiveError(
-            "\n".join((verdict.message, *verdict.evidence, f"next: {verdict.next}"))
-        )
-    stalls = (
-        not measurement.device.shares_host_cores
-        and measurement.stall_fraction.low > limits.stall_fraction
-    )
-    if stalls or not verdict.passes(measurement):
-        raise PipelineTooSlowError(
-            "\n".join((verdict.message, *verdict.evidence, f"next: {verdict.next}"))
-        )
+        raise InconclusiveError(told)
+    if not verdict.passes(measurement):
+        raise PipelineTooSlowError(told)
+    if measurement.device.shares_host_cores:
+        return
+    stall = measurement.stall_fraction
+    asked = f"stall fraction {ratio_interval(stall)}, at most {limits.stall_fraction:.2f} asked for"
+    if stall.low > limits.stall_fraction:
+        raise PipelineTooSlowError(f"training waits: {asked}\n{told}")
+    if stall.median > limits.stall_fraction:
+        raise InconclusiveError(f"inconclusive: {asked}\n{told}")
 
 
 def expect_order(lint: Mapping[str, Any]) -> None:

@@ -7,6 +7,7 @@ Every metric declares its direction and how far it may move. What a machine's lo
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf
 from statistics import median
 from typing import Final
 
@@ -32,24 +33,31 @@ class Metric:
         name: The Measurement's field.
         lower_is_better: Its direction.
         tolerance: How far it may move, as a fraction of the baseline, before it is named.
-        wall_time: It depends on what else the machine does and on the host class.
+        steady: What else the machine does hardly moves it.
+        portable: It may be compared between hosts of different classes.
     """
 
     name: str
     lower_is_better: bool
     tolerance: float
-    wall_time: bool
+    steady: bool = False
+    portable: bool = False
 
 
-_LOAD_CPU: Final = Metric("load_cpu_ratio", True, 0.10, False)
-_LOAD: Final = Metric("load_s_per_batch", True, 0.30, True)
-_STEP: Final = Metric("step_s", True, 0.30, True)
-_TRAIN: Final = Metric("train_s_per_step", True, 0.30, True)
+_LOAD_CPU: Final = Metric("load_cpu_ratio", lower_is_better=True, tolerance=0.10, steady=True)
+_LOAD: Final = Metric("load_s_per_batch", lower_is_better=True, tolerance=0.30)
+_STEP: Final = Metric("step_s", lower_is_better=True, tolerance=0.30)
+_TRAIN: Final = Metric("train_s_per_step", lower_is_better=True, tolerance=0.30)
+_UTILISATION: Final = Metric(
+    "accelerator_utilisation", lower_is_better=False, tolerance=0.05, portable=True
+)
+
+_CPU_FACTOR: Final = 3.0  # what a busy machine alone does not do to the times of a CPU device
 
 GATED: Final = {
     "load_s_per_batch": (_LOAD_CPU, _LOAD),
     "step_s": (_STEP,),
-    "train_s_per_step": (_TRAIN,),
+    "train_s_per_step": (_UTILISATION, _TRAIN),
 }
 """The metrics that decide on each quantity, the most telling first."""
 
@@ -125,7 +133,9 @@ def _worse(metric: Metric, value: Interval, then: float) -> Interval:
     """Return by what factor the value is worse than `then`, whatever its direction."""
     if metric.lower_is_better:
         return Interval(value.median / then, value.low / then, value.high / then, value.n)
-    return Interval(then / value.median, then / value.high, then / value.low, value.n)
+    # The interval of a few rounds may reach below 0, where no figure is.
+    high = then / value.low if value.low > 0 else inf
+    return Interval(then / value.median, then / value.high, high, value.n)
 
 
 def _spread(medians: Sequence[float]) -> float:
@@ -139,14 +149,15 @@ def _decide(
 ) -> tuple[Outcome, str]:
     bound = f"bound {1 + tolerance:.2f}"
     what = f"{metric.name} is {worse.median:.2f} x the baseline's ({bound})"
-    if metric.wall_time and host_class(now.host) != host_class(then.host):
-        return Outcome.PASS, f"{what}, on another host: wall times are not compared"
+    if not metric.portable and host_class(now.host) != host_class(then.host):
+        return Outcome.PASS, f"{what}, on another host: not compared"
     if worse.low > 1 + tolerance:
-        if metric.wall_time and now.device.shares_host_cores:
-            return Outcome.INCONCLUSIVE, f"{what}; a CPU device's wall time is no proof"
+        shared = now.device.shares_host_cores and not metric.steady
+        if shared and worse.low <= _CPU_FACTOR:
+            return Outcome.INCONCLUSIVE, f"{what}; what shares its cores is no proof so far"
         return Outcome.REGRESSED, what
     if worse.median > 1 + tolerance:
         return Outcome.INCONCLUSIVE, f"{what}, but the rounds are too spread to be sure"
-    if worse.high < 1 / (1 + tolerance) and not metric.wall_time:
+    if worse.high < 1 / (1 + tolerance) and metric.steady:
         return Outcome.IMPROVED, what
     return Outcome.PASS, what

@@ -1,5 +1,6 @@
 """The protocol: warm up, drain, then rounds of interleaved blocks; produces a Measurement."""
 
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import median
@@ -10,6 +11,8 @@ from netpipe.harness.measurement import Device, Finding, Host, Measurement, Roun
 from netpipe.harness.pull import Puller
 from netpipe.harness.rounds import Bench, Log, Subject
 from netpipe.harness.training import TrainBlock
+
+_CLOSING_S = 5.0  # a worker that takes longer is ended with the session
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,14 @@ def measure(
         busy = processes.busy_elsewhere_fraction(host_cpu, processes.read_host_cpu())
         return _summary(bench, place, subject.fingerprint, clock() - started, busy)
     finally:
-        puller.close()
+        _close(puller)
+
+
+def _close(puller: Puller) -> None:
+    """Stop the loader's workers; one that hangs does not hold up what was measured."""
+    closing = threading.Thread(target=puller.close, name="netpipe-close", daemon=True)
+    closing.start()
+    closing.join(_CLOSING_S)
 
 
 def _summary(

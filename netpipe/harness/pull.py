@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 from netpipe.harness.clock import Clock
@@ -14,7 +14,8 @@ LoaderFactory = Callable[[], Iterable[Batch]]
 
 _LEAST_GROUP = 2
 _MOST_GROUP = 16
-_GROUPS = 5  # groups whose median says whether the buffers are drained
+_GROUPS = 5  # groups whose median says whether the buffers are drained; fewer when they are slow
+_MOST_BATCHES = 20_000  # in a block, of a loader that costs nothing
 _DRAINED_SHARE = 0.7  # of the steady load time
 _QUIET_CORES = 0.1  # CPU use below which a loader's buffers count as full
 _QUIET_LOOK_S = 0.03
@@ -92,6 +93,7 @@ class Puller:
 
     def _restarted(self) -> Batch:
         self.restarts += 1
+        self.close()
         self._iterator = self._start()
         try:
             batch = next(self._iterator)
@@ -101,33 +103,52 @@ class Puller:
         return batch
 
     def pull(self) -> tuple[Batch, float]:
-        """Return the next batch and the seconds that it was waited for."""
-        asked = self._clock()
+        """Return the next batch and the seconds that it was waited for.
+
+        The first batch of a loader that was started again waits for its workers to start, which
+        is not loading: it is left out.
+        """
+        restarts, asked = self.restarts, self._clock()
         batch = self._next()
+        if self.restarts != restarts:
+            asked = self._clock()
+            batch = self._next()
         return batch, self._clock() - asked
 
-    def flat_out(self, batches: int) -> Pulled:
-        """Pull `batches` batches as fast as they come and throw them away."""
-        cpu_s = self.processes.cpu_s()
-        gaps_s = tuple(self.pull()[1] for _ in range(batches))
-        return Pulled(gaps_s, self.processes.cpu_s() - cpu_s)
+    def flat_out(self, enough_s: float) -> Pulled:
+        """Pull whole groups of batches as fast as they come and throw them away.
 
-    def drain(self, load_s: float, limit_s: float) -> tuple[bool, float]:
+        Args:
+            enough_s: Seconds after which to stop, once there are two groups.
+        """
+        started, cpu_s = self._clock(), self.processes.cpu_s()
+        gaps_s = self._groups_s(2)
+        while self._clock() - started < enough_s and len(gaps_s) < _MOST_BATCHES:
+            gaps_s += self._groups_s(1)
+        return Pulled(tuple(gaps_s), self.processes.cpu_s() - cpu_s)
+
+    def _groups_s(self, groups: int) -> list[float]:
+        return [self.pull()[1] for _ in range(groups * self.group)]
+
+    def drain(self, load_s: float, enough_s: float, limit_s: float) -> tuple[bool, float]:
         """Pull flat out until the buffers no longer lend speed.
 
         Args:
             load_s: The loader's steady seconds a batch, as far as they are known.
-            limit_s: Seconds after which to give up.
+            enough_s: Seconds that may be spent to make sure of a drained loader.
+            limit_s: Seconds after which to give up on one that is not.
 
         Returns:
             Whether the buffers are drained, and how many batches they had lent.
         """
+        # A stutter looks drained too: the median over several groups sees through it.
+        wanted = max(1, min(_GROUPS, int(enough_s / (self.group * load_s))))
         started, pulled = self._clock(), 0
         groups_s: list[float] = []
-        while self._clock() - started < limit_s:
-            groups_s.append(self.flat_out(self.group).s_per_batch)
+        while self._clock() - started < limit_s and pulled < _MOST_BATCHES:
+            groups_s.append(fmean(self._groups_s(1)))
             pulled += self.group
-            if len(groups_s) >= _GROUPS and median(groups_s[-_GROUPS:]) >= _DRAINED_SHARE * load_s:
+            if len(groups_s) >= wanted and median(groups_s[-wanted:]) >= _DRAINED_SHARE * load_s:
                 lent = pulled - (self._clock() - started) / load_s
                 return True, max(0.0, lent)
         return False, float(pulled)

@@ -5,6 +5,7 @@ slower favours neither side.
 """
 
 from dataclasses import dataclass, field
+from itertools import count
 from math import ceil
 from statistics import median
 
@@ -13,20 +14,22 @@ from netpipe.harness.clock import Clock
 from netpipe.harness.pull import LoaderFactory, Puller
 from netpipe.harness.stepping import BatchesFactory, StepFactory, Stepper, batch_bytes
 from netpipe.harness.training import (
-    SKIPPED_STEPS,
     Loop,
     TrainBlock,
     late_reading_loop,
     train_block,
 )
 
-_LEAST_ROUNDS = 6  # below, no interval reaches 95%
+_LEAST_ROUNDS = 6  # below, an interval is wide
 _ROUNDS_WANTED = 9
 _RESIDENT_BATCHES = 2
 _DRAIN_WHEN_ABOVE = 0.8  # of the step time: a faster loader keeps its buffers full anyway
 _TIGHT_LOAD = 0.03  # half-widths at which more rounds tell nothing more
 _TIGHT_TRAIN = 0.02
-_AGREE = 0.25  # of each other, two estimates of the load time
+_WARM_STEPS = 5
+_MOST_SKIPPED_STEPS = 5
+_LOOKS = 4  # at the load time, at least, before an estimate is believed
+_AGREE = 0.25  # of each other, two looks in succession
 _LEAST_LOAD_S = 1e-9  # for loaders that cost nothing
 _OVERRUN = 2.0  # of the budget, to reach the least number of rounds
 
@@ -55,19 +58,21 @@ class Subject:
 class _Sizes:
     """How much each block of a round does."""
 
-    load_batches: int
+    load_s: float
     steps: int
     short_steps: int
+    skipped_steps: int
     train_steps: int
 
     @classmethod
-    def within(cls, round_s: float, load_s: float, step_s: float, group: int) -> "_Sizes":
-        loads = _between(8, ceil(0.15 * round_s / load_s), 500)
+    def within(cls, round_s: float, load_s: float, step_s: float) -> "_Sizes":
+        train_steps = _between(3, ceil(0.35 * round_s / max(step_s, load_s)), 400)
         return cls(
-            load_batches=ceil(loads / group) * group,
-            steps=_between(6, ceil(0.15 * round_s / step_s), 200),
-            short_steps=_between(4, ceil(0.1 * round_s / step_s), 100),
-            train_steps=_between(12, ceil(0.35 * round_s / max(step_s, load_s)), 400),
+            load_s=0.15 * round_s,
+            steps=_between(2, ceil(0.15 * round_s / step_s), 200),
+            short_steps=_between(1, ceil(0.1 * round_s / step_s), 100),
+            skipped_steps=_between(1, train_steps // 2, _MOST_SKIPPED_STEPS),
+            train_steps=train_steps,
         )
 
 
@@ -125,14 +130,14 @@ class Bench:
         self._budget_s = budget_s
         batches = [puller.first_batch]
         batches += [puller.pull()[0] for _ in range(_RESIDENT_BATCHES - 1)]
-        self.batch_bytes = batch_bytes(batches[0])
+        self.batch_bytes = min(map(batch_bytes, batches))
         self.stepper = Stepper(subject.step, batches, clock, subject.synthetic)
 
     def run(self) -> None:
         """Warm up, estimate both times, then do rounds until they agree or time is up."""
         self.stepper.warm_up()
         # The loader fills its buffers while the step is estimated, so the step comes first.
-        self._step_s = self.stepper.resident_s(SKIPPED_STEPS)
+        self._step_s = self.stepper.resident_s(_WARM_STEPS)
         self._load_s = self._estimate_load_s()
         started = self._clock()
         compiled = self.stepper.compilations()
@@ -147,18 +152,22 @@ class Bench:
         return self.log.is_tight() or spent_s * (rounds + 1) / rounds > self._budget_s
 
     def _estimate_load_s(self) -> float:
-        """Pull until two runs of pulls agree: buffers lend no more, workers have all started."""
+        """Pull until two looks agree: buffers lend no more, workers have all started.
+
+        A look takes its time, however fast the batches come: so a deep buffer is emptied by it.
+        """
         started, before_s = self._clock(), 0.0
-        while True:
-            now_s = self.puller.flat_out(2 * self.puller.group).s_per_batch
-            agree = abs(now_s - before_s) <= _AGREE * now_s
+        for look in count(1):
+            now_s = self.puller.flat_out(0.0125 * self._budget_s).s_per_batch
+            agree = look >= _LOOKS and abs(now_s - before_s) <= _AGREE * now_s
             if agree or self._clock() - started > 0.2 * self._budget_s:
-                return max(now_s, _LEAST_LOAD_S)
+                break
             before_s = now_s
+        return max(now_s, _LEAST_LOAD_S)
 
     def _round(self, *, step_first: bool) -> None:
         round_s = self._budget_s / _ROUNDS_WANTED
-        sizes = _Sizes.within(round_s, self._load_s, self._step_s, self.puller.group)
+        sizes = _Sizes.within(round_s, self._load_s, self._step_s)
         self.log.calibration_s.append(calibration.workload_cpu_s())
         if step_first:
             self._step_blocks(sizes, round_s)
@@ -180,10 +189,10 @@ class Bench:
     def _loading_blocks(self, sizes: _Sizes, round_s: float) -> None:
         log, puller = self.log, self.puller
         # Drain: what the buffers lend is not the loader's speed.
-        drained, lent = puller.drain(self._load_s, limit_s=0.25 * self._budget_s)
+        drained, lent = puller.drain(self._load_s, sizes.load_s, limit_s=0.25 * self._budget_s)
         log.drained.append(drained)
         log.lent.append(lent)
-        pulled = puller.flat_out(sizes.load_batches)
+        pulled = puller.flat_out(sizes.load_s)
         log.load_s.append(pulled.s_per_batch)
         log.load_cpu_s.append(pulled.cpu_s_per_batch)
         log.gaps_s.extend(pulled.gaps_s)
@@ -192,5 +201,12 @@ class Bench:
         if log.load_s[-1] <= _DRAIN_WHEN_ABOVE * self._step_s:
             puller.settle(0.3 * round_s)
         log.train.append(
-            train_block(puller, self.stepper, self._loop, sizes.train_steps, self._clock)
+            train_block(
+                puller,
+                self.stepper,
+                self._loop,
+                sizes.train_steps,
+                sizes.skipped_steps,
+                self._clock,
+            )
         )

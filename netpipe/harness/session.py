@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from math import inf
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import psutil
 
@@ -23,6 +24,7 @@ from netpipe.harness.measurement import Measurement, measurement_from
 REQUEST_VARIABLE: Final = "NETPIPE_SESSION"
 SCHEMA: Final = "netpipe.session/1"
 
+_FOLDER: Final = "netpipe-session-"
 _START_S = 180.0  # for imports, data sets, compilation: what comes before the measured time
 _PER_BUDGET = 4.0  # a session may take so many times its budget, then it is ended
 _FAREWELL_S = 20.0  # from a written result to the end of the process
@@ -44,6 +46,7 @@ class SessionRequest:
         budget_s: Seconds for the measured rounds.
         batch_limit_s: A loader that gives no batch for so long hangs.
         intent: What a lint holds the pipeline to: "throughput" or "reproducible".
+        parent: The process that waits for the result; None when nobody does.
     """
 
     kind: str
@@ -52,6 +55,7 @@ class SessionRequest:
     budget_s: float = 20.0
     batch_limit_s: float = 10.0
     intent: str = "throughput"
+    parent: int | None = None
 
     def __post_init__(self) -> None:
         """Check what a user can have set.
@@ -105,10 +109,10 @@ def linted(command: Sequence[str], request: SessionRequest) -> dict[str, Any]:
 
 
 def _run(command: Sequence[str], request: SessionRequest, wanted: str) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory(prefix="netpipe-session-") as folder:
+    with tempfile.TemporaryDirectory(prefix=_FOLDER) as folder:
         result, log = Path(folder, "result.json"), Path(folder, "log.txt")
         limit_s = _START_S + _PER_BUDGET * request.budget_s
-        asked = {**asdict(request), "result": str(result)}
+        asked = {**asdict(request), "result": str(result), "parent": os.getpid()}
         with log.open("wb") as stream:
             child = subprocess.Popen(
                 command,
@@ -162,21 +166,45 @@ def _ending(returncode: int | None, limit_s: float) -> str:
 
 
 def _end(child: "subprocess.Popen[bytes]") -> None:
-    """Kill what is left of the child and of everything it started.
-
-    Python's resource trackers go last and by themselves: once nobody is left who could use the
-    shared memory and the semaphores of the session, they remove them.
-    """
-    trackers = []
-    for process in _session_members(child.pid):
-        if _is_resource_tracker(process):
-            trackers.append(process)
-        else:
-            _kill(process)
+    """Kill what is left of the child and of everything it started."""
+    child.kill()
+    trackers = _kill_followers(child.pid)
     child.wait()
     _, late = psutil.wait_procs(trackers, timeout=_CLEANING_S)
     for process in late:
         _kill(process)
+
+
+def leave(request: SessionRequest) -> NoReturn:
+    """End this session at once, and everything it started; its result is what was written.
+
+    A session that nobody waits for takes its folder with it.
+    """
+    _kill_followers(os.getpid())
+    folder = Path(request.result).parent
+    if is_abandoned(request) and folder.name.startswith(_FOLDER):
+        shutil.rmtree(folder, ignore_errors=True)
+    os._exit(1)
+
+
+def is_abandoned(request: SessionRequest) -> bool:
+    """Return whether the process that waited for the result of this one is gone."""
+    return request.parent not in (None, os.getppid())
+
+
+def _kill_followers(leader: int) -> list[psutil.Process]:
+    """Kill what the leader of a session started; return Python's resource trackers, which live.
+
+    Those go last and by themselves: once nobody is left who could use the shared memory and the
+    semaphores of the session, they remove them.
+    """
+    trackers = []
+    for process in _session_members(leader):
+        if _is_resource_tracker(process):
+            trackers.append(process)
+        elif process.pid != leader:
+            _kill(process)
+    return trackers
 
 
 def _kill(process: psutil.Process) -> None:

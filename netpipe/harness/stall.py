@@ -138,9 +138,24 @@ def _inconclusive(measurement: Measurement) -> Verdict | None:
 def _why_inconclusive(measurement: Measurement) -> str | None:
     load = measurement.load_s_per_batch
     if not isfinite(load.low):
-        return f"only {load.n} rounds fitted into the time; an interval needs 6"
+        return f"only {load.n} rounds fitted into the time; an interval needs 3"
+    if measurement.batch_bytes == 0:
+        return "the loader's batches are empty"
     if not measurement.drained:
         return "the loader's buffers could not be drained in time"
+    return _why_load_is_open(measurement) or _why_train_is_open(measurement)
+
+
+def _why_train_is_open(measurement: Measurement) -> str | None:
+    """Return why R leaves a stall open; on a CPU device it is not judged."""
+    train = _train_over_larger(measurement)
+    if measurement.device.shares_host_cores or not train.low <= 1 + EPSILON < train.median:
+        return None
+    return f"R is {ratio_interval(train)} of the larger of L and S0, on both sides of a limit"
+
+
+def _why_load_is_open(measurement: Measurement) -> str | None:
+    load = measurement.load_s_per_batch
     ratio = _load_over_step(measurement)
     if ratio.high < AT_RISK_ABOVE or ratio.low > 1 + EPSILON:
         return None
@@ -181,7 +196,10 @@ def _forced_sync(measurement: Measurement) -> Verdict | None:
 
 
 def _loader_bound(measurement: Measurement) -> Verdict | None:
-    if _load_over_step(measurement).low <= 1 + EPSILON:
+    # On a CPU device, whose cores both want, a slow loader makes them take turns.
+    apart = not measurement.device.shares_host_cores
+    serial = apart and _excess_s(measurement) >= 0.5 * _smaller_s(measurement)
+    if serial or _load_over_step(measurement).low <= 1 + EPSILON:
         return None
     masked = measurement.train_s_per_step.high < (1 - EPSILON) * measurement.load_s_per_batch.low
     kind = "masked-loader-bound" if masked else "loader-bound"
@@ -197,6 +215,8 @@ def _loader_bound(measurement: Measurement) -> Verdict | None:
 
 def _jitter(measurement: Measurement) -> Verdict | None:
     if not _stalls_beyond_both(measurement) or measurement.worst_tenth_fraction < 0.5:
+        return None
+    if measurement.device.shares_host_cores:  # whatever else runs there makes steps late
         return None
     return Verdict(
         "jitter",

@@ -1,21 +1,24 @@
 """Statistics over rounds: medians, intervals, ratios of rounds that belong together. Pure."""
 
 from collections.abc import Sequence
-from math import ceil
+from math import ceil, inf
 from statistics import fmean, median, stdev
 
 from netpipe.harness.measurement import Interval
 
 CONFIDENCE = 0.95
-_LEAST_ROUNDS = 6  # with fewer, no interval between two observations reaches 95%
+_LEAST_FOR_ORDER = 6  # with fewer, no interval between two observations reaches 95%
+_LEAST_FOR_RANGE = 3
 
 
 def median_interval(values: Sequence[float]) -> Interval:
-    """Return the median with its distribution-free 95% interval.
+    """Return the median with its 95% interval.
 
     The interval runs between two order statistics; the number of observations below the median
     is binomial (David and Nagaraja, Order Statistics, 7.1). Below 6 values no such interval
-    exists and it is given as unbounded.
+    exists: there the range of the values is widened by itself on either side, which for three
+    normal values is Student's interval (4.30 s / sqrt 3 against 1.5 times an expected range of
+    1.69 s) and for four and five is wider. Below 3 it is unbounded.
 
     Args:
         values: One value a round, at least one.
@@ -23,11 +26,14 @@ def median_interval(values: Sequence[float]) -> Interval:
     Returns:
         The interval, in the unit of the values.
     """
-    if len(values) < _LEAST_ROUNDS:
-        return Interval(median(values), float("-inf"), float("inf"), len(values))
-    ordered = sorted(values)
-    below = _most_below(len(values))
-    return Interval(median(ordered), ordered[below], ordered[-1 - below], len(values))
+    n, ordered = len(values), sorted(values)
+    if n < _LEAST_FOR_RANGE:
+        return Interval(median(ordered), -inf, inf, n)
+    if n < _LEAST_FOR_ORDER:
+        width = ordered[-1] - ordered[0]
+        return Interval(median(ordered), ordered[0] - width, ordered[-1] + width, n)
+    below = _most_below(n)
+    return Interval(median(ordered), ordered[below], ordered[-1 - below], n)
 
 
 def _most_below(n: int) -> int:

@@ -16,8 +16,6 @@ from netpipe.harness.stepping import Aux, State, Step, Stepper, first_array, is_
 
 Loop = Callable[[Iterator[Batch], State, Step], object]
 
-SKIPPED_STEPS = 5  # at the start of a block, until loading and computing overlap
-
 
 def late_reading_loop(batches: Iterator[Batch], state: State, step: Step) -> None:
     """Train as a careful trainer does: read each metric when the next step is on its way."""
@@ -54,28 +52,36 @@ class TrainBlock:
 
 
 def train_block(
-    puller: Puller, stepper: Stepper, loop: Loop, steps: int, clock: Clock
+    puller: Puller, stepper: Stepper, loop: Loop, steps: int, skipped: int, clock: Clock
 ) -> TrainBlock:
-    """Run `loop` over `steps` batches, after `SKIPPED_STEPS` that are not counted.
+    """Run `loop` over some batches.
+
+    Args:
+        puller: The loader.
+        stepper: The state and the step.
+        loop: The trainer's.
+        steps: Steps to count.
+        skipped: Steps before them, at least 1, until loading and computing overlap.
+        clock: Seconds.
 
     Raises:
         MisuseError: The loop called the step too seldom to tell anything.
     """
     watched = _WatchedStep(stepper, clock)
-    batches = _WatchedBatches(puller, watched, steps + SKIPPED_STEPS)
+    batches = _WatchedBatches(puller, watched, steps, skipped)
     try:
         loop(iter(batches), stepper.state, watched)
     finally:
         done_s = watched.completions_s()
-    if len(done_s) < SKIPPED_STEPS + 2:
+    if len(done_s) < skipped + 2:
         raise MisuseError(
             f"loop(batches, state, step) must call step once a batch; it was given "
             f"{batches.given} batches and called it {len(done_s)} times"
         )
-    gaps_s = np.diff(done_s[SKIPPED_STEPS - 1 :])
+    gaps_s = np.diff(done_s[skipped - 1 :])
     return TrainBlock(
         steps_s=tuple(gaps_s.tolist()),
-        waits_s=tuple(batches.waits_s[SKIPPED_STEPS:]),
+        waits_s=tuple(batches.waits_s[skipped:]),
         asked=batches.asked,
         ready=batches.ready,
         depth=watched.depth,
@@ -126,18 +132,19 @@ class _WatchedBatches:
     the loop has waited for it.
     """
 
-    def __init__(self, puller: Puller, step: _WatchedStep, count: int) -> None:
+    def __init__(self, puller: Puller, step: _WatchedStep, steps: int, skipped: int) -> None:
         self.given = 0
         self.asked = 0
         self.ready = 0
         self.waits_s: list[float] = []
         self._puller = puller
         self._step = step
-        self._count = count
+        self._count = steps + skipped
+        self._skipped = skipped
 
     def __iter__(self) -> Iterator[Batch]:
         while self.given < self._count:
-            if self._step.latest is not None and self.given >= SKIPPED_STEPS:
+            if self._step.latest is not None and self.given >= self._skipped:
                 self.asked += 1
                 self.ready += is_ready(self._step.latest)
             batch, wait_s = self._puller.pull()

@@ -12,7 +12,9 @@ import pytest
 from netpipe.harness import calibration
 from netpipe.harness.measurement import Device, Measurement
 from netpipe.harness.protocol import Place, measure
+from netpipe.harness.pull import Puller
 from netpipe.harness.rounds import Subject
+from netpipe.harness.stepping import Stepper
 from tests.harness.fakes import FakeClock
 from tests.harness.measurements import GPU, HOST
 
@@ -24,7 +26,11 @@ class Rehearse(Protocol):
     """Measures on the fake clock a loader with such gaps and a step of such a time."""
 
     def __call__(
-        self, gaps_s: Iterable[float] = ..., budget_s: float = ..., **subject: Any
+        self,
+        gaps_s: Iterable[float] = ...,
+        budget_s: float = ...,
+        step_s: float = ...,
+        **subject: Any,
     ) -> Measurement:
         """Measure, within `budget_s` seconds of the fake clock; fields of Subject may be given."""
         ...
@@ -38,6 +44,12 @@ def stamped_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
             time.sleep(0)
 
 
+def beside_a_pull(stepper: Stepper, steps: int, puller: Puller, _step_s: float) -> float:
+    """Pull, then step: two threads that move one clock would measure each other."""
+    puller.pull()
+    return stepper.resident_s(steps)
+
+
 @pytest.fixture
 def clock() -> FakeClock:
     """A clock at 0."""
@@ -46,11 +58,15 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 def rehearse(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Rehearse:
-    """The protocol on the fake clock, with a calibration that takes no time."""
+    """The protocol on the fake clock, in one thread, with a calibration that takes no time."""
     monkeypatch.setattr(calibration, "workload_cpu_s", lambda: 0.01)
+    monkeypatch.setattr(Stepper, "shadow_s", beside_a_pull)
 
     def run(
-        gaps_s: Iterable[float] = repeat(LOAD_S), budget_s: float = 9.0, **subject: Any
+        gaps_s: Iterable[float] = repeat(LOAD_S),
+        budget_s: float = 9.0,
+        step_s: float = STEP_S,
+        **subject: Any,
     ) -> Measurement:
         def loader() -> Iterator[Any]:
             for gap_s in gaps_s:
@@ -58,7 +74,7 @@ def rehearse(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Rehearse:
                 yield BATCH
 
         def step(state: int, _: Any) -> tuple[int, Any]:
-            clock.sleep(STEP_S)
+            clock.sleep(step_s)
             return state + 1, {"loss": jnp.float32(0)}
 
         given = {"loader": loader, "step": lambda: (0, step), "loop": stamped_loop, **subject}

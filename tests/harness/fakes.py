@@ -42,3 +42,18 @@ def paced(clock: FakeClock, gaps_s: Iterable[float]) -> Iterator[int]:
     for number, gap_s in enumerate(gaps_s):
         clock.sleep(gap_s)
         yield number
+
+
+def ahead(clock: FakeClock, load_s: float, most: int, take_s: float = 0.0) -> Iterator[float]:
+    """Give the gaps of a loader that makes batches ahead, while whoever pulls does other things.
+
+    Args:
+        clock: Tells how long the loader was left alone.
+        load_s: Seconds in which it makes a batch.
+        most: Batches that its buffer holds.
+        take_s: Seconds that it takes to get a batch out of the buffer.
+    """
+    made_s = clock()
+    while True:
+        made_s = max(made_s, clock() - most * load_s) + load_s
+        yield max(take_s, made_s - clock())

@@ -95,10 +95,13 @@ def test_a_cpu_is_keyed_by_its_model_and_its_usable_cores(model: str, key: str) 
         ("a100-sxm-80gb-x1", "a100-sxm-80gb-x1"),
         ("a100-sxm-40gb-1g.5gb-x1", "a100-sxm-40gb-1g.5gb"),
         ("cpu-intel-xeon-2", "cpu"),
+        ("a100-sxm-80gb-x8", "a100"),
+        ("a100-sxm-80gb-x8", "a100-sxm-80gb-x1"),
+        ("a100-sxm-80gb-x8", "a100-x8"),
     ],
 )
 def test_a_family_matches_its_variants(key: str, wanted: str) -> None:
-    """A key matches itself and every family that it begins with."""
+    """A key matches itself, every family that it begins with, and fewer of the same device."""
     assert matches(key, wanted)
 
 
@@ -108,13 +111,15 @@ def test_a_family_matches_its_variants(key: str, wanted: str) -> None:
         ("gb200-x1", "b200"),
         ("b200-x1", "gb200"),
         ("l40s-x1", "l4"),
-        ("a100-sxm-80gb-x8", "a100-sxm-80gb-x1"),
+        ("a100-sxm-80gb-x1", "a100-sxm-80gb-x8"),
+        ("a100-sxm-40gb-1g.5gb-x1", "a100-x1"),
         ("a100-sxm-40gb-1g.5gb-x1", "a100"),
+        ("cpu-intel-xeon-8", "cpu-intel-xeon-2"),
         ("h200-x1", "cpu"),
         ("h200-x1", "h200-x1-more"),
         ("h200-x1", ""),
     ],
 )
 def test_a_family_does_not_match_its_neighbours(key: str, wanted: str) -> None:
-    """A name that only looks alike, another count, or a slice of the device does not match."""
+    """A name that only looks alike, too few, or a slice of the device does not match."""
     assert not matches(key, wanted)

@@ -2,8 +2,9 @@
 
 import json
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from netpipe.errors import InputError
-from netpipe.harness import child
+from netpipe.harness import child, protocol
 from netpipe.harness.child import Factories, serve
 from netpipe.harness.session import SCHEMA, SessionRequest
 from tests.harness import session_targets
@@ -67,6 +68,36 @@ def test_a_traceback_names_the_line_of_the_loader(request_: SessionRequest) -> N
     """The user sees where the loader failed."""
     serve(request_, Factories(session_targets.failing_loader))
     assert f'File "{TARGETS}"' in error_of(request_)["message"]
+
+
+class _Unclosable:
+    """A loader whose workers end only when they are released."""
+
+    def __init__(self) -> None:
+        self.released = threading.Event()
+        self.closed = False
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        return next(session_targets.tiny_loader())
+
+    def close(self) -> None:
+        self.released.wait(60)
+        self.closed = True
+
+
+def test_a_loader_that_does_not_close_takes_no_result_along(
+    monkeypatch: pytest.MonkeyPatch, request_: SessionRequest
+) -> None:
+    """What was measured is written although a worker of the loader hangs."""
+    monkeypatch.setattr(protocol, "_CLOSING_S", 0.0)
+    loader = _Unclosable()
+    serve(request_, Factories(lambda: loader))
+    assert "measurement" in json.loads(Path(request_.result).read_text())
+    assert not loader.closed
+    loader.released.set()
 
 
 def test_a_real_accelerator_needs_a_step(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from netpipe.harness.measurement import Device, Host
 
 SCHEMA = Path(netpipe.__file__).parent / "schemas" / "devices.1.json"
 H200 = Device("h200-x1", "NVIDIA H200", "gpu", 1)
+H200S = Device("h200-x8", "NVIDIA H200", "gpu", 8)
 GB200 = Device("gb200-x1", "NVIDIA GB200", "gpu", 1)
 LAPTOP = Device("cpu-intel-xeon-2", "cpu", "cpu", 1)
 UNKNOWN = Device("geforce-rtx-4090-x1", "NVIDIA GeForce RTX 4090", "gpu", 1)
@@ -104,10 +105,17 @@ def test_a_child_that_never_answers_is_ended() -> None:
 
 
 @pytest.mark.parametrize(
-    ("device", "wanted"), [(H200, "h200"), (H200, "h200-x1"), (LAPTOP, "cpu"), (UNKNOWN, "geforce")]
+    ("device", "wanted"),
+    [
+        (H200, "h200"),
+        (H200, "h200-x1"),
+        (H200S, "h200-x1"),
+        (LAPTOP, "cpu"),
+        (UNKNOWN, "geforce"),
+    ],
 )
 def test_the_wanted_device_is_accepted(device: Device, wanted: str) -> None:
-    """A device of the wanted key or family passes."""
+    """A device of the wanted key or family passes; the step may use fewer than are here."""
     require(device, wanted)
 
 
@@ -117,6 +125,7 @@ def test_the_wanted_device_is_accepted(device: Device, wanted: str) -> None:
         (LAPTOP, "a100", "tox -e cpu"),
         (H200, "cpu", "tox -e h200"),
         (GB200, "b200", "tox -e gb200"),
+        (H200, "h200-x8", "tox -e h200"),
         (UNKNOWN, "b200", "pytest perf_tests --benchmark-compare"),
     ],
 )

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from netpipe.harness.emulated import EmulatedStep, parse_accelerator
+from netpipe.harness.emulated import EmulatedStep, parse_accelerator, parse_accelerators
 from netpipe.harness.errors import MisuseError
 
 BATCH = {"x": np.zeros((4, 2), np.int32)}
@@ -65,6 +65,19 @@ def test_another_name_is_misuse(text: str) -> None:
     """What is neither `auto` nor a time above 0 is refused with an example."""
     with pytest.raises(MisuseError, match="must be auto or emulated:<time>, as emulated:36ms"):
         parse_accelerator(text)
+
+
+def test_a_list_of_names_may_be_spaced() -> None:
+    """Names are split at commas; space around them is no part of them."""
+    assert parse_accelerators("auto, emulated:36ms") == ("auto", "emulated:36ms")
+    assert parse_accelerators("auto") == ("auto",)
+
+
+@pytest.mark.parametrize("text", ["", "auto,", "auto,36ms"])
+def test_every_name_of_a_list_is_checked(text: str) -> None:
+    """One that cannot be read spoils the list."""
+    with pytest.raises(MisuseError, match="must be auto or emulated:<time>"):
+        parse_accelerators(text)
 
 
 def test_a_step_is_dispatched_before_it_is_done() -> None:

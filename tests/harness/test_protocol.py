@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict
-from itertools import repeat
+from itertools import cycle, repeat
 from statistics import median
 from typing import Any
 
@@ -64,10 +64,25 @@ def test_a_step_that_is_ready_at_once_voids_the_probe(rehearse: Rehearse) -> Non
 
 
 def test_a_loader_that_ends_is_told_of(rehearse: Rehearse) -> None:
-    """A finite loader is measured all the same, with a finding."""
-    found = rehearse([LOAD_S] * 50)
+    """A finite loader is measured all the same, its starts left out, with a finding."""
+    found = rehearse([3.0] + [LOAD_S] * 50)
     assert [one.name for one in found.findings] == ["loader-restarted"]
-    assert found.load_s_per_batch.median == pytest.approx(LOAD_S)
+    assert found.rounds.load_s_per_batch == pytest.approx([LOAD_S] * found.step_s.n)
+    assert found.wait_s.p99 == pytest.approx(LOAD_S)
+
+
+@pytest.mark.parametrize("rows", [(0, 0), (0, 2), (2, 0)])
+def test_an_empty_batch_is_noticed(
+    clock: FakeClock, rehearse: Rehearse, rows: tuple[int, int]
+) -> None:
+    """One empty batch among the first is enough for the measurement to hold 0 bytes."""
+
+    def loader() -> Iterator[Any]:
+        for count in cycle(rows):
+            clock.sleep(LOAD_S)
+            yield {"x": np.zeros((count, 3), np.int32)}
+
+    assert rehearse(loader=loader).batch_bytes == 0
 
 
 def test_compilations_in_the_rounds_are_counted(clock: FakeClock, rehearse: Rehearse) -> None:

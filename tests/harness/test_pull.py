@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from netpipe.harness.errors import MisuseError
-from netpipe.harness.pull import Puller
+from netpipe.harness.pull import _MOST_BATCHES, Puller
 from tests.harness.fakes import FakeClock, FakeProcesses, paced
 
 BUFFERED_S, STEADY_S = 0.001, 0.1
+ENOUGH_S = 15 * STEADY_S  # to be sure of a drained loader
 
 
 @pytest.fixture
@@ -36,11 +37,29 @@ def test_the_first_batch_is_timed_apart(clock: FakeClock) -> None:
 
 def test_pulling_flat_out_notes_every_gap(clock: FakeClock) -> None:
     """A block holds the gap of each batch and the CPU time of all processes in between."""
-    puller = puller_of(clock, [0.0, 0.1, 0.3], use_s=[5.0, 0.6])
-    block = puller.flat_out(2)
-    assert block.gaps_s == pytest.approx((0.1, 0.3))
+    puller = puller_of(clock, [0.0, 0.1, 0.3, 0.1, 0.3], use_s=[5.0, 0.6])
+    block = puller.flat_out(0.0)
+    assert block.gaps_s == pytest.approx((0.1, 0.3, 0.1, 0.3))
     assert block.s_per_batch == pytest.approx(0.2)
-    assert block.cpu_s_per_batch == pytest.approx(0.3)
+    assert block.cpu_s_per_batch == pytest.approx(0.15)
+
+
+@pytest.mark.parametrize(
+    ("workers", "enough_s", "batches"),
+    [(0, 0.0, 4), (0, 0.5, 4), (0, 0.6, 6), (4, 0.0, 8), (4, 1.0, 8), (4, 1.1, 12), (4, 2.1, 20)],
+)
+def test_pulling_flat_out_takes_its_time(
+    clock: FakeClock, workers: int, enough_s: float, batches: int
+) -> None:
+    """It ends with the first whole burst after its time, but not before the second one."""
+    puller = puller_of(clock, repeat(0.125), children=workers)
+    assert len(puller.flat_out(enough_s).gaps_s) == batches
+    assert puller.pull()[0] == batches + 1
+
+
+def test_a_loader_that_costs_nothing_is_left_at_last(clock: FakeClock) -> None:
+    """A loader on which no time passes is pulled only so often."""
+    assert len(puller_of(clock, repeat(0.0)).flat_out(1.0).gaps_s) == _MOST_BATCHES
 
 
 @pytest.mark.parametrize(("workers", "group"), [(0, 2), (2, 2), (4, 4), (100, 16)])
@@ -53,8 +72,46 @@ def test_a_finite_loader_is_started_again(clock: FakeClock) -> None:
     """A loader that ends is made anew, and how often is known."""
     puller = puller_of(clock, [0.1, 0.1, 0.1])
     batches = [puller.pull()[0] for _ in range(7)]
-    assert batches == [1, 2, 0, 1, 2, 0, 1]
-    assert puller.restarts == 2
+    assert batches == [1, 2, 1, 2, 1, 2, 1]
+    assert puller.restarts == 3
+
+
+def test_a_restart_is_no_wait(clock: FakeClock) -> None:
+    """The workers of a loader that is started again start outside the waits, as at the first."""
+    puller = puller_of(clock, [3.0, 0.5, 0.25])
+    assert [puller.pull()[1] for _ in range(5)] == [0.5, 0.25, 0.5, 0.25, 0.5]
+    assert clock() == 3 * 3.0 + 2.0
+
+
+def test_a_loader_of_one_batch_is_all_start(clock: FakeClock) -> None:
+    """Where every batch needs a start, a start is what a batch takes."""
+    assert puller_of(clock, [1.0]).pull() == (0, 1.0)
+
+
+def test_a_restart_stops_the_old_loader(clock: FakeClock) -> None:
+    """The iterator that has ended is closed, and before another one is made."""
+    events: list[str] = []
+
+    class Once:
+        """An iterator of two batches that knows when it is made and closed."""
+
+        def __init__(self) -> None:
+            events.append("made")
+            self._batches = iter([1, 2])
+
+        def __iter__(self) -> Iterator[int]:
+            return self
+
+        def __next__(self) -> int:
+            return next(self._batches)
+
+        def close(self) -> None:
+            events.append("closed")
+
+    puller = Puller(Once, clock)
+    for _ in range(2):
+        puller.pull()
+    assert events == ["made", "closed", "made"]
 
 
 @pytest.mark.parametrize("made", [None, 3, lambda: None])
@@ -94,7 +151,7 @@ def buffered(count: int) -> Iterator[float]:
 def test_a_drain_ends_when_the_buffers_are_empty(clock: FakeClock, count: int) -> None:
     """It stops soon after the loan is used up, and says how many batches it was ahead."""
     puller = puller_of(clock, buffered(count))
-    drained, lent = puller.drain(STEADY_S, limit_s=100.0)
+    drained, lent = puller.drain(STEADY_S, ENOUGH_S, limit_s=100.0)
     assert drained
     assert lent == pytest.approx(count * (1 - BUFFERED_S / STEADY_S), abs=2)
     assert puller.pull()[1] == pytest.approx(STEADY_S)
@@ -104,17 +161,29 @@ def test_a_stutter_does_not_end_a_drain(clock: FakeClock) -> None:
     """One slow batch among buffered ones is no empty buffer, however slow."""
     gaps_s = chain(repeat(BUFFERED_S, 30), [5.0], buffered(30))
     puller = puller_of(clock, gaps_s)
-    assert puller.drain(STEADY_S, limit_s=100.0)[0]
+    assert puller.drain(STEADY_S, ENOUGH_S, limit_s=100.0)[0]
     assert puller.pull()[1] == pytest.approx(STEADY_S)
 
 
 def test_a_drain_gives_up_at_its_limit(clock: FakeClock) -> None:
     """Buffers too large to be emptied in time are left, and it is said that they were."""
     puller = puller_of(clock, repeat(BUFFERED_S))
-    drained, lent = puller.drain(STEADY_S, limit_s=1.0)
+    drained, lent = puller.drain(STEADY_S, ENOUGH_S, limit_s=1.0)
     assert not drained
     assert lent == pytest.approx(1000, abs=2)
     assert clock() == pytest.approx(1.0, abs=4 * BUFFERED_S)
+
+
+@pytest.mark.parametrize(
+    ("enough_s", "batches"), [(0.3, 2), (3.9, 2), (4.0, 4), (9.9, 8), (10.0, 10), (99.0, 10)]
+)
+def test_a_slow_loader_is_drained_with_few_batches(
+    clock: FakeClock, enough_s: float, batches: int
+) -> None:
+    """Batches of a second each are pulled for as long as may be spent, and at least one burst."""
+    puller = puller_of(clock, chain([0.0], repeat(1.0)))
+    assert puller.drain(1.0, enough_s, limit_s=20.0) == (True, 0.0)
+    assert clock() == batches
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,15 @@
 from itertools import chain, cycle, repeat
 from typing import Any
 
+import jax.numpy as jnp
 import pytest
 
 from netpipe.harness.pull import Puller
 from netpipe.harness.rounds import Bench, Log, _Sizes
+from netpipe.harness.stall import judge
 from netpipe.harness.training import TrainBlock
-from tests.harness.conftest import LOAD_S, Rehearse
-from tests.harness.fakes import FakeClock
+from tests.harness.conftest import LOAD_S, STEP_S, Rehearse
+from tests.harness.fakes import FakeClock, ahead
 
 
 def test_rounds_alternate_which_side_comes_first(
@@ -102,21 +104,44 @@ def test_buffers_that_cannot_be_drained_are_told_of(
     assert "after 99 batches" in found.findings[0].message
 
 
-@pytest.mark.parametrize("gaps_s", [repeat(0.02), chain([3.0, 0.5, 0.1], repeat(0.02))])
-def test_the_first_estimate_waits_for_agreement(
-    rehearse: Rehearse, gaps_s: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Slow first batches, while workers start, are not taken for the loader's speed."""
-    estimates: list[float] = []
+@pytest.fixture
+def estimates(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The load times, in seconds, that are estimated before the rounds."""
+    found: list[float] = []
     estimate = Bench._estimate_load_s
 
     def noted(self: Bench) -> float:
-        estimates.append(estimate(self))
-        return estimates[-1]
+        found.append(estimate(self))
+        return found[-1]
 
     monkeypatch.setattr(Bench, "_estimate_load_s", noted)
+    return found
+
+
+@pytest.mark.parametrize("gaps_s", [repeat(0.02), chain([3.0, 0.5, 0.1], repeat(0.02))])
+def test_the_first_estimate_waits_for_agreement(
+    rehearse: Rehearse, gaps_s: Any, estimates: list[float]
+) -> None:
+    """Slow first batches, while workers start, are not taken for the loader's speed."""
     rehearse(gaps_s)
     assert estimates == [pytest.approx(0.02)]
+
+
+@pytest.mark.parametrize("take_s", [0.0, 0.0001, 0.0003])
+def test_a_deep_buffer_does_not_fool_the_estimate(
+    clock: FakeClock, rehearse: Rehearse, estimates: list[float], take_s: float
+) -> None:
+    """What a loader has made while the step compiled is no sign of its speed, however much."""
+
+    def compiling_step(state: int, _: Any) -> tuple[int, Any]:
+        clock.sleep(STEP_S if state else 2500 * 0.033)
+        return state + 1, {"loss": jnp.float32(0)}
+
+    gaps_s = ahead(clock, 0.033, most=2500, take_s=take_s)
+    found = rehearse(gaps_s, budget_s=20.0, step=lambda: (0, compiling_step))
+    assert estimates == [pytest.approx(0.033)]
+    assert found.rounds.load_s_per_batch == pytest.approx([0.033] * found.step_s.n)
+    assert found.step_s.n >= 6
 
 
 def test_an_estimate_is_bounded(rehearse: Rehearse) -> None:
@@ -125,17 +150,35 @@ def test_an_estimate_is_bounded(rehearse: Rehearse) -> None:
 
 
 @pytest.mark.parametrize(
-    ("round_s", "load_s", "step_s", "group", "expected"),
+    ("round_s", "load_s", "step_s", "expected"),
     [
-        (2.0, 0.010, 0.030, 2, _Sizes(30, 10, 7, 24)),
-        (2.0, 0.010, 0.030, 4, _Sizes(32, 10, 7, 24)),
-        (2.0, 0.100, 0.030, 2, _Sizes(8, 10, 7, 12)),
-        (2.0, 1e-9, 1e-9, 16, _Sizes(512, 200, 100, 400)),
-        (2.0, 9.000, 9.000, 16, _Sizes(16, 6, 4, 12)),
+        (2.0, 0.010, 0.030, _Sizes(0.3, 10, 7, 5, 24)),
+        (2.0, 0.100, 0.030, _Sizes(0.3, 10, 7, 3, 7)),
+        (4.0, 0.100, 0.030, _Sizes(0.6, 20, 14, 5, 14)),
+        (2.0, 1e-9, 1e-9, _Sizes(0.3, 200, 100, 5, 400)),
+        (2.0, 0.030, 9.000, _Sizes(0.3, 2, 1, 1, 3)),
+        (2.0, 9.000, 0.030, _Sizes(0.3, 10, 7, 1, 3)),
     ],
 )
 def test_blocks_share_a_round(
-    round_s: float, load_s: float, step_s: float, group: int, expected: _Sizes
+    round_s: float, load_s: float, step_s: float, expected: _Sizes
 ) -> None:
-    """Each block has its share of the round's time, whole bursts, a least and a most."""
-    assert _Sizes.within(round_s, load_s, step_s, group) == expected
+    """Each block has its share of the round's time, a least and a most; slow sides do little."""
+    assert _Sizes.within(round_s, load_s, step_s) == expected
+
+
+def test_a_slow_step_is_measured_in_time(clock: FakeClock, rehearse: Rehearse) -> None:
+    """Six rounds of a step of half a second fit into twice a budget of 20 s."""
+    found = rehearse(repeat(0.010), budget_s=20.0, step_s=0.5)
+    assert found.step_s.n >= 6
+    assert clock() < 2 * 20.0 + 15.0  # the warm-up and a round's remainder
+    assert found.step_s.median == pytest.approx(0.5)
+    assert judge(found).kind == "healthy"
+
+
+def test_a_slow_loader_is_measured_in_time(clock: FakeClock, rehearse: Rehearse) -> None:
+    """A loader of half a second is found out within twice a budget of 20 s."""
+    found = rehearse(ahead(clock, 0.5, most=4), budget_s=20.0)
+    assert found.step_s.n >= 3
+    assert found.load_s_per_batch.median == pytest.approx(0.5)
+    assert judge(found).kind == "loader-bound"

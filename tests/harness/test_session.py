@@ -1,6 +1,9 @@
 """Sessions: whatever a child process does, it ends, is cleaned up after, and is told of."""
 
 import json
+import os
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -44,8 +47,8 @@ def child(here: Path, source: str) -> list[str]:
 
 
 def wait_until_gone(pid: int) -> None:
-    """Fail unless the process ends, or is but a name that nobody asked after, in 10 s."""
-    deadline = time.monotonic() + 10
+    """Fail unless the process ends, or is but a name that nobody asked after, in 30 s."""
+    deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         try:
             if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
@@ -65,10 +68,10 @@ def test_a_child_gives_a_measurement(here: Path) -> None:
 
 
 def test_a_child_learns_what_it_is_asked_for(here: Path) -> None:
-    """The request travels in the environment, with a result file that is gone afterwards."""
+    """The request travels in the environment, with who asks, and a result file that goes."""
     asked = SessionRequest("lint", budget_s=7.0, batch_limit_s=3.0, intent="reproducible")
     found = SessionRequest(**linted(child(here, "answer(lint=request)"), asked))
-    assert asdict(found) == {**asdict(asked), "result": found.result}
+    assert asdict(found) == {**asdict(asked), "result": found.result, "parent": os.getpid()}
     assert not Path(found.result).parent.exists()
 
 
@@ -184,6 +187,85 @@ def test_nothing_that_a_child_started_lives_on(here: Path) -> None:
         "answer(lint={'pid': nap.pid})"
     )
     wait_until_gone(linted(child(here, source), REQUEST)["pid"])
+
+
+LEFT_ALONE = """
+import os, pathlib, subprocess, sys, time
+import numpy as np
+
+def tell():
+    nap = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
+    here = pathlib.Path(__file__).parent
+    (here / "part").write_text(f"{os.getpid()} {nap.pid}")
+    (here / "part").rename(here / "pids")
+
+AT_IMPORT
+
+def loader():
+    tell()
+    while True:
+        yield {"x": np.zeros((2, 3), np.int32)}
+"""
+LEFT_ALONE_TEST = """
+import pytest
+
+@pytest.fixture
+def netpipe_loader():
+    return loader
+
+def test_endless(netpipe_measurement):
+    pass
+"""
+
+
+def end_while_measuring(here: Path, words: str, ended_by: signal.Signals) -> int:
+    """Start a module, end it once its session told of itself, return its exit code."""
+    environment = {name: value for name, value in os.environ.items() if "PYTEST" not in name}
+    command = subprocess.Popen(
+        [sys.executable, "-m", *words.split()], env={**environment, "TMPDIR": str(here)}
+    )
+    while not (here / "pids").exists():
+        assert command.poll() is None
+        time.sleep(0.01)
+    command.send_signal(ended_by)
+    return command.wait()
+
+
+def assert_nothing_is_left(here: Path) -> None:
+    """Fail unless the session that told of itself has ended, its child and its folder too."""
+    for pid in (here / "pids").read_text().split():
+        wait_until_gone(int(pid))
+    assert not list(here.glob("netpipe-session-*"))
+
+
+@pytest.mark.parametrize(
+    ("ended_by", "returncode", "at_import"),
+    [
+        (signal.SIGTERM, 128 + signal.SIGTERM, ""),
+        (signal.SIGKILL, -signal.SIGKILL, ""),
+        (signal.SIGKILL, -signal.SIGKILL, "tell(); time.sleep(1000)"),
+    ],
+    ids=["terminated", "killed", "killed-at-import"],
+)
+def test_an_ended_command_leaves_no_session(
+    here: Path, ended_by: signal.Signals, returncode: int, at_import: str
+) -> None:
+    """Whatever ends a command ends its session, all that it started, and its folder."""
+    target = here / "left_alone.py"
+    target.write_text(LEFT_ALONE.replace("AT_IMPORT", at_import))
+    words = f"netpipe measure --loader {target}:loader --accelerator emulated:5ms --budget 600"
+    assert end_while_measuring(here, words, ended_by) == returncode
+    assert_nothing_is_left(here)
+
+
+def test_an_ended_pytest_leaves_no_session(here: Path) -> None:
+    """A session that pytest started ends as well when nobody waits for it any more."""
+    target = here / "test_left_alone.py"
+    target.write_text(LEFT_ALONE.replace("AT_IMPORT", "") + LEFT_ALONE_TEST)
+    words = f"pytest {target} --rootdir={here} -p no:cacheprovider"
+    words += " --netpipe-accelerator=emulated:5ms --netpipe-budget=600"
+    assert end_while_measuring(here, words, signal.SIGTERM) == -signal.SIGTERM
+    assert_nothing_is_left(here)
 
 
 @pytest.fixture

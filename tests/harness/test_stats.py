@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 from math import comb, inf
+from random import Random
 
 import pytest
 
@@ -15,10 +16,34 @@ def coverage(n: int, outside: int) -> float:
     return 1 - beyond / 2.0 ** (n - 1)
 
 
-@pytest.mark.parametrize("n", [1, 5])
-def test_few_rounds_have_an_unbounded_interval(n: int) -> None:
-    """Below six rounds no interval reaches 95%, so none is claimed."""
+@pytest.mark.parametrize("n", [1, 2])
+def test_one_or_two_rounds_have_an_unbounded_interval(n: int) -> None:
+    """Below three rounds nothing is known of their spread, so no interval is claimed."""
     assert stats.median_interval([2.0] * n) == Interval(2.0, -inf, inf, n)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([5.0, 4.0, 8.0], Interval(5.0, 0.0, 12.0, 3)),
+        ([2.0, 2.0, 2.0], Interval(2.0, 2.0, 2.0, 3)),
+        ([9.0, 7.0, 8.0, 8.5], Interval(8.25, 5.0, 11.0, 4)),
+        ([7.0, 9.0, 8.0, 7.0, 9.0], Interval(8.0, 5.0, 11.0, 5)),
+        ([7.0, 9.0, 8.0, 7.0, 9.0, 8.0], Interval(8.0, 7.0, 9.0, 6)),
+    ],
+)
+def test_a_few_rounds_have_their_range_widened(values: list[float], expected: Interval) -> None:
+    """From three to five rounds the range grows by itself on either side; six need it no more."""
+    assert stats.median_interval(values) == expected
+
+
+@pytest.mark.parametrize("n", [3, 4, 5])
+def test_the_widened_range_covers_the_median(n: int) -> None:
+    """The interval of a few normal values holds their distribution's median 95% of the time."""
+    normal = Random(1).gauss
+    found = [stats.median_interval([normal(0.0, 1.0) for _ in range(n)]) for _ in range(5000)]
+    covered = sum(one.low <= 0.0 <= one.high for one in found)
+    assert covered >= stats.CONFIDENCE * len(found)
 
 
 @pytest.mark.parametrize("n", [6, 7, 8, 9, 10, 20, 50, 101, 400])

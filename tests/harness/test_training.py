@@ -14,10 +14,10 @@ from netpipe.harness.emulated import EmulatedStep
 from netpipe.harness.errors import MisuseError
 from netpipe.harness.pull import Puller
 from netpipe.harness.stepping import Stepper
-from netpipe.harness.training import SKIPPED_STEPS, TrainBlock, late_reading_loop, train_block
+from netpipe.harness.training import TrainBlock, late_reading_loop, train_block
 
 BATCH = {"x": np.zeros((2, 3), np.int32)}
-STEPS = 12
+STEPS, SKIPPED = 12, 5
 
 
 def counting_step(state: int, _: Any) -> tuple[int, dict[str, jax.Array]]:
@@ -25,11 +25,14 @@ def counting_step(state: int, _: Any) -> tuple[int, dict[str, jax.Array]]:
     return state + 1, {"loss": jnp.float32(state)}
 
 
-def train(loop: Any, step: Any = counting_step, state: Any = 0) -> tuple[TrainBlock, Stepper]:
+def train(
+    loop: Any, step: Any = counting_step, state: Any = 0, skipped: int = SKIPPED
+) -> tuple[TrainBlock, Stepper]:
     """Run a loop over a step with a loader that takes no time."""
     clock = MonotonicClock()
     stepper = Stepper(lambda: (state, step), [BATCH, BATCH], clock)
-    return train_block(Puller(lambda: repeat(BATCH), clock), stepper, loop, STEPS, clock), stepper
+    puller = Puller(lambda: repeat(BATCH), clock)
+    return train_block(puller, stepper, loop, STEPS, skipped, clock), stepper
 
 
 def train_emulated(loop: Any) -> TrainBlock:
@@ -69,11 +72,12 @@ def test_a_loop_that_reads_nothing_runs_ahead() -> None:
     assert train_emulated(blind_loop).depth > 3
 
 
-def test_the_first_steps_are_left_out() -> None:
+@pytest.mark.parametrize("skipped", [1, 2, SKIPPED])
+def test_the_first_steps_are_left_out(skipped: int) -> None:
     """A block holds as many steps and waits as were asked for, after those not counted."""
-    block, stepper = train(late_reading_loop)
-    assert len(block.steps_s) == len(block.waits_s) == STEPS
-    assert stepper.state == STEPS + SKIPPED_STEPS
+    block, stepper = train(late_reading_loop, skipped=skipped)
+    assert len(block.steps_s) == len(block.waits_s) == block.asked == STEPS
+    assert stepper.state == STEPS + skipped
     assert block.s_per_step == pytest.approx(sum(block.steps_s) / STEPS)
 
 
@@ -88,8 +92,8 @@ def test_the_next_block_goes_on_from_the_newest_state() -> None:
     stepper = Stepper(lambda: (0, counting_step), [BATCH, BATCH], clock)
     puller = Puller(lambda: repeat(BATCH), clock)
     for _ in range(2):
-        train_block(puller, stepper, late_reading_loop, STEPS, clock)
-    assert stepper.state == 2 * (STEPS + SKIPPED_STEPS)
+        train_block(puller, stepper, late_reading_loop, STEPS, SKIPPED, clock)
+    assert stepper.state == 2 * (STEPS + SKIPPED)
 
 
 def _idle_loop(batches: Iterator[Any], _state: Any, _step: Any) -> None:
@@ -97,15 +101,15 @@ def _idle_loop(batches: Iterator[Any], _state: Any, _step: Any) -> None:
 
 
 def _lazy_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
-    for batch in islice(batches, SKIPPED_STEPS + 1):
+    for batch in islice(batches, SKIPPED + 1):
         state, _ = step(state, batch)
 
 
 @pytest.mark.parametrize(
     ("loop", "words"),
     [
-        (_idle_loop, f"given {STEPS + SKIPPED_STEPS} batches and called it 0 times"),
-        (_lazy_loop, f"given {SKIPPED_STEPS + 1} batches and called it {SKIPPED_STEPS + 1} times"),
+        (_idle_loop, f"given {STEPS + SKIPPED} batches and called it 0 times"),
+        (_lazy_loop, f"given {SKIPPED + 1} batches and called it {SKIPPED + 1} times"),
     ],
 )
 def test_a_loop_must_call_the_step(loop: Any, words: str) -> None:
@@ -114,13 +118,14 @@ def test_a_loop_must_call_the_step(loop: Any, words: str) -> None:
         train(loop)
 
 
-def test_a_loop_may_stop_early() -> None:
-    """What it did until then is what was measured."""
+@pytest.mark.parametrize("skipped", [1, SKIPPED])
+def test_a_loop_may_stop_early(skipped: int) -> None:
+    """What it did until then is what was measured, from two steps that count."""
 
     def short_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
-        late_reading_loop(islice(batches, SKIPPED_STEPS + 4), state, step)
+        late_reading_loop(islice(batches, skipped + 2), state, step)
 
-    assert len(train(short_loop)[0].steps_s) == 4
+    assert len(train(short_loop, skipped=skipped)[0].steps_s) == 2
 
 
 def test_an_aux_without_an_array_is_misuse() -> None:
