@@ -6,6 +6,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -129,8 +130,16 @@ class _Progress:
 @click.option("--step", metavar="TARGET", help="Makes (state, step).")
 @click.option("--loop", metavar="TARGET", help="Your training loop(batches, state, step).")
 @click.option(
-    "--accelerator", default="auto", show_default=True, help="auto, emulated:36ms, or a list."
+    "--accelerator", default="auto", show_default=True,
+    help="auto, emulated:36ms, emulated:8xh100, or a list; @25GB/s adds a copy to the device.",
+)  # fmt: skip
+@click.option(
+    "--flops-per-step", type=float, help="FLOPs of a step, for an emulated accelerator with a name."
 )
+@click.option(
+    "--mfu", type=float, default=0.4, show_default=True,
+    help="The part of its peak that an emulated accelerator reaches.",
+)  # fmt: skip
 @click.option("--budget", type=float, default=20.0, show_default=True, help="Seconds of rounds.")
 @click.option(
     "--batch-limit", type=float, default=10.0, show_default=True,
@@ -143,6 +152,8 @@ def measure(
     step: str | None,
     loop: str | None,
     accelerator: str,
+    flops_per_step: float | None,
+    mfu: float,
     budget: float,
     batch_limit: float,
     as_json: bool,
@@ -151,13 +162,17 @@ def measure(
 
     TARGET is package.module:name or path/to/file.py:name, a callable without arguments.
     """
-    from netpipe.harness.emulated import parse_accelerators
+    from netpipe.harness.emulation import parse_accelerators
     from netpipe.harness.session import SessionRequest, child_command, measured
 
-    requests = [
-        SessionRequest("measure", accelerator=one, budget_s=budget, batch_limit_s=batch_limit)
-        for one in parse_accelerators(accelerator)
-    ]
+    asked = SessionRequest(
+        "measure",
+        budget_s=budget,
+        batch_limit_s=batch_limit,
+        flops_per_step=flops_per_step,
+        mfu=mfu,
+    )
+    requests = [replace(asked, accelerator=one) for one in parse_accelerators(accelerator)]
     command = child_command(loader, step, loop)
     measurements = [measured(command, _said(request)) for request in requests]
     if as_json:
@@ -186,14 +201,15 @@ def _print_documents(measurements: "list[Measurement]") -> None:
 
 
 def _print_verdicts(measurements: "list[Measurement]") -> None:
-    from netpipe.harness.report import verdict_table
+    from netpipe.harness.report import device_label, sizing_line, verdict_table
     from netpipe.harness.stall import judge, remarks
 
     _output.print(verdict_table(measurements))
     for one in measurements:
         verdict = judge(one)
-        _output.print(f"[bold]{one.device.key}[/]: {verdict.message}", highlight=False)
-        for line in (*verdict.evidence, f"next: {verdict.next}"):
+        _output.print(f"[bold]{device_label(one.device)}[/]: {verdict.message}", highlight=False)
+        derived = [f"S0 is derived: {one.device.kind}"] if one.device.emulated else []
+        for line in (*derived, *verdict.evidence, sizing_line(one), f"next: {verdict.next}"):
             _output.print(f"  {line}", highlight=False)
         for remark in remarks(one, verdict):
             _output.print(f"  {remark.name}: {remark.message}", highlight=False)

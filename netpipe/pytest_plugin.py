@@ -241,6 +241,12 @@ def netpipe_fingerprint() -> str:
 
 
 @pytest.fixture
+def netpipe_flops_per_step() -> float | Callable[[], float] | None:
+    """Override this with the FLOPs of a step; an emulated accelerator of a known peak asks."""
+    return None
+
+
+@pytest.fixture
 def netpipe_accelerator(request: pytest.FixtureRequest) -> str:
     """Return what this test is measured against: "auto" or an emulated accelerator."""
     parameter: str | None = getattr(request, "param", None)

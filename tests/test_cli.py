@@ -42,6 +42,11 @@ def disordered():
     workers = grain.MultiprocessingOptions(num_workers=2)
     return grain.MapDataset.range(64).to_iter_dataset().mp_prefetch(workers).batch(4)
 
+def curious(batches, state, step):
+    for batch in batches:
+        state, aux = step(state, batch)
+        print(state.params)
+
 not_callable = 3
 """
 
@@ -118,6 +123,21 @@ def test_measure_prints_one_document(netpipe: Netpipe, pipelines: str) -> None:
     }  # fmt: skip
 
 
+def test_a_named_accelerator_takes_flops(netpipe: Netpipe, pipelines: str) -> None:
+    """Peak, MFU and FLOPs make the step time, and the document says so."""
+    result = netpipe(
+        "measure", "--loader", f"{pipelines}:loader", "--accelerator", "emulated:8xh100",
+        "--flops-per-step", 1.9780e13, "--mfu", 0.5, "--budget", 1, "--json",
+    )  # fmt: skip
+    found = document(result, "measurement.1.json")
+    assert found["device"] == {
+        "key": "emulated-h100-x8", "kind": "emulated:8xh100, 19.8 TFLOP a step at MFU 0.5",
+        "platform": "emulated", "count": 8, "emulated": True,
+    }  # fmt: skip
+    assert found["step_s"]["median"] >= 0.005
+    assert found["workers_needed"] >= 1
+
+
 @pytest.fixture
 def two_accelerators(monkeypatch: pytest.MonkeyPatch) -> str:
     """Return the names of a slow and a fast accelerator, which have been measured."""
@@ -134,7 +154,13 @@ def two_accelerators(monkeypatch: pytest.MonkeyPatch) -> str:
 def test_a_list_of_accelerators_gives_a_row_each(netpipe: Netpipe, two_accelerators: str) -> None:
     """`--accelerator A,B` measures against both, and prints a row and a verdict for each."""
     result = netpipe("measure", "--loader", "a:b", "--accelerator", two_accelerators)
-    for words in (("emulated-90ms", "9.00", "healthy"), ("emulated-2ms", "loader-bound")):
+    for words in (
+        ("emulated-90ms (derived)", "9.00", "1 (has 0)", "healthy"),
+        ("emulated-2ms (derived)", "7 (has 0)", "loader-bound"),
+        ("emulated-2ms (derived): loader-bound",),
+        ("workers needed: 7 (has 0); cores needed: 4 (more than this host has: 2)",),
+        ("S0 is derived: emulated:30ms",),
+    ):
         assert any(all(word in line for word in words) for line in result.stdout.splitlines())
     assert result.exit_code == 1
 
@@ -202,6 +228,9 @@ def test_a_failure_among_several_decides(
         (("--loader", "PIPELINES:failing"), "disk on fire"),
         (("--loader", "PIPELINES:loader", "--accelerator", "emulated:fast"), "emulated:36ms"),
         (("--loader", "PIPELINES:loader", "--accelerator", "auto"), "a step must be given"),
+        (("--loader", "PIPELINES:loader", "--accelerator", "emulated:h100"), "needs the FLOPs"),
+        (("--loader", "PIPELINES:loader", "--loop", "PIPELINES:curious"), "state.params was read"),
+        (("--loader", "PIPELINES:loader", "--mfu", "0"), "MFU must be above 0"),
         (("--loader", "PIPELINES:loader", "--budget", "0"), "above 0 seconds"),
     ],
 )

@@ -14,7 +14,7 @@ _NOT_IN_A_SLUG = re.compile(r"[^a-z0-9.+]+")
 
 # FLOP/s, dense, bfloat16; float16 for t4 and v100, which have no bfloat16. Sources: torchtitan
 # `tools/utils.py`, levanter `flop_utils.py`, marin. Whole names, so that a card which is not
-# listed never borrows the peak of one that is.
+# listed never borrows the peak of one that is. The first of a family is what its name means alone.
 _PEAK_FLOPS: Final = {
     "t4": 65e12,
     "v100-sxm-16gb": 125e12,
@@ -62,6 +62,26 @@ def peak_flops(kind: str) -> float | None:
         None for a CPU, for an unknown device, and for a MIG slice, which is a fraction of one.
     """
     return _PEAK_FLOPS.get(_name(kind))
+
+
+def peak_flops_of_name(name: str) -> float | None:
+    """Give the dense peak of the accelerator that people call so, in FLOP/s, as `peak_flops`.
+
+    Args:
+        name: A key without a count, "h100-pcie", or its beginning up to some hyphen, which means
+            the SXM variant unless it says otherwise: "a100".
+
+    Returns:
+        None for an unknown name.
+    """
+    return next(
+        (peak for key, peak in _PEAK_FLOPS.items() if f"{key}-".startswith(f"{name}-")), None
+    )
+
+
+def names_with_peak() -> tuple[str, ...]:
+    """Give the names of `peak_flops_of_name`, without the memory, which changes no peak."""
+    return tuple(dict.fromkeys(re.sub(r"-\d+gb$", "", key) for key in _PEAK_FLOPS))
 
 
 def matches(key: str, wanted: str) -> bool:

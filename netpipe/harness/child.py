@@ -1,33 +1,31 @@
 """What runs inside a session's process: measure or lint, write one result, end in any case."""
 
 import argparse
-import json
-import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
-from pathlib import Path
 from platform import python_version
 from typing import Any, Final
 
 from netpipe.errors import NetpipeError
 from netpipe.harness.clock import MonotonicClock
-from netpipe.harness.emulated import EmulatedStep, parse_accelerator
-from netpipe.harness.errors import MisuseError
+from netpipe.harness.emulation import Emulated, Flops, parse_accelerator
+from netpipe.harness.errors import LoaderFailedError, MisuseError
+from netpipe.harness.failure import told
 from netpipe.harness.measurement import Device
 from netpipe.harness.session import (
-    SCHEMA,
     SessionRequest,
+    error_document,
     is_abandoned,
     leave,
     request_here,
+    write_result,
 )
 from netpipe.harness.targets import resolve
+from netpipe.harness.watchdog import Watchdog
 
-_FIRST_BATCH = 3.0  # the first batch may take so many times the limit: workers start
 _LOOK_S = 0.2
 _PACKAGES: Final = ("netpipe", "grain", "jax", "jaxlib", "numpy")
 
@@ -42,6 +40,8 @@ class Factories:
         loop: The trainer's own loop; the harness's when left out.
         synthetic: Makes the batches that the step is timed on alone; the loader's when left out.
         fingerprint: Names the data and the configuration; only like is compared with like.
+        flops_per_step: FLOPs of a step, for an emulated accelerator of a known peak; the step
+            factory's attribute of this name when left out.
     """
 
     loader: Callable[[], Any]
@@ -49,6 +49,7 @@ class Factories:
     loop: Callable[..., object] | None = None
     synthetic: Callable[[], Any] | None = None
     fingerprint: str = ""
+    flops_per_step: Flops = None
 
 
 def serve(request: SessionRequest, factories: Factories) -> None:
@@ -71,27 +72,17 @@ def _watch_parent(request: SessionRequest) -> None:
 
 def _answer(request: SessionRequest, made: Callable[[], Factories]) -> None:
     try:
-        factories = made()
-        if request.kind == "lint":
-            document = {"lint": _lint(request, factories.loader)}
-        else:
-            document = {"measurement": _measure(request, factories)}
-    except NetpipeError as error:
-        document = _error("misuse", str(error))
-    except Exception:  # noqa: BLE001  # whatever the user's code raises is the result
-        document = _error("failed", traceback.format_exc().strip())
-    _write(request, document)
+        write_result(request, _found(request, made()))
+    except BaseException as error:  # noqa: BLE001  # what the user's code raises is the result
+        misused = isinstance(error, NetpipeError) and not isinstance(error, LoaderFailedError)
+        kind, message = ("misuse", str(error)) if misused else ("failed", told(error))
+        write_result(request, error_document(kind, message))
 
 
-def _error(kind: str, message: str) -> dict[str, Any]:
-    return {"error": {"kind": kind, "message": message}}
-
-
-def _write(request: SessionRequest, document: dict[str, Any]) -> None:
-    result = Path(request.result)
-    part = result.with_suffix(".part")
-    part.write_text(json.dumps({"schema": SCHEMA, **document}, allow_nan=False), encoding="utf-8")
-    part.replace(result)
+def _found(request: SessionRequest, factories: Factories) -> dict[str, Any]:
+    if request.kind == "lint":
+        return {"lint": _lint(request, factories.loader)}
+    return {"measurement": _measure(request, factories)}
 
 
 def _lint(request: SessionRequest, loader: Callable[[], Any]) -> dict[str, Any]:
@@ -108,9 +99,9 @@ def _measure(request: SessionRequest, factories: Factories) -> dict[str, Any]:
     from netpipe.harness.training import late_reading_loop
 
     let_grain_start_workers()
-    device_of, step = _device_and_step(request, factories.step)
+    device_of, step = _device_and_step(request, factories)
     place = Place(device_of, _host(), _versions())
-    with _BatchWatch(request) as watch:
+    with Watchdog(request) as watch:
         subject = Subject(
             factories.loader,
             step,
@@ -118,26 +109,38 @@ def _measure(request: SessionRequest, factories: Factories) -> dict[str, Any]:
             factories.synthetic,
             factories.fingerprint,
         )
-        return measure(
-            subject, place, request.budget_s, MonotonicClock(), watch.waiting
-        ).to_document()
+        return measure(subject, place, request.budget_s, MonotonicClock(), watch).to_document()
 
 
 def _device_and_step(
-    request: SessionRequest, step: Callable[[], Any] | None
+    request: SessionRequest, factories: Factories
 ) -> tuple[Callable[[int], Device], Callable[[], Any]]:
     emulated = parse_accelerator(request.accelerator)
     if emulated is not None:
-        stand_in = EmulatedStep(emulated.step_s, step)
-        return (
-            lambda _: Device(emulated.key, emulated.name, "emulated"),
-            lambda: (stand_in.initial_state(), stand_in),
-        )
-    if step is None:
+        return _emulated(emulated, request, factories)
+    if factories.step is None:
         raise MisuseError("a step must be given, unless the accelerator is emulated; found none")
     from netpipe.harness.device import local_device
 
-    return local_device, step
+    return local_device, factories.step
+
+
+def _emulated(
+    emulated: Emulated, request: SessionRequest, factories: Factories
+) -> tuple[Callable[[int], Device], Callable[[], Any]]:
+    from netpipe.harness.emulated import EmulatedStep
+
+    flops: Flops = next(
+        (one for one in (request.flops_per_step, factories.flops_per_step) if one is not None),
+        getattr(factories.step, "flops_per_step", None),
+    )
+    kind = emulated.described(flops, request.mfu)
+    step_s = emulated.step_s(flops, request.mfu)
+    step = EmulatedStep(step_s, factories.step, emulated.copy_bytes_per_s)
+    return (
+        lambda _: Device(emulated.key, kind, "emulated", emulated.count),
+        lambda: (step.initial_state(), step),
+    )
 
 
 def _host() -> Any:
@@ -148,47 +151,6 @@ def _host() -> Any:
 
 def _versions() -> dict[str, str]:
     return {"python": python_version(), **{name: version(name) for name in _PACKAGES}}
-
-
-class _BatchWatch:
-    """Ends the session when its loader gives no batch for too long, saying where it hangs."""
-
-    def __init__(self, request: SessionRequest) -> None:
-        self._request = request
-        self._clock = MonotonicClock()
-        self._since_s: float | None = None
-        self._batches = 0
-        self._over = threading.Event()
-        self._main = threading.get_ident()
-
-    def __enter__(self) -> "_BatchWatch":
-        threading.Thread(target=self._look, name="netpipe-batch-watch", daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-
-    def waiting(self, since_s: float | None) -> None:
-        """Note that a batch was asked for, or that it came (None)."""
-        self._batches += since_s is None
-        self._since_s = since_s
-
-    def _look(self) -> None:
-        while not self._over.wait(_LOOK_S):
-            since_s = self._since_s
-            limit_s = self._request.batch_limit_s * (1 if self._batches else _FIRST_BATCH)
-            if since_s is not None and self._clock() - since_s > limit_s:
-                self._give_up(limit_s)
-
-    def _give_up(self, limit_s: float) -> None:
-        frame = sys._current_frames().get(self._main)  # noqa: SLF001  # the documented way
-        where = "".join(traceback.format_stack(frame)[-3:]).rstrip()
-        message = (
-            f"the loader gave no batch for {limit_s:g} s after {self._batches} batches: it hangs, "
-            f"or an exception ended one of its own threads. The main thread is at\n{where}"
-        )
-        _write(self._request, _error("hang", message))
-        leave(self._request)
 
 
 def main() -> None:

@@ -5,119 +5,161 @@ dispatch. So its results are real `jax.Array`s: everything that waits for a real
 this one, and the runtime bounds how many are in flight as it does for a real device.
 """
 
-import re
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
+from math import inf
+from typing import Any, NoReturn
+from weakref import WeakValueDictionary
+
+import jax
+import jax.numpy as jnp
+import numpy as np
 
 from netpipe.harness.errors import MisuseError
 from netpipe.harness.sleep_call import register_sleep_target
+from netpipe.harness.stand_ins import EmulatedState, OnlyLoss, refuse_attribute
+from netpipe.harness.stepping import StepFactory, made_step
 
-_SPEC = re.compile(r"emulated:(?P<value>\d+(?:\.\d+)?)(?P<unit>us|ms|s)")
-_UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 _NS = 1_000_000_000
+_TOKEN = jax.ShapeDtypeStruct((8, 8), jnp.float32)
+_DEADLINE = jax.ShapeDtypeStruct((2,), jnp.uint32)
+
+_ARRAYS = (np.ndarray, jax.Array)
+_Computation = Callable[[Any, Any], tuple[Any, Any]]
 
 
-@dataclass(frozen=True)
-class Emulated:
-    """An accelerator that takes `step_s` seconds for any step.
+class Engines:
+    """When a device's copy engine and its compute engine are free, on a clock in nanoseconds.
 
-    Attributes:
-        name: How it was asked for, `emulated:36ms`.
+    Each does one thing at a time, in order. Deadlines follow from deadlines and not from when a
+    sleeper woke up, so that short steps take their time exactly on average.
+
+    Args:
         step_s: Seconds a step takes.
+        copy_bytes_per_s: Bandwidth from the host to the device.
     """
 
-    name: str
-    step_s: float
+    def __init__(self, step_s: float, copy_bytes_per_s: float = inf) -> None:
+        self.free_ns = 0
+        self._copies_done_ns = 0
+        self._step_ns = round(step_s * _NS)
+        self._copy_ns_per_byte = _NS / copy_bytes_per_s
 
-    @property
-    def key(self) -> str:
-        """What it is called where a real device has its key."""
-        return self.name.replace(":", "-")
-
-
-def parse_accelerator(text: str) -> Emulated | None:
-    """Read an accelerator's name; None stands for `auto`, the device that jax finds.
-
-    Raises:
-        MisuseError: The name is neither `auto` nor an emulated step time.
-    """
-    if text == "auto":
-        return None
-    match = _SPEC.fullmatch(text)
-    if match is None or float(match["value"]) <= 0:
-        raise MisuseError(
-            f"accelerator must be auto or emulated:<time>, as emulated:36ms; found {text!r}"
-        )
-    return Emulated(text, float(match["value"]) * _UNITS[match["unit"]])
-
-
-def parse_accelerators(text: str) -> tuple[str, ...]:
-    """Split a list of accelerators' names, `auto, emulated:36ms`.
-
-    Raises:
-        MisuseError: One of them cannot be read.
-    """
-    names = tuple(name.strip() for name in text.split(","))
-    for name in names:
-        parse_accelerator(name)
-    return names
+    def dispatch(self, now_ns: int, copied_bytes: int) -> int:
+        """Return when a step is done whose batch is copied from now on and which runs after it."""
+        copy_ns = round(copied_bytes * self._copy_ns_per_byte)
+        self._copies_done_ns = max(self._copies_done_ns, now_ns) + copy_ns
+        self.free_ns = max(self.free_ns, self._copies_done_ns) + self._step_ns
+        return self.free_ns
 
 
 class EmulatedStep:
     """A stand-in for a training step: `step(state, batch) -> (state, aux)`.
 
-    The device is busy with one step at a time, each for `step_s` seconds from its dispatch or
-    from the end of the step before it, whichever is later.
+    A batch is copied when the step first sees it, so a resident one only once, and whatever has
+    been computed on the device from it once more. The step begins when its copy and the step
+    before it are done. It compiles anew when the shapes or the dtypes of the batch are new.
 
     Args:
         step_s: Seconds a step takes.
         real: Makes the `(state, step)` stood in for, whose aux has the same shapes; never run.
             Left out, aux is `{"loss": float32 ()}`.
+        copy_bytes_per_s: Bandwidth from the host to the device; infinite: copies cost nothing.
     """
 
-    def __init__(self, step_s: float, real: Callable[[], tuple[Any, Any]] | None = None) -> None:
-        self._step_ns = round(step_s * _NS)
+    def __init__(
+        self, step_s: float, real: StepFactory | None = None, copy_bytes_per_s: float = inf
+    ) -> None:
+        self._engines = Engines(step_s, copy_bytes_per_s)
         self._real = real
-        self._free_ns = 0
-        self._compute: Callable[[Any, Any], tuple[Any, Any]] | None = None
+        self._on_device: WeakValueDictionary[int, jax.Array] = WeakValueDictionary()
+        self._compiled: dict[object, _Computation] = {}
 
-    def initial_state(self) -> Any:
-        """Return the state to hand to the first step: a token that orders the steps."""
-        import jax.numpy as jnp
+    def __getattr__(self, name: str) -> NoReturn:
+        refuse_attribute("step", name, "An emulated accelerator's step can only be called")
 
-        return {"token": jnp.zeros((8, 8), jnp.float32)}
+    def initial_state(self) -> EmulatedState:
+        """Return the state to hand to the first step."""
+        return EmulatedState(jnp.zeros(_TOKEN.shape, _TOKEN.dtype))
 
-    def __call__(self, state: Any, batch: Any) -> tuple[Any, Any]:
-        """Dispatch one step and return at once."""
-        if self._compute is None:
-            self._compute = _sleeping_computation(self._aux_shapes(batch))
-        self._free_ns = max(self._free_ns, time.monotonic_ns()) + self._step_ns
-        token, aux = self._compute(_halves(self._free_ns), state["token"])
-        return {"token": token}, aux
+    def __call__(self, state: EmulatedState, batch: Any) -> tuple[EmulatedState, Any]:
+        """Dispatch one step and return at once.
 
-    def _aux_shapes(self, batch: Any) -> Any:
-        import jax
-        import jax.numpy as jnp
+        Raises:
+            MisuseError: The state is none of an emulated step, or the real step cannot be traced.
+        """
+        if not isinstance(state, EmulatedState):
+            raise MisuseError(
+                "an emulated accelerator's step must be given the state that it returned; found "
+                f"{type(state).__name__}"
+            )
+        leaves, structure = jax.tree.flatten(batch)
+        compute = self._computation(leaves, structure)
+        # Only now: a real device does not begin before its program is compiled either.
+        done_ns = self._engines.dispatch(time.monotonic_ns(), self._copied_bytes(leaves))
+        token, aux = compute(_halves(done_ns), *jax.tree.leaves(state))
+        return EmulatedState(token), aux
 
-        if self._real is None:
-            return {"loss": jax.ShapeDtypeStruct((), jnp.float32)}
-        from netpipe.harness.stepping import made_step
+    def _copied_bytes(self, leaves: Sequence[Any]) -> int:
+        """Return the bytes that the device has not seen, and note what it has from now on."""
+        copied = 0
+        for leaf in filter(_is_array, leaves):
+            if self._on_device.get(id(leaf)) is not leaf:
+                copied += leaf.nbytes
+            if isinstance(leaf, jax.Array):
+                self._on_device[id(leaf)] = leaf
+        return copied
 
-        state, step = made_step(self._real)
-        return jax.eval_shape(step, state, batch)[1]
+    def _computation(self, leaves: Sequence[Any], structure: Any) -> _Computation:
+        # What jax.jit tells batches apart by.
+        kind = (structure, tuple(jax.typeof(leaf) for leaf in leaves if _is_array(leaf)))
+        if kind not in self._compiled:
+            self._compiled[kind] = _compiled(_aux_shapes(self._real, leaves, structure))
+        return self._compiled[kind]
 
 
-def _sleeping_computation(aux_shapes: Any) -> Callable[[Any, Any], tuple[Any, Any]]:
-    import jax
-    import jax.numpy as jnp
+def _is_array(leaf: object) -> bool:
+    return isinstance(leaf, _ARRAYS)
 
-    sleep_until = jax.ffi.ffi_call(
-        register_sleep_target(), jax.ShapeDtypeStruct((8, 8), jnp.float32), has_side_effect=True
-    )
 
-    @jax.jit
+def _aux_shapes(real: StepFactory | None, leaves: Sequence[Any], structure: Any) -> Any:
+    """Trace the real step and return its aux as `jax.ShapeDtypeStruct`s.
+
+    The factory is traced too, for its state may not fit here; one that cannot be traced is run.
+
+    Raises:
+        MisuseError: The step reads values, which a trace does not have.
+    """
+    if real is None:
+        return OnlyLoss(loss=jax.ShapeDtypeStruct((), jnp.float32))
+
+    def shapes(factory: StepFactory) -> Any:
+        def aux(arrays: Sequence[Any]) -> Any:
+            coming = iter(arrays)
+            batch = [next(coming) if _is_array(leaf) else leaf for leaf in leaves]
+            state, step = made_step(factory)
+            return step(state, jax.tree.unflatten(structure, batch))[1]
+
+        return jax.eval_shape(aux, list(filter(_is_array, leaves)))
+
+    try:
+        return shapes(real)
+    except Exception:  # noqa: BLE001  # whatever it is, it shows again when the factory is run
+        made = made_step(real)
+    try:
+        return shapes(lambda: made)
+    except jax.errors.JAXTypeError as error:
+        raise MisuseError(
+            "an emulated accelerator traces the step for the shapes of its aux, and this one "
+            f"cannot be traced: {str(error).splitlines()[0]} Leave the step out and give the FLOPs "
+            "of a step or its time"
+        ) from error
+
+
+def _compiled(aux_shapes: Any) -> _Computation:
+    """Compile `(deadline, token) -> (token, aux)`, done at the deadline."""
+    sleep_until = jax.ffi.ffi_call(register_sleep_target(), _TOKEN, has_side_effect=True)
+
     def compute(deadline: Any, token: Any) -> tuple[Any, Any]:
         # Real work beside the call: without it the runtime runs the computation inline and the
         # dispatch waits for the step.
@@ -128,11 +170,9 @@ def _sleeping_computation(aux_shapes: Any) -> Callable[[Any, Any], tuple[Any, An
         aux = jax.tree.map(lambda one: jnp.full(one.shape, done[0, 0], one.dtype), aux_shapes)
         return done, aux
 
-    return compute
+    return jax.jit(compute).lower(_DEADLINE, _TOKEN).compile()
 
 
 def _halves(nanoseconds: int) -> Any:
     """Split a 64-bit time into two uint32, which jax keeps whole by default."""
-    import numpy as np
-
     return np.array([nanoseconds], np.uint64).view(np.uint32)

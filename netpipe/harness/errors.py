@@ -11,12 +11,20 @@ class MisuseError(HarnessError):
     """What was handed to the harness is not what it asks for."""
 
 
+class LoaderEndedError(MisuseError):
+    """A finite loader has ended and cannot be started again; what it gave is all there is."""
+
+
 class SessionError(HarnessError):
     """A session's process ended without a result: it crashed, hung or ran out of time."""
 
 
 class HangError(SessionError):
     """A loader gave no batch for longer than the limit."""
+
+
+class LoaderFailedError(SessionError):
+    """A loader raised an exception instead of a batch; that exception is the cause."""
 
 
 class PipelineTooSlowError(NetpipeError, AssertionError):

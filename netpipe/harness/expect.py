@@ -12,7 +12,8 @@ from netpipe.harness.errors import (
     PipelineTooSlowError,
 )
 from netpipe.harness.measurement import Measurement
-from netpipe.harness.stall import EPSILON, judge
+from netpipe.harness.quantities import EPSILON
+from netpipe.harness.stall import judge
 from netpipe.harness.units import ratio_interval, seconds_interval
 
 

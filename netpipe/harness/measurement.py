@@ -95,6 +95,43 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class BlockingLine:
+    """A line of the trainer's loop that stands still until the device is done.
+
+    Attributes:
+        file: The file, as Python names it.
+        line: The line's number, from 1.
+        code: The line itself.
+        fraction: Share of the time from a batch to the request for the next one that the loop
+            stands there.
+    """
+
+    file: str
+    line: int
+    code: str
+    fraction: float
+
+
+@dataclass(frozen=True)
+class GpuHealth:
+    """How the GPU fared while it was measured; one entry a round where there are several.
+
+    Attributes:
+        sm_clock_mhz: Clock of its multiprocessors.
+        temperature_c: Its temperature in degrees Celsius.
+        throttled_rounds: Rounds in which heat or its supply slowed it down.
+        throttle_reasons: Why, each reason once.
+        foreign_pids: Processes of others that were on it at any time.
+    """
+
+    sm_clock_mhz: tuple[float, ...]
+    temperature_c: tuple[float, ...]
+    throttled_rounds: int
+    throttle_reasons: tuple[str, ...]
+    foreign_pids: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Rounds:
     """The raw value of every round done, in seconds; one entry a round.
 
@@ -110,6 +147,7 @@ class Rounds:
     step_transfer_s: tuple[float, ...] = ()
     train_s_per_step: tuple[float, ...] = ()
     calibration_s: tuple[float, ...] = ()
+    host_s_per_step: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -140,8 +178,21 @@ class Measurement:
         worst_tenth_fraction: Share of the stall that the worst tenth of the steps holds.
         compilations: Compilations inside timed windows.
         buffered_batches: Batches the loader's buffers had lent when a drain began.
+        buffered_batches_start: Batches in the loader's buffers when a block of real steps began.
+        buffered_batches_end: The same when it ended; fewer than at its start by more than a batch
+            or two means that the buffers lent speed.
         dispatch_depth: Most steps in flight at once in the real loop.
-        overhead_fraction: The harness's own part of a step; None when not measured.
+        host_s_per_step: H, what the loop itself does after each step when there is nothing to wait
+            for: from a step's return to the request for the next batch, on results that are ready.
+        blocking_lines: Where the loop stands still until the device is done, the worst first; only
+            looked for when it seems to.
+        losses_are_finite: Whether the last loss of every block of real steps was a number.
+        loader_processes: Processes that load: 0 when this one does.
+        load_overlap_fraction: By the profiler's trace, the part of loading during which the device
+            computed; 0: they take turns; 1: loading is hidden. None where no trace could be had.
+        gpu: How the GPU fared; None where there is none, or it cannot be asked.
+        overhead_fraction: The harness's own part of a step: what its instruments add to a bare
+            loop, over S0; None when not measured.
         busy_elsewhere_fraction: Share of the host's CPU time that other programs took.
         batch_bytes: Bytes of one batch as the trainer sees it.
         first_batch_s: Wall time from the loader's start to its first batch.
@@ -180,6 +231,14 @@ class Measurement:
     elapsed_s: float
     rounds: Rounds = field(default_factory=Rounds)
     findings: tuple[Finding, ...] = ()
+    buffered_batches_start: float | None = None
+    buffered_batches_end: float | None = None
+    host_s_per_step: Interval | None = None
+    blocking_lines: tuple[BlockingLine, ...] = ()
+    losses_are_finite: bool = True
+    loader_processes: int = 0
+    load_overlap_fraction: float | None = None
+    gpu: GpuHealth | None = None
 
     def to_document(self) -> dict[str, Any]:
         """Return the measurement as plain JSON values."""

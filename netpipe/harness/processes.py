@@ -1,12 +1,17 @@
 """CPU time of this process and its children, and of everything else on the machine."""
 
+import os
 import resource
+import signal
 import time
 from dataclasses import dataclass
+from functools import cached_property
 
 import psutil
 
 _SCHEDULER_CLOCK = 2  # CPUCLOCK_SCHED of the kernel's posix-timers.h
+_TRACKER = "multiprocessing.resource_tracker"
+_HELPERS = (_TRACKER, "multiprocessing.forkserver")
 
 
 class ProcessTree:
@@ -19,6 +24,16 @@ class ProcessTree:
     def children(self) -> int:
         """How many child processes there are."""
         return len(self._children)
+
+    @cached_property
+    def worker_pids(self) -> tuple[int, ...]:
+        """The children that work: all but the helpers that Python's multiprocessing starts."""
+        return tuple(pid for pid in self._children if not _is_running(pid, _HELPERS))
+
+    @property
+    def workers(self) -> int:
+        """How many children work."""
+        return len(self.worker_pids)
 
     def cpu_s(self) -> float:
         """Return the CPU time used so far, in seconds; of a child that has ended too."""
@@ -37,6 +52,48 @@ def _process_cpu_s(pid: int) -> float:
         return time.clock_gettime((~pid << 3) | _SCHEDULER_CLOCK)
     except OSError:
         return 0.0
+
+
+def is_resource_tracker(pid: int) -> bool:
+    """Return whether a process is what removes the shared memory that others leave behind."""
+    return _is_running(pid, (_TRACKER,))
+
+
+def _is_running(pid: int, modules: tuple[str, ...]) -> bool:
+    try:
+        words = psutil.Process(pid).cmdline()
+    except psutil.Error:
+        return False
+    return any(module in word for module in modules for word in words)
+
+
+def crash_of(pid: int) -> str | None:
+    """Return how a child of this process crashed: "by SIGKILL", "with code 3".
+
+    It asks without taking the answer away from whoever started the child and waits for it. None
+    stands for a child that lives, that ended well, or that somebody has asked after already.
+    """
+    try:
+        ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return None
+    if ended is None or ended.si_status == 0:
+        return None
+    if ended.si_code == os.CLD_EXITED:
+        return f"with code {ended.si_status}"
+    return f"by {signal.Signals(ended.si_status).name}"
+
+
+def activity_of(pid: int) -> str:
+    """Return what a process does, in words: "sleeping, 1.25 CPU seconds used"."""
+    try:
+        process = psutil.Process(pid)
+        times = process.cpu_times()
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return "has ended"
+    except psutil.Error:
+        return "is gone"
+    return f"{process.status()}, {times.user + times.system:.2f} CPU seconds used"
 
 
 @dataclass(frozen=True)

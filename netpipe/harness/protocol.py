@@ -10,9 +10,10 @@ from netpipe.harness.clock import Clock
 from netpipe.harness.measurement import Device, Finding, Host, Measurement, Rounds, Waits
 from netpipe.harness.pull import Puller
 from netpipe.harness.rounds import Bench, Log, Subject
-from netpipe.harness.training import TrainBlock
+from netpipe.harness.watch import UNWATCHED, Watch
 
-_CLOSING_S = 5.0  # a worker that takes longer is ended with the session
+_LEAST_KEPT_BYTES = 1 << 20  # of a state, before it is worth a word that it is not donated
+_CLOSING_S = 2.0  # a worker that takes longer is ended with the session
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ def measure(
     place: Place,
     budget_s: float,
     clock: Clock,
-    waiting: Callable[[float | None], None] = lambda _: None,
+    watch: Watch = UNWATCHED,
 ) -> Measurement:
     """Measure a loader and a step together.
 
@@ -44,7 +45,7 @@ def measure(
         place: The device and the host, as they are to be recorded.
         budget_s: Seconds that the rounds may take.
         clock: Seconds.
-        waiting: Told the moment a batch is asked for, and None when it has come.
+        watch: Told of what could hang.
 
     Returns:
         Everything that was measured.
@@ -53,10 +54,10 @@ def measure(
         MisuseError: A factory does not give what it must.
     """
     started, host_cpu = clock(), processes.read_host_cpu()
-    puller = Puller(subject.loader, clock, waiting)
+    puller = Puller(subject.loader, clock, watch)
     try:
         bench = Bench(subject, puller, clock, budget_s)
-        bench.run()
+        bench.run(watch)
         busy = processes.busy_elsewhere_fraction(host_cpu, processes.read_host_cpu())
         return _summary(bench, place, subject.fingerprint, clock() - started, busy)
     finally:
@@ -75,15 +76,17 @@ def _summary(
 ) -> Measurement:
     log, stepper = bench.log, bench.stepper
     waits_s = [wait for block in log.train for wait in block.waits_s]
+    device = place.device_of(len(stepper.devices))
     return Measurement(
-        device=place.device_of(stepper.devices_used),
+        device=device,
         host=place.host,
         versions=place.versions,
-        fingerprint=fingerprint,
+        # What follows from FLOPs is another step at another MFU, under the same key.
+        fingerprint=f"{fingerprint} {device.kind}" if device.emulated else fingerprint,
         load_s_per_batch=stats.median_interval(log.load_s),
         step_s=stats.median_interval(log.step_s),
         step_synced_s=stats.median_interval(log.synced_s),
-        step_shadow_s=stats.median_interval(log.shadow_s),
+        step_shadow_s=stats.median_interval(log.shadow_s) if log.shadow_s else None,
         step_transfer_s=stats.median_interval(log.transfer_s),
         train_s_per_step=stats.median_interval(log.train_s),
         headroom=stats.ratio_interval(log.step_s, log.load_s),
@@ -101,13 +104,13 @@ def _summary(
             p99=stats.percentile(waits_s, 0.99),
             cv=stats.variation(log.gaps_s),
         ),
-        sync_probe_fraction=_fraction(log.train),
+        sync_probe_fraction=log.probe_fraction,
         sync_probe_idle_fraction=stepper.ready_before_next / max(1, stepper.asked_before_next),
         worst_tenth_fraction=stats.worst_tenth_fraction(_stalls_s(log)),
         compilations=log.compilations,
         buffered_batches=median(log.lent) if log.mostly_drained else None,
         dispatch_depth=max(block.depth for block in log.train),
-        overhead_fraction=None,
+        overhead_fraction=log.overhead_s / median(log.step_s),
         busy_elsewhere_fraction=busy_elsewhere,
         batch_bytes=bench.batch_bytes,
         first_batch_s=bench.puller.first_batch_s,
@@ -122,13 +125,25 @@ def _summary(
             step_transfer_s=tuple(log.transfer_s),
             train_s_per_step=tuple(log.train_s),
             calibration_s=tuple(log.calibration_s),
+            host_s_per_step=tuple(log.host_s),
         ),
         findings=tuple(_findings(bench)),
+        buffered_batches_start=_buffered_at_start(log),
+        buffered_batches_end=median(log.lent_after_train) if log.lent_after_train else None,
+        host_s_per_step=stats.median_interval(log.host_s),
+        blocking_lines=log.blocking_lines,
+        losses_are_finite=all(block.finite for block in log.train),
+        loader_processes=bench.puller.processes.workers,
+        load_overlap_fraction=log.load_overlap_fraction,
+        gpu=log.gpu,
     )
 
 
-def _fraction(blocks: list[TrainBlock]) -> float:
-    return sum(block.ready for block in blocks) / max(1, sum(block.asked for block in blocks))
+def _buffered_at_start(log: Log) -> float | None:
+    """Return what lay in the loader's buffers when the loop began: nothing, or all they hold."""
+    if 2 * sum(log.trained_drained) > len(log.trained_drained):
+        return 0.0
+    return median(log.lent_when_full) if log.lent_when_full else None
 
 
 def _stalls_s(log: Log) -> list[float]:
@@ -147,11 +162,29 @@ def _findings(bench: Bench) -> list[Finding]:
                 "that goes on (repeat) gives truer figures",
             )
         )
+    if bench.log.ended:
+        found.append(Finding("loader-ended", bench.log.ended))
     if not bench.log.mostly_drained:
         found.append(
             Finding(
                 "undrained-buffers",
                 f"the loader's buffers still lent speed after {max(bench.log.lent):.0f} batches",
+            )
+        )
+    if bench.stepper.kept_state_bytes >= _LEAST_KEPT_BYTES:
+        found.append(
+            Finding(
+                "donation-missing",
+                f"the step leaves {bench.stepper.kept_state_bytes:,} bytes of the state it was "
+                "given behind, beside the new one: donate it, jax.jit(step, donate_argnums=0)",
+            )
+        )
+    if not bench.stepper.runs_in_a_thread:
+        found.append(
+            Finding(
+                "step-needs-its-thread",
+                "the step cannot run in a side thread, so S1, its time beside the loader, is not "
+                "measured",
             )
         )
     return found

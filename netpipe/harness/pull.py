@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any
 
+from netpipe.errors import NetpipeError
 from netpipe.harness.clock import Clock
-from netpipe.harness.errors import MisuseError
+from netpipe.harness.errors import LoaderEndedError, LoaderFailedError, MisuseError
 from netpipe.harness.processes import ProcessTree
+from netpipe.harness.watch import UNWATCHED, Watch
 
 Batch = Any
 LoaderFactory = Callable[[], Iterable[Batch]]
@@ -50,24 +52,24 @@ class Puller:
     Args:
         loader: Makes the loader; called again when a finite loader has ended.
         clock: Seconds.
-        waiting: Told the moment a batch is asked for, and None when it has come.
+        watch: Told of every wait for a batch, and of the processes that load.
+
+    Attributes:
+        pulled: Batches that the loader has given so far.
+        restarts: How often it had ended and was started again.
     """
 
-    def __init__(
-        self,
-        loader: LoaderFactory,
-        clock: Clock,
-        waiting: Callable[[float | None], None] = lambda _: None,
-    ) -> None:
+    def __init__(self, loader: LoaderFactory, clock: Clock, watch: Watch = UNWATCHED) -> None:
         self._loader = loader
         self._clock = clock
-        self._waiting = waiting
+        self._watch = watch
+        self.pulled = 0
         self.restarts = 0
         started = clock()
         self._iterator = self._start()
         self.first_batch = self._next()
         self.first_batch_s = clock() - started
-        self.processes = ProcessTree()
+        self._look_at_processes()
 
     @property
     def group(self) -> int:
@@ -82,31 +84,62 @@ class Puller:
             )
         return iter(loader)
 
+    def _look_at_processes(self) -> None:
+        self.processes = ProcessTree()
+        self._watch.started(self.processes.worker_pids)
+
     def _next(self) -> Batch:
-        self._waiting(self._clock())
+        self._watch.waiting(self._clock(), starts=not self.pulled)
+        try:
+            batch = self._given()
+        except StopIteration:
+            batch = self._restarted()
+        finally:
+            self._watch.waiting(None)
+        self.pulled += 1
+        return batch
+
+    def _given(self) -> Batch:
         try:
             return next(self._iterator)
-        except StopIteration:
-            return self._restarted()
-        finally:
-            self._waiting(None)
+        except (StopIteration, NetpipeError):
+            raise
+        except Exception as error:
+            raise LoaderFailedError(
+                f"the loader failed after {self.pulled} batches: {type(error).__name__}: {error}"
+            ) from error
 
     def _restarted(self) -> Batch:
-        self.restarts += 1
-        self.close()
-        self._iterator = self._start()
+        if not self.pulled:
+            raise MisuseError("loader() gave no batch: it must give at least one")
+        self._watch.waiting(self._clock(), starts=True)
         try:
+            self.close()
+            self._iterator = self._start()
             batch = next(self._iterator)
         except StopIteration:
-            raise MisuseError("loader() gave no batch: it must give at least one") from None
-        self.processes = ProcessTree()
+            raise self._ended("the next one that loader() returned gave none") from None
+        except Exception as error:
+            raise self._ended(f"that raised {type(error).__name__}: {error}") from error
+        self.restarts += 1
+        self._look_at_processes()
         return batch
+
+    def _ended(self, how: str) -> LoaderEndedError:
+        return LoaderEndedError(
+            f"the loader ended after {self.pulled} batches and could not be started again: {how}. "
+            "Let it go on (repeat), or let loader() make a new one each time"
+        )
 
     def pull(self) -> tuple[Batch, float]:
         """Return the next batch and the seconds that it was waited for.
 
         The first batch of a loader that was started again waits for its workers to start, which
         is not loading: it is left out.
+
+        Raises:
+            LoaderEndedError: The loader has ended and cannot be started again.
+            LoaderFailedError: The loader raised an exception.
         """
         restarts, asked = self.restarts, self._clock()
         batch = self._next()
@@ -119,10 +152,13 @@ class Puller:
         """Pull whole groups of batches as fast as they come and throw them away.
 
         Args:
-            enough_s: Seconds after which to stop, once there are two groups.
+            enough_s: Seconds after which to stop, once there are two groups; one is enough for a
+                loader that takes twice as long for it.
         """
         started, cpu_s = self._clock(), self.processes.cpu_s()
-        gaps_s = self._groups_s(2)
+        gaps_s = self._groups_s(1)
+        if self._clock() - started < 2 * enough_s:
+            gaps_s += self._groups_s(1)
         while self._clock() - started < enough_s and len(gaps_s) < _MOST_BATCHES:
             gaps_s += self._groups_s(1)
         return Pulled(tuple(gaps_s), self.processes.cpu_s() - cpu_s)

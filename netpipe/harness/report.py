@@ -7,7 +7,8 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from netpipe.harness.measurement import Measurement
+from netpipe.harness.measurement import Device, Measurement
+from netpipe.harness.sizing import cores_needed, workers_needed
 from netpipe.harness.stall import Verdict, judge, remarks
 from netpipe.harness.units import percent, seconds
 
@@ -20,6 +21,8 @@ def measurement_document(measurement: Measurement, verdict: Verdict) -> dict[str
         **document,
         "verdict": {**asdict(verdict), "evidence": list(verdict.evidence)},
         "findings": [asdict(one) for one in remarks(measurement, verdict)],
+        "workers_needed": workers_needed(measurement),
+        "cores_needed": cores_needed(measurement),
     }
 
 
@@ -28,19 +31,42 @@ def new_table(title: str) -> Table:
     return Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
 
 
+def device_label(device: Device) -> str:
+    """Return a device's key, marked when its step time was derived and not measured."""
+    return f"{device.key} (derived)" if device.emulated else device.key
+
+
 def verdict_table(measurements: Iterable[Measurement]) -> Table:
     """Return one row for each measurement: its times, its ratios, why it waits."""
     table = new_table("why training waits")
-    for heading in ("device", "load L", "step S0", "real step R", "headroom", "stall", "verdict"):
+    table.add_column("device")  # where it gets too wide, this may take a second line
+    for heading in ("load L", "step S0", "real step R", "headroom", "stall"):
         table.add_column(heading, no_wrap=True)
+    table.add_column("workers needed")
+    table.add_column("verdict", no_wrap=True)
     for one in measurements:
         table.add_row(
-            one.device.key + (" (derived)" if one.device.emulated else ""),
+            device_label(one.device),
             seconds(one.load_s_per_batch.median),
             seconds(one.step_s.median),
             seconds(one.train_s_per_step.median),
             f"{one.headroom.median:.2f}",
             percent(one.stall_fraction.median),
+            _workers(one),
             judge(one).kind,
         )
     return table
+
+
+def sizing_line(measurement: Measurement) -> str:
+    """Say how many workers and cores would keep the step fed, and whether this host has them."""
+    line = f"workers needed: {_workers(measurement)}"
+    cores, has = cores_needed(measurement), measurement.host.cores
+    if cores is None:
+        return line
+    beyond = "more than this host has: " if cores > has else "has "
+    return f"{line}; cores needed: {cores:.2g} ({beyond}{has})"
+
+
+def _workers(measurement: Measurement) -> str:
+    return f"{workers_needed(measurement)} (has {measurement.loader_processes})"

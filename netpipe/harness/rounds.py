@@ -10,15 +10,23 @@ from math import ceil
 from statistics import median
 
 from netpipe.harness import calibration, stats
+from netpipe.harness.blocking import StackSampler
 from netpipe.harness.clock import Clock
+from netpipe.harness.errors import LoaderEndedError
+from netpipe.harness.gpu import GpuWatch
+from netpipe.harness.measurement import BlockingLine, GpuHealth
 from netpipe.harness.pull import LoaderFactory, Puller
 from netpipe.harness.stepping import BatchesFactory, StepFactory, Stepper, batch_bytes
+from netpipe.harness.trace import load_overlap_fraction
 from netpipe.harness.training import (
     Loop,
     TrainBlock,
+    host_s_per_step,
+    instruments_s_per_step,
     late_reading_loop,
     train_block,
 )
+from netpipe.harness.watch import UNWATCHED, Watch
 
 _LEAST_ROUNDS = 6  # below, an interval is wide
 _ROUNDS_WANTED = 9
@@ -31,7 +39,12 @@ _MOST_SKIPPED_STEPS = 5
 _LOOKS = 4  # at the load time, at least, before an estimate is believed
 _AGREE = 0.25  # of each other, two looks in succession
 _LEAST_LOAD_S = 1e-9  # for loaders that cost nothing
-_OVERRUN = 2.0  # of the budget, to reach the least number of rounds
+_MOST_OVERRUN_S = 8.0  # beyond the budget, to reach the least number of rounds
+_STALL = 0.05  # of a step, before it is looked at more closely
+_SELDOM = 0.02  # of the steps were done when the next batch was asked for: nothing to look for
+_INSTRUMENT_STEPS = 200
+_INSTRUMENT_LOOKS = 5
+_MOST_WATCHED_STEPS = 100
 
 
 @dataclass(frozen=True)
@@ -91,16 +104,48 @@ class Log:
     synced_s: list[float] = field(default_factory=list)
     shadow_s: list[float] = field(default_factory=list)
     transfer_s: list[float] = field(default_factory=list)
+    host_s: list[float] = field(default_factory=list)
     train: list[TrainBlock] = field(default_factory=list)
     calibration_s: list[float] = field(default_factory=list)
-    lent: list[float] = field(default_factory=list)
+    lent_when_full: list[float] = field(default_factory=list)
+    lent_after_train: list[float] = field(default_factory=list)
     drained: list[bool] = field(default_factory=list)
+    trained_drained: list[bool] = field(default_factory=list)
+    blocking_lines: tuple[BlockingLine, ...] = ()
+    load_overlap_fraction: float | None = None
+    gpu: GpuHealth | None = None
     compilations: int = 0
+    overhead_s: float = 0.0
+    ended: str = ""
+
+    def keep(self, rounds: int) -> None:
+        """Forget what a round that was not finished has measured."""
+        for series in (
+            self.load_s, self.load_cpu_s, self.step_s, self.synced_s, self.shadow_s,
+            self.transfer_s, self.host_s, self.train, self.calibration_s,
+        ):  # fmt: skip
+            del series[rounds:]
 
     @property
     def train_s(self) -> list[float]:
         """Seconds of one real step, one entry a round."""
         return [block.s_per_step for block in self.train]
+
+    @property
+    def lent(self) -> list[float]:
+        """Batches that the buffers had lent when they were drained."""
+        return self.lent_when_full + self.lent_after_train
+
+    @property
+    def stalls(self) -> bool:
+        """Whether a real step takes longer than loading and computing explain."""
+        larger_s = max(median(self.load_s), median(self.step_s))
+        return median(self.train_s) > (1 + _STALL) * larger_s
+
+    @property
+    def probe_fraction(self) -> float:
+        """Share of the requests for a batch at which the step before was done."""
+        return sum(one.ready for one in self.train) / max(1, sum(one.asked for one in self.train))
 
     @property
     def mostly_drained(self) -> bool:
@@ -133,80 +178,126 @@ class Bench:
         self.batch_bytes = min(map(batch_bytes, batches))
         self.stepper = Stepper(subject.step, batches, clock, subject.synthetic)
 
-    def run(self) -> None:
+    def run(self, watch: Watch = UNWATCHED) -> None:
         """Warm up, estimate both times, then do rounds until they agree or time is up."""
-        self.stepper.warm_up()
+        self.stepper.warm_up(0.2 * self._budget_s)
+        self._gpu = GpuWatch.open(self.stepper.devices)
         # The loader fills its buffers while the step is estimated, so the step comes first.
         self._step_s = self.stepper.resident_s(_WARM_STEPS)
+        watch.rounds_begin()
+        self._started = self._clock()
         self._load_s = self._estimate_load_s()
-        started = self._clock()
+        estimated = self._clock()
         compiled = self.stepper.compilations()
-        while not self._is_over(started):
-            self._round(step_first=len(self.log.load_s) % 2 == 0)
+        while not (self._is_over(estimated) or self.log.ended):
+            self._round_or_end(len(self.log.load_s))
         self.log.compilations = self.stepper.compilations() - compiled
+        if self._gpu is not None:
+            self.log.gpu = self._gpu.health()
+            self._gpu.close()
+        self._look_closer()
 
-    def _is_over(self, started: float) -> bool:
-        rounds, spent_s = len(self.log.load_s), self._clock() - started
+    def _is_over(self, estimated: float) -> bool:
+        rounds, now = len(self.log.load_s), self._clock()
+        if rounds == 0:
+            return False
+        with_another_s = now - self._started + (now - estimated) / rounds
         if rounds < _LEAST_ROUNDS:
-            return spent_s > _OVERRUN * self._budget_s
-        return self.log.is_tight() or spent_s * (rounds + 1) / rounds > self._budget_s
+            return with_another_s > self._budget_s + min(self._budget_s, _MOST_OVERRUN_S)
+        return self.log.is_tight() or with_another_s > self._budget_s
 
     def _estimate_load_s(self) -> float:
         """Pull until two looks agree: buffers lend no more, workers have all started.
 
         A look takes its time, however fast the batches come: so a deep buffer is emptied by it.
         """
-        started, before_s = self._clock(), 0.0
+        before_s = 0.0
         for look in count(1):
             now_s = self.puller.flat_out(0.0125 * self._budget_s).s_per_batch
             agree = look >= _LOOKS and abs(now_s - before_s) <= _AGREE * now_s
-            if agree or self._clock() - started > 0.2 * self._budget_s:
+            if agree or self._clock() - self._started > 0.2 * self._budget_s:
                 break
             before_s = now_s
         return max(now_s, _LEAST_LOAD_S)
 
-    def _round(self, *, step_first: bool) -> None:
+    def _round_or_end(self, number: int) -> None:
+        """Do a round; a loader that has nothing more to give leaves the whole rounds before."""
+        try:
+            self._round(number)
+        except LoaderEndedError as ended:
+            if number == 0:
+                raise
+            self.log.keep(number)
+            self.log.ended = str(ended)
+
+    def _round(self, number: int) -> None:
         round_s = self._budget_s / _ROUNDS_WANTED
         sizes = _Sizes.within(round_s, self._load_s, self._step_s)
         self.log.calibration_s.append(calibration.workload_cpu_s())
-        if step_first:
+        if number % 2 == 0:
             self._step_blocks(sizes, round_s)
-            self._loading_blocks(sizes, round_s)
+            self._loading_blocks(sizes, round_s, self.log.lent_when_full)
         else:
-            self._loading_blocks(sizes, round_s)
+            # What the drain finds is what the real steps of the round before have left.
+            self._loading_blocks(sizes, round_s, self.log.lent_after_train)
             self._step_blocks(sizes, round_s)
-        self._load_s = median(self.log.load_s)
+        self._load_s = max(median(self.log.load_s), _LEAST_LOAD_S)
         self._step_s = median(self.log.step_s)
 
     def _step_blocks(self, sizes: _Sizes, round_s: float) -> None:
         log, stepper = self.log, self.stepper
         self.puller.settle(0.3 * round_s)
         log.step_s.append(stepper.resident_s(sizes.steps))
+        if self._gpu is not None:
+            self._gpu.look()
         log.synced_s.append(stepper.synced_s(sizes.short_steps))
         log.transfer_s.append(stepper.transfer_s(sizes.short_steps))
-        log.shadow_s.append(stepper.shadow_s(sizes.short_steps, self.puller, log.step_s[-1]))
+        if stepper.runs_in_a_thread:
+            log.shadow_s.append(stepper.shadow_s(sizes.short_steps, self.puller, log.step_s[-1]))
+        log.host_s.append(host_s_per_step(stepper, self._loop, sizes.short_steps, self._clock))
 
-    def _loading_blocks(self, sizes: _Sizes, round_s: float) -> None:
+    def _loading_blocks(self, sizes: _Sizes, round_s: float, lent_log: list[float]) -> None:
         log, puller = self.log, self.puller
         # Drain: what the buffers lend is not the loader's speed.
         drained, lent = puller.drain(self._load_s, sizes.load_s, limit_s=0.25 * self._budget_s)
         log.drained.append(drained)
-        log.lent.append(lent)
+        lent_log.append(lent)
         pulled = puller.flat_out(sizes.load_s)
         log.load_s.append(pulled.s_per_batch)
         log.load_cpu_s.append(pulled.cpu_s_per_batch)
         log.gaps_s.extend(pulled.gaps_s)
         # A loader near the step's speed starts the loop with empty buffers, where it will end up;
         # a faster one with full ones.
-        if log.load_s[-1] <= _DRAIN_WHEN_ABOVE * self._step_s:
+        near = log.load_s[-1] > _DRAIN_WHEN_ABOVE * self._step_s
+        log.trained_drained.append(near)
+        if not near:
             puller.settle(0.3 * round_s)
-        log.train.append(
-            train_block(
-                puller,
-                self.stepper,
-                self._loop,
-                sizes.train_steps,
-                sizes.skipped_steps,
-                self._clock,
-            )
+        log.train.append(self._train(sizes.train_steps, sizes.skipped_steps))
+
+    def _train(self, steps: int, skipped: int, sampler: StackSampler | None = None) -> TrainBlock:
+        return train_block(
+            self.puller, self.stepper, self._loop, steps, skipped, self._clock, sampler
         )
+
+    def _look_closer(self) -> None:
+        """Measure what must not be measured while times count."""
+        self.log.overhead_s = instruments_s_per_step(
+            self.stepper, _INSTRUMENT_STEPS, _INSTRUMENT_LOOKS, self._clock
+        )
+        if not self.log.ended and (self._seems_to_wait() or self.log.stalls):
+            self.log.blocking_lines = self._blocking_lines()
+        if not self.log.ended and self.log.stalls:
+            self.log.load_overlap_fraction = load_overlap_fraction(self._train_a_little)
+
+    def _seems_to_wait(self) -> bool:
+        return self._loop is not late_reading_loop and self.log.probe_fraction > _SELDOM
+
+    def _blocking_lines(self) -> tuple[BlockingLine, ...]:
+        with StackSampler() as sampler:
+            self._train_a_little(sampler)
+        return sampler.lines()
+
+    def _train_a_little(self, sampler: StackSampler | None = None) -> None:
+        train_s = median(self.log.train_s)
+        steps = _between(3, ceil(0.1 * self._budget_s / train_s), _MOST_WATCHED_STEPS)
+        self._train(steps, skipped=1, sampler=sampler)

@@ -17,19 +17,19 @@ from typing import Any, Final, NoReturn
 
 import psutil
 
-from netpipe.harness.emulated import parse_accelerator
+from netpipe.harness.emulation import checked_flops, parse_accelerator
 from netpipe.harness.errors import HangError, MisuseError, SessionError
 from netpipe.harness.measurement import Measurement, measurement_from
+from netpipe.harness.processes import is_resource_tracker
 
 REQUEST_VARIABLE: Final = "NETPIPE_SESSION"
 SCHEMA: Final = "netpipe.session/1"
+OVERTIME_S: Final = 10.0  # beyond its budget, after which a measurement is ended
 
 _FOLDER: Final = "netpipe-session-"
 _START_S = 180.0  # for imports, data sets, compilation: what comes before the measured time
-_PER_BUDGET = 4.0  # a session may take so many times its budget, then it is ended
-_FAREWELL_S = 20.0  # from a written result to the end of the process
+_FAREWELL_S = 5.0  # from a written result to the end of the process
 _CLEANING_S = 5.0  # for killed processes to be gone, and their shared memory with them
-_TRACKER = "multiprocessing.resource_tracker"
 _LOOK_S = 0.05
 _LOG_LINES = 25
 _ERRORS: Final = {"misuse": MisuseError, "hang": HangError, "failed": SessionError}
@@ -45,6 +45,9 @@ class SessionRequest:
         accelerator: "auto" or an emulated one.
         budget_s: Seconds for the measured rounds.
         batch_limit_s: A loader that gives no batch for so long hangs.
+        flops_per_step: FLOPs of a step, for an emulated accelerator of a known peak; None: the step
+            knows them.
+        mfu: The part of that peak that a step reaches, above 0 and at most 1.
         intent: What a lint holds the pipeline to: "throughput" or "reproducible".
         parent: The process that waits for the result; None when nobody does.
     """
@@ -54,6 +57,8 @@ class SessionRequest:
     accelerator: str = "auto"
     budget_s: float = 20.0
     batch_limit_s: float = 10.0
+    flops_per_step: float | None = None
+    mfu: float = 0.4
     intent: str = "throughput"
     parent: int | None = None
 
@@ -72,10 +77,32 @@ class SessionRequest:
             raise MisuseError(
                 f"the batch limit must be above 0 seconds, and finite; found {self.batch_limit_s:g}"
             )
+        if self.flops_per_step is not None:
+            checked_flops(self.flops_per_step)
+        if not 0 < self.mfu <= 1:
+            raise MisuseError(f"the MFU must be above 0, and at most 1; found {self.mfu:g}")
         if self.intent not in ("throughput", "reproducible"):
             raise MisuseError(
                 f"the intent must be throughput or reproducible; found {self.intent!r}"
             )
+
+
+def write_result(request: SessionRequest, document: Mapping[str, object]) -> None:
+    """Write what a session found, whole or not at all."""
+    result = Path(request.result)
+    part = result.with_suffix(".part")
+    part.write_text(json.dumps({"schema": SCHEMA, **document}, allow_nan=False), encoding="utf-8")
+    part.replace(result)
+
+
+def error_document(kind: str, message: str) -> dict[str, object]:
+    """Return the result of a session that failed.
+
+    Args:
+        kind: "misuse", "hang" or "failed".
+        message: What the user is told.
+    """
+    return {"error": {"kind": kind, "message": message}}
 
 
 def request_here() -> SessionRequest | None:
@@ -111,7 +138,7 @@ def linted(command: Sequence[str], request: SessionRequest) -> dict[str, Any]:
 def _run(command: Sequence[str], request: SessionRequest, wanted: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix=_FOLDER) as folder:
         result, log = Path(folder, "result.json"), Path(folder, "log.txt")
-        limit_s = _START_S + _PER_BUDGET * request.budget_s
+        limit_s = _START_S + request.budget_s + OVERTIME_S + _FAREWELL_S
         asked = {**asdict(request), "result": str(result), "parent": os.getpid()}
         with log.open("wb") as stream:
             child = subprocess.Popen(
@@ -126,7 +153,7 @@ def _run(command: Sequence[str], request: SessionRequest, wanted: str) -> dict[s
                 _await(child, result, limit_s)
                 ending = _ending(child.returncode, limit_s)
             finally:
-                _end(child)
+                _end(child, str(result))
         if not result.exists():
             raise SessionError(
                 f"the session {ending} without a result; its last lines:\n{_last_lines(log)}"
@@ -139,6 +166,8 @@ def _environment(base: Mapping[str, str], request: SessionRequest) -> dict[str, 
         name: value for name, value in base.items() if not name.startswith("PYTEST_XDIST")
     }
     environment[REQUEST_VARIABLE] = json.dumps(asdict(request))
+    # What a killed process leaves there goes with the session's folder.
+    environment["TMPDIR"] = str(Path(request.result).parent)
     if parse_accelerator(request.accelerator) is not None:
         environment["JAX_PLATFORMS"] = "cpu"
     return environment
@@ -165,10 +194,10 @@ def _ending(returncode: int | None, limit_s: float) -> str:
     return f"ended with code {returncode}"
 
 
-def _end(child: "subprocess.Popen[bytes]") -> None:
+def _end(child: "subprocess.Popen[bytes]", result: str) -> None:
     """Kill what is left of the child and of everything it started."""
     child.kill()
-    trackers = _kill_followers(child.pid)
+    trackers = _kill_followers(child.pid, result)
     child.wait()
     _, late = psutil.wait_procs(trackers, timeout=_CLEANING_S)
     for process in late:
@@ -180,7 +209,7 @@ def leave(request: SessionRequest) -> NoReturn:
 
     A session that nobody waits for takes its folder with it.
     """
-    _kill_followers(os.getpid())
+    _kill_followers(os.getpid(), request.result)
     folder = Path(request.result).parent
     if is_abandoned(request) and folder.name.startswith(_FOLDER):
         shutil.rmtree(folder, ignore_errors=True)
@@ -192,15 +221,15 @@ def is_abandoned(request: SessionRequest) -> bool:
     return request.parent not in (None, os.getppid())
 
 
-def _kill_followers(leader: int) -> list[psutil.Process]:
+def _kill_followers(leader: int, result: str) -> list[psutil.Process]:
     """Kill what the leader of a session started; return Python's resource trackers, which live.
 
     Those go last and by themselves: once nobody is left who could use the shared memory and the
     semaphores of the session, they remove them.
     """
     trackers = []
-    for process in _session_members(leader):
-        if _is_resource_tracker(process):
+    for process in _session_members(leader, result):
+        if is_resource_tracker(process.pid):
             trackers.append(process)
         elif process.pid != leader:
             _kill(process)
@@ -212,19 +241,19 @@ def _kill(process: psutil.Process) -> None:
         process.send_signal(signal.SIGKILL)
 
 
-def _is_resource_tracker(process: psutil.Process) -> bool:
-    try:
-        return any(_TRACKER in word for word in process.cmdline())
-    except psutil.Error:
-        return False
+def _session_members(leader: int, result: str) -> list[psutil.Process]:
+    """Return the living processes that `leader` and what it started have started.
 
-
-def _session_members(leader: int) -> list[psutil.Process]:
-    """Return the living processes of the session that `leader` leads, its orphans among them."""
+    They are in the session that it leads, its orphans among them; or they have left it (setsid),
+    and still carry its request in their environment, which names a result of its own.
+    """
     members = []
     for process in psutil.process_iter():
         try:
-            if os.getsid(process.pid) == leader and process.status() != psutil.STATUS_ZOMBIE:
+            if process.status() != psutil.STATUS_ZOMBIE and (
+                os.getsid(process.pid) == leader
+                or result in process.environ().get(REQUEST_VARIABLE, "")
+            ):
                 members.append(process)
         except (OSError, psutil.Error):
             continue

@@ -1,20 +1,17 @@
 """Why training waits: a Measurement's verdict. Pure; the first rule that holds names the kind.
 
-Words: L is load time, S0 step time, R real step time, M the larger of L and S0, m the smaller,
-E = R - M what neither loading nor computing explains.
+The letters in the rules are explained in `quantities`.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import isfinite
 
-from netpipe.harness import stats
-from netpipe.harness.measurement import Finding, Interval, Measurement
+from netpipe.harness import quantities, stats
+from netpipe.harness.doubts import why_inconclusive
+from netpipe.harness.measurement import Finding, Measurement
+from netpipe.harness.quantities import AT_RISK_ABOVE, EPSILON
 from netpipe.harness.units import percent, ratio_interval, seconds, seconds_interval
 
-EPSILON = 0.05  # a stall worth naming; xprof and torch-tb-profiler call 5% moderate
-AT_RISK_ABOVE = 0.8  # of the step time, load time leaves too little to spare
-_WIDE_LOAD = 0.10
 _VOID_PROBE = 0.2
 _SEEN_PROBE = 0.02
 
@@ -61,12 +58,14 @@ def judge(measurement: Measurement) -> Verdict:
 def remarks(measurement: Measurement, verdict: Verdict) -> tuple[Finding, ...]:
     """Return what is worth saying beside the verdict."""
     said = list(measurement.findings)
-    if verdict.kind != "forced-sync" and _excess_probe(measurement) > _SEEN_PROBE:
+    seen = quantities.excess_probe(measurement) > _SEEN_PROBE
+    if seen and verdict.kind != "forced-sync" and not _host_outlasts_step(measurement):
         said.append(
             Finding(
                 "forced-sync",
                 f"the step was already done at {percent(measurement.sync_probe_fraction)} of the "
-                "requests for a batch: the loop waits for results, which costs little here",
+                f"requests for a batch: the loop waits for results{_where(measurement)}, which "
+                "costs little here",
             )
         )
     if measurement.busy_elsewhere_fraction > EPSILON:
@@ -80,90 +79,16 @@ def remarks(measurement: Measurement, verdict: Verdict) -> tuple[Finding, ...]:
     return tuple(said)
 
 
-def _evidence(measurement: Measurement) -> tuple[str, ...]:
-    return (
-        f"L = {seconds_interval(measurement.load_s_per_batch)} a batch",
-        f"S0 = {seconds_interval(measurement.step_s)} a step",
-        f"R = {seconds_interval(measurement.train_s_per_step)} a step",
-        f"headroom S0/L = {ratio_interval(measurement.headroom)}",
-        f"stall fraction = {ratio_interval(measurement.stall_fraction)}",
-    )
-
-
-def _load_over_step(measurement: Measurement) -> Interval:
-    rounds = measurement.rounds
-    return stats.ratio_interval(rounds.load_s_per_batch, rounds.step_s)
-
-
-def _train_over_larger(measurement: Measurement) -> Interval:
-    """Return R / M, round by round."""
-    rounds = measurement.rounds
-    larger = [
-        max(load, step) for load, step in zip(rounds.load_s_per_batch, rounds.step_s, strict=True)
-    ]
-    return stats.ratio_interval(rounds.train_s_per_step, larger)
-
-
-def _excess_probe(measurement: Measurement) -> float:
-    return measurement.sync_probe_fraction - measurement.sync_probe_idle_fraction
-
-
-def _excess_s(measurement: Measurement) -> float:
-    """Return E = R - M in seconds."""
-    return measurement.train_s_per_step.median - max(
-        measurement.load_s_per_batch.median, measurement.step_s.median
-    )
-
-
-def _smaller_s(measurement: Measurement) -> float:
-    return min(measurement.load_s_per_batch.median, measurement.step_s.median)
-
-
-def _stalls_beyond_both(measurement: Measurement) -> bool:
-    return _train_over_larger(measurement).low > 1 + EPSILON
-
-
 def _inconclusive(measurement: Measurement) -> Verdict | None:
-    reason = _why_inconclusive(measurement)
+    reason = why_inconclusive(measurement)
     if reason is None:
         return None
     return Verdict(
         "inconclusive",
         f"inconclusive: {reason}",
-        (*_evidence(measurement), f"{measurement.step_s.n} rounds"),
+        (*quantities.evidence(measurement), f"{measurement.step_s.n} rounds"),
         "give it more time (a larger budget), or a machine with less else to do",
     )
-
-
-def _why_inconclusive(measurement: Measurement) -> str | None:
-    load = measurement.load_s_per_batch
-    if not isfinite(load.low):
-        return f"only {load.n} rounds fitted into the time; an interval needs 3"
-    if measurement.batch_bytes == 0:
-        return "the loader's batches are empty"
-    if not measurement.drained:
-        return "the loader's buffers could not be drained in time"
-    return _why_load_is_open(measurement) or _why_train_is_open(measurement)
-
-
-def _why_train_is_open(measurement: Measurement) -> str | None:
-    """Return why R leaves a stall open; on a CPU device it is not judged."""
-    train = _train_over_larger(measurement)
-    if measurement.device.shares_host_cores or not train.low <= 1 + EPSILON < train.median:
-        return None
-    return f"R is {ratio_interval(train)} of the larger of L and S0, on both sides of a limit"
-
-
-def _why_load_is_open(measurement: Measurement) -> str | None:
-    load = measurement.load_s_per_batch
-    ratio = _load_over_step(measurement)
-    if ratio.high < AT_RISK_ABOVE or ratio.low > 1 + EPSILON:
-        return None
-    if stats.half_width_fraction(load) > _WIDE_LOAD:
-        return f"loading a batch took {seconds_interval(load)}, too spread to tell"
-    if ratio.low < AT_RISK_ABOVE < ratio.high or ratio.low < 1 + EPSILON < ratio.high:
-        return f"L/S0 is {ratio_interval(ratio)}, on both sides of a limit"
-    return None
 
 
 def _recompiling(measurement: Measurement) -> Verdict | None:
@@ -172,49 +97,128 @@ def _recompiling(measurement: Measurement) -> Verdict | None:
     return Verdict(
         "recompiling",
         f"recompiling: {measurement.compilations} compilations inside the timed windows",
-        (f"{measurement.compilations} compilations in {measurement.step_s.n} rounds",),
-        "give the step batches of one shape and dtype",
+        (
+            f"{measurement.compilations} compilations in {measurement.step_s.n} rounds",
+            *quantities.evidence(measurement),
+        ),
+        "give the step batches of one shape and dtype; JAX_LOG_COMPILES=1 says what is compiled",
     )
 
 
 def _forced_sync(measurement: Measurement) -> Verdict | None:
-    void = measurement.sync_probe_idle_fraction > _VOID_PROBE
-    probe = _excess_probe(measurement)
-    if void or probe <= _SEEN_PROBE or not _stalls_beyond_both(measurement):
+    if not quantities.stalls_beyond_both(measurement):
         return None
-    if probe * _smaller_s(measurement) < 0.5 * _excess_s(measurement):
+    if measurement.sync_probe_idle_fraction > _VOID_PROBE:
+        return _sync_in_the_step(measurement)
+    probe = quantities.excess_probe(measurement)
+    if probe <= _SEEN_PROBE:
         return None
+    # After a sync the device idles through what would have run beside it: the shorter of loading
+    # and computing, and the loop's own work.
+    exposed_s = probe * (quantities.smaller_s(measurement) + quantities.host_s(measurement))
+    if exposed_s < 0.5 * quantities.excess_s(measurement):
+        return None
+    # A step is also done at the next request when the loop takes longer than it with other things.
+    if _host_outlasts_step(measurement):
+        return _host_bound_verdict(measurement)
+    return _forced_sync_verdict(measurement, probe)
+
+
+def _sync_in_the_step(measurement: Measurement) -> Verdict | None:
+    """Tell a step that waits for itself from one that is too short for the probe."""
+    stands = sum(one.fraction for one in measurement.blocking_lines) >= 0.5
+    if not stands or not quantities.is_serial(measurement) or _host_outlasts_step(measurement):
+        return None
+    return _forced_sync_verdict(measurement, measurement.sync_probe_fraction)
+
+
+def _forced_sync_verdict(measurement: Measurement, probe: float) -> Verdict:
+    train_s = measurement.train_s_per_step.median
     return Verdict(
         "forced-sync",
-        f"forced-sync: the loop waits for the device in {percent(probe)} of its steps; a step "
-        f"takes {seconds(measurement.train_s_per_step.median)} where "
-        f"{seconds(measurement.train_s_per_step.median - _excess_s(measurement))} would do",
-        (*_evidence(measurement), f"sync probe {probe:.2f} syncs a step"),
+        f"forced-sync: the loop waits for the device {probe:.2f} times a step"
+        f"{_where(measurement)}; a step takes {seconds(train_s)} where "
+        f"{seconds(train_s - quantities.excess_s(measurement))} would do",
+        (
+            *quantities.evidence(measurement),
+            f"sync probe {probe:.2f} syncs a step",
+            *_lines(measurement),
+        ),
         "read metrics a step late, or every n steps: no float(), item(), np.asarray() or "
         "block_until_ready() on what the last step returned",
+    )
+
+
+def _where(measurement: Measurement) -> str:
+    if not measurement.blocking_lines:
+        return ""
+    worst = measurement.blocking_lines[0]
+    return f", at {worst.file}:{worst.line} `{worst.code}`"
+
+
+def _lines(measurement: Measurement) -> tuple[str, ...]:
+    return tuple(
+        f"{percent(one.fraction)} of the loop's time at {one.file}:{one.line}: {one.code}"
+        for one in measurement.blocking_lines
+    )
+
+
+def _host_outlasts_step(measurement: Measurement) -> bool:
+    synced = measurement.step_synced_s or measurement.step_s
+    return quantities.host_s(measurement) > synced.median
+
+
+def _host_bound(measurement: Measurement) -> Verdict | None:
+    if not quantities.stalls_beyond_both(measurement):
+        return None
+    # Loading in the same thread comes on top of the loop's own work, never beside it.
+    if quantities.host_s(measurement) < 0.5 * quantities.excess_s(measurement):
+        return None
+    return _host_bound_verdict(measurement)
+
+
+def _host_bound_verdict(measurement: Measurement) -> Verdict:
+    return Verdict(
+        "host-bound",
+        f"host-bound: the loop's own work takes {seconds(quantities.host_s(measurement))} a step"
+        f"{_where(measurement)}, beside a step of {seconds(measurement.step_s.median)}",
+        (
+            *quantities.evidence(measurement),
+            f"H = {seconds_interval(measurement.host_s_per_step)} a step",
+            *_lines(measurement),
+        ),
+        "do it every n steps, in another thread or process, or not at all",
     )
 
 
 def _loader_bound(measurement: Measurement) -> Verdict | None:
     # On a CPU device, whose cores both want, a slow loader makes them take turns.
     apart = not measurement.device.shares_host_cores
-    serial = apart and _excess_s(measurement) >= 0.5 * _smaller_s(measurement)
-    if serial or _load_over_step(measurement).low <= 1 + EPSILON:
+    serial = apart and quantities.is_serial(measurement)
+    if serial or quantities.load_over_step(measurement).low <= 1 + EPSILON:
         return None
-    masked = measurement.train_s_per_step.high < (1 - EPSILON) * measurement.load_s_per_batch.low
+    masked = quantities.train_over_load(measurement).high < 1 - EPSILON
     kind = "masked-loader-bound" if masked else "loader-bound"
     return Verdict(
         kind,
         f"{kind}: loading a batch takes {seconds(measurement.load_s_per_batch.median)}, "
         f"the step {seconds(measurement.step_s.median)}"
-        + ("; only the buffers hide it, for a while" if masked else ""),
-        _evidence(measurement),
+        + (f"; only the buffers hide it, {_until(measurement)}" if masked else ""),
+        quantities.evidence(measurement),
         "make loading faster or give it more workers",
     )
 
 
+def _until(measurement: Measurement) -> str:
+    """Say at which step a loader behind full buffers would have shown: n0 = B / (1 - S/L)."""
+    if not measurement.buffered_batches:
+        return "for a while"
+    behind = 1 - measurement.step_s.median / measurement.load_s_per_batch.median
+    return f"until about step {measurement.buffered_batches / behind:.0f}"
+
+
 def _jitter(measurement: Measurement) -> Verdict | None:
-    if not _stalls_beyond_both(measurement) or measurement.worst_tenth_fraction < 0.5:
+    if not quantities.stalls_beyond_both(measurement) or measurement.worst_tenth_fraction < 0.5:
         return None
     if measurement.device.shares_host_cores:  # whatever else runs there makes steps late
         return None
@@ -223,16 +227,17 @@ def _jitter(measurement: Measurement) -> Verdict | None:
         f"jitter: the worst tenth of the steps holds {percent(measurement.worst_tenth_fraction)} "
         "of the stall",
         (
-            *_evidence(measurement),
+            *quantities.evidence(measurement),
             f"CV of load times {measurement.wait_s.cv:.2f}",
             f"waits p50 {seconds(measurement.wait_s.p50)}, p99 {seconds(measurement.wait_s.p99)}",
+            f"{measurement.dispatch_depth} steps in flight at most",
         ),
         "prefetch more batches, and look for the rare slow batch",
     )
 
 
 def _contention(measurement: Measurement) -> Verdict | None:
-    if not _stalls_beyond_both(measurement):
+    if not quantities.stalls_beyond_both(measurement):
         return None
     rounds = measurement.rounds
     shadow = (
@@ -249,14 +254,14 @@ def _contention(measurement: Measurement) -> Verdict | None:
             if measurement.device.shares_host_cores
             else ""
         ),
-        (*_evidence(measurement), f"S1/S0 beside the loader = {ratio_interval(shadow)}"),
+        (*quantities.evidence(measurement), f"S1/S0 beside the loader = {ratio_interval(shadow)}"),
         "leave cores to the step's host thread: fewer workers, or work moved out of its process",
     )
 
 
 def _transfer_bound(measurement: Measurement) -> Verdict | None:
     rounds = measurement.rounds
-    if not _stalls_beyond_both(measurement) or not rounds.step_transfer_s:
+    if not quantities.stalls_beyond_both(measurement) or not rounds.step_transfer_s:
         return None
     transfer = stats.ratio_interval(rounds.step_transfer_s, rounds.step_s)
     if transfer.low <= 1 + EPSILON:
@@ -265,15 +270,15 @@ def _transfer_bound(measurement: Measurement) -> Verdict | None:
         "transfer-bound",
         f"transfer-bound: copying {measurement.batch_bytes:,} bytes a batch to the device slows "
         f"the step to {ratio_interval(transfer)} of itself",
-        (*_evidence(measurement), f"S2/S0 with transfers = {ratio_interval(transfer)}"),
+        (*quantities.evidence(measurement), f"S2/S0 with transfers = {ratio_interval(transfer)}"),
         "send narrower dtypes, or copy the next batch while the step runs",
     )
 
 
 def _unexplained(measurement: Measurement) -> Verdict | None:
-    if not _stalls_beyond_both(measurement):
+    if not quantities.stalls_beyond_both(measurement):
         return None
-    serial = _excess_s(measurement) >= 0.5 * _smaller_s(measurement)
+    serial = quantities.is_serial(measurement)
     return Verdict(
         "no-overlap" if serial else "unexplained",
         "no-overlap: loading and computing run one after the other"
@@ -281,11 +286,13 @@ def _unexplained(measurement: Measurement) -> Verdict | None:
         else f"unexplained: a real step takes {seconds(measurement.train_s_per_step.median)}, "
         "and neither loading, syncs, contention nor transfers account for it",
         (
-            *_evidence(measurement),
+            *quantities.evidence(measurement),
             f"S_sync = {seconds_interval(measurement.step_synced_s)}",
             f"S1 beside the loader = {seconds_interval(measurement.step_shadow_s)}",
             f"S2 with transfers = {seconds_interval(measurement.step_transfer_s)}",
+            f"H = {seconds_interval(measurement.host_s_per_step)} a step",
             f"sync probe {measurement.sync_probe_fraction:.2f}",
+            f"by the profiler {percent(measurement.load_overlap_fraction)} of loading overlaps",
         ),
         "let loading run ahead of the step (prefetch in a thread or in workers)"
         if serial
@@ -294,13 +301,13 @@ def _unexplained(measurement: Measurement) -> Verdict | None:
 
 
 def _at_risk(measurement: Measurement) -> Verdict | None:
-    if _load_over_step(measurement).low <= AT_RISK_ABOVE:
+    if quantities.load_over_step(measurement).low <= AT_RISK_ABOVE:
         return None
     return Verdict(
         "at-risk",
         f"at-risk: headroom is {ratio_interval(measurement.headroom)}; a slightly faster "
         "accelerator would wait",
-        _evidence(measurement),
+        quantities.evidence(measurement),
         "make loading faster before the accelerator is",
     )
 
@@ -310,17 +317,18 @@ def _healthy(measurement: Measurement) -> Verdict:
         "healthy",
         f"healthy: loading a batch takes {seconds(measurement.load_s_per_batch.median)}, the step "
         f"{seconds(measurement.step_s.median)}: headroom {measurement.headroom.median:.2f}",
-        _evidence(measurement),
+        quantities.evidence(measurement),
         "nothing",
     )
 
 
 RULES: tuple[Rule, ...] = (
-    _inconclusive,
     _recompiling,
+    _inconclusive,
     _forced_sync,
     _loader_bound,
     _jitter,
+    _host_bound,
     _contention,
     _transfer_bound,
     _unexplained,

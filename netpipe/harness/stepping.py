@@ -1,11 +1,9 @@
 """Running a step: on resident batches, synced, with transfers, beside a loader."""
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
 from itertools import cycle, islice
-from threading import Event
 from typing import Any
 
 import jax
@@ -23,7 +21,9 @@ BatchesFactory = Callable[[], Sequence[Batch]]
 
 _LEAST_RESIDENT = 2  # a step that sees one batch over and over finds it in its caches
 _QUIET_STEPS = 3  # steps without a compilation after which warm-up is over
+_LEAST_WARM_UP_STEPS = 4  # before a step that goes on compiling is given up
 _MOST_WARM_UP_STEPS = 30
+_NO_NUMBERS = "OSUMm"  # kinds of numpy's types that a device cannot hold: text, dates, objects
 
 
 def first_array(aux: Aux) -> jax.Array:
@@ -46,19 +46,34 @@ def is_ready(array: Any) -> bool:
     return bool(array.is_ready())
 
 
+def is_finite(array: jax.Array | None) -> bool:
+    """Return whether an array holds no NaN and no infinity; whole numbers never do."""
+    if array is None or not jax.numpy.issubdtype(array.dtype, jax.numpy.inexact):
+        return True
+    return bool(np.isfinite(np.asarray(array)).all())
+
+
 def to_device(batch: Batch) -> Batch:
-    """Copy every array of a batch to the device; other leaves stay as they are."""
-    return jax.tree.map(
-        lambda leaf: jax.device_put(leaf) if isinstance(leaf, np.ndarray | jax.Array) else leaf,
-        batch,
-    )
+    """Copy every array of a batch to the device; other leaves stay as they are.
+
+    Whatever numpy takes for an array of numbers is one: a torch tensor on the CPU, for example.
+    """
+    return jax.tree.map(_moved, batch)
+
+
+def _moved(leaf: Any) -> Any:
+    if isinstance(leaf, jax.Array):
+        return jax.device_put(leaf)
+    if not hasattr(leaf, "__array__"):
+        return leaf
+    array = np.asarray(leaf)
+    return leaf if array.dtype.kind in _NO_NUMBERS else jax.device_put(array)
 
 
 def batch_bytes(batch: Batch) -> int:
-    """Return the bytes of all arrays of a batch."""
-    return sum(
-        leaf.nbytes for leaf in jax.tree.leaves(batch) if isinstance(leaf, np.ndarray | jax.Array)
-    )
+    """Return the bytes of all arrays of a batch, of whatever library they are."""
+    sizes = (getattr(leaf, "nbytes", None) for leaf in jax.tree.leaves(batch))
+    return sum(size for size in sizes if isinstance(size, int))
 
 
 class Stepper:
@@ -80,36 +95,68 @@ class Stepper:
         synthetic: BatchesFactory | None = None,
     ) -> None:
         self.state, self.step = made_step(factory)
+        self._aux: Aux = None
         self._clock = clock
+        self.host_batches = host_batches
         self._host = cycle(host_batches)
         resident = host_batches if synthetic is None else _made_batches(synthetic)
         self._resident = cycle([jax.block_until_ready(to_device(one)) for one in resident])
         self.compilations = compilation_count()
-        self.devices_used = 1
+        self.kept_state_bytes = 0
+        self.runs_in_a_thread = True
+        self.devices: tuple[jax.Device, ...] = ()
         self.ready_before_next = 0
         self.asked_before_next = 0
 
     def advance(self, batch: Batch) -> jax.Array:
         """Dispatch one step and return the array that is ready when it is done."""
-        self.state, aux = self.step(self.state, batch)
-        done = first_array(aux)
-        self.devices_used = len(done.sharding.device_set)
+        self.state, self._aux = self.step(self.state, batch)
+        done = first_array(self._aux)
+        self.devices = tuple(done.sharding.device_set)
         return done
 
-    def warm_up(self) -> int:
+    def warm_up(self, limit_s: float) -> bool:
         """Run steps on resident and on host batches until nothing compiles any more.
 
+        Args:
+            limit_s: Seconds after which a step that goes on compiling is given up.
+
         Returns:
-            The steps it took.
+            Whether it is so far.
         """
-        quiet = steps = 0
-        while quiet < _QUIET_STEPS and steps < _MOST_WARM_UP_STEPS:
+        self._look_for_donation()
+        self._look_for_threads()
+        started, quiet = self._clock(), 0
+        for steps in range(1, _MOST_WARM_UP_STEPS + 1):
             before = self.compilations()
             jax.block_until_ready(self.advance(next(self._resident)))
             jax.block_until_ready(self.advance(next(self._host)))
             quiet = quiet + 1 if self.compilations() == before else 0
-            steps += 1
-        return steps
+            if quiet == _QUIET_STEPS:
+                return True
+            if steps >= _LEAST_WARM_UP_STEPS and self._clock() - started > limit_s and not quiet:
+                return False
+        return False
+
+    def _look_for_donation(self) -> None:
+        """Count the bytes of the state that a step leaves behind, beside those it returns."""
+        before = [leaf for leaf in jax.tree.leaves(self.state) if isinstance(leaf, jax.Array)]
+        jax.block_until_ready(self.advance(next(self._resident)))
+        after = {id(leaf) for leaf in jax.tree.leaves(self.state)}
+        kept = [one for one in before if id(one) not in after and not one.is_deleted()]
+        self.kept_state_bytes = sum(one.nbytes for one in kept)
+
+    def _look_for_threads(self) -> None:
+        """Find out whether the step runs in a side thread: what jax calls a context may not."""
+        with ThreadPoolExecutor(1, "netpipe-first-step-aside") as thread:
+            try:
+                thread.submit(self.resident_s, 1).result()
+            except Exception:  # noqa: BLE001  # whatever the step needs there
+                self.runs_in_a_thread = False
+
+    def ready_aux(self) -> Aux:
+        """Return the aux of a step that is done; there has been one since the warm-up."""
+        return jax.block_until_ready(self._aux)
 
     def resident_s(self, steps: int) -> float:
         """Return the seconds of one step on resident batches, blocked once at the end."""
@@ -140,15 +187,23 @@ class Stepper:
         return (self._clock() - started) / steps
 
     def shadow_s(self, steps: int, puller: Puller, step_s: float) -> float:
-        """Return the seconds of one resident step while a side thread drains the loader.
+        """Return the seconds of one resident step while the loader is drained beside it.
+
+        The loader is pulled by the main thread, as in training: some can only be pulled there.
 
         Args:
             steps: Steps to run.
             puller: The loader, pulled at most once every `step_s` seconds.
             step_s: The time of a step alone.
         """
-        with _shadow(puller, step_s, self._clock):
-            return self.resident_s(steps)
+        with ThreadPoolExecutor(1, "netpipe-shadowed-step") as thread:
+            stepping = thread.submit(self.resident_s, steps)
+            due = self._clock() + step_s
+            puller.pull()
+            while wait([stepping], timeout=max(0.0, due - self._clock())).not_done:
+                due = max(due, self._clock()) + step_s
+                puller.pull()
+            return stepping.result()
 
 
 def made_step(factory: StepFactory) -> tuple[State, Step]:
@@ -172,26 +227,6 @@ def _made_batches(factory: BatchesFactory) -> Sequence[Batch]:
             f"synthetic() must return at least {_LEAST_RESIDENT} batches; found {len(batches)}"
         )
     return batches
-
-
-@contextmanager
-def _shadow(puller: Puller, step_s: float, clock: Clock) -> Iterator[None]:
-    stop = Event()
-
-    def drain() -> None:
-        due = clock()
-        while not stop.is_set():
-            puller.pull()
-            due = max(due + step_s, clock())
-            stop.wait(max(0.0, due - clock()))
-
-    with ThreadPoolExecutor(1, "netpipe-shadow-loader") as thread:
-        draining = thread.submit(drain)
-        try:
-            yield
-        finally:
-            stop.set()
-        draining.result()
 
 
 @cache

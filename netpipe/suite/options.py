@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from netpipe.errors import NetpipeError
-from netpipe.harness.emulated import parse_accelerators
+from netpipe.harness.emulation import parse_accelerators
 from netpipe.harness.session import SessionRequest
 
 _POLICIES: Final = ("warn", "fail")
@@ -17,7 +17,9 @@ _NAME: Final = re.compile(r"[\w.-]*")
 # name: (default, metavar, help)
 _FLAGS: Final = {
     "device": ("", "KEY", "this run must be on that device; a family (a100) matches its variants"),
-    "accelerator": ("auto", "A", "auto, emulated:<time> as emulated:36ms, or a list of them"),
+    "accelerator": ("auto", "A", "auto, emulated:36ms, emulated:8xh100, or a list of them"),
+    "flops_per_step": ("", "FLOPS", "FLOPs of a step, for an emulated accelerator with a name"),
+    "mfu": ("0.4", "FRACTION", "the part of its peak that an emulated accelerator reaches"),
     "budget": ("20", "SECONDS", "seconds for the rounds of one measurement"),
     "batch_limit": ("10", "SECONDS", "a loader that gives no batch for so long hangs"),
     "intent": ("throughput", "INTENT", "what the order is held to: throughput or reproducible"),
@@ -37,7 +39,7 @@ class Options:
     Attributes:
         device: The device key or family that must be here; "" for any.
         accelerators: What to measure against: "auto" or emulated ones.
-        request: The budget, batch limit and intent of every session.
+        request: The budget, batch limit, FLOPs, MFU and intent of every session.
         fail_when_missing: No baseline is a failure.
         fail_when_inconclusive: An open question is a failure.
         record: The name of the baseline to write; "" to write none.
@@ -74,6 +76,10 @@ class Options:
                 kind="measure",
                 budget_s=_number(values, "budget"),
                 batch_limit_s=_number(values, "batch_limit"),
+                flops_per_step=(
+                    _number(values, "flops_per_step") if values["flops_per_step"] else None
+                ),
+                mfu=_number(values, "mfu"),
                 intent=values["intent"],
             )
             accelerators = parse_accelerators(values["accelerator"])

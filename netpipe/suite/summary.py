@@ -12,7 +12,12 @@ from rich.table import Table
 from netpipe.errors import InputError
 from netpipe.harness.gate import Outcome
 from netpipe.harness.measurement import Measurement
-from netpipe.harness.report import measurement_document, new_table, verdict_table
+from netpipe.harness.report import (
+    device_label,
+    measurement_document,
+    new_table,
+    verdict_table,
+)
 from netpipe.harness.stall import judge, remarks
 from netpipe.suite.run import Run
 
@@ -42,10 +47,10 @@ def _verdicts(measured: Sequence[Measurement]) -> Iterator[str]:
     for one in measured:
         verdict = judge(one)
         if verdict.kind != "healthy":
-            yield f"{one.device.key}: {verdict.message}"
+            yield f"{device_label(one.device)}: {verdict.message}"
             yield f"  next: {verdict.next}"
         for remark in remarks(one, verdict):
-            yield f"{one.device.key}: {remark.name}: {remark.message}"
+            yield f"{device_label(one.device)}: {remark.name}: {remark.message}"
 
 
 def _against_the_baseline(run: Run) -> Iterator[str]:

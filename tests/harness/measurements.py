@@ -30,6 +30,7 @@ def make_measurement(
     transfer_s: Series | None = None,
     load_cpu_s: Series = 0.008,
     calibration_s: Series = 0.010,
+    host_s: Series = 0.0001,
     rounds: int = 9,
     **overrides: Any,
 ) -> Measurement:
@@ -44,11 +45,12 @@ def make_measurement(
         transfer_s: S2; the step's own time when left out.
         load_cpu_s: CPU seconds of a batch.
         calibration_s: CPU seconds of the calibration workload.
+        host_s: H, as `load_s`.
         rounds: How many rounds there are.
         overrides: Fields of the Measurement to replace.
     """
-    load, step, train, cpu, calibration = (
-        _series(one, rounds) for one in (load_s, step_s, train_s, load_cpu_s, calibration_s)
+    load, step, train, cpu, calibration, host = (
+        _series(one, rounds) for one in (load_s, step_s, train_s, load_cpu_s, calibration_s, host_s)
     )
     synced, shadow, transfer = (
         step if one is None else _series(one, rounds) for one in (synced_s, shadow_s, transfer_s)
@@ -83,7 +85,8 @@ def make_measurement(
         first_batch_s=1.5,
         drained=True,
         elapsed_s=21.0,
-        rounds=Rounds(load, cpu, step, synced, shadow, transfer, train, calibration),
+        rounds=Rounds(load, cpu, step, synced, shadow, transfer, train, calibration, host),
+        host_s_per_step=stats.median_interval(host),
     )
     return replace(made, **overrides)
 

@@ -84,8 +84,9 @@ def test_another_answer_is_an_error(answer: str) -> None:
         find_device(command=saying(answer))
 
 
-def test_a_failing_child_is_quoted() -> None:
+def test_a_failing_child_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
     """The last line of what jax complained about is in the message."""
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     with pytest.raises(NoDeviceError, match="found no GPU for you with JAX_PLATFORMS cpu"):
         find_device(command=child("import sys; sys.exit('long story\\nno GPU for you')"))
 

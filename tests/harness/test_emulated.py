@@ -1,5 +1,6 @@
 """The accelerator that is only a clock: asynchronous, in order, and waited for as a real one."""
 
+import gc
 import time
 from collections.abc import Callable
 from typing import Any
@@ -9,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from netpipe.harness.emulated import EmulatedStep, parse_accelerator, parse_accelerators
+from netpipe.harness.emulated import EmulatedStep, Engines
 from netpipe.harness.errors import MisuseError
+from netpipe.harness.stepping import compilation_count
 
 BATCH = {"x": np.zeros((4, 2), np.int32)}
 STEP_S = 0.25  # so long that a busy machine does not sleep through it
@@ -24,60 +26,77 @@ def started(step_s: float = STEP_S, real: Any = None) -> tuple[EmulatedStep, Any
     return step, state
 
 
-@pytest.mark.parametrize(
-    ("text", "step_s", "key"),
-    [
-        ("emulated:36ms", 0.036, "emulated-36ms"),
-        ("emulated:1.5ms", 0.0015, "emulated-1.5ms"),
-        ("emulated:2s", 2.0, "emulated-2s"),
-        ("emulated:500us", 0.0005, "emulated-500us"),
-    ],
-)
-def test_an_accelerator_is_named_by_its_step_time(text: str, step_s: float, key: str) -> None:
-    """The name holds a number and a unit, and gives the key of its baselines."""
-    accelerator = parse_accelerator(text)
-    assert accelerator is not None
-    assert (accelerator.name, accelerator.key) == (text, key)
-    assert accelerator.step_s == pytest.approx(step_s)
+def test_deadlines_are_exact_on_average() -> None:
+    """Steps below a millisecond follow each other without a gap, whenever each is dispatched."""
+    engines = Engines(step_s=0.0003)
+    dispatched_ns = [0, 0, 100_000, 899_999, 1_100_000]
+    done_ns = [engines.dispatch(now_ns, 0) for now_ns in dispatched_ns]
+    assert done_ns == [300_000, 600_000, 900_000, 1_200_000, 1_500_000]
 
 
-def test_auto_is_what_jax_finds() -> None:
-    """`auto` emulates nothing."""
-    assert parse_accelerator("auto") is None
+def test_an_idle_engine_starts_at_the_dispatch() -> None:
+    """The time between the end of a step and the next dispatch is lost."""
+    engines = Engines(step_s=0.0003)
+    assert engines.dispatch(0, 0) == 300_000
+    assert engines.dispatch(1_000_000, 0) == 1_300_000
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "AUTO",
-        "emulated",
-        "emulated:36",
-        "emulated:0ms",
-        "emulated:-1ms",
-        "emulated:1e3ms",
-        "emulated:1h",
-        "emulated:36ms ",
-        "36ms",
-    ],
-)
-def test_another_name_is_misuse(text: str) -> None:
-    """What is neither `auto` nor a time above 0 is refused with an example."""
-    with pytest.raises(MisuseError, match="must be auto or emulated:<time>, as emulated:36ms"):
-        parse_accelerator(text)
+def test_copies_run_beside_steps_and_behind_each_other() -> None:
+    """A step begins when its copy and the step before it are done, whichever is later."""
+    engines = Engines(step_s=0.001, copy_bytes_per_s=1e9)  # a byte takes a nanosecond
+    assert engines.dispatch(0, 400_000) == 1_400_000
+    # Copied from 0.4 to 0.8 ms: hidden behind the first step.
+    assert engines.dispatch(100_000, 400_000) == 2_400_000
+    # Copied from 0.8 to 5.8 ms: the step waits for it.
+    assert engines.dispatch(200_000, 5_000_000) == 6_800_000
+    # Resident: it waits for nothing but the step before.
+    assert engines.dispatch(300_000, 0) == 7_800_000
 
 
-def test_a_list_of_names_may_be_spaced() -> None:
-    """Names are split at commas; space around them is no part of them."""
-    assert parse_accelerators("auto, emulated:36ms") == ("auto", "emulated:36ms")
-    assert parse_accelerators("auto") == ("auto",)
+@pytest.fixture
+def copied(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The bytes that each step copied."""
+    seen: list[int] = []
+
+    def dispatch(_: Engines, now_ns: int, copied_bytes: int) -> int:
+        seen.append(copied_bytes)
+        return now_ns
+
+    monkeypatch.setattr(Engines, "dispatch", dispatch)
+    return seen
 
 
-@pytest.mark.parametrize("text", ["", "auto,", "auto,36ms"])
-def test_every_name_of_a_list_is_checked(text: str) -> None:
-    """One that cannot be read spoils the list."""
-    with pytest.raises(MisuseError, match="must be auto or emulated:<time>"):
-        parse_accelerators(text)
+def test_what_is_resident_is_copied_once(copied: list[int]) -> None:
+    """A host batch is copied at every step, a device's array only when it is seen first."""
+    step = EmulatedStep(0.001)
+    state = step.initial_state()
+    host = {"x": np.zeros((4, 2), np.int32), "name": "a", "number": 3}
+    resident = {**host, "x": jnp.asarray(host["x"])}
+    another = {**host, "x": jnp.asarray(host["x"])}
+    for batch in (host, host, resident, resident, another, resident):
+        state, _ = step(state, batch)
+    assert copied == [32, 32, 32, 0, 32, 0]
+
+
+def test_what_was_resident_is_not_kept(copied: list[int]) -> None:
+    """An array that nobody has any more is forgotten, and one in its place is copied."""
+    step = EmulatedStep(0.001)
+    state = step.initial_state()
+    for number in range(4):
+        state, _ = step(state, {"x": jnp.full((2,), number)})
+        gc.collect()
+        assert len(step._on_device) == 0
+    assert copied == [8, 8, 8, 8]
+
+
+def test_a_copy_delays_a_step() -> None:
+    """With a bandwidth, the step takes the time of its copy longer."""
+    step = EmulatedStep(0.001, copy_bytes_per_s=128)  # 32 bytes: a quarter of a second
+    state = step.initial_state()
+    begun_ns = time.monotonic_ns()
+    _, aux = step(state, BATCH)
+    jax.block_until_ready(aux)
+    assert time.monotonic_ns() - begun_ns >= 251_000_000
 
 
 def test_a_step_is_dispatched_before_it_is_done() -> None:
@@ -86,14 +105,36 @@ def test_a_step_is_dispatched_before_it_is_done() -> None:
     _, aux = step(state, BATCH)
     assert not aux["loss"].is_ready()
     aux["loss"].block_until_ready()
-    assert time.monotonic_ns() >= step._free_ns
+    assert time.monotonic_ns() >= step._engines.free_ns
     assert aux["loss"].is_ready()
 
 
 @pytest.mark.parametrize(
     "read",
-    [float, bool, np.asarray, jax.device_get, "{}".format, lambda loss: loss.item()],
-    ids=["float", "bool", "asarray", "device_get", "format", "item"],
+    [
+        float,
+        bool,
+        np.asarray,
+        jax.device_get,
+        jax.block_until_ready,
+        "{}".format,
+        lambda loss: loss.item(),
+        lambda loss: loss.block_until_ready(),
+        lambda loss: float(loss + 1),
+        lambda loss: jax.block_until_ready(jax.jit(jnp.square)(loss)),
+    ],
+    ids=[
+        "float",
+        "bool",
+        "asarray",
+        "device_get",
+        "block",
+        "format",
+        "item",
+        "method",
+        "sum",
+        "jit",
+    ],
 )
 def test_whatever_reads_a_loss_waits_for_it(read: Callable[[Any], object]) -> None:
     """All ways to look at a value wait until the device is done with it."""
@@ -101,17 +142,76 @@ def test_whatever_reads_a_loss_waits_for_it(read: Callable[[Any], object]) -> No
     _, aux = step(state, BATCH)
     assert not aux["loss"].is_ready()
     read(aux["loss"])
-    assert time.monotonic_ns() >= step._free_ns
+    assert time.monotonic_ns() >= step._engines.free_ns
     assert aux["loss"].is_ready()
 
 
-def test_what_is_computed_from_a_loss_waits_too() -> None:
-    """An operation on a loss that is not ready is dispatched, and waits for it when read."""
+def test_a_state_waits_as_the_loss_does() -> None:
+    """Who waits for the state instead waits just as long."""
     step, state = started()
-    _, aux = step(state, BATCH)
-    later = aux["loss"] + 1
-    jax.block_until_ready(later)
-    assert time.monotonic_ns() >= step._free_ns
+    state, aux = step(state, BATCH)
+    jax.block_until_ready(state)
+    assert time.monotonic_ns() >= step._engines.free_ns
+    assert aux["loss"].is_ready()
+
+
+def test_the_runtime_bounds_how_many_are_in_flight() -> None:
+    """Dispatching runs ahead, but by no more than the runtime allows a real device."""
+    step, state = started(0.01)
+    losses = []
+    for _ in range(80):
+        state, aux = step(state, BATCH)
+        losses.append(aux["loss"])
+    assert sum(not loss.is_ready() for loss in losses) <= 40
+    jax.block_until_ready(losses)
+
+
+def test_waiting_uses_next_to_no_cpu() -> None:
+    """An emulated device computes for a second and uses less than half a second of CPU time."""
+    step, state = started()
+    begun_cpu_s = time.process_time()
+    for _ in range(4):
+        state, aux = step(state, BATCH)
+    jax.block_until_ready(aux)
+    assert time.process_time() - begun_cpu_s < 0.5 * 4 * STEP_S
+
+
+def batch_of(rows: int, dtype: Any = np.int32, **more: object) -> dict[str, Any]:
+    """Make a batch of so many rows."""
+    return {"x": np.zeros((rows, 2), dtype), **more}
+
+
+@pytest.mark.parametrize(
+    ("batch", "compiles"),
+    [
+        (batch_of(4), 0),
+        (batch_of(5), 1),
+        (batch_of(4, np.float32), 1),
+        ({"x": jnp.zeros((4, 2), jnp.int32)}, 0),
+        (batch_of(4, np.int64), 0),  # which jax makes int32
+        (batch_of(4, y=np.zeros(1, np.int32)), 1),
+    ],
+    ids=["same", "rows", "dtype", "device", "int64", "key"],
+)
+def test_a_new_shape_compiles_anew(batch: dict[str, Any], compiles: int) -> None:
+    """As jax.jit would the real step: for a new shape, dtype or structure, once."""
+    step, state = started(0.0001)
+    count = compilation_count()
+    before = count()
+    for _ in range(2):
+        state, aux = step(state, batch)
+        jax.block_until_ready(aux)
+        assert count() - before == compiles
+
+
+def test_what_is_no_array_compiles_nothing() -> None:
+    """File names and step numbers may ride in a batch, and change."""
+    step, state = started(0.0001)
+    count = compilation_count()
+    state, _ = step(state, batch_of(4, name="a", number=1))
+    before = count()
+    step(state, batch_of(4, name="b", number=2))
+    assert count() == before
 
 
 def test_steps_are_done_in_order_and_one_at_a_time() -> None:
@@ -163,6 +263,77 @@ def test_the_aux_has_the_shapes_of_the_real_step() -> None:
         "more": (((), jnp.int32), ((4,), jnp.bfloat16), None),
     }
     assert seen == [True]
+
+
+def test_the_aux_follows_the_shape_of_the_batch() -> None:
+    """A loss for each row has as many as the batch."""
+    step, state = started(0.001, lambda: (0, lambda state, batch: (state, {"loss": batch["x"]})))
+    for rows in (4, 6):
+        state, aux = step(state, batch_of(rows, name="a"))
+        assert aux["loss"].shape == (rows, 2)
+
+
+def test_a_large_state_is_never_made() -> None:
+    """The factory is traced too: its state needs no memory."""
+
+    def factory() -> tuple[Any, Any]:
+        state = jnp.zeros((1 << 30, 1 << 10))
+        return state, lambda state, batch: (state, {"loss": state.sum() + batch["x"].sum()})
+
+    _, state = started(0.001, factory)
+    assert len(jax.tree.leaves(state)) == 1
+
+
+def test_a_factory_that_cannot_be_traced_is_run() -> None:
+    """One that reads values makes its state, and the step is traced on it."""
+    made: list[bool] = []
+
+    def factory() -> tuple[Any, Any]:
+        weights = float(jnp.ones(()) + 1)
+        made.append(True)
+        return {"w": weights, "name": "a"}, lambda state, batch: (state, {"loss": batch["x"] * 2})
+
+    step, state = started(0.001, factory)
+    _, aux = step(state, BATCH)
+    assert aux["loss"].shape == (4, 2)
+    assert made == [True]
+
+
+def test_a_step_that_reads_values_is_misuse() -> None:
+    """Only a step that can be traced can be stood in for; the message says what else to do."""
+
+    def reads(state: Any, batch: Any) -> tuple[Any, Any]:
+        return state, {"loss": float(batch["x"].sum())}
+
+    step = EmulatedStep(0.001, lambda: (0, reads))
+    with pytest.raises(MisuseError, match=r"traces the step .* Leave the step out") as raised:
+        step(step.initial_state(), BATCH)
+    assert "\n" not in str(raised.value)
+
+
+def test_an_error_of_the_step_is_its_own() -> None:
+    """What the real step says about a batch gets out as it is."""
+
+    def refuses(*_: object) -> tuple[Any, Any]:
+        raise KeyError("targets")
+
+    step = EmulatedStep(0.001, lambda: (0, refuses))
+    with pytest.raises(KeyError, match="targets"):
+        step(step.initial_state(), BATCH)
+
+
+def test_a_state_of_somebody_elses_is_misuse() -> None:
+    """A loop that makes a state of its own cannot be run without the real step."""
+    with pytest.raises(MisuseError, match="must be given the state that it returned; found dict"):
+        EmulatedStep(0.001)({}, BATCH)  # type: ignore[arg-type]
+
+
+def test_a_step_says_that_it_can_only_be_called() -> None:
+    """Nothing of a jitted function is there to be asked for."""
+    step = EmulatedStep(0.001)
+    with pytest.raises(MisuseError, match=r"step\.lower was read\. An emulated accelerator's step"):
+        step.lower  # noqa: B018  # reading it is the point
+    assert not hasattr(step, "__wrapped__")
 
 
 def test_a_factory_of_no_step_is_misuse() -> None:

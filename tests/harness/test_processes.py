@@ -1,5 +1,7 @@
 """CPU time: of this process, of its children while they live and after, and of everything else."""
 
+import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,7 +11,10 @@ import pytest
 from netpipe.harness.processes import (
     HostCpu,
     ProcessTree,
+    activity_of,
     busy_elsewhere_fraction,
+    crash_of,
+    is_resource_tracker,
     read_host_cpu,
 )
 
@@ -47,6 +52,62 @@ def test_a_child_that_ended_counts_on(burner: "subprocess.Popen[str]") -> None:
     burner.communicate("\n")
     assert tree.cpu_s() >= before
     assert ProcessTree().cpu_s() >= before
+
+
+HELPER = """
+import multiprocessing, sys
+from multiprocessing import forkserver, resource_tracker
+resource_tracker.ensure_running()
+forkserver.ensure_running()
+from netpipe.harness.processes import ProcessTree
+import subprocess
+nap = subprocess.Popen(["sleep", "1000"])
+tree = ProcessTree()
+print(tree.children, tree.workers, tree.worker_pids == (nap.pid,))
+nap.kill()
+"""
+
+
+def test_the_helpers_of_multiprocessing_are_no_workers() -> None:
+    """Python's resource tracker and fork server are children, but they load nothing."""
+    said = subprocess.run([sys.executable, "-c", HELPER], capture_output=True, text=True)
+    assert said.stdout == "3 1 True\n", said.stderr
+
+
+def test_a_tracker_is_known_by_what_it_runs(burner: "subprocess.Popen[str]") -> None:
+    """Another process is none, and neither is one that is gone."""
+    assert not is_resource_tracker(burner.pid)
+    command = [sys.executable, "-c", "'multiprocessing.resource_tracker'; input()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as tracker:
+        assert is_resource_tracker(tracker.pid)
+        tracker.communicate(b"\n")
+    assert not is_resource_tracker(tracker.pid)
+
+
+@pytest.mark.parametrize(
+    ("source", "crash"),
+    [
+        ("import os; os.kill(os.getpid(), 9)", "by SIGKILL"),
+        ("raise SystemExit(3)", "with code 3"),
+        ("", None),
+    ],
+)
+def test_a_crash_is_told_without_being_taken_away(source: str, crash: str | None) -> None:
+    """Whoever started the child can still ask for its exit code; a good end is no crash."""
+    child = subprocess.Popen([sys.executable, "-c", source])
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert crash_of(child.pid) == crash
+    assert crash_of(child.pid) == crash
+    assert activity_of(child.pid) == "has ended"
+    assert (child.wait() != 0) == (crash is not None)
+    assert crash_of(child.pid) is None
+    assert activity_of(child.pid) == "is gone"
+
+
+def test_a_living_child_has_not_crashed(burner: "subprocess.Popen[str]") -> None:
+    """What it does is told with the CPU time it has used."""
+    assert crash_of(burner.pid) is None
+    assert re.fullmatch(r"[a-z-]+, 0\.\d\d CPU seconds used", activity_of(burner.pid))
 
 
 def test_the_host_is_as_busy_as_this_process_at_least() -> None:

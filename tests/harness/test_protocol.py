@@ -1,8 +1,8 @@
 """What the protocol makes of its rounds, on a clock that only the loader and the step move."""
 
 from collections.abc import Iterator
-from dataclasses import asdict
-from itertools import cycle, repeat
+from dataclasses import asdict, replace
+from itertools import cycle, islice, repeat
 from statistics import median
 from typing import Any
 
@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from netpipe.harness.errors import MisuseError
+from netpipe.harness.errors import LoaderEndedError, MisuseError
 from tests.harness.conftest import BATCH, LOAD_S, STEP_S, Rehearse
 from tests.harness.fakes import FakeClock
-from tests.harness.measurements import HOST
+from tests.harness.measurements import EMULATED, HOST
 
 
 def test_every_quantity_is_what_it_is(clock: FakeClock, rehearse: Rehearse) -> None:
@@ -71,6 +71,41 @@ def test_a_loader_that_ends_is_told_of(rehearse: Rehearse) -> None:
     assert found.wait_s.p99 == pytest.approx(LOAD_S)
 
 
+def test_a_loader_that_ends_for_good_leaves_whole_rounds(
+    clock: FakeClock, rehearse: Rehearse
+) -> None:
+    """What it gave until then is measured, without the round in which it ended; it is told."""
+    asked = 0
+
+    def endless() -> Iterator[Any]:
+        nonlocal asked
+        while True:
+            asked += 1
+            clock.sleep(LOAD_S)
+            yield BATCH
+
+    whole = rehearse(loader=endless)
+    only = islice(endless(), asked // 2)
+    found = rehearse(loader=lambda: only)
+    assert [one.name for one in found.findings] == ["loader-ended"]
+    assert 1 <= found.step_s.n < whole.step_s.n
+    assert {len(values) for values in asdict(found.rounds).values()} == {found.step_s.n}
+
+
+def test_a_loader_that_ends_before_a_round_is_refused(rehearse: Rehearse) -> None:
+    """Without one whole round there is nothing to tell."""
+    only = iter([BATCH] * 50)
+    with pytest.raises(LoaderEndedError, match="ended after 50 batches"):
+        rehearse(loader=lambda: only)
+
+
+def test_a_step_that_follows_from_flops_is_told_from_others(rehearse: Rehearse) -> None:
+    """An emulated device's own words are part of the fingerprint; a real device's are not."""
+    emulated = replace(EMULATED, kind="emulated:h100, 3 TFLOP a step at MFU 0.4")
+    found = rehearse(fingerprint="data-1", device=emulated)
+    assert found.fingerprint == "data-1 emulated:h100, 3 TFLOP a step at MFU 0.4"
+
+
 @pytest.mark.parametrize("rows", [(0, 0), (0, 2), (2, 0)])
 def test_an_empty_batch_is_noticed(
     clock: FakeClock, rehearse: Rehearse, rows: tuple[int, int]
@@ -92,7 +127,7 @@ def test_compilations_in_the_rounds_are_counted(clock: FakeClock, rehearse: Rehe
     def step(state: int, _: Any) -> tuple[int, Any]:
         clock.sleep(STEP_S)
         number = next(calls)
-        shape = number if number % 50 == 0 else 1
+        shape = number if number % 10 == 0 else 1
         return state, {"loss": jax.jit(jnp.sum)(np.zeros(shape, np.float32))}
 
     assert rehearse(step=lambda: (0, step), budget_s=1.0).compilations > 0

@@ -1,12 +1,14 @@
 """Pulling a loader on a clock that the loader itself moves."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import chain, repeat
 from typing import Any
 
 import pytest
 
-from netpipe.harness.errors import MisuseError
+from netpipe.errors import InputError
+from netpipe.harness.errors import LoaderEndedError, LoaderFailedError, MisuseError
 from netpipe.harness.pull import _MOST_BATCHES, Puller
 from tests.harness.fakes import FakeClock, FakeProcesses, paced
 
@@ -38,7 +40,7 @@ def test_the_first_batch_is_timed_apart(clock: FakeClock) -> None:
 def test_pulling_flat_out_notes_every_gap(clock: FakeClock) -> None:
     """A block holds the gap of each batch and the CPU time of all processes in between."""
     puller = puller_of(clock, [0.0, 0.1, 0.3, 0.1, 0.3], use_s=[5.0, 0.6])
-    block = puller.flat_out(0.0)
+    block = puller.flat_out(0.5)
     assert block.gaps_s == pytest.approx((0.1, 0.3, 0.1, 0.3))
     assert block.s_per_batch == pytest.approx(0.2)
     assert block.cpu_s_per_batch == pytest.approx(0.15)
@@ -46,12 +48,15 @@ def test_pulling_flat_out_notes_every_gap(clock: FakeClock) -> None:
 
 @pytest.mark.parametrize(
     ("workers", "enough_s", "batches"),
-    [(0, 0.0, 4), (0, 0.5, 4), (0, 0.6, 6), (4, 0.0, 8), (4, 1.0, 8), (4, 1.1, 12), (4, 2.1, 20)],
+    [
+        *((0, 0.1, 2), (0, 0.2, 4), (0, 0.5, 4), (0, 0.6, 6)),
+        *((4, 0.2, 4), (4, 0.3, 8), (4, 1.0, 8), (4, 1.1, 12), (4, 2.1, 20)),
+    ],
 )
 def test_pulling_flat_out_takes_its_time(
     clock: FakeClock, workers: int, enough_s: float, batches: int
 ) -> None:
-    """It ends with the first whole burst after its time, but not before the second one."""
+    """It ends with the first whole burst after its time; one is enough if it takes it twice."""
     puller = puller_of(clock, repeat(0.125), children=workers)
     assert len(puller.flat_out(enough_s).gaps_s) == batches
     assert puller.pull()[0] == batches + 1
@@ -92,7 +97,7 @@ def test_a_restart_stops_the_old_loader(clock: FakeClock) -> None:
     """The iterator that has ended is closed, and before another one is made."""
     events: list[str] = []
 
-    class Once:
+    class Closable:
         """An iterator of two batches that knows when it is made and closed."""
 
         def __init__(self) -> None:
@@ -108,7 +113,7 @@ def test_a_restart_stops_the_old_loader(clock: FakeClock) -> None:
         def close(self) -> None:
             events.append("closed")
 
-    puller = Puller(Once, clock)
+    puller = Puller(Closable, clock)
     for _ in range(2):
         puller.pull()
     assert events == ["made", "closed", "made"]
@@ -127,19 +132,136 @@ def test_a_loader_must_give_a_batch(clock: FakeClock) -> None:
         Puller(list, clock)
 
 
+@dataclass
+class Once:
+    """A loader factory that makes a loader of `length` batches only once; then it does `then`."""
+
+    length: int
+    then: Callable[[], Any]
+    made: int = 0
+
+    def __call__(self) -> Any:
+        """Make it."""
+        self.made += 1
+        return range(self.length) if self.made == 1 else self.then()
+
+
+def raising(error: Exception) -> Callable[[], Any]:
+    """Return a function that raises."""
+
+    def function() -> Any:
+        raise error
+
+    return function
+
+
+@pytest.mark.parametrize(
+    ("then", "how"),
+    [
+        (list, "the next one that loader() returned gave none"),
+        (raising(ValueError("no more")), "that raised ValueError: no more"),
+        (raising(InputError("data/", "it", "be", "gone")), "InputError: data/: it must be; found"),
+        (lambda: 3, "must return an iterable of batches; found int"),
+        (lambda: (1 // 0 for _ in [1]), "that raised ZeroDivisionError"),
+    ],
+    ids=["empty", "factory-raises", "input-gone", "no-iterable", "first-batch-raises"],
+)
+def test_a_loader_that_cannot_be_started_again_has_ended(
+    clock: FakeClock, then: Callable[[], Any], how: str
+) -> None:
+    """Its end is told with how many batches it gave and why there are no more."""
+    puller = Puller(Once(3, then), clock)
+    assert [puller.pull()[0] for _ in range(2)] == [1, 2]
+    with pytest.raises(LoaderEndedError, match="ended after 3 batches and could not be") as caught:
+        puller.pull()
+    assert how in str(caught.value)
+    assert (puller.pulled, puller.restarts) == (3, 0)
+
+
+def test_an_iterator_that_is_handed_out_again_has_ended(clock: FakeClock) -> None:
+    """A factory that returns the iterator it has returned before starts nothing."""
+    only = iter([1, 2, 3])
+    puller = Puller(lambda: only, clock)
+    with pytest.raises(LoaderEndedError, match="after 3 batches"):
+        puller.flat_out(1.0)
+
+
+def test_the_batches_are_counted_over_all_starts(clock: FakeClock) -> None:
+    """Every batch that the loader gave counts, the first and those after a restart too."""
+    puller = puller_of(clock, [0.1, 0.1, 0.1])
+    assert puller.pulled == 1
+    for _ in range(5):
+        puller.pull()
+    assert (puller.pulled, puller.restarts) == (8, 2)
+
+
+@dataclass
+class Listener:
+    """Notes what it is told of."""
+
+    heard: list[Any] = field(default_factory=list)
+
+    def waiting(self, since_s: float | None, *, starts: bool = False) -> None:
+        """Note a wait, or its end."""
+        self.heard.append((since_s, "starts") if starts else since_s)
+
+    def started(self, worker_pids: Sequence[int]) -> None:
+        """Note that there are workers."""
+        self.heard.append("workers" if isinstance(worker_pids, tuple) else worker_pids)
+
+    def rounds_begin(self) -> None:
+        """Note the end of the start-up."""
+        self.heard.append("rounds")
+
+
 def test_every_wait_is_announced_and_ended(clock: FakeClock) -> None:
-    """The watcher hears when each batch is asked for, and when it has come or failed."""
-    heard: list[float | None] = []
+    """The watch hears when each batch is asked for, and when it has come or failed."""
 
     def loader() -> Iterator[int]:
         clock.sleep(1.0)
         yield 0
+        clock.sleep(2.0)
         raise OSError("disk gone")
 
-    puller = Puller(loader, clock, heard.append)
-    with pytest.raises(OSError, match="disk gone"):
+    watch = Listener()
+    puller = Puller(loader, clock, watch)
+    with pytest.raises(LoaderFailedError):
         puller.pull()
-    assert heard == [0.0, None, 1.0, None]
+    assert watch.heard == [(0.0, "starts"), None, "workers", 1.0, None]
+
+
+def test_a_restart_is_announced_as_a_start(clock: FakeClock) -> None:
+    """The watch hears that the next batch may take its time, and which workers are the new ones."""
+    watch = Listener()
+    puller = Puller(lambda: paced(clock, [1.0, 1.0]), clock, watch)
+    watch.heard.clear()
+    puller.pull()
+    puller.pull()
+    assert watch.heard == [1.0, None, 2.0, (2.0, "starts"), "workers", None, 3.0, None]
+
+
+def test_a_loader_that_fails_is_told_from_one_that_ends(clock: FakeClock) -> None:
+    """Its exception is the cause, and the message has it and how many batches came before."""
+
+    def loader() -> Iterator[int]:
+        yield from range(57)
+        raise OSError("disk gone")
+
+    puller = Puller(loader, clock)
+    with pytest.raises(LoaderFailedError, match="after 57 batches: OSError: disk gone") as caught:
+        puller.flat_out(1.0)
+    assert isinstance(caught.value.__cause__, OSError)
+
+
+def test_bad_input_stays_what_it_is(clock: FakeClock) -> None:
+    """An error that is meant for the user needs no other one around it."""
+
+    def loader() -> Iterator[int]:
+        yield 0
+        raise InputError("data/", "index", "be there", "none")
+
+    with pytest.raises(InputError, match="data/: index must be there; found none"):
+        Puller(loader, clock).pull()
 
 
 def buffered(count: int) -> Iterator[float]:

@@ -1,11 +1,12 @@
 """What programs and people are shown of a measurement."""
 
+from dataclasses import replace
 from io import StringIO
 
 from rich.console import Console
 
-from netpipe.harness.measurement import Finding
-from netpipe.harness.report import measurement_document, verdict_table
+from netpipe.harness.measurement import Finding, Rounds
+from netpipe.harness.report import measurement_document, sizing_line, verdict_table
 from netpipe.harness.stall import judge
 from tests.harness.measurements import CPU, EMULATED, make_measurement
 
@@ -42,12 +43,40 @@ def test_the_table_has_a_row_for_each() -> None:
     """A row holds the times, the ratios and the kind; what is emulated is marked as derived."""
     measurements = [
         make_measurement(device=CPU),
-        make_measurement(device=EMULATED, load_s=0.060, train_s=0.060),
+        make_measurement(device=EMULATED, load_s=0.060, train_s=0.060, loader_processes=1),
     ]
     stream = StringIO()
     Console(file=stream, width=118).print(verdict_table(measurements))
+    assert "workers needed" in stream.getvalue()
     rows = [line.split() for line in stream.getvalue().splitlines()]
     assert ["cpu-intel-xeon-2", "10", "ms", "30", "ms", "30", "ms"] in [row[:7] for row in rows]
     derived = next(row for row in rows if row and row[0] == EMULATED.key)
     assert derived[1] == "(derived)"
-    assert derived[-3:] == ["0.50", "50.0%", "loader-bound"]
+    assert derived[-6:] == ["0.50", "50.0%", "3", "(has", "1)", "loader-bound"]
+
+
+def test_a_narrow_table_keeps_the_verdict() -> None:
+    """Where it is too wide, the device takes two lines and the verdict none less."""
+    device = replace(EMULATED, key="emulated-h100-sxm-80gb-x8-25gb-s")
+    stream = StringIO()
+    table = verdict_table([make_measurement(device=device, load_s=0.060, train_s=0.060)])
+    Console(file=stream, width=110).print(table)
+    assert "loader-bound" in stream.getvalue()
+    assert "(derived)" in stream.getvalue()
+    assert "60 ms" in stream.getvalue()
+
+
+def test_the_document_says_what_is_needed() -> None:
+    """Workers and cores that would keep the step fed."""
+    measurement = make_measurement(load_s=0.060, train_s=0.060, load_cpu_s=0.060)
+    document = measurement_document(measurement, judge(measurement))
+    assert (document["workers_needed"], document["cores_needed"]) == (3, 2.0)
+
+
+def test_a_host_with_too_few_cores_is_told() -> None:
+    """What no number of workers could mend on this host is said."""
+    enough = make_measurement(load_cpu_s=0.060, loader_processes=2)
+    assert sizing_line(enough) == "workers needed: 1 (has 2); cores needed: 2 (has 2)"
+    beyond = make_measurement(load_cpu_s=0.063, loader_processes=2)
+    assert sizing_line(beyond).endswith("cores needed: 2.1 (more than this host has: 2)")
+    assert sizing_line(replace(enough, rounds=Rounds())) == "workers needed: 1 (has 2)"

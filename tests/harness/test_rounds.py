@@ -34,7 +34,7 @@ def test_rounds_alternate_which_side_comes_first(
 
 def log_of(load_s: list[float], train_s: list[float]) -> Log:
     """Make the log of rounds with such times and a step of 1 s."""
-    blocks = [TrainBlock((one,), (0.0,), 1, 0, 2) for one in train_s]
+    blocks = [TrainBlock((one,), (0.0,), 1, 0, 2, finite=True) for one in train_s]
     return Log(load_s=load_s, step_s=[1.0] * len(load_s), train=blocks)
 
 
@@ -168,16 +168,16 @@ def test_blocks_share_a_round(
 
 
 def test_a_slow_step_is_measured_in_time(clock: FakeClock, rehearse: Rehearse) -> None:
-    """Six rounds of a step of half a second fit into twice a budget of 20 s."""
+    """Five rounds of a step of half a second fit into a budget of 20 s and 8 s more."""
     found = rehearse(repeat(0.010), budget_s=20.0, step_s=0.5)
-    assert found.step_s.n >= 6
-    assert clock() < 2 * 20.0 + 15.0  # the warm-up and a round's remainder
+    assert found.step_s.n >= 5
+    assert clock() < 20.0 + 8.0 + 10.0  # the warm-up
     assert found.step_s.median == pytest.approx(0.5)
     assert judge(found).kind == "healthy"
 
 
 def test_a_slow_loader_is_measured_in_time(clock: FakeClock, rehearse: Rehearse) -> None:
-    """A loader of half a second is found out within twice a budget of 20 s."""
+    """A loader of half a second is found out within a budget of 20 s and 8 s more."""
     found = rehearse(ahead(clock, 0.5, most=4), budget_s=20.0)
     assert found.step_s.n >= 3
     assert found.load_s_per_batch.median == pytest.approx(0.5)

@@ -89,9 +89,10 @@ def test_an_emulated_accelerator_leaves_the_real_one_alone(
 ) -> None:
     """Its session runs on the CPU; with `auto` the user's own setting stands."""
     base = {"JAX_PLATFORMS": "cuda", "PYTEST_XDIST_WORKER": "gw0", "HOME": "/root"}
-    found = session._environment(base, SessionRequest("measure", accelerator=accelerator))
+    request = SessionRequest("measure", "/some/where/result.json", accelerator=accelerator)
+    found = session._environment(base, request)
     assert found.pop("NETPIPE_SESSION")
-    assert found == {"JAX_PLATFORMS": platforms, "HOME": "/root"}
+    assert found == {"JAX_PLATFORMS": platforms, "HOME": "/root", "TMPDIR": "/some/where"}
 
 
 @pytest.mark.parametrize(
@@ -101,6 +102,11 @@ def test_an_emulated_accelerator_leaves_the_real_one_alone(
         ({"budget_s": 0.0}, "budget must be above 0 seconds, and finite; found 0"),
         ({"budget_s": float("nan")}, "budget must be above 0 seconds, and finite; found nan"),
         ({"batch_limit_s": -1.0}, "batch limit must be above 0 seconds, and finite; found -1"),
+        ({"flops_per_step": 0.0}, "FLOPs of a step must be above 0, and finite; found 0"),
+        ({"flops_per_step": float("inf")}, "FLOPs of a step must be above 0, and finite"),
+        ({"mfu": 0.0}, "MFU must be above 0, and at most 1; found 0"),
+        ({"mfu": 1.5}, "MFU must be above 0, and at most 1; found 1.5"),
+        ({"mfu": float("nan")}, "MFU must be above 0, and at most 1; found nan"),
         ({"intent": "speed"}, "must be throughput or reproducible; found 'speed'"),
     ],
 )
@@ -131,8 +137,9 @@ def test_a_child_without_a_result_is_told_of(here: Path, source: str, ending: st
 
 def test_a_child_out_of_time_is_killed(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A child that goes on for ever is ended at its limit, which the error says."""
-    monkeypatch.setattr(session, "_START_S", 0.4)
-    request = SessionRequest("measure", budget_s=0.025)
+    for name, limit_s in {"_START_S": 0.1, "OVERTIME_S": 0.2, "_FAREWELL_S": 0.1}.items():
+        monkeypatch.setattr(session, name, limit_s)
+    request = SessionRequest("measure", budget_s=0.1)
     with pytest.raises(SessionError, match=r"did not end within 0\.5 s and was killed without"):
         measured(child(here, "time.sleep(1000)"), request)
 
@@ -187,6 +194,28 @@ def test_nothing_that_a_child_started_lives_on(here: Path) -> None:
         "answer(lint={'pid': nap.pid})"
     )
     wait_until_gone(linted(child(here, source), REQUEST)["pid"])
+
+
+def test_a_process_that_left_the_session_is_killed(here: Path) -> None:
+    """What a child started in a session of its own is known by the request that it inherited."""
+    source = (
+        "nap = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(1000)'],\n"
+        "    start_new_session=True)\n"
+        "answer(lint={'pid': nap.pid})"
+    )
+    wait_until_gone(linted(child(here, source), REQUEST)["pid"])
+
+
+def test_what_a_child_leaves_in_its_temporary_folder_is_removed(here: Path) -> None:
+    """A killed process cleans up nothing, so its temporary files lie in the session's folder."""
+    source = (
+        "import tempfile\n"
+        "(here / 'made').write_text(tempfile.mkdtemp())\n"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    with pytest.raises(SessionError, match="SIGKILL"):
+        measured(child(here, source), REQUEST)
+    assert not Path((here / "made").read_text()).exists()
 
 
 LEFT_ALONE = """

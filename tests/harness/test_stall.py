@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from netpipe.harness.measurement import Finding
+from netpipe.harness.measurement import BlockingLine, Finding, GpuHealth
 from netpipe.harness.stall import judge, remarks
 from tests.harness.measurements import CPU, EMULATED, GPU, make_measurement, spread
 
@@ -47,6 +47,16 @@ SERIAL: dict[str, Any] = {
         ({**SERIAL, **SYNCED, "sync_probe_idle_fraction": 0.20}, "forced-sync"),
         ({**SERIAL, **SYNCED, "sync_probe_idle_fraction": 0.21}, "no-overlap"),
         ({**SYNCED, "train_s": 0.0314}, "healthy"),
+        # A sync exposes the loop's own work too; longer than a step, that work is the cause.
+        ({"load_s": 0.001, **SERIAL, **SYNCED, "host_s": 0.0029}, "no-overlap"),
+        ({"load_s": 0.001, **SERIAL, **SYNCED, "host_s": 0.0031}, "forced-sync"),
+        ({"train_s": 0.031, **SYNCED, "host_s": 0.031}, "healthy"),
+        ({"train_s": 0.042, **SYNCED, "host_s": 0.0299}, "forced-sync"),
+        ({"train_s": 0.042, **SYNCED, "host_s": 0.0301}, "host-bound"),
+        ({"train_s": 0.042, **SYNCED, "host_s": 0.036, "synced_s": 0.037}, "forced-sync"),
+        ({"train_s": 0.038, "host_s": 0.0039}, "no-overlap"),
+        ({"train_s": 0.038, "host_s": 0.0041}, "host-bound"),
+        ({"train_s": 0.031, "host_s": 0.020}, "healthy"),
         ({"compilations": 8}, "healthy"),
         ({"compilations": 9}, "recompiling"),
         # Too little to tell.
@@ -79,14 +89,17 @@ def test_a_measurement_has_its_verdict(changed: dict[str, Any], kind: str) -> No
 @pytest.mark.parametrize(
     ("changed", "kind"),
     [
-        ({"rounds": 2, "compilations": 99}, "inconclusive"),
-        ({"batch_bytes": 0, "compilations": 99}, "inconclusive"),
+        ({"rounds": 1, "compilations": 99}, "recompiling"),
+        ({"batch_bytes": 0, "compilations": 99}, "recompiling"),
+        ({"rounds": 2, "losses_are_finite": False, **SYNCED}, "inconclusive"),
         ({"train_s": spread(0.030, 0.038, 0.038), **SYNCED}, "inconclusive"),
         ({"compilations": 99, **SERIAL, **SYNCED}, "recompiling"),
         ({"load_s": 0.040, "train_s": 0.056, **SYNCED}, "forced-sync"),
         ({**SERIAL, **SYNCED, "worst_tenth_fraction": 0.9, "shadow_s": 0.040}, "forced-sync"),
         ({"load_s": 0.040, "train_s": 0.050, "worst_tenth_fraction": 0.9}, "loader-bound"),
         ({**SERIAL, "worst_tenth_fraction": 0.9, "shadow_s": 0.040}, "jitter"),
+        ({**SERIAL, "worst_tenth_fraction": 0.9, "host_s": 0.020}, "jitter"),
+        ({**SERIAL, "host_s": 0.020, "shadow_s": 0.040}, "host-bound"),
         ({**SERIAL, "shadow_s": 0.040, "transfer_s": 0.040}, "contention"),
         ({**SERIAL, "transfer_s": 0.040}, "transfer-bound"),
         ({"load_s": 0.027, "train_s": 0.045}, "no-overlap"),
@@ -161,6 +174,18 @@ def test_shared_cores_have_their_own_verdicts(
     [
         ({"rounds": 2}, "only 2 rounds fitted into the time; an interval needs 3"),
         ({"batch_bytes": 0}, "the loader's batches are empty"),
+        (
+            {"losses_are_finite": False},
+            "the loss is NaN or infinite: such a step may take another time than a true one",
+        ),
+        (
+            {"gpu": GpuHealth((1980.0,), (71.0,), 0, (), (4711, 4712))},
+            "other processes were on the GPU: 4711, 4712",
+        ),
+        (
+            {"gpu": GpuHealth((990.0,), (91.0,), 2, ("HW thermal slowdown",), ())},
+            "the GPU was throttled in 2 of 9 rounds: HW thermal slowdown",
+        ),
         ({"drained": False}, "the loader's buffers could not be drained in time"),
         (
             {"train_s": spread(0.030, 0.036, 0.039)},
@@ -199,6 +224,58 @@ def test_only_fine_verdicts_pass(changed: dict[str, Any], passes: bool) -> None:
     for device in (GPU, CPU, EMULATED):
         measurement = make_measurement(**changed, device=device)
         assert judge(measurement).passes(measurement) is passes
+
+
+def test_a_gpu_that_fared_well_decides_nothing() -> None:
+    """Clocks and temperatures are recorded; without throttling or others they are no doubt."""
+    gpu = GpuHealth((1980.0,) * 9, (60.0,) * 9, 0, (), ())
+    assert judge(make_measurement(gpu=gpu)).kind == "healthy"
+
+
+LINES = (
+    BlockingLine("train.py", 42, 'float(aux["loss"])', 0.97),
+    BlockingLine("log.py", 7, "", 0.03),
+)
+
+
+@pytest.mark.parametrize("host_s", [0.0001, 0.031])
+def test_the_line_that_blocks_is_named(host_s: float) -> None:
+    """A sync and a host at work are told with the file and the line, the worst first."""
+    measurement = make_measurement(**SERIAL, **SYNCED, host_s=host_s, blocking_lines=LINES)
+    verdict = judge(measurement)
+    assert verdict.kind == ("forced-sync" if host_s < 0.03 else "host-bound")
+    assert 'at train.py:42 `float(aux["loss"])`' in verdict.message
+    assert [one for one in verdict.evidence if "train.py" in one or "log.py" in one] == [
+        '97.0% of the loop\'s time at train.py:42: float(aux["loss"])',
+        "3.0% of the loop's time at log.py:7: ",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changed", "kind"),
+    [
+        ({}, "forced-sync"),
+        ({"blocking_lines": (replace(LINES[0], fraction=0.49),)}, "no-overlap"),
+        ({"blocking_lines": ()}, "no-overlap"),
+        ({"train_s": 0.0349}, "unexplained"),
+        ({"host_s": 0.031}, "host-bound"),
+    ],
+)
+def test_a_step_that_waits_for_itself_is_told_by_its_line(
+    changed: dict[str, Any], kind: str
+) -> None:
+    """Where every step is done when it returns, a line of the trainer's that blocks decides."""
+    void = {**SERIAL, "sync_probe_fraction": 1.0, "sync_probe_idle_fraction": 1.0}
+    assert judge(make_measurement(**{**void, "blocking_lines": LINES, **changed})).kind == kind
+
+
+def test_a_hidden_slow_loader_says_when_it_would_show() -> None:
+    """With B batches behind it, a loader falls back by 1 - S0/L a step: n0 = B / (1 - S0/L)."""
+    hidden = make_measurement(load_s=0.040, train_s=0.030, buffered_batches=1000.0)
+    assert judge(hidden).kind == "masked-loader-bound"
+    assert "until about step 4000" in judge(hidden).message
+    unknown = replace(hidden, buffered_batches=None)
+    assert "for a while" in judge(unknown).message
 
 
 def test_a_stall_without_variations_is_still_named() -> None:

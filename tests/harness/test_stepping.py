@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
-from threading import Event
+from threading import Event, current_thread, main_thread
 from typing import Any
 
 import jax
@@ -12,13 +12,21 @@ import numpy as np
 import pytest
 
 from netpipe.harness import stepping
-from netpipe.harness.errors import MisuseError
+from netpipe.harness.errors import LoaderFailedError, MisuseError
 from netpipe.harness.pull import Puller
-from netpipe.harness.stepping import Stepper, batch_bytes, first_array, made_step, to_device
+from netpipe.harness.stepping import (
+    Stepper,
+    batch_bytes,
+    first_array,
+    is_finite,
+    made_step,
+    to_device,
+)
 from tests.harness.fakes import FakeClock
 
 HOST_BATCHES = [{"x": np.full((2, 3), number, np.int32)} for number in (1, 2)]
 STEP_S = 0.03
+LIMIT_S = 100.0
 
 
 @dataclass
@@ -72,6 +80,32 @@ def test_arrays_are_copied_to_the_device_and_the_rest_is_kept() -> None:
     assert moved["x"].tolist() == [0, 1, 2]
     assert (moved["name"], moved["weight"]) == ("a", 2)
     assert batch_bytes(batch) == batch_bytes(moved) == 12
+
+
+class ForeignArray:
+    """An array of another library, which numpy can read."""
+
+    nbytes = 24
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        """Give its values."""
+        return np.arange(6, dtype=np.float32)
+
+
+def test_arrays_of_other_libraries_are_arrays() -> None:
+    """They count with their bytes and are copied, wherever they lie in a batch."""
+    batch = (ForeignArray(), {"y": [ForeignArray()]}, "text")
+    moved = to_device(batch)
+    assert moved[1]["y"][0].tolist() == moved[0].tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+    assert moved[2] == "text"
+    assert batch_bytes(batch) == batch_bytes(moved) == 48
+
+
+@pytest.mark.parametrize("values", [["a", "b"], [None, {}]])
+def test_an_array_of_no_numbers_stays(values: list[Any]) -> None:
+    """A device cannot hold text, nor objects."""
+    names = np.array(values)
+    assert to_device({"names": names})["names"] is names
 
 
 @pytest.mark.parametrize("made", [None, 1, (1, 2), (1, print, 3), [0, print]])
@@ -128,37 +162,86 @@ def test_warm_up_ends_when_nothing_compiles(step: CountingStep) -> None:
     jitted = jax.jit(lambda state, batch: (state + 1, {"loss": batch["x"].sum() * state}))
     stepper = Stepper(lambda: (jnp.int32(0), jitted), HOST_BATCHES, step.clock)
     before = stepper.compilations()
-    assert stepper.warm_up() == 4
+    assert stepper.warm_up(LIMIT_S)
     compiled = stepper.compilations()
     assert compiled > before
     stepper.resident_s(3)
     assert stepper.compilations() == compiled
-    assert int(stepper.state) == 11
+    # One to see what it leaves behind, which compiles, one in a side thread, three quiet pairs.
+    assert int(stepper.state) == 1 + 1 + 2 * 3 + 3
 
 
 def test_warm_up_gives_up_on_a_step_that_compiles_for_ever(
     step: CountingStep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is bounded, and every compilation is counted."""
-    monkeypatch.setattr(stepping, "_MOST_WARM_UP_STEPS", 3)
+    """It is bounded in steps and, once it has tried some, in time; each compilation is counted."""
+    monkeypatch.setattr(stepping, "_MOST_WARM_UP_STEPS", 6)
+    monkeypatch.setattr(stepping, "_LEAST_WARM_UP_STEPS", 2)
     shapes = count(1)
+    steps = []
 
     def growing(state: int, _: Any) -> tuple[int, jax.Array]:
+        steps.append(state)
+        step.clock.sleep(STEP_S)
         return state, jax.jit(lambda x: jnp.tanh(x).sum())(np.zeros(next(shapes), np.float32))
 
     stepper = Stepper(lambda: (0, growing), HOST_BATCHES, step.clock)
     before = stepper.compilations()
-    assert stepper.warm_up() == 3
-    assert stepper.compilations() - before >= 6
+    assert not stepper.warm_up(LIMIT_S)
+    assert len(steps) == 1 + 1 + 2 * 6
+    assert stepper.compilations() - before >= len(steps)
+    assert not stepper.warm_up(limit_s=STEP_S)
+    assert len(steps) == 2 * (1 + 1) + 2 * 6 + 2 * 2
+
+
+@pytest.mark.parametrize("donated", [True, False])
+def test_a_state_that_is_left_behind_is_weighed(step: CountingStep, donated: bool) -> None:
+    """The bytes of a state that the step did not take over are counted; a donated one has none."""
+    jitted = jax.jit(
+        lambda state, batch: (state + 1, {"loss": batch["x"].sum()}),
+        donate_argnums=(0,) if donated else (),
+    )
+    state = jnp.zeros((5, 7), jnp.float32)
+    stepper = Stepper(lambda: (state, jitted), HOST_BATCHES, step.clock)
+    stepper.warm_up(LIMIT_S)
+    assert stepper.kept_state_bytes == (0 if donated else 5 * 7 * 4)
+
+
+@pytest.mark.parametrize("anywhere", [True, False])
+def test_a_step_may_need_the_main_thread(step: CountingStep, anywhere: bool) -> None:
+    """A step that fails in a side thread is noticed, and goes on in the main one."""
+
+    def choosy(state: int, batch: Any) -> tuple[int, Any]:
+        if not anywhere and current_thread() is not main_thread():
+            raise RuntimeError("no mesh here")
+        return step(state, batch)
+
+    stepper = Stepper(lambda: (0, choosy), HOST_BATCHES, step.clock)
+    assert stepper.warm_up(LIMIT_S)
+    assert stepper.runs_in_a_thread is anywhere
+
+
+@pytest.mark.parametrize(
+    ("values", "finite"),
+    [([1.0, 2.0], True), ([1.0, np.nan], False), ([np.inf], False), ([3], True)],
+)
+def test_a_loss_is_a_number_or_not(values: list[float], finite: bool) -> None:
+    """NaN and infinity are none; whole numbers always are; bfloat16 counts as any other."""
+    array = jnp.asarray(values)
+    assert is_finite(array) is finite
+    if array.dtype == jnp.float32:
+        assert is_finite(array.astype(jnp.bfloat16)) is finite
+    assert is_finite(None)
 
 
 def test_the_shadow_loader_is_pulled_beside_the_steps(step: CountingStep) -> None:
-    """A side thread takes at most one batch a step time; the main thread goes on meanwhile."""
+    """The main thread takes at most one batch a step time; the steps run in another meanwhile."""
     pulled = Event()
     given: list[int] = []
 
     def loader() -> Iterator[int]:
         for number in count():
+            assert current_thread() is main_thread()
             given.append(number)
             if number > 0:  # the first is the puller's own
                 pulled.set()
@@ -183,5 +266,5 @@ def test_a_loader_that_fails_in_the_shadow_is_heard(step: CountingStep) -> None:
 
     stepper = Stepper(lambda: (0, step), HOST_BATCHES, step.clock)
     puller = Puller(loader, step.clock)
-    with pytest.raises(OSError, match="disk gone"):
+    with pytest.raises(LoaderFailedError, match="disk gone"):
         stepper.shadow_s(1, puller, STEP_S)

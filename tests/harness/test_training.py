@@ -14,7 +14,14 @@ from netpipe.harness.emulated import EmulatedStep
 from netpipe.harness.errors import MisuseError
 from netpipe.harness.pull import Puller
 from netpipe.harness.stepping import Stepper
-from netpipe.harness.training import TrainBlock, late_reading_loop, train_block
+from netpipe.harness.training import (
+    TrainBlock,
+    host_s_per_step,
+    instruments_s_per_step,
+    late_reading_loop,
+    train_block,
+)
+from tests.harness.fakes import FakeClock
 
 BATCH = {"x": np.zeros((2, 3), np.int32)}
 STEPS, SKIPPED = 12, 5
@@ -158,3 +165,96 @@ def test_a_step_that_fails_on_the_device_is_heard() -> None:
 
     with pytest.raises(RuntimeError, match="deleted"):
         train(short_loop, deleting_step)
+
+
+def warm_stepper(clock: FakeClock, step: Any = counting_step) -> Stepper:
+    """Return a stepper that has done a step."""
+    stepper = Stepper(lambda: (0, step), [BATCH, BATCH], clock)
+    stepper.resident_s(1)
+    return stepper
+
+
+def test_the_loops_own_work_is_what_it_does_between_steps() -> None:
+    """H runs from a step's return to the next request, without the step and the first time."""
+    clock = FakeClock()
+
+    def slow_step(state: int, batch: Any) -> tuple[int, Any]:
+        clock.sleep(1.0)
+        return counting_step(state, batch)
+
+    def working_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
+        for number, batch in enumerate(batches):
+            clock.sleep(5.0)
+            state, aux = step(state, batch)
+            clock.sleep(0.25 if number else 100.0)
+            float(aux["loss"])
+
+    stepper = warm_stepper(clock, slow_step)
+    assert host_s_per_step(stepper, working_loop, 4, clock) == pytest.approx(0.25)
+    assert stepper.state == 1
+
+
+def test_a_loop_that_waits_for_results_does_no_work() -> None:
+    """On results that are ready a sync takes no time, so that H tells work from waiting."""
+    clock = FakeClock()
+    assert host_s_per_step(warm_stepper(clock), syncing_loop, 4, clock) == 0.0
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2])
+def test_a_loop_of_few_steps_has_what_work_it_did(steps: int) -> None:
+    """A loop that stops early is timed as far as it went."""
+    clock = FakeClock()
+
+    def short_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
+        for batch in islice(batches, steps):
+            state, _ = step(state, batch)
+            clock.sleep(0.5)
+
+    assert host_s_per_step(warm_stepper(clock), short_loop, 4, clock) == 0.0
+
+
+def test_instruments_cost_what_they_add(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the watched step does beside a bare one is a cost of each step; the quickest counts."""
+    clock = FakeClock()
+    stepper = warm_stepper(clock)
+    assert instruments_s_per_step(stepper, 10, 3, clock) == 0.0
+
+    costs_s = [0.003, 0.002, 0.004, 0.0]
+
+    def next_puller(*_: Any) -> Puller:
+        costs_s.append(costs_s.pop(0))
+        return Puller(lambda: repeat(BATCH), clock)
+
+    def slow_look(_: Any) -> Any:
+        clock.sleep(costs_s[-1])
+        return jnp.float32(0)
+
+    monkeypatch.setattr("netpipe.harness.training.first_array", slow_look)
+    monkeypatch.setattr("netpipe.harness.training.Puller", next_puller)
+    assert instruments_s_per_step(stepper, 10, 3, clock) == pytest.approx(0.002)
+
+
+def test_a_loss_that_is_no_number_is_noticed() -> None:
+    """The last loss of a block tells whether it is."""
+    assert train(late_reading_loop)[0].finite
+
+    def diverged(state: int, _: Any) -> tuple[int, Any]:
+        return state, {"loss": jnp.float32(np.nan)}
+
+    assert not train(late_reading_loop, diverged)[0].finite
+
+
+def test_the_step_can_still_do_what_else_it_can() -> None:
+    """A loop may ask a jitted step for what jax gives it, such as its lowering."""
+    found: list[str] = []
+
+    def asking_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
+        found.append(step.note)
+        late_reading_loop(batches, state, step)
+
+    def noted(state: int, batch: Any) -> tuple[int, Any]:
+        return counting_step(state, batch)
+
+    noted.note = "lowered"  # type: ignore[attr-defined]
+    train(asking_loop, noted)
+    assert found == ["lowered"]

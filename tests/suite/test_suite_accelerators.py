@@ -59,4 +59,4 @@ def test_a_bad_accelerator_in_a_marker_is_named(project: Project) -> None:
     project.has(MARKED.replace("7ms", "fast"))
     result = project.run()
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*accelerator must be auto or emulated:<time>*emulated:fast'"])
+    result.stdout.fnmatch_lines(["*accelerator must be auto, emulated:<time>*emulated:fast'"])

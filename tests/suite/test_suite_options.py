@@ -32,6 +32,14 @@ SETTINGS = [
     Setting("budget", lambda one: one.request.budget_s, 20, ("40", 40), ("7.5", 7.5)),
     Setting("batch_limit", lambda one: one.request.batch_limit_s, 10, ("30", 30), ("2", 2)),
     Setting(
+        "flops_per_step",
+        lambda one: one.request.flops_per_step,
+        None,
+        ("1e12", 1e12),
+        ("2e12", 2e12),
+    ),
+    Setting("mfu", lambda one: one.request.mfu, 0.4, ("0.5", 0.5), ("0.3", 0.3)),
+    Setting(
         "intent",
         lambda one: one.request.intent,
         "throughput",
@@ -111,13 +119,17 @@ def test_an_empty_flag_before_ini(pytester: pytest.Pytester) -> None:
 
 
 REFUSED = [
-    ("accelerator", "gpu", "accelerator must be auto or emulated:<time>*'gpu'"),
-    ("accelerator", "auto,emulated:0ms", "accelerator must be auto or emulated:<time>*0ms'"),
+    ("accelerator", "gpu", "accelerator must be auto, emulated:<time>*'gpu'"),
+    ("accelerator", "auto,emulated:0ms", "accelerator must be auto, emulated:<time>*0ms'"),
     ("budget", "long", "--netpipe-budget must be a number; found 'long'"),
     ("budget", "0", "the budget must be above 0 seconds, and finite; found 0"),
     ("budget", "nan", "the budget must be above 0 seconds, and finite; found nan"),
     ("batch-limit", "soon", "--netpipe-batch-limit must be a number; found 'soon'"),
     ("batch-limit", "-1", "the batch limit must be above 0 seconds, and finite; found -1"),
+    ("flops-per-step", "many", "--netpipe-flops-per-step must be a number; found 'many'"),
+    ("flops-per-step", "0", "the FLOPs of a step must be above 0, and finite; found 0"),
+    ("mfu", "40%", "--netpipe-mfu must be a number; found '40%'"),
+    ("mfu", "40", "the MFU must be above 0, and at most 1; found 40"),
     ("intent", "speed", "the intent must be throughput or reproducible; found 'speed'"),
     ("missing", "ignore", "--netpipe-missing must be warn or fail; found 'ignore'"),
     ("inconclusive", "rerun", "--netpipe-inconclusive must be warn or fail; found 'rerun'"),
@@ -145,14 +157,17 @@ def test_a_bad_ini_key_is_a_usage_error(project: Project) -> None:
 
 
 def test_a_session_is_asked_for_what_the_options_say(project: Project) -> None:
-    """Budget, batch limit, intent and accelerator travel to the session."""
+    """Budget, batch limit, intent, accelerator, FLOPs and MFU travel to the session."""
     project.run(
         "--netpipe-budget=4",
         "--netpipe-batch-limit=3",
         "--netpipe-intent=reproducible",
         "--netpipe-accelerator=emulated:5ms",
+        "--netpipe-flops-per-step=1e12",
+        "--netpipe-mfu=0.3",
     )
     (request,) = project.requests
     assert (request.kind, request.accelerator) == ("measure", "emulated:5ms")
     assert (request.budget_s, request.batch_limit_s) == (4, 3)
+    assert (request.flops_per_step, request.mfu) == (1e12, 0.3)
     assert request.intent == "reproducible"

@@ -20,9 +20,9 @@ def test_no_subject_is_made_here(project: Project) -> None:
                 open(f"{os.getpid()} made {name}", "w").close()
             return fixture
 
-        loader, step, loop, synthetic, fingerprint = map(note, (
+        loader, step, loop, synthetic, fingerprint, flops = map(note, (
             "netpipe_loader", "netpipe_step", "netpipe_loop", "netpipe_synthetic",
-            "netpipe_fingerprint",
+            "netpipe_fingerprint", "netpipe_flops_per_step",
         ))
         """
     )

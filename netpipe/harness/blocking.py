@@ -1,0 +1,94 @@
+"""Where the main thread stands still: its stack, looked at again and again from a side thread."""
+
+import linecache
+import sys
+import sysconfig
+import threading
+from collections import Counter
+from pathlib import Path
+from types import FrameType
+
+import jax
+import jaxlib
+import numpy as np
+
+from netpipe.harness.measurement import BlockingLine
+
+_LOOK_S = 0.001
+_MOST_LINES = 3
+_HARNESS = str(Path(__file__).parent)
+_NUMERICS = (*(str(Path(str(one.__file__)).parent) for one in (jax, jaxlib, np)), "<")
+_PYTHON = sysconfig.get_paths()["stdlib"]
+_SITE = ("site-packages", "dist-packages")
+
+
+class StackSampler:
+    """Looks every millisecond at the line of the trainer's code that the main thread is in.
+
+    It costs the main thread nothing while that waits, and little while it works; all the same a
+    block that is sampled is not one whose times count.
+    """
+
+    def __init__(self) -> None:
+        self._main = threading.get_ident()
+        self._seen: Counter[tuple[str, int] | None] = Counter()
+        self._now: list[tuple[str, int] | None] = []
+        self._looking = False
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look, name="netpipe-stack-sampler")
+
+    def __enter__(self) -> "StackSampler":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def begin(self) -> None:
+        """Start to look: the trainer has its batch."""
+        self._now, self._looking = [], True
+
+    def end(self, *, counts: bool) -> None:
+        """Stop looking: the trainer asks for the next batch.
+
+        Args:
+            counts: Whether what was seen since `begin` is to be kept.
+        """
+        self._looking = False
+        if counts:
+            self._seen.update(self._now)
+
+    def lines(self) -> tuple[BlockingLine, ...]:
+        """Return the lines that were seen most, the first first."""
+        looks = self._seen.total()
+        return tuple(
+            BlockingLine(*line, linecache.getline(*line).strip(), count / looks)
+            for line, count in self._seen.most_common(_MOST_LINES + 1)
+            if line is not None
+        )[:_MOST_LINES]
+
+    def _look(self) -> None:
+        while not self._over.wait(_LOOK_S):
+            if self._looking:
+                frame = sys._current_frames().get(self._main)  # noqa: SLF001  # the documented way
+                self._now.append(trainers_line(frame))
+
+
+def trainers_line(frame: FrameType | None) -> tuple[str, int] | None:
+    """Return the innermost line of the trainer's own code on a stack; None when there is none.
+
+    Code of jax, of numpy and of Python was called by the trainer, code of other packages most
+    likely too. What the harness called itself, such as the step, counts only when code of the
+    trainer is below it.
+    """
+    installed = None
+    while frame is not None and not frame.f_code.co_filename.startswith(_HARNESS):
+        file, line = frame.f_code.co_filename, (frame.f_code.co_filename, frame.f_lineno)
+        if not file.startswith(_NUMERICS):
+            if any(one in file for one in _SITE):
+                installed = installed or line
+            elif not file.startswith(_PYTHON):
+                return line
+        frame = frame.f_back
+    return installed

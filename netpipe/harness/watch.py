@@ -1,0 +1,41 @@
+"""Being watched: what a measurement tells whoever ends it when it hangs."""
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+
+class Watch(Protocol):
+    """Whoever makes sure that a measurement ends."""
+
+    def waiting(self, since_s: float | None, *, starts: bool = False) -> None:
+        """Hear that this thread asks for a batch, or that it got one.
+
+        Args:
+            since_s: The moment it was asked for; None when it has come, or never will.
+            starts: Whether the loader starts for it, which may take longer.
+        """
+        ...
+
+    def started(self, worker_pids: Sequence[int]) -> None:
+        """Hear which processes load from now on."""
+        ...
+
+    def rounds_begin(self) -> None:
+        """Hear that the start-up is over: from now on the budget counts."""
+        ...
+
+
+class _Unwatched:
+    """Nobody: the measurement takes the time it takes."""
+
+    def waiting(self, since_s: float | None, *, starts: bool = False) -> None:
+        """Do nothing."""
+
+    def started(self, worker_pids: Sequence[int]) -> None:
+        """Do nothing."""
+
+    def rounds_begin(self) -> None:
+        """Do nothing."""
+
+
+UNWATCHED: Final[Watch] = _Unwatched()

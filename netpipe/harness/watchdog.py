@@ -1,0 +1,200 @@
+"""The watchdog: ends a session that hangs, crashes or takes too long, and says how."""
+
+import faulthandler
+import sys
+import threading
+import traceback
+from collections.abc import Sequence
+from types import FrameType, TracebackType
+from typing import NamedTuple
+
+from netpipe.harness.clock import Clock, MonotonicClock
+from netpipe.harness.failure import lines_of, told
+from netpipe.harness.processes import activity_of, crash_of
+from netpipe.harness.session import (
+    OVERTIME_S,
+    SessionRequest,
+    error_document,
+    leave,
+    write_result,
+)
+
+_START_UP_S = 150.0  # for the first batch, compilation and warm-up
+_FIRST_BATCH = 3.0  # the first batch may take so many times the limit: workers start
+_CRASH_S = 0.5  # a loader that copes with the loss of a worker gives a batch within it
+_SILENT_S = 3.0  # a watchdog that has not barked so long after its time cannot: the GIL is held
+_LOOK_S = 0.2
+_INNERMOST = 3
+_WAIT_FOR_STEPS = ("__call__", "completions_s", "late_reading_loop")  # of training.py
+_STANDARD_ERROR = 2  # of the process, whatever sys.stderr is
+
+
+class Alarm(NamedTuple):
+    """Why a session has to be ended: the kind of its error, and what the user is told."""
+
+    kind: str
+    message: str
+
+
+class _Wait(NamedTuple):
+    since_s: float
+    starts: bool
+    thread: int
+
+
+class _Stage(NamedTuple):
+    name: str
+    since_s: float
+    limit_s: float
+    limit_means: str
+
+
+class Watchdog:
+    """Watches a measurement from a thread of its own, while it is entered.
+
+    Args:
+        request: What the session was asked for: its limits.
+        clock: Seconds.
+    """
+
+    def __init__(self, request: SessionRequest, clock: Clock | None = None) -> None:
+        self._request = request
+        self._clock = clock or MonotonicClock()
+        self._main = threading.get_ident()
+        self._wait: _Wait | None = None
+        self._batches = 0
+        self._workers: tuple[int, ...] = ()
+        self._deaths: list[str] = []
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look, name="netpipe-watchdog", daemon=True)
+        self._enter_stage("start-up", _START_UP_S, "its limit")
+
+    def __enter__(self) -> "Watchdog":
+        self._hook = threading.excepthook
+        threading.excepthook = self._note_death
+        self._bark_without_gil()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+        faulthandler.cancel_dump_traceback_later()
+        threading.excepthook = self._hook
+
+    def waiting(self, since_s: float | None, *, starts: bool = False) -> None:
+        """Note that this thread asks for a batch, or that it has come (None)."""
+        if since_s is None:
+            self._batches += 1
+            self._wait = None
+        else:
+            self._wait = _Wait(since_s, starts, threading.get_ident())
+
+    def started(self, worker_pids: Sequence[int]) -> None:
+        """Note which processes load."""
+        self._workers = tuple(worker_pids)
+
+    def rounds_begin(self) -> None:
+        """Let the budget count from now on."""
+        budget_s = self._request.budget_s
+        means = f"the budget of {budget_s:g} s and {OVERTIME_S:g} s more"
+        self._enter_stage("rounds", budget_s + OVERTIME_S, means)
+        self._bark_without_gil()
+
+    def alarm(self) -> Alarm | None:
+        """Return why the session has to be ended now, None when it has not."""
+        now_s, wait = self._clock(), self._wait
+        if wait is not None:
+            waited_s = now_s - wait.since_s
+            limit_s = self._request.batch_limit_s * (_FIRST_BATCH if wait.starts else 1)
+            if waited_s > limit_s:
+                return self._hangs(wait, limit_s)
+            if waited_s > _CRASH_S and not wait.starts and (crash := self._crash()):
+                return Alarm("failed", crash)
+        if now_s - self._stage.since_s > self._stage.limit_s:
+            return self._late(wait)
+        return None
+
+    def _enter_stage(self, name: str, limit_s: float, limit_means: str) -> None:
+        self._stage = _Stage(name, self._clock(), limit_s, limit_means)
+
+    def _bark_without_gil(self) -> None:
+        """Have the process ended by a thread that needs no GIL, where this one finds no chance."""
+        limit_s = self._stage.limit_s + _SILENT_S
+        faulthandler.dump_traceback_later(limit_s, exit=True, file=_STANDARD_ERROR)
+
+    def _note_death(self, death: threading.ExceptHookArgs) -> None:
+        if death.exc_value is not None and death.thread is not None:
+            self._deaths.append(f"its thread {death.thread.name} ended: {told(death.exc_value)}")
+        self._hook(death)
+
+    def _look(self) -> None:
+        while not self._over.wait(_LOOK_S):
+            alarm = self.alarm()
+            if alarm is not None:
+                write_result(self._request, error_document(*alarm))
+                leave(self._request)
+
+    def _hangs(self, wait: _Wait, limit_s: float) -> Alarm:
+        message = (
+            f"the loader gave no batch for {limit_s:g} s after {self._batches} batches: it hangs, "
+            "or an exception ended one of its own threads or processes"
+        )
+        return Alarm("hang", "\n".join([message, *self._loader_lines(), _place(wait.thread)]))
+
+    def _crash(self) -> str | None:
+        for pid in self._workers:
+            crash = crash_of(pid)
+            if crash is not None:
+                return (
+                    f"the loader failed after {self._batches} batches: its worker process {pid} "
+                    f"was ended {crash}"
+                )
+        return None
+
+    def _late(self, wait: _Wait | None) -> Alarm:
+        thread = self._main if wait is None else wait.thread
+        awaited = "the loader" if wait is not None else _awaited(thread)
+        stage = self._stage
+        message = (
+            f"the {stage.name} did not end within {stage.limit_s:g} s, {stage.limit_means}: after "
+            f"{self._batches} batches it waits for {awaited}"
+        )
+        lines = self._loader_lines() if wait is not None else []
+        return Alarm("hang", "\n".join([message, *lines, _place(thread)]))
+
+    def _loader_lines(self) -> list[str]:
+        workers = [f"worker process {pid}: {activity_of(pid)}" for pid in self._workers]
+        return [*workers, *self._deaths]
+
+
+def _place(thread: int) -> str:
+    """Return where a thread stands: the lines of the user's that led there, then the innermost."""
+    frame = _frame_of(thread)
+    if frame is None:
+        return "the thread that asked for it is gone"
+    return f"it stands at\n{lines_of(traceback.extract_stack(frame), _INNERMOST)}"
+
+
+def _frame_of(thread: int) -> FrameType | None:
+    return sys._current_frames().get(thread)  # noqa: SLF001  # the documented way
+
+
+def _awaited(thread: int) -> str:
+    """Return whose code a thread is in, by the innermost of the harness's frames."""
+    frame = _frame_of(thread)
+    while frame is not None:
+        module, function = frame.f_globals.get("__name__", ""), frame.f_code.co_name
+        if module == "netpipe.harness.pull":
+            return "the loader"
+        if module == "netpipe.harness.training" and function not in _WAIT_FOR_STEPS:
+            return "the loop"
+        if module.startswith("netpipe.harness."):
+            return "the step"
+        frame = frame.f_back
+    return "the session"

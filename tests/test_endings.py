@@ -1,0 +1,186 @@
+"""However a measurement ends, it ends in time, says why, and leaves nothing behind."""
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.ending_pipelines import PIPELINES
+
+FINE, FAILED, MISUSE, INCONCLUSIVE = 0, 1, 2, 3
+LIMIT_S = 120.0  # of one command, on the slowest machine: only that it ends is asserted
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended."""
+
+    code: int
+    out: str
+    said: str
+
+
+@pytest.fixture
+def pipelines(tmp_path: Path) -> Path:
+    """A file of loaders, steps and loops, beside a folder for temporary files."""
+    path = tmp_path / "pipelines_that_end.py"
+    path.write_text(PIPELINES.replace("MARK", mark_of(tmp_path)))
+    (tmp_path / "tmp").mkdir()
+    return path
+
+
+def measure(pipelines: Path, loader: str, *words: str) -> Ended:
+    """Run `netpipe measure`, and fail unless everything that it started and made is gone."""
+    temporary = pipelines.parent / "tmp"
+    command = [sys.executable, "-m", "netpipe", "measure", "--loader", f"{pipelines}:{loader}"]
+    if "--step" not in words:
+        command += ["--accelerator", "emulated:5ms"]
+    done = subprocess.run(
+        [*command, "--budget", "1", "--json", *words],
+        env={**os.environ, "TMPDIR": str(temporary), "JAX_PLATFORMS": "cpu"},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert list(temporary.iterdir()) == []
+    assert followers_of(temporary) == []
+    left = [
+        path.name for path in Path("/dev/shm").iterdir() if mark_of(pipelines.parent) in path.name
+    ]
+    assert left == []
+    assert "Traceback" not in done.stderr
+    return Ended(done.returncode, done.stdout, done.stderr)
+
+
+def mark_of(folder: Path) -> str:
+    """Return what names begin with that a session of this folder gives in /dev/shm."""
+    return f"e{hashlib.sha256(str(folder).encode()).hexdigest()[:7]}"
+
+
+def followers_of(temporary: Path) -> list[int]:
+    """Return the living processes whose temporary folder is, or was, below one of ours."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            told = process.environ().get("TMPDIR", "")
+            if told.startswith(str(temporary)) and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process.pid)
+        except psutil.Error:
+            continue
+    return found
+
+
+def kind_of(ended: Ended) -> Any:
+    """Return the kind of the verdict that was printed."""
+    return json.loads(ended.out)["verdict"]["kind"]
+
+
+def test_a_hung_loader_is_ended(pipelines: Path) -> None:
+    """The message says after how many batches, and the line that waits."""
+    ended = measure(pipelines, "hanging", "--batch-limit", "1")
+    assert ended.code == MISUSE
+    assert "the loader gave no batch for 1 s after 57 batches: it hangs" in ended.said
+    assert "in hanging" in ended.said
+    assert ended.out == ""
+
+
+def test_a_hung_worker_is_named(pipelines: Path) -> None:
+    """Every worker process is told by its id with what it does; all of them are ended."""
+    ended = measure(pipelines, "hanging_worker", "--batch-limit", "2")
+    assert ended.code == MISUSE
+    assert "no batch for 2 s after 57 batches" in ended.said
+    assert len(re.findall(r"worker process \d+: [a-z-]+, [\d.]+ CPU seconds used", ended.said)) == 2
+
+
+def test_a_killed_worker_is_named(pipelines: Path) -> None:
+    """Its id, its signal and how far the loader came are told."""
+    ended = measure(pipelines, "killed_worker")
+    assert ended.code == MISUSE
+    assert re.search(
+        r"loader failed after 5\d batches: its worker process \d+ was ended by SIGKILL|"
+        r"after 5\d batches: RuntimeError: Worker process was terminated .* exit code -9",
+        ended.said,
+    )
+
+
+@pytest.mark.parametrize(("loader", "place"), [("failing", "failing"), ("failing_worker", "_fail")])
+def test_a_loader_that_raises_is_quoted(pipelines: Path, loader: str, place: str) -> None:
+    """In this process or in a worker: the exception first, then the user's line, no more."""
+    ended = measure(pipelines, loader)
+    lines = ended.said.splitlines()
+    first = lines.index("netpipe: the loader failed after 57 batches: ValueError: bad record")
+    assert ended.code == MISUSE
+    assert lines[-1].strip() == 'raise ValueError("bad record")'
+    assert lines[-2].endswith(f"in {place}")
+    assert len(lines) - first < 10
+
+
+def test_a_thread_of_the_loader_that_raises_is_quoted(pipelines: Path) -> None:
+    """It looks like a hang, and the message has what ended the thread, and where."""
+    ended = measure(pipelines, "left_by_its_thread", "--batch-limit", "1")
+    assert ended.code == MISUSE
+    assert "no batch for 1 s after 57 batches" in ended.said
+    assert "its thread reader ended: ValueError: bad record" in ended.said
+    assert "in failing\n" in ended.said
+
+
+def test_a_process_that_leaves_its_session_is_ended(pipelines: Path) -> None:
+    """`setsid` does not hide what a loader started."""
+    ended = measure(pipelines, "escaping", "--batch-limit", "1")
+    assert "after 3 batches: it hangs" in ended.said
+
+
+def test_an_empty_loader_is_misuse(pipelines: Path) -> None:
+    """It is told at once, in one line."""
+    ended = measure(pipelines, "empty")
+    assert ended.code == MISUSE
+    assert ended.said.splitlines()[-1] == (
+        "netpipe: loader() gave no batch: it must give at least one"
+    )
+
+
+def test_a_loop_that_exits_is_quoted(pipelines: Path) -> None:
+    """`sys.exit` in a loop ends the measurement with its words and its line."""
+    ended = measure(pipelines, "endless", "--loop", f"{pipelines}:exiting_loop")
+    assert ended.code == MISUSE
+    assert "SystemExit: that was enough" in ended.said
+    assert "in exiting_loop" in ended.said
+
+
+def test_a_loader_that_is_too_short_is_misuse(pipelines: Path) -> None:
+    """One that ends before anything was measured, for good, is told how far it came."""
+    ended = measure(pipelines, "only_few")
+    assert ended.code == MISUSE
+    assert "the loader ended after 20 batches and could not be started again" in ended.said
+
+
+@pytest.mark.parametrize("loader", ["torch_style", "main_thread_only", "old_style", "only_once"])
+def test_every_kind_of_loader_is_measured(pipelines: Path, loader: str) -> None:
+    """One as torch's, an endless one of the main thread, an old one, one that ends for good."""
+    ended = measure(pipelines, loader)
+    assert ended.code in (FINE, FAILED, INCONCLUSIVE), ended.said
+    assert json.loads(ended.out)["batch_bytes"] > 0
+
+
+def test_a_loss_that_is_no_number_is_inconclusive(pipelines: Path) -> None:
+    """A step that computes NaN is not what trains, and the verdict says so."""
+    ended = measure(pipelines, "endless", "--step", f"{pipelines}:nan_step")
+    assert ended.code == INCONCLUSIVE, ended.said
+    assert kind_of(ended) == "inconclusive"
+    assert "nan" in json.dumps(json.loads(ended.out)["verdict"]).lower()
+
+
+def test_a_step_that_compiles_every_time_is_recompiling(pipelines: Path) -> None:
+    """Its warm-up ends although it would never end, and the verdict names it."""
+    ended = measure(pipelines, "endless", "--step", f"{pipelines}:recompiling_step")
+    assert ended.code == FAILED, ended.said
+    assert kind_of(ended) == "recompiling"
