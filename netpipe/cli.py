@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
 from rich.console import Console
+from rich.text import Text
 
 import netpipe
 from netpipe.errors import NetpipeError
@@ -19,15 +20,17 @@ from netpipe.errors import NetpipeError
 if TYPE_CHECKING:
     from netpipe.data.index import Index
     from netpipe.harness.measurement import Measurement
-    from netpipe.harness.session import SessionRequest
 
 FINE, FAILED, MISUSE, INCONCLUSIVE = 0, 1, 2, 3
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
-_notes = Console(stderr=True)
-_output = Console(width=None if sys.stdout.isatty() else 118)
+# What is printed holds the user's code and paths: metrics[name] is no markup, and [:x:] no emoji.
+_notes = Console(stderr=True, markup=False, emoji=False, highlight=False)
+_output = Console(
+    width=None if sys.stdout.isatty() else 118, markup=False, emoji=False, highlight=False
+)
 _folder = click.Path(file_okay=True, path_type=Path)
 _as_json = click.option("--json", "as_json", is_flag=True, help="One JSON document, no table.")
 
@@ -50,7 +53,7 @@ def _clear_errors(command: Callable[_Arguments, _Result]) -> Callable[_Arguments
 
 
 def _say_warning(message: Warning | str, *_: object, **__: object) -> None:
-    _notes.print(f"netpipe: warning: {message}", markup=False, highlight=False, soft_wrap=True)
+    _notes.print(f"netpipe: warning: {message}", soft_wrap=True)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -174,30 +177,35 @@ def measure(
     )
     requests = [replace(asked, accelerator=one) for one in parse_accelerators(accelerator)]
     command = child_command(loader, step, loop)
-    measurements = [measured(command, _said(request)) for request in requests]
-    if as_json:
-        _print_documents(measurements)
-    else:
-        _print_verdicts(measurements)
+    measurements: list[Measurement] = []
+    try:
+        for request in requests:
+            _notes.print(f"measuring against {request.accelerator}")
+            measurements.append(measured(command, request))
+    finally:  # one that fails takes nothing from those before it
+        if measurements:
+            _print_measurements(measurements, listed=len(requests) > 1, as_json=as_json)
     codes = [_exit_code(one) for one in measurements]
     sys.exit(FAILED if FAILED in codes else max(codes))
 
 
-def _said(request: "SessionRequest") -> "SessionRequest":
-    _notes.print(f"measuring against {request.accelerator}")
-    return request
+def _print_measurements(measurements: "list[Measurement]", *, listed: bool, as_json: bool) -> None:
+    if as_json:
+        _print_documents(measurements, listed=listed)
+    else:
+        _print_verdicts(measurements)
 
 
-def _print_documents(measurements: "list[Measurement]") -> None:
-    """Print one measurement as its document, several as one document of them."""
+def _print_documents(measurements: "list[Measurement]", *, listed: bool) -> None:
+    """Print one measurement as its document, those of a list as one document of them."""
     from netpipe.harness.report import measurement_document
     from netpipe.harness.stall import judge
 
     documents = [measurement_document(one, judge(one)) for one in measurements]
-    if len(documents) == 1:
-        _print_json(documents[0])
-    else:
+    if listed:
         _print_json({"schema": "netpipe.measurements/1", "measurements": documents})
+    else:
+        _print_json(documents[0])
 
 
 def _print_verdicts(measurements: "list[Measurement]") -> None:
@@ -207,12 +215,16 @@ def _print_verdicts(measurements: "list[Measurement]") -> None:
     _output.print(verdict_table(measurements))
     for one in measurements:
         verdict = judge(one)
-        _output.print(f"[bold]{device_label(one.device)}[/]: {verdict.message}", highlight=False)
+        _output.print(_bold_first(device_label(one.device), f": {verdict.message}"))
         derived = [f"S0 is derived: {one.device.kind}"] if one.device.emulated else []
         for line in (*derived, *verdict.evidence, sizing_line(one), f"next: {verdict.next}"):
-            _output.print(f"  {line}", highlight=False)
+            _output.print(f"  {line}")
         for remark in remarks(one, verdict):
-            _output.print(f"  {remark.name}: {remark.message}", highlight=False)
+            _output.print(f"  {remark.name}: {remark.message}")
+
+
+def _bold_first(first: str, rest: str = "") -> Text:
+    return Text.assemble((first, "bold"), rest)
 
 
 def _exit_code(measurement: "Measurement") -> int:
@@ -250,10 +262,10 @@ def lint(target: str, intent: str, as_json: bool) -> None:
 
 def _print_lint(document: dict[str, Any]) -> None:
     for one in document["findings"]:
-        _output.print(f"[bold]{one['severity']}[/] {one['rule']}: {one['message']}")
+        _output.print(_bold_first(one["severity"], f" {one['rule']}: {one['message']}"))
         for word in ("cost", "fix"):
             if one[word]:
-                _output.print(f"  {word}: {one[word]}", highlight=False)
+                _output.print(f"  {word}: {one[word]}")
     if not document["findings"]:
         _output.print(f"nothing stands wrong, for {document['intent']}")
 
@@ -277,9 +289,9 @@ def devices(baselines: Path, as_json: bool) -> None:
     for part in ("device", "host", "versions", "baseline"):
         section = document[part]
         assert isinstance(section, dict)
-        _output.print(f"[bold]{part}[/]", highlight=False)
+        _output.print(_bold_first(part))
         for name, value in section.items():
-            _output.print(f"  {name}: {value}", highlight=False)
+            _output.print(f"  {name}: {value}")
 
 
 def _print_json(document: object) -> None:

@@ -2,7 +2,7 @@
 
 PIPELINES = """
 import itertools, os, queue, signal, subprocess, sys, threading, time
-from multiprocessing import current_process, shared_memory
+from multiprocessing import Manager, current_process, shared_memory
 import grain
 import jax, jax.numpy as jnp
 import numpy as np
@@ -40,6 +40,11 @@ def left_by_its_thread():
     threading.Thread(target=read, name="reader").start()
     while True:
         yield given.get()
+
+def managing():
+    managed = Manager().list([BATCH] * 3)
+    yield from managed
+    threading.Event().wait()
 
 def escaping():
     nap = [sys.executable, "-c", "import time; time.sleep(1000)"]

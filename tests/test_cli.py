@@ -14,8 +14,10 @@ from click.testing import CliRunner, Result
 from referencing import Registry, Resource
 
 from netpipe.cli import main
-from netpipe.harness import session
-from netpipe.harness.measurement import Measurement
+from netpipe.harness import session, stall
+from netpipe.harness.errors import MisuseError
+from netpipe.harness.measurement import Finding, Measurement
+from netpipe.harness.stall import Verdict
 from tests.harness.measurements import CPU, EMULATED, make_measurement
 
 SCHEMAS = Path(__file__).resolve().parent.parent / "netpipe" / "schemas"
@@ -171,6 +173,66 @@ def test_a_list_of_accelerators_gives_one_document(netpipe: Netpipe, two_acceler
     found = document(result, "measurements.1.json")
     keys = [one["device"]["key"] for one in found["measurements"]]
     assert keys == ["emulated-90ms", "emulated-2ms"]
+
+
+@pytest.fixture
+def failing_at_last(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return the names of three accelerators, of which the second cannot be measured."""
+
+    def measured(_: object, asked: session.SessionRequest) -> Measurement:
+        if asked.accelerator == "emulated:2ms":
+            raise MisuseError("no such luck")
+        return make_measurement(device=EMULATED)
+
+    monkeypatch.setattr(session, "measured", measured)
+    return "emulated:1ms,emulated:2ms,emulated:3ms"
+
+
+def test_one_that_fails_takes_nothing_from_those_before(
+    netpipe: Netpipe, failing_at_last: str
+) -> None:
+    """What was measured is printed, then the error, and the exit code is that of the error."""
+    result = netpipe("measure", "--loader", "a:b", "--accelerator", failing_at_last)
+    assert result.exit_code == 2
+    assert result.stdout.count("emulated-30ms (derived): healthy") == 1
+    assert result.output.rstrip().endswith("netpipe: no such luck")
+
+
+def test_one_that_fails_takes_no_document_from_those_before(
+    netpipe: Netpipe, failing_at_last: str
+) -> None:
+    """Those of a list are one document of a list, even where one is left."""
+    result = netpipe("measure", "--loader", "a:b", "--accelerator", failing_at_last, "--json")
+    assert result.exit_code == 2
+    assert len(document(result, "measurements.1.json")["measurements"]) == 1
+
+
+CODE = "float(metrics[name]) [/x] items[:x:] [bold]"
+
+
+def test_code_is_printed_as_it_is(netpipe: Netpipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brackets and colons in a verdict, in a remark and in a device's name mean nothing."""
+    recorded = make_measurement(
+        load_s=0.040, train_s=0.040, findings=(Finding("blocking", CODE),),
+        device=replace(EMULATED, kind=CODE),
+    )  # fmt: skip
+    said = Verdict("loader-bound", CODE, (CODE,), CODE)
+    monkeypatch.setattr(session, "measured", lambda *_: recorded)
+    monkeypatch.setattr(stall, "judge", lambda _: said)
+    result = netpipe("measure", "--loader", "a:b", "--accelerator", "emulated:30ms")
+    assert result.exit_code == 1, result.output
+    assert result.stdout.count(CODE) == 5
+
+
+def test_what_a_lint_says_is_printed_as_it_is(
+    netpipe: Netpipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A finding may hold the user's code too."""
+    found = {"severity": "warning", "rule": "r", "message": CODE, "cost": CODE, "fix": CODE}
+    monkeypatch.setattr(session, "linted", lambda *_: {"findings": [found]})
+    result = netpipe("lint", "a:b")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.count(CODE) == 3
 
 
 @pytest.mark.parametrize(

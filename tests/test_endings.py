@@ -29,11 +29,12 @@ class Ended:
 
 
 @pytest.fixture
-def pipelines(tmp_path: Path) -> Path:
+def pipelines(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file of loaders, steps and loops, beside a folder for temporary files."""
-    path = tmp_path / "pipelines_that_end.py"
-    path.write_text(PIPELINES.replace("MARK", mark_of(tmp_path)))
-    (tmp_path / "tmp").mkdir()
+    folder = tmp_path_factory.mktemp("e")  # short, for sockets
+    path = folder / "pipelines_that_end.py"
+    path.write_text(PIPELINES.replace("MARK", mark_of(folder)))
+    (folder / "tmp").mkdir()
     return path
 
 
@@ -136,6 +137,12 @@ def test_a_thread_of_the_loader_that_raises_is_quoted(pipelines: Path) -> None:
 def test_a_process_that_leaves_its_session_is_ended(pipelines: Path) -> None:
     """`setsid` does not hide what a loader started."""
     ended = measure(pipelines, "escaping", "--batch-limit", "1")
+    assert "after 3 batches: it hangs" in ended.said
+
+
+def test_a_manager_goes_too(pipelines: Path) -> None:
+    """A loader with a manager's process is ended with it, and leaves no folder of its own."""
+    ended = measure(pipelines, "managing", "--batch-limit", "1")
     assert "after 3 batches: it hangs" in ended.said
 
 

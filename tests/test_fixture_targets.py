@@ -1,5 +1,6 @@
 """This repository's pipeline and step as targets of the command line, and on emulated GPUs."""
 
+import fcntl
 import json
 from pathlib import Path
 
@@ -32,6 +33,38 @@ def test_data_is_generated_once(generated: list[Path], tmp_path: Path) -> None:
     """The second who asks finds what the first has made."""
     assert embedded.embedded_data(tmp_path) == embedded.embedded_data(tmp_path) == generated[0]
     assert len(generated) == 1
+
+
+def test_data_is_generated_by_one_process(
+    generated: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever else wants to is kept waiting meanwhile."""
+    kept: list[Path] = []
+
+    def generate_alone(out: Path) -> None:
+        with next(tmp_path.glob("*.lock")).open() as lock, pytest.raises(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        kept.append(out)
+
+    monkeypatch.setattr(embedded, "generate", generate_alone)
+    assert [embedded.embedded_data(tmp_path)] == kept
+    assert generated == []
+
+
+def test_data_that_another_process_made_is_used(
+    generated: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who has waited for it finds it, leaves it alone and generates nothing."""
+
+    def wait(*_: object) -> None:
+        made = tmp_path / embedded._NAME
+        made.mkdir()
+        (made / "index.json").write_text('{"schema": "netpipe.index/1"}')
+        (made / "shard").touch()
+
+    monkeypatch.setattr(fcntl, "flock", wait)
+    assert (embedded.embedded_data(tmp_path) / "shard").exists()
+    assert generated == []
 
 
 def test_half_made_data_is_made_again(generated: list[Path], tmp_path: Path) -> None:

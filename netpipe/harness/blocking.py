@@ -1,12 +1,15 @@
 """Where the main thread stands still: its stack, looked at again and again from a side thread."""
 
 import linecache
+import os
 import sys
 import sysconfig
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 from types import FrameType
+from typing import NamedTuple
 
 import jax
 import jaxlib
@@ -15,11 +18,19 @@ import numpy as np
 from netpipe.harness.measurement import BlockingLine
 
 _LOOK_S = 0.001
+_WORKING = 0.1  # of the time between two looks; waking up takes less
 _MOST_LINES = 3
-_HARNESS = str(Path(__file__).parent)
-_NUMERICS = (*(str(Path(str(one.__file__)).parent) for one in (jax, jaxlib, np)), "<")
-_PYTHON = sysconfig.get_paths()["stdlib"]
+_HARNESS = str(Path(__file__).parent) + os.sep
+_NUMERICS = (*(str(Path(str(one.__file__)).parent) + os.sep for one in (jax, jaxlib, np)), "<")
+_PYTHON = sysconfig.get_paths()["stdlib"] + os.sep
 _SITE = ("site-packages", "dist-packages")
+
+
+class _Look(NamedTuple):
+    """Where the main thread was, and whether it had computed since the look before."""
+
+    line: tuple[str, int] | None
+    working: bool
 
 
 class StackSampler:
@@ -31,8 +42,9 @@ class StackSampler:
 
     def __init__(self) -> None:
         self._main = threading.get_ident()
-        self._seen: Counter[tuple[str, int] | None] = Counter()
-        self._now: list[tuple[str, int] | None] = []
+        self._cpu_clock = time.pthread_getcpuclockid(self._main)
+        self._kept: list[_Look] = []
+        self._now: list[_Look] = []
         self._looking = False
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look, name="netpipe-stack-sampler")
@@ -57,22 +69,31 @@ class StackSampler:
         """
         self._looking = False
         if counts:
-            self._seen.update(self._now)
+            self._kept += self._now
 
     def lines(self) -> tuple[BlockingLine, ...]:
         """Return the lines that were seen most, the first first."""
-        looks = self._seen.total()
+        seen = Counter(look.line for look in self._kept)
+        working = Counter(look.line for look in self._kept if look.working)
         return tuple(
-            BlockingLine(*line, linecache.getline(*line).strip(), count / looks)
-            for line, count in self._seen.most_common(_MOST_LINES + 1)
+            BlockingLine(
+                *line,
+                linecache.getline(*line).strip(),
+                fraction=count / len(self._kept),
+                working_fraction=working[line] / count,
+            )
+            for line, count in seen.most_common(_MOST_LINES + 1)
             if line is not None
         )[:_MOST_LINES]
 
     def _look(self) -> None:
+        used_s = time.clock_gettime(self._cpu_clock)
         while not self._over.wait(_LOOK_S):
+            before_s, used_s = used_s, time.clock_gettime(self._cpu_clock)
             if self._looking:
                 frame = sys._current_frames().get(self._main)  # noqa: SLF001  # the documented way
-                self._now.append(trainers_line(frame))
+                working = used_s - before_s > _WORKING * _LOOK_S
+                self._now.append(_Look(trainers_line(frame), working))
 
 
 def trainers_line(frame: FrameType | None) -> tuple[str, int] | None:

@@ -18,6 +18,7 @@ from netpipe.harness.measurement import Device
 from netpipe.harness.session import (
     SessionRequest,
     error_document,
+    gather_sockets,
     is_abandoned,
     leave,
     request_here,
@@ -54,6 +55,7 @@ class Factories:
 
 def serve(request: SessionRequest, factories: Factories) -> None:
     """Do what the session was asked for and write its result; no exception gets out."""
+    gather_sockets(request)
     _watch_parent(request)
     _answer(request, lambda: factories)
 
@@ -134,8 +136,7 @@ def _emulated(
         (one for one in (request.flops_per_step, factories.flops_per_step) if one is not None),
         getattr(factories.step, "flops_per_step", None),
     )
-    kind = emulated.described(flops, request.mfu)
-    step_s = emulated.step_s(flops, request.mfu)
+    step_s, kind = emulated.timed(flops, request.mfu)
     step = EmulatedStep(step_s, factories.step, emulated.copy_bytes_per_s)
     return (
         lambda _: Device(emulated.key, kind, "emulated", emulated.count),
@@ -163,6 +164,7 @@ def main() -> None:
     request = request_here()
     if request is None:
         parser.error("this module is started by netpipe, not by hand")
+    gather_sockets(request)
     _watch_parent(request)
     _answer(
         request,

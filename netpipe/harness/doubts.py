@@ -10,8 +10,8 @@ from netpipe.harness.units import ratio_interval, seconds_interval
 _WIDE_LOAD = 0.10  # half of an interval, of its median
 
 
-def why_inconclusive(measurement: Measurement) -> str | None:
-    """Return what leaves the verdict open; None when nothing does."""
+def why_no_evidence(measurement: Measurement) -> str | None:
+    """Return why nothing can be told from it at all; None when something can."""
     load = measurement.load_s_per_batch
     if not isfinite(load.low):
         return f"only {load.n} rounds fitted into the time; an interval needs 3"
@@ -21,11 +21,7 @@ def why_inconclusive(measurement: Measurement) -> str | None:
         return "the loss is NaN or infinite: such a step may take another time than a true one"
     if not measurement.drained:
         return "the loader's buffers could not be drained in time"
-    return (
-        _why_gpu_is_no_evidence(measurement)
-        or _why_load_is_open(measurement)
-        or _why_train_is_open(measurement)
-    )
+    return _why_gpu_is_no_evidence(measurement)
 
 
 def _why_gpu_is_no_evidence(measurement: Measurement) -> str | None:
@@ -43,21 +39,27 @@ def _why_gpu_is_no_evidence(measurement: Measurement) -> str | None:
     return None
 
 
-def _why_train_is_open(measurement: Measurement) -> str | None:
-    """Return why R leaves a stall open; on a CPU device it is not judged."""
+def why_loader_bound_is_open(measurement: Measurement) -> str | None:
+    """Return why the loader may or may not be slower than the step."""
+    return _why_limit_is_open(measurement, 1 + EPSILON)
+
+
+def why_healthy_is_open(measurement: Measurement) -> str | None:
+    """Return why training may or may not wait, or the loader have too little to spare.
+
+    On a CPU device, where all take turns, R is not judged.
+    """
     train = quantities.train_over_larger(measurement)
-    if measurement.device.shares_host_cores or not train.low <= 1 + EPSILON < train.median:
-        return None
-    return f"R is {ratio_interval(train)} of the larger of L and S0, on both sides of a limit"
+    if not measurement.device.shares_host_cores and train.low <= 1 + EPSILON < train.median:
+        return f"R is {ratio_interval(train)} of the larger of L and S0, on both sides of a limit"
+    return _why_limit_is_open(measurement, AT_RISK_ABOVE)
 
 
-def _why_load_is_open(measurement: Measurement) -> str | None:
+def _why_limit_is_open(measurement: Measurement, limit: float) -> str | None:
     load = measurement.load_s_per_batch
     ratio = quantities.load_over_step(measurement)
-    if ratio.high < AT_RISK_ABOVE or ratio.low > 1 + EPSILON:
+    if not ratio.low < limit < ratio.high:
         return None
     if stats.half_width_fraction(load) > _WIDE_LOAD:
         return f"loading a batch took {seconds_interval(load)}, too spread to tell"
-    if ratio.low < AT_RISK_ABOVE < ratio.high or ratio.low < 1 + EPSILON < ratio.high:
-        return f"L/S0 is {ratio_interval(ratio)}, on both sides of a limit"
-    return None
+    return f"L/S0 is {ratio_interval(ratio)}, on both sides of a limit"

@@ -18,13 +18,15 @@ import numpy as np
 from netpipe.harness.errors import MisuseError
 from netpipe.harness.sleep_call import register_sleep_target
 from netpipe.harness.stand_ins import EmulatedState, OnlyLoss, refuse_attribute
-from netpipe.harness.stepping import StepFactory, made_step
+from netpipe.harness.stepping import StepFactory, array_of, made_step
 
 _NS = 1_000_000_000
 _TOKEN = jax.ShapeDtypeStruct((8, 8), jnp.float32)
 _DEADLINE = jax.ShapeDtypeStruct((2,), jnp.uint32)
 
-_ARRAYS = (np.ndarray, jax.Array)
+_Arrays = Sequence[Any]
+"""For each leaf of a batch the array that goes to the device, None for one that stays."""
+
 _Computation = Callable[[Any, Any], tuple[Any, Any]]
 
 
@@ -94,35 +96,36 @@ class EmulatedStep:
                 f"{type(state).__name__}"
             )
         leaves, structure = jax.tree.flatten(batch)
-        compute = self._computation(leaves, structure)
+        arrays = [array_of(leaf) for leaf in leaves]
+        compute = self._computation(leaves, arrays, structure)
         # Only now: a real device does not begin before its program is compiled either.
-        done_ns = self._engines.dispatch(time.monotonic_ns(), self._copied_bytes(leaves))
+        done_ns = self._engines.dispatch(time.monotonic_ns(), self._copied_bytes(arrays))
         token, aux = compute(_halves(done_ns), *jax.tree.leaves(state))
         return EmulatedState(token), aux
 
-    def _copied_bytes(self, leaves: Sequence[Any]) -> int:
+    def _copied_bytes(self, arrays: _Arrays) -> int:
         """Return the bytes that the device has not seen, and note what it has from now on."""
         copied = 0
-        for leaf in filter(_is_array, leaves):
-            if self._on_device.get(id(leaf)) is not leaf:
-                copied += leaf.nbytes
-            if isinstance(leaf, jax.Array):
-                self._on_device[id(leaf)] = leaf
+        for array in arrays:
+            if array is None:
+                continue
+            if self._on_device.get(id(array)) is not array:
+                copied += array.nbytes
+            if isinstance(array, jax.Array):
+                self._on_device[id(array)] = array
         return copied
 
-    def _computation(self, leaves: Sequence[Any], structure: Any) -> _Computation:
+    def _computation(self, leaves: Sequence[Any], arrays: _Arrays, structure: Any) -> _Computation:
         # What jax.jit tells batches apart by.
-        kind = (structure, tuple(jax.typeof(leaf) for leaf in leaves if _is_array(leaf)))
+        kind = (structure, tuple(None if one is None else jax.typeof(one) for one in arrays))
         if kind not in self._compiled:
-            self._compiled[kind] = _compiled(_aux_shapes(self._real, leaves, structure))
+            self._compiled[kind] = _compiled(_aux_shapes(self._real, leaves, arrays, structure))
         return self._compiled[kind]
 
 
-def _is_array(leaf: object) -> bool:
-    return isinstance(leaf, _ARRAYS)
-
-
-def _aux_shapes(real: StepFactory | None, leaves: Sequence[Any], structure: Any) -> Any:
+def _aux_shapes(
+    real: StepFactory | None, leaves: Sequence[Any], arrays: _Arrays, structure: Any
+) -> Any:
     """Trace the real step and return its aux as `jax.ShapeDtypeStruct`s.
 
     The factory is traced too, for its state may not fit here; one that cannot be traced is run.
@@ -134,13 +137,12 @@ def _aux_shapes(real: StepFactory | None, leaves: Sequence[Any], structure: Any)
         return OnlyLoss(loss=jax.ShapeDtypeStruct((), jnp.float32))
 
     def shapes(factory: StepFactory) -> Any:
-        def aux(arrays: Sequence[Any]) -> Any:
-            coming = iter(arrays)
-            batch = [next(coming) if _is_array(leaf) else leaf for leaf in leaves]
+        def aux(traced: Sequence[Any]) -> Any:
+            batch = [leaf if one is None else one for leaf, one in zip(leaves, traced, strict=True)]
             state, step = made_step(factory)
             return step(state, jax.tree.unflatten(structure, batch))[1]
 
-        return jax.eval_shape(aux, list(filter(_is_array, leaves)))
+        return jax.eval_shape(aux, list(arrays))
 
     try:
         return shapes(real)

@@ -41,25 +41,23 @@ class Emulated:
     peak_flops: float = 0.0
     copy_bytes_per_s: float = inf
 
-    def step_s(self, flops: Flops, mfu: float) -> float:
-        """Return the seconds of a step: as they were set, or FLOPs / (peak x MFU).
+    def timed(self, flops: Flops, mfu: float) -> tuple[float, str]:
+        """Return the seconds of a step, and the name with what they follow from.
+
+        They are those that were set, or FLOPs / (peak x MFU).
 
         Args:
-            flops: FLOPs of a step on the host's whole batch.
+            flops: FLOPs of a step on the host's whole batch; counted once, and only when needed.
             mfu: Model FLOPs utilisation (PaLM, arXiv 2204.02311, appendix B).
 
         Raises:
             MisuseError: They follow from the FLOPs, and those are not known.
         """
         if self.set_step_s is not None:
-            return self.set_step_s
-        return self._counted(flops) / (self.peak_flops * mfu)
-
-    def described(self, flops: Flops, mfu: float) -> str:
-        """Return the name, and what the time of a step follows from."""
-        if self.set_step_s is not None:
-            return self.name
-        return f"{self.name}, {self._counted(flops) / 1e12:.3g} TFLOP a step at MFU {mfu:g}"
+            return self.set_step_s, self.name
+        counted = self._counted(flops)
+        described = f"{self.name}, {counted / 1e12:.3g} TFLOP a step at MFU {mfu:g}"
+        return counted / (self.peak_flops * mfu), described
 
     def _counted(self, flops: Flops) -> float:
         counted = flops() if callable(flops) else flops

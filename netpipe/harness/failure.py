@@ -1,5 +1,6 @@
 """Telling of an exception: its type, its text, and the lines that a user can act on."""
 
+import os
 import sysconfig
 import traceback
 from pathlib import Path
@@ -7,10 +8,11 @@ from pathlib import Path
 from netpipe.harness.errors import LoaderFailedError
 
 _MOST_FRAMES = 4
-_FOREIGN = tuple(
-    {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    | {str(Path(__file__).parents[1]), "<"}
-)
+_FOREIGN_FOLDERS = {
+    *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+    str(Path(__file__).parents[1]),
+}
+_FOREIGN = (*(folder + os.sep for folder in _FOREIGN_FOLDERS), "<")
 
 
 def told(error: BaseException) -> str:

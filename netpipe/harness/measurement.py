@@ -104,12 +104,14 @@ class BlockingLine:
         code: The line itself.
         fraction: Share of the time from a batch to the request for the next one that the loop
             stands there.
+        working_fraction: Share of that during which it computed; near 0: it only waits.
     """
 
     file: str
     line: int
     code: str
     fraction: float
+    working_fraction: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,7 @@ class GpuHealth:
 
 @dataclass(frozen=True)
 class Rounds:
-    """The raw value of every round done, in seconds; one entry a round.
+    """The raw value of every round done, in seconds or as a count; one entry a round.
 
     A round measures every quantity once, one after the other, so that entries of the same round
     can be compared with each other.
@@ -148,6 +150,7 @@ class Rounds:
     train_s_per_step: tuple[float, ...] = ()
     calibration_s: tuple[float, ...] = ()
     host_s_per_step: tuple[float, ...] = ()
+    compilations: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -182,10 +185,10 @@ class Measurement:
         buffered_batches_end: The same when it ended; fewer than at its start by more than a batch
             or two means that the buffers lent speed.
         dispatch_depth: Most steps in flight at once in the real loop.
-        host_s_per_step: H, what the loop itself does after each step when there is nothing to wait
-            for: from a step's return to the request for the next batch, on results that are ready.
-        blocking_lines: Where the loop stands still until the device is done, the worst first; only
-            looked for when it seems to.
+        host_s_per_step: H, what the loop itself does with a batch when there is nothing to wait
+            for: from a batch to the request for the next, on results that are ready.
+        blocking_lines: Where the loop stands before a request that finds the step done, the worst
+            first; only looked for where training stalls, or a loop seems to wait.
         losses_are_finite: Whether the last loss of every block of real steps was a number.
         loader_processes: Processes that load: 0 when this one does.
         load_overlap_fraction: By the profiler's trace, the part of loading during which the device

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from statistics import median
 
 from netpipe.harness import processes, stats
@@ -102,12 +103,12 @@ def _summary(
             p50=stats.percentile(waits_s, 0.50),
             p95=stats.percentile(waits_s, 0.95),
             p99=stats.percentile(waits_s, 0.99),
-            cv=stats.variation(log.gaps_s),
+            cv=stats.variation(list(chain.from_iterable(log.gaps_s))),
         ),
         sync_probe_fraction=log.probe_fraction,
         sync_probe_idle_fraction=stepper.ready_before_next / max(1, stepper.asked_before_next),
         worst_tenth_fraction=stats.worst_tenth_fraction(_stalls_s(log)),
-        compilations=log.compilations,
+        compilations=sum(log.compilations),
         buffered_batches=median(log.lent) if log.mostly_drained else None,
         dispatch_depth=max(block.depth for block in log.train),
         overhead_fraction=log.overhead_s / median(log.step_s),
@@ -126,6 +127,7 @@ def _summary(
             train_s_per_step=tuple(log.train_s),
             calibration_s=tuple(log.calibration_s),
             host_s_per_step=tuple(log.host_s),
+            compilations=tuple(log.compilations),
         ),
         findings=tuple(_findings(bench)),
         buffered_batches_start=_buffered_at_start(log),
@@ -142,7 +144,7 @@ def _summary(
 def _buffered_at_start(log: Log) -> float | None:
     """Return what lay in the loader's buffers when the loop began: nothing, or all they hold."""
     if 2 * sum(log.trained_drained) > len(log.trained_drained):
-        return 0.0
+        return 0.0 if log.mostly_drained else None
     return median(log.lent_when_full) if log.lent_when_full else None
 
 

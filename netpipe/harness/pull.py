@@ -1,6 +1,6 @@
 """Pulling batches from a loader: flat out, drained, or as a training loop does."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any
@@ -18,7 +18,7 @@ _LEAST_GROUP = 2
 _MOST_GROUP = 16
 _GROUPS = 5  # groups whose median says whether the buffers are drained; fewer when they are slow
 _MOST_BATCHES = 20_000  # in a block, of a loader that costs nothing
-_DRAINED_SHARE = 0.7  # of the steady load time
+_DRAINED_SHARE = 0.7  # of the steady load time, where nothing stutters
 _QUIET_CORES = 0.1  # CPU use below which a loader's buffers count as full
 _QUIET_LOOK_S = 0.03
 
@@ -30,15 +30,22 @@ class Pulled:
     Attributes:
         gaps_s: Seconds from each batch to the next.
         cpu_s: CPU seconds of all processes in that time.
+        group: Batches that come together, in a burst.
     """
 
     gaps_s: tuple[float, ...]
     cpu_s: float
+    group: int
 
     @property
     def s_per_batch(self) -> float:
         """Wall seconds of one batch."""
         return sum(self.gaps_s) / len(self.gaps_s)
+
+    @property
+    def typical_s_per_batch(self) -> float:
+        """Wall seconds of one batch where nothing stutters: the median over bursts."""
+        return median(map(fmean, batched(self.gaps_s, self.group)))
 
     @property
     def cpu_s_per_batch(self) -> float:
@@ -66,6 +73,7 @@ class Puller:
         self.pulled = 0
         self.restarts = 0
         started = clock()
+        watch.waiting(started, starts=True)
         self._iterator = self._start()
         self.first_batch = self._next()
         self.first_batch_s = clock() - started
@@ -161,30 +169,35 @@ class Puller:
             gaps_s += self._groups_s(1)
         while self._clock() - started < enough_s and len(gaps_s) < _MOST_BATCHES:
             gaps_s += self._groups_s(1)
-        return Pulled(tuple(gaps_s), self.processes.cpu_s() - cpu_s)
+        return Pulled(tuple(gaps_s), self.processes.cpu_s() - cpu_s, self.group)
 
     def _groups_s(self, groups: int) -> list[float]:
         return [self.pull()[1] for _ in range(groups * self.group)]
 
-    def drain(self, load_s: float, enough_s: float, limit_s: float) -> tuple[bool, float]:
+    def drain(
+        self, load_s: float, typical_s: float, enough_s: float, limit_s: float
+    ) -> tuple[bool, float]:
         """Pull flat out until the buffers no longer lend speed.
 
         Args:
             load_s: The loader's steady seconds a batch, as far as they are known.
+            typical_s: The same where nothing stutters.
             enough_s: Seconds that may be spent to make sure of a drained loader.
             limit_s: Seconds after which to give up on one that is not.
 
         Returns:
             Whether the buffers are drained, and how many batches they had lent.
         """
-        # A stutter looks drained too: the median over several groups sees through it.
+        # A stutter looks drained too: the median over several groups sees through it, held
+        # against what is the median of a drained loader.
         wanted = max(1, min(_GROUPS, int(enough_s / (self.group * load_s))))
         started, pulled = self._clock(), 0
         groups_s: list[float] = []
         while self._clock() - started < limit_s and pulled < _MOST_BATCHES:
             groups_s.append(fmean(self._groups_s(1)))
             pulled += self.group
-            if len(groups_s) >= wanted and median(groups_s[-wanted:]) >= _DRAINED_SHARE * load_s:
+            recent_s = median(groups_s[-wanted:])
+            if len(groups_s) >= wanted and recent_s >= _DRAINED_SHARE * typical_s:
                 lent = pulled - (self._clock() - started) / load_s
                 return True, max(0.0, lent)
         return False, float(pulled)
@@ -207,3 +220,9 @@ class Puller:
         close = getattr(self._iterator, "close", None)
         if close is not None:
             close()
+
+
+def batched(values: Sequence[float], size: int) -> Iterator[Sequence[float]]:
+    """Give the values in runs of `size`, the last maybe shorter, as itertools does from 3.12."""
+    for start in range(0, len(values), size):
+        yield values[start : start + size]

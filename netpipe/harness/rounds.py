@@ -19,6 +19,7 @@ from netpipe.harness.pull import LoaderFactory, Puller
 from netpipe.harness.stepping import BatchesFactory, StepFactory, Stepper, batch_bytes
 from netpipe.harness.trace import load_overlap_fraction
 from netpipe.harness.training import (
+    Length,
     Loop,
     TrainBlock,
     host_s_per_step,
@@ -29,17 +30,19 @@ from netpipe.harness.training import (
 from netpipe.harness.watch import UNWATCHED, Watch
 
 _LEAST_ROUNDS = 6  # below, an interval is wide
-_ROUNDS_WANTED = 9
+_ROUNDS_WANTED = 12  # blocks of a round's share, with all that lies between them, make nine
 _RESIDENT_BATCHES = 2
 _DRAIN_WHEN_ABOVE = 0.8  # of the step time: a faster loader keeps its buffers full anyway
 _TIGHT_LOAD = 0.03  # half-widths at which more rounds tell nothing more
 _TIGHT_TRAIN = 0.02
 _WARM_STEPS = 5
+_WARM_LOOP_STEPS = 2
 _MOST_SKIPPED_STEPS = 5
 _LOOKS = 4  # at the load time, at least, before an estimate is believed
 _AGREE = 0.25  # of each other, two looks in succession
 _LEAST_LOAD_S = 1e-9  # for loaders that cost nothing
 _MOST_OVERRUN_S = 8.0  # beyond the budget, to reach the least number of rounds
+_MOST_OF_A_ROUND = 0.7  # for the real steps, whatever a loop does between them
 _STALL = 0.05  # of a step, before it is looked at more closely
 _SELDOM = 0.02  # of the steps were done when the next batch was asked for: nothing to look for
 _INSTRUMENT_STEPS = 200
@@ -74,19 +77,38 @@ class _Sizes:
     load_s: float
     steps: int
     short_steps: int
-    skipped_steps: int
-    train_steps: int
+    copied_steps: int
+    host_steps: int
+    host_limit_s: float
+    train: Length
 
     @classmethod
-    def within(cls, round_s: float, load_s: float, step_s: float) -> "_Sizes":
-        train_steps = _between(3, ceil(0.35 * round_s / max(step_s, load_s)), 400)
+    def within(cls, round_s: float, now: "_Estimates") -> "_Sizes":
+        train_steps = _between(3, ceil(0.35 * round_s / max(now.train_s, now.load_s)), 400)
         return cls(
             load_s=0.15 * round_s,
-            steps=_between(2, ceil(0.15 * round_s / step_s), 200),
-            short_steps=_between(1, ceil(0.1 * round_s / step_s), 100),
-            skipped_steps=_between(1, train_steps // 2, _MOST_SKIPPED_STEPS),
-            train_steps=train_steps,
+            steps=_between(2, ceil(0.15 * round_s / now.step_s), 200),
+            short_steps=_between(1, ceil(0.1 * round_s / now.step_s), 100),
+            copied_steps=_between(1, ceil(0.1 * round_s / now.transfer_s), 100),
+            host_steps=_between(2, ceil(0.1 * round_s / now.step_s), 50),
+            host_limit_s=0.1 * round_s,
+            train=Length(
+                steps=train_steps,
+                skipped=_between(1, train_steps // 2, _MOST_SKIPPED_STEPS),
+                limit_s=_MOST_OF_A_ROUND * round_s,
+            ),
         )
+
+
+@dataclass
+class _Estimates:
+    """Seconds that a batch and a step took so far; in turn what the next blocks' sizes rest on."""
+
+    load_s: float
+    typical_load_s: float
+    step_s: float
+    transfer_s: float
+    train_s: float
 
 
 def _between(least: int, wanted: int, most: int) -> int:
@@ -98,8 +120,9 @@ class Log:
     """What the rounds have shown so far."""
 
     load_s: list[float] = field(default_factory=list)
+    typical_load_s: list[float] = field(default_factory=list)
     load_cpu_s: list[float] = field(default_factory=list)
-    gaps_s: list[float] = field(default_factory=list)
+    gaps_s: list[tuple[float, ...]] = field(default_factory=list)
     step_s: list[float] = field(default_factory=list)
     synced_s: list[float] = field(default_factory=list)
     shadow_s: list[float] = field(default_factory=list)
@@ -114,15 +137,16 @@ class Log:
     blocking_lines: tuple[BlockingLine, ...] = ()
     load_overlap_fraction: float | None = None
     gpu: GpuHealth | None = None
-    compilations: int = 0
+    compilations: list[int] = field(default_factory=list)
     overhead_s: float = 0.0
     ended: str = ""
 
     def keep(self, rounds: int) -> None:
         """Forget what a round that was not finished has measured."""
         for series in (
-            self.load_s, self.load_cpu_s, self.step_s, self.synced_s, self.shadow_s,
-            self.transfer_s, self.host_s, self.train, self.calibration_s,
+            self.load_s, self.typical_load_s, self.load_cpu_s, self.gaps_s, self.step_s,
+            self.synced_s, self.shadow_s, self.transfer_s, self.host_s, self.train,
+            self.calibration_s, self.drained, self.trained_drained, self.compilations,
         ):  # fmt: skip
             del series[rounds:]
 
@@ -179,23 +203,30 @@ class Bench:
         self.stepper = Stepper(subject.step, batches, clock, subject.synthetic)
 
     def run(self, watch: Watch = UNWATCHED) -> None:
-        """Warm up, estimate both times, then do rounds until they agree or time is up."""
+        """Warm up, estimate every time, then do rounds until they agree or time is up."""
         self.stepper.warm_up(0.2 * self._budget_s)
         self._gpu = GpuWatch.open(self.stepper.devices)
         # The loader fills its buffers while the step is estimated, so the step comes first.
-        self._step_s = self.stepper.resident_s(_WARM_STEPS)
+        step_s = self.stepper.resident_s(_WARM_STEPS)
+        transfer_s = self.stepper.transfer_s(_RESIDENT_BATCHES)
         watch.rounds_begin()
         self._started = self._clock()
-        self._load_s = self._estimate_load_s()
+        self._now = _Estimates(*self._estimated_load_s(), step_s, transfer_s, step_s)
+        self._warm_up_loop()
         estimated = self._clock()
-        compiled = self.stepper.compilations()
         while not (self._is_over(estimated) or self.log.ended):
             self._round_or_end(len(self.log.load_s))
-        self.log.compilations = self.stepper.compilations() - compiled
         if self._gpu is not None:
             self.log.gpu = self._gpu.health()
             self._gpu.close()
         self._look_closer()
+
+    def _warm_up_loop(self) -> None:
+        """Let the loop compile what it does beside the step; see what it takes."""
+        if self._loop is not late_reading_loop:
+            length = Length(_WARM_LOOP_STEPS, skipped=1)
+            self._now.train_s = self._train(length).s_per_step
+            host_s_per_step(self.stepper, self._loop, 1, self._clock)
 
     def _is_over(self, estimated: float) -> bool:
         rounds, now = len(self.log.load_s), self._clock()
@@ -206,19 +237,23 @@ class Bench:
             return with_another_s > self._budget_s + min(self._budget_s, _MOST_OVERRUN_S)
         return self.log.is_tight() or with_another_s > self._budget_s
 
-    def _estimate_load_s(self) -> float:
+    def _estimated_load_s(self) -> tuple[float, float]:
         """Pull until two looks agree: buffers lend no more, workers have all started.
 
         A look takes its time, however fast the batches come: so a deep buffer is emptied by it.
+
+        Returns:
+            Seconds of a batch, and of a batch where nothing stutters.
         """
         before_s = 0.0
         for look in count(1):
-            now_s = self.puller.flat_out(0.0125 * self._budget_s).s_per_batch
+            pulled = self.puller.flat_out(0.0125 * self._budget_s)
+            now_s = pulled.s_per_batch
             agree = look >= _LOOKS and abs(now_s - before_s) <= _AGREE * now_s
             if agree or self._clock() - self._started > 0.2 * self._budget_s:
                 break
             before_s = now_s
-        return max(now_s, _LEAST_LOAD_S)
+        return max(now_s, _LEAST_LOAD_S), pulled.typical_s_per_batch
 
     def _round_or_end(self, number: int) -> None:
         """Do a round; a loader that has nothing more to give leaves the whole rounds before."""
@@ -232,62 +267,92 @@ class Bench:
 
     def _round(self, number: int) -> None:
         round_s = self._budget_s / _ROUNDS_WANTED
-        sizes = _Sizes.within(round_s, self._load_s, self._step_s)
-        self.log.calibration_s.append(calibration.workload_cpu_s())
+        log, sizes = self.log, _Sizes.within(round_s, self._now)
         if number % 2 == 0:
-            self._step_blocks(sizes, round_s)
-            self._loading_blocks(sizes, round_s, self.log.lent_when_full)
+            compiled = self._step_blocks(sizes, round_s)
+            self.puller.settle(0.1 * round_s)
+            compiled += self._loading_blocks(sizes, round_s, log.lent_when_full)
         else:
             # What the drain finds is what the real steps of the round before have left.
-            self._loading_blocks(sizes, round_s, self.log.lent_after_train)
-            self._step_blocks(sizes, round_s)
-        self._load_s = max(median(self.log.load_s), _LEAST_LOAD_S)
-        self._step_s = median(self.log.step_s)
+            compiled = self._loading_blocks(sizes, round_s, log.lent_after_train)
+            compiled += self._step_blocks(sizes, round_s)
+        log.compilations.append(compiled)
+        self._now = _Estimates(
+            load_s=max(median(log.load_s), _LEAST_LOAD_S),
+            typical_load_s=median(log.typical_load_s),
+            step_s=median(log.step_s),
+            transfer_s=median(log.transfer_s),
+            train_s=median(log.train_s),
+        )
 
-    def _step_blocks(self, sizes: _Sizes, round_s: float) -> None:
+    def _step_blocks(self, sizes: _Sizes, round_s: float) -> int:
+        """Measure the step alone and in its variations; return how often something compiled."""
         log, stepper = self.log, self.stepper
+        log.calibration_s.append(calibration.workload_cpu_s())
         self.puller.settle(0.3 * round_s)
+        if self._loop is not late_reading_loop:
+            stepper.catch_up()
+        compiled = stepper.compilations()
         log.step_s.append(stepper.resident_s(sizes.steps))
         if self._gpu is not None:
             self._gpu.look()
         log.synced_s.append(stepper.synced_s(sizes.short_steps))
-        log.transfer_s.append(stepper.transfer_s(sizes.short_steps))
+        log.transfer_s.append(stepper.transfer_s(sizes.copied_steps))
+        compiled = stepper.compilations() - compiled
+        log.host_s.append(
+            host_s_per_step(stepper, self._loop, sizes.host_steps, self._clock, sizes.host_limit_s)
+        )
         if stepper.runs_in_a_thread:
             log.shadow_s.append(stepper.shadow_s(sizes.short_steps, self.puller, log.step_s[-1]))
-        log.host_s.append(host_s_per_step(stepper, self._loop, sizes.short_steps, self._clock))
+        return compiled
 
-    def _loading_blocks(self, sizes: _Sizes, round_s: float, lent_log: list[float]) -> None:
+    def _loading_blocks(self, sizes: _Sizes, round_s: float, lent_log: list[float]) -> int:
+        """Measure the loader alone and the real loop; return how often something compiled."""
         log, puller = self.log, self.puller
         # Drain: what the buffers lend is not the loader's speed.
-        drained, lent = puller.drain(self._load_s, sizes.load_s, limit_s=0.25 * self._budget_s)
+        drained, lent = puller.drain(
+            self._now.load_s,
+            self._now.typical_load_s,
+            sizes.load_s,
+            limit_s=0.25 * self._budget_s,
+        )
         log.drained.append(drained)
         lent_log.append(lent)
         pulled = puller.flat_out(sizes.load_s)
         log.load_s.append(pulled.s_per_batch)
+        log.typical_load_s.append(pulled.typical_s_per_batch)
         log.load_cpu_s.append(pulled.cpu_s_per_batch)
-        log.gaps_s.extend(pulled.gaps_s)
+        log.gaps_s.append(pulled.gaps_s)
         # A loader near the step's speed starts the loop with empty buffers, where it will end up;
         # a faster one with full ones.
-        near = log.load_s[-1] > _DRAIN_WHEN_ABOVE * self._step_s
+        near = log.load_s[-1] > _DRAIN_WHEN_ABOVE * self._now.step_s
         log.trained_drained.append(near)
         if not near:
             puller.settle(0.3 * round_s)
-        log.train.append(self._train(sizes.train_steps, sizes.skipped_steps))
+        log.train.append(self._train(sizes.train))
+        return log.train[-1].compilations
 
-    def _train(self, steps: int, skipped: int, sampler: StackSampler | None = None) -> TrainBlock:
-        return train_block(
-            self.puller, self.stepper, self._loop, steps, skipped, self._clock, sampler
-        )
+    def _train(self, length: Length, sampler: StackSampler | None = None) -> TrainBlock:
+        return train_block(self.puller, self.stepper, self._loop, length, self._clock, sampler)
 
     def _look_closer(self) -> None:
-        """Measure what must not be measured while times count."""
+        """Measure what must not be measured while times count, as far as there is time."""
         self.log.overhead_s = instruments_s_per_step(
             self.stepper, _INSTRUMENT_STEPS, _INSTRUMENT_LOOKS, self._clock
         )
-        if not self.log.ended and (self._seems_to_wait() or self.log.stalls):
-            self.log.blocking_lines = self._blocking_lines()
-        if not self.log.ended and self.log.stalls:
-            self.log.load_overlap_fraction = load_overlap_fraction(self._train_a_little)
+        try:
+            if (self._seems_to_wait() or self.log.stalls) and self._has_time():
+                self.log.blocking_lines = self._blocking_lines()
+            if self.log.stalls and self._has_time():
+                self.log.load_overlap_fraction = load_overlap_fraction(self._train_a_little)
+        except LoaderEndedError as ended:
+            self.log.ended = str(ended)
+
+    def _has_time(self) -> bool:
+        """Return whether a little more training fits in before the watch would end it."""
+        length = self._a_little()
+        ends_s = self._clock() - self._started + (length.steps + length.skipped) * self._now.train_s
+        return not self.log.ended and ends_s < self._budget_s + _MOST_OVERRUN_S
 
     def _seems_to_wait(self) -> bool:
         return self._loop is not late_reading_loop and self.log.probe_fraction > _SELDOM
@@ -298,6 +363,8 @@ class Bench:
         return sampler.lines()
 
     def _train_a_little(self, sampler: StackSampler | None = None) -> None:
-        train_s = median(self.log.train_s)
-        steps = _between(3, ceil(0.1 * self._budget_s / train_s), _MOST_WATCHED_STEPS)
-        self._train(steps, skipped=1, sampler=sampler)
+        self._train(self._a_little(), sampler)
+
+    def _a_little(self) -> Length:
+        steps = ceil(0.1 * self._budget_s / self._now.train_s)
+        return Length(_between(3, steps, _MOST_WATCHED_STEPS), skipped=1)

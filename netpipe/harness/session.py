@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from math import inf
+from multiprocessing import current_process
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -27,10 +28,12 @@ SCHEMA: Final = "netpipe.session/1"
 OVERTIME_S: Final = 10.0  # beyond its budget, after which a measurement is ended
 
 _FOLDER: Final = "netpipe-session-"
+_TRACES: Final = "netpipe-trace-{}-*"  # as trace.py names them, which jax would come with
 _START_S = 180.0  # for imports, data sets, compilation: what comes before the measured time
 _FAREWELL_S = 5.0  # from a written result to the end of the process
 _CLEANING_S = 5.0  # for killed processes to be gone, and their shared memory with them
 _LOOK_S = 0.05
+_LONGEST_SOCKET_FOLDER = 107 - len("/listener-12345678")  # unix(7)
 _LOG_LINES = 25
 _ERRORS: Final = {"misuse": MisuseError, "hang": HangError, "failed": SessionError}
 
@@ -111,6 +114,18 @@ def request_here() -> SessionRequest | None:
     return SessionRequest(**json.loads(text)) if text else None
 
 
+def gather_sockets(request: SessionRequest) -> None:
+    """Let the temporary files of Python's multiprocessing go with the session's folder.
+
+    Its managers and its fork server keep sockets there, which killed processes leave behind. A
+    folder whose name is too long for a socket's is not used.
+    """
+    folder = str(Path(request.result).parent)
+    if len(folder) > _LONGEST_SOCKET_FOLDER:
+        return
+    current_process()._config["tempdir"] = folder  # type: ignore[attr-defined]  # noqa: SLF001
+
+
 def measured(command: Sequence[str], request: SessionRequest) -> Measurement:
     """Run a session that measures.
 
@@ -139,11 +154,11 @@ def _run(command: Sequence[str], request: SessionRequest, wanted: str) -> dict[s
     with tempfile.TemporaryDirectory(prefix=_FOLDER) as folder:
         result, log = Path(folder, "result.json"), Path(folder, "log.txt")
         limit_s = _START_S + request.budget_s + OVERTIME_S + _FAREWELL_S
-        asked = {**asdict(request), "result": str(result), "parent": os.getpid()}
+        asked = SessionRequest(**{**asdict(request), "result": str(result), "parent": os.getpid()})
         with log.open("wb") as stream:
             child = subprocess.Popen(
                 command,
-                env=_environment(os.environ, SessionRequest(**asked)),
+                env=_environment(os.environ, asked),
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=subprocess.STDOUT,
@@ -156,7 +171,8 @@ def _run(command: Sequence[str], request: SessionRequest, wanted: str) -> dict[s
                 _end(child, str(result))
         if not result.exists():
             raise SessionError(
-                f"the session {ending} without a result; its last lines:\n{_last_lines(log)}"
+                f"the session {ending} without a result; its last lines:\n"
+                f"{_last_lines(log)}{_innermost(stacks_file(asked))}"
             )
         return _read(result, wanted)
 
@@ -166,8 +182,6 @@ def _environment(base: Mapping[str, str], request: SessionRequest) -> dict[str, 
         name: value for name, value in base.items() if not name.startswith("PYTEST_XDIST")
     }
     environment[REQUEST_VARIABLE] = json.dumps(asdict(request))
-    # What a killed process leaves there goes with the session's folder.
-    environment["TMPDIR"] = str(Path(request.result).parent)
     if parse_accelerator(request.accelerator) is not None:
         environment["JAX_PLATFORMS"] = "cpu"
     return environment
@@ -202,6 +216,7 @@ def _end(child: "subprocess.Popen[bytes]", result: str) -> None:
     _, late = psutil.wait_procs(trackers, timeout=_CLEANING_S)
     for process in late:
         _kill(process)
+    _remove_traces(child.pid)
 
 
 def leave(request: SessionRequest) -> NoReturn:
@@ -210,10 +225,17 @@ def leave(request: SessionRequest) -> NoReturn:
     A session that nobody waits for takes its folder with it.
     """
     _kill_followers(os.getpid(), request.result)
+    _remove_traces(os.getpid())
     folder = Path(request.result).parent
     if is_abandoned(request) and folder.name.startswith(_FOLDER):
         shutil.rmtree(folder, ignore_errors=True)
     os._exit(1)
+
+
+def _remove_traces(pid: int) -> None:
+    """Remove what a profiler that was killed has written."""
+    for folder in Path(tempfile.gettempdir()).glob(_TRACES.format(pid)):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def is_abandoned(request: SessionRequest) -> bool:
@@ -274,6 +296,19 @@ def _read(result: Path, wanted: str) -> dict[str, Any]:
 def _last_lines(log: Path) -> str:
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     return "\n".join(lines[-_LOG_LINES:])
+
+
+def stacks_file(request: SessionRequest) -> Path:
+    """Return where a session that is ended from below leaves the stacks of its threads."""
+    return Path(request.result).with_name("stacks.txt")
+
+
+def _innermost(stacks: Path) -> str:
+    """Return where the main thread stood, which comes last; nothing where no stacks were left."""
+    if not stacks.exists():
+        return ""
+    _, thread, frames = stacks.read_text(encoding="utf-8", errors="replace").rpartition("Thread ")
+    return "\n".join(["", *f"{thread}{frames}".splitlines()[:_LOG_LINES]])
 
 
 def child_command(loader: str, step: str | None, loop: str | None) -> list[str]:

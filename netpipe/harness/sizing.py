@@ -6,21 +6,28 @@ from statistics import median
 from netpipe.harness.measurement import Measurement
 
 _USE = 0.8  # of each worker's time; above, irregular batch times stall the step
+_USED_UP = 0.8  # of the cores' time; below, whatever workers wait for, it is not a core
 
 
 def workers_needed(measurement: Measurement) -> int:
     """Return the worker processes that a loader needs to keep up with the step.
 
     Little's law: the batches in the making are the rate, 1 / S0, times the time that one occupies
-    a worker. With as many cores as workers that time is L x workers; with fewer, workers wait for
-    cores, and it is the CPU time of a batch.
+    a worker. That time is L x workers, their waits for storage in it; but where more workers than
+    cores use the cores up, they wait for cores, and it is the CPU time of a batch.
     """
     workers = max(1, measurement.loader_processes)
     occupied_s = workers * measurement.load_s_per_batch.median
     cpu_s = load_cpu_s_per_batch(measurement)
-    if measurement.loader_processes > measurement.host.cores and cpu_s is not None:
+    if cpu_s is not None and _waits_for_cores(measurement, cpu_s):
         occupied_s = cpu_s
     return max(1, ceil(occupied_s / (_USE * measurement.step_s.median)))
+
+
+def _waits_for_cores(measurement: Measurement, cpu_s: float) -> bool:
+    cores = measurement.host.cores
+    used_cores = cpu_s / measurement.load_s_per_batch.median
+    return measurement.loader_processes > cores and used_cores >= _USED_UP * cores
 
 
 def cores_needed(measurement: Measurement) -> float | None:

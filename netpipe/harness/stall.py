@@ -6,14 +6,15 @@ The letters in the rules are explained in `quantities`.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from netpipe.harness import quantities, stats
-from netpipe.harness.doubts import why_inconclusive
+from netpipe.harness import doubts, quantities, stats
 from netpipe.harness.measurement import Finding, Measurement
 from netpipe.harness.quantities import AT_RISK_ABOVE, EPSILON
 from netpipe.harness.units import percent, ratio_interval, seconds, seconds_interval
 
 _VOID_PROBE = 0.2
 _SEEN_PROBE = 0.02
+_WAITING = 0.15  # of the looks at a line that waits find it working
+_LEAST_WAITS = 0.25  # of the loop's time, where it is a wait that lets steps be done
 
 HEALTHY_KINDS = ("healthy", "at-risk")
 
@@ -59,13 +60,20 @@ def remarks(measurement: Measurement, verdict: Verdict) -> tuple[Finding, ...]:
     """Return what is worth saying beside the verdict."""
     said = list(measurement.findings)
     seen = quantities.excess_probe(measurement) > _SEEN_PROBE
-    if seen and verdict.kind != "forced-sync" and not _host_outlasts_step(measurement):
+    if seen and verdict.kind in HEALTHY_KINDS:
         said.append(
             Finding(
                 "forced-sync",
                 f"the step was already done at {percent(measurement.sync_probe_fraction)} of the "
                 f"requests for a batch: the loop waits for results{_where(measurement)}, which "
                 "costs little here",
+            )
+        )
+    if measurement.compilations and verdict.kind != "recompiling":
+        said.append(
+            Finding(
+                "compilations",
+                f"{measurement.compilations} compilations in the rounds, which made them longer",
             )
         )
     if measurement.busy_elsewhere_fraction > EPSILON:
@@ -79,20 +87,28 @@ def remarks(measurement: Measurement, verdict: Verdict) -> tuple[Finding, ...]:
     return tuple(said)
 
 
-def _inconclusive(measurement: Measurement) -> Verdict | None:
-    reason = why_inconclusive(measurement)
-    if reason is None:
-        return None
-    return Verdict(
-        "inconclusive",
-        f"inconclusive: {reason}",
-        (*quantities.evidence(measurement), f"{measurement.step_s.n} rounds"),
-        "give it more time (a larger budget), or a machine with less else to do",
-    )
+def _doubtful(why: Callable[[Measurement], str | None]) -> Rule:
+    """Return the rule that leaves a verdict open for a reason of `doubts`."""
+
+    def rule(measurement: Measurement) -> Verdict | None:
+        reason = why(measurement)
+        if reason is None:
+            return None
+        return Verdict(
+            "inconclusive",
+            f"inconclusive: {reason}",
+            (*quantities.evidence(measurement), f"{measurement.step_s.n} rounds"),
+            "give it more time (a larger budget), or a machine with less else to do",
+        )
+
+    return rule
 
 
 def _recompiling(measurement: Measurement) -> Verdict | None:
-    if measurement.compilations < measurement.step_s.n:
+    by_round = measurement.rounds.compilations
+    # What stops, or comes once in a while, is no more than a remark.
+    goes_on = by_round and by_round[-1] > 0 and 2 * sum(map(bool, by_round)) > len(by_round)
+    if not goes_on:
         return None
     return Verdict(
         "recompiling",
@@ -121,13 +137,37 @@ def _forced_sync(measurement: Measurement) -> Verdict | None:
     # A step is also done at the next request when the loop takes longer than it with other things.
     if _host_outlasts_step(measurement):
         return _host_bound_verdict(measurement)
+    if _computes_instead(measurement):
+        return _slowed_work(measurement)
     return _forced_sync_verdict(measurement, probe)
+
+
+def _computes_instead(measurement: Measurement) -> bool:
+    """Return whether the loop, where it was looked at, does not wait but work."""
+    lines = measurement.blocking_lines
+    waits = sum(one.fraction for one in lines if one.working_fraction < _WAITING)
+    return bool(lines) and waits < _LEAST_WAITS
+
+
+def _slowed_work(measurement: Measurement) -> Verdict:
+    return Verdict(
+        "contention",
+        f"contention: the loop's own work{_where(measurement)} takes "
+        f"{seconds(quantities.host_s(measurement))} a step alone, and longer than the step beside "
+        "the loader",
+        (
+            *quantities.evidence(measurement),
+            f"H = {seconds_interval(measurement.host_s_per_step)} a step",
+            *_lines(measurement),
+        ),
+        "load in worker processes (mp_prefetch): threads share Python's lock with the loop",
+    )
 
 
 def _sync_in_the_step(measurement: Measurement) -> Verdict | None:
     """Tell a step that waits for itself from one that is too short for the probe."""
     stands = sum(one.fraction for one in measurement.blocking_lines) >= 0.5
-    if not stands or not quantities.is_serial(measurement) or _host_outlasts_step(measurement):
+    if not stands or not quantities.is_serial(measurement) or _work_explains(measurement):
         return None
     return _forced_sync_verdict(measurement, measurement.sync_probe_fraction)
 
@@ -168,11 +208,18 @@ def _host_outlasts_step(measurement: Measurement) -> bool:
     return quantities.host_s(measurement) > synced.median
 
 
+def _work_explains(measurement: Measurement) -> bool:
+    """Return whether the loop's own work holds at least half of what nothing else explains."""
+    return quantities.host_s(measurement) >= 0.5 * quantities.excess_s(measurement)
+
+
 def _host_bound(measurement: Measurement) -> Verdict | None:
-    if not quantities.stalls_beyond_both(measurement):
+    if not quantities.stalls_beyond_both(measurement) or measurement.device.shares_host_cores:
         return None
-    # Loading in the same thread comes on top of the loop's own work, never beside it.
-    if quantities.host_s(measurement) < 0.5 * quantities.excess_s(measurement):
+    # The host runs ahead of the device: work that leaves it time for that costs nothing.
+    busy_s = quantities.host_s(measurement) + measurement.wait_s.p50
+    runs_ahead = busy_s <= (1 + EPSILON) * measurement.step_s.median
+    if runs_ahead or not _work_explains(measurement):
         return None
     return _host_bound_verdict(measurement)
 
@@ -322,15 +369,18 @@ def _healthy(measurement: Measurement) -> Verdict:
     )
 
 
+# A doubt stands before the first verdict that hangs on it, and behind those that do not.
 RULES: tuple[Rule, ...] = (
     _recompiling,
-    _inconclusive,
+    _doubtful(doubts.why_no_evidence),
     _forced_sync,
     _loader_bound,
+    _doubtful(doubts.why_loader_bound_is_open),
     _jitter,
     _host_bound,
     _contention,
     _transfer_bound,
     _unexplained,
+    _doubtful(doubts.why_healthy_is_open),
     _at_risk,
 )

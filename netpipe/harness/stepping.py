@@ -1,6 +1,6 @@
 """Running a step: on resident batches, synced, with transfers, beside a loader."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
 from itertools import cycle, islice
@@ -19,6 +19,7 @@ Step = Callable[[State, Batch], tuple[State, Aux]]
 StepFactory = Callable[[], tuple[State, Step]]
 BatchesFactory = Callable[[], Sequence[Batch]]
 
+_LOSS = "loss"
 _LEAST_RESIDENT = 2  # a step that sees one batch over and over finds it in its caches
 _QUIET_STEPS = 3  # steps without a compilation after which warm-up is over
 _LEAST_WARM_UP_STEPS = 4  # before a step that goes on compiling is given up
@@ -41,14 +42,29 @@ def first_array(aux: Aux) -> jax.Array:
     )
 
 
+def loss_of(aux: Aux) -> jax.Array:
+    """Return the array of a step's aux that is called loss, the first one where none is."""
+    for path, leaf in jax.tree_util.tree_leaves_with_path(aux):
+        if isinstance(leaf, jax.Array) and path and _LOSS in str(path[-1]).lower():
+            return leaf
+    return first_array(aux)
+
+
 def is_ready(array: Any) -> bool:
     """Return whether the device is done with an array; waits for nothing."""
-    return bool(array.is_ready())
+    return bool(array.is_deleted() or array.is_ready())
 
 
-def is_finite(array: jax.Array | None) -> bool:
+def fresh(tree: Any) -> Any:
+    """Return a copy of a tree's containers and of its arrays; other leaves are the same."""
+    return jax.tree.map(
+        lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray | jax.Array) else leaf, tree
+    )
+
+
+def is_finite(array: jax.Array) -> bool:
     """Return whether an array holds no NaN and no infinity; whole numbers never do."""
-    if array is None or not jax.numpy.issubdtype(array.dtype, jax.numpy.inexact):
+    if array.is_deleted() or not jax.numpy.issubdtype(array.dtype, jax.numpy.inexact):
         return True
     return bool(np.isfinite(np.asarray(array)).all())
 
@@ -62,12 +78,16 @@ def to_device(batch: Batch) -> Batch:
 
 
 def _moved(leaf: Any) -> Any:
+    array = array_of(leaf)
+    return leaf if array is None else jax.device_put(array)
+
+
+def array_of(leaf: Any) -> jax.Array | np.ndarray | None:
+    """Return the array that goes to the device for a leaf, where it is now; None for none."""
     if isinstance(leaf, jax.Array):
-        return jax.device_put(leaf)
-    if not hasattr(leaf, "__array__"):
         return leaf
-    array = np.asarray(leaf)
-    return leaf if array.dtype.kind in _NO_NUMBERS else jax.device_put(array)
+    array = np.asarray(leaf) if hasattr(leaf, "__array__") else None
+    return None if array is None or array.dtype.kind in _NO_NUMBERS else array
 
 
 def batch_bytes(batch: Batch) -> int:
@@ -103,6 +123,7 @@ class Stepper:
         self._resident = cycle([jax.block_until_ready(to_device(one)) for one in resident])
         self.compilations = compilation_count()
         self.kept_state_bytes = 0
+        self.donates_batches = False
         self.runs_in_a_thread = True
         self.devices: tuple[jax.Device, ...] = ()
         self.ready_before_next = 0
@@ -129,8 +150,8 @@ class Stepper:
         started, quiet = self._clock(), 0
         for steps in range(1, _MOST_WARM_UP_STEPS + 1):
             before = self.compilations()
-            jax.block_until_ready(self.advance(next(self._resident)))
-            jax.block_until_ready(self.advance(next(self._host)))
+            for batch in (*self._taken(self._resident, 1), *self._taken(self._host, 1)):
+                jax.block_until_ready(self.advance(batch))
             quiet = quiet + 1 if self.compilations() == before else 0
             if quiet == _QUIET_STEPS:
                 return True
@@ -139,18 +160,24 @@ class Stepper:
         return False
 
     def _look_for_donation(self) -> None:
-        """Count the bytes of the state that a step leaves behind, beside those it returns."""
-        before = [leaf for leaf in jax.tree.leaves(self.state) if isinstance(leaf, jax.Array)]
-        jax.block_until_ready(self.advance(next(self._resident)))
-        after = {id(leaf) for leaf in jax.tree.leaves(self.state)}
+        """Find out what a step leaves of the state and of the batch that it is given."""
+        batch, before = fresh(next(self._resident)), _arrays(self.state)
+        jax.block_until_ready(self.advance(batch))
+        after = {id(leaf) for leaf in _arrays(self.state)}
         kept = [one for one in before if id(one) not in after and not one.is_deleted()]
         self.kept_state_bytes = sum(one.nbytes for one in kept)
+        self.donates_batches = any(one.is_deleted() for one in _arrays(batch))
+
+    def _taken(self, batches: Iterator[Batch], count: int) -> list[Batch]:
+        """Take some batches; copies, where the step would not leave the batch to the next one."""
+        taken = list(islice(batches, count))
+        return jax.block_until_ready(fresh(taken)) if self.donates_batches else taken
 
     def _look_for_threads(self) -> None:
         """Find out whether the step runs in a side thread: what jax calls a context may not."""
         with ThreadPoolExecutor(1, "netpipe-first-step-aside") as thread:
             try:
-                thread.submit(self.resident_s, 1).result()
+                thread.submit(self._resident_s, 1).result()
             except Exception:  # noqa: BLE001  # whatever the step needs there
                 self.runs_in_a_thread = False
 
@@ -160,28 +187,43 @@ class Stepper:
 
     def resident_s(self, steps: int) -> float:
         """Return the seconds of one step on resident batches, blocked once at the end."""
+        return self._resident_s(steps, self._look_at)
+
+    def _look_at(self, last: jax.Array) -> None:
+        self.asked_before_next += 1
+        self.ready_before_next += is_ready(last)
+
+    def _resident_s(
+        self, steps: int, before_next: Callable[[jax.Array], None] = lambda _: None
+    ) -> float:
+        batches = self._taken(self._resident, steps)
         started = self._clock()
-        last = None
-        for batch in islice(self._resident, steps):
-            if last is not None:
-                self.asked_before_next += 1
-                self.ready_before_next += is_ready(last)
+        last = self.advance(batches[0])
+        for batch in batches[1:]:
+            before_next(last)
             last = self.advance(batch)
         jax.block_until_ready(last)
         return (self._clock() - started) / steps
 
+    def catch_up(self) -> None:
+        """Do a step and wait for it, and so for whatever a loop has left to the device."""
+        for batch in self._taken(self._resident, 1):
+            jax.block_until_ready(self.advance(batch))
+
     def synced_s(self, steps: int) -> float:
         """Return the seconds of one step on resident batches, blocked after every step."""
+        batches = self._taken(self._resident, steps)
         started = self._clock()
-        for batch in islice(self._resident, steps):
+        for batch in batches:
             jax.block_until_ready(self.advance(batch))
         return (self._clock() - started) / steps
 
     def transfer_s(self, steps: int) -> float:
         """Return the seconds of one step with a transfer of a cached host batch before each."""
+        batches = self._taken(self._host, steps)
         started = self._clock()
         last = None
-        for batch in islice(self._host, steps):
+        for batch in batches:
             last = self.advance(to_device(batch))
         jax.block_until_ready(last)
         return (self._clock() - started) / steps
@@ -197,13 +239,17 @@ class Stepper:
             step_s: The time of a step alone.
         """
         with ThreadPoolExecutor(1, "netpipe-shadowed-step") as thread:
-            stepping = thread.submit(self.resident_s, steps)
+            stepping = thread.submit(self._resident_s, steps)
             due = self._clock() + step_s
             puller.pull()
             while wait([stepping], timeout=max(0.0, due - self._clock())).not_done:
                 due = max(due, self._clock()) + step_s
                 puller.pull()
             return stepping.result()
+
+
+def _arrays(tree: Any) -> list[jax.Array]:
+    return [leaf for leaf in jax.tree.leaves(tree) if isinstance(leaf, jax.Array)]
 
 
 def made_step(factory: StepFactory) -> tuple[State, Step]:

@@ -3,6 +3,7 @@
 A trace slows what it watches, so its block is no block to time.
 """
 
+import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -19,8 +20,7 @@ Span = tuple[float, float]
 LOADING = "netpipe.loading"
 """The annotation's name in a trace."""
 
-TRACE_FOLDER_PREFIX = "netpipe-trace-"
-"""How the temporary folders of traces begin, for whoever clears up after a killed process."""
+_FOLDER = "netpipe-trace-{}-"  # with the process's id: what it leaves when killed is known by it
 
 # GPU planes have a line for each CUDA stream, "Stream #7(Compute,MemcpyH2D)"; TPU planes have one
 # of operations. Their other lines, as "Steps", are derived from these and span idle time too.
@@ -53,7 +53,7 @@ def load_overlap_fraction(run: Callable[[], object]) -> float | None:
         Exception: What `run` raises.
     """
     try:
-        folder = mkdtemp(prefix=TRACE_FOLDER_PREFIX)
+        folder = mkdtemp(prefix=_FOLDER.format(os.getpid()))
     except OSError:
         return None
     try:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import cycle, islice, repeat
+from math import inf
 from queue import SimpleQueue
 from statistics import fmean
 from typing import Any
@@ -15,8 +16,22 @@ from netpipe.harness.blocking import StackSampler
 from netpipe.harness.clock import Clock
 from netpipe.harness.errors import MisuseError
 from netpipe.harness.pull import Batch, Puller
-from netpipe.harness.stepping import Aux, State, Step, Stepper, first_array, is_finite, is_ready
+from netpipe.harness.stepping import (
+    Aux,
+    State,
+    Step,
+    Stepper,
+    compilation_count,
+    first_array,
+    fresh,
+    is_finite,
+    is_ready,
+    loss_of,
+)
 from netpipe.harness.trace import loading
+
+_FEWEST_STEPS = 3
+_IN_HAND = 1.5  # a loop that prefetches has been given more batches than it called the step
 
 Loop = Callable[[Iterator[Batch], State, Step], object]
 
@@ -41,6 +56,7 @@ class TrainBlock:
         asked: How often a batch was asked for.
         ready: How often the step before was done by then.
         depth: Most steps in flight at once.
+        compilations: Compilations, the first steps' left out: each run of a loop may have some.
         finite: Whether the last loss was a number.
     """
 
@@ -49,6 +65,7 @@ class TrainBlock:
     asked: int
     ready: int
     depth: int
+    compilations: int
     finite: bool
 
     @property
@@ -57,12 +74,26 @@ class TrainBlock:
         return sum(self.steps_s) / len(self.steps_s)
 
 
+@dataclass(frozen=True)
+class Length:
+    """How long a block of real steps is.
+
+    Attributes:
+        steps: Steps to count.
+        skipped: Steps before them, at least 1, until loading and computing overlap.
+        limit_s: Seconds after which no more batches are given, once there are a few steps.
+    """
+
+    steps: int
+    skipped: int
+    limit_s: float = inf
+
+
 def train_block(
     puller: Puller,
     stepper: Stepper,
     loop: Loop,
-    steps: int,
-    skipped: int,
+    length: Length,
     clock: Clock,
     sampler: StackSampler | None = None,
 ) -> TrainBlock:
@@ -72,61 +103,72 @@ def train_block(
         puller: The loader.
         stepper: The state and the step.
         loop: The trainer's.
-        steps: Steps to count.
-        skipped: Steps before them, at least 1, until loading and computing overlap.
+        length: How many.
         clock: Seconds.
         sampler: Looks where the loop stands still; not in a block whose times count.
 
     Raises:
-        MisuseError: The loop called the step too seldom to tell anything.
+        MisuseError: The loop does not call the step once a batch.
     """
     watched = _WatchedStep(stepper, clock)
-    batches = _WatchedBatches(puller, watched, steps, skipped, sampler)
+    batches = _WatchedBatches(puller, watched, length, clock, sampler)
     try:
         loop(iter(batches), stepper.state, watched)
     finally:
         done_s = watched.completions_s()
-    if len(done_s) < skipped + 2:
+    if batches.failure is not None:  # the loop may have taken it for an end
+        raise batches.failure
+    skipped = length.skipped
+    if len(done_s) < skipped + 2 or not batches.given <= _IN_HAND * len(done_s) <= (
+        _IN_HAND * batches.given
+    ):
         raise MisuseError(
             f"loop(batches, state, step) must call step once a batch; it was given "
             f"{batches.given} batches and called it {len(done_s)} times"
         )
-    gaps_s = np.diff(done_s[skipped - 1 :])
     return TrainBlock(
-        steps_s=tuple(gaps_s.tolist()),
+        steps_s=tuple(np.diff(done_s[skipped - 1 :]).tolist()),
         waits_s=tuple(batches.waits_s[skipped:]),
         asked=batches.asked,
         ready=batches.ready,
         depth=watched.depth,
-        finite=is_finite(watched.latest),
+        compilations=batches.compilations(),
+        finite=is_finite(loss_of(watched.aux)),
     )
 
 
-def host_s_per_step(stepper: Stepper, loop: Loop, steps: int, clock: Clock) -> float:
-    """Return H: seconds of the loop's own work after a step, when there is nothing to wait for.
+def host_s_per_step(
+    stepper: Stepper, loop: Loop, steps: int, clock: Clock, limit_s: float = inf
+) -> float:
+    """Return H: seconds of the loop's own work on a batch, when there is nothing to wait for.
 
     The loop runs on batches that are there and on a step that returns results which are ready:
-    what it then does between a step and the next request is its own, and no waiting.
+    what it does from one batch to the request for the next is then its own, and no waiting.
 
     Args:
-        stepper: What gives the state, and results that are ready.
+        stepper: What gives the state, the batches, and results that are ready.
         loop: The trainer's.
         steps: Steps to time, at least 1.
         clock: Seconds.
+        limit_s: Seconds after which no more batches are given.
     """
     step = _ReadyStep(stepper, clock)
-    asked_s: list[float] = []
+    own_s: list[float] = []
 
     def batches() -> Iterator[Batch]:
-        for batch in islice(cycle(stepper.host_batches), steps + 2):
-            if step.returned_s:
-                asked_s.append(clock())
+        started = clock()
+        for host_batch in islice(cycle(stepper.host_batches), steps + 1):
+            batch = fresh(host_batch)  # a loop may change what it is given
+            given, in_step_s = clock(), step.spent_s
             yield batch
+            own_s.append(clock() - given - (step.spent_s - in_step_s))
+            if clock() - started > limit_s:
+                return
 
     loop(batches(), stepper.state, step)
     # The first time, a loop may still compile what it does with a result.
-    own_s = [asked - back for asked, back in zip(asked_s, step.returned_s, strict=False)][1:]
-    return max(0.0, fmean(own_s)) if own_s else 0.0
+    counted = own_s[1:] or own_s
+    return max(0.0, fmean(counted)) if counted else 0.0
 
 
 def instruments_s_per_step(stepper: Stepper, steps: int, looks: int, clock: Clock) -> float:
@@ -135,7 +177,10 @@ def instruments_s_per_step(stepper: Stepper, steps: int, looks: int, clock: Cloc
     Both loops run on a step that returns at once, so that nothing hides what they cost. The
     quickest of several looks at each counts: what else the machine does only adds to it.
     """
-    batch, ready_step = stepper.host_batches[0], _ReadyStep(stepper, clock)
+    batch, aux = stepper.host_batches[0], stepper.ready_aux()
+
+    def ready_step(state: State, _: Batch) -> tuple[State, Aux]:
+        return state, aux
 
     def bare_s() -> float:
         started = clock()
@@ -144,7 +189,8 @@ def instruments_s_per_step(stepper: Stepper, steps: int, looks: int, clock: Cloc
 
     def watched_s() -> float:
         watched = _WatchedStep(stepper, clock, ready_step)
-        batches = _WatchedBatches(Puller(lambda: repeat(batch), clock), watched, steps, 0)
+        length = Length(steps, skipped=0)
+        batches = _WatchedBatches(Puller(lambda: repeat(batch), clock), watched, length, clock)
         started = clock()
         _bare_loop(batches, stepper.state, watched)
         watched.completions_s()
@@ -161,17 +207,22 @@ def _bare_loop(batches: Iterable[Batch], state: State, step: Step) -> None:
 
 
 class _ReadyStep:
-    """A step that does nothing: it returns its state, and an aux that is ready."""
+    """A step that does nothing: it returns its state, and an aux that is ready.
+
+    Each aux is a new one, for reading one again costs less than the first time.
+    """
 
     def __init__(self, stepper: Stepper, clock: Clock) -> None:
-        self.returned_s: list[float] = []
+        self.spent_s = 0.0
         self._step = stepper.step
         self._aux = stepper.ready_aux()
         self._clock = clock
 
     def __call__(self, state: State, _: Batch) -> tuple[State, Aux]:
-        self.returned_s.append(self._clock())
-        return state, self._aux
+        started = self._clock()
+        aux = jax.block_until_ready(fresh(self._aux))
+        self.spent_s += self._clock() - started
+        return state, aux
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._step, name)
@@ -184,6 +235,7 @@ class _WatchedStep:
     """
 
     def __init__(self, stepper: Stepper, clock: Clock, step: Step | None = None) -> None:
+        self.aux: Aux = None
         self.latest: jax.Array | None = None
         self.depth = 0
         self._stepper = stepper
@@ -199,7 +251,7 @@ class _WatchedStep:
         state, aux = self._step(state, batch)
         # The state handed in may have been donated: only the newest is alive.
         self._stepper.state = state
-        self.latest = first_array(aux)
+        self.aux, self.latest = aux, first_array(aux)
         self._pending.put(self.latest)
         self._dispatched += 1
         self.depth = max(self.depth, self._dispatched - len(self._done_s))
@@ -210,6 +262,11 @@ class _WatchedStep:
 
     def _stamp(self) -> None:
         while (array := self._pending.get()) is not None:
+            if array.is_deleted():
+                raise MisuseError(
+                    "the loop deletes or donates what the step returned before it is looked at; "
+                    "let it live until the next step"
+                )
             array.block_until_ready()
             self._done_s.append(self._clock())
 
@@ -232,31 +289,55 @@ class _WatchedBatches:
         self,
         puller: Puller,
         step: _WatchedStep,
-        steps: int,
-        skipped: int,
+        length: Length,
+        clock: Clock,
         sampler: StackSampler | None = None,
     ) -> None:
         self.given = 0
         self.asked = 0
         self.ready = 0
         self.waits_s: list[float] = []
+        self.failure: Exception | None = None
         self._puller = puller
         self._step = step
-        self._count = steps + skipped
-        self._skipped = skipped
+        self._length = length
+        self._clock = clock
         self._sampler = sampler
+        self._compiled = compilation_count()
+        self._compiled_before = self._compiled()
 
     def __iter__(self) -> Iterator[Batch]:
-        while self.given < self._count:
-            if self._step.latest is not None and self.given >= self._skipped:
+        started = self._clock()
+        while not self._is_enough(started):
+            if self.given == self._length.skipped:
+                self._compiled_before = self._compiled()
+            if self._step.latest is not None and self.given >= self._length.skipped:
                 self._look(is_ready(self._step.latest))
-            with loading():
-                batch, wait_s = self._puller.pull()
-            self.waits_s.append(wait_s)
+            batch = self._pull()
             self.given += 1
             if self._sampler is not None:
                 self._sampler.begin()
             yield batch
+
+    def _is_enough(self, started: float) -> bool:
+        if self.given >= self._length.skipped + self._length.steps:
+            return True
+        few = self.given < self._length.skipped + _FEWEST_STEPS
+        return not few and self._clock() - started > self._length.limit_s
+
+    def _pull(self) -> Batch:
+        try:
+            with loading():
+                batch, wait_s = self._puller.pull()
+        except Exception as error:
+            self.failure = error
+            raise
+        self.waits_s.append(wait_s)
+        return batch
+
+    def compilations(self) -> int:
+        """Return how many there were since the steps count."""
+        return self._compiled() - self._compiled_before
 
     def _look(self, ready: bool) -> None:
         self.asked += 1

@@ -16,6 +16,7 @@ from netpipe.harness.session import (
     SessionRequest,
     error_document,
     leave,
+    stacks_file,
     write_result,
 )
 
@@ -26,7 +27,6 @@ _SILENT_S = 3.0  # a watchdog that has not barked so long after its time cannot:
 _LOOK_S = 0.2
 _INNERMOST = 3
 _WAIT_FOR_STEPS = ("__call__", "completions_s", "late_reading_loop")  # of training.py
-_STANDARD_ERROR = 2  # of the process, whatever sys.stderr is
 
 
 class Alarm(NamedTuple):
@@ -66,6 +66,8 @@ class Watchdog:
         self._workers: tuple[int, ...] = ()
         self._deaths: list[str] = []
         self._over = threading.Event()
+        # Not standard error: pytest captures it into a file that goes with the process.
+        self._stacks = stacks_file(request).open("w", encoding="utf-8")
         self._thread = threading.Thread(target=self._look, name="netpipe-watchdog", daemon=True)
         self._enter_stage("start-up", _START_UP_S, "its limit")
 
@@ -85,6 +87,8 @@ class Watchdog:
         self._over.set()
         self._thread.join()
         faulthandler.cancel_dump_traceback_later()
+        self._stacks.close()
+        stacks_file(self._request).unlink()
         threading.excepthook = self._hook
 
     def waiting(self, since_s: float | None, *, starts: bool = False) -> None:
@@ -126,7 +130,7 @@ class Watchdog:
     def _bark_without_gil(self) -> None:
         """Have the process ended by a thread that needs no GIL, where this one finds no chance."""
         limit_s = self._stage.limit_s + _SILENT_S
-        faulthandler.dump_traceback_later(limit_s, exit=True, file=_STANDARD_ERROR)
+        faulthandler.dump_traceback_later(limit_s, exit=True, file=self._stacks)
 
     def _note_death(self, death: threading.ExceptHookArgs) -> None:
         if death.exc_value is not None and death.thread is not None:

@@ -97,7 +97,8 @@ def _explanations(run: Run) -> Iterator[str]:
 
 def _drawn(table: Table) -> Iterator[str]:
     stream = StringIO()
-    Console(file=stream, width=_WIDTH).print(table)
+    # A test's name holds its parameters: test_load[emulated:h100] is no markup.
+    Console(file=stream, width=_WIDTH, markup=False, emoji=False).print(table)
     yield from (line.rstrip() for line in stream.getvalue().rstrip().splitlines())
 
 

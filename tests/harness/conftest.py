@@ -4,13 +4,14 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import repeat
+from multiprocessing import current_process
 from typing import Any, Protocol
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from netpipe.harness import calibration
+from netpipe.harness import calibration, rounds
 from netpipe.harness.measurement import Device, Measurement
 from netpipe.harness.protocol import Place, measure
 from netpipe.harness.pull import Puller
@@ -57,6 +58,12 @@ def beside_a_pull(stepper: Stepper, steps: int, puller: Puller, _step_s: float) 
     return stepper.resident_s(steps)
 
 
+@pytest.fixture(autouse=True)
+def _sockets_stay_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a session that is served in this process not change it for the tests that follow."""
+    monkeypatch.setitem(current_process()._config, "tempdir", None)  # type: ignore[attr-defined]
+
+
 @pytest.fixture
 def clock() -> FakeClock:
     """A clock at 0."""
@@ -68,6 +75,7 @@ def rehearse(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Rehearse:
     """The protocol on the fake clock, in one thread, with a calibration that takes no time."""
     monkeypatch.setattr(calibration, "workload_cpu_s", lambda: 0.01)
     monkeypatch.setattr(Stepper, "shadow_s", beside_a_pull)
+    monkeypatch.setattr(rounds, "late_reading_loop", stamped_loop)
 
     def run(
         gaps_s: Iterable[float] = repeat(LOAD_S),

@@ -31,6 +31,7 @@ def make_measurement(
     load_cpu_s: Series = 0.008,
     calibration_s: Series = 0.010,
     host_s: Series = 0.0001,
+    compiled: Series = 0,
     rounds: int = 9,
     **overrides: Any,
 ) -> Measurement:
@@ -46,12 +47,14 @@ def make_measurement(
         load_cpu_s: CPU seconds of a batch.
         calibration_s: CPU seconds of the calibration workload.
         host_s: H, as `load_s`.
+        compiled: Compilations of every round.
         rounds: How many rounds there are.
         overrides: Fields of the Measurement to replace.
     """
     load, step, train, cpu, calibration, host = (
         _series(one, rounds) for one in (load_s, step_s, train_s, load_cpu_s, calibration_s, host_s)
     )
+    compilations = _series(compiled, rounds)
     synced, shadow, transfer = (
         step if one is None else _series(one, rounds) for one in (synced_s, shadow_s, transfer_s)
     )
@@ -76,7 +79,7 @@ def make_measurement(
         sync_probe_fraction=0.0,
         sync_probe_idle_fraction=0.0,
         worst_tenth_fraction=0.2,
-        compilations=0,
+        compilations=int(sum(compilations)),
         buffered_batches=16.0,
         dispatch_depth=2,
         overhead_fraction=None,
@@ -85,7 +88,9 @@ def make_measurement(
         first_batch_s=1.5,
         drained=True,
         elapsed_s=21.0,
-        rounds=Rounds(load, cpu, step, synced, shadow, transfer, train, calibration, host),
+        rounds=Rounds(
+            load, cpu, step, synced, shadow, transfer, train, calibration, host, compilations
+        ),
         host_s_per_step=stats.median_interval(host),
     )
     return replace(made, **overrides)

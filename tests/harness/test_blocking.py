@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from netpipe.harness import blocking
-from netpipe.harness.blocking import StackSampler, trainers_line
+from netpipe.harness.blocking import StackSampler, _Look, trainers_line
+from netpipe.harness.measurement import BlockingLine
 
 HERE = str(Path(__file__))
 
@@ -85,15 +86,19 @@ def test_code_of_other_packages_counts_when_there_is_no_other() -> None:
 def test_only_what_is_kept_is_counted() -> None:
     """Lines seen before an end that does not count are forgotten; the others have their shares."""
     sampler = StackSampler()
-    forgotten: list[tuple[str, int] | None] = [("a.py", 1)] * 9
-    kept = [None] * 6 + [("a.py", 2)] * 3 + [(HERE, 1)]
-    for lines, counts in [(forgotten, False), (kept, True)]:
+    forgotten = [_Look(("a.py", 1), working=False)] * 9
+    kept = [
+        *[_Look(None, working=False)] * 6,
+        *[_Look(("a.py", 2), working=False)] * 2,
+        *[_Look(line, working=True) for line in (("a.py", 2), (HERE, 1))],
+    ]
+    for looks, counts in [(forgotten, False), (kept, True)]:
         sampler.begin()
-        sampler._now = lines
+        sampler._now = looks
         sampler.end(counts=counts)
     first, second = sampler.lines()
-    assert (first.file, first.line, first.code, first.fraction) == ("a.py", 2, "", 0.3)
-    assert (second.line, second.fraction) == (1, 0.1)
+    assert first == BlockingLine("a.py", 2, "", fraction=0.3, working_fraction=1 / 3)
+    assert (second.line, second.fraction, second.working_fraction) == (1, 0.1, 1.0)
     assert "Which line of the trainer's code" in second.code
 
 
@@ -114,6 +119,7 @@ def test_a_thread_that_waits_is_seen_where_it_waits() -> None:
             assert seen.wait(30)
             sampler.end(counts=True)
     assert sampler.lines()[0].file == HERE
+    assert sampler.lines()[0].working_fraction < 1.0
     assert sampler.lines()[0].code == "assert seen.wait(30)"
 
 

@@ -78,6 +78,37 @@ def test_what_is_resident_is_copied_once(copied: list[int]) -> None:
     assert copied == [32, 32, 32, 0, 32, 0]
 
 
+class Tensor:
+    """An array of another library."""
+
+    def __init__(self, values: Any) -> None:
+        self._values = values
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        """Hand over the values."""
+        return self._values
+
+
+def test_an_array_of_any_library_is_copied(copied: list[int]) -> None:
+    """As a torch tensor is: it compiles as the array that it holds, and the step sees that."""
+    step = EmulatedStep(0.001, lambda: (0, lambda state, batch: (state, {"loss": batch["x"] * 2})))
+    state = step.initial_state()
+    for rows in (4, 4, 6):
+        state, aux = step(state, {"x": Tensor(np.zeros((rows, 2), np.float32))})
+        assert aux["loss"].shape == (rows, 2)
+    assert copied == [32, 32, 48]
+
+
+@pytest.mark.parametrize("values", [["a", "b"], [b"a", b"b"], [None, {}], ["2024-01-01"]])
+def test_what_a_device_cannot_hold_stays(copied: list[int], values: list[Any]) -> None:
+    """Text, dates and objects ride in a batch without being copied, and the step may hold them."""
+    kept = np.array(values, "M8[D]" if values == ["2024-01-01"] else None)
+    step = EmulatedStep(0.001, lambda: (0, lambda state, batch: (state, {"loss": batch["x"]})))
+    _, aux = step(step.initial_state(), {**BATCH, "kept": kept, "tensor": Tensor(kept)})
+    assert aux["loss"].shape == (4, 2)
+    assert copied == [32]
+
+
 def test_what_was_resident_is_not_kept(copied: list[int]) -> None:
     """An array that nobody has any more is forgotten, and one in its place is copied."""
     step = EmulatedStep(0.001)

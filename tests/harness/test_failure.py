@@ -3,9 +3,11 @@
 import json
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+import netpipe
 from netpipe.harness.errors import LoaderFailedError
 from netpipe.harness.failure import lines_of, told
 
@@ -44,6 +46,15 @@ def test_where_no_line_is_the_users_the_last_of_all_are_told() -> None:
     foreign = traceback.StackSummary.from_list([("<string>", n, "run", "x") for n in range(9)])
     told_lines = lines_of(foreign).splitlines()[::2]
     assert told_lines == [f'  File "<string>", line {n}, in run' for n in (5, 6, 7, 8)]
+
+
+def test_a_folder_whose_name_begins_as_ours_is_the_users() -> None:
+    """Beside netpipe, netpipe_mine is not netpipe."""
+    ours = str(Path(netpipe.__file__).parent)
+    names = [f"{ours}_mine/train.py", f"{ours}/cli.py"]
+    frames = traceback.StackSummary.from_list([(name, 1, "run", "x") for name in names])
+    assert lines_of(frames).splitlines()[0] == f'  File "{names[0]}", line 1, in run'
+    assert len(lines_of(frames).splitlines()) == 2
 
 
 def test_the_innermost_lines_can_be_asked_for_too() -> None:

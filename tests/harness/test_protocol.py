@@ -127,10 +127,10 @@ def test_compilations_in_the_rounds_are_counted(clock: FakeClock, rehearse: Rehe
     def step(state: int, _: Any) -> tuple[int, Any]:
         clock.sleep(STEP_S)
         number = next(calls)
-        shape = number if number % 10 == 0 else 1
+        shape = number if number % 3 == 0 else 1
         return state, {"loss": jax.jit(jnp.sum)(np.zeros(shape, np.float32))}
 
-    assert rehearse(step=lambda: (0, step), budget_s=1.0).compilations > 0
+    assert rehearse(step=lambda: (0, step), budget_s=2.0).compilations > 0
 
 
 def test_the_loader_is_closed_in_any_case(rehearse: Rehearse) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, repeat
+from itertools import chain, cycle, repeat
 from typing import Any
 
 import pytest
@@ -227,7 +227,27 @@ def test_every_wait_is_announced_and_ended(clock: FakeClock) -> None:
     puller = Puller(loader, clock, watch)
     with pytest.raises(LoaderFailedError):
         puller.pull()
-    assert watch.heard == [(0.0, "starts"), None, "workers", 1.0, None]
+    starts = (0.0, "starts")
+    assert watch.heard == [starts, starts, None, "workers", 1.0, None]
+
+
+def test_a_loader_is_watched_from_its_making(clock: FakeClock) -> None:
+    """The watch has heard of the wait when `loader()` is called, and when `iter()` is."""
+    watch = Listener()
+    heard: list[Any] = []
+
+    class Loader:
+        """Notes what the watch has heard when it is made and iterated over."""
+
+        def __init__(self) -> None:
+            heard.append(list(watch.heard))
+
+        def __iter__(self) -> Iterator[int]:
+            heard.append(list(watch.heard))
+            return iter([1])
+
+    Puller(Loader, clock, watch)
+    assert heard == [[(0.0, "starts")]] * 2
 
 
 def test_a_restart_is_announced_as_a_start(clock: FakeClock) -> None:
@@ -273,7 +293,7 @@ def buffered(count: int) -> Iterator[float]:
 def test_a_drain_ends_when_the_buffers_are_empty(clock: FakeClock, count: int) -> None:
     """It stops soon after the loan is used up, and says how many batches it was ahead."""
     puller = puller_of(clock, buffered(count))
-    drained, lent = puller.drain(STEADY_S, ENOUGH_S, limit_s=100.0)
+    drained, lent = puller.drain(STEADY_S, STEADY_S, ENOUGH_S, limit_s=100.0)
     assert drained
     assert lent == pytest.approx(count * (1 - BUFFERED_S / STEADY_S), abs=2)
     assert puller.pull()[1] == pytest.approx(STEADY_S)
@@ -283,14 +303,33 @@ def test_a_stutter_does_not_end_a_drain(clock: FakeClock) -> None:
     """One slow batch among buffered ones is no empty buffer, however slow."""
     gaps_s = chain(repeat(BUFFERED_S, 30), [5.0], buffered(30))
     puller = puller_of(clock, gaps_s)
-    assert puller.drain(STEADY_S, ENOUGH_S, limit_s=100.0)[0]
+    assert puller.drain(STEADY_S, STEADY_S, ENOUGH_S, limit_s=100.0)[0]
     assert puller.pull()[1] == pytest.approx(STEADY_S)
+
+
+def test_a_loader_that_stutters_is_drained_by_what_is_typical(clock: FakeClock) -> None:
+    """Its mean is above most of its batches: what they typically take tells an empty buffer."""
+    stutters = cycle([0.004] * 13 + [0.080])
+    puller = puller_of(clock, chain(repeat(0.0001, 100), stutters))
+    drained, lent = puller.drain(0.0094, 0.004, ENOUGH_S, limit_s=100.0)
+    assert drained
+    assert lent == pytest.approx(100, abs=15)
+
+
+def test_what_is_typical_is_the_median_of_bursts(clock: FakeClock) -> None:
+    """Of two workers, whose batches come in pairs, a pair's mean counts, and no stutter."""
+    puller = puller_of(
+        clock, chain([0.0], cycle([0.0, 0.2, 0.0, 0.2, 0.0, 0.2, 0.0, 9.0])), children=2
+    )
+    block = puller.flat_out(15.0)
+    assert block.typical_s_per_batch == pytest.approx(0.1)
+    assert block.s_per_batch > 1.0
 
 
 def test_a_drain_gives_up_at_its_limit(clock: FakeClock) -> None:
     """Buffers too large to be emptied in time are left, and it is said that they were."""
     puller = puller_of(clock, repeat(BUFFERED_S))
-    drained, lent = puller.drain(STEADY_S, ENOUGH_S, limit_s=1.0)
+    drained, lent = puller.drain(STEADY_S, STEADY_S, ENOUGH_S, limit_s=1.0)
     assert not drained
     assert lent == pytest.approx(1000, abs=2)
     assert clock() == pytest.approx(1.0, abs=4 * BUFFERED_S)
@@ -304,7 +343,7 @@ def test_a_slow_loader_is_drained_with_few_batches(
 ) -> None:
     """Batches of a second each are pulled for as long as may be spent, and at least one burst."""
     puller = puller_of(clock, chain([0.0], repeat(1.0)))
-    assert puller.drain(1.0, enough_s, limit_s=20.0) == (True, 0.0)
+    assert puller.drain(1.0, 1.0, enough_s, limit_s=20.0) == (True, 0.0)
     assert clock() == batches
 
 

@@ -1,5 +1,6 @@
 """How many rounds there are, in what order, and how much each block does."""
 
+from collections.abc import Iterator
 from itertools import chain, cycle, repeat
 from typing import Any
 
@@ -7,10 +8,10 @@ import jax.numpy as jnp
 import pytest
 
 from netpipe.harness.pull import Puller
-from netpipe.harness.rounds import Bench, Log, _Sizes
+from netpipe.harness.rounds import Bench, Log, _Estimates, _Sizes
 from netpipe.harness.stall import judge
 from netpipe.harness.training import TrainBlock
-from tests.harness.conftest import LOAD_S, STEP_S, Rehearse
+from tests.harness.conftest import LOAD_S, STEP_S, Rehearse, stamped_loop
 from tests.harness.fakes import FakeClock, ahead
 
 
@@ -22,9 +23,9 @@ def test_rounds_alternate_which_side_comes_first(
     for name in ("_step_blocks", "_loading_blocks"):
         run = getattr(Bench, name)
 
-        def noted(self: Bench, *args: Any, name: str = name, run: Any = run) -> None:
+        def noted(self: Bench, *args: Any, name: str = name, run: Any = run) -> int:
             order.append(name)
-            run(self, *args)
+            return int(run(self, *args))
 
         monkeypatch.setattr(Bench, name, noted)
     rehearse()
@@ -34,7 +35,7 @@ def test_rounds_alternate_which_side_comes_first(
 
 def log_of(load_s: list[float], train_s: list[float]) -> Log:
     """Make the log of rounds with such times and a step of 1 s."""
-    blocks = [TrainBlock((one,), (0.0,), 1, 0, 2, finite=True) for one in train_s]
+    blocks = [TrainBlock((one,), (0.0,), 1, 0, 2, 0, finite=True) for one in train_s]
     return Log(load_s=load_s, step_s=[1.0] * len(load_s), train=blocks)
 
 
@@ -108,13 +109,14 @@ def test_buffers_that_cannot_be_drained_are_told_of(
 def estimates(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The load times, in seconds, that are estimated before the rounds."""
     found: list[float] = []
-    estimate = Bench._estimate_load_s
+    estimate = Bench._estimated_load_s
 
-    def noted(self: Bench) -> float:
-        found.append(estimate(self))
-        return found[-1]
+    def noted(self: Bench) -> tuple[float, float]:
+        load_s, typical_s = estimate(self)
+        found.append(load_s)
+        return load_s, typical_s
 
-    monkeypatch.setattr(Bench, "_estimate_load_s", noted)
+    monkeypatch.setattr(Bench, "_estimated_load_s", noted)
     return found
 
 
@@ -150,21 +152,46 @@ def test_an_estimate_is_bounded(rehearse: Rehearse) -> None:
 
 
 @pytest.mark.parametrize(
-    ("round_s", "load_s", "step_s", "expected"),
+    ("round_s", "times_s", "counts"),
     [
-        (2.0, 0.010, 0.030, _Sizes(0.3, 10, 7, 5, 24)),
-        (2.0, 0.100, 0.030, _Sizes(0.3, 10, 7, 3, 7)),
-        (4.0, 0.100, 0.030, _Sizes(0.6, 20, 14, 5, 14)),
-        (2.0, 1e-9, 1e-9, _Sizes(0.3, 200, 100, 5, 400)),
-        (2.0, 0.030, 9.000, _Sizes(0.3, 2, 1, 1, 3)),
-        (2.0, 9.000, 0.030, _Sizes(0.3, 10, 7, 1, 3)),
+        # load, step, step with a copy, real step; steps, short, copied, host, skipped, real
+        (2.0, (0.010, 0.030, 0.030, 0.030), (10, 7, 7, 7, 5, 24)),
+        (2.0, (0.100, 0.030, 0.030, 0.030), (10, 7, 7, 7, 3, 7)),
+        (4.0, (0.100, 0.030, 0.030, 0.100), (20, 14, 14, 14, 5, 14)),
+        (2.0, (1e-9, 1e-9, 1e-9, 1e-9), (200, 100, 100, 50, 5, 400)),
+        (2.0, (0.030, 9.000, 9.000, 9.000), (2, 1, 1, 2, 1, 3)),
+        (2.0, (9.000, 0.030, 0.030, 9.000), (10, 7, 7, 7, 1, 3)),
+        # What a copy, or the loop's own work, adds to a step is counted with it.
+        (2.0, (0.010, 0.001, 0.100, 0.100), (200, 100, 2, 50, 3, 7)),
     ],
 )
 def test_blocks_share_a_round(
-    round_s: float, load_s: float, step_s: float, expected: _Sizes
+    round_s: float, times_s: tuple[float, float, float, float], counts: tuple[int, ...]
 ) -> None:
     """Each block has its share of the round's time, a least and a most; slow sides do little."""
-    assert _Sizes.within(round_s, load_s, step_s) == expected
+    found = _Sizes.within(round_s, _Estimates(times_s[0], *times_s))
+    assert counts == (
+        *(found.steps, found.short_steps, found.copied_steps, found.host_steps),
+        *(found.train.skipped, found.train.steps),
+    )
+    assert found.load_s == pytest.approx(0.15 * round_s)
+    assert found.host_limit_s == pytest.approx(0.1 * round_s)
+    assert found.train.limit_s == pytest.approx(0.7 * round_s)
+
+
+def test_a_working_loop_is_measured_in_time(clock: FakeClock, rehearse: Rehearse) -> None:
+    """A loop that works for thirty steps' time on each batch is named within its time."""
+
+    def working_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
+        for batch in batches:
+            stamped_loop(iter([batch]), state, step)
+            clock.sleep(0.060)
+
+    found = rehearse(repeat(0.002), budget_s=20.0, step_s=0.002, loop=working_loop)
+    assert found.step_s.n >= 6
+    assert clock() < 20.0 + 8.0 + 5.0  # the warm-up
+    assert found.host_s_per_step is not None
+    assert found.host_s_per_step.median == pytest.approx(0.060)
 
 
 def test_a_slow_step_is_measured_in_time(clock: FakeClock, rehearse: Rehearse) -> None:

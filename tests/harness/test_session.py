@@ -5,9 +5,10 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 from typing import Any
@@ -89,10 +90,11 @@ def test_an_emulated_accelerator_leaves_the_real_one_alone(
 ) -> None:
     """Its session runs on the CPU; with `auto` the user's own setting stands."""
     base = {"JAX_PLATFORMS": "cuda", "PYTEST_XDIST_WORKER": "gw0", "HOME": "/root"}
+    base["TMPDIR"] = "/tmp/mine"  # where the user's code looks for what it has prepared
     request = SessionRequest("measure", "/some/where/result.json", accelerator=accelerator)
     found = session._environment(base, request)
     assert found.pop("NETPIPE_SESSION")
-    assert found == {"JAX_PLATFORMS": platforms, "HOME": "/root", "TMPDIR": "/some/where"}
+    assert found == {"JAX_PLATFORMS": platforms, "HOME": "/root", "TMPDIR": "/tmp/mine"}
 
 
 @pytest.mark.parametrize(
@@ -206,16 +208,60 @@ def test_a_process_that_left_the_session_is_killed(here: Path) -> None:
     wait_until_gone(linted(child(here, source), REQUEST)["pid"])
 
 
-def test_what_a_child_leaves_in_its_temporary_folder_is_removed(here: Path) -> None:
-    """A killed process cleans up nothing, so its temporary files lie in the session's folder."""
+@pytest.fixture
+def temporary(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder for temporary files, here and in children."""
+    monkeypatch.setattr(tempfile, "tempdir", str(here))
+    monkeypatch.setenv("TMPDIR", str(here))
+    return here
+
+
+def test_temporary_files_of_the_user_are_left_alone(temporary: Path) -> None:
+    """A session sees what is kept there between runs, and what it adds stays."""
+    (temporary / "prepared").mkdir()
     source = (
         "import tempfile\n"
-        "(here / 'made').write_text(tempfile.mkdtemp())\n"
-        "os.kill(os.getpid(), signal.SIGKILL)"
+        "kept = pathlib.Path(tempfile.gettempdir(), 'prepared')\n"
+        "(kept / 'cached').touch()\n"
+        "answer(lint={})"
     )
+    linted(child(temporary, source), REQUEST)
+    assert (temporary / "prepared" / "cached").exists()
+
+
+TRACED = """
+from netpipe.harness.session import SessionRequest, leave
+from netpipe.harness.trace import load_overlap_fraction
+
+def end():
+    (here / "made").write_text(" ".join(map(str, here.glob("netpipe-trace-*"))))
+    END
+
+load_overlap_fraction(end)
+"""
+
+
+def assert_a_trace_was_removed(temporary: Path) -> None:
+    """Fail unless there was one trace of the child's, which is gone."""
+    made = Path((temporary / "made").read_text())
+    assert made.parent == temporary
+    assert not made.exists()
+
+
+def test_a_trace_of_a_killed_child_is_removed(temporary: Path) -> None:
+    """A process that is killed while it is traced cleans up nothing."""
+    source = TRACED.replace("END", "os.kill(os.getpid(), signal.SIGKILL)")
     with pytest.raises(SessionError, match="SIGKILL"):
-        measured(child(here, source), REQUEST)
-    assert not Path((here / "made").read_text()).exists()
+        measured(child(temporary, source), REQUEST)
+    assert_a_trace_was_removed(temporary)
+
+
+def test_a_trace_of_an_abandoned_child_is_removed(temporary: Path) -> None:
+    """One that nobody waits for removes its trace itself."""
+    command = child(temporary, TRACED.replace("END", "leave(SessionRequest(**request))"))
+    request = replace(REQUEST, result=str(temporary / "result.json"), parent=1)
+    subprocess.run(command, env=session._environment(os.environ, request), check=False)
+    assert_a_trace_was_removed(temporary)
 
 
 LEFT_ALONE = """

@@ -37,6 +37,13 @@ def test_workers_that_wait_for_cores_count_their_cpu_time() -> None:
     assert workers_needed(at_home) == 7
 
 
+def test_workers_that_wait_for_storage_count_their_waits() -> None:
+    """More workers than cores, which leave the cores idle: what a batch costs is its latency."""
+    waiting = make_measurement(load_s=0.010, step_s=0.008, load_cpu_s=0.005, loader_processes=64)
+    waiting = replace(waiting, host=replace(HOST, cores=8))
+    assert workers_needed(waiting) == 100
+
+
 def test_cores_are_cpu_time_over_step_time() -> None:
     """Loading 90 ms of CPU time in steps of 30 ms keeps three cores busy."""
     assert cores_needed(make_measurement(load_cpu_s=0.090, step_s=0.030)) == pytest.approx(3)

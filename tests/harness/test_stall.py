@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from netpipe.harness.measurement import BlockingLine, Finding, GpuHealth
+from netpipe.harness.measurement import BlockingLine, Finding, GpuHealth, Waits
 from netpipe.harness.stall import judge, remarks
 from tests.harness.measurements import CPU, EMULATED, GPU, make_measurement, spread
 
@@ -13,6 +13,11 @@ SYNCED: dict[str, Any] = {"sync_probe_fraction": 1.0}
 SERIAL: dict[str, Any] = {
     "train_s": 0.038
 }  # L = 10 ms, S0 = 30 ms, so E = 8 ms, more than half of the smaller
+
+
+def waits(p50: float) -> Waits:
+    """Give waits whose median is `p50`."""
+    return Waits(p50=p50, p95=2 * p50, p99=3 * p50, cv=0.1)
 
 
 @pytest.mark.parametrize(
@@ -54,11 +59,20 @@ SERIAL: dict[str, Any] = {
         ({"train_s": 0.042, **SYNCED, "host_s": 0.0299}, "forced-sync"),
         ({"train_s": 0.042, **SYNCED, "host_s": 0.0301}, "host-bound"),
         ({"train_s": 0.042, **SYNCED, "host_s": 0.036, "synced_s": 0.037}, "forced-sync"),
-        ({"train_s": 0.038, "host_s": 0.0039}, "no-overlap"),
-        ({"train_s": 0.038, "host_s": 0.0041}, "host-bound"),
-        ({"train_s": 0.031, "host_s": 0.020}, "healthy"),
-        ({"compilations": 8}, "healthy"),
-        ({"compilations": 9}, "recompiling"),
+        # Without a sync it takes what loading leaves of the host's time, and half of the stall.
+        ({"train_s": 0.042, "host_s": 0.032, "wait_s": waits(0.0)}, "host-bound"),
+        ({"train_s": 0.042, "host_s": 0.031, "wait_s": waits(0.0)}, "no-overlap"),
+        ({"train_s": 0.042, "host_s": 0.022, "wait_s": waits(0.010)}, "host-bound"),
+        ({"train_s": 0.042, "host_s": 0.021, "wait_s": waits(0.010)}, "no-overlap"),
+        ({"train_s": 0.042, "host_s": 0.005, "wait_s": waits(0.030)}, "no-overlap"),
+        ({"train_s": 0.042, "host_s": 0.007, "wait_s": waits(0.030)}, "host-bound"),
+        ({"train_s": 0.031, "host_s": 0.040}, "healthy"),
+        ({"train_s": 0.036, "host_s": 0.004, "shadow_s": 0.036}, "contention"),
+        ({"train_s": 0.036, "host_s": 0.004, "transfer_s": 0.036}, "transfer-bound"),
+        # Compilations count where they do not stop.
+        ({"compiled": (3, 1, 1, 1, 0, 0, 0, 0, 1)}, "recompiling"),
+        ({"compiled": (3, 1, 1, 0, 0, 0, 0, 0, 1)}, "healthy"),
+        ({"compiled": (3, 1, 1, 1, 1, 1, 1, 1, 0)}, "healthy"),
         # Too little to tell.
         ({"rounds": 3}, "healthy"),
         ({"rounds": 2}, "inconclusive"),
@@ -69,8 +83,24 @@ SERIAL: dict[str, Any] = {
         ({"load_s": spread(0.0245, 0.0246, 0.0247)}, "at-risk"),
         ({"load_s": spread(0.0305, 0.0312, 0.0320)}, "inconclusive"),
         ({"load_s": spread(0.0250, 0.0275, 0.0304)}, "at-risk"),
-        ({"load_s": spread(0.0250, 0.0275, 0.0308)}, "inconclusive"),
+        # However spread, all of it is between the limits.
+        ({"load_s": spread(0.0250, 0.0275, 0.0312)}, "at-risk"),
+        ({"load_s": spread(0.0250, 0.0275, 0.0316)}, "inconclusive"),
         ({"load_s": spread(0.0080, 0.0100, 0.0200)}, "healthy"),
+        # Nor is R, where the loader is surely too slow.
+        ({"load_s": 0.040, "train_s": spread(0.039, 0.044, 0.050)}, "loader-bound"),
+        ({"load_s": 0.040, "train_s": spread(0.039, 0.056, 0.060)}, "inconclusive"),
+        # Whether a loader is at risk is no question where training stalls for another reason.
+        ({"load_s": spread(0.0200, 0.0240, 0.0310), "train_s": 0.045}, "no-overlap"),
+        ({"load_s": spread(0.0200, 0.0240, 0.0320), "train_s": 0.045}, "inconclusive"),
+        (
+            {
+                "load_s": spread(0.0100, 0.0200, 0.0310),
+                "train_s": 0.045,
+                "worst_tenth_fraction": 0.9,
+            },
+            "jitter",
+        ),
         ({"train_s": spread(0.0300, 0.0314, 0.0400)}, "healthy"),
         ({"train_s": spread(0.0300, 0.0316, 0.0400)}, "inconclusive"),
         ({"train_s": spread(0.0314, 0.0360, 0.0360)}, "inconclusive"),
@@ -89,17 +119,17 @@ def test_a_measurement_has_its_verdict(changed: dict[str, Any], kind: str) -> No
 @pytest.mark.parametrize(
     ("changed", "kind"),
     [
-        ({"rounds": 1, "compilations": 99}, "recompiling"),
-        ({"batch_bytes": 0, "compilations": 99}, "recompiling"),
+        ({"rounds": 1, "compiled": 11}, "recompiling"),
+        ({"batch_bytes": 0, "compiled": 11}, "recompiling"),
         ({"rounds": 2, "losses_are_finite": False, **SYNCED}, "inconclusive"),
         ({"train_s": spread(0.030, 0.038, 0.038), **SYNCED}, "inconclusive"),
-        ({"compilations": 99, **SERIAL, **SYNCED}, "recompiling"),
+        ({"compiled": 11, **SERIAL, **SYNCED}, "recompiling"),
         ({"load_s": 0.040, "train_s": 0.056, **SYNCED}, "forced-sync"),
         ({**SERIAL, **SYNCED, "worst_tenth_fraction": 0.9, "shadow_s": 0.040}, "forced-sync"),
         ({"load_s": 0.040, "train_s": 0.050, "worst_tenth_fraction": 0.9}, "loader-bound"),
         ({**SERIAL, "worst_tenth_fraction": 0.9, "shadow_s": 0.040}, "jitter"),
         ({**SERIAL, "worst_tenth_fraction": 0.9, "host_s": 0.020}, "jitter"),
-        ({**SERIAL, "host_s": 0.020, "shadow_s": 0.040}, "host-bound"),
+        ({**SERIAL, "host_s": 0.032, "shadow_s": 0.040}, "host-bound"),
         ({**SERIAL, "shadow_s": 0.040, "transfer_s": 0.040}, "contention"),
         ({**SERIAL, "transfer_s": 0.040}, "transfer-bound"),
         ({"load_s": 0.027, "train_s": 0.045}, "no-overlap"),
@@ -214,7 +244,7 @@ def test_what_is_open_has_its_reason(changed: dict[str, Any], reason: str) -> No
         ({"load_s": 0.040, "train_s": 0.040}, False),
         ({"load_s": 0.040, "train_s": 0.035}, False),
         ({**SERIAL, **SYNCED}, False),
-        ({"compilations": 9}, False),
+        ({"compiled": 1}, False),
         ({"rounds": 2}, False),
         ({"batch_bytes": 0}, False),
     ],
@@ -252,13 +282,33 @@ def test_the_line_that_blocks_is_named(host_s: float) -> None:
 
 
 @pytest.mark.parametrize(
+    ("waiting", "working", "kind"),
+    [
+        ((0.9, 0.14), (0.1, 1.0), "forced-sync"),
+        ((0.25, 0.0), (0.75, 0.5), "forced-sync"),
+        ((0.24, 0.0), (0.76, 0.5), "contention"),
+        ((0.0, 0.0), (0.9, 0.16), "contention"),
+    ],
+)
+def test_work_that_the_loader_slows_is_no_sync(
+    waiting: tuple[float, float], working: tuple[float, float], kind: str
+) -> None:
+    """Steps are done at each request also where the loop works on, for it lacks the interpreter."""
+    lines = tuple(BlockingLine("a.py", 1, "", *one) for one in (waiting, working))
+    measurement = make_measurement(train_s=0.042, host_s=0.020, blocking_lines=lines, **SYNCED)
+    assert judge(measurement).kind == kind
+
+
+@pytest.mark.parametrize(
     ("changed", "kind"),
     [
         ({}, "forced-sync"),
         ({"blocking_lines": (replace(LINES[0], fraction=0.49),)}, "no-overlap"),
         ({"blocking_lines": ()}, "no-overlap"),
         ({"train_s": 0.0349}, "unexplained"),
-        ({"host_s": 0.031}, "host-bound"),
+        ({"host_s": 0.0039}, "forced-sync"),
+        ({"host_s": 0.0041}, "no-overlap"),
+        ({"host_s": 0.032}, "host-bound"),
     ],
 )
 def test_a_step_that_waits_for_itself_is_told_by_its_line(
@@ -288,6 +338,29 @@ def test_a_stall_without_variations_is_still_named() -> None:
     verdict = judge(bare)
     assert verdict.kind == "no-overlap"
     assert "S1 beside the loader = not measured" in verdict.evidence
+
+
+def test_compilations_that_stop_are_remarked_on() -> None:
+    """A few are no verdict, and still said; where they are the verdict, not twice."""
+    few = make_measurement(compiled=(2, 0, 0, 0, 0, 0, 0, 0, 0))
+    assert [one.name for one in remarks(few, judge(few))] == ["compilations"]
+    all_along = make_measurement(compiled=2)
+    assert remarks(all_along, judge(all_along)) == ()
+
+
+def test_work_of_the_loop_is_contention_where_cores_are_shared() -> None:
+    """On a CPU device a stall that no sync explains is the cores', whatever the loop does."""
+    changed: dict[str, Any] = {"train_s": 0.042, "host_s": 0.036}
+    assert judge(make_measurement(**changed, device=CPU)).kind == "contention"
+    assert judge(make_measurement(**changed, device=GPU)).kind == "host-bound"
+
+
+def test_a_stall_by_another_name_has_no_word_on_cheap_syncs() -> None:
+    """That syncs cost little is said only where training does not wait."""
+    measurement = make_measurement(train_s=0.080, **SYNCED)
+    verdict = judge(measurement)
+    assert verdict.kind == "no-overlap"
+    assert remarks(measurement, verdict) == ()
 
 
 def test_syncs_that_cost_little_are_remarked_on() -> None:

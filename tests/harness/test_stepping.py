@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, repeat
 from threading import Event, current_thread, main_thread
 from typing import Any
 
@@ -231,7 +231,6 @@ def test_a_loss_is_a_number_or_not(values: list[float], finite: bool) -> None:
     assert is_finite(array) is finite
     if array.dtype == jnp.float32:
         assert is_finite(array.astype(jnp.bfloat16)) is finite
-    assert is_finite(None)
 
 
 def test_the_shadow_loader_is_pulled_beside_the_steps(step: CountingStep) -> None:
@@ -268,3 +267,25 @@ def test_a_loader_that_fails_in_the_shadow_is_heard(step: CountingStep) -> None:
     puller = Puller(loader, step.clock)
     with pytest.raises(LoaderFailedError, match="disk gone"):
         stepper.shadow_s(1, puller, STEP_S)
+
+
+@pytest.mark.parametrize("donated", [True, False])
+def test_a_step_may_take_the_batch_over(step: CountingStep, donated: bool) -> None:
+    """Where a batch is donated, every step has a copy of its own, made before the clock runs."""
+    jitted = jax.jit(
+        lambda state, batch: (state + 1, {"loss": batch["x"].sum(), "x": batch["x"] + 1}),
+        donate_argnums=(0, 1) if donated else (),
+    )
+    stepper = Stepper(lambda: (jnp.int32(0), jitted), HOST_BATCHES, step.clock)
+    assert stepper.warm_up(LIMIT_S)
+    assert stepper.donates_batches is donated
+    before = int(stepper.state)
+    for block in (stepper.resident_s, stepper.synced_s, stepper.transfer_s):
+        block(3)
+    assert int(stepper.state) == before + 9
+
+
+def test_the_shadowed_steps_are_no_idle_ones(stepper: Stepper, step: CountingStep) -> None:
+    """The idle probe looks at steps alone: beside a loader it would see the loader."""
+    stepper.shadow_s(5, Puller(lambda: repeat(0), step.clock), step_s=1000.0)
+    assert (stepper.asked_before_next, stepper.ready_before_next) == (0, 0)

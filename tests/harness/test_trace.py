@@ -1,5 +1,6 @@
 """Tests of the profiler's second opinion, on constructed traces and once on a live one."""
 
+import os
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +12,6 @@ from jax.profiler import ProfileData
 
 from netpipe.harness.trace import (
     LOADING,
-    TRACE_FOLDER_PREFIX,
     Span,
     intersection,
     load_and_busy_spans,
@@ -233,7 +233,7 @@ def test_the_trace_that_was_written_is_read(temporary: Path, profiler: FakeProfi
     assert load_overlap_fraction(lambda: profiler.calls.append("run")) == pytest.approx(10 / 12)
     assert profiler.calls == ["start", "run", "stop"]
     assert profiler.folder.parent == temporary
-    assert profiler.folder.name.startswith(TRACE_FOLDER_PREFIX)
+    assert profiler.folder.name.startswith(f"netpipe-trace-{os.getpid()}-")
     assert list(temporary.iterdir()) == []
 
 

@@ -1,6 +1,7 @@
 """The real loop watched from outside: what it waited for, what it forced, how deep it ran."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import islice, repeat
 from typing import Any
 
@@ -11,10 +12,11 @@ import pytest
 
 from netpipe.harness.clock import MonotonicClock
 from netpipe.harness.emulated import EmulatedStep
-from netpipe.harness.errors import MisuseError
+from netpipe.harness.errors import LoaderFailedError, MisuseError
 from netpipe.harness.pull import Puller
 from netpipe.harness.stepping import Stepper
 from netpipe.harness.training import (
+    Length,
     TrainBlock,
     host_s_per_step,
     instruments_s_per_step,
@@ -39,7 +41,7 @@ def train(
     clock = MonotonicClock()
     stepper = Stepper(lambda: (state, step), [BATCH, BATCH], clock)
     puller = Puller(lambda: repeat(BATCH), clock)
-    return train_block(puller, stepper, loop, STEPS, skipped, clock), stepper
+    return train_block(puller, stepper, loop, Length(STEPS, skipped), clock), stepper
 
 
 def train_emulated(loop: Any) -> TrainBlock:
@@ -99,7 +101,7 @@ def test_the_next_block_goes_on_from_the_newest_state() -> None:
     stepper = Stepper(lambda: (0, counting_step), [BATCH, BATCH], clock)
     puller = Puller(lambda: repeat(BATCH), clock)
     for _ in range(2):
-        train_block(puller, stepper, late_reading_loop, STEPS, SKIPPED, clock)
+        train_block(puller, stepper, late_reading_loop, Length(STEPS, SKIPPED), clock)
     assert stepper.state == 2 * (STEPS + SKIPPED)
 
 
@@ -112,15 +114,25 @@ def _lazy_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
         state, _ = step(state, batch)
 
 
+def _twice_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
+    for batch in batches:
+        state, _ = step(state, batch)
+        state, _ = step(state, batch)
+
+
 @pytest.mark.parametrize(
     ("loop", "words"),
     [
         (_idle_loop, f"given {STEPS + SKIPPED} batches and called it 0 times"),
         (_lazy_loop, f"given {SKIPPED + 1} batches and called it {SKIPPED + 1} times"),
+        (
+            _twice_loop,
+            f"given {STEPS + SKIPPED} batches and called it {2 * (STEPS + SKIPPED)} times",
+        ),
     ],
 )
 def test_a_loop_must_call_the_step(loop: Any, words: str) -> None:
-    """A loop that calls it seldom or never is misuse, with both counts."""
+    """A loop that calls it seldom, never, or twice a batch is misuse, with both counts."""
     with pytest.raises(MisuseError, match=words):
         train(loop)
 
@@ -152,8 +164,8 @@ def test_the_loops_own_error_gets_out() -> None:
         train(broken_loop)
 
 
-def test_a_step_that_fails_on_the_device_is_heard() -> None:
-    """An array that cannot be waited for ends the block with its own error."""
+def test_results_that_are_gone_too_soon_are_misuse() -> None:
+    """A loss that is deleted before anybody could wait for it ends the block, saying so."""
 
     def deleting_step(state: int, batch: Any) -> tuple[int, Any]:
         state, aux = counting_step(state, batch)
@@ -163,7 +175,7 @@ def test_a_step_that_fails_on_the_device_is_heard() -> None:
     def short_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
         step(state, next(batches))
 
-    with pytest.raises(RuntimeError, match="deleted"):
+    with pytest.raises(MisuseError, match="deletes or donates what the step returned"):
         train(short_loop, deleting_step)
 
 
@@ -175,7 +187,7 @@ def warm_stepper(clock: FakeClock, step: Any = counting_step) -> Stepper:
 
 
 def test_the_loops_own_work_is_what_it_does_between_steps() -> None:
-    """H runs from a step's return to the next request, without the step and the first time."""
+    """H runs from a batch to the request for the next, without the step and the first time."""
     clock = FakeClock()
 
     def slow_step(state: int, batch: Any) -> tuple[int, Any]:
@@ -184,14 +196,64 @@ def test_the_loops_own_work_is_what_it_does_between_steps() -> None:
 
     def working_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
         for number, batch in enumerate(batches):
-            clock.sleep(5.0)
+            clock.sleep(0.5)
             state, aux = step(state, batch)
             clock.sleep(0.25 if number else 100.0)
             float(aux["loss"])
 
     stepper = warm_stepper(clock, slow_step)
-    assert host_s_per_step(stepper, working_loop, 4, clock) == pytest.approx(0.25)
+    assert host_s_per_step(stepper, working_loop, 4, clock) == pytest.approx(0.75)
     assert stepper.state == 1
+
+
+def test_a_loop_may_change_the_batch_it_is_given() -> None:
+    """It is given a new one each time, as a loader would give it."""
+    clock = FakeClock()
+
+    def consuming_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
+        for batch in batches:
+            batch["x"] += 1
+            assert (batch.pop("x") == 1).all()
+            state, _ = step(state, batch)
+
+    stepper = warm_stepper(clock)
+    host_s_per_step(stepper, consuming_loop, 6, clock)
+    assert (stepper.host_batches[0]["x"] == 0).all()
+
+
+def test_a_loop_may_delete_what_it_has_read() -> None:
+    """Each aux without work is a new one, so that it may be read, or freed, as any other."""
+    clock = FakeClock()
+    seen: list[int] = []
+
+    def freeing_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
+        for batch in batches:
+            state, aux = step(state, batch)
+            seen.append(id(aux["loss"]))
+            float(aux["loss"])
+            aux["loss"].delete()
+
+    host_s_per_step(warm_stepper(clock), freeing_loop, 4, clock)
+    assert len(seen) == 5
+
+
+def test_a_long_loop_is_given_up_in_time() -> None:
+    """Beyond its limit, a loop that works for long is given no more batches."""
+    clock = FakeClock()
+
+    def slow_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
+        for batch in batches:
+            state, _ = step(state, batch)
+            clock.sleep(3.0)
+
+    stepper = warm_stepper(clock)
+    assert host_s_per_step(stepper, slow_loop, 100, clock, limit_s=8.0) == pytest.approx(3.0)
+    assert clock() == pytest.approx(9.0)
+    puller = Puller(lambda: repeat(BATCH), clock)
+    block = train_block(puller, stepper, slow_loop, Length(100, 2, limit_s=20.0), clock)
+    assert len(block.waits_s) == 5  # the seventh batch came after 18 s, an eighth would after 21
+    hasty = train_block(puller, stepper, slow_loop, Length(100, 2, limit_s=0.0), clock)
+    assert len(hasty.waits_s) == 3
 
 
 def test_a_loop_that_waits_for_results_does_no_work() -> None:
@@ -200,9 +262,9 @@ def test_a_loop_that_waits_for_results_does_no_work() -> None:
     assert host_s_per_step(warm_stepper(clock), syncing_loop, 4, clock) == 0.0
 
 
-@pytest.mark.parametrize("steps", [0, 1, 2])
-def test_a_loop_of_few_steps_has_what_work_it_did(steps: int) -> None:
-    """A loop that stops early is timed as far as it went."""
+@pytest.mark.parametrize(("steps", "work_s"), [(0, 0.0), (1, 0.0), (2, 0.5), (3, 0.5)])
+def test_a_loop_of_few_steps_has_what_work_it_did(steps: int, work_s: float) -> None:
+    """A loop that stops early is timed as far as it asked for more."""
     clock = FakeClock()
 
     def short_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
@@ -210,7 +272,7 @@ def test_a_loop_of_few_steps_has_what_work_it_did(steps: int) -> None:
             state, _ = step(state, batch)
             clock.sleep(0.5)
 
-    assert host_s_per_step(warm_stepper(clock), short_loop, 4, clock) == 0.0
+    assert host_s_per_step(warm_stepper(clock), short_loop, 4, clock) == work_s
 
 
 def test_instruments_cost_what_they_add(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,3 +320,50 @@ def test_the_step_can_still_do_what_else_it_can() -> None:
     noted.note = "lowered"  # type: ignore[attr-defined]
     train(asking_loop, noted)
     assert found == ["lowered"]
+
+
+def test_the_loss_is_looked_at_by_its_name() -> None:
+    """Of several results, the one called loss must be a number; others may be what they are."""
+
+    def masked(state: int, _: Any) -> tuple[int, Any]:
+        return state, {"bias": jnp.float32(-np.inf), "loss": jnp.float32(1)}
+
+    def lost(state: int, _: Any) -> tuple[int, Any]:
+        return state, {"accuracy": jnp.float32(0), "train_loss": jnp.float32(np.nan)}
+
+    assert train(late_reading_loop, masked)[0].finite
+    assert not train(late_reading_loop, lost)[0].finite
+
+
+def test_a_loop_that_swallows_the_loaders_failure_does_not_hide_it() -> None:
+    """What the loader raised is told, although the loop took it for an end."""
+
+    def deaf_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
+        with suppress(Exception):
+            late_reading_loop(batches, state, step)
+
+    def failing() -> Iterator[Any]:
+        yield from [BATCH] * (SKIPPED + 6)
+        raise OSError("disk gone")
+
+    clock = MonotonicClock()
+    stepper = Stepper(lambda: (0, counting_step), [BATCH, BATCH], clock)
+    with pytest.raises(LoaderFailedError, match="disk gone"):
+        train_block(Puller(failing, clock), stepper, deaf_loop, Length(STEPS, SKIPPED), clock)
+
+
+def test_only_what_compiles_while_steps_count_is_counted() -> None:
+    """What a run of a loop compiles at its start is its own; what goes on is not."""
+    shapes = iter(range(3, 1000))
+
+    def compiling_loop(compiles: Callable[[int], bool]) -> Any:
+        def loop(batches: Iterator[Any], state: Any, step: Any) -> None:
+            for number, batch in enumerate(batches):
+                state, _ = step(state, batch)
+                if compiles(number):
+                    jax.jit(jnp.tanh)(np.zeros(next(shapes), np.float32))
+
+        return loop
+
+    assert train(compiling_loop(lambda number: number < SKIPPED))[0].compilations == 0
+    assert train(compiling_loop(lambda number: number >= SKIPPED))[0].compilations == STEPS

@@ -6,7 +6,8 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +43,15 @@ def armed(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
 
 
 @pytest.fixture
-def dog(clock: FakeClock, armed: list[float | None]) -> Watchdog:  # noqa: ARG001  # not for real
+def dog(
+    clock: FakeClock,
+    armed: list[float | None],  # noqa: ARG001  # not for real
+    tmp_path: Path,
+) -> Iterator[Watchdog]:
     """A watchdog that looks only when it is asked to."""
-    return Watchdog(REQUEST, clock)
+    made = Watchdog(replace(REQUEST, result=str(tmp_path / "result.json")), clock)
+    yield made
+    made._stacks.close()
 
 
 def alarm_of(dog: Watchdog) -> Alarm:
@@ -229,32 +236,45 @@ def endless(batches, state, step):
 
 def deaf(batches, state, step):
     ctypes.PyDLL(None).sleep(1000)  # with the GIL held
+
+def deaf_far_down(batches, state, step, calls=40):
+    if calls:
+        return deaf_far_down(batches, state, step, calls - 1)
+    deaf(batches, state, step)
+"""
+CAPTURED = """
+import os
+os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # as pytest does, into a file of its own
 """
 
 
 @pytest.fixture
-def hasty(tmp_path: Path) -> Callable[[str], None]:
+def hasty(tmp_path: Path) -> Callable[..., None]:
     """Measure with a loop of LOOPS in a session that has one second of overtime."""
     (tmp_path / "hasty_loops.py").write_text(LOOPS)
 
-    def run(loop: str) -> None:
+    def run(loop: str, before: str = "") -> None:
         targets = (f"{TARGETS}:tiny_loader", None, f"{tmp_path}/hasty_loops.py:{loop}")
-        command = [sys.executable, "-c", HASTY, *child_command(*targets)[3:]]
+        command = [sys.executable, "-c", before + HASTY, *child_command(*targets)[3:]]
         request = SessionRequest("measure", accelerator="emulated:5ms", budget_s=0.5)
         measured(command, request)
 
     return run
 
 
-def test_a_loop_that_never_returns_is_ended(hasty: Callable[[str], None]) -> None:
+def test_a_loop_that_never_returns_is_ended(hasty: Callable[..., None]) -> None:
     """The session ends with its overtime, and the message names the loop and its line."""
     with pytest.raises(HangError, match="waits for the loop") as caught:
         hasty("endless")
     assert "hasty_loops.py" in str(caught.value)
 
 
-def test_a_loop_that_holds_the_interpreter_is_ended(hasty: Callable[[str], None]) -> None:
-    """Where no Python thread can run, the process is ended from below and its stack printed."""
+@pytest.mark.parametrize("loop", ["deaf", "deaf_far_down"])
+def test_a_loop_that_holds_the_interpreter_is_ended(hasty: Callable[..., None], loop: str) -> None:
+    """Where no Python thread can run, the process is ended from below, and its stack is told.
+
+    Wherever standard error goes, and however deep in pytest the session runs.
+    """
     with pytest.raises(SessionError, match="without a result") as caught:
-        hasty("deaf")
+        hasty(loop, CAPTURED)
     assert 'hasty_loops.py", line 11 in deaf' in str(caught.value)

@@ -22,6 +22,14 @@ def test_several_accelerators_parametrize_a_test(project: Project) -> None:
     assert [one.accelerator for one in project.requests] == ["auto", "emulated:5ms"]
 
 
+def test_the_accelerator_is_named_in_the_comparison(project: Project) -> None:
+    """The name in brackets that a test has got is printed as it is, not as markup."""
+    result = project.compare("--netpipe-accelerator", "auto,emulated:5ms")
+    result.stdout.fnmatch_lines_random(
+        ["*test_load_time[[]auto]*NO_BASELINE*", "*test_load_time[[]emulated:5ms]*NO_BASELINE*"]
+    )
+
+
 def test_one_accelerator_does_not_rename_a_test(project: Project) -> None:
     """A single accelerator leaves the test's name as it is."""
     result = project.run("--netpipe-accelerator", "emulated:5ms", "-v")

@@ -1,0 +1,1 @@
+"""Planted faults and healthy controls: does the harness name what is wrong, and only that?"""

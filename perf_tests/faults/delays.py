@@ -1,0 +1,97 @@
+"""How long each batch takes, by its number, and the two ways to spend that time."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import log
+
+import numpy as np
+
+Delay = Callable[[int], float]
+Spend = Callable[[float], None]
+
+
+@dataclass(frozen=True)
+class Steady:
+    """Every batch takes `each_s` seconds."""
+
+    each_s: float
+
+    def __call__(self, number: int) -> float:  # noqa: ARG002  # all are alike
+        """Return the seconds of a batch."""
+        return self.each_s
+
+
+@dataclass(frozen=True)
+class Stutter:
+    """Every `every`-th batch takes `pause_s` longer than `each_s` seconds."""
+
+    each_s: float
+    pause_s: float
+    every: int
+
+    def __call__(self, number: int) -> float:
+        """Return the seconds of a batch; the first pause comes after `every` batches."""
+        return self.each_s + (self.pause_s if number % self.every == self.every - 1 else 0.0)
+
+
+@dataclass(frozen=True)
+class Lognormal:
+    """Times with a tail: lognormal, of a mean of `mean_s` seconds."""
+
+    mean_s: float
+    sigma: float
+
+    def __call__(self, number: int) -> float:
+        """Return the seconds of a batch."""
+        middle = log(self.mean_s) - self.sigma**2 / 2
+        return float(np.random.default_rng(number).lognormal(middle, self.sigma))
+
+
+@dataclass(frozen=True)
+class RareTail:
+    """One batch in `every`, at random, takes a Pareto time longer than `each_s` seconds.
+
+    Attributes:
+        each_s: Seconds of every batch.
+        least_s: Seconds that a rare one takes longer, at least.
+        alpha: The tail's exponent; the mean is `alpha / (alpha - 1)` times the least.
+        every: How rare they are.
+    """
+
+    each_s: float
+    least_s: float
+    alpha: float
+    every: float
+
+    def __call__(self, number: int) -> float:
+        """Return the seconds of a batch."""
+        generator = np.random.default_rng(number)
+        if generator.random() * self.every > 1:
+            return self.each_s
+        return self.each_s + self.least_s * (1 + float(generator.pareto(self.alpha)))
+
+
+@dataclass(frozen=True)
+class OneSlowWorker:
+    """Of `workers` in turns, the last takes `slow_s` seconds a batch, every other `each_s`."""
+
+    each_s: float
+    slow_s: float
+    workers: int
+
+    def __call__(self, number: int) -> float:
+        """Return the seconds of a batch."""
+        return self.slow_s if number % self.workers == self.workers - 1 else self.each_s
+
+
+def wait(seconds: float) -> None:
+    """Spend time as storage and networks do, without the CPU."""
+    time.sleep(seconds)
+
+
+def compute(seconds: float) -> None:
+    """Spend CPU time as a transform in pure Python does, with the interpreter's lock held."""
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        sum(range(50))

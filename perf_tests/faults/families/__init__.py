@@ -1,0 +1,1 @@
+"""The catalogue, a family or two a file."""
