@@ -17,7 +17,7 @@ from netpipe.cli import main
 from netpipe.harness import session, stall
 from netpipe.harness.errors import MisuseError
 from netpipe.harness.measurement import Finding, Measurement
-from netpipe.harness.stall import Verdict
+from netpipe.harness.verdict import Verdict
 from tests.harness.measurements import CPU, EMULATED, make_measurement
 
 SCHEMAS = Path(__file__).resolve().parent.parent / "netpipe" / "schemas"

@@ -8,9 +8,10 @@ from statistics import median
 
 from netpipe.harness import processes, stats
 from netpipe.harness.clock import Clock
+from netpipe.harness.log import Log
 from netpipe.harness.measurement import Device, Finding, Host, Measurement, Rounds, Waits
 from netpipe.harness.pull import Puller
-from netpipe.harness.rounds import Bench, Log, Subject
+from netpipe.harness.rounds import Bench, Subject
 from netpipe.harness.watch import UNWATCHED, Watch
 
 _LEAST_KEPT_BYTES = 1 << 20  # of a state, before it is worth a word that it is not donated

@@ -9,8 +9,9 @@ from rich.table import Table
 
 from netpipe.harness.measurement import Device, Measurement
 from netpipe.harness.sizing import cores_needed, workers_needed
-from netpipe.harness.stall import Verdict, judge, remarks
+from netpipe.harness.stall import judge, remarks
 from netpipe.harness.units import percent, seconds
+from netpipe.harness.verdict import Verdict
 
 
 def measurement_document(measurement: Measurement, verdict: Verdict) -> dict[str, Any]:

@@ -4,46 +4,40 @@ Rounds alternate between "step first" and "training first" (A B B A), so that a 
 slower favours neither side.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from itertools import count
 from math import ceil
 from statistics import median
 
-from netpipe.harness import calibration, stats
+from netpipe.harness import calibration
 from netpipe.harness.blocking import StackSampler
 from netpipe.harness.clock import Clock
 from netpipe.harness.errors import LoaderEndedError
 from netpipe.harness.gpu import GpuWatch
-from netpipe.harness.measurement import BlockingLine, GpuHealth
+from netpipe.harness.log import LEAST_ROUNDS, Log
+from netpipe.harness.measurement import BlockingLine
+from netpipe.harness.own_work import host_s_per_step, instruments_s_per_step
 from netpipe.harness.pull import LoaderFactory, Puller
+from netpipe.harness.sizes import LEAST_LOAD_S, Estimates, Sizes, between
 from netpipe.harness.stepping import BatchesFactory, StepFactory, Stepper, batch_bytes
 from netpipe.harness.trace import load_overlap_fraction
 from netpipe.harness.training import (
     Length,
     Loop,
     TrainBlock,
-    host_s_per_step,
-    instruments_s_per_step,
     late_reading_loop,
     train_block,
 )
 from netpipe.harness.watch import UNWATCHED, Watch
 
-_LEAST_ROUNDS = 6  # below, an interval is wide
 _ROUNDS_WANTED = 12  # blocks of a round's share, with all that lies between them, make nine
 _RESIDENT_BATCHES = 2
 _DRAIN_WHEN_ABOVE = 0.8  # of the step time: a faster loader keeps its buffers full anyway
-_TIGHT_LOAD = 0.03  # half-widths at which more rounds tell nothing more
-_TIGHT_TRAIN = 0.02
 _WARM_STEPS = 5
 _WARM_LOOP_STEPS = 2
-_MOST_SKIPPED_STEPS = 5
 _LOOKS = 4  # at the load time, at least, before an estimate is believed
 _AGREE = 0.25  # of each other, two looks in succession
-_LEAST_LOAD_S = 1e-9  # for loaders that cost nothing
 _MOST_OVERRUN_S = 8.0  # beyond the budget, to reach the least number of rounds
-_MOST_OF_A_ROUND = 0.7  # for the real steps, whatever a loop does between them
-_STALL = 0.05  # of a step, before it is looked at more closely
 _SELDOM = 0.02  # of the steps were done when the next batch was asked for: nothing to look for
 _INSTRUMENT_STEPS = 200
 _INSTRUMENT_LOOKS = 5
@@ -70,124 +64,6 @@ class Subject:
     fingerprint: str = ""
 
 
-@dataclass(frozen=True)
-class _Sizes:
-    """How much each block of a round does."""
-
-    load_s: float
-    steps: int
-    short_steps: int
-    copied_steps: int
-    host_steps: int
-    host_limit_s: float
-    train: Length
-
-    @classmethod
-    def within(cls, round_s: float, now: "_Estimates") -> "_Sizes":
-        train_steps = _between(3, ceil(0.35 * round_s / max(now.train_s, now.load_s)), 400)
-        return cls(
-            load_s=0.15 * round_s,
-            steps=_between(2, ceil(0.15 * round_s / now.step_s), 200),
-            short_steps=_between(1, ceil(0.1 * round_s / now.step_s), 100),
-            copied_steps=_between(1, ceil(0.1 * round_s / now.transfer_s), 100),
-            host_steps=_between(2, ceil(0.1 * round_s / now.step_s), 50),
-            host_limit_s=0.1 * round_s,
-            train=Length(
-                steps=train_steps,
-                skipped=_between(1, train_steps // 2, _MOST_SKIPPED_STEPS),
-                limit_s=_MOST_OF_A_ROUND * round_s,
-            ),
-        )
-
-
-@dataclass
-class _Estimates:
-    """Seconds that a batch and a step took so far; in turn what the next blocks' sizes rest on."""
-
-    load_s: float
-    typical_load_s: float
-    step_s: float
-    transfer_s: float
-    train_s: float
-
-
-def _between(least: int, wanted: int, most: int) -> int:
-    return min(most, max(least, wanted))
-
-
-@dataclass
-class Log:
-    """What the rounds have shown so far."""
-
-    load_s: list[float] = field(default_factory=list)
-    typical_load_s: list[float] = field(default_factory=list)
-    load_cpu_s: list[float] = field(default_factory=list)
-    gaps_s: list[tuple[float, ...]] = field(default_factory=list)
-    step_s: list[float] = field(default_factory=list)
-    synced_s: list[float] = field(default_factory=list)
-    shadow_s: list[float] = field(default_factory=list)
-    transfer_s: list[float] = field(default_factory=list)
-    host_s: list[float] = field(default_factory=list)
-    train: list[TrainBlock] = field(default_factory=list)
-    calibration_s: list[float] = field(default_factory=list)
-    lent_when_full: list[float] = field(default_factory=list)
-    lent_after_train: list[float] = field(default_factory=list)
-    drained: list[bool] = field(default_factory=list)
-    trained_drained: list[bool] = field(default_factory=list)
-    blocking_lines: tuple[BlockingLine, ...] = ()
-    load_overlap_fraction: float | None = None
-    gpu: GpuHealth | None = None
-    compilations: list[int] = field(default_factory=list)
-    overhead_s: float = 0.0
-    ended: str = ""
-
-    def keep(self, rounds: int) -> None:
-        """Forget what a round that was not finished has measured."""
-        for series in (
-            self.load_s, self.typical_load_s, self.load_cpu_s, self.gaps_s, self.step_s,
-            self.synced_s, self.shadow_s, self.transfer_s, self.host_s, self.train,
-            self.calibration_s, self.drained, self.trained_drained, self.compilations,
-        ):  # fmt: skip
-            del series[rounds:]
-
-    @property
-    def train_s(self) -> list[float]:
-        """Seconds of one real step, one entry a round."""
-        return [block.s_per_step for block in self.train]
-
-    @property
-    def lent(self) -> list[float]:
-        """Batches that the buffers had lent when they were drained."""
-        return self.lent_when_full + self.lent_after_train
-
-    @property
-    def stalls(self) -> bool:
-        """Whether a real step takes longer than loading and computing explain."""
-        larger_s = max(median(self.load_s), median(self.step_s))
-        return median(self.train_s) > (1 + _STALL) * larger_s
-
-    @property
-    def probe_fraction(self) -> float:
-        """Share of the requests for a batch at which the step before was done."""
-        return sum(one.ready for one in self.train) / max(1, sum(one.asked for one in self.train))
-
-    @property
-    def mostly_drained(self) -> bool:
-        """Whether the buffers were drained before most of the load blocks."""
-        return 2 * sum(self.drained) > len(self.drained)
-
-    def is_tight(self) -> bool:
-        """Return whether more rounds would tell nothing more."""
-        if len(self.load_s) < _LEAST_ROUNDS:
-            return False
-        load = stats.median_interval(self.load_s)
-        ratio = stats.ratio_interval(self.train_s, self.step_s)
-        return (
-            stats.half_width_fraction(load) < _TIGHT_LOAD
-            and stats.half_width_fraction(ratio) < _TIGHT_TRAIN
-        )
-
-
 class Bench:
     """The blocks of a round, and the order they are run in."""
 
@@ -211,7 +87,7 @@ class Bench:
         transfer_s = self.stepper.transfer_s(_RESIDENT_BATCHES)
         watch.rounds_begin()
         self._started = self._clock()
-        self._now = _Estimates(*self._estimated_load_s(), step_s, transfer_s, step_s)
+        self._now = Estimates(*self._estimated_load_s(), step_s, transfer_s, step_s)
         self._warm_up_loop()
         estimated = self._clock()
         while not (self._is_over(estimated) or self.log.ended):
@@ -225,7 +101,7 @@ class Bench:
         """Let the loop compile what it does beside the step; see what it takes."""
         if self._loop is not late_reading_loop:
             length = Length(_WARM_LOOP_STEPS, skipped=1)
-            self._now.train_s = self._train(length).s_per_step
+            self._now = replace(self._now, train_s=self._train(length).s_per_step)
             host_s_per_step(self.stepper, self._loop, 1, self._clock)
 
     def _is_over(self, estimated: float) -> bool:
@@ -233,7 +109,7 @@ class Bench:
         if rounds == 0:
             return False
         with_another_s = now - self._started + (now - estimated) / rounds
-        if rounds < _LEAST_ROUNDS:
+        if rounds < LEAST_ROUNDS:
             return with_another_s > self._budget_s + min(self._budget_s, _MOST_OVERRUN_S)
         return self.log.is_tight() or with_another_s > self._budget_s
 
@@ -253,7 +129,7 @@ class Bench:
             if agree or self._clock() - self._started > 0.2 * self._budget_s:
                 break
             before_s = now_s
-        return max(now_s, _LEAST_LOAD_S), pulled.typical_s_per_batch
+        return max(now_s, LEAST_LOAD_S), pulled.typical_s_per_batch
 
     def _round_or_end(self, number: int) -> None:
         """Do a round; a loader that has nothing more to give leaves the whole rounds before."""
@@ -267,7 +143,7 @@ class Bench:
 
     def _round(self, number: int) -> None:
         round_s = self._budget_s / _ROUNDS_WANTED
-        log, sizes = self.log, _Sizes.within(round_s, self._now)
+        log, sizes = self.log, Sizes.within(round_s, self._now)
         if number % 2 == 0:
             compiled = self._step_blocks(sizes, round_s)
             self.puller.settle(0.1 * round_s)
@@ -277,15 +153,15 @@ class Bench:
             compiled = self._loading_blocks(sizes, round_s, log.lent_after_train)
             compiled += self._step_blocks(sizes, round_s)
         log.compilations.append(compiled)
-        self._now = _Estimates(
-            load_s=max(median(log.load_s), _LEAST_LOAD_S),
+        self._now = Estimates(
+            load_s=max(median(log.load_s), LEAST_LOAD_S),
             typical_load_s=median(log.typical_load_s),
             step_s=median(log.step_s),
             transfer_s=median(log.transfer_s),
             train_s=median(log.train_s),
         )
 
-    def _step_blocks(self, sizes: _Sizes, round_s: float) -> int:
+    def _step_blocks(self, sizes: Sizes, round_s: float) -> int:
         """Measure the step alone and in its variations; return how often something compiled."""
         log, stepper = self.log, self.stepper
         log.calibration_s.append(calibration.workload_cpu_s())
@@ -306,7 +182,7 @@ class Bench:
             log.shadow_s.append(stepper.shadow_s(sizes.short_steps, self.puller, log.step_s[-1]))
         return compiled
 
-    def _loading_blocks(self, sizes: _Sizes, round_s: float, lent_log: list[float]) -> int:
+    def _loading_blocks(self, sizes: Sizes, round_s: float, lent_log: list[float]) -> int:
         """Measure the loader alone and the real loop; return how often something compiled."""
         log, puller = self.log, self.puller
         # Drain: what the buffers lend is not the loader's speed.
@@ -367,4 +243,4 @@ class Bench:
 
     def _a_little(self) -> Length:
         steps = ceil(0.1 * self._budget_s / self._now.train_s)
-        return Length(_between(3, steps, _MOST_WATCHED_STEPS), skipped=1)
+        return Length(between(3, steps, _MOST_WATCHED_STEPS), skipped=1)

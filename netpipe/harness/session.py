@@ -29,7 +29,7 @@ OVERTIME_S: Final = 10.0  # beyond its budget, after which a measurement is ende
 
 _FOLDER: Final = "netpipe-session-"
 _TRACES: Final = "netpipe-trace-{}-*"  # as trace.py names them, which jax would come with
-_START_S = 180.0  # for imports, data sets, compilation: what comes before the measured time
+_START_S = 660.0  # for what comes before the rounds: imports, and what the watchdog allows
 _FAREWELL_S = 5.0  # from a written result to the end of the process
 _CLEANING_S = 5.0  # for killed processes to be gone, and their shared memory with them
 _LOOK_S = 0.05

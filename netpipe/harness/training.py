@@ -1,12 +1,10 @@
 """The real loop, watched from outside: when its batches were asked for and its steps were done."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import cycle, islice, repeat
 from math import inf
 from queue import SimpleQueue
-from statistics import fmean
 from typing import Any
 
 import jax
@@ -23,7 +21,6 @@ from netpipe.harness.stepping import (
     Stepper,
     compilation_count,
     first_array,
-    fresh,
     is_finite,
     is_ready,
     loss_of,
@@ -110,8 +107,8 @@ def train_block(
     Raises:
         MisuseError: The loop does not call the step once a batch.
     """
-    watched = _WatchedStep(stepper, clock)
-    batches = _WatchedBatches(puller, watched, length, clock, sampler)
+    watched = WatchedStep(stepper, clock)
+    batches = WatchedBatches(puller, watched, length, clock, sampler)
     try:
         loop(iter(batches), stepper.state, watched)
     finally:
@@ -137,98 +134,7 @@ def train_block(
     )
 
 
-def host_s_per_step(
-    stepper: Stepper, loop: Loop, steps: int, clock: Clock, limit_s: float = inf
-) -> float:
-    """Return H: seconds of the loop's own work on a batch, when there is nothing to wait for.
-
-    The loop runs on batches that are there and on a step that returns results which are ready:
-    what it does from one batch to the request for the next is then its own, and no waiting.
-
-    Args:
-        stepper: What gives the state, the batches, and results that are ready.
-        loop: The trainer's.
-        steps: Steps to time, at least 1.
-        clock: Seconds.
-        limit_s: Seconds after which no more batches are given.
-    """
-    step = _ReadyStep(stepper, clock)
-    own_s: list[float] = []
-
-    def batches() -> Iterator[Batch]:
-        started = clock()
-        for host_batch in islice(cycle(stepper.host_batches), steps + 1):
-            batch = fresh(host_batch)  # a loop may change what it is given
-            given, in_step_s = clock(), step.spent_s
-            yield batch
-            own_s.append(clock() - given - (step.spent_s - in_step_s))
-            if clock() - started > limit_s:
-                return
-
-    loop(batches(), stepper.state, step)
-    # The first time, a loop may still compile what it does with a result.
-    counted = own_s[1:] or own_s
-    return max(0.0, fmean(counted)) if counted else 0.0
-
-
-def instruments_s_per_step(stepper: Stepper, steps: int, looks: int, clock: Clock) -> float:
-    """Return the seconds a step that the harness's instruments add to a bare loop.
-
-    Both loops run on a step that returns at once, so that nothing hides what they cost. The
-    quickest of several looks at each counts: what else the machine does only adds to it.
-    """
-    batch, aux = stepper.host_batches[0], stepper.ready_aux()
-
-    def ready_step(state: State, _: Batch) -> tuple[State, Aux]:
-        return state, aux
-
-    def bare_s() -> float:
-        started = clock()
-        _bare_loop(repeat(batch, steps), stepper.state, ready_step)
-        return clock() - started
-
-    def watched_s() -> float:
-        watched = _WatchedStep(stepper, clock, ready_step)
-        length = Length(steps, skipped=0)
-        batches = _WatchedBatches(Puller(lambda: repeat(batch), clock), watched, length, clock)
-        started = clock()
-        _bare_loop(batches, stepper.state, watched)
-        watched.completions_s()
-        return clock() - started
-
-    seen_s = [(bare_s(), watched_s()) for _ in range(looks)]
-    added_s = min(watched for _, watched in seen_s) - min(bare for bare, _ in seen_s)
-    return max(0.0, added_s / steps)
-
-
-def _bare_loop(batches: Iterable[Batch], state: State, step: Step) -> None:
-    for batch in batches:
-        state, _ = step(state, batch)
-
-
-class _ReadyStep:
-    """A step that does nothing: it returns its state, and an aux that is ready.
-
-    Each aux is a new one, for reading one again costs less than the first time.
-    """
-
-    def __init__(self, stepper: Stepper, clock: Clock) -> None:
-        self.spent_s = 0.0
-        self._step = stepper.step
-        self._aux = stepper.ready_aux()
-        self._clock = clock
-
-    def __call__(self, state: State, _: Batch) -> tuple[State, Aux]:
-        started = self._clock()
-        aux = jax.block_until_ready(fresh(self._aux))
-        self.spent_s += self._clock() - started
-        return state, aux
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._step, name)
-
-
-class _WatchedStep:
+class WatchedStep:
     """A step that keeps the state, and stamps the completion of every call from a side thread.
 
     What else the step can do is left to it.
@@ -248,6 +154,7 @@ class _WatchedStep:
         self._stamping = self._thread.submit(self._stamp)
 
     def __call__(self, state: State, batch: Batch) -> tuple[State, Any]:
+        """Call the step, and note that it was."""
         state, aux = self._step(state, batch)
         # The state handed in may have been donated: only the newest is alive.
         self._stepper.state = state
@@ -278,7 +185,7 @@ class _WatchedStep:
         return self._done_s
 
 
-class _WatchedBatches:
+class WatchedBatches:
     """A finite run of batches that notes how long each was waited for.
 
     Before it asks for a batch it looks whether the step before is done: it is, when something in
@@ -288,7 +195,7 @@ class _WatchedBatches:
     def __init__(
         self,
         puller: Puller,
-        step: _WatchedStep,
+        step: WatchedStep,
         length: Length,
         clock: Clock,
         sampler: StackSampler | None = None,

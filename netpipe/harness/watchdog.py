@@ -20,7 +20,7 @@ from netpipe.harness.session import (
     write_result,
 )
 
-_START_UP_S = 150.0  # for the first batch, compilation and warm-up
+_START_UP_S = 600.0  # to load the model, and to compile and warm up its step: minutes on a GPU
 _FIRST_BATCH = 3.0  # the first batch may take so many times the limit: workers start
 _CRASH_S = 0.5  # a loader that copes with the loss of a worker gives a batch within it
 _SILENT_S = 3.0  # a watchdog that has not barked so long after its time cannot: the GIL is held

@@ -11,7 +11,8 @@ from netpipe.harness.baseline import Baseline
 from netpipe.harness.gate import Comparison, Outcome
 from netpipe.harness.measurement import Device, Finding, Measurement
 from netpipe.harness.session import SessionRequest
-from netpipe.harness.stall import Verdict, judge
+from netpipe.harness.stall import judge
+from netpipe.harness.verdict import Verdict
 from netpipe.suite.options import Options
 
 Command = Sequence[str]

@@ -7,8 +7,10 @@ from typing import Any
 import jax.numpy as jnp
 import pytest
 
+from netpipe.harness.log import Log
 from netpipe.harness.pull import Puller
-from netpipe.harness.rounds import Bench, Log, _Estimates, _Sizes
+from netpipe.harness.rounds import Bench
+from netpipe.harness.sizes import Estimates, Sizes
 from netpipe.harness.stall import judge
 from netpipe.harness.training import TrainBlock
 from tests.harness.conftest import LOAD_S, STEP_S, Rehearse, stamped_loop
@@ -169,7 +171,7 @@ def test_blocks_share_a_round(
     round_s: float, times_s: tuple[float, float, float, float], counts: tuple[int, ...]
 ) -> None:
     """Each block has its share of the round's time, a least and a most; slow sides do little."""
-    found = _Sizes.within(round_s, _Estimates(times_s[0], *times_s))
+    found = Sizes.within(round_s, Estimates(times_s[0], *times_s))
     assert counts == (
         *(found.steps, found.short_steps, found.copied_steps, found.host_steps),
         *(found.train.skipped, found.train.steps),
@@ -177,6 +179,18 @@ def test_blocks_share_a_round(
     assert found.load_s == pytest.approx(0.15 * round_s)
     assert found.host_limit_s == pytest.approx(0.1 * round_s)
     assert found.train.limit_s == pytest.approx(0.7 * round_s)
+
+
+@pytest.mark.parametrize(
+    ("typical_s", "stretch", "train_stretch"),
+    [(0.010, 1.0, 1.0), (0.012, 1.0, 1.0), (0.005, 2.0, 2.0), (0.004, 2.5, 2.0), (0.0, 3.0, 2.0)],
+)
+def test_blocks_outlast_a_stutter(typical_s: float, stretch: float, train_stretch: float) -> None:
+    """Where a batch takes longer in the mean than is typical, blocks are longer than its pauses."""
+    found = Sizes.within(2.0, Estimates(0.010, typical_s, 0.030, 0.030, 0.030))
+    assert found.load_s == pytest.approx(0.3 * stretch)
+    assert found.train.steps == pytest.approx(24 * train_stretch, abs=1)
+    assert found.train.limit_s == pytest.approx(1.4 * train_stretch)
 
 
 def test_a_working_loop_is_measured_in_time(clock: FakeClock, rehearse: Rehearse) -> None:

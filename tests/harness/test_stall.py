@@ -297,6 +297,8 @@ def test_work_that_the_loader_slows_is_no_sync(
     lines = tuple(BlockingLine("a.py", 1, "", *one) for one in (waiting, working))
     measurement = make_measurement(train_s=0.042, host_s=0.020, blocking_lines=lines, **SYNCED)
     assert judge(measurement).kind == kind
+    little = make_measurement(train_s=0.042, host_s=0.0059, blocking_lines=lines, **SYNCED)
+    assert judge(little).kind == "forced-sync"
 
 
 @pytest.mark.parametrize(

@@ -18,20 +18,13 @@ from netpipe.harness.stepping import Stepper
 from netpipe.harness.training import (
     Length,
     TrainBlock,
-    host_s_per_step,
-    instruments_s_per_step,
     late_reading_loop,
     train_block,
 )
 from tests.harness.fakes import FakeClock
+from tests.harness.loops import BATCH, counting_step, slow_loop, syncing_loop
 
-BATCH = {"x": np.zeros((2, 3), np.int32)}
 STEPS, SKIPPED = 12, 5
-
-
-def counting_step(state: int, _: Any) -> tuple[int, dict[str, jax.Array]]:
-    """Count the steps, and be done at once."""
-    return state + 1, {"loss": jnp.float32(state)}
 
 
 def train(
@@ -48,13 +41,6 @@ def train_emulated(loop: Any) -> TrainBlock:
     """Run a loop over emulated steps of 20 ms."""
     step = EmulatedStep(0.020)
     return train(loop, step, step.initial_state())[0]
-
-
-def syncing_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
-    """Wait for every loss as soon as its step is dispatched."""
-    for batch in batches:
-        state, aux = step(state, batch)
-        float(aux["loss"])
 
 
 def test_a_loop_that_waits_for_every_loss_is_caught() -> None:
@@ -179,123 +165,6 @@ def test_results_that_are_gone_too_soon_are_misuse() -> None:
         train(short_loop, deleting_step)
 
 
-def warm_stepper(clock: FakeClock, step: Any = counting_step) -> Stepper:
-    """Return a stepper that has done a step."""
-    stepper = Stepper(lambda: (0, step), [BATCH, BATCH], clock)
-    stepper.resident_s(1)
-    return stepper
-
-
-def test_the_loops_own_work_is_what_it_does_between_steps() -> None:
-    """H runs from a batch to the request for the next, without the step and the first time."""
-    clock = FakeClock()
-
-    def slow_step(state: int, batch: Any) -> tuple[int, Any]:
-        clock.sleep(1.0)
-        return counting_step(state, batch)
-
-    def working_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
-        for number, batch in enumerate(batches):
-            clock.sleep(0.5)
-            state, aux = step(state, batch)
-            clock.sleep(0.25 if number else 100.0)
-            float(aux["loss"])
-
-    stepper = warm_stepper(clock, slow_step)
-    assert host_s_per_step(stepper, working_loop, 4, clock) == pytest.approx(0.75)
-    assert stepper.state == 1
-
-
-def test_a_loop_may_change_the_batch_it_is_given() -> None:
-    """It is given a new one each time, as a loader would give it."""
-    clock = FakeClock()
-
-    def consuming_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
-        for batch in batches:
-            batch["x"] += 1
-            assert (batch.pop("x") == 1).all()
-            state, _ = step(state, batch)
-
-    stepper = warm_stepper(clock)
-    host_s_per_step(stepper, consuming_loop, 6, clock)
-    assert (stepper.host_batches[0]["x"] == 0).all()
-
-
-def test_a_loop_may_delete_what_it_has_read() -> None:
-    """Each aux without work is a new one, so that it may be read, or freed, as any other."""
-    clock = FakeClock()
-    seen: list[int] = []
-
-    def freeing_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
-        for batch in batches:
-            state, aux = step(state, batch)
-            seen.append(id(aux["loss"]))
-            float(aux["loss"])
-            aux["loss"].delete()
-
-    host_s_per_step(warm_stepper(clock), freeing_loop, 4, clock)
-    assert len(seen) == 5
-
-
-def test_a_long_loop_is_given_up_in_time() -> None:
-    """Beyond its limit, a loop that works for long is given no more batches."""
-    clock = FakeClock()
-
-    def slow_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
-        for batch in batches:
-            state, _ = step(state, batch)
-            clock.sleep(3.0)
-
-    stepper = warm_stepper(clock)
-    assert host_s_per_step(stepper, slow_loop, 100, clock, limit_s=8.0) == pytest.approx(3.0)
-    assert clock() == pytest.approx(9.0)
-    puller = Puller(lambda: repeat(BATCH), clock)
-    block = train_block(puller, stepper, slow_loop, Length(100, 2, limit_s=20.0), clock)
-    assert len(block.waits_s) == 5  # the seventh batch came after 18 s, an eighth would after 21
-    hasty = train_block(puller, stepper, slow_loop, Length(100, 2, limit_s=0.0), clock)
-    assert len(hasty.waits_s) == 3
-
-
-def test_a_loop_that_waits_for_results_does_no_work() -> None:
-    """On results that are ready a sync takes no time, so that H tells work from waiting."""
-    clock = FakeClock()
-    assert host_s_per_step(warm_stepper(clock), syncing_loop, 4, clock) == 0.0
-
-
-@pytest.mark.parametrize(("steps", "work_s"), [(0, 0.0), (1, 0.0), (2, 0.5), (3, 0.5)])
-def test_a_loop_of_few_steps_has_what_work_it_did(steps: int, work_s: float) -> None:
-    """A loop that stops early is timed as far as it asked for more."""
-    clock = FakeClock()
-
-    def short_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
-        for batch in islice(batches, steps):
-            state, _ = step(state, batch)
-            clock.sleep(0.5)
-
-    assert host_s_per_step(warm_stepper(clock), short_loop, 4, clock) == work_s
-
-
-def test_instruments_cost_what_they_add(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the watched step does beside a bare one is a cost of each step; the quickest counts."""
-    clock = FakeClock()
-    stepper = warm_stepper(clock)
-    assert instruments_s_per_step(stepper, 10, 3, clock) == 0.0
-
-    costs_s = [0.003, 0.002, 0.004, 0.0]
-
-    def next_puller(*_: Any) -> Puller:
-        costs_s.append(costs_s.pop(0))
-        return Puller(lambda: repeat(BATCH), clock)
-
-    def slow_look(_: Any) -> Any:
-        clock.sleep(costs_s[-1])
-        return jnp.float32(0)
-
-    monkeypatch.setattr("netpipe.harness.training.first_array", slow_look)
-    monkeypatch.setattr("netpipe.harness.training.Puller", next_puller)
-    assert instruments_s_per_step(stepper, 10, 3, clock) == pytest.approx(0.002)
-
-
 def test_a_loss_that_is_no_number_is_noticed() -> None:
     """The last loss of a block tells whether it is."""
     assert train(late_reading_loop)[0].finite
@@ -367,3 +236,17 @@ def test_only_what_compiles_while_steps_count_is_counted() -> None:
 
     assert train(compiling_loop(lambda number: number < SKIPPED))[0].compilations == 0
     assert train(compiling_loop(lambda number: number >= SKIPPED))[0].compilations == STEPS
+
+
+def test_a_block_ends_in_time() -> None:
+    """Beyond its limit no more batches are given, once there are a few that count."""
+    clock = FakeClock()
+    stepper = Stepper(lambda: (0, counting_step), [BATCH, BATCH], clock)
+    puller = Puller(lambda: repeat(BATCH), clock)
+
+    def waited(limit_s: float) -> int:
+        length = Length(100, 2, limit_s)
+        return len(train_block(puller, stepper, slow_loop(clock), length, clock).waits_s)
+
+    assert waited(20.0) == 5  # the seventh batch came after 18 s, an eighth would after 21
+    assert waited(0.0) == 3
