@@ -6,7 +6,8 @@ import sys
 import sysconfig
 import threading
 import time
-from collections import Counter
+from collections import defaultdict
+from operator import itemgetter
 from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
@@ -18,7 +19,6 @@ import numpy as np
 from netpipe.harness.measurement import BlockingLine
 
 _LOOK_S = 0.001
-_WORKING = 0.1  # of the time between two looks; waking up takes less
 _MOST_LINES = 3
 _HARNESS = str(Path(__file__).parent) + os.sep
 _NUMERICS = (*(str(Path(str(one.__file__)).parent) + os.sep for one in (jax, jaxlib, np)), "<")
@@ -26,11 +26,18 @@ _PYTHON = sysconfig.get_paths()["stdlib"] + os.sep
 _SITE = ("site-packages", "dist-packages")
 
 
-class _Look(NamedTuple):
-    """Where the main thread was, and whether it had computed since the look before."""
+_Line = tuple[str, int] | None
 
-    line: tuple[str, int] | None
-    working: bool
+
+class _Look(NamedTuple):
+    """Where the main thread was, for how long, and how much of that it had computed.
+
+    Looks at a thread that computes come less often, for it holds Python's lock.
+    """
+
+    line: _Line
+    lasted_s: float
+    worked_s: float
 
 
 class StackSampler:
@@ -73,27 +80,33 @@ class StackSampler:
 
     def lines(self) -> tuple[BlockingLine, ...]:
         """Return the lines that were seen most, the first first."""
-        seen = Counter(look.line for look in self._kept)
-        working = Counter(look.line for look in self._kept if look.working)
+        lasted_s: dict[_Line, float] = defaultdict(float)
+        worked_s: dict[_Line, float] = defaultdict(float)
+        for look in self._kept:
+            lasted_s[look.line] += look.lasted_s
+            worked_s[look.line] += look.worked_s
+        most = sorted(lasted_s.items(), key=itemgetter(1), reverse=True)
+        total_s = sum(lasted_s.values())
         return tuple(
             BlockingLine(
                 *line,
                 linecache.getline(*line).strip(),
-                fraction=count / len(self._kept),
-                working_fraction=working[line] / count,
+                fraction=seconds / total_s,
+                working_fraction=min(1.0, worked_s[line] / seconds),
             )
-            for line, count in seen.most_common(_MOST_LINES + 1)
+            for line, seconds in most[: _MOST_LINES + 1]
             if line is not None
         )[:_MOST_LINES]
 
     def _look(self) -> None:
-        used_s = time.clock_gettime(self._cpu_clock)
+        looked_s, used_s = time.monotonic(), time.clock_gettime(self._cpu_clock)
         while not self._over.wait(_LOOK_S):
-            before_s, used_s = used_s, time.clock_gettime(self._cpu_clock)
+            before_s, looked_s = looked_s, time.monotonic()
+            used_before_s, used_s = used_s, time.clock_gettime(self._cpu_clock)
             if self._looking:
                 frame = sys._current_frames().get(self._main)  # noqa: SLF001  # the documented way
-                working = used_s - before_s > _WORKING * _LOOK_S
-                self._now.append(_Look(trainers_line(frame), working))
+                line = trainers_line(frame)
+                self._now.append(_Look(line, looked_s - before_s, used_s - used_before_s))
 
 
 def trainers_line(frame: FrameType | None) -> tuple[str, int] | None:

@@ -110,7 +110,8 @@ class EmulatedStep:
             if array is None:
                 continue
             if self._on_device.get(id(array)) is not array:
-                copied += array.nbytes
+                # As the device holds it: by default jax makes 32 bits of 64.
+                copied += array.size * jax.dtypes.canonicalize_dtype(array.dtype).itemsize
             if isinstance(array, jax.Array):
                 self._on_device[id(array)] = array
         return copied

@@ -31,20 +31,38 @@ def forced_sync(measurement: Measurement) -> Verdict | None:
     if exposed_s < 0.5 * quantities.excess_s(measurement):
         return None
     # A step is also done at the next request when the loop takes longer than it with other things.
-    if _host_outlasts_step(measurement):
+    if _host_outlasts_step(measurement) or _leaves_no_wait(measurement, probe):
         return _host_bound_verdict(measurement)
     if _computes_instead(measurement):
         return _slowed_work(measurement)
     return _forced_sync_verdict(measurement, probe)
 
 
+def _leaves_no_wait(measurement: Measurement, probe: float) -> bool:
+    """Return whether loading and the loop's own work explain R without any wait for the device."""
+    synced = measurement.step_synced_s or measurement.step_s
+    explained_s = measurement.wait_s.p50 + quantities.host_s(measurement)
+    left_s = measurement.train_s_per_step.median - explained_s
+    return _work_explains(measurement) and left_s <= 0.5 * probe * synced.median
+
+
 def _computes_instead(measurement: Measurement) -> bool:
-    """Return whether the loop, where it was looked at, does not wait but work."""
-    lines = measurement.blocking_lines
-    if quantities.host_s(measurement) < _LEAST_SLOWED * measurement.step_s.median:
+    """Return whether the loop, where it was looked at, does not wait but work, and slowly.
+
+    Slowly for threads of the same process that load: workers do not hold Python's lock.
+    """
+    host_s, step_s = quantities.host_s(measurement), measurement.step_s.median
+    beside_loading_s = measurement.train_s_per_step.median - measurement.wait_s.p50
+    slowed = beside_loading_s > (1 + EPSILON) * max(host_s, step_s)
+    if measurement.loader_processes or not slowed or host_s < _LEAST_SLOWED * step_s:
         return False
-    waits = sum(one.fraction for one in lines if one.working_fraction < _WAITING)
-    return bool(lines) and waits < _LEAST_WAITS
+    return bool(measurement.blocking_lines) and _waiting_fraction(measurement) < _LEAST_WAITS
+
+
+def _waiting_fraction(measurement: Measurement) -> float:
+    """Return the share of the loop's time at lines where it waits."""
+    lines = measurement.blocking_lines
+    return sum(one.fraction for one in lines if one.working_fraction < _WAITING)
 
 
 def _slowed_work(measurement: Measurement) -> Verdict:
@@ -64,8 +82,11 @@ def _slowed_work(measurement: Measurement) -> Verdict:
 
 def _sync_in_the_step(measurement: Measurement) -> Verdict | None:
     """Tell a step that waits for itself from one that is too short for the probe."""
-    stands = sum(one.fraction for one in measurement.blocking_lines) >= 0.5
-    if not stands or not quantities.is_serial(measurement) or _work_explains(measurement):
+    if (
+        _waiting_fraction(measurement) < 0.5
+        or not quantities.is_serial(measurement)
+        or _work_explains(measurement)
+    ):
         return None
     return _forced_sync_verdict(measurement, measurement.sync_probe_fraction)
 

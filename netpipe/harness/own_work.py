@@ -11,7 +11,7 @@ import jax
 from netpipe.harness.clock import Clock
 from netpipe.harness.pull import Batch, Puller
 from netpipe.harness.stepping import Aux, State, Step, Stepper, fresh
-from netpipe.harness.training import Length, Loop, WatchedBatches, WatchedStep
+from netpipe.harness.training import Length, Loop, WatchedBatches, WatchedStep, run_to_its_end
 
 
 def host_s_per_step(
@@ -42,7 +42,7 @@ def host_s_per_step(
             if clock() - started > limit_s:
                 return
 
-    loop(batches(), stepper.state, step)
+    run_to_its_end(loop, batches(), stepper.state, step)
     # The first time, a loop may still compile what it does with a result.
     counted = own_s[1:] or own_s
     return max(0.0, fmean(counted)) if counted else 0.0

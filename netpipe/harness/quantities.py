@@ -50,6 +50,11 @@ def smaller_s(measurement: Measurement) -> float:
     return min(measurement.load_s_per_batch.median, measurement.step_s.median)
 
 
+def stalls(measurement: Measurement) -> bool:
+    """Return whether R seems longer than what loading and computing explain."""
+    return train_over_larger(measurement).median > 1 + EPSILON
+
+
 def stalls_beyond_both(measurement: Measurement) -> bool:
     """Return whether R is surely longer than both loading and computing explain."""
     return train_over_larger(measurement).low > 1 + EPSILON

@@ -4,7 +4,7 @@ Rounds alternate between "step first" and "training first" (A B B A), so that a 
 slower favours neither side.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 from math import ceil
 from statistics import median
@@ -30,7 +30,7 @@ from netpipe.harness.training import (
 )
 from netpipe.harness.watch import UNWATCHED, Watch
 
-_ROUNDS_WANTED = 12  # blocks of a round's share, with all that lies between them, make nine
+_ROUNDS_WANTED = 12  # with all that lies between its blocks a round takes longer: nine fit in
 _RESIDENT_BATCHES = 2
 _DRAIN_WHEN_ABOVE = 0.8  # of the step time: a faster loader keeps its buffers full anyway
 _WARM_STEPS = 5
@@ -84,11 +84,13 @@ class Bench:
         self._gpu = GpuWatch.open(self.stepper.devices)
         # The loader fills its buffers while the step is estimated, so the step comes first.
         step_s = self.stepper.resident_s(_WARM_STEPS)
-        transfer_s = self.stepper.transfer_s(_RESIDENT_BATCHES)
+        transfer_s = self.stepper.transfer_s(1)
+        # A loop that never comes back must not take the time that compiling a model may take.
+        watch.rounds_begin()
+        train_s = self._warmed_up_loop_s() or step_s
         watch.rounds_begin()
         self._started = self._clock()
-        self._now = Estimates(*self._estimated_load_s(), step_s, transfer_s, step_s)
-        self._warm_up_loop()
+        self._now = Estimates(*self._estimated_load_s(), step_s, transfer_s, train_s)
         estimated = self._clock()
         while not (self._is_over(estimated) or self.log.ended):
             self._round_or_end(len(self.log.load_s))
@@ -97,12 +99,15 @@ class Bench:
             self._gpu.close()
         self._look_closer()
 
-    def _warm_up_loop(self) -> None:
-        """Let the loop compile what it does beside the step; see what it takes."""
-        if self._loop is not late_reading_loop:
-            length = Length(_WARM_LOOP_STEPS, skipped=1)
-            self._now = replace(self._now, train_s=self._train(length).s_per_step)
-            host_s_per_step(self.stepper, self._loop, 1, self._clock)
+    def _warmed_up_loop_s(self) -> float:
+        """Let a loop compile what it does beside the step; return what a step of it takes.
+
+        The harness's own loop does nothing of the kind, and is not run: 0.
+        """
+        if self._loop is late_reading_loop:
+            return 0.0
+        host_s_per_step(self.stepper, self._loop, 1, self._clock)
+        return self._train(Length(_WARM_LOOP_STEPS, skipped=1)).s_per_step
 
     def _is_over(self, estimated: float) -> bool:
         rounds, now = len(self.log.load_s), self._clock()
@@ -217,18 +222,19 @@ class Bench:
             self.stepper, _INSTRUMENT_STEPS, _INSTRUMENT_LOOKS, self._clock
         )
         try:
-            if (self._seems_to_wait() or self.log.stalls) and self._has_time():
+            if (self._seems_to_wait() or self.log.stalls) and self._has_time(_MOST_OVERRUN_S):
                 self.log.blocking_lines = self._blocking_lines()
-            if self.log.stalls and self._has_time():
+            # A profiler may take seconds to start and to stop.
+            if self.log.stalls and self._has_time(overrun_s=0.0):
                 self.log.load_overlap_fraction = load_overlap_fraction(self._train_a_little)
         except LoaderEndedError as ended:
             self.log.ended = str(ended)
 
-    def _has_time(self) -> bool:
-        """Return whether a little more training fits in before the watch would end it."""
+    def _has_time(self, overrun_s: float) -> bool:
+        """Return whether a little more training ends so soon after the budget, or before it."""
         length = self._a_little()
         ends_s = self._clock() - self._started + (length.steps + length.skipped) * self._now.train_s
-        return not self.log.ended and ends_s < self._budget_s + _MOST_OVERRUN_S
+        return not self.log.ended and ends_s < self._budget_s + overrun_s
 
     def _seems_to_wait(self) -> bool:
         return self._loop is not late_reading_loop and self.log.probe_fraction > _SELDOM

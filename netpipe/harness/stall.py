@@ -4,6 +4,7 @@ The letters in the rules are explained in `quantities`.
 """
 
 from collections.abc import Callable
+from statistics import median
 
 from netpipe.harness import doubts, host_causes, quantities, stats
 from netpipe.harness.host_causes import SEEN_PROBE
@@ -90,7 +91,7 @@ def _recompiling(measurement: Measurement) -> Verdict | None:
 def _loader_bound(measurement: Measurement) -> Verdict | None:
     # On a CPU device, whose cores both want, a slow loader makes them take turns.
     apart = not measurement.device.shares_host_cores
-    serial = apart and quantities.is_serial(measurement)
+    serial = apart and quantities.stalls(measurement) and quantities.is_serial(measurement)
     if serial or quantities.load_over_step(measurement).low <= 1 + EPSILON:
         return None
     masked = quantities.train_over_load(measurement).high < 1 - EPSILON
@@ -160,7 +161,8 @@ def _transfer_bound(measurement: Measurement) -> Verdict | None:
     if not quantities.stalls_beyond_both(measurement) or not rounds.step_transfer_s:
         return None
     transfer = stats.ratio_interval(rounds.step_transfer_s, rounds.step_s)
-    if transfer.low <= 1 + EPSILON:
+    copied_s = median(rounds.step_transfer_s) - measurement.step_s.median
+    if transfer.low <= 1 + EPSILON or copied_s < 0.5 * quantities.excess_s(measurement):
         return None
     return Verdict(
         "transfer-bound",
@@ -197,7 +199,8 @@ def _unexplained(measurement: Measurement) -> Verdict | None:
 
 
 def _at_risk(measurement: Measurement) -> Verdict | None:
-    if quantities.load_over_step(measurement).low <= AT_RISK_ABOVE:
+    ratio = quantities.load_over_step(measurement)
+    if not AT_RISK_ABOVE < ratio.low <= 1 + EPSILON:
         return None
     return Verdict(
         "at-risk",
@@ -226,9 +229,9 @@ RULES: tuple[Rule, ...] = (
     _loader_bound,
     _doubtful(doubts.why_loader_bound_is_open),
     _jitter,
+    _transfer_bound,
     host_causes.host_bound,
     _contention,
-    _transfer_bound,
     _unexplained,
     _doubtful(doubts.why_healthy_is_open),
     _at_risk,

@@ -1,5 +1,6 @@
 """Running a step: on resident batches, synced, with transfers, beside a loader."""
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
@@ -7,6 +8,7 @@ from itertools import cycle, islice
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from netpipe.harness.clock import Clock
@@ -28,26 +30,26 @@ _NO_NUMBERS = "OSUMm"  # kinds of numpy's types that a device cannot hold: text,
 
 
 def first_array(aux: Aux) -> jax.Array:
-    """Return the first `jax.Array` of a step's aux: what tells when the step is done.
+    """Return the array of a step's aux that tells when the step is done.
+
+    It is the one called loss, or the first where none is.
 
     Raises:
         MisuseError: There is none.
     """
-    for leaf in jax.tree.leaves(aux):
-        if isinstance(leaf, jax.Array):
-            return leaf
-    raise MisuseError(
-        "step(state, batch) must return (state, aux) with a jax.Array in aux, as the loss; "
-        f"found {type(aux).__name__} without one"
-    )
-
-
-def loss_of(aux: Aux) -> jax.Array:
-    """Return the array of a step's aux that is called loss, the first one where none is."""
-    for path, leaf in jax.tree_util.tree_leaves_with_path(aux):
-        if isinstance(leaf, jax.Array) and path and _LOSS in str(path[-1]).lower():
-            return leaf
-    return first_array(aux)
+    found = [
+        (path, leaf)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(aux)
+        # Random keys are arrays that cannot be asked whether they are ready.
+        if isinstance(leaf, jax.Array) and not jnp.issubdtype(leaf.dtype, jax.dtypes.extended)
+    ]
+    if not found:
+        raise MisuseError(
+            "step(state, batch) must return (state, aux) with a jax.Array in aux, as the loss; "
+            f"found {type(aux).__name__} without one"
+        )
+    named = (leaf for path, leaf in found if path and _LOSS in str(path[-1]).lower())
+    return next(named, found[0][1])
 
 
 def is_ready(array: Any) -> bool:
@@ -64,7 +66,7 @@ def fresh(tree: Any) -> Any:
 
 def is_finite(array: jax.Array) -> bool:
     """Return whether an array holds no NaN and no infinity; whole numbers never do."""
-    if array.is_deleted() or not jax.numpy.issubdtype(array.dtype, jax.numpy.inexact):
+    if array.is_deleted() or not jnp.issubdtype(array.dtype, jnp.inexact):
         return True
     return bool(np.isfinite(np.asarray(array)).all())
 
@@ -87,13 +89,16 @@ def array_of(leaf: Any) -> jax.Array | np.ndarray | None:
     if isinstance(leaf, jax.Array):
         return leaf
     array = np.asarray(leaf) if hasattr(leaf, "__array__") else None
-    return None if array is None or array.dtype.kind in _NO_NUMBERS else array
+    if array is None or array.dtype.kind in _NO_NUMBERS or array.dtype.fields:
+        return None
+    return array
 
 
 def batch_bytes(batch: Batch) -> int:
-    """Return the bytes of all arrays of a batch, of whatever library they are."""
-    sizes = (getattr(leaf, "nbytes", None) for leaf in jax.tree.leaves(batch))
-    return sum(size for size in sizes if isinstance(size, int))
+    """Return the bytes of a batch's arrays, of whatever library; without any, of its objects."""
+    leaves = jax.tree.leaves(batch)
+    sizes = [size for leaf in leaves if isinstance(size := getattr(leaf, "nbytes", None), int)]
+    return sum(sizes) if sizes else sum(map(sys.getsizeof, leaves))
 
 
 class Stepper:
@@ -115,7 +120,7 @@ class Stepper:
         synthetic: BatchesFactory | None = None,
     ) -> None:
         self.state, self.step = made_step(factory)
-        self._aux: Aux = None
+        self._ready_aux: Aux = None
         self._clock = clock
         self.host_batches = host_batches
         self._host = cycle(host_batches)
@@ -131,8 +136,8 @@ class Stepper:
 
     def advance(self, batch: Batch) -> jax.Array:
         """Dispatch one step and return the array that is ready when it is done."""
-        self.state, self._aux = self.step(self.state, batch)
-        done = first_array(self._aux)
+        self.state, aux = self.step(self.state, batch)
+        done = first_array(aux)
         self.devices = tuple(done.sharding.device_set)
         return done
 
@@ -162,7 +167,9 @@ class Stepper:
     def _look_for_donation(self) -> None:
         """Find out what a step leaves of the state and of the batch that it is given."""
         batch, before = fresh(next(self._resident)), _arrays(self.state)
-        jax.block_until_ready(self.advance(batch))
+        self.state, aux = jax.block_until_ready(self.step(self.state, batch))
+        # A copy: what aux shares with a state goes with it.
+        self._ready_aux = jax.block_until_ready(fresh(aux))
         after = {id(leaf) for leaf in _arrays(self.state)}
         kept = [one for one in before if id(one) not in after and not one.is_deleted()]
         self.kept_state_bytes = sum(one.nbytes for one in kept)
@@ -182,8 +189,8 @@ class Stepper:
                 self.runs_in_a_thread = False
 
     def ready_aux(self) -> Aux:
-        """Return the aux of a step that is done; there has been one since the warm-up."""
-        return jax.block_until_ready(self._aux)
+        """Return the aux of a step that is done: the first one of the warm-up."""
+        return self._ready_aux
 
     def resident_s(self, steps: int) -> float:
         """Return the seconds of one step on resident batches, blocked once at the end."""
@@ -219,11 +226,18 @@ class Stepper:
         return (self._clock() - started) / steps
 
     def transfer_s(self, steps: int) -> float:
-        """Return the seconds of one step with a transfer of a cached host batch before each."""
-        batches = self._taken(self._host, steps)
+        """Return the seconds of one step with a transfer of a cached host batch before each.
+
+        When the clock starts, the first step is done, whose transfer nothing hides, and the next
+        is under way: what is timed is a device that is kept busy.
+        """
+        batches = self._taken(self._host, steps + 2)
+        first, last = (self.advance(to_device(batch)) for batch in batches[:2])
+        jax.block_until_ready(first)
+        # A step that is done as soon as it is dispatched is not under way any more: one more.
+        rest = batches[2:] if is_ready(last) else batches[2:-1]
         started = self._clock()
-        last = None
-        for batch in batches:
+        for batch in rest:
             last = self.advance(to_device(batch))
         jax.block_until_ready(last)
         return (self._clock() - started) / steps

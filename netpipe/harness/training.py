@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
 from queue import SimpleQueue
@@ -23,7 +24,6 @@ from netpipe.harness.stepping import (
     first_array,
     is_finite,
     is_ready,
-    loss_of,
 )
 from netpipe.harness.trace import loading
 
@@ -86,6 +86,12 @@ class Length:
     limit_s: float = inf
 
 
+def run_to_its_end(loop: Loop, batches: Iterator[Batch], state: State, step: Step) -> None:
+    """Run a loop; one that takes its batches with `next` is ended by the last one."""
+    with suppress(StopIteration):
+        loop(batches, state, step)
+
+
 def train_block(
     puller: Puller,
     stepper: Stepper,
@@ -110,18 +116,21 @@ def train_block(
     watched = WatchedStep(stepper, clock)
     batches = WatchedBatches(puller, watched, length, clock, sampler)
     try:
-        loop(iter(batches), stepper.state, watched)
+        run_to_its_end(loop, iter(batches), stepper.state, watched)
     finally:
         done_s = watched.completions_s()
     if batches.failure is not None:  # the loop may have taken it for an end
         raise batches.failure
-    skipped = length.skipped
-    if len(done_s) < skipped + 2 or not batches.given <= _IN_HAND * len(done_s) <= (
-        _IN_HAND * batches.given
-    ):
+    skipped, called = length.skipped, len(done_s)
+    if not batches.given <= _IN_HAND * called <= _IN_HAND * batches.given:
         raise MisuseError(
             f"loop(batches, state, step) must call step once a batch; it was given "
-            f"{batches.given} batches and called it {len(done_s)} times"
+            f"{batches.given} batches and called it {called} times"
+        )
+    if called < skipped + 2:
+        raise MisuseError(
+            f"loop(batches, state, step) must go on while there are batches; it stopped after "
+            f"{called} steps"
         )
     return TrainBlock(
         steps_s=tuple(np.diff(done_s[skipped - 1 :]).tolist()),
@@ -130,7 +139,7 @@ def train_block(
         ready=batches.ready,
         depth=watched.depth,
         compilations=batches.compilations(),
-        finite=is_finite(loss_of(watched.aux)),
+        finite=is_finite(first_array(watched.aux)),
     )
 
 

@@ -21,7 +21,7 @@ class Watch(Protocol):
         ...
 
     def rounds_begin(self) -> None:
-        """Hear that the start-up is over: from now on the budget counts."""
+        """Hear that the start-up is over: from now on the budget counts, again if need be."""
         ...
 
 

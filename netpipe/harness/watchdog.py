@@ -167,7 +167,8 @@ class Watchdog:
         stage = self._stage
         message = (
             f"the {stage.name} did not end within {stage.limit_s:g} s, {stage.limit_means}: after "
-            f"{self._batches} batches it waits for {awaited}"
+            f"{self._batches} batches it waits for {awaited}. If that is slow and does not hang, "
+            "give a larger budget"
         )
         lines = self._loader_lines() if wait is not None else []
         return Alarm("hang", "\n".join([message, *lines, _place(thread)]))

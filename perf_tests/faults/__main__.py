@@ -4,6 +4,7 @@ import json
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -36,13 +37,20 @@ def _checked_names(_: click.Context, __: click.Parameter, names: Sequence[str]) 
 
 def _read(_: click.Context, __: click.Parameter, files: Sequence[Path]) -> list[Trial]:
     try:
-        return [
+        trials = [
             trial
             for file in files
             for trial in report.trials_from(json.loads(file.read_text(encoding="utf-8")), file)
         ]
     except (ValueError, NetpipeError) as error:
         raise click.BadParameter(str(error)) from error
+    twice = [key for key, count in Counter((t.case, t.seed) for t in trials).items() if count > 1]
+    if twice:
+        case, seed = twice[0]
+        raise click.BadParameter(f"a trial must be counted once; found {case} of seed {seed} twice")
+    if files and not trials:
+        raise click.BadParameter("the files must hold a trial; found none")
+    return trials
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})

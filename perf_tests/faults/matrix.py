@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from netpipe.harness.verdict import HEALTHY_KINDS
 from perf_tests.faults.trials import Trial
 
 LEAST_NAMED_FRACTION: Final = 0.95
@@ -18,7 +19,7 @@ class Result(Enum):
     RIGHT = "right"
     OPEN = "inconclusive"
     WRONG = "wrong name"
-    MISSED = "called healthy"
+    MISSED = "called fine"
     BLAMED = "blamed"
 
 
@@ -36,7 +37,7 @@ def result(trial: Trial) -> Result:
         return Result.OPEN
     if trial.control:
         return Result.BLAMED
-    return Result.MISSED if name == "healthy" else Result.WRONG
+    return Result.MISSED if name in HEALTHY_KINDS else Result.WRONG
 
 
 @dataclass(frozen=True)
@@ -47,10 +48,11 @@ class Rates:
         faults: Trials of faults.
         controls: Trials of controls.
         named: Faults under their right name.
-        missed: Faults that were called healthy.
+        missed: Faults that were called healthy, or at-risk, which passes too.
         blamed: Controls that were called anything but fine or inconclusive.
         inconclusive: Trials of either that were left open.
         inconclusive_faults: Those of faults.
+        twice: Trials that took a second session to be decided, or left open.
     """
 
     faults: int
@@ -60,6 +62,7 @@ class Rates:
     blamed: int
     inconclusive: int
     inconclusive_faults: int
+    twice: int
 
     @property
     def named_fraction(self) -> float:
@@ -75,9 +78,10 @@ class Rates:
 
     @property
     def meets_goals(self) -> bool:
-        """Whether the harness is as right as it must be."""
+        """Whether the harness is as right as it must be; nothing tried shows nothing."""
         return (
-            self.blamed == 0
+            self.faults + self.controls > 0
+            and self.blamed == 0
             and self.missed == 0
             and self.named_fraction >= LEAST_NAMED_FRACTION
             and self.inconclusive_fraction <= MOST_INCONCLUSIVE_FRACTION
@@ -96,6 +100,7 @@ def rates(trials: Sequence[Trial]) -> Rates:
         blamed=controls[Result.BLAMED],
         inconclusive=faults[Result.OPEN] + controls[Result.OPEN],
         inconclusive_faults=faults[Result.OPEN],
+        twice=sum(trial.first_message is not None for trial in trials),
     )
 
 

@@ -10,7 +10,15 @@ from rich.table import Table
 from netpipe.errors import InputError
 from netpipe.harness.report import new_table
 from netpipe.harness.units import percent
-from perf_tests.faults.matrix import Rates, Result, confusion, rates, result
+from perf_tests.faults.matrix import (
+    LEAST_NAMED_FRACTION,
+    MOST_INCONCLUSIVE_FRACTION,
+    Rates,
+    Result,
+    confusion,
+    rates,
+    result,
+)
 from perf_tests.faults.trials import Trial
 
 SCHEMA: Final = "netpipe.faults/1"
@@ -50,12 +58,17 @@ def rates_lines(counted: Rates) -> Iterable[str]:
     """Return the rates, each beside its goal."""
     decided = counted.faults - counted.inconclusive_faults
     trials = counted.faults + counted.controls
-    yield f"faults named right: {counted.named} of {decided} decided (at least 95%)"
-    yield f"faults called healthy: {counted.missed} of {counted.faults} (none)"
+    most_open = percent(MOST_INCONCLUSIVE_FRACTION)
+    yield (
+        f"faults named right: {counted.named} of {decided} decided "
+        f"(at least {percent(LEAST_NAMED_FRACTION)}), of {counted.faults} in all"
+    )
+    yield f"faults called fine: {counted.missed} of {counted.faults} (none)"
     yield f"controls blamed: {counted.blamed} of {counted.controls} (none)"
     yield (
         f"inconclusive after a second session: {counted.inconclusive} of {trials}, "
-        f"{percent(counted.inconclusive_fraction)} (at most 10%)"
+        f"{percent(counted.inconclusive_fraction)} (at most {most_open}); "
+        f"second sessions: {counted.twice}"
     )
 
 

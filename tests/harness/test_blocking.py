@@ -14,7 +14,6 @@ import pytest
 
 from netpipe.harness import blocking
 from netpipe.harness.blocking import StackSampler, _Look, trainers_line
-from netpipe.harness.measurement import BlockingLine
 
 HERE = str(Path(__file__))
 
@@ -84,21 +83,24 @@ def test_code_of_other_packages_counts_when_there_is_no_other() -> None:
 
 
 def test_only_what_is_kept_is_counted() -> None:
-    """Lines seen before an end that does not count are forgotten; the others have their shares."""
+    """What was seen before an end that does not count is forgotten; time counts, not looks."""
     sampler = StackSampler()
-    forgotten = [_Look(("a.py", 1), working=False)] * 9
+    forgotten = [_Look(("a.py", 1), 0.001, 0.0)] * 9
     kept = [
-        *[_Look(None, working=False)] * 6,
-        *[_Look(("a.py", 2), working=False)] * 2,
-        *[_Look(line, working=True) for line in (("a.py", 2), (HERE, 1))],
+        *[_Look(None, 0.001, 0.0)] * 6,
+        *[_Look(("a.py", 2), 0.001, 0.0)] * 2,
+        _Look(("a.py", 2), 0.004, 0.003),
+        _Look((HERE, 1), 0.003, 0.003),
     ]
     for looks, counts in [(forgotten, False), (kept, True)]:
         sampler.begin()
         sampler._now = looks
         sampler.end(counts=counts)
     first, second = sampler.lines()
-    assert first == BlockingLine("a.py", 2, "", fraction=0.3, working_fraction=1 / 3)
-    assert (second.line, second.fraction, second.working_fraction) == (1, 0.1, 1.0)
+    assert (first.file, first.line, first.code) == ("a.py", 2, "")
+    assert (first.fraction, first.working_fraction) == pytest.approx((0.4, 0.5))
+    assert (second.line, second.working_fraction) == (1, 1.0)
+    assert second.fraction == pytest.approx(0.2)
     assert "Which line of the trainer's code" in second.code
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import islice, repeat
+from math import inf
 from typing import Any
 
 import jax.numpy as jnp
@@ -17,7 +18,7 @@ from tests.harness.loops import BATCH, counting_step, slow_loop, syncing_loop
 def warm_stepper(clock: FakeClock, step: Any = counting_step) -> Stepper:
     """Return a stepper that has done a step."""
     stepper = Stepper(lambda: (0, step), [BATCH, BATCH], clock)
-    stepper.resident_s(1)
+    stepper.warm_up(limit_s=inf)
     return stepper
 
 
@@ -37,8 +38,9 @@ def test_the_loops_own_work_is_what_it_does_between_steps() -> None:
             float(aux["loss"])
 
     stepper = warm_stepper(clock, slow_step)
+    before = stepper.state
     assert host_s_per_step(stepper, working_loop, 4, clock) == pytest.approx(0.75)
-    assert stepper.state == 1
+    assert stepper.state == before
 
 
 def test_a_loop_may_change_the_batch_it_is_given() -> None:
@@ -118,3 +120,15 @@ def test_instruments_cost_what_they_add(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("netpipe.harness.training.first_array", slow_look)
     monkeypatch.setattr("netpipe.harness.own_work.Puller", next_puller)
     assert instruments_s_per_step(stepper, 10, 3, clock) == pytest.approx(0.002)
+
+
+def test_a_loop_that_takes_its_batches_with_next_has_its_work() -> None:
+    """It is ended by the last batch, and what it did before is counted."""
+    clock = FakeClock()
+
+    def endless_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
+        while True:
+            state, _ = step(state, next(batches))
+            clock.sleep(0.5)
+
+    assert host_s_per_step(warm_stepper(clock), endless_loop, 4, clock) == 0.5

@@ -209,9 +209,9 @@ def test_a_working_loop_is_measured_in_time(clock: FakeClock, rehearse: Rehearse
 
 
 def test_a_slow_step_is_measured_in_time(clock: FakeClock, rehearse: Rehearse) -> None:
-    """Five rounds of a step of half a second fit into a budget of 20 s and 8 s more."""
+    """Four rounds of a step of half a second fit into a budget of 20 s and 8 s more."""
     found = rehearse(repeat(0.010), budget_s=20.0, step_s=0.5)
-    assert found.step_s.n >= 5
+    assert found.step_s.n >= 4  # of a device; this step, done when dispatched, takes S2 one more
     assert clock() < 20.0 + 8.0 + 10.0  # the warm-up
     assert found.step_s.median == pytest.approx(0.5)
     assert judge(found).kind == "healthy"

@@ -129,14 +129,15 @@ def test_a_block_gives_the_time_of_one_step(stepper: Stepper, step: CountingStep
     assert stepper.resident_s(4) == pytest.approx(STEP_S)
     assert stepper.synced_s(3) == pytest.approx(STEP_S)
     assert stepper.transfer_s(2) == pytest.approx(STEP_S)
-    assert (stepper.state, len(step.batches)) == (9, 9)
+    # One before those of S2, and one more for a step that is done at once.
+    assert stepper.state == len(step.batches) == 4 + 3 + (1 + 2 + 1)
 
 
 def test_batches_are_used_in_rotation(stepper: Stepper, step: CountingStep) -> None:
     """Two batches take turns, so that none is found in the caches; all are on the device."""
     stepper.resident_s(3)
     stepper.transfer_s(2)
-    assert step.seen() == [1, 2, 1, 1, 2]
+    assert step.seen() == [1, 2, 1, 1, 2, 1, 2]
     assert all(isinstance(batch["x"], jax.Array) for batch in step.batches)
 
 
@@ -147,7 +148,7 @@ def test_synthetic_batches_stand_in_for_resident_ones(step: CountingStep) -> Non
     stepper.resident_s(2)
     stepper.synced_s(2)
     stepper.transfer_s(2)
-    assert step.seen() == [8, 9, 8, 9, 1, 2]
+    assert step.seen() == [8, 9, 8, 9, 1, 2, 1, 2]
 
 
 def test_the_idle_probe_looks_before_every_next_step(stepper: Stepper) -> None:
@@ -269,6 +270,67 @@ def test_a_loader_that_fails_in_the_shadow_is_heard(step: CountingStep) -> None:
         stepper.shadow_s(1, puller, STEP_S)
 
 
+class Pipelined:
+    """A device whose copies run beside its steps: it keeps when each will be done."""
+
+    def __init__(self, clock: FakeClock, copy_s: float) -> None:
+        self.clock, self.copy_s, self.copied_s, self.done_s = clock, copy_s, 0.0, 0.0
+
+    def __call__(self, state: int, _: Any) -> tuple[int, Any]:
+        """Queue a copy and a step behind it."""
+        self.copied_s = max(self.copied_s, self.clock()) + self.copy_s
+        self.done_s = max(self.done_s, self.copied_s) + STEP_S
+        return state, {"loss": jnp.float32(self.done_s)}
+
+
+@pytest.mark.parametrize(("copy_s", "expected_s"), [(0.0, STEP_S), (0.029, STEP_S), (0.06, 0.06)])
+@pytest.mark.parametrize("steps", [1, 2, 10])
+def test_a_copy_that_a_step_hides_costs_nothing(
+    monkeypatch: pytest.MonkeyPatch, copy_s: float, expected_s: float, steps: int
+) -> None:
+    """However few steps there are, the first copy, which nothing hides, is not among the times."""
+    clock = FakeClock()
+    stepper = Stepper(lambda: (0, Pipelined(clock, copy_s)), HOST_BATCHES, clock)
+
+    def wait_for(array: Any) -> None:
+        clock.now_s = max(clock.now_s, float(array))
+
+    monkeypatch.setattr(jax, "block_until_ready", wait_for)
+    monkeypatch.setattr(stepping, "is_ready", lambda array: float(array) <= clock())
+    assert stepper.transfer_s(steps) == pytest.approx(expected_s)
+
+
+def test_the_loss_tells_when_a_step_is_done() -> None:
+    """It is preferred by its name, and a random key, which cannot be asked, is passed over."""
+    loss, other = jnp.float32(1), jnp.float32(2)
+    assert first_array({"a": other, "train_loss": loss}) is loss
+    assert first_array((jax.random.key(0), other)) is other
+    with pytest.raises(MisuseError, match=r"jax\.Array in aux"):
+        first_array({"key": jax.random.key(0)})
+
+
+def test_results_that_go_with_the_state_do_not_end_a_measurement(step: CountingStep) -> None:
+    """An aux that shares an array with a donated state is copied while it is alive."""
+    jitted = jax.jit(lambda n, batch: (n + 1, batch["x"].sum()), donate_argnums=0)
+
+    def sharing(state: Any, batch: Any) -> tuple[Any, Any]:
+        state, loss = jitted(state, batch)
+        return state, {"global_step": state, "loss": loss}
+
+    stepper = Stepper(lambda: (jnp.zeros(3), sharing), HOST_BATCHES, step.clock)
+    stepper.warm_up(LIMIT_S)
+    assert (stepper.ready_aux()["global_step"] == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("batch", "empty"),
+    [([1.0, 2.0], False), (object(), False), ({"x": np.zeros((0, 3))}, True), ([], True)],
+)
+def test_only_arrays_can_be_empty(batch: Any, empty: bool) -> None:
+    """Numbers and objects without arrays are a batch; arrays without elements are none."""
+    assert (batch_bytes(batch) == 0) is empty
+
+
 @pytest.mark.parametrize("donated", [True, False])
 def test_a_step_may_take_the_batch_over(step: CountingStep, donated: bool) -> None:
     """Where a batch is donated, every step has a copy of its own, made before the clock runs."""
@@ -282,7 +344,7 @@ def test_a_step_may_take_the_batch_over(step: CountingStep, donated: bool) -> No
     before = int(stepper.state)
     for block in (stepper.resident_s, stepper.synced_s, stepper.transfer_s):
         block(3)
-    assert int(stepper.state) == before + 9
+    assert int(stepper.state) == before + 3 + 3 + 5
 
 
 def test_the_shadowed_steps_are_no_idle_ones(stepper: Stepper, step: CountingStep) -> None:

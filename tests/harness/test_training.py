@@ -110,7 +110,7 @@ def _twice_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
     ("loop", "words"),
     [
         (_idle_loop, f"given {STEPS + SKIPPED} batches and called it 0 times"),
-        (_lazy_loop, f"given {SKIPPED + 1} batches and called it {SKIPPED + 1} times"),
+        (_lazy_loop, f"it stopped after {SKIPPED + 1} steps"),
         (
             _twice_loop,
             f"given {STEPS + SKIPPED} batches and called it {2 * (STEPS + SKIPPED)} times",
@@ -118,7 +118,7 @@ def _twice_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
     ],
 )
 def test_a_loop_must_call_the_step(loop: Any, words: str) -> None:
-    """A loop that calls it seldom, never, or twice a batch is misuse, with both counts."""
+    """A loop that calls it never, too few times or twice a batch is misuse, with its counts."""
     with pytest.raises(MisuseError, match=words):
         train(loop)
 
@@ -250,3 +250,13 @@ def test_a_block_ends_in_time() -> None:
 
     assert waited(20.0) == 5  # the seventh batch came after 18 s, an eighth would after 21
     assert waited(0.0) == 3
+
+
+def test_a_loop_may_take_its_batches_with_next() -> None:
+    """Such a loop goes on for ever, and is ended by the last batch."""
+
+    def endless_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
+        while True:
+            state, _ = step(state, next(batches))
+
+    assert len(train(endless_loop)[0].steps_s) == STEPS

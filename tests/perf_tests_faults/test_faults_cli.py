@@ -124,6 +124,19 @@ def test_runs_are_merged(called: dict[str, str], tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.usefixtures("called")
+def test_a_trial_is_merged_once(tmp_path: Path) -> None:
+    """The same run twice, or one without trials, is refused."""
+    file = tmp_path / "one.json"
+    invoke("--seed", "1", "--only", "slow-source", "--json", str(file))
+    result = invoke("--merge", str(file), "--merge", str(file))
+    assert result.exit_code == 2
+    assert "found slow-source of seed 1 twice" in result.output
+    document = json.loads(file.read_text())
+    file.write_text(json.dumps({**document, "trials": []}))
+    assert "must hold a trial; found none" in invoke("--merge", str(file)).output
+
+
 def test_a_file_that_is_no_run_is_refused(tmp_path: Path) -> None:
     """A JSON document of another kind is not counted."""
     file = tmp_path / "other.json"

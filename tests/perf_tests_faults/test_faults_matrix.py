@@ -1,5 +1,7 @@
 """Counting trials: what is right, what is blamed, what is left open."""
 
+from dataclasses import replace
+
 import pytest
 
 from perf_tests.faults.matrix import Result, confusion, rates, result
@@ -17,6 +19,8 @@ MASKED = ("loader-bound", "masked-loader-bound")
         (fault("jitter"), Result.WRONG),
         (fault("error"), Result.WRONG),
         (fault("healthy"), Result.MISSED),
+        (fault("at-risk"), Result.MISSED),
+        (fault("at-risk", kinds=("at-risk",)), Result.RIGHT),
         (fault("inconclusive"), Result.OPEN),
         (fault("healthy", kinds=(), finding="donation-missing"), Result.MISSED),
         (control(), Result.RIGHT),
@@ -68,9 +72,16 @@ def test_one_miss_and_one_blame_are_too_many(worst: Trial) -> None:
     assert not rates([*[fault()] * 99, worst]).meets_goals
 
 
-def test_no_trials_divide_nothing() -> None:
-    """The rates of a run without faults are those of nothing gone wrong."""
-    assert rates([]).meets_goals
+def test_no_trials_show_nothing() -> None:
+    """A run in which nothing was tried meets no goal, and divides by nothing."""
+    assert not rates([]).meets_goals
+    assert rates([control()]).meets_goals
+
+
+def test_second_sessions_are_counted() -> None:
+    """What was open at first is told, however it was decided in the end."""
+    twice = replace(fault(), first_message="inconclusive: noise")
+    assert rates([fault(), twice, twice]).twice == 2
 
 
 def test_the_matrix_has_a_row_for_each_name_expected() -> None:

@@ -26,6 +26,14 @@ CASES: Final = (
         _LIGHT,
     ),
     Case(
+        "fine-with-little-to-spare",
+        "control",
+        "loading in the trainer's thread takes nearly as much of a step as is fine",
+        _HEALTHY,
+        lambda values: in_main_thread(Steady(load_s(values))),
+        {"step_s": Range(0.018, 0.026), "load_ratio": Range(0.65, 0.72)},
+    ),
+    Case(
         "fine-workers",
         "control",
         "two Grain workers whose transforms are quick",

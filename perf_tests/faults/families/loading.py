@@ -38,6 +38,14 @@ _STAGES: Final = (
         _TOO_SLOW,
     ),
     Case(
+        "slow-by-far",
+        "loading",
+        "a batch takes many times as long as a step, in the trainer's own thread",
+        _BOUND,
+        lambda values: in_main_thread(Steady(load_s(values))),
+        {"step_s": Range(0.003, 0.006), "load_ratio": Range(10.0, 30.0)},
+    ),
+    Case(
         "slow-map",
         "loading",
         "each row takes long to transform, in two of Grain's threads",

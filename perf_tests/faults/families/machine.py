@@ -62,8 +62,8 @@ CASES: Final = (
         {"products": Range(2, 8, whole=True), "load_s": Range(0.001, 0.004)},
         step=lambda values: compiling_anew(int(values["products"])),
     ),
-    _wide(np.float64),
-    _wide(np.int64),
+    _wide(np.float32),
+    _wide(np.int32),
     Case(
         "donation-missing",
         "donation",

@@ -70,5 +70,14 @@ CASES: Final = (
         why="it is a sync, inside the loader instead of the loop, and loading overlaps nothing",
     ),
     _host("logs", "the loop sends metrics over the network after each step", wait),
+    Case(
+        "host-and-loading-in-turn",
+        "host-bound",
+        "the loop's own work and loading, each shorter than a step, take longer than it in turn",
+        ("host-bound",),
+        _in_main_thread,
+        {"step_s": STEP_S, "load_ratio": Range(0.4, 0.6), "work_ratio": Range(0.75, 0.95)},
+        loop=lambda values: working(wait, values["work_ratio"] * values["step_s"]),
+    ),
     _host("computes", "the loop computes metrics in Python after each step", compute),
 )
