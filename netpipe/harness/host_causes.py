@@ -26,8 +26,10 @@ def forced_sync(measurement: Measurement) -> Verdict | None:
     if probe <= SEEN_PROBE:
         return None
     # After a sync the device idles through what would have run beside it: the shorter of loading
-    # and computing, and the loop's own work.
-    exposed_s = probe * (quantities.smaller_s(measurement) + quantities.host_s(measurement))
+    # and computing, the loop's own work, and waking up to dispatch the next step.
+    waking_s = max(0.0, _synced_s(measurement) - measurement.step_s.median)
+    hidden_s = quantities.smaller_s(measurement) + quantities.host_s(measurement) + waking_s
+    exposed_s = probe * hidden_s
     if exposed_s < 0.5 * quantities.excess_s(measurement):
         return None
     # A step is also done at the next request when the loop takes longer than it with other things.
@@ -40,10 +42,9 @@ def forced_sync(measurement: Measurement) -> Verdict | None:
 
 def _leaves_no_wait(measurement: Measurement, probe: float) -> bool:
     """Return whether loading and the loop's own work explain R without any wait for the device."""
-    synced = measurement.step_synced_s or measurement.step_s
     explained_s = measurement.wait_s.p50 + quantities.host_s(measurement)
     left_s = measurement.train_s_per_step.median - explained_s
-    return _work_explains(measurement) and left_s <= 0.5 * probe * synced.median
+    return _work_explains(measurement) and left_s <= 0.5 * probe * _synced_s(measurement)
 
 
 def _computes_instead(measurement: Measurement) -> bool:
@@ -124,8 +125,12 @@ def _lines(measurement: Measurement) -> tuple[str, ...]:
 
 
 def _host_outlasts_step(measurement: Measurement) -> bool:
-    synced = measurement.step_synced_s or measurement.step_s
-    return quantities.host_s(measurement) > synced.median
+    return quantities.host_s(measurement) > _synced_s(measurement)
+
+
+def _synced_s(measurement: Measurement) -> float:
+    """Return S_sync, S0 when it was not measured."""
+    return (measurement.step_synced_s or measurement.step_s).median
 
 
 def _work_explains(measurement: Measurement) -> bool:

@@ -67,6 +67,9 @@ def waits(p50: float) -> Waits:
         ({"train_s": 0.050, **SYNCED, "host_s": 0.0299}, "forced-sync"),
         ({"train_s": 0.050, **SYNCED, "host_s": 0.0301}, "host-bound"),
         ({"train_s": 0.058, **SYNCED, "host_s": 0.036, "synced_s": 0.037}, "forced-sync"),
+        # It also costs waking up for the next step.
+        ({"load_s": 0.001, "train_s": 0.036, **SYNCED, "synced_s": 0.0317}, "no-overlap"),
+        ({"load_s": 0.001, "train_s": 0.036, **SYNCED, "synced_s": 0.0321}, "forced-sync"),
         # Where loading and that work explain all of R, nothing waits for the device.
         ({"train_s": 0.040, **SYNCED, "host_s": 0.028, "wait_s": waits(0.0)}, "host-bound"),
         ({"train_s": 0.044, **SYNCED, "host_s": 0.028, "wait_s": waits(0.0)}, "forced-sync"),
