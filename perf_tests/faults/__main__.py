@@ -95,9 +95,9 @@ def main(
 ) -> None:
     """Plant faults and healthy controls, and see whether the harness tells them apart.
 
-    What is inconclusive is measured once more in a fresh process, which decides. The exit code is
-    0 when no control is blamed, at least 95% of the decided faults bear their right name, none is
-    called healthy and at most 10% of all are inconclusive; 1 otherwise.
+    What is inconclusive, and a control that is blamed, is measured once more in a fresh process,
+    which decides. The exit code is 0 when no control is blamed, at least 95% of the decided faults
+    bear their right name, none is called fine and at most 10% of all are inconclusive; 1 otherwise.
     """
     # So that the processes that were started are ended too.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))

@@ -63,11 +63,23 @@ def test_a_session_is_asked_for_the_case(measured: Measured) -> None:
 def test_a_case_with_a_step_and_one_with_a_loop_name_them(measured: Measured) -> None:
     """A real step runs on the CPU, a loop of one's own is handed over."""
     asked = measured(SLOW, SLOW)
-    run(find("fine-on-a-cpu"), seed=1, budget_s=1.0)
+    run(find("slow-loader-on-a-cpu"), seed=1, budget_s=1.0)
     run(find("sync-float"), seed=1, budget_s=1.0)
     assert "perf_tests.faults.subject:step" in asked[0][0]
     assert asked[0][1].accelerator == "auto"
     assert "perf_tests.faults.subject:loop" in asked[1][0]
+
+
+def test_a_blamed_control_is_measured_once_more(measured: Measured) -> None:
+    """An alarm is believed when a fresh process confirms it; a fault needs no second session."""
+    fine = make_measurement(device=EMULATED)
+    measured(SLOW, fine, SLOW, SLOW, SLOW)
+    calmed, _ = run(find("fine-thread"), seed=1, budget_s=2.0)
+    assert (calmed.called, str(calmed.first_message)[:12]) == ("healthy", "loader-bound")
+    blamed, _ = run(find("fine-thread"), seed=1, budget_s=2.0)
+    assert (blamed.called, blamed.first_message) == ("loader-bound", blamed.message)
+    named, _ = run(find("slow-shard"), seed=1, budget_s=2.0)
+    assert named.first_message is None
 
 
 def test_what_is_inconclusive_is_measured_once_more(measured: Measured) -> None:
