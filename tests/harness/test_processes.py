@@ -77,8 +77,11 @@ def test_the_helpers_of_multiprocessing_are_no_workers() -> None:
 def test_a_tracker_is_known_by_what_it_runs(burner: "subprocess.Popen[str]") -> None:
     """Another process is none, and neither is one that is gone."""
     assert not is_resource_tracker(burner.pid)
-    command = [sys.executable, "-c", "'multiprocessing.resource_tracker'; input()"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as tracker:
+    source = "'multiprocessing.resource_tracker'; print(flush=True); input()"
+    command = [sys.executable, "-c", source]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as tracker:
+        assert tracker.stdout is not None
+        tracker.stdout.readline()  # by now it runs what its command line says
         assert is_resource_tracker(tracker.pid)
         tracker.communicate(b"\n")
     assert not is_resource_tracker(tracker.pid)
