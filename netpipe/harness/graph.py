@@ -28,6 +28,13 @@ class Node:
         parameters: Its settings by their names in Grain; a function or an object is its name.
         parents: Ids of the nodes that it takes its elements from.
         in_worker: Whether it runs in a worker process, not in the one that trains.
+        random_access: Whether it is a MapDataset, whose elements have places: what it does to an
+            element then depends on the place alone, not on the number of workers.
+        uses_jax: Whether the user's function in it calls jax.
+        made_at: Where the user's code made it, as file:line; "" where that is not known.
+        sent_bytes: Bytes that each worker is sent of what the node itself holds; None in the
+            training process, and where it cannot be sent.
+        unpicklable: Why it cannot be sent to a worker; "" where it can.
     """
 
     id: int
@@ -35,6 +42,11 @@ class Node:
     parameters: Mapping[str, Plain]
     parents: tuple[int, ...]
     in_worker: bool
+    random_access: bool = False
+    uses_jax: bool = False
+    made_at: str = ""
+    sent_bytes: int | None = None
+    unpicklable: str = ""
 
     def __str__(self) -> str:
         """Return what messages call it."""
