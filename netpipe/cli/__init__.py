@@ -1,0 +1,26 @@
+"""The `netpipe` command: thin commands, each of which imports what it needs inside itself."""
+
+import signal
+import sys
+
+import click
+
+import netpipe
+from netpipe.cli.data import generate, prepare
+from netpipe.cli.devices import devices
+from netpipe.cli.lint import lint
+from netpipe.cli.measure import measure
+
+COMMANDS = (generate, prepare, measure, lint, devices)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(netpipe.__version__, prog_name="netpipe")
+def main() -> None:
+    """Tell whether training waits for its data, and why."""
+    # So that what a command started is ended and what it wrote is cleaned up.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+
+
+for _command in COMMANDS:
+    main.add_command(_command)

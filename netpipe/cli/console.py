@@ -1,0 +1,86 @@
+"""What all commands share: where they print, how they end, and how errors read."""
+
+import functools
+import json
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, ParamSpec, TypeVar
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from netpipe.errors import NetpipeError
+
+FINE: Final = 0
+FAILED: Final = 1
+MISUSE: Final = 2
+INCONCLUSIVE: Final = 3
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+# What is printed holds the user's code and paths: metrics[name] is no markup, and [:x:] no emoji.
+notes = Console(stderr=True, markup=False, emoji=False, highlight=False)
+output = Console(
+    width=None if sys.stdout.isatty() else 118, markup=False, emoji=False, highlight=False
+)
+folder = click.Path(file_okay=True, path_type=Path)
+as_json = click.option("--json", "as_json", is_flag=True, help="One JSON document, no table.")
+
+
+def clear_errors(command: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    """Turn what is meant for the user into one line each, and an error into exit code 2."""
+
+    @functools.wraps(command)
+    def wrapped(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("default", UserWarning)
+                warnings.showwarning = _say_warning
+                return command(*args, **kwargs)
+        except NetpipeError as error:
+            click.echo(f"netpipe: {error}", err=True)
+            sys.exit(MISUSE)
+
+    return wrapped
+
+
+def _say_warning(message: Warning | str, *_: object, **__: object) -> None:
+    notes.print(f"netpipe: warning: {message}", soft_wrap=True)
+
+
+class Progress:
+    """A progress bar on standard error, fed with how much of how much is done."""
+
+    def __init__(self, label: str) -> None:
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        self._bar = Progress(
+            TextColumn(label), BarColumn(), TextColumn("{task.percentage:.0f}%"),
+            TimeElapsedColumn(), console=notes,
+        )  # fmt: skip
+        self._task = self._bar.add_task(label, total=None)
+
+    def __enter__(self) -> "Progress":
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def __call__(self, done: int, total: int) -> None:
+        """Show that so much is done."""
+        self._bar.update(self._task, completed=done, total=total)
+
+
+def bold_first(first: str, rest: str = "") -> Text:
+    """Return a line whose first words are bold."""
+    return Text.assemble((first, "bold"), rest)
+
+
+def print_json(document: object) -> None:
+    """Print one document on standard output."""
+    click.echo(json.dumps(document, indent=2, allow_nan=False))

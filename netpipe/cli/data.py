@@ -1,0 +1,52 @@
+"""`netpipe generate` and `netpipe prepare`: data to run on."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from netpipe.cli.console import Progress, clear_errors, folder, notes
+
+if TYPE_CHECKING:
+    from netpipe.data.index import Index
+
+
+@click.command()
+@click.option("--out", type=folder, required=True, help="The folder to make.")
+@click.option("--probes", type=int, help="How many probes measure.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Another gives other data.")
+@clear_errors
+def generate(out: Path, probes: int | None, seed: int) -> None:
+    """Make the embedded default data set: parquet and prepared probe rows."""
+    from netpipe.data.synthetic import EMBEDDED_PROBES
+    from netpipe.data.synthetic import generate as generate_data
+
+    chosen = EMBEDDED_PROBES if probes is None else probes
+    with Progress("generating") as progress:
+        index = generate_data(out, probes=chosen, seed=seed, progress=progress)
+    _say_prepared(out, index)
+
+
+@click.command()
+@click.argument("sources", nargs=-1, type=folder, required=True)
+@click.option("--out", type=folder, required=True, help="The folder to make.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Chooses the eval probes.")
+@click.option("--shards", type=int, default=8, show_default=True, help="Files of the train split.")
+@clear_errors
+def prepare(sources: tuple[Path, ...], out: Path, seed: int, shards: int) -> None:
+    """Turn parquet measurements into probe rows, train and eval split by probe."""
+    from netpipe.data.prepare import prepare as prepare_data
+
+    with Progress("preparing") as progress:
+        index = prepare_data(list(sources), out, seed=seed, shards=shards, progress=progress)
+    _say_prepared(out, index)
+
+
+def _say_prepared(out: Path, index: "Index") -> None:
+    for name in ("train", "eval"):
+        split = index.split(name)
+        notes.print(
+            f"{name}: {split.measurements:,} measurements of {split.probes:,} probes in "
+            f"{split.rows:,} rows, {len(split.shards)} files"
+        )
+    notes.print(f"in {out}; run on them: pytest perf_tests --netpipe-data {out}", soft_wrap=True)

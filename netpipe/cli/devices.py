@@ -1,0 +1,31 @@
+"""`netpipe devices`: what is here."""
+
+from pathlib import Path
+
+import click
+
+from netpipe.cli.console import as_json, bold_first, clear_errors, folder, output, print_json
+
+
+@click.command()
+@click.option(
+    "--baselines", type=folder, default=Path("baselines"), show_default=True,
+    help="The folder of baselines.",
+)  # fmt: skip
+@as_json
+@clear_errors
+def devices(baselines: Path, as_json: bool) -> None:
+    """Say which device is here, its key, and whether a baseline matches it."""
+    from netpipe.harness.device import devices_report, find_device
+    from netpipe.harness.host import this_host
+
+    document = devices_report(find_device(), this_host(), baselines).to_document()
+    if as_json:
+        print_json(document)
+        return
+    for part in ("device", "host", "versions", "baseline"):
+        section = document[part]
+        assert isinstance(section, dict)
+        output.print(bold_first(part))
+        for name, value in section.items():
+            output.print(f"  {name}: {value}")

@@ -1,0 +1,126 @@
+"""`netpipe measure`: why training waits."""
+
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+
+from netpipe.cli.console import (
+    FAILED,
+    FINE,
+    INCONCLUSIVE,
+    as_json,
+    bold_first,
+    clear_errors,
+    notes,
+    output,
+    print_json,
+)
+
+if TYPE_CHECKING:
+    from netpipe.harness.measurement import Measurement
+
+
+@click.command()
+@click.option("--loader", required=True, metavar="TARGET", help="Makes the loader.")
+@click.option("--step", metavar="TARGET", help="Makes (state, step).")
+@click.option("--loop", metavar="TARGET", help="Your training loop(batches, state, step).")
+@click.option(
+    "--accelerator", default="auto", show_default=True,
+    help="auto, emulated:36ms, emulated:8xh100, or a list; @25GB/s adds a copy to the device.",
+)  # fmt: skip
+@click.option(
+    "--flops-per-step", type=float, help="FLOPs of a step, for an emulated accelerator with a name."
+)
+@click.option(
+    "--mfu", type=float, default=0.4, show_default=True,
+    help="The part of its peak that an emulated accelerator reaches.",
+)  # fmt: skip
+@click.option("--budget", type=float, default=20.0, show_default=True, help="Seconds of rounds.")
+@click.option(
+    "--batch-limit", type=float, default=10.0, show_default=True,
+    help="A loader that gives no batch for so many seconds hangs.",
+)  # fmt: skip
+@as_json
+@clear_errors
+def measure(
+    loader: str,
+    step: str | None,
+    loop: str | None,
+    accelerator: str,
+    flops_per_step: float | None,
+    mfu: float,
+    budget: float,
+    batch_limit: float,
+    as_json: bool,
+) -> None:
+    """Measure a loader with a step and say why training waits.
+
+    TARGET is package.module:name or path/to/file.py:name, a callable without arguments.
+    """
+    from netpipe.harness.emulation import parse_accelerators
+    from netpipe.harness.session import SessionRequest, child_command, measured
+
+    asked = SessionRequest(
+        "measure",
+        budget_s=budget,
+        batch_limit_s=batch_limit,
+        flops_per_step=flops_per_step,
+        mfu=mfu,
+    )
+    requests = [replace(asked, accelerator=one) for one in parse_accelerators(accelerator)]
+    command = child_command(loader, step, loop)
+    measurements: list[Measurement] = []
+    try:
+        for request in requests:
+            notes.print(f"measuring against {request.accelerator}")
+            measurements.append(measured(command, request))
+    finally:  # one that fails takes nothing from those before it
+        if measurements:
+            _print_measurements(measurements, listed=len(requests) > 1, as_json=as_json)
+    codes = [_exit_code(one) for one in measurements]
+    sys.exit(FAILED if FAILED in codes else max(codes))
+
+
+def _print_measurements(measurements: "list[Measurement]", *, listed: bool, as_json: bool) -> None:
+    if as_json:
+        _print_documents(measurements, listed=listed)
+    else:
+        _print_verdicts(measurements)
+
+
+def _print_documents(measurements: "list[Measurement]", *, listed: bool) -> None:
+    """Print one measurement as its document, those of a list as one document of them."""
+    from netpipe.harness.report import measurement_document
+    from netpipe.harness.stall import judge
+
+    documents = [measurement_document(one, judge(one)) for one in measurements]
+    if listed:
+        print_json({"schema": "netpipe.measurements/1", "measurements": documents})
+    else:
+        print_json(documents[0])
+
+
+def _print_verdicts(measurements: "list[Measurement]") -> None:
+    from netpipe.harness.report import device_label, sizing_line, verdict_table
+    from netpipe.harness.stall import judge, remarks
+
+    output.print(verdict_table(measurements))
+    for one in measurements:
+        verdict = judge(one)
+        output.print(bold_first(device_label(one.device), f": {verdict.message}"))
+        derived = [f"S0 is derived: {one.device.kind}"] if one.device.emulated else []
+        for line in (*derived, *verdict.evidence, sizing_line(one), f"next: {verdict.next}"):
+            output.print(f"  {line}")
+        for remark in remarks(one, verdict):
+            output.print(f"  {remark.name}: {remark.message}")
+
+
+def _exit_code(measurement: "Measurement") -> int:
+    from netpipe.harness.stall import judge
+
+    verdict = judge(measurement)
+    if verdict.kind == "inconclusive":
+        return INCONCLUSIVE
+    return FINE if verdict.passes(measurement) else FAILED
