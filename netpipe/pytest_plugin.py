@@ -4,7 +4,6 @@ Importing it imports neither jax, grain nor numpy, and the process it runs in ne
 jax backend: whatever is measured, is measured in a session, a fresh process of its own.
 """
 
-import os
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, TypeVar
 
@@ -18,7 +17,7 @@ from netpipe.harness.gate import GATED, Outcome
 from netpipe.harness.measurement import Measurement
 from netpipe.harness.session import request_here
 from netpipe.harness.stall import judge
-from netpipe.suite import bench, nodes, record, summary
+from netpipe.suite import alone, bench, nodes, record, summary
 from netpipe.suite.options import Options, add_options
 from netpipe.suite.run import Run, Subject
 
@@ -44,6 +43,8 @@ def pytest_configure(config: pytest.Config) -> None:
     options = Options.from_config(config)
     if request_here() is not None:
         _become_session(config)
+        return
+    if alone.is_worker(config):
         return
     compare = bench.take_comparison(config)
     config.stash[_COMPARE] = compare
@@ -91,8 +92,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             metafunc.parametrize("netpipe_accelerator", accelerators, indirect=True)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse a marker with a word that is none of ours."""
+@pytest.hookimpl(tryfirst=True)  # before pytest-benchmark warns of what is not left to a worker
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Refuse a marker with a word that is none of ours; keep timed tests out of workers."""
     for item in items:
         for marker in item.iter_markers("netpipe"):
             unknown = [*marker.args, *(key for key in marker.kwargs if key not in _MARKER_KEYS)]
@@ -101,6 +103,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                     f"{item.nodeid}: the netpipe marker takes {', '.join(_MARKER_KEYS)}; "
                     f"found {unknown[0]!r}"
                 )
+    alone.share_out(config, items, _is_measured)
+    if any(_is_measured(item) for item in items):
+        bench.enable_without_workers(config)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Remember whether a worker of pytest-xdist left timed tests to this process."""
+    run = node.config.stash.get(_RUN, None)
+    if run is not None:
+        run.left_to_run += alone.left_out(node)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
+    """Run timed tests after the workers' tests, when nothing else uses the machine."""
+    result = yield
+    run = session.config.stash.get(_RUN, None)
+    if run is not None and run.left_to_run:
+        alone.run_alone(session)
+    return result
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
@@ -268,13 +291,20 @@ def netpipe_limits(request: pytest.FixtureRequest) -> Limits:
 
 
 @pytest.fixture
-def _netpipe_subject(request: pytest.FixtureRequest, netpipe_accelerator: str) -> Subject:
-    if os.environ.get("PYTEST_XDIST_WORKER"):
+def _netpipe_alone(request: pytest.FixtureRequest) -> None:
+    """Fail a test that got into a worker because it does not say what it asks for."""
+    if alone.is_worker(request.config):
         pytest.fail(
-            "a timed test must run alone, not in a pytest-xdist worker: "
-            "run pytest perf_tests --benchmark-compare -n0",
+            "a timed test must run alone, not in a pytest-xdist worker: take netpipe's fixtures "
+            "as arguments, which keeps a test out of workers, or run it with -n0",
             pytrace=False,
         )
+
+
+@pytest.fixture
+def _netpipe_subject(
+    request: pytest.FixtureRequest, _netpipe_alone: None, netpipe_accelerator: str
+) -> Subject:
     return Subject(
         key=nodes.subject_key(request),
         accelerator=netpipe_accelerator,

@@ -27,8 +27,8 @@ class Replay:
         """
         if not self._benchmark.enabled:
             pytest.fail(
-                "benchmarks are disabled (--benchmark-disable, -n or --dist): nothing was "
-                "measured. Run the timed tests alone: pytest perf_tests --benchmark-compare -n0",
+                "benchmarks are disabled (--benchmark-disable): nothing was measured. Run: "
+                "pytest perf_tests --benchmark-compare",
                 pytrace=False,
             )
 
@@ -53,6 +53,13 @@ def take_comparison(config: pytest.Config) -> object:
     if config.option.benchmark_storage == _DEFAULT_STORAGE:
         config.option.benchmark_compare = None
     return compare
+
+
+def enable_without_workers(config: pytest.Config) -> None:
+    """Undo that pytest-benchmark measures nothing beside pytest-xdist: ours run in no worker."""
+    if config.getoption("dist", "no") != "no" and not config.getoption("benchmark_disable"):
+        bench = _session(config)
+        bench.disabled = bench.xdist_warning = False
 
 
 def give_comparison_back(config: pytest.Config, compare: object) -> None:

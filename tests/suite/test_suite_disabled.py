@@ -2,30 +2,17 @@
 
 import pytest
 
-from tests.suite.project import NO_STALL, Project
+from tests.suite.project import Project
 
-DISABLED = "benchmarks are disabled (--benchmark-disable, -n or --dist): nothing was measured*"
-ALONE = "a timed test must run alone, not in a pytest-xdist worker: run pytest*-n0"
+DISABLED = "benchmarks are disabled (--benchmark-disable): nothing was measured*"
 
 
-@pytest.mark.parametrize("flag", ["--benchmark-disable", "--dist=loadfile"])
-def test_a_disabled_benchmark_fails(project: Project, flag: str) -> None:
+def test_a_disabled_benchmark_fails(project: Project) -> None:
     """Where pytest-benchmark measures nothing, the benchmark fails and says what to run."""
-    result = project.compare(flag)
+    result = project.compare("--benchmark-disable")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines([DISABLED])
-
-
-@pytest.mark.parametrize("test", ["benchmark", "measurement"])
-def test_a_worker_measures_nothing(project: Project, test: str) -> None:
-    """In a pytest-xdist worker, every timed test fails and says that it must run alone."""
-    if test == "measurement":
-        project.has(NO_STALL)
-    result = project.compare("-n", "1")
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines([ALONE])
 
 
 def test_a_run_that_measured_nothing_fails(project: Project) -> None:
