@@ -1,16 +1,12 @@
 """What netpipe is for, from end to end: a fault that is put in is named."""
 
 import json
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from netpipe.data.synthetic import generate
-from tests.root_process import ROOT, run_module
+from tests.root_process import run_module
+from tests.root_project import copied_project, perf_tests_of, put_in
 
 # Loading takes half of a step of 60 ms: read late, a loss costs nothing; read at once, it makes
 # a step take 90 ms.
@@ -52,31 +48,7 @@ def test_a_loss_read_every_step_is_a_forced_sync(tmp_path: Path) -> None:
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """Return a copy of this repository to put faults in, with a little data."""
-    for name in ("netpipe", "fixtures", "perf_tests"):
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("conftest.py", "pyproject.toml"):
-        shutil.copy(ROOT / name, tmp_path)
-    generate(tmp_path / "data", probes=30)
-    return tmp_path
-
-
-def put_in(path: Path, right: str, wrong: str) -> None:
-    """Replace a text that a file holds once."""
-    text = path.read_text()
-    assert text.count(right) == 1, f"{path} must hold once: {right}"
-    path.write_text(text.replace(right, wrong))
-
-
-def perf_tests_of(project: Path, *words: str) -> "subprocess.CompletedProcess[str]":
-    """Run performance tests of the copy."""
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", *words, "-p", "no:cacheprovider",
-         "--netpipe-data", "data", "--netpipe-budget", "2"],
-        cwd=project,
-        env={**environment, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(project)},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    return copied_project(tmp_path)
 
 
 NO_STEP = """

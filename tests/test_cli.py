@@ -16,7 +16,10 @@ from referencing import Registry, Resource
 from netpipe.cli import main
 from netpipe.harness import session, stall
 from netpipe.harness.errors import MisuseError
+from netpipe.harness.graph.nodes import Graph
 from netpipe.harness.measurement import Finding, Measurement
+from netpipe.harness.ordering import LintReport
+from netpipe.harness.rules.finding import LintFinding
 from netpipe.harness.verdict import Verdict
 from tests.harness.measurements import CPU, EMULATED, make_measurement
 
@@ -228,8 +231,9 @@ def test_what_a_lint_says_is_printed_as_it_is(
     netpipe: Netpipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A finding may hold the user's code too."""
-    found = {"severity": "warning", "rule": "r", "message": CODE, "cost": CODE, "fix": CODE}
-    monkeypatch.setattr(session, "linted", lambda *_: {"findings": [found]})
+    found = LintFinding("no-prefetch", "warning", (), CODE, CODE, CODE)
+    report = LintReport("throughput", "0.2.18", Graph(), (found,)).to_document()
+    monkeypatch.setattr(session, "linted", lambda *_: {**report, "trials": []})
     result = netpipe("lint", "a:b")
     assert result.exit_code == 0, result.output
     assert result.stdout.count(CODE) == 3

@@ -1,42 +1,111 @@
 """`netpipe lint`: what stands in the wrong place."""
 
 import sys
-from typing import Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
+from rich.padding import Padding
 
-from netpipe.cli.console import FAILED, FINE, as_json, bold_first, clear_errors, output, print_json
+from netpipe.cli.console import (
+    FAILED,
+    FINE,
+    as_json,
+    bold_first,
+    clear_errors,
+    folder,
+    output,
+    print_json,
+)
+from netpipe.whole_file import write_whole
+
+if TYPE_CHECKING:
+    from netpipe.harness.ordering import LintReport
 
 
 @click.command()
 @click.argument("target")
 @click.option(
-    "--intent", type=click.Choice(["throughput", "reproducible"]), default="throughput",
-    show_default=True, help="What the order is held to.",
+    "--intent", type=click.Choice(["throughput", "reproducible"]),
+    help="What the order is held to (default: what pyproject.toml says, or throughput).",
 )  # fmt: skip
+@click.option(
+    "--prove", "proves", is_flag=True,
+    help="Try on the first elements, with and without workers, what the structure leaves open.",
+)  # fmt: skip
+@click.option(
+    "--try", "tries", is_flag=True, help="Measure what the proposals give, before and after."
+)
+@click.option(
+    "--budget", type=float, default=20.0, show_default=True,
+    help="Seconds for --prove, and for --try.",
+)  # fmt: skip
+@click.option("--svg", type=folder, metavar="FILE", help="Draw the pipeline into a file.")
 @as_json
 @clear_errors
-def lint(target: str, intent: str, as_json: bool) -> None:
+def lint(
+    target: str,
+    intent: str | None,
+    proves: bool,
+    tries: bool,
+    budget: float,
+    svg: Path | None,
+    as_json: bool,
+) -> None:
     """Read a Grain pipeline and say what stands in the wrong place.
 
     TARGET is package.module:name or path/to/file.py:name, a callable that returns the pipeline.
     """
+    from netpipe.harness.lint_settings import lint_settings
+    from netpipe.harness.ordering import report_from
     from netpipe.harness.session import SessionRequest, child_command, linted
 
-    document = linted(child_command(target, None, None), SessionRequest("lint", intent=intent))
+    settings = lint_settings(Path.cwd())
+    request = SessionRequest(
+        "lint",
+        budget_s=budget,
+        intent=intent or settings.intent,
+        silences=settings.silences,
+        proves=proves,
+        tries=tries,
+    )
+    document = linted(child_command(target, None, None), request)
+    report = report_from(document)
+    if svg is not None:
+        _draw(report, svg)
     if as_json:
         print_json(document)
     else:
-        _print_lint(document)
-    errors = any(one["severity"] == "error" for one in document["findings"])
+        _print_report(report, document["trials"])
+    errors = any(one.severity == "error" for one in report.findings)
     sys.exit(FAILED if errors else FINE)
 
 
-def _print_lint(document: dict[str, Any]) -> None:
-    for one in document["findings"]:
-        output.print(bold_first(one["severity"], f" {one['rule']}: {one['message']}"))
-        for word in ("cost", "fix"):
-            if one[word]:
-                output.print(f"  {word}: {one[word]}")
-    if not document["findings"]:
-        output.print(f"nothing stands wrong, for {document['intent']}")
+def _draw(report: "LintReport", path: Path) -> None:
+    from netpipe.harness.picture.drawing import svg_picture
+
+    write_whole(path, svg_picture(report), "--svg")
+
+
+def _print_report(report: "LintReport", trials: list[dict[str, Any]]) -> None:
+    from netpipe.harness.picture.text import text_picture
+
+    if report.graph.nodes:
+        output.print(text_picture(report, output.width))
+    for one in report.findings:
+        output.print(bold_first(one.severity, f" {one.rule}: {one.message}"))
+        for word in ("proof", "cost", "fix"):
+            if text := getattr(one, word):
+                output.print(Padding(f"{word}: {text}", (0, 0, 0, 2)))
+    if not report.findings:
+        output.print(f"nothing stands wrong, for {report.intent}")
+    for line in _further(report, trials):
+        output.print(line)
+
+
+def _further(report: "LintReport", trials: list[dict[str, Any]]) -> Iterator[str]:
+    for silenced in report.silenced:
+        yield f"silenced: {silenced.finding.rule}: {silenced.reason}"
+    for trial in trials:
+        yield f"tried: {trial['rule']}: {trial['message']}"

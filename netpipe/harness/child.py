@@ -83,15 +83,10 @@ def _answer(request: SessionRequest, made: Callable[[], Factories]) -> None:
 
 def _found(request: SessionRequest, factories: Factories) -> dict[str, Any]:
     if request.kind == "lint":
-        return {"lint": _lint(request, factories.loader)}
+        from netpipe.harness.inspection import inspect
+
+        return {"lint": inspect(request, factories.loader)}
     return {"measurement": _measure(request, factories)}
-
-
-def _lint(request: SessionRequest, loader: Callable[[], Any]) -> dict[str, Any]:
-    from netpipe.harness.ordering import lint
-
-    document: dict[str, Any] = lint(loader(), request.intent).to_document()
-    return document
 
 
 def _measure(request: SessionRequest, factories: Factories) -> dict[str, Any]:

@@ -1,17 +1,54 @@
 """Rules over the graph of a Grain pipeline: what stands in the wrong place, and what it costs."""
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import cache
 from importlib.metadata import version
-from typing import Final
+from typing import Any, Final
 
+import cattrs
+from cattrs.errors import BaseValidationError
+
+from netpipe.errors import InputError
 from netpipe.harness.errors import MisuseError
-from netpipe.harness.finding import INTENTS, Inspected, LintFinding, Rule
-from netpipe.harness.graph import Graph, read_graph
+from netpipe.harness.graph.nodes import Graph, Node
+from netpipe.harness.graph.reading import read_graph
+from netpipe.harness.graph.recording import Recording
 from netpipe.harness.host import this_host
-from netpipe.harness.rules import placement, workers
+from netpipe.harness.rules import buffers, contents, placement, sending, shuffling, workers
+from netpipe.harness.rules.costs import cost_of
+from netpipe.harness.rules.finding import INTENTS, Inspected, LintFinding, Rule, Silenced
 
 SCHEMA = "netpipe.lint/1"
+
+RULES: Final[Mapping[str, Rule]] = {
+    # What does not run, or gives other data than meant
+    "nested-mp-prefetch": placement.nested_mp_prefetch,
+    "cannot-be-pickled": sending.cannot_be_pickled,
+    "device-put-before-mp-prefetch": placement.device_put_before_mp_prefetch,
+    "batch-in-workers-loses-data": contents.batch_in_workers_loses_data,
+    "shuffle-after-batch": shuffling.shuffle_after_batch,
+    "shuffle-after-repeat": shuffling.shuffle_after_repeat,
+    "sequential-slice-with-shuffle": shuffling.sequential_slice_with_shuffle,
+    "worker-count-changes-order": contents.worker_count_changes_order,
+    # What costs speed
+    "batch-after-mp-prefetch": placement.batch_after_mp_prefetch,
+    "map-after-mp-prefetch": placement.map_after_mp_prefetch,
+    "no-workers": workers.no_workers,
+    "no-prefetch": buffers.no_prefetch,
+    "threads-in-workers": workers.threads_in_workers,
+    "too-many-workers": workers.too_many_workers,
+    # What costs memory
+    "jax-in-worker": workers.jax_in_worker,
+    "large-capture": sending.large_capture,
+    "oversized-read-buffer": buffers.oversized_read_buffer,
+}
+_NO_GRAPH: Final = "no-grain-graph"
+_UNUSED: Final = "unused-silence"
+
+RULE_NAMES: Final = (*RULES, _NO_GRAPH)
+"""What can be silenced, the gravest first."""
 
 
 @dataclass(frozen=True)
@@ -24,12 +61,19 @@ class LintReport:
         grain_version: Of the installed Grain.
         graph: The pipeline; without nodes if it is no Grain pipeline.
         findings: Everything found, in the order of the rules.
+        silenced: What was found and is not to be heard of.
     """
 
     intent: str
     grain_version: str
     graph: Graph
     findings: tuple[LintFinding, ...]
+    silenced: tuple[Silenced, ...] = ()
+
+    @property
+    def errors(self) -> tuple[LintFinding, ...]:
+        """What is wrong for the intent."""
+        return tuple(finding for finding in self.findings if finding.severity == "error")
 
     def to_document(self) -> dict[str, object]:
         """Return the report as plain JSON values: a `netpipe.lint/1` document."""
@@ -39,48 +83,125 @@ class LintReport:
             "grain_version": self.grain_version,
             "graph": [asdict(node) for node in self.graph.nodes],
             "findings": [asdict(finding) for finding in self.findings],
+            "silenced": [asdict(one.finding) | {"reason": one.reason} for one in self.silenced],
         }
         plain: dict[str, object] = json.loads(json.dumps(document))
         return plain
 
 
-def lint(dataset: object, intent: str = "throughput") -> LintReport:
+def lint(
+    dataset: object,
+    intent: str = "throughput",
+    *,
+    recording: Recording | None = None,
+    silences: Mapping[str, str] | None = None,
+) -> LintReport:
     """Judge the order of a pipeline by its structure; no data is read.
 
     Args:
         dataset: What a loader factory returned: a grain MapDataset, IterDataset or DataLoader.
             Anything else has no graph, and the report says so.
         intent: One of `INTENTS`.
+        recording: What was noted while the factory ran; without it nothing is known of lines of
+            code, and of an `mp_prefetch` without workers.
+        silences: The reason for each rule, by its name, whose findings are to be set aside.
 
     Raises:
-        MisuseError: The intent is another.
+        MisuseError: The intent is another, or a silence names no rule or has no reason.
     """
     if intent not in INTENTS:
         raise MisuseError(f"intent must be one of {', '.join(INTENTS)}. Found: {intent!r}")
-    graph = read_graph(dataset)
+    silences = silences or {}
+    _check(silences)
+    graph = read_graph(dataset, recording)
+    found = list(_judged(graph, intent) if graph.nodes else [_no_graph(dataset)])
+    heard = [finding for finding in found if finding.rule not in silences]
     if graph.nodes:
-        pipeline = Inspected(graph, intent, this_host().cores)
-        findings = tuple(finding for rule in RULES for finding in rule(pipeline))
-    else:
-        findings = (_no_graph(dataset),)
-    return LintReport(intent, version("grain"), graph, findings)
+        heard += _unused(silences, {finding.rule for finding in found})
+    silenced = [Silenced(one, silences[one.rule]) for one in found if one.rule in silences]
+    return LintReport(intent, version("grain"), graph, tuple(heard), tuple(silenced))
 
 
-RULES: Final[tuple[Rule, ...]] = (
-    placement.batch_after_mp_prefetch,
-    placement.map_after_mp_prefetch,
-    placement.nested_mp_prefetch,
-    workers.threads_in_workers,
-)
+def _judged(graph: Graph, intent: str) -> Iterator[LintFinding]:
+    pipeline = Inspected(graph, intent, this_host().cores)
+    for name, rule in RULES.items():
+        for finding in rule(pipeline):
+            yield replace(finding, cost=cost_of(name))
+
+
+def _check(silences: Mapping[str, str]) -> None:
+    for rule, reason in silences.items():
+        if rule not in RULE_NAMES:
+            known = ", ".join(RULE_NAMES)
+            raise MisuseError(f"a silenced rule must be one of {known}. Found: {rule!r}")
+        if not reason.strip():
+            raise MisuseError(f"the silenced rule {rule} must have a reason. Found: {reason!r}")
+
+
+def _unused(silences: Mapping[str, str], broken: set[str]) -> Iterator[LintFinding]:
+    for rule, reason in silences.items():
+        if rule not in broken:
+            yield LintFinding(
+                _UNUSED,
+                "warning",
+                (),
+                f"{rule} is silenced, and the pipeline does not break it. The reason given:"
+                f" {reason}",
+                f"Remove the silence of {rule}",
+            )
 
 
 def _no_graph(dataset: object) -> LintFinding:
     kind = type(dataset)
     return LintFinding(
-        "no-grain-graph",
+        _NO_GRAPH,
         "info",
         (),
         f"The loader is a {kind.__module__}.{kind.__qualname__}, no Grain dataset: there is no"
         " Grain graph to read, and nothing is known about its order",
         "Let the loader factory return the grain IterDataset, MapDataset or DataLoader itself",
     )
+
+
+def report_from(document: Mapping[str, Any], where: str = "lint") -> LintReport:
+    """Read a report back from a `netpipe.lint/1` document; what is more in it is passed over.
+
+    Args:
+        document: What `LintReport.to_document` returned.
+        where: What it comes from, for the error message.
+
+    Raises:
+        InputError: The document is of another schema, or a field is missing or wrong.
+    """
+    if document.get("schema") != SCHEMA:
+        raise InputError(where, "schema", f"be {SCHEMA}", repr(document.get("schema")))
+    try:
+        return _converter().structure(document, LintReport)
+    except BaseValidationError as error:
+        found = "; ".join(cattrs.transform_error(error))
+        raise InputError(where, "report", "hold every field", found) from error
+
+
+@cache
+def _converter() -> cattrs.Converter:
+    converter = cattrs.Converter()
+    in_node = cattrs.gen.override(struct_hook=lambda value, _: _parameters(value))
+    read_node = cattrs.gen.make_dict_structure_fn(Node, converter, parameters=in_node)
+    converter.register_structure_hook(Node, read_node)
+    converter.register_structure_hook(
+        Graph, lambda nodes, _: Graph(converter.structure(nodes, tuple[Node, ...]))
+    )
+    converter.register_structure_hook(
+        Silenced,
+        lambda one, _: Silenced(converter.structure(one, LintFinding), str(one["reason"])),
+    )
+    return converter
+
+
+def _parameters(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Make tuples of the lists that JSON has instead."""
+    return {name: _hashable(one) for name, one in value.items()}
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(_hashable(one) for one in value) if isinstance(value, list) else value

@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from math import inf
 from multiprocessing import current_process
 from pathlib import Path
@@ -52,6 +52,9 @@ class SessionRequest:
             knows them.
         mfu: The part of that peak that a step reaches, above 0 and at most 1.
         intent: What a lint holds the pipeline to: "throughput" or "reproducible".
+        silences: The reason of every rule that the lint is not to report, by the rule's name.
+        proves: Whether the lint tries on elements what the structure does not decide.
+        tries: Whether the lint measures what its proposals give.
         parent: The process that waits for the result; None when nobody does.
     """
 
@@ -63,6 +66,9 @@ class SessionRequest:
     flops_per_step: float | None = None
     mfu: float = 0.4
     intent: str = "throughput"
+    silences: Mapping[str, str] = field(default_factory=dict)
+    proves: bool = False
+    tries: bool = False
     parent: int | None = None
 
     def __post_init__(self) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from netpipe.errors import NetpipeError
 from netpipe.harness.emulation import parse_accelerators
+from netpipe.harness.lint_settings import lint_settings
 from netpipe.harness.session import SessionRequest
 
 _POLICIES: Final = ("warn", "fail")
@@ -22,7 +23,7 @@ _FLAGS: Final = {
     "mfu": ("0.4", "FRACTION", "the part of its peak that an emulated accelerator reaches"),
     "budget": ("20", "SECONDS", "seconds for the rounds of one measurement"),
     "batch_limit": ("10", "SECONDS", "a loader that gives no batch for so long hangs"),
-    "intent": ("throughput", "INTENT", "what the order is held to: throughput or reproducible"),
+    "intent": ("", "INTENT", "throughput or reproducible; pyproject's [tool.netpipe.lint] says it"),
     "missing": ("warn", "POLICY", "warn or fail: no baseline for this device or this benchmark"),
     "inconclusive": ("warn", "POLICY", "warn or fail: what a noisy machine left open"),
     "record": ("", "NAME", "write this run as a baseline, if every verdict was valid"),
@@ -39,7 +40,7 @@ class Options:
     Attributes:
         device: The device key or family that must be here; "" for any.
         accelerators: What to measure against: "auto" or emulated ones.
-        request: The budget, batch limit, FLOPs, MFU and intent of every session.
+        request: The budget, batch limit, FLOPs, MFU, intent and silences of every session.
         fail_when_missing: No baseline is a failure.
         fail_when_inconclusive: An open question is a failure.
         record: The name of the baseline to write; "" to write none.
@@ -72,6 +73,7 @@ class Options:
         if not _NAME.fullmatch(values["record"]):
             raise _usage("record", "be of letters, digits and _ . -", values["record"])
         try:
+            lint = lint_settings(config.rootpath)
             request = SessionRequest(
                 kind="measure",
                 budget_s=_number(values, "budget"),
@@ -80,7 +82,8 @@ class Options:
                     _number(values, "flops_per_step") if values["flops_per_step"] else None
                 ),
                 mfu=_number(values, "mfu"),
-                intent=values["intent"],
+                intent=values["intent"] or lint.intent,
+                silences=lint.silences,
             )
             accelerators = parse_accelerators(values["accelerator"])
         except NetpipeError as error:

@@ -9,7 +9,6 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from netpipe.errors import InputError
 from netpipe.harness.gate import Outcome
 from netpipe.harness.measurement import Measurement
 from netpipe.harness.report import (
@@ -20,6 +19,7 @@ from netpipe.harness.report import (
 )
 from netpipe.harness.stall import judge, remarks
 from netpipe.suite.run import Run
+from netpipe.whole_file import write_whole
 
 _WIDTH = 118
 
@@ -65,6 +65,8 @@ def _order(run: Run) -> Iterator[str]:
     for lint in run.lints.values():
         for one in lint["findings"]:
             yield f"order: {one['severity']}: {one['rule']}: {one['message']}"
+        for one in lint["silenced"]:
+            yield f"order: silenced: {one['rule']}: {one['reason']}"
         if not lint["findings"]:
             yield f"order: nothing stands wrong, for {lint['intent']}"
 
@@ -126,12 +128,7 @@ def write_json(run: Run, path: Path) -> None:
             for one in run.compared
         ],
     }
-    part = path.with_name(path.name + ".part")
-    try:
-        part.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-        part.replace(path)
-    except OSError as error:
-        raise InputError(path, "--netpipe-json", "be writable", error.strerror) from error
+    write_whole(path, json.dumps(document, indent=1, allow_nan=False) + "\n", "--netpipe-json")
 
 
 def _measured(measurement: Measurement) -> dict[str, Any]:

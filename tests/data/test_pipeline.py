@@ -7,7 +7,7 @@ import shutil
 from collections import Counter
 from pathlib import Path
 
-import cloudpickle  # type: ignore[import-untyped]  # it has no types
+import cloudpickle
 import numpy as np
 import pytest
 

@@ -19,6 +19,8 @@ LINT = {
     "grain_version": "0.2.18",
     "graph": [],
     "findings": [],
+    "silenced": [],
+    "trials": [],
 }
 
 # Warnings would be errors, as in the run around it; and hypothesis takes a second to import.

@@ -2,51 +2,44 @@
 
 from collections.abc import Iterator
 
-from netpipe.harness.finding import Inspected, LintFinding, Severity
-from netpipe.harness.graph import Graph, Node
+from netpipe.harness.graph.nodes import Graph, Node
+from netpipe.harness.rules.finding import Inspected, LintFinding, Severity
+from netpipe.harness.rules.kinds import BATCHES, DEPENDS_ON_ORDER, USER_CODE, is_work
+from netpipe.harness.rules.pools import below_until, pools, setting
 
 
 def batch_after_mp_prefetch(pipeline: Inspected) -> Iterator[LintFinding]:
     """Batches are made in the training process, not in the workers.
 
-    An error for throughput. It is what keeps the batches independent of the number of workers,
-    so where that is the intent it is a remark.
+    An error for throughput, a warning if the workers send blocks already. It is what keeps the
+    batches independent of the number of workers, so where that is the intent it is a remark.
     """
-    for node, prefetch in _after_workers(pipeline.graph, "Batch", "Rebatch"):
+    for node, prefetch in _first_after_workers(pipeline.graph, *BATCHES):
+        below = pipeline.graph.below(node)
+        in_blocks = any(one.in_worker and one.kind in BATCHES for one in below)
+        for_speed: Severity = "warning" if in_blocks else "error"
         yield LintFinding(
             "batch-after-mp-prefetch",
-            "error" if pipeline.for_throughput else "info",
+            for_speed if pipeline.for_throughput else "info",
             (node.id, prefetch.id),
-            f"{node} comes after mp_prefetch: the workers send single elements, and the one"
-            " process that trains makes every batch",
+            f"{node} comes after mp_prefetch: the workers send"
+            f" {'blocks' if in_blocks else 'single elements'}, and the one process that trains"
+            " makes every batch",
             f"Move .mp_prefetch(...) behind the batch: .batch(batch_size="
-            f"{node.parameters.get('batch_size')}).mp_prefetch(...)",
+            f"{node.parameters.get('batch_size')}).mp_prefetch(...); before .to_iter_dataset(...)"
+            " the batch does not depend on the number of workers either",
         )
-
-
-_ORDER_DEPENDS_ON_WORKERS = (
-    "RandomMap",
-    "MapWithIndex",
-    "Filter",
-    "FlatMap",
-    "Pack",
-    "ConcatThenSplit",
-    "Operation",
-)
 
 
 def map_after_mp_prefetch(pipeline: Inspected) -> Iterator[LintFinding]:
     """User code runs in the training process, not in the workers.
 
     An error for throughput. For reproducible it is a remark about what would depend on the number
-    of workers inside them, and a warning about a plain map, which would not. A map that puts
-    elements on a device belongs there, as devices cannot be sent to workers.
+    of workers inside them, and a warning about a plain or a random map, which would not. What
+    calls jax belongs there: devices are the training process's own.
     """
-    for node, prefetch in _after_workers(pipeline.graph, "Map", *_ORDER_DEPENDS_ON_WORKERS):
-        if node.parameters.get("device_put"):
-            continue
-        kept_for_order = node.kind in _ORDER_DEPENDS_ON_WORKERS
-        otherwise: Severity = "info" if kept_for_order else "warning"
+    for node, prefetch in _first_after_workers(pipeline.graph, *USER_CODE):
+        otherwise: Severity = "info" if node.kind in DEPENDS_ON_ORDER else "warning"
         yield LintFinding(
             "map-after-mp-prefetch",
             "error" if pipeline.for_throughput else otherwise,
@@ -74,9 +67,43 @@ def nested_mp_prefetch(pipeline: Inspected) -> Iterator[LintFinding]:
                 )
 
 
-def _after_workers(graph: Graph, *kinds: str) -> Iterator[tuple[Node, Node]]:
-    """Yield each node of the training process with the nearest mp_prefetch below it."""
+def device_put_before_mp_prefetch(pipeline: Inspected) -> Iterator[LintFinding]:
+    """Batches are put on a device in the workers. An error, whatever the intent."""
+    for pool in pools(pipeline.graph):
+        for node in pool.nodes:
+            if node.parameters.get("device_put"):
+                yield LintFinding(
+                    "device-put-before-mp-prefetch",
+                    "error",
+                    (pool.prefetch.id, node.id),
+                    f"{node} puts elements on a device in {pool}: a Device cannot be sent to a"
+                    " worker, and without one every worker takes memory of the accelerator while"
+                    " the arrays come back through the host's",
+                    setting(
+                        pipeline.graph,
+                        "Call device_put on what the DataLoader gives",
+                        "Move the device_put behind .mp_prefetch(...): it is the last call",
+                    ),
+                )
+
+
+def _first_after_workers(graph: Graph, *kinds: str) -> Iterator[tuple[Node, Node]]:
+    """Yield each late node with the mp_prefetch below it, if no other late one is between.
+
+    What comes after a late node cannot be moved without it, so it is not named as well.
+    """
     for node in graph.of_kind(*kinds):
-        prefetch = next((one for one in graph.below(node) if one.kind == "ProcessPrefetch"), None)
-        if prefetch is not None and not node.in_worker:
+        if not _is_late(node):
+            continue
+        between = list(below_until(graph, node, _is_prefetch))
+        prefetch = next(filter(_is_prefetch, between), None)
+        if prefetch is not None and not any(map(_is_late, between)):
             yield node, prefetch
+
+
+def _is_prefetch(node: Node) -> bool:
+    return node.kind == "ProcessPrefetch"
+
+
+def _is_late(node: Node) -> bool:
+    return is_work(node) and not node.in_worker

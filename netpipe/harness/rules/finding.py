@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from netpipe.harness.graph import Graph
+from netpipe.harness.graph.nodes import Graph
 
 Severity = Literal["error", "warning", "info"]
 INTENTS: Final = ("throughput", "reproducible")
@@ -53,6 +53,19 @@ class LintFinding:
     fix: str
     cost: str = ""
     proof: str = ""
+
+
+@dataclass(frozen=True)
+class Silenced:
+    """A finding that the user does not want to hear of.
+
+    Attributes:
+        finding: What was found.
+        reason: Why it is silenced, in the user's words.
+    """
+
+    finding: LintFinding
+    reason: str
 
 
 Rule = Callable[[Inspected], Iterator[LintFinding]]

@@ -1,0 +1,100 @@
+"""A pipeline as plain data: nodes, and the graph that they make. Knows nothing of Grain."""
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from numbers import Integral, Real
+from types import MethodType
+
+Plain = None | bool | int | float | str | tuple["Plain", ...]
+
+
+@dataclass(frozen=True)
+class Node:
+    """One transformation of a pipeline.
+
+    Attributes:
+        id: Its number in `Graph.nodes`; 0 gives the elements that the trainer sees.
+        kind: What it does, as its Grain method is called: "Batch", "Map", "Shuffle", "Mix";
+            "ToIter" for `to_iter_dataset`, "ProcessPrefetch" for `mp_prefetch`, "NoWorkers" for
+            an `mp_prefetch` without workers, "Source" for what it all starts from;
+            "Unknown:<class>" for a class this version does not know.
+        parameters: Its settings by their names in Grain; a function or an object is its name.
+        parents: Ids of the nodes that it takes its elements from.
+        in_worker: Whether it runs in a worker process, not in the one that trains.
+        random_access: Whether it is a MapDataset, whose elements have places: what it does to an
+            element then depends on the place alone, not on the number of workers.
+        uses_jax: Whether the user's function in it calls jax; handling trees alone is not that.
+        made_at: Where the user's code made it, as file:line; "" where that is not known.
+        sent_bytes: Bytes that each worker is sent of what the node itself holds, of `mp_prefetch`
+            its `worker_init_fn`; None for all else in the training process, and where it cannot
+            be sent.
+        unpicklable: Why it cannot be sent to a worker; "" where it can.
+    """
+
+    id: int
+    kind: str
+    parameters: Mapping[str, Plain]
+    parents: tuple[int, ...]
+    in_worker: bool
+    random_access: bool = False
+    uses_jax: bool = False
+    made_at: str = ""
+    sent_bytes: int | None = None
+    unpicklable: str = ""
+
+    def __str__(self) -> str:
+        """Return what messages call it."""
+        transform = self.parameters.get("transform")
+        return f"{self.kind} of {transform}" if transform else self.kind
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A pipeline, from what the trainer sees down to its sources; empty if it is not Grain's."""
+
+    nodes: tuple[Node, ...] = ()
+
+    def of_kind(self, *kinds: str) -> tuple[Node, ...]:
+        """Return the nodes of some kinds, those nearest to the trainer first."""
+        return tuple(node for node in self.nodes if node.kind in kinds)
+
+    def below(self, node: Node) -> Iterator[Node]:
+        """Yield once each all nodes that elements pass through before `node`, nearest first."""
+        waiting, seen = deque(node.parents), set()
+        while waiting:
+            number = waiting.popleft()
+            if number not in seen:
+                seen.add(number)
+                yield self.nodes[number]
+                waiting.extend(self.nodes[number].parents)
+
+
+def plain(value: object) -> Plain:
+    """Return a setting as plain data, a mapping by its items; an object is its name."""
+    if isinstance(value, Enum):
+        return value.name
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        return float(value)
+    if isinstance(value, list | tuple):
+        return tuple(plain(one) for one in value)
+    if isinstance(value, dict):
+        return tuple((str(key), plain(one)) for key, one in value.items())
+    return name_of(value)
+
+
+def name_of(value: object) -> str:
+    """Name a function by where it is defined, a method or an object by its class."""
+    if isinstance(value, partial):
+        return name_of(value.func)
+    owner = value.__self__ if isinstance(value, MethodType) else value
+    try:
+        return f"{owner.__module__}.{owner.__qualname__}"  # type: ignore[attr-defined]
+    except Exception:  # noqa: BLE001  # an object has no such name, or is odd when it is asked
+        return f"{type(owner).__module__}.{type(owner).__qualname__}"

@@ -1,0 +1,48 @@
+"""A loader's order, read and, where that is asked for, tried: what a session that lints does."""
+
+from typing import TYPE_CHECKING
+
+from netpipe.grain_workers import let_grain_start_workers
+from netpipe.harness.clock import MonotonicClock
+from netpipe.harness.graph.recording import recorded
+from netpipe.harness.host import this_host
+from netpipe.harness.ordering import LintReport, lint
+from netpipe.harness.pull import LoaderFactory
+from netpipe.harness.session import SessionRequest
+
+if TYPE_CHECKING:
+    from netpipe.harness.trying.trials import Trial
+
+
+def inspect(request: SessionRequest, loader: LoaderFactory) -> dict[str, object]:
+    """Return the `netpipe.lint/1` document of the loader that a factory makes.
+
+    Args:
+        request: The intent, the silences, and whether to prove and to try.
+        loader: Makes the pipeline; called once, and again for everything that is proven or tried.
+
+    Raises:
+        MisuseError: The intent or a silence is not one of those that there are.
+    """
+    let_grain_start_workers()
+    with recorded() as recording:
+        dataset = loader()
+    report = lint(dataset, request.intent, recording=recording, silences=request.silences)
+    if request.proves:
+        report = _proven(request, loader, report)
+    trials = _tried(request, loader, report) if request.tries else ()
+    return {**report.to_document(), "trials": [one.to_document() for one in trials]}
+
+
+def _proven(request: SessionRequest, loader: LoaderFactory, report: LintReport) -> LintReport:
+    from netpipe.harness.trying.proofs import prove
+
+    return prove(loader, report, MonotonicClock(), request.budget_s)
+
+
+def _tried(
+    request: SessionRequest, loader: LoaderFactory, report: LintReport
+) -> "tuple[Trial, ...]":
+    from netpipe.harness.trying.trials import try_fixes
+
+    return try_fixes(loader, report, this_host().cores, MonotonicClock(), request.budget_s)

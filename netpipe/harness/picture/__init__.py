@@ -1,0 +1,1 @@
+"""A pipeline with what was found in it: `text.py` for the terminal, `drawing.py` as SVG."""

@@ -1,0 +1,77 @@
+"""The findings below a drawing, in full."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from netpipe.harness.ordering import LintReport
+from netpipe.harness.picture.calls import call_of
+from netpipe.harness.picture.lettering import monospace_columns, monospace_width, wrapped
+from netpipe.harness.picture.shown import Shown, mark, shortened, worst_first
+from netpipe.harness.picture.style import CHIP_SIZE, PROSE_SIZE
+from netpipe.harness.picture.svg import element, plain, text
+from netpipe.harness.rules.finding import LintFinding
+
+_LINE: Final = 19.0
+_CHIP: Final = 20.0
+_INSET: Final = 8.0
+
+
+def listed(
+    report: LintReport, pipeline: Shown, x: float, y: float, width: float
+) -> tuple[Sequence[str], float]:
+    """Write every finding out: its calls, its message, its cost and its fix.
+
+    Args:
+        report: What was found.
+        pipeline: What of it is drawn.
+        x: Where the lines begin.
+        y: Where the first finding begins.
+        width: What the lines are wrapped to.
+
+    Returns:
+        The elements, and where the last of them ends.
+    """
+    elements: list[str] = []
+    for finding in worst_first(report.findings):
+        elements += _chip(finding, x, y, width)
+        y += _CHIP + _LINE - 2
+        for look, label, line in _lines(finding, pipeline, width):
+            elements.append(_line(x, y, look, label, line))
+            y += _LINE
+        y += _LINE / 2
+    return elements, y - _LINE if report.findings else y - 2 * _LINE
+
+
+def _chip(finding: LintFinding, x: float, y: float, width: float) -> Iterator[str]:
+    columns = monospace_columns(width - 2 * _INSET, CHIP_SIZE)
+    rule = shortened(mark(finding), columns)
+    wide = monospace_width(rule, CHIP_SIZE) + 2 * _INSET
+    look = f"chip {finding.severity}"
+    yield element("rect", x=x, y=y, width=wide, height=_CHIP, rx=4, class_=look)
+    yield text(x + _INSET, y + 14, rule, f"rule {finding.severity}")
+
+
+def _lines(finding: LintFinding, pipeline: Shown, width: float) -> Iterator[tuple[str, str, str]]:
+    """Yield the look of each line, the label that it begins with, and the rest of it."""
+    paragraphs = [
+        ("faint", "", ", ".join(_where(pipeline, node) for node in finding.nodes)),
+        ("prose", "", finding.message),
+        ("prose", "Cost:", finding.cost),
+        ("prose", "Fix:", finding.fix),
+        ("prose", "Tried:", finding.proof),
+    ]
+    for look, label, content in paragraphs:
+        lines = wrapped(f"{label} {content}", width, PROSE_SIZE) if content else ()
+        for number, line in enumerate(lines):
+            begins = label if number == 0 else ""
+            yield look, begins, line.removeprefix(begins)
+
+
+def _where(pipeline: Shown, number: int) -> str:
+    node = pipeline.nodes[number]
+    return f"{call_of(node)} ({node.made_at})" if node.made_at else str(call_of(node))
+
+
+def _line(x: float, y: float, look: str, label: str, content: str) -> str:
+    bold = element("tspan", plain(label)) if label else ""
+    return element("text", bold, plain(content), x=x, y=y, class_=look)

@@ -1,0 +1,109 @@
+"""What is ready before the trainer asks for it."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from netpipe.harness.graph.nodes import Graph, Node
+from netpipe.harness.rules.finding import Inspected, LintFinding, Severity
+from netpipe.harness.rules.kinds import USER_CODE, is_work
+from netpipe.harness.rules.pools import below_until
+
+# With so many batches ready even a step of 20 ms is served for more than a second.
+MANY_BATCHES: Final = 64
+_GRAINS_BUFFER: Final = 500  # elements: what iterating a MapDataset has, as to_iter_dataset()
+
+
+def no_prefetch(pipeline: Inspected) -> Iterator[LintFinding]:
+    """Something is made only when the trainer asks for it.
+
+    A warning, but a remark where it is no more than putting a batch together. Where workers are
+    missing or come too early, other rules say so.
+    """
+    graph = pipeline.graph
+    if graph.of_kind("NoWorkers", "DataLoader"):
+        return
+    asked = list(_when_asked(graph))
+    if not all(node.parents for node in asked):
+        yield _late("warning", graph.nodes[0], "nothing reads ahead: every batch is made")
+    elif work := [node for node in asked if is_work(node) and not _follows_workers(graph, node)]:
+        heavy = [node for node in work if node.kind in USER_CODE]
+        first = (heavy or work)[0]
+        told = f"{first} comes after what reads ahead: it is done"
+        yield _late("warning" if heavy else "info", first, told)
+
+
+def _when_asked(graph: Graph) -> Iterator[Node]:
+    """Yield what runs in the trainer's own thread: all above what reads ahead."""
+    root = graph.nodes[0]
+    if not (root.random_access or _reads_ahead(root)):  # threads iterate a MapDataset
+        yield root
+        yield from (n for n in below_until(graph, root, _reads_ahead) if not _reads_ahead(n))
+
+
+def _reads_ahead(node: Node) -> bool:
+    """Whether elements are made before they are asked for; a class that is not known may."""
+    if node.kind == "ToIter":
+        return _reading_buffer(node) > 0
+    if node.kind == "ThreadPrefetch":
+        return node.parameters.get("prefetch_buffer_size") != 0
+    # A thread of Grain's reads each dataset that is interleaved.
+    ahead = ("ProcessPrefetch", "MultithreadPrefetch", "Interleave", "Elastic")
+    return node.kind in ahead or node.kind.startswith("Unknown:")
+
+
+def _follows_workers(graph: Graph, node: Node) -> bool:
+    return any(one.kind == "ProcessPrefetch" for one in graph.below(node))
+
+
+def _late(severity: Severity, node: Node, told: str) -> LintFinding:
+    return LintFinding(
+        "no-prefetch",
+        severity,
+        (node.id,),
+        f"{told} when the trainer asks for it, while the device waits",
+        "End with grain.experimental.ThreadPrefetchIterDataset(dataset, prefetch_buffer_size=2),"
+        " or with .mp_prefetch(grain.MultiprocessingOptions(num_workers=2)) for more work than"
+        " one core can do; only a device_put comes after it",
+    )
+
+
+def oversized_read_buffer(pipeline: Inspected) -> Iterator[LintFinding]:
+    """What reads ahead counts batches for elements.
+
+    A warning; a remark where a MapDataset is iterated as it is, with Grain's default buffer.
+    """
+    graph = pipeline.graph
+    for node in graph.of_kind("ToIter"):
+        if (batch := _batch_of(graph, node)) and _reading_buffer(node) > MANY_BATCHES:
+            yield _oversized("warning", (node, batch), _reading_buffer(node), "to_iter_dataset")
+    root = graph.nodes[0]
+    if root.random_access and (batch := _batch_of(graph, root)):
+        told = "iterating a MapDataset"
+        yield _oversized("info", (root, batch), _GRAINS_BUFFER, told)
+
+
+def _oversized(severity: Severity, nodes: tuple[Node, Node], buffer: int, told: str) -> LintFinding:
+    node, batch = nodes
+    size = batch.parameters.get("batch_size")
+    each = " in every worker" if node.in_worker else ""
+    return LintFinding(
+        "oversized-read-buffer",
+        severity,
+        tuple(dict.fromkeys((node.id, batch.id))),
+        f"{told} reads {buffer:,} elements ahead{each}, each of which is a batch of {size}: all of"
+        " them are kept in memory",
+        "Keep a few batches ready:"
+        " .to_iter_dataset(grain.ReadOptions(num_threads=4, prefetch_buffer_size=4))",
+    )
+
+
+def _reading_buffer(node: Node) -> int:
+    """Return how many elements threads read ahead; without threads the buffer is not used."""
+    size = node.parameters.get("prefetch_buffer_size")
+    return size if isinstance(size, int) and node.parameters.get("num_threads") else 0
+
+
+def _batch_of(graph: Graph, node: Node) -> Node | None:
+    """Return the batch that an element of a node is, if nothing has taken it apart."""
+    found = (node, *below_until(graph, node, lambda one: one.kind in ("FlatMap", "Batch")))
+    return next((one for one in found if one.kind == "Batch"), None)

@@ -1,0 +1,31 @@
+"""What the kinds of nodes have in common."""
+
+from typing import Final
+
+from netpipe.harness.graph.nodes import Node
+
+BATCHES: Final = ("Batch", "Rebatch")
+
+DEPENDS_ON_ORDER: Final = (
+    "MapWithIndex",
+    "Filter",
+    "FlatMap",
+    "Pack",
+    "ConcatThenSplit",
+    "Operation",
+)
+"""What runs for each element, and has another result where the elements before it are others."""
+
+USER_CODE: Final = ("Map", "RandomMap", *DEPENDS_ON_ORDER)
+
+
+def is_work(node: Node) -> bool:
+    """Whether a node does what workers could do; what calls jax is the training process's own."""
+    on_device = node.uses_jax or node.parameters.get("device_put")
+    return node.kind in (*BATCHES, *USER_CODE) and not on_device
+
+
+def makes_other_elements(node: Node) -> bool:
+    """Whether an element of a node is another thing than one of its input; unknown classes may."""
+    makes = (*BATCHES, "FlatMap", "Pack", "ConcatThenSplit", "Operation")
+    return node.kind in makes or node.kind.startswith("Unknown:")

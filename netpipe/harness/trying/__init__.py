@@ -1,0 +1,1 @@
+"""What only running tells: variants of a pipeline, compared in what they give and in how fast."""

@@ -1,0 +1,160 @@
+"""Fixes that are verified: what each gives on this machine, before and after in one run."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial, reduce
+from math import isfinite
+from operator import or_
+from statistics import median
+from typing import Final
+
+from netpipe.harness.clock import Clock
+from netpipe.harness.measurement import Interval
+from netpipe.harness.ordering import LintReport
+from netpipe.harness.pull import LoaderFactory
+from netpipe.harness.stats import ratio_interval
+from netpipe.harness.trying.alternation import Bench, Compared, MeasureBlock, measured_block
+from netpipe.harness.trying.fixes import Fix, fixes_for
+from netpipe.harness.trying.variants import Variant
+from netpipe.harness.units import seconds
+from netpipe.harness.watch import UNWATCHED, Watch
+
+ALL: Final = "all"  # in the place of a rule: the fixes that were not seen to be slower, together
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a fix gives on this machine.
+
+    Attributes:
+        rule: The rule whose finding it mends; `ALL` for several together.
+        change: The call to write instead.
+        message: What came of it, in a sentence.
+        before_s_per_batch: Seconds of a batch of the pipeline as it is; None: not measured.
+        after_s_per_batch: Seconds of as many elements with the change.
+        before_cpu_s_per_batch: CPU seconds of them, of all processes, as it is.
+        after_cpu_s_per_batch: The same with the change.
+        ratio: Before over after, over the rounds: above 1 is faster. None: not measured often
+            enough to have an interval.
+    """
+
+    rule: str
+    change: str
+    message: str
+    before_s_per_batch: float | None = None
+    after_s_per_batch: float | None = None
+    before_cpu_s_per_batch: float | None = None
+    after_cpu_s_per_batch: float | None = None
+    ratio: Interval | None = None
+
+    def to_document(self) -> dict[str, object]:
+        """Return the trial as plain JSON values."""
+        return asdict(self)
+
+
+def try_fixes(
+    loader: LoaderFactory,
+    report: LintReport,
+    cores: int,
+    clock: Clock,
+    budget_s: float,
+    watch: Watch = UNWATCHED,
+    measure: MeasureBlock | None = None,
+) -> tuple[Trial, ...]:
+    """Measure what each proposed fix gives, and what those give together that are not slower.
+
+    Workers are started: Grain must have been allowed to. What hangs is ended.
+
+    Args:
+        loader: Makes the pipeline; called anew for each block of a measurement.
+        report: What the rules found in it.
+        cores: CPU cores that the process may use.
+        clock: Seconds.
+        budget_s: Seconds for all trials.
+        watch: Told of every wait for a batch.
+        measure: What measures a block; by default `measured_block`.
+
+    Returns:
+        One trial for each fix, then the one of several together where there is one.
+    """
+    fixes = fixes_for(report, cores)
+    variants = tuple(dict.fromkeys(fix.variant for fix in fixes if fix.variant is not None))
+    if not variants:
+        return tuple(_trial(fix, {}) for fix in fixes)
+    measure = measure or partial(measured_block, clock=clock, watch=watch)
+    bench = Bench(loader, clock, budget_s, measure)
+    # A second comparison, of two sides, may follow the first.
+    sides = 1 + len(variants)
+    compared = bench.compare(variants, sides / (sides + 2) if len(variants) > 1 else 1.0)
+    trials = [_trial(fix, compared) for fix in fixes]
+    together = _together(fixes, trials)
+    if together is None:
+        return tuple(trials)
+    fix, variant = together
+    return (*trials, _trial(fix, bench.compare([variant], 1.0)))
+
+
+def _together(fixes: Sequence[Fix], trials: Sequence[Trial]) -> tuple[Fix, Variant] | None:
+    """Join the best fix of each rule; None where that was tried already."""
+    best: dict[str, tuple[float, Fix, Variant]] = {}
+    for fix, trial in zip(fixes, trials, strict=True):
+        if fix.variant is None or trial.ratio is None or trial.ratio.high < 1:
+            continue
+        if fix.rule not in best or trial.ratio.median > best[fix.rule][0]:
+            best[fix.rule] = (trial.ratio.median, fix, fix.variant)
+    variants = [variant for _, _, variant in best.values()]
+    if not variants or (joined := reduce(or_, variants)) in variants:
+        return None
+    change = "; ".join(dict.fromkeys(fix.change for _, fix, _ in best.values()))
+    return Fix(ALL, change, joined), joined
+
+
+def _trial(fix: Fix, compared: Mapping[Variant, Compared]) -> Trial:
+    if fix.variant is None:
+        why = f"cannot be tried: {fix.why_not}. Move the call in your code"
+        return Trial(fix.rule, fix.change, why)
+    return judged(fix, compared[fix.variant])
+
+
+def judged(fix: Fix, compared: Compared) -> Trial:
+    """Say what a fix gives.
+
+    Args:
+        fix: What was tried.
+        compared: The pipeline before and after.
+    """
+    before, after = compared.before, compared.after
+    if compared.failure or not before:
+        why = compared.failure or "there was no time left"
+        return Trial(fix.rule, fix.change, f"not measured: {why}")
+    elements = median(block.elements_per_batch for block in before)
+    before_s, after_s = ([block.s_per_element for block in side] for side in (before, after))
+    ratio = ratio_interval(before_s, after_s)
+    times = (
+        elements * median(before_s),
+        elements * median(after_s),
+        elements * median(block.cpu_s_per_element for block in before),
+        elements * median(block.cpu_s_per_element for block in after),
+    )
+    known = ratio if isfinite(ratio.low) and isfinite(ratio.high) else None
+    return Trial(fix.rule, fix.change, _said(ratio, _figures(*times)), *times, known)
+
+
+def _figures(before_s: float, after_s: float, before_cpu_s: float, after_cpu_s: float) -> str:
+    return (
+        f"{seconds(after_s)} instead of {seconds(before_s)} per batch, and"
+        f" {seconds(after_cpu_s)} of CPU time instead of {seconds(before_cpu_s)}"
+    )
+
+
+def _said(ratio: Interval, figures: str) -> str:
+    times = f"{ratio.median:.3g} times as fast"
+    if not isfinite(ratio.high):
+        rounds = "1 alternation" if ratio.n == 1 else f"{ratio.n} alternations"
+        return f"not decided, {times} in {rounds}: {figures}"
+    spread = f"{times} ({ratio.low:.3g} to {ratio.high:.3g})"
+    if ratio.low > 1:
+        return f"{spread}: {figures}"
+    if ratio.high < 1:
+        return f"slower, {spread}: {figures}"
+    return f"no difference seen, {spread}: {figures}"

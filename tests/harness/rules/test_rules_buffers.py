@@ -1,0 +1,178 @@
+"""What is ready before the trainer asks for it."""
+
+from collections import Counter
+from typing import Any
+
+import grain
+import jax
+import pytest
+
+from netpipe.harness.ordering import lint
+from netpipe.harness.rules.buffers import MANY_BATCHES
+from tests.harness.rules.linting import (
+    NO_THREADS,
+    OneToThree,
+    both,
+    elements,
+    in_workers,
+    increment,
+    kinds,
+    loader,
+    severities,
+    source,
+    the,
+)
+
+NOTHING = "no-prefetch"
+BUFFER = "oversized-read-buffer"
+X = grain.experimental
+
+
+def read(threads: int, ahead: int) -> Any:
+    """Read options."""
+    return grain.ReadOptions(num_threads=threads, prefetch_buffer_size=ahead)
+
+
+def thread(dataset: Any, ahead: int = 2) -> Any:
+    """The dataset with a thread that reads ahead."""
+    return X.ThreadPrefetchIterDataset(dataset, prefetch_buffer_size=ahead)
+
+
+@pytest.mark.parametrize(
+    ("bare", "severity"),
+    [
+        (elements().batch(4), "warning"),
+        (source().batch(4).to_iter_dataset(NO_THREADS), "warning"),
+        (source().batch(4).to_iter_dataset(read(4, 0)), "warning"),
+        (thread(elements().batch(4), 0), "warning"),
+        (grain.IterDataset.mix([thread(elements()), elements()]), "warning"),
+        (elements().batch(4).map(jax.device_put), "warning"),
+        (X.ParquetIterDataset("a.parquet").batch(4), "warning"),
+        (source().to_iter_dataset(read(4, 4)).map(increment).batch(4), "warning"),
+        (thread(elements().batch(4)).map(increment), "warning"),
+        (source().to_iter_dataset(read(4, 4)).batch(4), "info"),
+    ],
+    ids=[
+        "stream",
+        "by-place",
+        "threads-without-buffer",
+        "thread-without-buffer",
+        "one-branch",
+        "device_put",
+        "parquet",
+        "map-after-threads",
+        "map-after-thread",
+        "batch-after-threads",
+    ],
+)
+def test_what_is_made_when_the_trainer_asks(bare: Any, severity: str) -> None:
+    """A warning; putting a batch together is a remark."""
+    assert both(bare, NOTHING) == (severity, severity)
+
+
+@pytest.mark.parametrize(
+    "ahead",
+    [
+        source().batch(4),
+        source().batch(4).to_iter_dataset(read(4, 4)),
+        thread(elements().batch(4)),
+        in_workers(elements().batch(4)),
+        in_workers(elements()).batch(4).map(increment),
+        thread(elements().batch(4)).map(jax.device_put),
+        X.device_put(elements().batch(4), None),
+        grain.IterDataset.mix([thread(elements()), in_workers(elements())]),
+        X.LimitIterDataset(thread(elements().batch(4)), 3),
+        X.InterleaveIterDataset([elements(), elements()], cycle_length=2),
+        X.multithread_prefetch(elements().batch(4), num_threads=2, buffer_size=1),
+        loader(grain.transforms.Batch(4), workers=0),
+    ],
+    ids=[
+        "map-dataset",
+        "reading-threads",
+        "thread",
+        "workers",
+        "late",
+        "device_put",
+        "grain-device_put",
+        "branches",
+        "limit",
+        "interleave",
+        "multithread",
+        "loader",
+    ],
+)
+def test_what_reads_ahead_is_fine(ahead: Any) -> None:
+    """Other rules speak of what stands after workers, and of missing ones."""
+    assert both(ahead, NOTHING) == (None, None)
+
+
+def test_a_pipeline_without_prefetch_is_named_at_its_end() -> None:
+    """And what is done too late where something reads ahead of it."""
+    report = lint(elements().batch(4))
+    assert the(NOTHING, report).nodes == (0,)
+    assert "nothing reads ahead" in the(NOTHING, report).message
+    late = lint(thread(elements()).map(increment).batch(4))
+    assert kinds(the(NOTHING, late), late) == ["Map"]
+
+
+# ---- Buffers that count batches for elements
+
+
+def test_a_buffer_of_batches_is_a_warning() -> None:
+    """The default of 500 elements is 500 batches behind a batch, and harmless before it."""
+    assert both(source().batch(4).to_iter_dataset(), BUFFER) == ("warning", "warning")
+    assert both(thread(source().to_iter_dataset().batch(4)), BUFFER) == (None, None)
+    report = lint(source().batch(4).map(increment).to_iter_dataset())
+    finding = the(BUFFER, report)
+    assert kinds(finding, report) == ["ToIter", "Batch"]
+    assert "500 elements ahead, each of which is a batch of 4" in finding.message
+    in_all = lint(in_workers(source().batch(4).to_iter_dataset()))
+    assert "ahead in every worker" in the(BUFFER, in_all).message
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        (read(4, MANY_BATCHES), None),
+        (read(4, MANY_BATCHES + 1), "warning"),
+        (read(0, 500), None),
+    ],
+)
+def test_how_many_batches_are_too_many(options: Any, found: str | None) -> None:
+    """A buffer that no thread fills does not count."""
+    assert severities(source().batch(4).to_iter_dataset(options)).get(BUFFER) == found
+
+
+def test_a_batch_that_was_taken_apart_is_none() -> None:
+    """Then the buffer holds elements."""
+    apart = X.FlatMapMapDataset(source().batch(4), OneToThree())
+    assert both(apart.to_iter_dataset(), BUFFER) == (None, None)
+
+
+def test_a_map_dataset_as_it_is_has_the_same_buffer() -> None:
+    """A remark, as Grain makes it and not the user; without a batch it is nothing."""
+    report = lint(source().batch(4))
+    assert both(source().batch(4), BUFFER) == ("info", "info")
+    assert kinds(the(BUFFER, report), report) == ["Batch"]
+    assert both(source().map(increment), BUFFER) == (None, None)
+
+
+def test_grains_own_buffer_is_what_the_rule_says() -> None:
+    """Iterating a MapDataset reads 500 ahead; without threads the buffer is not used."""
+    assert _made_ahead(lambda dataset: dataset) == 501
+    assert _made_ahead(lambda dataset: dataset.to_iter_dataset(read(0, 50))) == 1
+
+
+def _made_ahead(finish: Any) -> int:
+    made: Counter[int] = Counter()
+
+    def note(element: int) -> int:
+        made[element] += 1
+        return element
+
+    iterator = iter(finish(grain.MapDataset.range(2_000).map(note)))
+    next(iterator)
+    executor = getattr(iterator, "_executor", None)
+    if executor is not None:
+        executor.shutdown(wait=True)  # what was begun comes to its end
+    return len(made)

@@ -1,0 +1,165 @@
+"""Rounds of blocks in turns, on a clock that the test holds, and what a block measures."""
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import grain
+import numpy as np
+import pytest
+
+from netpipe.harness import pull
+from netpipe.harness.graph.reading import read_graph
+from netpipe.harness.pull import LoaderFactory
+from netpipe.harness.trying.alternation import Bench, Block, measured_block
+from netpipe.harness.trying.variants import Variant
+from tests.harness.fakes import FakeClock, FakeProcesses
+
+CALM, SMALL = Variant(read_threads=0), Variant(read_buffer=3)
+THREADS = grain.ReadOptions(num_threads=2, prefetch_buffer_size=7)
+
+
+def factory() -> Any:
+    """A pipeline that reads with two threads and a buffer of 7."""
+    return grain.MapDataset.source(range(8)).to_iter_dataset(THREADS)
+
+
+def name(loader: LoaderFactory) -> str:
+    """Tell which side a loader is of, by its settings."""
+    (node,) = read_graph(loader()).of_kind("ToIter")
+    settings = f"{node.parameters['num_threads']} {node.parameters['prefetch_buffer_size']}"
+    return {"2 7": "A", "0 7": "calm", "2 3": "small"}[settings]
+
+
+class Script:
+    """Measures blocks as a test wants them, and keeps their order."""
+
+    def __init__(self, clock: FakeClock, block_s: float = 0.1) -> None:
+        self._clock = clock
+        self._block_s = block_s
+        self.order: list[str] = []
+        self.asked_s: set[float] = set()
+        self.fails_at: dict[str, int] = {}
+
+    def __call__(self, loader: LoaderFactory, block_s: float) -> Block:
+        """Let the block's time pass; its time is the number of the block."""
+        side = name(loader)
+        self.order.append(side)
+        self.asked_s.add(block_s)
+        self._clock.sleep(self._block_s)
+        if self.order.count(side) == self.fails_at.get(side):
+            raise ValueError(f"{side} broke")
+        return Block(float(len(self.order)), 0.0, 1.0)
+
+
+def test_blocks_alternate(clock: FakeClock) -> None:
+    """After a block that warms the machine up, rounds run there and back."""
+    script = Script(clock)
+    compared = Bench(factory, clock, 60.0, script).compare([CALM, SMALL], 1.0)
+    there = ["A", "calm", "small"]
+    assert script.order == ["A", *(there + there[::-1]) * 3]
+    assert [one.s_per_element for one in compared[CALM].before] == [2, 7, 8, 13, 14, 19]
+    assert [one.s_per_element for one in compared[CALM].after] == [3, 6, 9, 12, 15, 18]
+    assert [one.s_per_element for one in compared[SMALL].after] == [4, 5, 10, 11, 16, 17]
+    assert script.asked_s == {60.0 / 12 / 3}
+
+
+def test_a_share_is_kept_to(clock: FakeClock) -> None:
+    """Rounds end where another would go beyond the share of the time."""
+    script = Script(clock, block_s=1.0)
+    compared = Bench(factory, clock, 20.0, script).compare([CALM], 0.5)
+    assert len(compared[CALM].after) == 4
+    assert clock() == 9.0
+
+
+def test_three_rounds_may_take_more_than_the_share(clock: FakeClock) -> None:
+    """An interval needs three rounds: they are done while there is time at all."""
+    script = Script(clock, block_s=1.0)
+    bench = Bench(factory, clock, 20.0, script)
+    assert len(bench.compare([CALM], 0.1)[CALM].after) == 3
+    assert len(bench.compare([SMALL], 0.1)[SMALL].after) == 3
+    assert len(bench.compare([SMALL], 1.0)[SMALL].after) == 2
+
+
+def test_a_variant_that_fails_is_left_out(clock: FakeClock) -> None:
+    """The others go on, and what it raised is kept."""
+    script = Script(clock)
+    script.fails_at["calm"] = 2
+    compared = Bench(factory, clock, 60.0, script).compare([CALM, SMALL], 1.0)
+    assert compared[CALM].failure == "ValueError: calm broke"
+    assert len(compared[CALM].before) == len(compared[CALM].after) == 1
+    assert (compared[SMALL].failure, len(compared[SMALL].after)) == ("", 6)
+
+
+@pytest.mark.parametrize("fails_at", [1, 3])
+def test_a_pipeline_that_fails_as_it_is_ends_all(clock: FakeClock, fails_at: int) -> None:
+    """Without something to compare with no more is measured."""
+    script = Script(clock)
+    script.fails_at["A"] = fails_at
+    compared = Bench(factory, clock, 60.0, script).compare([CALM, SMALL], 1.0)
+    assert {one.failure for one in compared.values()} == {"ValueError: A broke"}
+    assert script.order.count("A") == fails_at
+
+
+def test_nothing_runs_once_all_variants_have_failed(clock: FakeClock) -> None:
+    """A variant that cannot be built costs one round."""
+    script = Script(clock)
+    made = factory()
+    compared = Bench(lambda: made, clock, 60.0, script).compare([CALM], 1.0)
+    assert "must call to_iter_dataset" in compared[CALM].failure
+    assert script.order == ["A", "A"]
+
+
+# ---- A block
+
+
+@pytest.fixture
+def _one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loader without workers, that uses 3 s of CPU time between one reading and the next."""
+    monkeypatch.setattr(pull, "ProcessTree", lambda: FakeProcesses(use_s=iter(lambda: 3.0, None)))
+    monkeypatch.setattr(FakeProcesses, "worker_pids", (), raising=False)
+
+
+def paced(clock: FakeClock, gaps_s: Iterator[float], elements: int) -> LoaderFactory:
+    """A factory of batches of so many elements, each after a gap."""
+
+    def batches() -> Iterator[Any]:
+        for gap_s in gaps_s:
+            clock.sleep(gap_s)
+            yield {"x": np.zeros((elements, 2))}
+
+    return batches
+
+
+@pytest.mark.usefixtures("_one_process")
+def test_a_block_is_timed_per_element(clock: FakeClock) -> None:
+    """Wall and CPU time are divided by the elements of the batches that were timed."""
+    block = measured_block(paced(clock, (0.5 for _ in count()), 4), 5.0, clock)
+    assert block == Block(0.125, 3.0 / 10 / 4, 4.0)
+
+
+@pytest.mark.usefixtures("_one_process")
+def test_the_start_of_a_block_does_not_count(clock: FakeClock) -> None:
+    """A slow first batch, and batches made ahead that come in no time, are thrown away."""
+    gaps_s = [30.0, *[0.0] * 20, *[0.5] * 100]
+    assert measured_block(paced(clock, iter(gaps_s), 1), 10.0, clock).s_per_element == 0.5
+
+
+@pytest.mark.usefixtures("_one_process")
+def test_a_block_closes_its_loader(clock: FakeClock) -> None:
+    """No iterator outlives its block, whether it was timed or failed."""
+    closed = []
+
+    def batches(last: int) -> Iterator[Any]:
+        try:
+            for _ in range(last):
+                clock.sleep(0.5)
+                yield np.zeros(1)
+            raise ValueError("broken")
+        finally:
+            closed.append(last)
+
+    measured_block(lambda: batches(1000), 2.0, clock)
+    with pytest.raises(Exception, match="broken"):
+        measured_block(lambda: batches(3), 2.0, clock)
+    assert closed == [1000, 3]

@@ -1,0 +1,87 @@
+"""Runs over a loader that ends, goes on, fails or hangs."""
+
+from math import inf
+from threading import Event, Thread
+from typing import Any
+
+import numpy as np
+import pytest
+
+from netpipe.harness.errors import HangError
+from netpipe.harness.pull import LoaderFactory
+from netpipe.harness.trying import reading
+from netpipe.harness.trying.reading import read_batches
+from tests.harness.fakes import FakeClock
+
+AMPLE_S = 120.0
+
+
+def numbers(most: int) -> LoaderFactory:
+    """A factory of batches of two numbers."""
+    return lambda: iter([np.array([number, number]) for number in range(most)])
+
+
+def test_a_run_ends_with_the_data(clock: FakeClock) -> None:
+    """Finite data is read whole, elements counted, a digest of each batch kept."""
+    read = read_batches(numbers(3), inf, AMPLE_S, clock)
+    assert (read.whole, read.elements, len(set(read.digests))) == (True, 6, 3)
+    assert read == read_batches(numbers(3), inf, AMPLE_S, clock)
+
+
+def test_a_run_ends_when_it_has_enough(clock: FakeClock) -> None:
+    """No more batches are read than were asked for, and the iterator is closed."""
+    closed = []
+
+    def batches() -> Any:
+        try:
+            while True:
+                yield np.zeros(1)
+        finally:
+            closed.append(True)
+
+    read = read_batches(batches, 5, AMPLE_S, clock)
+    assert (read.whole, len(read.digests), closed) == (False, 5, [True])
+
+
+def test_a_run_ends_when_its_time_is_over(clock: FakeClock) -> None:
+    """Time is looked at between batches."""
+
+    def batches() -> Any:
+        while True:
+            clock.sleep(10.0)
+            yield np.zeros(1)
+
+    assert len(read_batches(batches, inf, 25.0, clock).digests) == 3
+
+
+def test_a_run_that_hangs_keeps_what_came(
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches that came before a loader hung are there, and the loader is left."""
+    came, go_on = Event(), Event()
+
+    def batches() -> Any:
+        yield np.zeros(1)
+        came.set()
+        go_on.wait()
+
+    def left_once_it_hangs(work: Any, _limit_s: float) -> None:
+        Thread(target=work, daemon=True).start()
+        assert came.wait(AMPLE_S)
+        raise HangError("left")
+
+    monkeypatch.setattr(reading, "bounded", left_once_it_hangs)
+    read = read_batches(batches, inf, AMPLE_S, clock)
+    go_on.set()
+    assert (read.whole, len(read.digests), read.failure) == (False, 1, "")
+
+
+def test_a_run_that_fails_says_why(clock: FakeClock) -> None:
+    """What the loader raised is in the run, on a line."""
+
+    def batches() -> Any:
+        yield np.zeros(1)
+        raise ValueError("bad record\nin shard 7")
+
+    read = read_batches(batches, inf, AMPLE_S, clock)
+    assert (len(read.digests), read.failure) == (1, "ValueError: bad record")

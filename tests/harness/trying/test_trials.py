@@ -1,0 +1,224 @@
+"""Fixes tried: what is said of faster, slower, equal and failed ones, alone and together."""
+
+import json
+from typing import Any
+
+import grain
+import pytest
+
+from netpipe.harness.graph.reading import read_graph
+from netpipe.harness.measurement import Interval
+from netpipe.harness.ordering import LintReport
+from netpipe.harness.pull import LoaderFactory
+from netpipe.harness.rules.finding import LintFinding
+from netpipe.harness.trying.alternation import Block, Compared
+from netpipe.harness.trying.fixes import Fix
+from netpipe.harness.trying.trials import Trial, judged, try_fixes
+from netpipe.harness.trying.variants import Variant
+from tests.harness.fakes import FakeClock
+
+FIX = Fix("threads-in-workers", "no threads", Variant(read_threads=0))
+
+
+def blocks(*times_s: float, elements: float = 4.0) -> tuple[Block, ...]:
+    """Blocks of so many seconds an element, half of them CPU time."""
+    return tuple(Block(one, one / 2, elements) for one in times_s)
+
+
+def said(before: tuple[Block, ...], after: tuple[Block, ...]) -> str:
+    """The message about a fix."""
+    return judged(FIX, Compared(before, after)).message
+
+
+def test_a_faster_pipeline() -> None:
+    """The ratio comes with its interval, times per batch, and the CPU time of a batch."""
+    trial = judged(FIX, Compared(blocks(0.010, 0.011, 0.010), blocks(0.002, 0.002, 0.002)))
+    assert trial.message == (
+        "5 times as fast (4.5 to 6): 8 ms instead of 40 ms per batch, and 4 ms of CPU time"
+        " instead of 20 ms"
+    )
+    assert (trial.rule, trial.change) == ("threads-in-workers", "no threads")
+    assert trial.before_s_per_batch == pytest.approx(0.040)
+    assert trial.after_s_per_batch == pytest.approx(0.008)
+    assert trial.before_cpu_s_per_batch == pytest.approx(0.020)
+    assert trial.after_cpu_s_per_batch == pytest.approx(0.004)
+    assert trial.ratio is not None
+    assert trial.ratio.n == 3
+
+
+def test_a_slower_pipeline() -> None:
+    """A change for the worse is called slower."""
+    assert said(blocks(0.01, 0.01, 0.01), blocks(0.02, 0.02, 0.02)).startswith(
+        "slower, 0.5 times as fast (0.5 to 0.5): 80 ms instead of 40 ms per batch"
+    )
+
+
+def test_no_difference() -> None:
+    """A ratio whose interval includes 1 shows nothing."""
+    assert said(blocks(0.01, 0.01, 0.01), blocks(0.009, 0.0105, 0.01)).startswith(
+        "no difference seen, 1 times as fast (0.794 to 1.27)"
+    )
+
+
+@pytest.mark.parametrize(("rounds", "name"), [(1, "1 alternation"), (2, "2 alternations")])
+def test_too_few_rounds(rounds: int, name: str) -> None:
+    """Without an interval nothing is decided, and no ratio is handed on."""
+    trial = judged(FIX, Compared(blocks(*[0.02] * rounds), blocks(*[0.01] * rounds)))
+    assert trial.message.startswith(f"not decided, 2 times as fast in {name}: 40 ms instead of")
+    assert trial.ratio is None
+    assert trial.before_s_per_batch == pytest.approx(0.08)
+
+
+def test_rounds_are_paired() -> None:
+    """A machine that grows slower from round to round does not blur the ratio."""
+    trial = judged(FIX, Compared(blocks(0.01, 0.02, 0.04), blocks(0.005, 0.01, 0.02)))
+    assert trial.ratio == Interval(2.0, 2.0, 2.0, 3)
+
+
+def test_other_batches_are_compared_by_elements() -> None:
+    """Where a fix changes the size of a batch, both times are those of a batch before."""
+    trial = judged(
+        FIX, Compared(blocks(*[0.01] * 3, elements=8.0), blocks(*[0.005] * 3, elements=2.0))
+    )
+    assert (trial.before_s_per_batch, trial.after_s_per_batch) == (0.08, 0.04)
+
+
+def test_what_failed_is_said() -> None:
+    """A side that failed has no figures."""
+    trial = judged(FIX, Compared(blocks(0.01), blocks(0.01), "ValueError: broken"))
+    assert trial == Trial(FIX.rule, FIX.change, "not measured: ValueError: broken")
+    assert said((), ()) == "not measured: there was no time left"
+
+
+def test_trials_are_plain_json() -> None:
+    """The document holds numbers, null and the interval's parts."""
+    trial = judged(FIX, Compared(blocks(0.02, 0.02, 0.02), blocks(0.01, 0.01, 0.01)))
+    document = json.loads(json.dumps(trial.to_document(), allow_nan=False))
+    assert document == trial.to_document()
+    assert document["ratio"] == {"median": 2.0, "low": 2.0, "high": 2.0, "n": 3}
+
+
+# ---- A pipeline's fixes
+
+THREADS = grain.ReadOptions(num_threads=2, prefetch_buffer_size=7)
+
+
+def factory() -> Any:
+    """A pipeline that reads with threads, and prefetches nothing."""
+    return grain.MapDataset.source(range(8)).to_iter_dataset(THREADS).batch(4)
+
+
+def report(*rules: str, loader: LoaderFactory = factory) -> LintReport:
+    """Findings of such rules on a pipeline."""
+    found = tuple(LintFinding(rule, "warning", (), "", "") for rule in rules)
+    return LintReport("throughput", "0.2.18", read_graph(loader()), found)
+
+
+class Speeds:
+    """A machine on which a pipeline's settings alone say how fast it is."""
+
+    def __init__(self, clock: FakeClock, **factors: float) -> None:
+        self._clock = clock
+        self._factors = factors
+
+    def __call__(self, loader: LoaderFactory, _: float) -> Block:
+        """Take a tenth of a second, and tell the time that the graph makes."""
+        self._clock.sleep(0.1)
+        graph = read_graph(loader())
+        (reader,) = graph.of_kind("ToIter")
+        seen = {
+            "calm": reader.parameters["num_threads"] == 0,
+            "thread": bool(graph.of_kind("ThreadPrefetch")),
+            "workers": bool(graph.of_kind("ProcessPrefetch")),
+        }
+        time_s = 0.01
+        for name, factor in self._factors.items():
+            time_s /= factor if seen[name] else 1.0
+        return Block(time_s, time_s, 4.0)
+
+
+RULES = ("threads-in-workers", "no-prefetch")
+
+
+def test_each_fix_is_tried_and_then_the_best_together(clock: FakeClock) -> None:
+    """Of two fixes for one rule the better one is joined with those of the others."""
+    speeds = Speeds(clock, calm=2.0, thread=1.5, workers=3.0)
+    trials = try_fixes(factory, report(*RULES), 2, clock, 60.0, measure=speeds)
+    assert [one.rule for one in trials] == [*RULES, "no-prefetch", "all"]
+    assert [one.ratio and round(one.ratio.median, 6) for one in trials] == [2.0, 1.5, 3.0, 6.0]
+    assert trials[-1].change == f"{trials[0].change}; {trials[2].change}"
+    assert clock() < 60.0
+
+
+def test_a_slower_fix_is_not_joined(clock: FakeClock) -> None:
+    """What was seen to be slower alone is left out, and one fix alone is not tried again."""
+    speeds = Speeds(clock, calm=0.5, thread=1.5, workers=0.5)
+    trials = try_fixes(factory, report(*RULES), 2, clock, 60.0, measure=speeds)
+    assert trials[0].message.startswith("slower")
+    assert [one.rule for one in trials] == [*RULES, "no-prefetch"]
+
+
+def test_a_fix_that_cannot_be_tried_is_said(clock: FakeClock) -> None:
+    """Nothing is measured for it, and the others are."""
+
+    def put() -> Any:
+        return factory().mp_prefetch(grain.MultiprocessingOptions(2)).map(device_put)
+
+    found = report("map-after-mp-prefetch", "threads-in-workers", loader=put)
+    moved, calm = try_fixes(put, found, 2, clock, 60.0, measure=Speeds(clock, calm=2.0))
+    assert moved.message.startswith("cannot be tried: the batches are put on a device")
+    assert calm.ratio is not None
+    alone = report("map-after-mp-prefetch", loader=put)
+    assert try_fixes(put, alone, 2, clock, 60.0) == (moved,)
+
+
+def device_put(element: Any) -> Any:
+    """Put an element on a device."""
+    import jax
+
+    return jax.device_put(element)
+
+
+def test_two_rules_with_one_fix(clock: FakeClock) -> None:
+    """The same variant is measured once and told for both."""
+
+    def late() -> Any:
+        loaded = grain.MapDataset.source(range(8)).to_iter_dataset(THREADS)
+        return loaded.mp_prefetch(grain.MultiprocessingOptions(2)).map(abs).batch(4)
+
+    found = report("batch-after-mp-prefetch", "map-after-mp-prefetch", loader=late)
+    batch, mapped = try_fixes(late, found, 2, clock, 60.0, measure=Speeds(clock))
+    assert batch.message == mapped.message
+    assert batch.ratio == Interval(1.0, 1.0, 1.0, 6)
+
+
+def test_nothing_to_try(clock: FakeClock) -> None:
+    """A report without findings that have a fix costs nothing."""
+    assert try_fixes(factory, report("shuffle-after-batch"), 2, clock, 60.0) == ()
+
+
+class Ticking:
+    """A source each of whose elements takes 10 ms."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self._clock = clock
+
+    def __len__(self) -> int:
+        """Have some elements."""
+        return 8
+
+    def __getitem__(self, index: int) -> int:
+        """Let time pass."""
+        self._clock.sleep(0.01)
+        return index
+
+
+def test_a_loader_is_pulled(clock: FakeClock) -> None:
+    """Without a measuring function the loader itself is pulled and timed, before and after."""
+
+    def loader() -> Any:
+        return grain.MapDataset.source(Ticking(clock)).repeat().to_iter_dataset(THREADS).batch(4)
+
+    (trial,) = try_fixes(loader, report("threads-in-workers"), 2, clock, 60.0)
+    assert trial.after_s_per_batch == pytest.approx(0.04, rel=0.5)
+    assert "instead of" in trial.message

@@ -1,0 +1,134 @@
+"""Whatever puts this repository's pipeline out of order fails its performance tests."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.root_project import copied_project, perf_tests_of, put_in
+
+SOURCE = "        grain.MapDataset.source(order)\n"
+ENCODE = "        .map(encode)\n"
+BATCH = "        .batch(blocks_per_batch, batch_fn=concatenate)\n"
+PAIRS = ".batch(2, drop_remainder=True, batch_fn=concatenate)"
+TO_ITER = "        .to_iter_dataset(grain.ReadOptions(num_threads=0, prefetch_buffer_size=0))\n"
+OPTIONS = "grain.MultiprocessingOptions(config.workers, config.worker_buffer_batches)\n"
+WORKERS = f"    return batches.mp_prefetch(\n        {OPTIONS}    )\n"
+
+
+@dataclass(frozen=True)
+class Disorder:
+    """A way to put the pipeline out of order that is an error.
+
+    Attributes:
+        rule: What it breaks.
+        changes: What to replace in pipeline.py by what.
+        intent: What the order is held to.
+    """
+
+    rule: str
+    changes: Mapping[str, str]
+    intent: str = "throughput"
+
+    @property
+    def module(self) -> str:
+        """The name of the module that the pipeline is in."""
+        return f"disorder_{self.rule.replace('-', '_')}"
+
+    def is_told_in(self, said: Mapping[str, str]) -> bool:
+        """Whether the test of this pipeline failed with the rule."""
+        return f"order: {self.rule}:" in said[f"perf_tests.test_{self.module}"]
+
+
+DISORDERS = [
+    Disorder(
+        "batch-after-mp-prefetch",
+        {BATCH: "", WORKERS: WORKERS.rstrip() + ".batch(blocks_per_batch, batch_fn=concatenate)\n"},
+    ),
+    Disorder("map-after-mp-prefetch", {WORKERS: WORKERS.rstrip() + ".map(dict)\n"}),
+    Disorder(
+        "nested-mp-prefetch",
+        {WORKERS: WORKERS.rstrip() + ".mp_prefetch(grain.MultiprocessingOptions(2))\n"},
+    ),
+    Disorder(
+        "device-put-before-mp-prefetch",
+        {TO_ITER: TO_ITER + "        .map(lambda batch: __import__('jax').device_put(batch))\n"},
+    ),
+    Disorder("shuffle-after-batch", {BATCH: f"        {PAIRS}\n        .shuffle(seed=1)\n"}),
+    Disorder(
+        "batch-in-workers-loses-data",
+        {
+            BATCH: "        [:14]\n",
+            TO_ITER: f"{TO_ITER}        {PAIRS}\n",
+        },
+    ),
+    Disorder(
+        "cannot-be-pickled",
+        {ENCODE: ENCODE + "        .map(__import__('threading').Lock().__enter__)\n"},
+    ),
+    Disorder(
+        "worker-count-changes-order",
+        {TO_ITER: TO_ITER + "        .filter(lambda batch: batch is not None)\n"},
+        intent="reproducible",
+    ),
+    Disorder(
+        "sequential-slice-with-shuffle",
+        {
+            SOURCE: SOURCE + "        .shuffle(seed=1)\n",
+            WORKERS: WORKERS.replace("\n    )", ", sequential_slice=True\n    )"),
+        },
+        intent="reproducible",
+    ),
+]
+
+# The suite's own test of the order, on one of the pipelines that are beside the real one.
+TEST = """
+import pytest
+from netpipe.config import PipelineConfig
+from netpipe.data.NAME import build
+from perf_tests.test_order import test_order
+
+@pytest.fixture
+def netpipe_loader(data_directory):
+    return lambda: build(data_directory, PipelineConfig(epochs=1))
+"""
+
+
+@pytest.fixture(params=["throughput", "reproducible"])
+def intent(request: pytest.FixtureRequest) -> str:
+    """What the order is held to."""
+    chosen: str = request.param
+    return chosen
+
+
+@pytest.fixture
+def disordered(tmp_path: Path, intent: str) -> Path:
+    """A copy of this repository with a pipeline for each way that is an error for the intent."""
+    project = copied_project(tmp_path)
+    pipeline = project / "netpipe" / "data" / "pipeline.py"
+    for disorder in of_intent(intent):
+        path = pipeline.with_name(f"{disorder.module}.py")
+        path.write_text(pipeline.read_text())
+        for right, wrong in disorder.changes.items():
+            put_in(path, right, wrong)
+        test = project / "perf_tests" / f"test_{disorder.module}.py"
+        test.write_text(TEST.replace("NAME", disorder.module))
+    return project
+
+
+def test_each_disorder_fails_with_its_rule(disordered: Path, intent: str) -> None:
+    """Every pipeline fails, and its message names the rule that it was made to break."""
+    tests = [f"perf_tests/test_{one.module}.py" for one in of_intent(intent)]
+    suite = perf_tests_of(disordered, *tests, f"--netpipe-intent={intent}", "--junitxml=run.xml")
+    assert suite.returncode == pytest.ExitCode.TESTS_FAILED, suite.stdout
+    cases = ElementTree.parse(disordered / "run.xml").iter("testcase")
+    said = {str(case.get("classname")): "".join(case.itertext()) for case in cases}
+    failed = {one.rule: one.is_told_in(said) for one in of_intent(intent)}
+    assert failed == dict.fromkeys(failed, True), suite.stdout
+
+
+def of_intent(intent: str) -> list[Disorder]:
+    """Return what is an error for an intent."""
+    return [one for one in DISORDERS if one.intent == intent]

@@ -1,0 +1,152 @@
+"""docs/rules.md: every example is run, and says what the rules and the benchmark say."""
+
+import re
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from netpipe.harness.graph.recording import recorded
+from netpipe.harness.lint_settings import lint_settings
+from netpipe.harness.ordering import RULE_NAMES, LintReport, lint
+from netpipe.harness.rules import costs
+from netpipe.harness.rules.finding import INTENTS
+from perf_tests.rule_costs.catalogue import CATALOGUE
+from perf_tests.rule_costs.document import (
+    RULES_DOCUMENT,
+    SILENCING,
+    Form,
+    rule_sections,
+    sections,
+    with_costs,
+)
+from perf_tests.rule_costs.examples import example
+
+TEXT = RULES_DOCUMENT.read_text(encoding="utf-8")
+SECTIONS = rule_sections(TEXT)
+IN_PYTHON = [
+    rule for rule, section in SECTIONS.items() if section.block("wrong").language == "python"
+]
+# What the document says that costs nothing but a look.
+WITHOUT_COST = {"no-grain-graph", "unused-silence"}
+
+
+@pytest.fixture(autouse=True)
+def _beside_the_files_of_the_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run where `table.npy` lies: 200 MB as the document says, none of them on the disk."""
+    np.lib.format.open_memmap(
+        tmp_path / "table.npy", mode="w+", dtype=np.float32, shape=(50_000_000,)
+    )
+    monkeypatch.chdir(tmp_path)
+
+
+def linted(rule: str, form: Form, intent: str, silences: Any = None) -> LintReport:
+    """Lint one of a rule's examples."""
+    with recorded() as recording:
+        dataset = example(rule, form).loader()()
+    return lint(dataset, intent, recording=recording, silences=silences or {})
+
+
+def severities(report: LintReport, rule: str) -> set[str]:
+    """How severe the findings of a rule are."""
+    return {finding.severity for finding in report.findings if finding.rule == rule}
+
+
+def worst_intent(rule: str) -> str:
+    """The intent under which a rule is most severe; throughput where both are alike."""
+    order = ("error", "warning", "info")
+    return min(INTENTS, key=lambda intent: order.index(SECTIONS[rule].severities[intent]))
+
+
+def test_every_rule_has_a_section_and_every_section_is_a_rule() -> None:
+    """The document leaves out no rule and invents none."""
+    assert set(SECTIONS) == {*RULE_NAMES, "unused-silence"}
+
+
+@pytest.mark.parametrize("rule", SECTIONS)
+def test_a_section_states_a_severity_for_every_intent(rule: str) -> None:
+    """Nobody has to guess what a rule is for their intent."""
+    assert set(SECTIONS[rule].severities) == set(INTENTS)
+
+
+@pytest.mark.parametrize("intent", INTENTS)
+@pytest.mark.parametrize("rule", IN_PYTHON)
+def test_the_wrong_example_breaks_the_rule(rule: str, intent: str) -> None:
+    """It is found, and as severe as the section says."""
+    report = linted(rule, "wrong", intent)
+    assert severities(report, rule) == {SECTIONS[rule].severities[intent]}
+
+
+@pytest.mark.parametrize("intent", INTENTS)
+@pytest.mark.parametrize("rule", IN_PYTHON)
+def test_the_right_example_does_not_break_the_rule(rule: str, intent: str) -> None:
+    """What the section recommends is free of what it warns of."""
+    assert severities(linted(rule, "right", intent), rule) == set()
+
+
+@pytest.mark.parametrize("rule", IN_PYTHON)
+def test_the_right_example_has_no_error_at_all(rule: str) -> None:
+    """For the intent that the rule is about, the recommendation breaks no other rule either."""
+    report = linted(rule, "right", worst_intent(rule))
+    assert [one.rule for one in report.findings if one.severity == "error"] == []
+
+
+@pytest.mark.parametrize("rule", sorted(set(IN_PYTHON) - {"no-grain-graph"}))
+def test_a_finding_names_a_line_of_the_document(rule: str) -> None:
+    """The examples are placed where they stand, so that a failing one can be found."""
+    places = {node.made_at for node in linted(rule, "wrong", "throughput").graph.nodes}
+    lines = {int(place.rpartition(":")[2]) for place in places if "rules.md" in place}
+    block = SECTIONS[rule].block("wrong")
+    assert lines & set(range(block.line, block.line + block.code.count("\n")))
+
+
+def test_silencing_works_as_the_document_says(tmp_path: Path) -> None:
+    """Its configuration silences its rule, and gives its intent and its reason."""
+    (block,) = sections(TEXT)[SILENCING].blocks
+    (tmp_path / "pyproject.toml").write_text(block.code)
+    settings = lint_settings(tmp_path)
+    assert settings.intent == "reproducible"
+    ((rule, reason),) = settings.silences.items()
+    report = linted(rule, "wrong", settings.intent, settings.silences)
+    assert severities(report, rule) == set()
+    assert reason in repr(report.silenced)
+
+
+@pytest.mark.parametrize("intent", INTENTS)
+def test_an_unused_silence_is_found_as_the_document_says(tmp_path: Path, intent: str) -> None:
+    """The wrong configuration silences what is not broken, the right one nothing."""
+    found: dict[str, set[str]] = {}
+    for form in ("wrong", "right"):
+        block = SECTIONS["unused-silence"].block("wrong" if form == "wrong" else "right")
+        (tmp_path / "pyproject.toml").write_text(block.code)
+        silences = lint_settings(tmp_path).silences
+        report = linted("batch-after-mp-prefetch", "right", intent, silences)
+        found[form] = severities(report, "unused-silence")
+    assert found == {"wrong": {SECTIONS["unused-silence"].severities[intent]}, "right": set()}
+
+
+def test_every_rule_but_two_is_measured() -> None:
+    """A rule without a cost is one of the two that cost nothing."""
+    assert set(CATALOGUE) == set(SECTIONS) - WITHOUT_COST
+    assert {rule for rule, section in SECTIONS.items() if section.cost is None} == WITHOUT_COST
+
+
+@pytest.mark.parametrize("rule", CATALOGUE)
+def test_the_cost_is_the_measured_one(rule: str) -> None:
+    """The page says what a finding says; run `python -m perf_tests.rule_costs --document`."""
+    assert SECTIONS[rule].cost == costs.cost_of(rule) != ""
+
+
+def test_the_costs_are_those_of_a_supported_grain() -> None:
+    """The versions that the figures were measured with are stated, and not ahead of ours."""
+    measured = [int(part) for part in costs.packaged_costs().versions["grain"].split(".")]
+    assert measured <= [int(part) for part in version("grain").split(".")[:3]]
+
+
+def test_only_cost_lines_are_renewed() -> None:
+    """Renewing the costs changes nothing else, and does so in the right section."""
+    renewed = with_costs(TEXT, lambda rule: f"dear {rule}")
+    assert rule_sections(renewed)["no-workers"].cost == "dear no-workers"
+    assert re.sub(r"(?m)^Cost: .*$", "", renewed) == re.sub(r"(?m)^Cost: .*$", "", TEXT)

@@ -1,0 +1,33 @@
+"""Files are written whole or not at all."""
+
+from pathlib import Path
+
+import pytest
+
+from netpipe.errors import InputError
+from netpipe.whole_file import write_whole
+
+
+def test_a_file_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
+    """Nothing else is left beside it."""
+    path = tmp_path / "picture.svg"
+    path.write_text("old and longer", encoding="utf-8")
+    write_whole(path, "new", "--svg")
+    assert path.read_text(encoding="utf-8") == "new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_cannot_be_written_is_named_and_leaves_nothing(tmp_path: Path) -> None:
+    """A folder in the file's place: the error names file and option."""
+    path = tmp_path / "picture.svg"
+    path.mkdir()
+    with pytest.raises(InputError, match=r"picture\.svg: --svg must be writable"):
+        write_whole(path, "new", "--svg")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_text_that_fails_to_encode_leaves_nothing(tmp_path: Path) -> None:
+    """Nothing of it lies there, not even its beginning."""
+    with pytest.raises(UnicodeEncodeError):
+        write_whole(tmp_path / "picture.svg", "\ud800", "--svg")
+    assert list(tmp_path.iterdir()) == []
