@@ -4,7 +4,10 @@ Importing it imports neither jax, grain nor numpy, and the process it runs in ne
 jax backend: whatever is measured, is measured in a session, a fresh process of its own.
 """
 
+import os
 from collections.abc import Callable, Generator, Iterator
+from itertools import chain
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -17,7 +20,7 @@ from netpipe.harness.gate import GATED, Outcome
 from netpipe.harness.measurement import Measurement
 from netpipe.harness.session import request_here
 from netpipe.harness.stall import judge
-from netpipe.suite import alone, bench, nodes, record, summary
+from netpipe.suite import alone, bench, github, nodes, record, summary
 from netpipe.suite.options import Options, add_options
 from netpipe.suite.run import Run, Subject
 
@@ -144,12 +147,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     run = config.stash.get(_RUN, None)
     if run is None:
         return
-    run.wanted = any(_is_measured(item) for item in session.items)
+    run.timed = {item.nodeid for item in session.items if _is_measured(item)}
     if config.option.collectonly or not run.compares:
         return
-    if not run.wanted or any(_is_plain_benchmark(item) for item in session.items):
+    if not run.timed or any(_is_plain_benchmark(item) for item in session.items):
         bench.give_comparison_back(config, config.stash[_COMPARE])
-    if run.wanted and run.options.accelerators == ("auto",):
+    if run.timed and run.options.accelerators == ("auto",):
         try:
             run.baseline_of(run.device.key)
         except NetpipeError as error:
@@ -189,11 +192,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     run = session.config.stash.get(_RUN, None)
     if run is None or session.config.option.collectonly:
         return
-    if run.compares and run.wanted and not run.sessions and not run.lints:
+    if run.compares and run.timed and not run.sessions and not run.lints:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
     if run.options.fail_when_missing and run.lost_benchmarks():
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
-    for write in (_record, _write_json):
+    for write in (_record, _write_json, _add_step_summary):
         try:
             write(run, session)
         except NetpipeError as error:
@@ -211,15 +214,25 @@ def _write_json(run: Run, _: pytest.Session) -> None:
         summary.write_json(run, run.options.json)
 
 
+def _add_step_summary(run: Run, _: pytest.Session) -> None:
+    path = os.environ.get("GITHUB_STEP_SUMMARY")
+    if path and run.timed:
+        github.add_step_summary(run, Path(path))
+
+
 @pytest.hookimpl(trylast=True)  # below pytest-benchmark's table: the verdict is read last
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Print the verdicts, the comparisons, and what was recorded."""
+    """Print the verdicts, the comparisons, and what was recorded; tell GitHub where it runs."""
     run = config.stash.get(_RUN, None)
-    if run is None or config.option.collectonly or not (run.wanted or run.notes):
+    if run is None or config.option.collectonly or not (run.timed or run.notes):
         return
     terminalreporter.section("netpipe")
     for line in summary.summary_lines(run):
         terminalreporter.write_line(line)
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        failed = (terminalreporter.stats.get(kind, ()) for kind in ("failed", "error"))
+        for command in github.annotations(chain.from_iterable(failed), run):
+            terminalreporter.write_line(command)
 
 
 @pytest.fixture(autouse=True)

@@ -1,29 +1,19 @@
 """The command line: what it prints where, and how it ends."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import jsonschema
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner, Result
-from referencing import Registry, Resource
 
-from netpipe.cli import main
 from netpipe.harness import session, stall
 from netpipe.harness.errors import MisuseError
-from netpipe.harness.graph.nodes import Graph
 from netpipe.harness.measurement import Finding, Measurement
-from netpipe.harness.ordering import LintReport
-from netpipe.harness.rules.finding import LintFinding
 from netpipe.harness.verdict import Verdict
+from tests.command import Netpipe, document
 from tests.harness.measurements import CPU, EMULATED, make_measurement
-
-SCHEMAS = Path(__file__).resolve().parent.parent / "netpipe" / "schemas"
 
 PIPELINES = """
 import itertools
@@ -62,27 +52,6 @@ def pipelines(tmp_path: Path) -> str:
     path = tmp_path / "pipelines_for_cli.py"
     path.write_text(PIPELINES)
     return str(path)
-
-
-@pytest.fixture
-def netpipe(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    """Return a function that runs the command with JAX on the CPU."""
-    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
-    return lambda *words: CliRunner().invoke(main, [str(word) for word in words])
-
-
-Netpipe = Callable[..., Result]
-
-
-def document(result: Result, schema: str) -> Any:
-    """Return the JSON document on standard output, checked against its schema."""
-    found = json.loads(result.stdout)
-    registry: Registry[Any] = Registry().with_resources(
-        (path.name, Resource.from_contents(json.loads(path.read_text())))
-        for path in SCHEMAS.iterdir()
-    )
-    jsonschema.validate(found, json.loads((SCHEMAS / schema).read_text()), registry=registry)
-    return found
 
 
 def test_generate_makes_data_that_the_pipeline_reads(netpipe: Netpipe, tmp_path: Path) -> None:
@@ -227,18 +196,6 @@ def test_code_is_printed_as_it_is(netpipe: Netpipe, monkeypatch: pytest.MonkeyPa
     assert result.stdout.count(CODE) == 5
 
 
-def test_what_a_lint_says_is_printed_as_it_is(
-    netpipe: Netpipe, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A finding may hold the user's code too."""
-    found = LintFinding("no-prefetch", "warning", (), CODE, CODE, CODE)
-    report = LintReport("throughput", "0.2.18", Graph(), (found,)).to_document()
-    monkeypatch.setattr(session, "linted", lambda *_: {**report, "trials": []})
-    result = netpipe("lint", "a:b")
-    assert result.exit_code == 0, result.output
-    assert result.stdout.count(CODE) == 3
-
-
 @pytest.mark.parametrize(
     ("recorded", "code"),
     [
@@ -311,21 +268,6 @@ def test_misuse_says_what_is_wrong(
     assert result.exit_code == 2
     assert said in result.stderr
     assert result.stdout == ""
-
-
-def test_lint_fails_on_an_error(netpipe: Netpipe, pipelines: str) -> None:
-    """A batch behind mp_prefetch is an error for throughput: exit code 1, the rule named."""
-    result = netpipe("lint", f"{pipelines}:disordered", "--json")
-    found = document(result, "lint.1.json")
-    assert result.exit_code == 1
-    assert "batch-after-mp-prefetch" in [one["rule"] for one in found["findings"]]
-
-
-def test_lint_passes_what_is_in_order(netpipe: Netpipe, pipelines: str) -> None:
-    """A pipeline in order ends with exit code 0."""
-    result = netpipe("lint", f"{pipelines}:ordered")
-    assert result.exit_code == 0, result.stdout
-    assert "nothing stands wrong" in result.stdout
 
 
 def test_devices_tells_what_is_here(netpipe: Netpipe) -> None:

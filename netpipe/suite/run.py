@@ -57,7 +57,7 @@ class Run:
         lints: The order of every loader read, by subject.
         recorded: The sessions behind every benchmark, by full name.
         notes: What became of the files to be written.
-        wanted: Whether a test asked to be measured.
+        timed: The ids of the tests that ask for what a session measures or reads.
         left_to_run: How often a worker of pytest-xdist left a timed test to this process.
         deselected: The ids of the tests that exist but were not chosen.
     """
@@ -72,7 +72,7 @@ class Run:
     recorded: dict[str, tuple[Measurement, ...]] = field(default_factory=dict)
     deselected: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
-    wanted: bool = False
+    timed: set[str] = field(default_factory=set)
     left_to_run: int = 0
     _baselines: dict[str, Baseline | None] = field(default_factory=dict)
     _failures: dict[Hashable, NetpipeError] = field(default_factory=dict)

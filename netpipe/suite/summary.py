@@ -1,7 +1,7 @@
 """What the terminal shows at the end of a run, and the same as JSON."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -30,9 +30,10 @@ def summary_lines(run: Run) -> Iterator[str]:
     Args:
         run: What was measured and compared.
     """
-    yield from _order(run)
+    yield from order_lines(run)
     if run.sessions:
-        yield from _verdicts([sessions[-1] for sessions in run.sessions.values()])
+        yield from _drawn(verdict_table(latest(run)))
+        yield from verdict_lines(run)
     else:
         yield "nothing was measured: no test asked for it, or all that did were skipped"
     if run.compares:
@@ -42,9 +43,9 @@ def summary_lines(run: Run) -> Iterator[str]:
     yield from run.notes
 
 
-def _verdicts(measured: Sequence[Measurement]) -> Iterator[str]:
-    yield from _drawn(verdict_table(measured))
-    for one in measured:
+def verdict_lines(run: Run) -> Iterator[str]:
+    """Give what is to be said of each measurement beside its row in the table."""
+    for one in latest(run):
         verdict = judge(one)
         if verdict.kind != "healthy":
             yield f"{device_label(one.device)}: {verdict.message}"
@@ -53,15 +54,19 @@ def _verdicts(measured: Sequence[Measurement]) -> Iterator[str]:
             yield f"{device_label(one.device)}: {remark.name}: {remark.message}"
 
 
+def latest(run: Run) -> list[Measurement]:
+    """Return the last session of everything that was measured."""
+    return [sessions[-1] for sessions in run.sessions.values()]
+
+
 def _against_the_baseline(run: Run) -> Iterator[str]:
     if run.compared:
-        yield from _drawn(_comparisons(run))
-        yield from _explanations(run)
-    for name in run.lost_benchmarks():
-        yield f"in the baseline, but no test produced it: {name}"
+        yield from _drawn(comparison_table(run))
+    yield from comparison_lines(run)
 
 
-def _order(run: Run) -> Iterator[str]:
+def order_lines(run: Run) -> Iterator[str]:
+    """Give what was found in the order of every loader."""
     for lint in run.lints.values():
         for one in lint["findings"]:
             yield f"order: {one['severity']}: {one['rule']}: {one['message']}"
@@ -71,7 +76,8 @@ def _order(run: Run) -> Iterator[str]:
             yield f"order: nothing stands wrong, for {lint['intent']}"
 
 
-def _comparisons(run: Run) -> Table:
+def comparison_table(run: Run) -> Table:
+    """Return one row for each quantity that was held against the baseline."""
     table = new_table("against the baseline")
     for heading in ("benchmark", "metric", "now / baseline", "outcome"):
         table.add_column(heading, no_wrap=heading == "outcome")
@@ -86,7 +92,8 @@ def _comparisons(run: Run) -> Table:
     return table
 
 
-def _explanations(run: Run) -> Iterator[str]:
+def comparison_lines(run: Run) -> Iterator[str]:
+    """Give why a comparison was no PASS, and which benchmarks were lost."""
     said: set[str] = set()
     for one in run.compared:
         reason = f"{one.comparison.outcome.value}: {one.comparison.reason}"
@@ -95,6 +102,8 @@ def _explanations(run: Run) -> Iterator[str]:
             yield reason
     if any("there is no baseline for" in reason for reason in said):
         yield "record one: the same command with --netpipe-record NAME"
+    for name in run.lost_benchmarks():
+        yield f"in the baseline, but no test produced it: {name}"
 
 
 def _drawn(table: Table) -> Iterator[str]:

@@ -1,0 +1,96 @@
+"""What GitHub is told: annotations for failures, and the step summary."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.suite.project import Project
+from tests.suite.recorded import recorded
+
+SLOW = {"load_s": 0.05}
+
+
+@pytest.fixture
+def summary(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Let runs take themselves for steps of GitHub Actions; return the step summary."""
+    path = tmp_path / "step summary.md"
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(path))
+    return path
+
+
+@pytest.fixture
+def regressed(project: Project, summary: Path) -> Project:
+    """A project whose load time became five times its baseline's."""
+    project.record()
+    summary.unlink()
+    project.sessions = [recorded(**SLOW)]
+    return project
+
+
+def commands(result: pytest.RunResult) -> list[str]:
+    """Return the workflow commands that a run printed."""
+    return [line for line in result.outlines if line.startswith("::")]
+
+
+def test_a_regression_is_shown_at_its_line(regressed: Project) -> None:
+    """One annotation, with the test's file, line and name, and all of its message on one line."""
+    (command,) = commands(regressed.compare())
+    where, message = command.removeprefix("::error ").split("::")
+    assert where == "file=test_perf.py,line=1,title=test_load_time"
+    assert message.startswith("REGRESSED: load_s_per_batch is 5.00 x the baseline's")
+
+
+def test_messages_keep_their_lines_and_signs(project: Project, summary: Path) -> None:
+    """GitHub's escapes: of lines and percent signs, in a name of commas and colons too."""
+    project.has(
+        """
+        import pytest
+
+        @pytest.mark.parametrize("of", ["a:b,c%"])
+        def test_limits(netpipe_measurement, of):
+            pytest.fail("5% too slow\\nnext: fewer", pytrace=False)
+        """
+    )
+    (command,) = commands(project.run())
+    assert command.endswith("title=test_limits[a%3Ab%2Cc%25]::5%25 too slow%0Anext: fewer")
+    assert summary.is_file()
+
+
+def test_other_tests_are_not_ours_to_tell_of(project: Project, summary: Path) -> None:
+    """A test that nothing of netpipe is in is no annotation of netpipe's."""
+    project.has("def test_plain(): assert False")
+    assert commands(project.run()) == []
+    assert not summary.exists()
+
+
+def test_elsewhere_nothing_is_told(
+    regressed: Project, summary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without GitHub there is neither annotation nor summary."""
+    monkeypatch.delenv("GITHUB_ACTIONS")
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY")
+    assert commands(regressed.compare()) == []
+    assert not summary.exists()
+
+
+def test_the_step_summary_holds_the_tables(regressed: Project, summary: Path) -> None:
+    """What the terminal says, as Markdown behind what other steps wrote."""
+    summary.write_text("before\n")
+    regressed.compare()
+    lines = summary.read_text().splitlines()
+    assert lines[:2] == ["before", "## netpipe"]
+    assert "| device | load L | step S0 |" in summary.read_text()
+    assert "| cpu-testing-4 | 50 ms | 30 ms |" in summary.read_text()
+    assert "| test\\_load\\_time | load\\_s\\_per\\_batch | 5.00 x | REGRESSED |" in lines
+    assert [line for line in lines if line.startswith("- REGRESSED: ")]
+
+
+def test_a_summary_that_cannot_be_written_fails(
+    project: Project, summary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is named, and the run fails: somebody relies on it."""
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary / "absent" / "summary.md"))
+    result = project.run()
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["*GITHUB_STEP_SUMMARY must be writable; found No such file*"])

@@ -1,0 +1,174 @@
+"""`netpipe lint`: what it prints where, and how it ends."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from netpipe.harness import session
+from netpipe.harness.graph.nodes import Graph, Node
+from netpipe.harness.ordering import LintReport
+from netpipe.harness.rules.finding import LintFinding, Silenced
+from netpipe.harness.session import SessionRequest
+from tests.command import Netpipe, document
+
+PIPELINES = """
+import grain
+
+workers = grain.MultiprocessingOptions(num_workers=2)
+alone = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
+
+def ordered():
+    return grain.MapDataset.range(64).batch(4).to_iter_dataset(alone).mp_prefetch(workers)
+
+def disordered():
+    return grain.MapDataset.range(64).to_iter_dataset(alone).mp_prefetch(workers).batch(4)
+
+def filtered():
+    ordered = grain.MapDataset.range(64).to_iter_dataset(alone)
+    return ordered.filter(lambda number: number % 3).batch(4).mp_prefetch(workers)
+
+def unprefetched():
+    return grain.MapDataset.range(64).map(lambda number: number + 1).to_iter_dataset(alone)
+"""
+
+CODE = "float(metrics[name]) [/x] items[:x:] [bold]"
+WARNING = LintFinding("no-prefetch", "warning", (0,), CODE, CODE, CODE, CODE)
+ERROR = LintFinding("shuffle-after-batch", "error", (), "shuffles whole batches", "shuffle first")
+TRIAL = {"rule": "no-prefetch", "message": "2.00 times as fast"}
+
+
+@pytest.fixture
+def pipelines(tmp_path: Path) -> str:
+    """Return a file whose functions make loaders."""
+    path = tmp_path / "pipelines_for_lint.py"
+    path.write_text(PIPELINES)
+    return str(path)
+
+
+@dataclass
+class Linted:
+    """Stands in for a session: what it says, and what it was asked."""
+
+    findings: tuple[LintFinding, ...] = ()
+    silenced: tuple[Silenced, ...] = ()
+    trials: tuple[dict[str, Any], ...] = ()
+    requests: list[SessionRequest] = field(default_factory=list)
+
+    def __call__(self, _: object, request: SessionRequest) -> dict[str, Any]:
+        """Return the document of a pipeline of one node."""
+        self.requests.append(request)
+        graph = Graph((Node(0, "Source", {"source": "mine.Probes"}, (), False),))
+        report = LintReport(request.intent, "0.2.18", graph, self.findings, self.silenced)
+        return {**report.to_document(), "trials": list(self.trials)}
+
+
+@pytest.fixture
+def linted(monkeypatch: pytest.MonkeyPatch) -> Linted:
+    """Put a session's place, with nothing found."""
+    stand_in = Linted()
+    monkeypatch.setattr(session, "linted", stand_in)
+    return stand_in
+
+
+def test_an_error_fails(netpipe: Netpipe, pipelines: str) -> None:
+    """A batch behind mp_prefetch is an error for throughput: exit code 1, the rule named."""
+    result = netpipe("lint", f"{pipelines}:disordered", "--json")
+    found = document(result, "lint.1.json")
+    assert result.exit_code == 1
+    assert "batch-after-mp-prefetch" in [one["rule"] for one in found["findings"]]
+    assert {node["made_at"].rpartition(":")[0] for node in found["graph"]} >= {pipelines}
+
+
+def test_what_is_in_order_passes(netpipe: Netpipe, pipelines: str) -> None:
+    """A pipeline in order is drawn and ends with exit code 0."""
+    result = netpipe("lint", f"{pipelines}:ordered")
+    assert result.exit_code == 0, result.stdout
+    assert "2 worker processes" in result.stdout
+    assert "nothing stands wrong" in result.stdout
+
+
+def test_what_structure_leaves_open_is_proven(netpipe: Netpipe, pipelines: str) -> None:
+    """With --prove, the first batches are compared without and with workers."""
+    target = f"{pipelines}:filtered"
+    result = netpipe("lint", target, "--intent", "reproducible", "--prove", "--json")
+    (found,) = document(result, "lint.1.json")["findings"]
+    assert result.exit_code == 1
+    assert found["rule"] == "worker-count-changes-order"
+    assert found["proof"].startswith("proven: batch ")
+
+
+def test_a_proposal_is_tried(netpipe: Netpipe, pipelines: str) -> None:
+    """With --try, a trial is in the document, whatever a busy machine makes of it."""
+    result = netpipe("lint", f"{pipelines}:unprefetched", "--try", "--budget", 3, "--json")
+    trials = document(result, "lint.1.json")["trials"]
+    assert "no-prefetch" in [one["rule"] for one in trials]
+
+
+def test_code_is_printed_as_it_is(netpipe: Netpipe, linted: Linted) -> None:
+    """Brackets and colons in the user's code are no markup, and none of it is lost."""
+    linted.findings = (WARNING,)
+    result = netpipe("lint", "a:b")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.count(CODE) == 4
+
+
+def test_all_that_is_known_is_told(netpipe: Netpipe, linted: Linted) -> None:
+    """Errors, what is silenced with its reason, and what was tried; an error fails."""
+    linted.findings, linted.trials = (ERROR,), (TRIAL,)
+    linted.silenced = (Silenced(WARNING, "the step takes a second"),)
+    result = netpipe("lint", "a:b")
+    assert result.exit_code == 1
+    assert "error shuffle-after-batch: shuffles whole batches" in result.stdout
+    assert "silenced: no-prefetch: the step takes a second" in result.stdout
+    assert "tried: no-prefetch: 2.00 times as fast" in result.stdout
+
+
+def test_the_project_says_what_is_silenced(
+    netpipe: Netpipe, linted: Linted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The nearest pyproject.toml has the intent and the silences; a flag goes before it."""
+    (tmp_path / "pyproject.toml").write_text(
+        '[tool.netpipe.lint]\nintent = "reproducible"\nsilence = {no-prefetch = "tiny"}\n'
+    )
+    monkeypatch.chdir(tmp_path)
+    netpipe("lint", "a:b")
+    netpipe("lint", "a:b", "--intent", "throughput", "--prove", "--try", "--budget", "7")
+    first, second = linted.requests
+    assert (first.intent, first.silences) == ("reproducible", {"no-prefetch": "tiny"})
+    assert (first.proves, first.tries, first.budget_s) == (False, False, 20)
+    assert second.intent == "throughput"
+    assert (second.proves, second.tries, second.budget_s) == (True, True, 7)
+
+
+def test_a_wrong_setting_is_misuse(
+    netpipe: Netpipe, linted: Linted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends before anything is read, with the file named."""
+    (tmp_path / "pyproject.toml").write_text("[tool.netpipe.lint]\nsilence = 1\n")
+    monkeypatch.chdir(tmp_path)
+    result = netpipe("lint", "a:b")
+    assert result.exit_code == 2
+    assert f"{tmp_path / 'pyproject.toml'}: tool.netpipe.lint.silence must be" in result.stderr
+    assert not linted.requests
+
+
+def test_the_picture_is_a_file(netpipe: Netpipe, linted: Linted, tmp_path: Path) -> None:
+    """--svg writes a whole SVG, beside JSON too."""
+    linted.findings = (WARNING,)
+    result = netpipe("lint", "a:b", "--svg", tmp_path / "pipeline.svg", "--json")
+    assert document(result, "lint.1.json")["findings"]
+    assert ElementTree.parse(tmp_path / "pipeline.svg").getroot().tag.endswith("svg")
+
+
+def test_a_picture_that_cannot_be_written_is_misuse(
+    netpipe: Netpipe, linted: Linted, tmp_path: Path
+) -> None:
+    """The option and the file are named, and nothing is on standard output."""
+    result = netpipe("lint", "a:b", "--svg", tmp_path / "absent" / "pipeline.svg")
+    assert result.exit_code == 2
+    assert "pipeline.svg: --svg must be writable; found No such file" in result.stderr
+    assert result.stdout == ""
+    assert len(linted.requests) == 1
