@@ -1,11 +1,27 @@
 """The order of the pipeline's calls, read from its graph before anything runs."""
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from netpipe.harness.expect import expect_order
+from netpipe.harness.graph.recording import recorded
+from netpipe.harness.ordering import lint
+
+MOST_LINT_CPU_S = 1.0  # beyond this nobody would wait for it before every run
 
 
 def test_order(netpipe_lint: Mapping[str, Any]) -> None:
     """Every call stands where it costs neither speed nor data: nothing behind mp_prefetch."""
     expect_order(netpipe_lint)
+
+
+def test_the_order_is_read_in_under_a_second(netpipe_loader: Callable[[], Any]) -> None:
+    """Making the pipeline under observation and judging it takes a second of CPU time at most."""
+    netpipe_loader()  # imports
+    started_s = time.process_time()
+    with recorded() as recording:
+        dataset = netpipe_loader()
+    lint(dataset, recording=recording)
+    taken_s = time.process_time() - started_s
+    assert taken_s < MOST_LINT_CPU_S

@@ -97,7 +97,7 @@ def _print_report(report: "LintReport", trials: list[dict[str, Any]]) -> None:
         output.print(bold_first(one.severity, f" {one.rule}: {one.message}"))
         for word in ("proof", "cost", "fix"):
             if text := getattr(one, word):
-                output.print(Padding(f"{word}: {text}", (0, 0, 0, 2)))
+                output.print(Padding(f"{word}: {text}", (0, 0, 0, 2), expand=False))
     if not report.findings:
         output.print(f"nothing stands wrong, for {report.intent}")
     for line in _further(report, trials):

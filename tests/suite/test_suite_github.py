@@ -7,8 +7,6 @@ import pytest
 from tests.suite.project import Project
 from tests.suite.recorded import recorded
 
-SLOW = {"load_s": 0.05}
-
 
 @pytest.fixture
 def summary(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
@@ -24,7 +22,7 @@ def regressed(project: Project, summary: Path) -> Project:
     """A project whose load time became five times its baseline's."""
     project.record()
     summary.unlink()
-    project.sessions = [recorded(**SLOW)]
+    project.sessions = [recorded(load_s=0.05)]
     return project
 
 

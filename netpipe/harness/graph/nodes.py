@@ -7,6 +7,10 @@ from enum import Enum
 from functools import partial
 from numbers import Integral, Real
 from types import MethodType
+from typing import Final
+
+# More elements than a trainer reads in eight years at a million a second: as good as endless.
+ENDLESS: Final = 2**48
 
 Plain = None | bool | int | float | str | tuple["Plain", ...]
 

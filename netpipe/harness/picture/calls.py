@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Final
 
-from netpipe.harness.graph.nodes import Node, Plain
+from netpipe.harness.graph.nodes import ENDLESS, Node, Plain
 
 _METHODS: Final[Mapping[str, str]] = {
     "Slice": ".slice",
@@ -98,7 +98,9 @@ def call_of(node: Node) -> Call:
 
 
 def counted(count: object, thing: str) -> str:
-    """Return "1 worker", "1,000 elements"."""
+    """Return "1 worker", "1,000 elements", "endless elements"."""
+    if isinstance(count, int) and count >= ENDLESS:
+        return f"endless {thing}s"
     number = f"{count:,}" if isinstance(count, int) else str(count)
     return f"{number} {thing}" if count == 1 else f"{number} {thing}s"
 
@@ -169,4 +171,6 @@ def _range(parameters: Mapping[str, Plain]) -> str:
 
 def _span(parameters: Mapping[str, Plain]) -> str:
     start, stop, step = (parameters.get(name) for name in ("start", "stop", "step"))
+    if isinstance(stop, int) and stop >= ENDLESS:
+        stop = ""
     return f"{start}:{stop}" if step in (None, 1) else f"{start}:{stop}:{step}"

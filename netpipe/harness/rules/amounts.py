@@ -3,10 +3,7 @@
 from math import ceil, floor, inf
 from typing import Final
 
-from netpipe.harness.graph.nodes import Graph, Node
-
-# More than a trainer reads in eight years at a million elements a second: as good as endless.
-ENDLESS: Final = 2**48
+from netpipe.harness.graph.nodes import ENDLESS, Graph, Node
 
 ONE_TO_ONE: Final = (
     "Map",

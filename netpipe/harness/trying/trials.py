@@ -157,4 +157,4 @@ def _said(ratio: Interval, figures: str) -> str:
         return f"{spread}: {figures}"
     if ratio.high < 1:
         return f"slower, {spread}: {figures}"
-    return f"no difference seen, {spread}: {figures}"
+    return f"no clear difference, {spread}: {figures}"

@@ -6,7 +6,7 @@ from typing import Any
 import grain
 import pytest
 
-from netpipe.harness.graph.nodes import Node
+from netpipe.harness.graph.nodes import ENDLESS, Node
 from netpipe.harness.graph.reading import read_graph
 from netpipe.harness.picture.calls import call_of, counted
 from tests.harness.picture.pictured import Probes, read, source, tokenize
@@ -85,6 +85,8 @@ def test_a_node_reads_as_its_call(dataset: Callable[[], Any], call: str) -> None
             ".mp_prefetch(2 workers, buffer 3, sequential_slice)",
         ),
         ("NoWorkers", {}, ".mp_prefetch(0 workers)"),
+        ("Source", {"source": "a.Rows", "length": ENDLESS}, "source Rows, endless elements"),
+        ("Slice", {"start": 0, "stop": ENDLESS, "step": 2}, ".slice(0::2)"),
         ("Unknown:Braid", {"strands": 3}, "Braid(strands=3)"),
         ("Mix", {"proportions": (0.5, 0.25)}, "IterDataset.mix(proportions (0.5, 0.25))"),
         ("Sampler", {"sampler": "grain.samplers.IndexSampler"}, "sampler IndexSampler"),

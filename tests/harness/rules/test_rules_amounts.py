@@ -7,8 +7,9 @@ from typing import Any
 import grain
 import pytest
 
+from netpipe.harness.graph.nodes import ENDLESS
 from netpipe.harness.graph.reading import read_graph
-from netpipe.harness.rules.amounts import ENDLESS, elements
+from netpipe.harness.rules.amounts import elements
 from tests.harness.rules.linting import NO_THREADS, OneToThree, loader, source
 
 X = grain.experimental

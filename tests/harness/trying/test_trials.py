@@ -56,7 +56,7 @@ def test_a_slower_pipeline() -> None:
 def test_no_difference() -> None:
     """A ratio whose interval includes 1 shows nothing."""
     assert said(blocks(0.01, 0.01, 0.01), blocks(0.009, 0.0105, 0.01)).startswith(
-        "no difference seen, 1 times as fast (0.794 to 1.27)"
+        "no clear difference, 1 times as fast (0.794 to 1.27)"
     )
 
 
