@@ -47,9 +47,10 @@ def pytest_configure(config: pytest.Config) -> None:
     if request_here() is not None:
         _become_session(config)
         return
+    bench.refuse_only_beside_workers(config)
+    compare = bench.take_comparison(config)
     if alone.is_worker(config):
         return
-    compare = bench.take_comparison(config)
     config.stash[_COMPARE] = compare
     # A run that is recorded becomes what later ones are compared with.
     compares = bool(compare) and not options.record
@@ -116,7 +117,7 @@ def pytest_testnodedown(node: Any) -> None:
     """Remember whether a worker of pytest-xdist left timed tests to this process."""
     run = node.config.stash.get(_RUN, None)
     if run is not None:
-        run.left_to_run += alone.left_out(node)
+        run.left_to_run.update(dict.fromkeys(alone.left_out(node)))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -125,7 +126,8 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
     result = yield
     run = session.config.stash.get(_RUN, None)
     if run is not None and run.left_to_run:
-        alone.run_alone(session)
+        run.say(f"{len(run.left_to_run)} timed tests were left out of the workers: now, alone")
+        alone.run_alone(session, list(run.left_to_run))
     return result
 
 

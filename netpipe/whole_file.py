@@ -18,7 +18,7 @@ def write_whole(path: Path, text: str, option: str) -> None:
         InputError: The file cannot be written.
     """
     encoded = text.encode("utf-8")
-    part = path.with_name(path.name + ".part")
+    part = path.parent / f"{path.name}.part"
     try:
         part.write_bytes(encoded)
         part.replace(path)

@@ -56,7 +56,7 @@ DISORDERS = [
         "device-put-before-mp-prefetch",
         {TO_ITER: TO_ITER + "        .map(lambda batch: __import__('jax').device_put(batch))\n"},
     ),
-    Disorder("shuffle-after-batch", {BATCH: f"        {PAIRS}\n        .shuffle(seed=1)\n"}),
+    Disorder("shuffle-after-batch", {BATCH: BATCH + "        .shuffle(seed=1)\n"}),
     Disorder(
         "batch-in-workers-loses-data",
         {

@@ -93,7 +93,9 @@ def test_what_is_in_order_passes(netpipe: Netpipe, pipelines: str) -> None:
 def test_what_structure_leaves_open_is_proven(netpipe: Netpipe, pipelines: str) -> None:
     """With --prove, the first batches are compared without and with workers."""
     target = f"{pipelines}:filtered"
-    result = netpipe("lint", target, "--intent", "reproducible", "--prove", "--json")
+    result = netpipe(
+        "lint", target, "--intent", "reproducible", "--prove", "--budget", 300, "--json"
+    )
     (found,) = document(result, "lint.1.json")["findings"]
     assert result.exit_code == 1
     assert found["rule"] == "worker-count-changes-order"

@@ -1,4 +1,4 @@
-"""docs/rules.md: every example is run, and says what the rules and the benchmark say."""
+"""docs/rules.md: every example is linted, and says what the rules and the benchmark say."""
 
 import re
 from importlib.metadata import version

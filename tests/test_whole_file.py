@@ -26,6 +26,25 @@ def test_what_cannot_be_written_is_named_and_leaves_nothing(tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_what_was_there_outlives_a_failure(tmp_path: Path) -> None:
+    """A disk that is full when the new text is written takes nothing of the old one."""
+    path = tmp_path / "picture.svg"
+    path.write_text("old", encoding="utf-8")
+    (tmp_path / "picture.svg.part").mkdir()  # nothing can be written there
+    with pytest.raises(InputError):
+        write_whole(path, "new", "--svg")
+    assert path.read_text(encoding="utf-8") == "old"
+
+
+@pytest.mark.parametrize("folder", [".", "/"])
+def test_a_folder_is_no_file(folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that is a folder's is refused as any other that cannot be written."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="--svg must be writable"):
+        write_whole(Path(folder), "new", "--svg")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_text_that_fails_to_encode_leaves_nothing(tmp_path: Path) -> None:
     """Nothing of it lies there, not even its beginning."""
     with pytest.raises(UnicodeEncodeError):

@@ -18,6 +18,7 @@ from netpipe.cli.console import (
     output,
     print_json,
 )
+from netpipe.harness.rules.finding import INTENTS
 from netpipe.whole_file import write_whole
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("target")
 @click.option(
-    "--intent", type=click.Choice(["throughput", "reproducible"]),
+    "--intent", type=click.Choice(INTENTS),
     help="What the order is held to (default: what pyproject.toml says, or throughput).",
 )  # fmt: skip
 @click.option(
@@ -89,11 +90,12 @@ def _draw(report: "LintReport", path: Path) -> None:
 
 
 def _print_report(report: "LintReport", trials: list[dict[str, Any]]) -> None:
+    from netpipe.harness.picture.shown import worst_first
     from netpipe.harness.picture.text import text_picture
 
     if report.graph.nodes:
         output.print(text_picture(report, output.width))
-    for one in report.findings:
+    for one in worst_first(report.findings):
         output.print(bold_first(one.severity, f" {one.rule}: {one.message}"))
         for word in ("proof", "cost", "fix"):
             if text := getattr(one, word):

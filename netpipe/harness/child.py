@@ -83,9 +83,9 @@ def _answer(request: SessionRequest, made: Callable[[], Factories]) -> None:
 
 def _found(request: SessionRequest, factories: Factories) -> dict[str, Any]:
     if request.kind == "lint":
-        from netpipe.harness.inspection import inspect
+        from netpipe.harness.linting import linted_loader
 
-        return {"lint": inspect(request, factories.loader)}
+        return {"lint": linted_loader(request, factories.loader)}
     return {"measurement": _measure(request, factories)}
 
 

@@ -1,6 +1,6 @@
 """What a performance test asserts of a measurement; every failure names its figures."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -100,11 +100,15 @@ def expect_order(lint: Mapping[str, Any]) -> None:
     __tracebackhide__ = True
     errors = [one for one in lint["findings"] if one["severity"] == "error"]
     if errors:
-        raise PipelineOrderError("\n".join(line for one in errors for line in _told(one)))
+        graph = lint["graph"]
+        raise PipelineOrderError("\n".join(line for one in errors for line in _told(one, graph)))
 
 
-def _told(finding: Mapping[str, Any]) -> Iterator[str]:
+def _told(finding: Mapping[str, Any], graph: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield f"order: {finding['rule']}: {finding['message']}"
+    places = dict.fromkeys(graph[number]["made_at"] for number in finding["nodes"])
+    if any(places):
+        yield f"at: {', '.join(filter(None, places))}"
     for word in ("cost", "fix"):
         if finding[word]:
             yield f"{word}: {finding[word]}"

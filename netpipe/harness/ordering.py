@@ -18,7 +18,14 @@ from netpipe.harness.graph.recording import Recording
 from netpipe.harness.host import this_host
 from netpipe.harness.rules import buffers, contents, placement, sending, shuffling, workers
 from netpipe.harness.rules.costs import cost_of
-from netpipe.harness.rules.finding import INTENTS, Inspected, LintFinding, Rule, Silenced
+from netpipe.harness.rules.finding import (
+    INTENTS,
+    Inspected,
+    LintFinding,
+    Rule,
+    Silenced,
+    merged,
+)
 
 SCHEMA = "netpipe.lint/1"
 
@@ -45,7 +52,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "oversized-read-buffer": buffers.oversized_read_buffer,
 }
 _NO_GRAPH: Final = "no-grain-graph"
-_UNUSED: Final = "unused-silence"
+UNUSED: Final = "unused-silence"
 
 RULE_NAMES: Final = (*RULES, _NO_GRAPH)
 """What can be silenced, the gravest first."""
@@ -125,7 +132,7 @@ def lint(
 def _judged(graph: Graph, intent: str) -> Iterator[LintFinding]:
     pipeline = Inspected(graph, intent, this_host().cores)
     for name, rule in RULES.items():
-        for finding in rule(pipeline):
+        for finding in merged(rule(pipeline)):
             yield replace(finding, cost=cost_of(name))
 
 
@@ -142,7 +149,7 @@ def _unused(silences: Mapping[str, str], broken: set[str]) -> Iterator[LintFindi
     for rule, reason in silences.items():
         if rule not in broken:
             yield LintFinding(
-                _UNUSED,
+                UNUSED,
                 "warning",
                 (),
                 f"{rule} is silenced, and the pipeline does not break it. The reason given:"

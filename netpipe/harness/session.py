@@ -22,6 +22,7 @@ from netpipe.harness.emulation import checked_flops, parse_accelerator
 from netpipe.harness.errors import HangError, MisuseError, SessionError
 from netpipe.harness.measurement import Measurement, measurement_from
 from netpipe.harness.processes import is_resource_tracker
+from netpipe.harness.rules.finding import INTENTS
 
 REQUEST_VARIABLE: Final = "NETPIPE_SESSION"
 SCHEMA: Final = "netpipe.session/1"
@@ -30,6 +31,7 @@ OVERTIME_S: Final = 10.0  # beyond its budget, after which a measurement is ende
 _FOLDER: Final = "netpipe-session-"
 _TRACES: Final = "netpipe-trace-{}-*"  # as trace.py names them, which jax would come with
 _START_S = 660.0  # for what comes before the rounds: imports, and what the watchdog allows
+_LINT_START_S = 120.0  # the same where only the loader is made, and no watchdog looks
 _FAREWELL_S = 5.0  # from a written result to the end of the process
 _CLEANING_S = 5.0  # for killed processes to be gone, and their shared memory with them
 _LOOK_S = 0.05
@@ -90,10 +92,16 @@ class SessionRequest:
             checked_flops(self.flops_per_step)
         if not 0 < self.mfu <= 1:
             raise MisuseError(f"the MFU must be above 0, and at most 1; found {self.mfu:g}")
-        if self.intent not in ("throughput", "reproducible"):
-            raise MisuseError(
-                f"the intent must be throughput or reproducible; found {self.intent!r}"
-            )
+        if self.intent not in INTENTS:
+            raise MisuseError(f"the intent must be {' or '.join(INTENTS)}; found {self.intent!r}")
+
+    @property
+    def limit_s(self) -> float:
+        """Seconds after which the session is ended."""
+        if self.kind == "lint":
+            tried = self.proves + self.tries  # each has the budget for itself
+            return _LINT_START_S + tried * (self.budget_s + OVERTIME_S) + _FAREWELL_S
+        return _START_S + self.budget_s + OVERTIME_S + _FAREWELL_S
 
 
 def write_result(request: SessionRequest, document: Mapping[str, object]) -> None:
@@ -159,7 +167,7 @@ def linted(command: Sequence[str], request: SessionRequest) -> dict[str, Any]:
 def _run(command: Sequence[str], request: SessionRequest, wanted: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix=_FOLDER) as folder:
         result, log = Path(folder, "result.json"), Path(folder, "log.txt")
-        limit_s = _START_S + request.budget_s + OVERTIME_S + _FAREWELL_S
+        limit_s = request.limit_s
         asked = SessionRequest(**{**asdict(request), "result": str(result), "parent": os.getpid()})
         with log.open("wb") as stream:
             child = subprocess.Popen(

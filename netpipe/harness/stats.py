@@ -44,8 +44,16 @@ def _most_below(n: int) -> int:
 
 
 def ratio_interval(over: Sequence[float], under: Sequence[float]) -> Interval:
-    """Return the interval of the ratio of two quantities measured in the same rounds."""
-    return median_interval([a / b for a, b in zip(over, under, strict=True)])
+    """Return the interval of the ratio of two quantities measured in the same rounds.
+
+    The range of a few rounds is widened by a factor, as that of their logarithms is by a width: so
+    it never reaches 0, and is turned over where the ratio is.
+    """
+    ratios = sorted(a / b for a, b in zip(over, under, strict=True))
+    if not _LEAST_FOR_RANGE <= len(ratios) < _LEAST_FOR_ORDER or ratios[0] <= 0:
+        return median_interval(ratios)
+    factor = ratios[-1] / ratios[0]
+    return Interval(median(ratios), ratios[0] / factor, ratios[-1] * factor, len(ratios))
 
 
 def percentile(values: Sequence[float], fraction: float) -> float:

@@ -1,6 +1,7 @@
 """Timed tests beside pytest-xdist: they run alone, in this process, once its workers are done."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from typing import Any, Final
 
 import pytest
@@ -18,29 +19,34 @@ def is_worker(config: pytest.Config) -> bool:
 def share_out(config: pytest.Config, items: list[pytest.Item], is_timed: IsTimed) -> None:
     """Leave timed tests out of the workers, and all others out of the process above them."""
     if is_worker(config):
-        others = [item for item in items if not is_timed(item)]
-        config.workeroutput[_LEFT_OUT] = len(items) - len(others)  # type: ignore[attr-defined]
-        items[:] = others
+        timed = [item.nodeid for item in items if is_timed(item)]
+        config.workeroutput[_LEFT_OUT] = timed  # type: ignore[attr-defined]
+        items[:] = [item for item in items if not is_timed(item)]
     elif config.pluginmanager.hasplugin("dsession"):
         items[:] = [item for item in items if is_timed(item)]
 
 
-def left_out(worker: Any) -> int:
-    """Return how many timed tests a worker that has ended left out."""
-    return int(getattr(worker, "workeroutput", {}).get(_LEFT_OUT, 0))
+def left_out(worker: Any) -> Sequence[str]:
+    """Return the ids of the timed tests that a worker which has ended left out."""
+    found: Sequence[str] = getattr(worker, "workeroutput", {}).get(_LEFT_OUT, ())
+    return found
 
 
-def run_alone(session: pytest.Session) -> None:
+def run_alone(session: pytest.Session, node_ids: Sequence[str]) -> None:
     """Collect the timed tests in this process and run one after the other.
+
+    Args:
+        session: Its workers are done.
+        node_ids: What they left out, before anything was deselected.
 
     Raises:
         pytest.Session.Failed: As many failed as `--maxfail` allows.
         pytest.Session.Interrupted: Somebody asked to stop.
     """
     collected_by_workers = session.testscollected
-    session.perform_collect()
+    session.perform_collect([str(session.config.rootpath / one) for one in node_ids])
     session.testscollected += collected_by_workers
-    for item, following in zip(session.items, [*session.items[1:], None], strict=True):
+    for item, following in zip_longest(session.items, session.items[1:]):
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         if session.shouldfail:
             raise session.Failed(session.shouldfail)

@@ -55,6 +55,19 @@ def take_comparison(config: pytest.Config) -> object:
     return compare
 
 
+def refuse_only_beside_workers(config: pytest.Config) -> None:
+    """Say how `--benchmark-only` goes where somebody has `-n` in their addopts.
+
+    Raises:
+        pytest.UsageError: pytest-benchmark would refuse it without a way out.
+    """
+    if config.option.benchmark_only and config.getoption("dist", "no") != "no":
+        raise pytest.UsageError(
+            "--benchmark-only must not come with pytest-xdist, which disables pytest-benchmark; "
+            f"found --dist {config.getoption('dist')}. Add -n0"
+        )
+
+
 def enable_without_workers(config: pytest.Config) -> None:
     """Undo that pytest-benchmark measures nothing beside pytest-xdist: ours run in no worker."""
     if config.getoption("dist", "no") != "no" and not config.getoption("benchmark_disable"):

@@ -58,7 +58,7 @@ class Run:
         recorded: The sessions behind every benchmark, by full name.
         notes: What became of the files to be written.
         timed: The ids of the tests that ask for what a session measures or reads.
-        left_to_run: How often a worker of pytest-xdist left a timed test to this process.
+        left_to_run: The ids of the timed tests that pytest-xdist's workers left out, in order.
         deselected: The ids of the tests that exist but were not chosen.
     """
 
@@ -73,7 +73,7 @@ class Run:
     deselected: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
     timed: set[str] = field(default_factory=set)
-    left_to_run: int = 0
+    left_to_run: dict[str, None] = field(default_factory=dict)
     _baselines: dict[str, Baseline | None] = field(default_factory=dict)
     _failures: dict[Hashable, NetpipeError] = field(default_factory=dict)
 

@@ -1,7 +1,7 @@
 """What the terminal shows at the end of a run, and the same as JSON."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from rich.table import Table
 
 from netpipe.harness.gate import Outcome
 from netpipe.harness.measurement import Measurement
+from netpipe.harness.ordering import UNUSED
 from netpipe.harness.report import (
     device_label,
     measurement_document,
@@ -34,7 +35,7 @@ def summary_lines(run: Run) -> Iterator[str]:
     if run.sessions:
         yield from _drawn(verdict_table(latest(run)))
         yield from verdict_lines(run)
-    else:
+    elif not run.lints:
         yield "nothing was measured: no test asked for it, or all that did were skipped"
     if run.compares:
         yield from _against_the_baseline(run)
@@ -67,13 +68,20 @@ def _against_the_baseline(run: Run) -> Iterator[str]:
 
 def order_lines(run: Run) -> Iterator[str]:
     """Give what was found in the order of every loader."""
+    unused = [one for lint in run.lints.values() for one in lint["findings"] if _is_unused(one)]
     for lint in run.lints.values():
         for one in lint["findings"]:
-            yield f"order: {one['severity']}: {one['rule']}: {one['message']}"
+            # A silence is the project's: it is unused if none of its pipelines needs it.
+            if not _is_unused(one) or unused.count(one) == len(run.lints):
+                yield f"order: {one['severity']}: {one['rule']}: {one['message']}"
         for one in lint["silenced"]:
             yield f"order: silenced: {one['rule']}: {one['reason']}"
         if not lint["findings"]:
             yield f"order: nothing stands wrong, for {lint['intent']}"
+
+
+def _is_unused(finding: Mapping[str, Any]) -> bool:
+    return bool(finding["rule"] == UNUSED)
 
 
 def comparison_table(run: Run) -> Table:

@@ -14,6 +14,7 @@ import click
 from rich.console import Console
 
 from netpipe.errors import NetpipeError
+from netpipe.whole_file import write_whole
 from perf_tests.faults import report
 from perf_tests.faults.busy import busy_core
 from perf_tests.faults.cases import Case
@@ -137,9 +138,7 @@ def _print(trials: Sequence[Trial], *, markdown: bool) -> None:
 
 def _write(path: Path, document: Mapping[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.part")
-    part.write_text(json.dumps(document, allow_nan=False), encoding="utf-8")
-    part.replace(path)
+    write_whole(path, json.dumps(document, allow_nan=False), "--record")
 
 
 if __name__ == "__main__":

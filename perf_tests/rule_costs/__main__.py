@@ -10,9 +10,10 @@ from rich.console import Console
 
 from netpipe.errors import NetpipeError
 from netpipe.harness.rules.costs import Figure, packaged_costs
+from netpipe.whole_file import write_whole
 from perf_tests.rule_costs.catalogue import CATALOGUE
 from perf_tests.rule_costs.document import RULES_DOCUMENT, with_costs
-from perf_tests.rule_costs.record import COSTS_FILE, as_json, costs_here, write_text
+from perf_tests.rule_costs.record import COSTS_FILE, as_json, costs_here
 from perf_tests.rule_costs.trials import ROUNDS, files_of_examples, measured
 
 _notes = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -57,7 +58,7 @@ def main(rules: Sequence[str], rounds: int, record: bool, document: bool) -> Non
     except NetpipeError as error:
         raise click.ClickException(str(error)) from error
     if record:
-        write_text(COSTS_FILE, as_json(costs_here(figures)))
+        write_whole(COSTS_FILE, as_json(costs_here(figures)), "--record")
         _renew_document()
 
 
@@ -83,7 +84,7 @@ def _renew_document() -> None:
     packaged_costs.cache_clear()
     costs = packaged_costs()
     text = RULES_DOCUMENT.read_text(encoding="utf-8")
-    write_text(RULES_DOCUMENT, with_costs(text, costs.sentence))
+    write_whole(RULES_DOCUMENT, with_costs(text, costs.sentence), "--document")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
-from pathlib import Path
 from platform import python_version
 from typing import Final
 
@@ -29,13 +28,6 @@ def costs_here(rules: Mapping[str, tuple[Figure, ...]]) -> RuleCosts:
         versions={"python": python_version(), **{name: version(name) for name in _PACKAGES}},
         rules=rules,
     )
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    part = path.with_name(f"{path.name}.part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)
 
 
 def as_json(costs: RuleCosts) -> str:

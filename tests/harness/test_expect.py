@@ -152,14 +152,18 @@ def test_a_stall_is_named_with_its_cause_and_what_to_do() -> None:
     assert last.startswith("next: ")
 
 
-def _finding(severity: str, rule: str) -> dict[str, str]:
-    return {"severity": severity, "rule": rule, "message": "m", "cost": "c", "fix": "f"}
+GRAPH = [{"made_at": "mine.py:3"}, {"made_at": ""}, {"made_at": "mine.py:7"}]
+
+
+def _finding(severity: str, rule: str) -> dict[str, Any]:
+    told = {"message": "m", "cost": "c", "fix": "f"}
+    return {"severity": severity, "rule": rule, "nodes": [2, 1, 0, 2], **told}
 
 
 @pytest.mark.parametrize("severity", ["warning", "info"])
 def test_an_order_may_have_warnings(severity: str) -> None:
     """Only errors of a lint fail."""
-    expect_order({"findings": [_finding(severity, "no-prefetch")]})
+    expect_order({"findings": [_finding(severity, "no-prefetch")], "graph": GRAPH})
 
 
 def test_an_order_with_errors_is_refused() -> None:
@@ -170,11 +174,11 @@ def test_an_order_with_errors_is_refused() -> None:
         _finding("error", "nested-mp-prefetch"),
     ]
     with pytest.raises(PipelineOrderError) as caught:
-        expect_order({"findings": findings})
-    first, *mend, second = str(caught.value).splitlines()[:4]
+        expect_order({"findings": findings, "graph": GRAPH})
+    first, *mend, second = str(caught.value).splitlines()[:5]
     assert "order" in first
     assert first.endswith("batch-after-mp-prefetch: m")
-    assert mend == ["cost: c", "fix: f"]
+    assert mend == ["at: mine.py:7, mine.py:3", "cost: c", "fix: f"]
     assert second.endswith("nested-mp-prefetch: m")
     assert "no-workers" not in str(caught.value)
 

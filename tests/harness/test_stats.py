@@ -62,6 +62,20 @@ def test_a_ratio_pairs_the_values_of_one_round() -> None:
     assert stats.ratio_interval([3 * one for one in under], under) == Interval(3.0, 3.0, 3.0, 6)
 
 
+@pytest.mark.parametrize("over", [[1.0, 2.0, 8.0], [8.0, 1.0, 2.0, 4.0], [1.0, 8.0, 2.0, 2.0, 4.0]])
+def test_a_ratio_of_few_rounds_is_turned_over_with_its_interval(over: list[float]) -> None:
+    """It is widened by a factor: below it reaches as far as above, and never 0."""
+    ones = [1.0] * len(over)
+    ratio, turned = stats.ratio_interval(over, ones), stats.ratio_interval(ones, over)
+    assert (ratio.low, ratio.high) == (1 / 8, 64)
+    assert (turned.low, turned.high) == (1 / 64, 8)
+
+
+def test_a_ratio_of_nothing_may_be_zero() -> None:
+    """Where a quantity was 0 in a round there is no factor, and the range is widened by itself."""
+    assert stats.ratio_interval([0.0, 1.0, 2.0], [1.0] * 3) == Interval(1.0, -2.0, 4.0, 3)
+
+
 def test_a_ratio_wants_as_many_values_of_each() -> None:
     """Values that belong to no round are refused, not dropped."""
     with pytest.raises(ValueError, match="shorter"):

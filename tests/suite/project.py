@@ -76,6 +76,7 @@ class Project:
         sessions: What its sessions measure, one after the other; the last one again and again.
         device: What is here.
         lint: What its sessions read of the order.
+        lints: What the first of them read instead, one after the other.
         commands: The commands of the sessions that were started.
         requests: What they were asked for.
     """
@@ -84,6 +85,7 @@ class Project:
     sessions: list[Measurement] = field(default_factory=lambda: [recorded()])
     device: Device = CPU
     lint: dict[str, Any] = field(default_factory=lambda: dict(LINT))
+    lints: list[dict[str, Any]] = field(default_factory=list)
     commands: list[list[str]] = field(default_factory=list)
     requests: list[SessionRequest] = field(default_factory=list)
 
@@ -95,7 +97,7 @@ class Project:
     def linted(self, command: Sequence[str], request: SessionRequest) -> dict[str, Any]:
         """Stand in for a session that reads the order."""
         self._note(command, request)
-        return self.lint
+        return self.lints.pop(0) if self.lints else self.lint
 
     def _note(self, command: Sequence[str], request: SessionRequest) -> None:
         self.commands.append(list(command))

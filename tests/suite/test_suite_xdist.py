@@ -72,16 +72,84 @@ def test_what_was_not_chosen_is_not_run(project: Project) -> None:
     """`-k` holds for timed tests too."""
     project.has(WHERE, "test_correct")
     result = project.run("-n2", "-k", "correctness")
+    assert result.ret == pytest.ExitCode.OK
     result.assert_outcomes(passed=1)
     assert not project.requests
+
+
+def test_nothing_chosen_is_no_test(project: Project) -> None:
+    """A run whose choice leaves none ends as it would without workers."""
+    assert project.run("-n2", "-k", "nothing").ret == pytest.ExitCode.NO_TESTS_COLLECTED
 
 
 def test_the_first_failure_ends_the_run(project: Project) -> None:
     """After `-x` and a failure in a worker, nothing is measured."""
     project.has("def test_wrong(): assert False", "test_correct")
     result = project.run("-n1", "-x")
+    assert result.ret != pytest.ExitCode.OK
     result.assert_outcomes(failed=1)
     assert not project.requests
+
+
+STRICT = (
+    "filterwarnings =\n    default\n    error::pytest_benchmark.logger.PytestBenchmarkWarning\n"
+)
+TWO_TIMED = """
+    import pytest
+
+    @pytest.fixture(scope="module")
+    def once():
+        print("made once")
+
+    def test_first(netpipe_measurement, once):
+        assert FINE
+
+    def test_second(netpipe_measurement, once):
+        pass
+"""
+
+
+def test_the_first_timed_failure_ends_the_run(project: Project) -> None:
+    """`-x` holds among the timed tests too."""
+    project.has(TWO_TIMED.replace("FINE", "False"))
+    result = project.run("-n1", "-x")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.assert_outcomes(failed=1)
+
+
+def test_timed_tests_share_fixtures(project: Project) -> None:
+    """A fixture of a module is made once for all of its timed tests, and all are counted."""
+    project.has(WHERE, "test_correct")
+    project.has(TWO_TIMED.replace("FINE", "True"))
+    result = project.run("-n1", "-s")
+    assert result.ret == pytest.ExitCode.OK
+    result.assert_outcomes(passed=3)
+    assert result.stdout.str().count("made once") == 1
+
+
+def test_no_warning_comes_of_workers(project: Project) -> None:
+    """What pytest-benchmark warns of where there are workers does not hold for timed tests."""
+    project.pytester.makeini(INI.replace("filterwarnings = default\n", STRICT))
+    result = project.compare("-n2")
+    assert result.ret == pytest.ExitCode.OK
+    result.assert_outcomes(passed=1)
+    assert "Can't compare" not in result.stderr.str()
+
+
+def test_a_file_that_fails_to_be_read_is_told_once(project: Project) -> None:
+    """The process above collects what is timed, not all again."""
+    project.has("import absent", "test_broken")
+    result = project.run("-n1", "--continue-on-collection-errors")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.assert_outcomes(passed=1, errors=1)
+
+
+def test_only_benchmarks_go_without_workers(project: Project) -> None:
+    """`--benchmark-only` beside workers is refused with the way out."""
+    result = project.run("-n2", "--benchmark-only")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: --benchmark-only must not come with*Add -n0"])
+    assert project.run("-n2", "--benchmark-only", "-n0").ret == pytest.ExitCode.OK
 
 
 @pytest.mark.parametrize("ask", ["netpipe_measurement", "netpipe_lint"])

@@ -34,27 +34,36 @@ class Sent:
     unpicklable: str = ""
 
 
-def sent(value: object, not_below: Sequence[object] = ()) -> Sent:
-    """Count the bytes that Grain sends to each worker for an object.
+class Sending:
+    """What the workers of one `mp_prefetch` are sent: each object once, whatever refers to it.
 
-    Grain sends `cloudpickle.dumps(dataset)`; this is the same without its copy of the data.
-
-    Args:
-        value: What is sent.
-        not_below: Objects that it refers to and that are not counted with it, as the parents of
-            a dataset.
+    Grain sends `cloudpickle.dumps(dataset)`; this is the same without its copy of the data, one
+    dataset after the other.
     """
+
+    def __init__(self) -> None:
+        self._counting = _Counting()
+
+    def sent(self, value: object, not_below: Sequence[object] = ()) -> Sent:
+        """Count the bytes of an object, without those of what was counted before.
+
+        Args:
+            value: What is sent.
+            not_below: Objects that it refers to and that are not counted with it, as the parents
+                of a dataset.
+        """
+        try:
+            return Sent(self._counting.count(value, frozenset(map(id, not_below))))
+        except Exception as error:  # noqa: BLE001  # what a user's object raises is for it to choose
+            self._counting = _Counting()  # it remembers as sent what it has not come to
+            return Sent(None, _in_one_line(error))
+
+
+def _in_one_line(error: Exception) -> str:
     try:
-        return Sent(_counted(value, frozenset(map(id, not_below))))
-    except Exception as error:  # noqa: BLE001  # what a user's object raises is for it to choose
-        return Sent(None, f"{type(error).__name__}: {' '.join(str(error).split())}")
-
-
-def _counted(value: object, left_out: frozenset[int]) -> int:
-    count = _Count()
-    with suppress(_EnoughError):
-        _Counting(count, left_out).dump(value)
-    return count.total_bytes
+        return f"{type(error).__name__}: {' '.join(str(error).split())}"
+    except Exception:  # noqa: BLE001  # a user's error may fail to tell itself
+        return type(error).__name__
 
 
 class _EnoughError(Exception):
@@ -65,6 +74,10 @@ class _Count:
     """A file that only counts what is written to it."""
 
     def __init__(self) -> None:
+        self.start()
+
+    def start(self) -> None:
+        """Count from nothing on."""
         self.total_bytes = 0
         self._small_bytes = 0
 
@@ -79,18 +92,30 @@ class _Count:
 
 
 class _Counting(CloudPickler):  # type: ignore[misc]  # cloudpickle is untyped
-    def __init__(self, count: _Count, left_out: frozenset[int]) -> None:
-        super().__init__(count, pickle.HIGHEST_PROTOCOL)
-        self._count = count
-        self._left_out = left_out
+    """A pickler that keeps its memo from one object to the next, and that keeps no data."""
+
+    def __init__(self) -> None:
+        self._count = _Count()
+        super().__init__(self._count, pickle.HIGHEST_PROTOCOL)
+        self._left_out: frozenset[int] = frozenset()
         self._objects = 0
+        self._estimated: dict[int, object] = {}  # values too: ids are theirs while they live
+
+    def count(self, value: object, left_out: frozenset[int]) -> int:
+        """Count the bytes of what the memo does not have."""
+        self._left_out, self._objects = left_out, 0
+        self._count.start()
+        with suppress(_EnoughError):
+            self.dump(value)
+        return self._count.total_bytes
 
     def persistent_id(self, obj: object) -> bool | None:
         """Keep the pickler out of what is not counted, and of what is counted by a sample."""
-        if id(obj) in self._left_out:
+        if id(obj) in self._left_out or id(obj) in self._estimated:
             return True
         if type(obj) in _CONTAINERS and len(obj) > _MOST_ELEMENTS:  # type: ignore[arg-type]
-            self._count.total_bytes += self._estimated(obj)  # type: ignore[arg-type]
+            self._estimated[id(obj)] = obj
+            self._count.total_bytes += _estimate(obj, self._left_out)  # type: ignore[arg-type]
             return True
         return None
 
@@ -101,16 +126,17 @@ class _Counting(CloudPickler):  # type: ignore[misc]  # cloudpickle is untyped
             raise _EnoughError
         return super().reducer_override(obj)
 
-    def _estimated(self, container: Collection[object]) -> int:
-        """Estimate a container's pickle from what the second half of a sample adds to the first.
 
-        What all elements share is in the first half, and is counted once.
-        """
-        sample = _every(len(container) // _SAMPLED_ELEMENTS, container)
-        half = _every(2, sample)
-        half_bytes, sample_bytes = (_counted(one, self._left_out) for one in (half, sample))
-        per_element = (sample_bytes - half_bytes) / (len(sample) - len(half))
-        return sample_bytes + round(per_element * (len(container) - len(sample)))
+def _estimate(container: Collection[object], left_out: frozenset[int]) -> int:
+    """Estimate a container's pickle from what the second half of a sample adds to the first.
+
+    What all elements share is in the first half, and is counted once.
+    """
+    sample = _every(len(container) // _SAMPLED_ELEMENTS, container)
+    half = _every(2, sample)
+    half_bytes, sample_bytes = (_Counting().count(one, left_out) for one in (half, sample))
+    per_element = (sample_bytes - half_bytes) / (len(sample) - len(half))
+    return sample_bytes + round(per_element * (len(container) - len(sample)))
 
 
 def _every(step: int, container: Collection[object]) -> Collection[object]:

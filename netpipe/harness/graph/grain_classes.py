@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Final
 
-from netpipe.harness.graph.captures import Sent, sent
+from netpipe.harness.graph.captures import Sending, Sent
 from netpipe.harness.graph.functions import enclosed, puts_on_device
-from netpipe.harness.graph.nodes import Plain, name_of, plain
+from netpipe.harness.graph.nodes import Plain, module_of, name_of, plain
 from netpipe.harness.graph.recording import Recording
 
 
@@ -36,11 +36,11 @@ class Seen:
     starts_workers: bool = False
     worker_init_fn: object = None
 
-    def sent(self, dataset: object, in_worker: bool) -> Sent:
-        """Count what a worker is sent of it."""
+    def sent(self, dataset: object, sending: Sending | None) -> Sent:
+        """Count what a worker is sent of it, if there are workers that it is sent to."""
         if self.starts_workers:
-            return sent(self.worker_init_fn)
-        return sent(dataset, self.inputs) if in_worker else Sent(None)
+            return Sending().sent(self.worker_init_fn)
+        return Sent(None) if sending is None else sending.sent(dataset, self.inputs)
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,11 @@ _SAMPLERS: Final[Mapping[str, tuple[str, ...]]] = {
 def _grain_names(value: object) -> list[str]:
     """Names of the Grain classes that an object is of, the nearest first: a user may derive."""
     kinds = type(value).__mro__
-    return [kind.__name__ for kind in kinds if str(kind.__module__).partition(".")[0] == "grain"]
+    return [kind.__name__ for kind in kinds if _is_grains(kind)]
+
+
+def _is_grains(kind: type) -> bool:
+    return module_of(kind).partition(".")[0] == "grain"
 
 
 def is_dataset(value: object) -> bool:
@@ -185,6 +189,10 @@ def _shape(dataset: object) -> tuple[str, tuple[str, ...]]:
     return next(known, (f"Unknown:{type(dataset).__name__}", ()))
 
 
+def _is_unknown(dataset: object) -> bool:
+    return _shape(dataset)[0].startswith("Unknown:")
+
+
 def _attribute(value: object, name: str) -> object:
     """Get an attribute; None if there is none, or if a property of the user's raises."""
     try:
@@ -198,21 +206,24 @@ def _attribute(value: object, name: str) -> object:
 
 def _inputs(dataset: object) -> Sequence[object]:
     """What a dataset reads from. A lazy list of datasets is one dataset itself: it is not read."""
-    datasets = _attribute(dataset, "_datasets")
-    if isinstance(datasets, list | tuple) and any(map(is_dataset, datasets)):
-        return datasets
-    for inner in (datasets, _attribute(dataset, "_ds"), _attribute(dataset, "_source")):
-        if is_dataset(inner):
-            return (inner,)
-    parents = _attribute(dataset, "parents")
-    return parents if isinstance(parents, list | tuple) else ()
+    parents = _datasets_in(_attribute(dataset, "parents"))
+    if not _is_grains(type(dataset)) and (parents or _is_unknown(dataset)):
+        return parents  # what names of its own mean in a user's class is not known
+    one, *others = (_attribute(dataset, name) for name in ("_datasets", "_ds", "_source"))
+    within = (one, (one,), *((other,) for other in others))
+    return next(filter(None, map(_datasets_in, within)), parents)
+
+
+def _datasets_in(value: object) -> Sequence[object]:
+    given = value if type(value) in (list, tuple) else ()
+    return [one for one in given if is_dataset(one)]  # type: ignore[attr-defined]
 
 
 def _branches(dataset: object, kind: str) -> Sequence[object]:
     """The datasets that an Interleave reads, if they are all of the kind; or one such itself."""
-    inner = (dataset,) if kind in _grain_names(dataset) else _attribute(dataset, "_datasets")
-    if not isinstance(inner, list | tuple):
-        return ()
+    if kind in _grain_names(dataset):
+        return (dataset,)
+    inner = _inputs(dataset) if _shape(dataset)[0] == "Interleave" else ()
     return inner if all(kind in _grain_names(one) for one in inner) else ()
 
 
@@ -267,7 +278,7 @@ def _setting(attribute: str, value: object) -> Mapping[str, Plain]:
 
 def _parts(value: object) -> Mapping[str, object]:
     """Return the fields of options or of an operation of Grain; none of a class of the user's."""
-    if not type(value).__module__.startswith("grain.") or not is_dataclass(value):
+    if not _is_grains(type(value)) or not is_dataclass(value):
         return {}
     return {one.name: _attribute(value, one.name) for one in fields(value)}
 
@@ -285,7 +296,7 @@ def _length(dataset: object) -> Mapping[str, Plain]:
 
 def _functions(dataset: object) -> Iterator[object]:
     """Yield the functions and objects of the user that a dataset calls."""
-    if _shape(dataset)[0].startswith("Unknown:"):
+    if _is_unknown(dataset):
         yield dataset
     for attribute in _USERS:
         value = _users(_attribute(dataset, attribute))
@@ -295,7 +306,8 @@ def _functions(dataset: object) -> Iterator[object]:
 
 def _users(value: object) -> object:
     """Return what of the user's a DataLoader has put into a function or an object of its own."""
-    if not str(_attribute(value, "__module__")).startswith("grain._src.python.data_loader"):
+    module = _attribute(value, "__module__")
+    if type(module) is not str or not module.startswith("grain._src.python.data_loader"):
         return value
     within = (
         enclosed(value).get("transform"),

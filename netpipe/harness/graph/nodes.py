@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
+from math import isfinite
 from numbers import Integral, Real
 from types import MethodType
 from typing import Final
@@ -34,7 +35,8 @@ class Node:
         made_at: Where the user's code made it, as file:line; "" where that is not known.
         sent_bytes: Bytes that each worker is sent of what the node itself holds, of `mp_prefetch`
             its `worker_init_fn`; None for all else in the training process, and where it cannot
-            be sent.
+            be sent. An object that several nodes of the same workers hold is sent once, and
+            counted with the first of them in `Graph.nodes`.
         unpicklable: Why it cannot be sent to a worker; "" where it can.
     """
 
@@ -77,7 +79,7 @@ class Graph:
 
 
 def plain(value: object) -> Plain:
-    """Return a setting as plain data, a mapping by its items; an object is its name."""
+    """Return a setting as plain data: a mapping by its items, an object and inf by their names."""
     if isinstance(value, Enum):
         return value.name
     if value is None or isinstance(value, bool | str):
@@ -85,7 +87,8 @@ def plain(value: object) -> Plain:
     if isinstance(value, Integral):
         return int(value)
     if isinstance(value, Real):
-        return float(value)
+        number = float(value)
+        return number if isfinite(number) else str(number)  # JSON has neither inf nor nan
     if isinstance(value, list | tuple):
         return tuple(plain(one) for one in value)
     if isinstance(value, dict):
@@ -95,10 +98,16 @@ def plain(value: object) -> Plain:
 
 def name_of(value: object) -> str:
     """Name a function by where it is defined, a method or an object by its class."""
-    if isinstance(value, partial):
+    if type(value) is partial:
         return name_of(value.func)
-    owner = value.__self__ if isinstance(value, MethodType) else value
+    owner = value.__self__ if type(value) is MethodType else value
     try:
         return f"{owner.__module__}.{owner.__qualname__}"  # type: ignore[attr-defined]
     except Exception:  # noqa: BLE001  # an object has no such name, or is odd when it is asked
-        return f"{type(owner).__module__}.{type(owner).__qualname__}"
+        return f"{module_of(type(owner))}.{type.__dict__['__qualname__'].__get__(type(owner))}"
+
+
+def module_of(kind: type) -> str:
+    """Return the module of a class; "" if the class or its metaclass hides it by a property."""
+    module = type.__dict__["__module__"].__get__(kind)
+    return module if type(module) is str else ""

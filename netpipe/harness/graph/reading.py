@@ -4,10 +4,12 @@ What is read is the pipeline's structure and the settings of its nodes: no sourc
 element is made and grain itself is not imported.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from netpipe.harness.graph.captures import Sending
 from netpipe.harness.graph.functions import uses_jax
 from netpipe.harness.graph.grain_classes import (
+    Seen,
     is_dataset,
     is_random_access,
     parts_of_data_loader,
@@ -40,46 +42,70 @@ def read_graph(dataset: object, recording: Recording | None = None) -> Graph:
     return Graph((*(replace(root, parameters=parts.settings) for root in nodes[:1]), *nodes[1:]))
 
 
+@dataclass(frozen=True)
+class _Place:
+    """A dataset on either side of a process boundary, and the workers that it is sent to.
+
+    Attributes:
+        dataset: The dataset.
+        sending: What its workers are sent; None in the training process.
+        is_bare: Whether the workers that were asked for it have their node already.
+    """
+
+    dataset: object
+    sending: Sending | None = None
+    is_bare: bool = False
+
+    @property
+    def key(self) -> tuple[int, bool, bool]:
+        """What it has in common with the places that are the same node."""
+        return id(self.dataset), self.sending is not None, self.is_bare
+
+    def below(self, seen: Seen) -> list["_Place"]:
+        """List the places of what it reads from."""
+        sending = Sending() if seen.starts_workers else self.sending
+        return [_Place(one, sending, seen.is_asked_for) for one in seen.inputs]
+
+
 class _Reading:
     """One reading of a pipeline; it numbers the datasets in the order in which it meets them."""
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
+        self._seen: dict[int, Seen] = {}
         self._numbers: dict[tuple[int, bool, bool], int] = {}
-        self._nodes: dict[int, Node] = {}
+        self._met: list[tuple[_Place, Seen, list[_Place]]] = []
 
     def graph_of(self, dataset: object) -> Graph:
         """Read all nodes of a dataset, if it is one."""
-        if is_dataset(dataset):
-            self._read(dataset)
-        return Graph(tuple(self._nodes[number] for number in sorted(self._nodes)))
+        # Not by recursion: a pipeline may be deeper than Python's stack.
+        waiting = [_Place(dataset)] if is_dataset(dataset) else []
+        while waiting:
+            place = waiting.pop()
+            if place.key not in self._numbers:
+                self._numbers[place.key] = len(self._numbers)
+                seen = self._look_at(place)
+                below = place.below(seen)
+                self._met.append((place, seen, below))
+                waiting.extend(reversed(below))
+        return Graph(tuple(self._node(*one) for one in self._met))
 
-    def _read(self, dataset: object, in_worker: bool = False, bare: bool = False) -> int:
-        """Number a dataset and all below it, each once for either side of a process boundary.
+    def _look_at(self, place: _Place) -> Seen:
+        """See a dataset, which is asked only once for what may take time, as its length."""
+        asked = None if place.is_bare else workers_asked_for(place.dataset, self._recording)
+        if asked is None and id(place.dataset) not in self._seen:
+            self._seen[id(place.dataset)] = seen_as(place.dataset, self._recording)
+        return asked or self._seen[id(place.dataset)]
 
-        Args:
-            dataset: A dataset.
-            in_worker: The side that it is on.
-            bare: Whether the workers that were asked for it have their node already.
-        """
-        key = (id(dataset), in_worker, bare)
-        if key not in self._numbers:
-            self._numbers[key] = len(self._numbers)
-            self._add(self._numbers[key], dataset, in_worker, bare)
-        return self._numbers[key]
-
-    def _add(self, number: int, dataset: object, in_worker: bool, bare: bool) -> None:
-        seen = None if bare else workers_asked_for(dataset, self._recording)
-        seen = seen or seen_as(dataset, self._recording)
-        below = in_worker or seen.starts_workers
-        cost = seen.sent(dataset, in_worker)
-        self._nodes[number] = Node(
-            id=number,
+    def _node(self, place: _Place, seen: Seen, below: list[_Place]) -> Node:
+        cost = seen.sent(place.dataset, place.sending)
+        return Node(
+            id=self._numbers[place.key],
             kind=seen.kind,
             parameters=seen.parameters,
-            parents=tuple([self._read(one, below, seen.is_asked_for) for one in seen.inputs]),
-            in_worker=in_worker,
-            random_access=is_random_access(dataset),
+            parents=tuple(self._numbers[one.key] for one in below),
+            in_worker=place.sending is not None,
+            random_access=is_random_access(place.dataset),
             uses_jax=any(uses_jax(one) for one in seen.functions),
             made_at=seen.made_at,
             sent_bytes=cost.bytes,

@@ -20,6 +20,7 @@ _METHODS: Final[Mapping[str, str]] = {
     "ToIter": ".to_iter_dataset",
     "ProcessPrefetch": ".mp_prefetch",
     "NoWorkers": ".mp_prefetch",
+    "Pack": "pack",  # first-fit or best-fit: Grain has one class for both
     "Source": "source",
     "Sampler": "sampler",
     "Shard": "shard",
@@ -56,10 +57,14 @@ _READS: Final[Mapping[str, str]] = {
 _COUNTED: Final[Mapping[str, str]] = {
     "length": "element",
     "num_epochs": "epoch",
+    "num_packing_bins": "bin",
     "num_records": "record",
     "num_threads": "thread",
     "num_workers": "worker",
 }
+
+WORKER_COUNT: Final = "worker_count"
+"""Parameter of an `mp_prefetch` that a DataLoader has made: its own word for the workers."""
 
 _UNSAID: Final = ("allow_nones", "iter_buffer_size", "reseed_each_epoch", "shuffle_bins")
 _OFTEN_GRAINS: Final = ("batch_fn", "selection_map")
@@ -87,6 +92,9 @@ def call_of(node: Node) -> Call:
     """Return the call that makes a node, by what its kind and its parameters tell."""
     if node.kind == "Source" and "stop" in node.parameters:
         return Call("source", (_range(node.parameters),))
+    if node.kind == "ProcessPrefetch" and WORKER_COUNT in node.parameters:
+        count, buffer = map(node.parameters.get, (WORKER_COUNT, "per_worker_buffer_size"))
+        return Call("DataLoader", (f"{WORKER_COUNT}={count}", f"buffer {buffer}"))
     if node.kind == "Slice":
         return Call(_METHODS["Slice"], (_span(node.parameters),))
     arguments = tuple(_arguments(node.parameters))
@@ -136,6 +144,8 @@ def _unsaid(name: str, value: Plain, parameters: Mapping[str, Plain]) -> bool:
         return True
     if name == "length":
         return "num_records" in parameters
+    if name == "prefetch_buffer_size":
+        return parameters.get("num_threads") == 0  # then nothing fills it
     return name in _UNSAID or (name in _OFTEN_GRAINS and str(value).startswith("grain."))
 
 

@@ -14,12 +14,13 @@ from netpipe.harness.rules.finding import LintFinding
 _LINE: Final = 19.0
 _CHIP: Final = 20.0
 _INSET: Final = 8.0
+_MOST_CALLS: Final = 4
 
 
 def listed(
     report: LintReport, pipeline: Shown, x: float, y: float, width: float
 ) -> tuple[Sequence[str], float]:
-    """Write every finding out: its calls, its message, its cost and its fix.
+    """Write every finding out: its calls, its message, its cost and its fix; then what is silenced.
 
     Args:
         report: What was found.
@@ -39,7 +40,17 @@ def listed(
             elements.append(_line(x, y, look, label, line))
             y += _LINE
         y += _LINE / 2
-    return elements, y - _LINE if report.findings else y - 2 * _LINE
+    for label, line in _silenced(report, width):
+        elements.append(_line(x, y, "faint", label, line))
+        y += _LINE
+    written = y + _LINE / 2 if report.silenced else y
+    return elements, written - _LINE if elements else y - 2 * _LINE
+
+
+def _silenced(report: LintReport, width: float) -> Iterator[tuple[str, str]]:
+    """Yield the lines of each silenced rule, once, with its reason and the label before it."""
+    for rule, reason in dict.fromkeys((one.finding.rule, one.reason) for one in report.silenced):
+        yield from _paragraph("Silenced:", f"{rule}: {reason}", width)
 
 
 def _chip(finding: LintFinding, x: float, y: float, width: float) -> Iterator[str]:
@@ -54,17 +65,28 @@ def _chip(finding: LintFinding, x: float, y: float, width: float) -> Iterator[st
 def _lines(finding: LintFinding, pipeline: Shown, width: float) -> Iterator[tuple[str, str, str]]:
     """Yield the look of each line, the label that it begins with, and the rest of it."""
     paragraphs = [
-        ("faint", "", ", ".join(_where(pipeline, node) for node in finding.nodes)),
+        ("faint", "", _calls(finding, pipeline)),
         ("prose", "", finding.message),
         ("prose", "Cost:", finding.cost),
         ("prose", "Fix:", finding.fix),
         ("prose", "Tried:", finding.proof),
     ]
     for look, label, content in paragraphs:
-        lines = wrapped(f"{label} {content}", width, PROSE_SIZE) if content else ()
-        for number, line in enumerate(lines):
-            begins = label if number == 0 else ""
-            yield look, begins, line.removeprefix(begins)
+        for begins, line in _paragraph(label, content, width) if content else ():
+            yield look, begins, line
+
+
+def _paragraph(label: str, content: str, width: float) -> Iterator[tuple[str, str]]:
+    """Yield the lines of a paragraph: the label that each begins with, and the rest of it."""
+    for number, line in enumerate(wrapped(f"{label} {content}", width, PROSE_SIZE)):
+        begins = label if number == 0 else ""
+        yield begins, line.removeprefix(begins)
+
+
+def _calls(finding: LintFinding, pipeline: Shown) -> str:
+    named = ", ".join(_where(pipeline, node) for node in finding.nodes[:_MOST_CALLS])
+    more = len(finding.nodes) - _MOST_CALLS
+    return f"{named} and {more} more" if more > 0 else named
 
 
 def _where(pipeline: Shown, number: int) -> str:

@@ -169,10 +169,13 @@ def _across(grid: _Grid) -> tuple[Mapping[int, float], float]:
             below.setdefault(upper, []).append(lower)
     axes = dict.fromkeys(range(len(grid.cells)), 0.0)
     for _ in grid.rows:
+        before = dict(axes)
         for row in grid.rows[1:]:
             _pull(row, below, axes, grid.cells)
         for row in reversed(grid.rows[:-1]):
             _pull(row, grid.above, axes, grid.cells)
+        if axes == before:
+            break
     left = min(x - grid.cells[cell].left for cell, x in axes.items())
     right = max(x + grid.cells[cell].right for cell, x in axes.items())
     return {cell: x - left for cell, x in axes.items()}, right - left

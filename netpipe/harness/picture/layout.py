@@ -100,8 +100,8 @@ class _Reading:
         """
         members, workers = [last], set[int]()
         numbers: dict[int, int] = {}
-        inputs = tuple(self._add(one, members, workers, numbers) for one in ids)
-        members[0] = _reading(last, inputs)
+        self._add(ids, members, workers, numbers)
+        members[0] = _reading(last, tuple(numbers[one] for one in ids))
         places = place([one.thing for one in members], workers)
         parts = Layout(arrows=tuple(_arrows(places, members)))
         for member, point in zip(members, places.points, strict=True):
@@ -109,25 +109,34 @@ class _Reading:
         return parts, places, places.points[0][0]
 
     def _add(
-        self, one: int, members: list[_Member], workers: set[int], numbers: dict[int, int]
-    ) -> int:
-        """Add a node, and all that it reads, to the members of a frame; return its number."""
-        if one in numbers:
-            return numbers[one]
-        number = numbers[one] = len(members)
-        members.append(self._box(one))
-        if one in self._drawn:
-            return number
-        self._drawn.add(one)
-        node, read = self._pipeline.nodes[one], self._pipeline.inputs[one]
-        if node.kind == "ProcessPrefetch" and read:
-            workers.add(len(members))
-            members[number] = _reading(members[number], (len(members),))
-            members.append(self._workers(node, read))
-        else:
-            inputs = tuple(self._add(each, members, workers, numbers) for each in read)
-            members[number] = _reading(members[number], inputs)
-        return number
+        self,
+        ids: Sequence[int],
+        members: list[_Member],
+        workers: set[int],
+        numbers: dict[int, int],
+    ) -> None:
+        """Add nodes, and all that they read, to the members of a frame, and number them."""
+        waiting = list(reversed(ids))  # and no recursion: a pipeline may be a long one
+        inputs: dict[int, tuple[int, ...]] = {}
+        while waiting:
+            one = waiting.pop()
+            if one in numbers:
+                continue
+            number = numbers[one] = len(members)
+            members.append(self._box(one))
+            if one in self._drawn:
+                continue
+            self._drawn.add(one)
+            node, read = self._pipeline.nodes[one], self._pipeline.inputs[one]
+            if node.kind == "ProcessPrefetch" and read:
+                workers.add(len(members))
+                members[number] = _reading(members[number], (len(members),))
+                members.append(self._workers(node, read))
+            else:
+                inputs[number] = read
+                waiting.extend(reversed(read))
+        for number, read in inputs.items():
+            members[number] = _reading(members[number], tuple(numbers[each] for each in read))
 
     def _box(self, one: int) -> _Member:
         again = one in self._drawn

@@ -2,14 +2,16 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from rich.cells import cell_len, set_cell_size
 
 from netpipe.harness.graph.nodes import Graph, Node
 from netpipe.harness.ordering import LintReport
+from netpipe.harness.picture.calls import WORKER_COUNT
 from netpipe.harness.rules.finding import LintFinding
+from netpipe.harness.rules.pools import data_loader
 
 NO_GRAPH: Final = "There is no Grain graph to draw."
 TRAINING: Final = "training process"
@@ -19,12 +21,12 @@ SIGNS: Final[Mapping[str, str]] = {"error": "✗", "warning": "!", "info": "i"}
 # What Grain puts around the transformations that a user calls.
 _UNWRITTEN: Final = (
     "Options",
-    "Seed",
     "WorkerContext",
     "WorkerSlice",
     "DataLoaderState",
     "DataLoader",
 )
+_OF_DATA_LOADER: Final = "grain._src.python.data_loader."
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,9 @@ def shown(report: LintReport) -> Shown:
     """Leave out what the user did not write, unless something was found on it."""
     graph, findings = report.graph, _by_node(report)
     nodes = {
-        node.id: node for node in graph.nodes if node.kind not in _UNWRITTEN or node.id in findings
+        node.id: _as_written(graph, node)
+        for node in graph.nodes
+        if _is_written(node) or node.id in findings
     }
     return Shown(
         nodes=nodes,
@@ -99,6 +103,24 @@ def shortened(text: str, columns: int) -> str:
     return f"{set_cell_size(text, head)}…{tail}"
 
 
+def _is_written(node: Node) -> bool:
+    is_loaders = str(node.parameters.get("transform")).startswith(_OF_DATA_LOADER)
+    return node.kind not in _UNWRITTEN and not is_loaders
+
+
+def _as_written(graph: Graph, node: Node) -> Node:
+    """Give a node the settings that the user gave it.
+
+    Above a `.seed(...)` Grain derives the seeds, and a DataLoader's workers are its argument.
+    """
+    told = dict(node.parameters)
+    if "seed" in told and any(one.kind == "Seed" for one in graph.below(node)):
+        del told["seed"]
+    if node.kind == "ProcessPrefetch" and data_loader(graph) is not None:
+        told[WORKER_COUNT] = told.get("num_workers")
+    return replace(node, parameters=told)
+
+
 def _by_node(report: LintReport) -> Mapping[int, tuple[LintFinding, ...]]:
     found = worst_first(report.findings)
     marked = {node for finding in found for node in finding.nodes}
@@ -107,8 +129,10 @@ def _by_node(report: LintReport) -> Mapping[int, tuple[LintFinding, ...]]:
 
 def _nearest(graph: Graph, nodes: Mapping[int, Node], ids: tuple[int, ...]) -> Iterator[int]:
     """Yield the drawn nodes among some, and in place of each other one those that it reads."""
-    for one in ids:
+    waiting = list(reversed(ids))
+    while waiting:
+        one = waiting.pop()
         if one in nodes:
             yield one
         else:
-            yield from _nearest(graph, nodes, graph.nodes[one].parents)
+            waiting.extend(reversed(graph.nodes[one].parents))

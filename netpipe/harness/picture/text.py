@@ -131,23 +131,42 @@ class _Reading:
 
     def _up_to(self, number: int, process: str) -> tuple[list[_Row], str]:
         """Return the rows down to a node, and the indent of the rows that follow it."""
+        chain = [number]  # and no recursion: a pipeline may be a long one
+        while self._is_in_a_line(chain[-1]):
+            chain.extend(self._pipeline.inputs[chain[-1]])
+        rows, indent = self._first(chain[-1], process)
+        for one in chain[-2::-1]:
+            rows.append(self._row(one, indent))
+            indent = " " * len(indent)
+        return rows, indent
+
+    def _is_in_a_line(self, number: int) -> bool:
+        is_box = self._pipeline.nodes[number].kind == "ProcessPrefetch"
+        has_one = len(self._pipeline.inputs[number]) == 1
+        return has_one and not is_box and number not in self._numbers
+
+    def _first(self, number: int, process: str) -> tuple[list[_Row], str]:
+        """Return the same for a node before which the line ends, branches or is in a box."""
         node = self._pipeline.nodes[number]
-        call = str(call_of(node))
         if number in self._numbers:
-            return [_Row("", "", f"{call} #{self._numbers[number]}, as above", dim=True)], ""
+            again = f"{call_of(node)} #{self._numbers[number]}, as above"
+            return [_Row("", "", again, dim=True)], ""
         inputs = self._pipeline.inputs[number]
         if node.kind == "ProcessPrefetch" and inputs:
             rows, indent = self._box(inputs, workers_label(node), process), "  "
         else:
             rows, indent = self._before(inputs, process)
+        return [*rows, self._row(number, indent)], " " * len(indent)
+
+    def _row(self, number: int, indent: str) -> _Row:
+        node = self._pipeline.nodes[number]
+        call = str(call_of(node))
         if number in self._pipeline.shared:
             self._numbers[number] = len(self._numbers) + 1
             call += f" #{self._numbers[number]}"
         findings = self._pipeline.findings.get(number, ())
-        row = _Row(
-            indent, "", call, findings=findings, made_at=place_of(node.made_at, _LONGEST_PLACE)
-        )
-        return [*rows, row], " " * len(indent)
+        made_at = place_of(node.made_at, _LONGEST_PLACE)
+        return _Row(indent, "", call, findings=findings, made_at=made_at)
 
     def _box(self, inputs: Sequence[int], label: str, around: str) -> list[_Row]:
         rows, _ = self._before(inputs, label)

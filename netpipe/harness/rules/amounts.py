@@ -1,5 +1,7 @@
 """How many elements a node gives, as far as the structure tells."""
 
+from collections.abc import Mapping
+from graphlib import TopologicalSorter
 from math import ceil, floor, inf
 from typing import Final
 
@@ -26,12 +28,25 @@ def elements(graph: Graph, node: Node) -> float | None:
         The number; infinity where they never end; None where it depends on the elements, or on
         something that is not known.
     """
+    return amounts(graph)[node.id]
+
+
+def amounts(graph: Graph) -> Mapping[int, float | None]:
+    """Return the same of every node, by its id."""
+    found: dict[int, float | None] = {}
+    order = TopologicalSorter({node.id: node.parents for node in graph.nodes}).static_order()
+    for one in order:
+        node = graph.nodes[one]
+        found[one] = _of_node(node, [found[parent] for parent in node.parents])
+    return found
+
+
+def _of_node(node: Node, given: list[float | None]) -> float | None:
     length = _number(node, "length")
     if length is not None:
         return _amount(length)
     if node.kind == "Repeat" and _number(node, "num_epochs") is None:
         return inf
-    given = [elements(graph, graph.nodes[one]) for one in node.parents]
     known = [one for one in given if one is not None]
     return _of_inputs(node, known) if known and len(known) == len(given) else None
 

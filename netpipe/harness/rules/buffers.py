@@ -5,8 +5,9 @@ from typing import Final
 
 from netpipe.harness.graph.nodes import Graph, Node
 from netpipe.harness.rules.finding import Inspected, LintFinding, Severity
-from netpipe.harness.rules.kinds import USER_CODE, is_work
+from netpipe.harness.rules.kinds import USER_CODE, is_work, puts_together
 from netpipe.harness.rules.pools import below_until
+from netpipe.harness.rules.workers import read_without_threads
 
 # With so many batches ready even a step of 20 ms is served for more than a second.
 MANY_BATCHES: Final = 64
@@ -24,12 +25,15 @@ def no_prefetch(pipeline: Inspected) -> Iterator[LintFinding]:
         return
     asked = list(_when_asked(graph))
     if not all(node.parents for node in asked):
-        yield _late("warning", graph.nodes[0], "nothing reads ahead: every batch is made")
+        told = "nothing reads ahead: every batch is made"
+        if any(map(_reads_ahead, graph.below(graph.nodes[0]))):
+            told = "not every branch reads ahead: what the others give is made"
+        yield _late("warning", graph, graph.nodes[0], told)
     elif work := [node for node in asked if is_work(node) and not _follows_workers(graph, node)]:
         heavy = [node for node in work if node.kind in USER_CODE]
         first = (heavy or work)[0]
         told = f"{first} comes after what reads ahead: it is done"
-        yield _late("warning" if heavy else "info", first, told)
+        yield _late("warning" if heavy else "info", graph, first, told)
 
 
 def _when_asked(graph: Graph) -> Iterator[Node]:
@@ -42,28 +46,42 @@ def _when_asked(graph: Graph) -> Iterator[Node]:
 
 def _reads_ahead(node: Node) -> bool:
     """Whether elements are made before they are asked for; a class that is not known may."""
-    if node.kind == "ToIter":
+    if node.kind in ("ToIter", "Elastic"):
         return _reading_buffer(node) > 0
     if node.kind == "ThreadPrefetch":
         return node.parameters.get("prefetch_buffer_size") != 0
-    # A thread of Grain's reads each dataset that is interleaved.
-    ahead = ("ProcessPrefetch", "MultithreadPrefetch", "Interleave", "Elastic")
-    return node.kind in ahead or node.kind.startswith("Unknown:")
+    if node.kind == "Interleave":  # a thread of Grain's reads each dataset that is interleaved
+        return node.parameters.get("iter_buffer_size") != 0
+    if node.kind == "MultithreadPrefetch":
+        return node.parameters.get("buffer_size") != 0
+    return node.kind == "ProcessPrefetch" or node.kind.startswith("Unknown:")
 
 
 def _follows_workers(graph: Graph, node: Node) -> bool:
     return any(one.kind == "ProcessPrefetch" for one in graph.below(node))
 
 
-def _late(severity: Severity, node: Node, told: str) -> LintFinding:
+def _late(severity: Severity, graph: Graph, node: Node, told: str) -> LintFinding:
     return LintFinding(
         "no-prefetch",
         severity,
         (node.id,),
         f"{told} when the trainer asks for it, while the device waits",
-        "End with grain.experimental.ThreadPrefetchIterDataset(dataset, prefetch_buffer_size=2),"
-        " or with .mp_prefetch(grain.MultiprocessingOptions(num_workers=2)) for more work than"
-        " one core can do; only a device_put comes after it",
+        "End with grain.experimental.ThreadPrefetchIterDataset(dataset, prefetch_buffer_size=2)"
+        f"{_or_workers(graph)}; only a device_put comes after it",
+    )
+
+
+def _or_workers(graph: Graph) -> str:
+    """Propose workers as well, if they can share the sources: a stream cannot be sliced."""
+    if graph.of_kind("Elastic"):
+        call = "ElasticIterator(multiprocessing_options=grain.MultiprocessingOptions(2))"
+        return f", or let it have workers: {call}"
+    if not all(node.parents or node.random_access for node in graph.nodes):
+        return ""
+    return (
+        ", or with .mp_prefetch(grain.MultiprocessingOptions(num_workers=2)) for more work than"
+        " one core can do"
     )
 
 
@@ -75,25 +93,32 @@ def oversized_read_buffer(pipeline: Inspected) -> Iterator[LintFinding]:
     graph = pipeline.graph
     for node in graph.of_kind("ToIter"):
         if (batch := _batch_of(graph, node)) and _reading_buffer(node) > MANY_BATCHES:
-            yield _oversized("warning", (node, batch), _reading_buffer(node), "to_iter_dataset")
+            yield _oversized(
+                "warning", graph, (node, batch), _reading_buffer(node), "to_iter_dataset"
+            )
     root = graph.nodes[0]
     if root.random_access and (batch := _batch_of(graph, root)):
         told = "iterating a MapDataset"
-        yield _oversized("info", (root, batch), _GRAINS_BUFFER, told)
+        yield _oversized("info", graph, (root, batch), _GRAINS_BUFFER, told)
 
 
-def _oversized(severity: Severity, nodes: tuple[Node, Node], buffer: int, told: str) -> LintFinding:
+def _oversized(
+    severity: Severity, graph: Graph, nodes: tuple[Node, Node], buffer: int, told: str
+) -> LintFinding:
     node, batch = nodes
     size = batch.parameters.get("batch_size")
     each = " in every worker" if node.in_worker else ""
+    fix = (
+        "Keep a few batches ready:"
+        " .to_iter_dataset(grain.ReadOptions(num_threads=4, prefetch_buffer_size=4))"
+    )
     return LintFinding(
         "oversized-read-buffer",
         severity,
         tuple(dict.fromkeys((node.id, batch.id))),
         f"{told} reads {buffer:,} elements ahead{each}, each of which is a batch of {size}: all of"
         " them are kept in memory",
-        "Keep a few batches ready:"
-        " .to_iter_dataset(grain.ReadOptions(num_threads=4, prefetch_buffer_size=4))",
+        read_without_threads(graph, node) if node.in_worker else fix,
     )
 
 
@@ -105,5 +130,5 @@ def _reading_buffer(node: Node) -> int:
 
 def _batch_of(graph: Graph, node: Node) -> Node | None:
     """Return the batch that an element of a node is, if nothing has taken it apart."""
-    found = (node, *below_until(graph, node, lambda one: one.kind in ("FlatMap", "Batch")))
-    return next((one for one in found if one.kind == "Batch"), None)
+    found = (node, *below_until(graph, node, lambda one: one.kind == "FlatMap"))
+    return next(filter(puts_together, found), None)

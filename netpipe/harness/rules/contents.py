@@ -5,10 +5,17 @@ from math import inf
 from typing import Final
 
 from netpipe.harness.graph.nodes import Graph, Node
-from netpipe.harness.rules.amounts import ONE_TO_ONE, elements
+from netpipe.harness.rules.amounts import ONE_TO_ONE, amounts, elements
 from netpipe.harness.rules.finding import Inspected, LintFinding, Severity
-from netpipe.harness.rules.kinds import BATCHES
-from netpipe.harness.rules.pools import Pool, below_until, data_loader, setting, sharing_pools
+from netpipe.harness.rules.kinds import BATCHES, batch_call
+from netpipe.harness.rules.pools import (
+    Pool,
+    above,
+    below_until,
+    data_loader,
+    setting,
+    sharing_pools,
+)
 
 _HARMLESS_LOSS_RATIO: Final = 0.01  # of the elements: a user who drops a remainder accepts some
 
@@ -16,8 +23,9 @@ _HARMLESS_LOSS_RATIO: Final = 0.01  # of the elements: a user who drops a remain
 def batch_in_workers_loses_data(pipeline: Inspected) -> Iterator[LintFinding]:
     """Each worker drops a remainder of its own.
 
-    An error for data that ends. A remark where at most 1% is lost, or where it is not known
-    whether the data end; nothing where no more is lost than in one process.
+    An error where the loss can be counted, a warning where it can only be bounded. A remark where
+    that is at most 1%, or where it is not known whether the data end; nothing where no more is
+    lost than in one process.
     """
     for pool in sharing_pools(pipeline.graph):
         for node in pool.nodes:
@@ -71,7 +79,16 @@ def _whole(graph: Graph, size: int, by_place: bool) -> str:
 def _severity(graph: Graph, node: Node, lost: int, total: int | None) -> Severity:
     if total is not None:
         return "error" if lost > _HARMLESS_LOSS_RATIO * total else "info"
-    return "error" if all(map(_is_known, graph.below(node))) else "info"
+    if not all(map(_is_known, graph.below(node))):
+        return "info"
+    return "warning" if lost > _HARMLESS_LOSS_RATIO * _read(graph, node) else "info"
+
+
+def _read(graph: Graph, node: Node) -> float:
+    """Return how many elements are read for a node, where they can be counted at all."""
+    known = amounts(graph)
+    counted = below_until(graph, node, lambda one: known[one.id] is not None)
+    return sum(known[one.id] or 0 for one in counted)
 
 
 def _is_known(node: Node) -> bool:
@@ -112,6 +129,7 @@ _BY_SHARE: Final[Mapping[str, str]] = {
     "Limit": "lets every worker have so many",
     "Repeat": "begins a new epoch when one worker has ended its own",
     "Operation": "sees what one worker has",
+    "Source": "shares out its files",
 }
 _EVEN_BY_PLACE: Final = ("Filter", "FlatMap")  # on a MapDataset too: places stay empty
 
@@ -119,13 +137,17 @@ _EVEN_BY_PLACE: Final = ("Filter", "FlatMap")  # on a MapDataset too: places sta
 def worker_count_changes_order(pipeline: Inspected) -> Iterator[LintFinding]:
     """Another number of workers gives other batches, or the same in another order.
 
-    An error where batches must not depend on it, otherwise a remark.
+    An error where batches must not depend on it, otherwise a remark. What a class does that is
+    not known is undecided: a remark, whatever the intent, for the data to prove.
     """
     for pool in sharing_pools(pipeline.graph):
-        nodes = [node for node in pool.nodes if _depends_on_share(node)]
+        nodes = [node for node in pool.nodes if _depends_on_share(pipeline.graph, node)]
         told = [f"{node} {_BY_SHARE[node.kind]}" for node in nodes]
         if pool.is_sequential and not any(node.kind == "Shuffle" for node in pool.nodes):
             told.append("sequential_slice gives each worker one stretch of the source")
+        unknown = [node for node in pool.nodes if _is_undecided(node)]
+        if not told and unknown:
+            yield _undecided(pool, unknown)
         if told:
             yield LintFinding(
                 "worker-count-changes-order",
@@ -133,22 +155,45 @@ def worker_count_changes_order(pipeline: Inspected) -> Iterator[LintFinding]:
                 (pool.prefetch.id, *(node.id for node in nodes)),
                 "the batches depend on the number of workers, each of which has its own part of"
                 f" the elements; in {pool}: {'; '.join(told)}",
-                _stable(pipeline.graph, nodes),
+                _stable(pipeline, nodes),
             )
 
 
-def _depends_on_share(node: Node) -> bool:
+def _is_undecided(node: Node) -> bool:
+    return node.kind.startswith("Unknown:") and not node.random_access
+
+
+def _undecided(pool: Pool, unknown: list[Node]) -> LintFinding:
+    names = ", ".join(dict.fromkeys(node.kind.removeprefix("Unknown:") for node in unknown))
+    return LintFinding(
+        "worker-count-changes-order",
+        "info",
+        (pool.prefetch.id, *(node.id for node in unknown)),
+        f"the batches may depend on the number of workers: in {pool} runs {names}, whose code"
+        " decides it",
+        "Try it on the data: netpipe lint --prove",
+    )
+
+
+def _depends_on_share(graph: Graph, node: Node) -> bool:
     if node.kind not in _BY_SHARE or (node.random_access and node.kind not in _EVEN_BY_PLACE):
         return False
+    if node.kind == "Source":  # below an Interleave the workers share its datasets instead
+        return all(one.kind != "Interleave" for one in above(graph, node))
     return node.parameters.get("batch_size") != 1 and node.parameters.get("num_epochs") != 1
 
 
-def _stable(graph: Graph, nodes: list[Node]) -> str:
-    kept = "keep the number of workers, and record it with the checkpoints"
+def _stable(pipeline: Inspected, nodes: list[Node]) -> str:
+    """Say how the batches stay the same; for throughput nothing that would cost speed."""
+    graph, kept = pipeline.graph, "keep the number of workers, and record it with the checkpoints"
+    if pipeline.for_throughput:
+        return kept.capitalize()
+    if any(node.kind == "Source" for node in nodes):
+        return f"Open the files as a MapDataset, or {kept}"
     if not nodes:
         return f"Leave out sequential_slice=True, or {kept}"
     if all(node.kind == "Batch" for node in nodes):
-        batch = f".batch(batch_size={_batch_size(nodes[0])}).to_iter_dataset(...)"
+        batch = f"{batch_call(nodes[0])}.to_iter_dataset(...)"
         move = setting(graph, f"Use grain.MapDataset, with {batch}", f"Batch by place: {batch}")
         return f"{move}, or {kept}"
     kinds = ", ".join(dict.fromkeys(node.kind for node in reversed(nodes)))

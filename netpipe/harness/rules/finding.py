@@ -1,7 +1,7 @@
 """What a rule is given and what it gives: a pipeline's graph, and what stands wrong in it."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from netpipe.harness.graph.nodes import Graph
@@ -69,3 +69,11 @@ class Silenced:
 
 
 Rule = Callable[[Inspected], Iterator[LintFinding]]
+
+
+def merged(findings: Iterable[LintFinding]) -> Iterator[LintFinding]:
+    """Make one finding of all that say the same, with the nodes of all."""
+    nodes: dict[LintFinding, dict[int, None]] = {}
+    for finding in findings:
+        nodes.setdefault(replace(finding, nodes=()), {}).update(dict.fromkeys(finding.nodes))
+    return (replace(finding, nodes=tuple(ids)) for finding, ids in nodes.items())

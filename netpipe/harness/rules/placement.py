@@ -1,11 +1,22 @@
 """What stands on the wrong side of `mp_prefetch`."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from netpipe.harness.graph.nodes import Graph, Node
 from netpipe.harness.rules.finding import Inspected, LintFinding, Severity
-from netpipe.harness.rules.kinds import BATCHES, DEPENDS_ON_ORDER, USER_CODE, is_work
-from netpipe.harness.rules.pools import below_until, pools, setting
+from netpipe.harness.rules.kinds import (
+    BATCHES,
+    DEPENDS_ON_ORDER,
+    USER_CODE,
+    batch_call,
+    is_work,
+)
+from netpipe.harness.rules.pools import below_until, listed, pools, setting
+
+# What an IterDataset does that a MapDataset does as well, to the same elements.
+_BY_PLACE: Final = ("Map", "RandomMap", "Options", "Seed", "ToIter", "ProcessPrefetch")
+_WITHOUT_PLACES: Final = ("Filter", "FlatMap")  # a MapDataset of these has places that are empty
 
 
 def batch_after_mp_prefetch(pipeline: Inspected) -> Iterator[LintFinding]:
@@ -25,10 +36,29 @@ def batch_after_mp_prefetch(pipeline: Inspected) -> Iterator[LintFinding]:
             f"{node} comes after mp_prefetch: the workers send"
             f" {'blocks' if in_blocks else 'single elements'}, and the one process that trains"
             " makes every batch",
-            f"Move .mp_prefetch(...) behind the batch: .batch(batch_size="
-            f"{node.parameters.get('batch_size')}).mp_prefetch(...); before .to_iter_dataset(...)"
-            " the batch does not depend on the number of workers either",
+            _before_workers(pipeline.graph, node),
         )
+
+
+def _before_workers(graph: Graph, batch: Node) -> str:
+    """Propose the batch by place, where no worker drops a remainder, and then in the workers."""
+    call = batch_call(batch)
+    if all(map(_may_be_by_place, graph.below(batch))):
+        return (
+            f"Batch by place: {call}.to_iter_dataset(...), with .mp_prefetch(...) behind it, so"
+            " that the batches do not depend on the number of workers; or move .mp_prefetch(...)"
+            f" behind the batch: {call}.mp_prefetch(...)"
+        )
+    each = ""
+    if batch.parameters.get("drop_remainder") is True:
+        each = "; each worker then drops a remainder of its own, so repeat the data without end"
+    return f"Move .mp_prefetch(...) behind the batch: {call}.mp_prefetch(...){each}"
+
+
+def _may_be_by_place(node: Node) -> bool:
+    if node.random_access:
+        return node.kind not in _WITHOUT_PLACES
+    return node.kind in _BY_PLACE
 
 
 def map_after_mp_prefetch(pipeline: Inspected) -> Iterator[LintFinding]:
@@ -70,21 +100,21 @@ def nested_mp_prefetch(pipeline: Inspected) -> Iterator[LintFinding]:
 def device_put_before_mp_prefetch(pipeline: Inspected) -> Iterator[LintFinding]:
     """Batches are put on a device in the workers. An error, whatever the intent."""
     for pool in pools(pipeline.graph):
-        for node in pool.nodes:
-            if node.parameters.get("device_put"):
-                yield LintFinding(
-                    "device-put-before-mp-prefetch",
-                    "error",
-                    (pool.prefetch.id, node.id),
-                    f"{node} puts elements on a device in {pool}: a Device cannot be sent to a"
-                    " worker, and without one every worker takes memory of the accelerator while"
-                    " the arrays come back through the host's",
-                    setting(
-                        pipeline.graph,
-                        "Call device_put on what the DataLoader gives",
-                        "Move the device_put behind .mp_prefetch(...): it is the last call",
-                    ),
-                )
+        nodes = [node for node in pool.nodes if node.parameters.get("device_put")]
+        if nodes:
+            yield LintFinding(
+                "device-put-before-mp-prefetch",
+                "error",
+                pool.ids_with(nodes),
+                f"{listed(nodes)}: elements are put on a device in {pool}; a Device cannot be sent"
+                " to a worker, and without one every worker takes memory of the accelerator while"
+                " the arrays come back through the host's",
+                setting(
+                    pipeline.graph,
+                    "Call device_put on what the DataLoader gives",
+                    "Move the device_put behind .mp_prefetch(...): it is the last call",
+                ),
+            )
 
 
 def _first_after_workers(graph: Graph, *kinds: str) -> Iterator[tuple[Node, Node]]:

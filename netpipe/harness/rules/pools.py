@@ -1,7 +1,7 @@
 """Who shares the work: the workers of an `mp_prefetch`, and what runs in them."""
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from netpipe.harness.graph.nodes import Graph, Node
@@ -44,6 +44,10 @@ class Pool:
     def each(self) -> str:
         """What messages call every single one of the workers."""
         return f"each of {self}" if self.size > 1 else str(self)
+
+    def ids_with(self, nodes: Iterable[Node]) -> tuple[int, ...]:
+        """Return the id of the node that starts them and, once each, those of others."""
+        return tuple(dict.fromkeys((self.prefetch.id, *(node.id for node in nodes))))
 
     def __str__(self) -> str:
         """Return what messages call the workers."""
@@ -89,6 +93,11 @@ def data_loader(graph: Graph) -> Node | None:
 def setting(graph: Graph, for_loader: str, for_dataset: str) -> str:
     """Return how a fix is written: as an argument of the DataLoader if there is one."""
     return for_dataset if data_loader(graph) is None else for_loader
+
+
+def listed(nodes: Iterable[Node]) -> str:
+    """Return what messages call some nodes together: branches that are alike are named once."""
+    return ", ".join(dict.fromkeys(map(str, nodes)))
 
 
 def _is_pool(node: Node) -> bool:

@@ -15,16 +15,21 @@ LARGE_BYTES: Final = 32 * 2**20
 def cannot_be_pickled(pipeline: Inspected) -> Iterator[LintFinding]:
     """Something cannot be sent to the workers. An error, whatever the intent."""
     for pool in pools(pipeline.graph):
-        for node in (pool.prefetch, *pool.nodes):
-            if node.unpicklable and not node.parameters.get("device_put"):
-                yield LintFinding(
-                    "cannot-be-pickled",
-                    "error",
-                    tuple(dict.fromkeys((pool.prefetch.id, node.id))),
-                    f"{node} cannot be sent to {pool}: {node.unpicklable}",
-                    "Make locks, open files and connections in the worker: keep None, and make"
-                    " them when the first element comes",
-                )
+        nodes = [one for one in (pool.prefetch, *pool.nodes) if _cannot_be_sent(one)]
+        if nodes:
+            told = dict.fromkeys(f"{node}: {node.unpicklable}" for node in nodes)
+            yield LintFinding(
+                "cannot-be-pickled",
+                "error",
+                pool.ids_with(nodes),
+                f"what cannot be pickled cannot be sent to {pool}; {'; '.join(told)}",
+                "Make locks, open files and connections in the worker: keep None, and make"
+                " them when the first element comes",
+            )
+
+
+def _cannot_be_sent(node: Node) -> bool:
+    return bool(node.unpicklable) and not node.parameters.get("device_put")
 
 
 def large_capture(pipeline: Inspected) -> Iterator[LintFinding]:
@@ -37,7 +42,7 @@ def large_capture(pipeline: Inspected) -> Iterator[LintFinding]:
         yield LintFinding(
             "large-capture",
             "warning",
-            tuple(dict.fromkeys((pool.prefetch.id, largest.id))),
+            pool.ids_with([largest]),
             f"{_megabytes(total)} must be pickled and sent to {pool.each} before the first"
             f" batch, and every worker keeps a copy: {_megabytes(total * pool.size)} in all."
             f" {largest} holds {_megabytes(_sent_bytes(largest))} of it",

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from netpipe.harness.graph.nodes import Graph, Node
 from netpipe.harness.rules.finding import Inspected, LintFinding
-from netpipe.harness.rules.kinds import BATCHES, makes_other_elements
+from netpipe.harness.rules.kinds import batch_call, makes_other_elements, puts_together
 from netpipe.harness.rules.pools import above, below_until, sharing_pools
 
 
@@ -17,21 +17,20 @@ def shuffle_after_batch(pipeline: Inspected) -> Iterator[LintFinding]:
     for node in pipeline.graph.of_kind("Shuffle", "WindowShuffle"):
         batch = _unshuffled_batch(pipeline.graph, node)
         if batch is not None and not any(map(makes_other_elements, above(pipeline.graph, node))):
-            size = batch.parameters.get("batch_size")
             yield LintFinding(
                 "shuffle-after-batch",
                 "error",
                 (node.id, batch.id),
-                f"{node} comes after {batch}: it shuffles whole batches, and the {size} elements"
-                " of each stay the neighbours that they are in the source",
-                _before_batch(pipeline.graph, node, size),
+                f"{node} comes after {batch}: it shuffles whole batches, and {_held(batch)} of each"
+                " stay the neighbours that they are in the source",
+                _before_batch(pipeline.graph, node, batch),
             )
 
 
 def _unshuffled_batch(graph: Graph, node: Node) -> Node | None:
     """Return the batch that a shuffle gets its elements from, if nothing shuffled before it."""
-    batches = (one for one in below_until(graph, node, makes_other_elements) if one.kind in BATCHES)
-    batch = next((one for one in batches if one.parameters.get("batch_size") != 1), None)
+    below = below_until(graph, node, makes_other_elements)
+    batch = next(filter(puts_together, below), None)
     if batch is None or any(map(_shuffles, graph.below(batch))):
         return None
     return batch
@@ -81,8 +80,14 @@ def sequential_slice_with_shuffle(pipeline: Inspected) -> Iterator[LintFinding]:
             )
 
 
-def _before_batch(graph: Graph, node: Node, size: object) -> str:
-    batch = f".batch(batch_size={size})"
+def _held(batch: Node) -> str:
+    """Say what a batch holds; a batch of one is of what its function puts together."""
+    size = batch.parameters.get("batch_size")
+    return "the elements" if size == 1 else f"the {size} elements"
+
+
+def _before_batch(graph: Graph, node: Node, batched: Node) -> str:
+    batch = batch_call(batched)
     if node.kind == "Shuffle":
         return f"Shuffle the elements: {_shuffle(graph, node)}{batch}"
     return f"Shuffle the elements: move the {node.kind} in front of {batch}"

@@ -14,10 +14,12 @@ from netpipe.harness.processes import ProcessTree
 
 Result = TypeVar("Result")
 
-_FAREWELL_S: Final = 5.0  # for a loader to notice that its workers are gone: Grain looks every 1 s
+_FAREWELL_S: Final = 3.0  # for a loader to notice that its workers are gone: Grain looks every 1 s
 
 
-def bounded(work: Callable[[], Result], limit_s: float) -> Result:
+def bounded(
+    work: Callable[[], Result], limit_s: float, grace_s: Callable[[], float] = lambda: 0.0
+) -> Result:
     """Do some work, and wait for it so long and no longer.
 
     The processes that work has started which does not end are killed, and as a rule it ends then.
@@ -25,6 +27,7 @@ def bounded(work: Callable[[], Result], limit_s: float) -> Result:
     Args:
         work: What to do; it runs in a daemon thread.
         limit_s: Seconds.
+        grace_s: Asked once they are over for the seconds to wait beyond them.
 
     Returns:
         What the work returned.
@@ -36,7 +39,7 @@ def bounded(work: Callable[[], Result], limit_s: float) -> Result:
     others = ProcessTree().worker_pids
     done: Future[Result] = Future()
     Thread(target=_settle, args=(done, work), name="netpipe-bounded", daemon=True).start()
-    if not wait([done], limit_s).done:
+    if not wait([done], limit_s).done and not wait([done], grace_s()).done:
         for pid in set(ProcessTree().worker_pids).difference(others):
             with suppress(psutil.NoSuchProcess):
                 psutil.Process(pid).kill()

@@ -1,7 +1,7 @@
 """Findings whose fix can be tried without touching the user's code, and the variant to try."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from netpipe.harness.graph.nodes import Graph
@@ -12,6 +12,8 @@ _MOST_WORKERS: Final = 4  # to begin with, where there were none: each one costs
 _FEW: Final = 4  # threads, with a batch each: as the rule proposes
 _THREADS: Final = "threads-in-workers"
 _BUFFER: Final = "oversized-read-buffer"
+_OVERLAPPING: Final = ("no-prefetch", "no-workers")
+_READING_AHEAD: Final = ("ProcessPrefetch", "ThreadPrefetch", "MultithreadPrefetch")
 
 
 @dataclass(frozen=True)
@@ -23,12 +25,15 @@ class Fix:
         change: The call to write instead.
         variant: The same for `build`; None where it cannot be had without the user's code.
         why_not: What stands against it then.
+        overlaps: Whether it lets loading go on while the trainer works, which only shows where
+            somebody does not ask for the next batch at once.
     """
 
     rule: str
     change: str
     variant: Variant | None
     why_not: str = ""
+    overlaps: bool = False
 
 
 def fixes_for(report: LintReport, cores: int) -> tuple[Fix, ...]:
@@ -41,7 +46,9 @@ def fixes_for(report: LintReport, cores: int) -> tuple[Fix, ...]:
     rules = dict.fromkeys(finding.rule for finding in report.findings if finding.rule in _FIXES)
     if _THREADS in rules:  # without threads there is no buffer
         rules.pop(_BUFFER, None)
-    return tuple(fix for rule in rules for fix in _FIXES[rule](rule, report.graph, cores))
+    fixes = (fix for rule in rules for fix in _FIXES[rule](rule, report.graph, cores))
+    ahead = any(report.graph.of_kind(kind) for kind in _READING_AHEAD)
+    return tuple(replace(fix, overlaps=fix.rule in _OVERLAPPING and not ahead) for fix in fixes)
 
 
 def _without_threads(rule: str, _graph: Graph, _cores: int) -> Iterator[Fix]:

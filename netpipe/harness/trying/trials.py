@@ -13,12 +13,14 @@ from netpipe.harness.measurement import Interval
 from netpipe.harness.ordering import LintReport
 from netpipe.harness.pull import LoaderFactory
 from netpipe.harness.stats import ratio_interval
-from netpipe.harness.trying.alternation import Bench, Compared, MeasureBlock, measured_block
+from netpipe.harness.trying.alternation import Bench, Compared
+from netpipe.harness.trying.blocks import MeasureBlock, Pace, measured_block
 from netpipe.harness.trying.fixes import Fix, fixes_for
 from netpipe.harness.trying.variants import Variant
 from netpipe.harness.units import seconds
 from netpipe.harness.watch import UNWATCHED, Watch
 
+_PLAIN_FACTOR: Final = 3.0  # of time, that one alternation shows well enough to be told
 ALL: Final = "all"  # in the place of a rule: the fixes that were not seen to be slower, together
 
 
@@ -78,20 +80,34 @@ def try_fixes(
         One trial for each fix, then the one of several together where there is one.
     """
     fixes = fixes_for(report, cores)
-    variants = tuple(dict.fromkeys(fix.variant for fix in fixes if fix.variant is not None))
-    if not variants:
-        return tuple(_trial(fix, {}) for fix in fixes)
     measure = measure or partial(measured_block, clock=clock, watch=watch)
     bench = Bench(loader, clock, budget_s, measure)
-    # A second comparison, of two sides, may follow the first.
-    sides = 1 + len(variants)
-    compared = bench.compare(variants, sides / (sides + 2) if len(variants) > 1 else 1.0)
-    trials = [_trial(fix, compared) for fix in fixes]
+    compared = _compared(bench, fixes)
+    trials = [_trial(fix, compared[fix.overlaps]) for fix in fixes]
     together = _together(fixes, trials)
     if together is None:
         return tuple(trials)
     fix, variant = together
-    return (*trials, _trial(fix, bench.compare([variant], 1.0)))
+    return (*trials, _trial(fix, bench.compare([variant], 1.0, fix.overlaps)))
+
+
+def _compared(bench: Bench, fixes: Sequence[Fix]) -> Mapping[bool, Mapping[Variant, Compared]]:
+    """Compare flat out, and stepping what would not show that way: with a before of their own."""
+    variants = {
+        stepping: tuple(
+            dict.fromkeys(fix.variant for fix in fixes if fix.variant and fix.overlaps is stepping)
+        )
+        for stepping in (False, True)
+    }
+    sides = {stepping: 1 + len(one) if one else 0 for stepping, one in variants.items()}
+    # One more comparison, of two sides, may follow.
+    later = 2 if sum(map(len, variants.values())) > 1 else 0
+    share = {False: sides[False] / max(1, sum(sides.values()) + later)}
+    share[True] = sides[True] / max(1, sides[True] + later)
+    return {
+        stepping: bench.compare(some, share[stepping], stepping) if some else {}
+        for stepping, some in variants.items()
+    }
 
 
 def _together(fixes: Sequence[Fix], trials: Sequence[Trial]) -> tuple[Fix, Variant] | None:
@@ -106,7 +122,8 @@ def _together(fixes: Sequence[Fix], trials: Sequence[Trial]) -> tuple[Fix, Varia
     if not variants or (joined := reduce(or_, variants)) in variants:
         return None
     change = "; ".join(dict.fromkeys(fix.change for _, fix, _ in best.values()))
-    return Fix(ALL, change, joined), joined
+    overlaps = any(fix.overlaps for _, fix, _ in best.values())
+    return Fix(ALL, change, joined, overlaps=overlaps), joined
 
 
 def _trial(fix: Fix, compared: Mapping[Variant, Compared]) -> Trial:
@@ -137,7 +154,15 @@ def judged(fix: Fix, compared: Compared) -> Trial:
         elements * median(block.cpu_s_per_element for block in after),
     )
     known = ratio if isfinite(ratio.low) and isfinite(ratio.high) else None
-    return Trial(fix.rule, fix.change, _said(ratio, _figures(*times)), *times, known)
+    message = _said(ratio, times[3] / times[2] if times[2] else 1.0, _figures(*times))
+    return Trial(fix.rule, fix.change, f"{_how(compared.pace)}{message}", *times, known)
+
+
+def _how(pace: Pace) -> str:
+    by = "by whole epochs, the start of the workers included" if pace.from_start else ""
+    step = f"with a step as long as a batch ({seconds(pace.step_s)})" if pace.step_s else ""
+    told = ", ".join(one for one in (step, by) if one)
+    return told and f"{told}: "
 
 
 def _figures(before_s: float, after_s: float, before_cpu_s: float, after_cpu_s: float) -> str:
@@ -147,11 +172,22 @@ def _figures(before_s: float, after_s: float, before_cpu_s: float, after_cpu_s: 
     )
 
 
-def _said(ratio: Interval, figures: str) -> str:
+def _plain(ratio: float, cpu_ratio: float) -> str:
+    """Tell of a difference that is plain even without an interval; "" if there is none."""
+    if ratio * _PLAIN_FACTOR < 1:
+        return f"{1 / ratio:.2g} times slower"
+    if ratio > _PLAIN_FACTOR:
+        return f"{ratio:.2g} times as fast"
+    return f"{cpu_ratio:.2g} times the CPU time" if cpu_ratio > _PLAIN_FACTOR else ""
+
+
+def _said(ratio: Interval, cpu_ratio: float, figures: str) -> str:
     times = f"{ratio.median:.3g} times as fast"
     if not isfinite(ratio.high):
-        rounds = "1 alternation" if ratio.n == 1 else f"{ratio.n} alternations"
-        return f"not decided, {times} in {rounds}: {figures}"
+        rounds = "one alternation" if ratio.n == 1 else f"{ratio.n} alternations"
+        plain = _plain(ratio.median, cpu_ratio)
+        told = f"but {plain}" if plain else times
+        return f"not decided, {told} in the {rounds} there was time for: {figures}"
     spread = f"{times} ({ratio.low:.3g} to {ratio.high:.3g})"
     if ratio.low > 1:
         return f"{spread}: {figures}"

@@ -14,10 +14,16 @@ from typing import Any, Final
 import grain
 
 from netpipe.harness.errors import MisuseError
+from netpipe.harness.graph.reading import read_graph
 from netpipe.harness.pull import LoaderFactory
 
 BATCHES_AHEAD: Final = 2  # that a prefetch which the variant adds holds, in each worker
 
+# What has settings of its own in the place of those calls, as a graph names it.
+_UNCHANGED: Final = {
+    "Elastic": "ElasticIterator",
+    "MultithreadPrefetch": "multithread_prefetch",
+}
 _Method = Callable[..., Any]
 
 
@@ -75,12 +81,7 @@ def build(loader: LoaderFactory, variant: Variant) -> Any:
         CannotRebuildError: The factory made none of the calls that the variant changes: it returns
             a dataset that it made before, say.
     """
-    calls = _Calls(variant)
-    with calls.replaced():
-        dataset = loader()
-        if isinstance(dataset, grain.MapDataset):
-            dataset = dataset.to_iter_dataset()
-    calls.check()
+    calls, dataset = _called(loader, variant)
     if not (variant.workers_last or variant.thread_prefetch):
         return dataset
     if not isinstance(dataset, grain.IterDataset):
@@ -90,6 +91,25 @@ def build(loader: LoaderFactory, variant: Variant) -> Any:
         )
     dataset = calls.with_workers_last(dataset) if variant.workers_last else dataset
     return with_thread_prefetch(dataset) if variant.thread_prefetch else dataset
+
+
+def initializes_workers(loader: LoaderFactory) -> bool:
+    """Return whether a pipeline's workers run a function of the user's as they start.
+
+    Raises:
+        CannotRebuildError: The pipeline cannot be had with another number of workers.
+    """
+    return _called(loader, Variant(workers=0))[0].has_init
+
+
+def _called(loader: LoaderFactory, variant: Variant) -> "tuple[_Calls, Any]":
+    calls = _Calls(variant)
+    with calls.replaced():
+        dataset = loader()
+        if isinstance(dataset, grain.MapDataset):
+            dataset = dataset.to_iter_dataset()
+    calls.check(dataset)
+    return calls, dataset
 
 
 @contextmanager
@@ -112,11 +132,14 @@ class _Calls:
 
     Args:
         variant: What they are to be given instead.
+
+    Attributes:
+        has_init: Whether an `mp_prefetch` was given a function that its workers are to run.
     """
 
     def __init__(self, variant: Variant) -> None:
         self._variant = variant
-        self._reads = self._counts_workers = False
+        self._reads = self._counts_workers = self.has_init = False
         self._last: tuple[Any, tuple[Any, ...], dict[str, Any]] = (None, (), {})
 
     @contextmanager
@@ -133,16 +156,22 @@ class _Calls:
                 setattr(owner, name, wraps(original)(replacement(original)))
             yield
 
-    def check(self) -> None:
+    def check(self, dataset: Any) -> None:
         """Raise an error unless the factory made the calls that the variant changes."""
         if self._variant.workers_last or self._variant.changes_reading:
-            self._demand(self._reads, "to_iter_dataset")
+            self._demand(self._reads, "to_iter_dataset", dataset)
         if self._variant.workers is not None and not self._variant.workers_last:
-            self._demand(self._counts_workers, "mp_prefetch")
+            self._demand(self._counts_workers, "mp_prefetch", dataset)
 
     @staticmethod
-    def _demand(called: bool, name: str) -> None:
+    def _demand(called: bool, name: str, dataset: Any) -> None:
         if not called:
+            for node in read_graph(dataset).nodes:
+                if node.kind in _UNCHANGED:
+                    raise CannotRebuildError(
+                        f"the settings of {_UNCHANGED[node.kind]} cannot be changed by the"
+                        f" harness, only those of {name}, and there is no {name} in it"
+                    )
             raise CannotRebuildError(
                 f"loader() must call {name} for its settings to be changed; it made no such call."
                 " Let it make a new dataset each time that it is called"
@@ -176,6 +205,9 @@ class _Calls:
     def _mp_prefetch(self, original: _Method) -> _Method:
         def mp_prefetch(dataset: Any, options: Any = None, *arguments: Any, **named: Any) -> Any:
             self._counts_workers = True
+            self.has_init |= (
+                arguments[0] if arguments else named.get("worker_init_fn")
+            ) is not None
             if self._variant.workers is None and not self._variant.workers_last:
                 return original(dataset, options, *arguments, **named)
             options = options or grain.MultiprocessingOptions(num_workers=10)  # Grain's default

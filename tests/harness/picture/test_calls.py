@@ -43,7 +43,7 @@ class Double(grain.transforms.Map):  # type: ignore[misc]  # grain is untyped
         (lambda: source().batch(4), ".batch(4)"),
         (lambda: source().batch(4, batch_fn=tokenize), ".batch(4, batch_fn=tokenize)"),
         (lambda: source().batch(4, drop_remainder=True), ".batch(4, drop_remainder)"),
-        (lambda: read(source()), ".to_iter_dataset(0 threads, buffer 1)"),
+        (lambda: read(source()), ".to_iter_dataset(0 threads)"),
         (
             lambda: grain.MapDataset.concatenate([source()] * 2),
             "MapDataset.concatenate(2 datasets)",
@@ -85,6 +85,7 @@ def test_a_node_reads_as_its_call(dataset: Callable[[], Any], call: str) -> None
             ".mp_prefetch(2 workers, buffer 3, sequential_slice)",
         ),
         ("NoWorkers", {}, ".mp_prefetch(0 workers)"),
+        ("Pack", {"num_packing_bins": 2, "seed": 0}, "pack(2 bins, seed 0)"),
         ("Source", {"source": "a.Rows", "length": ENDLESS}, "source Rows, endless elements"),
         ("Slice", {"start": 0, "stop": ENDLESS, "step": 2}, ".slice(0::2)"),
         ("Unknown:Braid", {"strands": 3}, "Braid(strands=3)"),

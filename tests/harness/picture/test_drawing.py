@@ -1,11 +1,13 @@
 """The SVG of a pipeline: its structure, and that nothing overlaps or overflows."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import combinations, pairwise
 from typing import Any
 from xml.etree import ElementTree as ET
 
+import grain
 import pytest
 
 from netpipe.harness.ordering import LintReport
@@ -15,11 +17,14 @@ from netpipe.harness.picture.lettering import monospace_width, sans_width, wrapp
 from netpipe.harness.picture.parts import Arrow, Layout, Rectangle
 from netpipe.harness.picture.shown import shown
 from netpipe.harness.picture.style import ARGUMENTS_SIZE, CALL_SIZE, CHIP_SIZE, PLACE_SIZE
+from netpipe.harness.rules.finding import LintFinding, Silenced
 from tests.harness.picture.pictured import (
     PIPELINES,
+    Probes,
     findings_of_all_severities,
     mix_of_workers,
     nested_workers,
+    read,
     report_on,
     shared_by_workers,
     source,
@@ -346,6 +351,47 @@ def test_without_a_graph_it_says_so() -> None:
 def test_what_the_user_did_not_write_is_drawn_if_found_guilty() -> None:
     """A finding must have its place."""
     finding, *_ = findings_of_all_severities()
-    dataset: Any = source().seed(3).shuffle()
-    assert ".seed" not in words(drawn(report_on(dataset)))
-    assert ".seed" in words(drawn(report_on(dataset, {finding: ("Seed",)})))
+    options = grain.experimental.DatasetOptions(filter_warn_threshold_ratio=0.5)
+    dataset: Any = grain.experimental.WithOptionsIterDataset(read(source()), options)
+    assert "options" not in words(drawn(report_on(dataset)))
+    assert "options" in words(drawn(report_on(dataset, {finding: ("Options",)})))
+
+
+def test_what_is_silenced_is_listed_with_its_reason() -> None:
+    """The heading counts it, and below the findings stands which rule it is and why."""
+    finding, *others = findings_of_all_severities()
+    silenced = (Silenced(finding, "one slow map is meant"),)
+    for heard in ((), tuple(others)):
+        root = drawn(replace(report_on(straight()), findings=heard, silenced=silenced))
+        assert "1 silenced" in words(root)
+        assert f"Silenced: {finding.rule}: one slow map is meant" in words(root)
+        lowest = max(float(one.get("y", 0)) for one in root.iter(f"{SVG}text"))
+        assert lowest < float(root.get("height", 0))
+
+
+def test_a_seed_is_drawn_where_the_user_gave_it() -> None:
+    """What Grain derives of it is a number that the user never wrote."""
+    drawn_calls = words(drawn(report_on(source().seed(3).shuffle())))
+    assert ".seed 3" in drawn_calls
+    assert not re.search(r"seed \d{5,}", drawn_calls)
+
+
+def test_a_data_loader_is_drawn_in_its_own_words() -> None:
+    """Its workers are its argument, and a function that it adds is not the user's."""
+    loader = grain.DataLoader(
+        data_source=Probes(),
+        sampler=grain.samplers.IndexSampler(1000, grain.sharding.NoSharding(), seed=0),
+        operations=[grain.transforms.Batch(4)],
+        worker_count=2,
+    )
+    drawn_calls = words(drawn(report_on(loader)))
+    assert "worker_count=2" in drawn_calls
+    assert "mp_prefetch" not in drawn_calls
+    assert "lambda" not in drawn_calls
+
+
+def test_a_finding_of_many_nodes_names_a_few() -> None:
+    """And says how many more there are."""
+    finding = LintFinding("no-prefetch", "warning", tuple(range(6)), "Many.", "None.")
+    report = replace(report_on(straight()), findings=(finding,))
+    assert "and 2 more" in words(drawn(report))

@@ -4,11 +4,14 @@ from dataclasses import replace
 from io import BytesIO, TextIOWrapper
 from typing import Any
 
+import grain
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
+from netpipe.harness.graph.nodes import Graph, Node
 from netpipe.harness.ordering import LintReport
+from netpipe.harness.picture.drawing import svg_picture
 from netpipe.harness.picture.text import text_picture
 from tests.harness.picture.pictured import (
     PIPELINES,
@@ -61,11 +64,11 @@ def test_without_workers_there_is_one_process() -> None:
     assert (
         printed(report_on(without_workers()))
         == """
-── training process ────────────────────────────────
-source Probes, 1,000 elements           loader.py:12
-.map(tokenize)                          loader.py:14
-.to_iter_dataset(0 threads, buffer 1)   loader.py:15
-.batch(4)                               loader.py:16
+── training process ────────────────────────
+source Probes, 1,000 elements   loader.py:12
+.map(tokenize)                  loader.py:14
+.to_iter_dataset(0 threads)     loader.py:15
+.batch(4)                       loader.py:16
 ▼ trainer
 """
     )
@@ -76,19 +79,19 @@ def test_branches_stand_in_a_bracket() -> None:
     assert (
         printed(report_on(half_in_workers()))
         == """
-┌ ╭─ 2 worker processes ─────────────────────────────────╮
-│ │ source Probes, 1,000 elements           loader.py:12 │
-│ │ .to_iter_dataset(0 threads, buffer 1)   loader.py:15 │
-│ ╰─ training process ───────────────────────────────────╯
+┌ ╭─ 2 worker processes ─────────────────────────╮
+│ │ source Probes, 1,000 elements   loader.py:12 │
+│ │ .to_iter_dataset(0 threads)     loader.py:15 │
+│ ╰─ training process ───────────────────────────╯
 │   .mp_prefetch(2 workers, buffer 1)
-├ source Probes, 1,000 elements             loader.py:12
-│ .shuffle(seed 1)                          loader.py:13
-│ .map(tokenize)                            loader.py:14
-│ .to_iter_dataset(0 threads, buffer 1)     loader.py:15
-│ .filter(is_long)                          loader.py:18
-│ .batch(4)                                 loader.py:16
+├ source Probes, 1,000 elements     loader.py:12
+│ .shuffle(seed 1)                  loader.py:13
+│ .map(tokenize)                    loader.py:14
+│ .to_iter_dataset(0 threads)       loader.py:15
+│ .filter(is_long)                  loader.py:18
+│ .batch(4)                         loader.py:16
 └ IterDataset.mix(proportions 1:1)
-  .map(tokenize)                            loader.py:14
+  .map(tokenize)                    loader.py:14
   ▼ trainer
 """
     )
@@ -99,13 +102,13 @@ def test_a_shared_call_is_drawn_once() -> None:
     assert (
         printed(report_on(diamond()))
         == """
-── training process ──────────────────────────────────
-┌ source Probes, 1,000 elements           loader.py:12
-│ .map(tokenize) #1                       loader.py:14
+── training process ──────────────────────────
+┌ source Probes, 1,000 elements   loader.py:12
+│ .map(tokenize) #1               loader.py:14
 ├ .map(tokenize) #1, as above
-│ .shuffle(seed 1)                        loader.py:13
+│ .shuffle(seed 1)                loader.py:13
 └ MapDataset.concatenate(2 datasets)
-  .to_iter_dataset(0 threads, buffer 1)   loader.py:15
+  .to_iter_dataset(0 threads)     loader.py:15
   ▼ trainer
 """
     )
@@ -117,22 +120,18 @@ def test_ascii_where_the_console_has_no_more() -> None:
     assert (
         printed(report, encoding="ascii")
         == """
-+- 2 worker processes -----------------------------------------------------------------------------+
-| . +- 2 worker processes -----------------------------------------------------------------------+ |
-| | | source Probes, 1,000 elements                                                 loader.py:12 | |
-| | | .to_iter_dataset(0 threads, buffer 1)                                         loader.py:15 | |
-| | |   ! threads-in-workers                                                                     | |
-| | |   i large-capture                                                                          | |
-| | +- 2 worker processes -----------------------------------------------------------------------+ |
-| |   .mp_prefetch(2 workers, buffer 1)   x map-after-mp-prefetch                                  |
-| |   .batch(3)                                                                     loader.py:16   |
-| + source Probes, 1,000 elements                                                   loader.py:12   |
-| | .map(tokenize)                                                                  loader.py:14   |
-| | .to_iter_dataset(0 threads, buffer 1)                                           loader.py:15   |
-| |   ! threads-in-workers                                                                         |
-| |   i large-capture                                                                              |
-| ` IterDataset.mix(proportions 1:1)                                                               |
-+- training process -------------------------------------------------------------------------------+
++- 2 worker processes ----------------------------------------------------------------------+
+| . +- 2 worker processes ----------------------------------------------------------------+ |
+| | | source Probes, 1,000 elements                                          loader.py:12 | |
+| | | .to_iter_dataset(0 threads)   ! threads-in-workers   i large-capture   loader.py:15 | |
+| | +- 2 worker processes ----------------------------------------------------------------+ |
+| |   .mp_prefetch(2 workers, buffer 1)   x map-after-mp-prefetch                           |
+| |   .batch(3)                                                              loader.py:16   |
+| + source Probes, 1,000 elements                                            loader.py:12   |
+| | .map(tokenize)                                                           loader.py:14   |
+| | .to_iter_dataset(0 threads)   ! threads-in-workers   i large-capture     loader.py:15   |
+| ` IterDataset.mix(proportions 1:1)                                                        |
++- training process ------------------------------------------------------------------------+
   .mp_prefetch(2 workers, buffer 1)   x map-after-mp-prefetch
   v trainer
 """
@@ -186,11 +185,21 @@ def test_every_call_is_drawn_and_marked(name: str) -> None:
 
 
 def test_what_the_user_did_not_write_is_left_out_unless_found_guilty() -> None:
-    """A seed is no call of the order, but a finding on it must have its place."""
-    dataset = source().seed(3).shuffle()
+    """Options are no call of the order, but a finding on them must have its place."""
+    options = grain.experimental.DatasetOptions(filter_warn_threshold_ratio=0.5)
+    dataset = grain.experimental.WithOptionsIterDataset(read(source()), options)
     (finding, *_) = findings_of_all_severities()
-    assert "seed(" not in printed(report_on(dataset))
-    assert ".seed(3)   ✗ map-after-mp-prefetch" in printed(report_on(dataset, {finding: ("Seed",)}))
+    assert "options(" not in printed(report_on(dataset))
+    on_options = printed(report_on(dataset, {finding: ("Options",)}))
+    assert "options(filter_warn_threshold_ratio=0.5" in on_options
+    assert "✗ map-after-mp-prefetch" in on_options
+
+
+def test_a_derived_seed_is_left_out() -> None:
+    """The user wrote the seed that it is derived from."""
+    text = printed(report_on(source().seed(3).shuffle()))
+    assert ".seed(3)" in text
+    assert ".shuffle()" in text
 
 
 def test_workers_that_share_a_call_draw_it_once() -> None:
@@ -238,3 +247,22 @@ def test_severity_has_a_colour() -> None:
 def test_without_a_graph_it_says_so() -> None:
     """In one sentence."""
     assert printed(report_on([1, 2])) == "\nThere is no Grain graph to draw.\n"
+
+
+def test_a_long_pipeline_and_a_deep_one_are_drawn() -> None:
+    """Hundreds of calls in a row, or many that read the same twice, take a line each."""
+    maps = [Node(one, "Map", {}, (one + 1,), in_worker=False) for one in range(600)]
+    long = Graph((*maps, Node(600, "Source", {}, (), in_worker=False)))
+    zips = [Node(one, "Zip", {}, (one + 1, one + 1), in_worker=False) for one in range(40)]
+    deep = Graph((*zips, Node(40, "Source", {}, (), in_worker=False)))
+    for graph in (long, deep):
+        report = LintReport("throughput", "0", graph, ())
+        assert printed(report).count("\n") >= len(graph.nodes)
+        assert svg_picture(report).count('class="call') >= len(graph.nodes)
+
+
+def test_seeds_that_are_not_drawn_may_be_many() -> None:
+    """What stands below them is found."""
+    seeds = [Node(one, "Seed", {}, (one + 1,), in_worker=False) for one in range(2_000)]
+    graph = Graph((*seeds, Node(2_000, "Source", {}, (), in_worker=False)))
+    assert "source" in printed(LintReport("throughput", "0", graph, ()))

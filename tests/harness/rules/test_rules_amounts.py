@@ -7,7 +7,7 @@ from typing import Any
 import grain
 import pytest
 
-from netpipe.harness.graph.nodes import ENDLESS
+from netpipe.harness.graph.nodes import ENDLESS, Graph, Node
 from netpipe.harness.graph.reading import read_graph
 from netpipe.harness.rules.amounts import elements
 from tests.harness.rules.linting import NO_THREADS, OneToThree, loader, source
@@ -89,3 +89,18 @@ def test_what_does_not_end_is_endless(endless: Any) -> None:
 def test_what_depends_on_the_elements_is_not_known(open_ended: Any) -> None:
     """No number is made up."""
     assert amount(open_ended) is None
+
+
+def test_what_is_read_twice_over_and_over_is_counted_once() -> None:
+    """A dataset that a million ways lead to costs no more than its nodes."""
+    dataset = stream()
+    for _ in range(40):
+        dataset = X.ZipIterDataset([dataset, dataset])
+    assert amount(dataset) == 22
+
+
+def test_a_long_pipeline_is_counted() -> None:
+    """Without a limit on how many calls follow each other."""
+    first = Node(5_000, "Source", {"length": 22}, (), in_worker=False)
+    maps = [Node(one, "Map", {}, (one + 1,), in_worker=False) for one in range(5_000)]
+    assert elements(Graph((*maps, first)), maps[0]) == 22

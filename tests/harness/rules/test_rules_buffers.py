@@ -46,6 +46,7 @@ def thread(dataset: Any, ahead: int = 2) -> Any:
         (source().batch(4).to_iter_dataset(read(4, 0)), "warning"),
         (thread(elements().batch(4), 0), "warning"),
         (grain.IterDataset.mix([thread(elements()), elements()]), "warning"),
+        (X.InterleaveIterDataset([elements()], cycle_length=1, iter_buffer_size=0), "warning"),
         (elements().batch(4).map(jax.device_put), "warning"),
         (X.ParquetIterDataset("a.parquet").batch(4), "warning"),
         (source().to_iter_dataset(read(4, 4)).map(increment).batch(4), "warning"),
@@ -58,6 +59,7 @@ def thread(dataset: Any, ahead: int = 2) -> Any:
         "threads-without-buffer",
         "thread-without-buffer",
         "one-branch",
+        "interleave-without-buffer",
         "device_put",
         "parquet",
         "map-after-threads",
@@ -176,3 +178,58 @@ def _made_ahead(finish: Any) -> int:
     if executor is not None:
         executor.shutdown(wait=True)  # what was begun comes to its end
     return len(made)
+
+
+class Endless(grain.IterDataset):  # type: ignore[misc]  # no types
+    """A source of the user's own."""
+
+    def __iter__(self) -> Any:
+        """Do what is not asked for."""
+        raise AssertionError("it was read")
+
+
+def test_a_branch_that_reads_ahead_is_not_overlooked() -> None:
+    """The message says that the others do not."""
+    finding = the(NOTHING, lint(grain.IterDataset.mix([thread(elements()), elements()])))
+    assert "not every branch reads ahead" in finding.message
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [Endless().batch(4), X.TFRecordIterDataset("a.tfrecord").batch(4)],
+    ids=["own", "tfrecord"],
+)
+def test_workers_are_not_proposed_for_what_they_cannot_share(stream: Any) -> None:
+    """Grain cannot slice a stream, so there is only the thread."""
+    with pytest.raises(ValueError, match="Cannot slice"):
+        next(iter(X.multithread_prefetch(stream, num_threads=2, buffer_size=1)))
+    fix = the(NOTHING, lint(stream)).fix
+    assert "ThreadPrefetchIterDataset" in fix
+    assert "mp_prefetch" not in fix
+    assert ".mp_prefetch(" in the(NOTHING, lint(elements().batch(4))).fix
+
+
+def test_an_elastic_iterator_has_workers_as_an_argument() -> None:
+    """It reads with its own threads, or with none."""
+    bare = _elastic(0)
+    assert both(bare, NOTHING) == ("warning", "warning")
+    assert "ElasticIterator(multiprocessing_options=" in the(NOTHING, lint(bare)).fix
+    assert both(_elastic(2), NOTHING) == (None, None)
+
+
+def _elastic(threads: int) -> Any:
+    sharding = grain.sharding.NoSharding()
+    return X.ElasticIterator(source(), 4, sharding, read_options=read(threads, threads))
+
+
+def test_in_workers_a_large_buffer_and_its_threads_have_one_fix() -> None:
+    """Without threads there is no buffer either."""
+    report = lint(in_workers(source().batch(4).to_iter_dataset()))
+    fix = "Read without threads: .to_iter_dataset(grain.ReadOptions(num_threads=0))"
+    assert the(BUFFER, report).fix == the("threads-in-workers", report).fix == fix
+
+
+def test_a_batch_of_one_is_no_batch() -> None:
+    """What is kept in memory is what was without it."""
+    assert both(source().batch(1).to_iter_dataset(), BUFFER) == (None, None)
+    assert both(source().batch(4).batch(1).to_iter_dataset(), BUFFER) == ("warning", "warning")

@@ -152,3 +152,40 @@ def test_device_put_before_mp_prefetch_is_an_error_and_the_only_one() -> None:
     assert "behind .mp_prefetch(...)" in finding.fix
     assert severities(in_workers(on_device)) == {DEVICE_PUT: "error"}
     assert both(in_workers(by_place().map(jax.device_put)), DEVICE_PUT) == ("error", "error")
+
+
+def test_all_that_puts_on_a_device_in_a_worker_is_one_finding() -> None:
+    """It names each function once, and all nodes."""
+
+    def put(batch: Any) -> Any:
+        return jax.device_put(batch)
+
+    branches = [by_place().map(put) for _ in range(3)]
+    report = lint(in_workers(grain.IterDataset.mix([*branches, by_place().map(jax.device_put)])))
+    assert len(the(DEVICE_PUT, report).nodes) == 5
+    assert the(DEVICE_PUT, report).message.count("<locals>.put") == 1
+
+
+def test_the_proposed_batch_loses_no_more_than_the_users() -> None:
+    """By place first, where nothing is that a MapDataset cannot do, and with its settings."""
+    late = in_workers(elements(22)).batch(4, drop_remainder=True)
+    call = ".batch(batch_size=4, drop_remainder=True)"
+    fix = the(BATCH, lint(late)).fix
+    assert fix.startswith(f"Batch by place: {call}.to_iter_dataset(...)")
+    assert f"{call}.mp_prefetch(...)" in fix
+
+
+@pytest.mark.parametrize(
+    "below",
+    [
+        elements(22).filter(increment),
+        source(22).filter(increment).to_iter_dataset(),
+        grain.IterDataset.mix([elements(), elements()]),
+    ],
+    ids=["filter", "empty-places", "mix"],
+)
+def test_a_batch_of_what_has_no_places_goes_behind_it(below: Any) -> None:
+    """Then it is said that workers drop remainders of their own."""
+    fix = the(BATCH, lint(in_workers(below).batch(4, drop_remainder=True))).fix
+    assert fix.startswith("Move .mp_prefetch(...) behind the batch: .batch(batch_size=4, drop_rem")
+    assert "a remainder of its own" in fix

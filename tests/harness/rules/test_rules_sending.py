@@ -83,6 +83,15 @@ def test_what_cannot_be_pickled_is_an_error_before_it_runs() -> None:
     assert "lock" in the(PICKLE, report).message
 
 
+def test_all_that_cannot_be_pickled_is_one_finding() -> None:
+    """A mix of many branches says once of each function why it cannot be sent."""
+    locks = [elements().map(partial(guarded, lock=threading.Lock())) for _ in range(59)]
+    table = elements().map(partial(look_up, table=threading.Lock()))
+    finding = the(PICKLE, lint(in_workers(grain.IterDataset.mix([*locks, table]))))
+    assert len(finding.nodes) == 61
+    assert finding.message.count("guarded") == finding.message.count("look_up") == 1
+
+
 def test_what_a_worker_begins_with_is_sent_too() -> None:
     """A worker_init_fn that cannot be pickled is found on mp_prefetch itself."""
     begin = partial(guarded, lock=threading.Lock())

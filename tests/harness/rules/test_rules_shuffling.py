@@ -3,6 +3,7 @@
 from typing import Any
 
 import grain
+import numpy as np
 import pytest
 
 from netpipe.harness.ordering import lint
@@ -115,3 +116,17 @@ def test_sequential_slices_of_a_shuffle() -> None:
     assert both(in_workers(batches, 1, sequential_slice=True), SLICES) == (None, None)
     report = lint(in_workers(batches, sequential_slice=True))
     assert kinds(the(SLICES, report), report) == ["ProcessPrefetch", "Shuffle"]
+
+
+def test_a_batch_of_one_is_what_its_function_makes_it() -> None:
+    """Grain's own makes nothing of it; the user's may join the rows of a block."""
+
+    def joined(blocks: Any) -> Any:
+        return np.concatenate(blocks)
+
+    blocks = source().batch(1, batch_fn=joined).shuffle(seed=3)
+    assert both(blocks, BATCH) == ("error", "error")
+    finding = the(BATCH, lint(blocks))
+    assert "the elements of each stay" in finding.message
+    assert ".batch(batch_size=1, batch_fn=...)" in finding.fix
+    assert both(source().batch(1).shuffle(seed=3), BATCH) == (None, None)

@@ -140,3 +140,61 @@ def test_jax_in_a_worker_is_a_warning() -> None:
     assert both(in_workers(elements()).map(squared), JAX) == (None, None)
     report = lint(in_workers(source().map(squared).to_iter_dataset(NO_THREADS)))
     assert kinds(the(JAX, report), report) == ["ProcessPrefetch", "Map"]
+
+
+def test_jax_in_many_functions_of_a_worker_is_one_finding() -> None:
+    """A mix of many branches that share a function names it once, and all of its nodes."""
+
+    def squared(element: Any) -> Any:
+        return np.asarray(jnp.square(element))
+
+    def doubled(element: Any) -> Any:
+        return np.asarray(jnp.add(element, element))
+
+    branches = [elements().map(squared) for _ in range(59)]
+    report = lint(in_workers(grain.IterDataset.mix([*branches, elements().map(doubled)])))
+    finding = the(JAX, report)
+    assert len(finding.nodes) == 61
+    assert finding.message.count("squared") == finding.message.count("doubled") == 1
+
+
+def elastic(workers: int, threads: int = 0) -> Any:
+    """An ElasticIterator with workers of its own."""
+    return grain.experimental.ElasticIterator(
+        source(),
+        4,
+        grain.sharding.NoSharding(),
+        read_options=grain.ReadOptions(threads, threads),
+        multiprocessing_options=grain.MultiprocessingOptions(workers),
+    )
+
+
+def test_no_workers_behind_workers_are_to_be_removed() -> None:
+    """More of them would be nested."""
+    report = built(lambda: in_workers(in_workers(elements()), workers=0))
+    finding = the(NONE, report)
+    assert finding.severity == "info"
+    assert "workers come before it" in finding.message
+    assert finding.fix == "Remove this .mp_prefetch(...)"
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Grain's own
+def test_a_negative_number_of_workers_is_an_error() -> None:
+    """Grain takes it, and fails when the first batch is asked for."""
+    negative = in_workers(elements(), workers=-1)
+    assert both(negative, NONE) == ("error", "error")
+    assert "num_workers=-1" in the(NONE, lint(negative)).message
+    with pytest.raises(ValueError, match="must be non-negative"):
+        next(iter(negative))
+
+
+def test_the_workers_of_an_elastic_iterator_are_its_argument(cores: Callable[[int], None]) -> None:
+    """Too many, and none."""
+    cores(4)
+    argument = "ElasticIterator(multiprocessing_options=grain.MultiprocessingOptions(num_workers="
+    many = the(MANY, lint(elastic(5)))
+    assert f"{argument}4))" in many.fix
+    assert many.message.startswith("ElasticIterator starts 5 workers")
+    none = the(NONE, built(lambda: elastic(0)))
+    assert f"{argument}1))" in none.fix
+    assert none.message.startswith("ElasticIterator with num_workers=0")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import count
+from math import inf
 from typing import Any
 
 import grain
@@ -9,9 +10,12 @@ import numpy as np
 import pytest
 
 from netpipe.harness import pull
+from netpipe.harness.errors import HangError, MisuseError
 from netpipe.harness.graph.reading import read_graph
 from netpipe.harness.pull import LoaderFactory
-from netpipe.harness.trying.alternation import Bench, Block, measured_block
+from netpipe.harness.trying import alternation, blocks
+from netpipe.harness.trying.alternation import Bench
+from netpipe.harness.trying.blocks import Block, Pace, measured_block
 from netpipe.harness.trying.variants import Variant
 from tests.harness.fakes import FakeClock, FakeProcesses
 
@@ -38,18 +42,19 @@ class Script:
         self._clock = clock
         self._block_s = block_s
         self.order: list[str] = []
-        self.asked_s: set[float] = set()
+        self.asked: list[Pace] = []
+        self.load_s, self.ended = 0.0, False
         self.fails_at: dict[str, int] = {}
 
-    def __call__(self, loader: LoaderFactory, block_s: float) -> Block:
+    def __call__(self, loader: LoaderFactory, pace: Pace) -> Block:
         """Let the block's time pass; its time is the number of the block."""
         side = name(loader)
         self.order.append(side)
-        self.asked_s.add(block_s)
+        self.asked.append(pace)
         self._clock.sleep(self._block_s)
         if self.order.count(side) == self.fails_at.get(side):
             raise ValueError(f"{side} broke")
-        return Block(float(len(self.order)), 0.0, 1.0)
+        return Block(float(len(self.order)), 0.0, 1.0, self.load_s, self.ended)
 
 
 def test_blocks_alternate(clock: FakeClock) -> None:
@@ -61,7 +66,41 @@ def test_blocks_alternate(clock: FakeClock) -> None:
     assert [one.s_per_element for one in compared[CALM].before] == [2, 7, 8, 13, 14, 19]
     assert [one.s_per_element for one in compared[CALM].after] == [3, 6, 9, 12, 15, 18]
     assert [one.s_per_element for one in compared[SMALL].after] == [4, 5, 10, 11, 16, 17]
-    assert script.asked_s == {60.0 / 12 / 3}
+    block_s = 60.0 / 12 / 3
+    assert script.asked == [Pace(block_s, from_start=True), *[Pace(block_s)] * 18]
+
+
+@pytest.mark.parametrize(("load_s", "step_s"), [(0.007, 0.007), (0.0, 0.001)])
+def test_steps_last_as_long_as_a_batch(clock: FakeClock, load_s: float, step_s: float) -> None:
+    """Both sides are pulled beside a step as long as the pipeline's own batch, at least 1 ms."""
+    script = Script(clock)
+    script.load_s = load_s
+    compared = Bench(factory, clock, 60.0, script).compare([CALM], 1.0, stepping=True)
+    assert set(script.asked[1:]) == {Pace(2.5, step_s)} == {compared[CALM].pace}
+
+
+def test_short_data_are_compared_by_epochs(clock: FakeClock) -> None:
+    """Where the first look meets the end of the data both sides are read from start to end."""
+    script = Script(clock)
+    script.ended = True
+    Bench(factory, clock, 60.0, script).compare([CALM], 1.0)
+    assert set(script.asked[1:]) == {Pace(inf, from_start=True)}
+
+
+def test_a_block_that_does_not_end_is_said(
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message leaves open whether it hangs or has too little time."""
+
+    def left(_work: object, _limit_s: float) -> Block:
+        raise HangError("left")
+
+    monkeypatch.setattr(alternation, "bounded", left)
+    compared = Bench(factory, clock, 1.0, Script(clock)).compare([CALM], 1.0)
+    assert compared[CALM].failure == (
+        "a few batches took longer than the 6 s that were left: it is slow, and a longer --budget"
+        " would do, or it hangs"
+    )
 
 
 def test_a_share_is_kept_to(clock: FakeClock) -> None:
@@ -117,6 +156,7 @@ def test_nothing_runs_once_all_variants_have_failed(clock: FakeClock) -> None:
 def _one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loader without workers, that uses 3 s of CPU time between one reading and the next."""
     monkeypatch.setattr(pull, "ProcessTree", lambda: FakeProcesses(use_s=iter(lambda: 3.0, None)))
+    monkeypatch.setattr(blocks, "ProcessTree", lambda: FakeProcesses(use_s=[6.0]))
     monkeypatch.setattr(FakeProcesses, "worker_pids", (), raising=False)
 
 
@@ -134,15 +174,15 @@ def paced(clock: FakeClock, gaps_s: Iterator[float], elements: int) -> LoaderFac
 @pytest.mark.usefixtures("_one_process")
 def test_a_block_is_timed_per_element(clock: FakeClock) -> None:
     """Wall and CPU time are divided by the elements of the batches that were timed."""
-    block = measured_block(paced(clock, (0.5 for _ in count()), 4), 5.0, clock)
-    assert block == Block(0.125, 3.0 / 10 / 4, 4.0)
+    block = measured_block(paced(clock, (0.5 for _ in count()), 4), Pace(5.0), clock)
+    assert block == Block(0.125, 3.0 / 10 / 4, 4.0, 0.5)
 
 
 @pytest.mark.usefixtures("_one_process")
 def test_the_start_of_a_block_does_not_count(clock: FakeClock) -> None:
     """A slow first batch, and batches made ahead that come in no time, are thrown away."""
     gaps_s = [30.0, *[0.0] * 20, *[0.5] * 100]
-    assert measured_block(paced(clock, iter(gaps_s), 1), 10.0, clock).s_per_element == 0.5
+    assert measured_block(paced(clock, iter(gaps_s), 1), Pace(10.0), clock).s_per_element == 0.5
 
 
 @pytest.mark.usefixtures("_one_process")
@@ -159,7 +199,27 @@ def test_a_block_closes_its_loader(clock: FakeClock) -> None:
         finally:
             closed.append(last)
 
-    measured_block(lambda: batches(1000), 2.0, clock)
+    measured_block(lambda: batches(1000), Pace(2.0), clock)
     with pytest.raises(Exception, match="broken"):
-        measured_block(lambda: batches(3), 2.0, clock)
+        measured_block(lambda: batches(3), Pace(2.0), clock)
     assert closed == [1000, 3]
+
+
+@pytest.mark.usefixtures("_one_process")
+def test_a_step_counts_as_a_part_of_a_batch(clock: FakeClock) -> None:
+    """Loading that waits for the trainer takes its time besides the step."""
+    gaps_s = iter([0.25] * 1000)
+    block = measured_block(paced(clock, gaps_s, 2), Pace(20.0, step_s=0.75), clock)
+    assert (block.s_per_element, block.load_s_per_batch) == (0.5, 0.25)
+
+
+@pytest.mark.usefixtures("_one_process")
+def test_an_epoch_is_timed_from_its_start(clock: FakeClock) -> None:
+    """The start of a loader counts, and no second epoch is begun."""
+    gaps_s = [3.0, 0.5, 0.5, 0.5]
+    block = measured_block(paced(clock, iter(gaps_s), 2), Pace(inf, 0.0, from_start=True), clock)
+    assert (block.s_per_element, block.load_s_per_batch, block.ended) == (4.5 / 8, 0.5, True)
+    look = measured_block(paced(clock, iter(gaps_s), 2), Pace(0.2, 0.0, from_start=True), clock)
+    assert (look.s_per_element, look.ended) == (3.5 / 4, False)
+    with pytest.raises(MisuseError, match="gave no batch"):
+        measured_block(paced(clock, iter([]), 1), Pace(1.0, 0.0, from_start=True), clock)

@@ -44,7 +44,7 @@ def test_what_hangs_is_left_and_its_processes_are_killed(monkeypatch: pytest.Mon
         assert started.wait(AMPLE_S)
         return wait(futures, next(limits_s))
 
-    limits_s = iter([0.0, AMPLE_S])
+    limits_s = iter([0.0, 0.0, AMPLE_S])
     monkeypatch.setattr("netpipe.harness.trying.bounded.wait", wait_until_started)
     with subprocess.Popen(nap, stdin=subprocess.PIPE) as other:
         with pytest.raises(HangError, match=r"did not end within 1\.5 s"):
@@ -52,6 +52,17 @@ def test_what_hangs_is_left_and_its_processes_are_killed(monkeypatch: pytest.Mon
         assert other.poll() is None
         other.kill()
     assert ended.wait(AMPLE_S)
+
+
+def test_what_is_under_way_is_waited_for() -> None:
+    """Once the limit is over it is asked how much longer to wait."""
+    over = Event()
+
+    def grace_s() -> float:
+        over.set()
+        return AMPLE_S
+
+    assert bounded(lambda: over.wait(AMPLE_S), 0.0, grace_s)
 
 
 @pytest.mark.parametrize(

@@ -112,3 +112,10 @@ def test_each_rule_is_tried_once() -> None:
     """Several findings of a rule have one fix, and rules that are not about speed have none."""
     rules = ("threads-in-workers", "shuffle-after-batch", "threads-in-workers")
     assert len(fixes(*rules)) == 1
+
+
+def test_what_overlaps_is_marked() -> None:
+    """A prefetch where there was none shows only beside a step; a change of one flat out."""
+    assert all(fix.overlaps for fix in fixes("no-prefetch", "no-workers"))
+    assert not any(fix.overlaps for fix in fixes("threads-in-workers", "no-workers")[:1])
+    assert not any(fix.overlaps for fix in fixes("no-prefetch", nodes=(PREFETCH,)))

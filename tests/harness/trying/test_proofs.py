@@ -1,23 +1,23 @@
 """Findings that only the data decides: proven, refuted, or left open with what was seen."""
 
-import subprocess
-import sys
 from collections.abc import Mapping
-from hashlib import sha256
-from math import inf
-from pathlib import Path
+from typing import Any
 
+import grain
 import pytest
 
 from netpipe.harness.graph.nodes import Graph, Node
 from netpipe.harness.ordering import LintReport
-from netpipe.harness.pull import LoaderFactory
 from netpipe.harness.rules.finding import LintFinding
-from netpipe.harness.trying.proofs import LOSS, ORDER, lost, prove, reordered
-from netpipe.harness.trying.reading import Run
-from tests.harness.fakes import FakeClock
+from netpipe.harness.trying.proofs import lost, reordered
+from netpipe.harness.trying.runs import Run
 
-AMPLE_S = 120.0
+WORKERS = grain.MultiprocessingOptions(num_workers=2)
+
+
+def pipeline() -> Any:
+    """A pipeline with workers, of which nothing is read here."""
+    return grain.MapDataset.range(8).to_iter_dataset().mp_prefetch(WORKERS)
 
 
 def run(text: str, *, whole: bool = True, elements: int = 0, failure: str = "") -> Run:
@@ -59,7 +59,7 @@ ORDERS: list[tuple[Run, Run, dict[str, Run], str]] = [
         run("abc", whole=False),
         run("abc", whole=False),
         {"3 workers": run("abc", whole=False), "2 workers": run("abc", whole=False)},
-        "refuted on the first 3 batches with 3 workers and with 2 workers",
+        "not seen in the first 3 batches with 3 workers and with 2 workers",
     ),
     (run("a"), run("a"), {"2 workers": run("a")}, "refuted on all 1 batch with 2 workers"),
     (
@@ -160,123 +160,21 @@ def test_loss_is_decided(alone: Run, again: Run, others: Mapping[str, Run], mess
     assert message.startswith(proof.outcome)
 
 
-class Runs:
-    """Answers what a reader is asked, and keeps what it was asked for."""
-
-    def __init__(self, clock: FakeClock, *answers: Run) -> None:
-        self._clock = clock
-        self._answers = iter(answers)
-        self.asked: list[tuple[float, float]] = []
-
-    def __call__(self, _: LoaderFactory, enough: float, limit_s: float) -> Run:
-        """Take a second and give the next answer."""
-        self.asked.append((enough, limit_s))
-        self._clock.sleep(1.0)
-        return next(self._answers)
+def test_other_counts_are_no_proof() -> None:
+    """More elements, or as many in fewer batches, neither prove nor refute that some are lost."""
+    alone = run("ab", elements=32)
+    for other, came in (("a", "32 elements in 1 batch"), ("abc", "40 elements in 3 batches")):
+        proof = lost(alone, alone, {"2 workers": run(other, elements=int(came[:2]))}, 20.0)
+        assert proof.message == f"not decided: {came} come with 2 workers, 32 in 2 batches with 0"
 
 
-def test_a_proven_finding_stays_an_error(clock: FakeClock) -> None:
-    """A finding that the data proves keeps its severity; no more runs are made than needed."""
-    read = Runs(clock, run("abc"), run("abc"), run("xbc"))
-    (found,) = prove(list, report(ORDER), clock, 20.0, 64, read).findings
-    assert (found.severity, found.proof) == ("error", "proven: batch 1 of 3 differs with 3 workers")
-    assert read.asked == [(64, 5.0), (64, 19 / 3), (64, 9.0)]
-
-
-def test_a_refuted_finding_becomes_a_remark(clock: FakeClock) -> None:
-    """A finding that the data refutes is info, and other rules' findings are left alone."""
-    read = Runs(clock, *[run("abc")] * 4)
-    order, other = prove(list, report(ORDER, "no-prefetch"), clock, read=read).findings
-    assert (order.severity, other.severity) == ("info", "error")
-    assert order.proof == "refuted on all 3 batches with 3 workers and with 2 workers"
-    assert other.proof == ""
-
-
-def test_data_that_may_be_lost_is_read_to_its_end(clock: FakeClock) -> None:
-    """Both rules share their runs, as long as the data has an end that is within reach."""
-    read = Runs(
-        clock, *[run("abc", elements=9)] * 2, run("abc", elements=6), run("abc", elements=9)
-    )
-    order, loss = prove(list, report(ORDER, LOSS), clock, read=read).findings
-    assert [enough for enough, _ in read.asked] == [inf] * 4
-    assert (order.severity, loss.severity) == ("info", "error")
-    assert loss.proof == "proven: 6 elements come with 3 workers, 9 with 0"
-
-
-def test_endless_data_costs_one_look(clock: FakeClock) -> None:
-    """Once the data is seen to have no end in time, order alone decides how much is read."""
-    read = Runs(clock, *[run("abc", whole=False)] * 4)
-    prove(list, report(ORDER, LOSS), clock, most=3, read=read)
-    assert [enough for enough, _ in read.asked] == [inf, 3, 3, 3]
-
-
-@pytest.mark.parametrize(("workers", "runs"), [(2, 3), (None, 3), (4, 4)])
-def test_two_workers_are_tried_once(clock: FakeClock, workers: int | None, runs: int) -> None:
-    """The configured number and 2 are tried, which may be the same."""
-    read = Runs(clock, *[run("abc")] * 4)
-    prove(list, report(ORDER, workers=workers), clock, read=read)
-    assert len(read.asked) == runs
-
-
-def test_nothing_is_read_without_such_a_finding(clock: FakeClock) -> None:
-    """A report without the two rules comes back as it is."""
-    given = report("no-prefetch")
-    assert prove(list, given, clock, read=Runs(clock)) is given
-
-
-# ---- With workers
-
-SCRIPT = """
-import sys
-from functools import partial
-from multiprocessing import shared_memory
-
-import grain
-
-from netpipe.grain_workers import let_grain_start_workers
-from netpipe.harness.clock import MonotonicClock
-from netpipe.harness.rules.finding import LintFinding
-from netpipe.harness.graph.reading import read_graph
-from netpipe.harness.ordering import LintReport
-from netpipe.harness.processes import ProcessTree
-from netpipe.harness.trying.proofs import LOSS, ORDER, prove
-
-def marked(mark, index, count):
-    # What these workers put into shared memory is told from what others have there.
-    shared_memory._SHM_NAME_PREFIX = "/" + mark
-
-def is_kept(element):
-    return element % 3 > 0
-
-def filtered():
-    threads = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
-    dataset = grain.MapDataset.range(44).to_iter_dataset(threads).filter(is_kept)
-    workers = grain.MultiprocessingOptions(num_workers=2, per_worker_buffer_size=4)
-    batched = dataset.batch(4, drop_remainder=True)
-    return batched.mp_prefetch(workers, worker_init_fn=partial(marked, sys.argv[1]))
-
-if __name__ == "__main__":
-    let_grain_start_workers()
-    found = tuple(LintFinding(rule, "error", (), "", "") for rule in (ORDER, LOSS))
-    given = LintReport("reproducible", "", read_graph(filtered()), found)
-    for finding in prove(filtered, given, MonotonicClock(), 120.0).findings:
-        print(finding.proof)
-    print(ProcessTree().workers)
-"""
-
-
-def test_a_real_pipeline_is_judged(tmp_path: Path) -> None:
-    """Filtered batches differ with two workers and lose some; nothing is left of the workers."""
-    script, mark = tmp_path / "judge.py", f"p{sha256(bytes(tmp_path)).hexdigest()[:5]}"
-    script.write_text(SCRIPT, encoding="utf-8")
-    ended = subprocess.run(
-        [sys.executable, str(script), mark], capture_output=True, text=True, check=False
-    )
-    assert ended.stdout.splitlines() == [
-        "proven: batch 1 of 7 differs with 2 workers",
-        "proven: 24 elements come with 2 workers, 28 with 0",
-        "0",
-    ], ended.stderr
-    # Grain leaves a batch that it drops to Python's resource tracker, which has ended by now: the
-    # output that it shares with the process has.
-    assert list(Path("/dev/shm").glob(f"{mark}*")) == []
+def test_what_hangs_is_said() -> None:
+    """A loader that was still waited for is not one whose batches are all the same."""
+    alone, stuck = run("ab"), Run((b"a",), 1, whole=False, hung=True)
+    said = "not decided: with 2 workers the loader hung, or was too slow for the limit, after 1"
+    for proof in (
+        reordered(alone, alone, {"2 workers": stuck}, 1, 20.0),
+        lost(alone, alone, {"2 workers": stuck}, 20.0),
+    ):
+        assert proof.message == f"{said} batch"
+    assert "with 0 workers the loader hung" in lost(stuck, alone, {}, 20.0).message

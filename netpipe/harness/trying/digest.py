@@ -38,19 +38,24 @@ def digest(batch: object) -> bytes:
 
 
 def element_count(batch: object) -> int:
-    """Return how many elements a batch holds: the leading dimension of its first leaf.
+    """Return how many elements a batch holds: the largest leading dimension of its leaves.
 
-    A list counts as its items, as the ragged ones of a batch do; a scalar as one element.
+    A list counts as its items, as the ragged ones of a batch do; a scalar as one element, and so
+    does a batch without any: batches are what can be counted then.
     """
-    if isinstance(batch, list):
-        return len(batch)
-    if isinstance(batch, Mapping):
-        return element_count(next(iter(batch.values()), None))
-    if isinstance(batch, tuple):
-        return element_count(next(iter(batch), None))
-    if is_dataclass(batch):
-        return element_count(getattr(batch, fields(batch)[0].name, None))
-    shape = getattr(batch, "shape", ())
+    return max(1, _leading(batch))
+
+
+def _leading(value: object) -> int:
+    if isinstance(value, list):
+        return len(value)
+    if isinstance(value, Mapping):
+        return max(map(_leading, value.values()), default=0)
+    if isinstance(value, tuple):
+        return max(map(_leading, value), default=0)
+    if is_dataclass(value):
+        return max((_leading(getattr(value, one.name, ())) for one in fields(value)), default=0)
+    shape = getattr(value, "shape", ())
     return int(shape[0]) if shape else 1
 
 

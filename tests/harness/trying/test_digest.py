@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from netpipe.harness.trying.contents import IncomparableError, digest, element_count
+from netpipe.harness.trying.digest import IncomparableError, digest, element_count
 
 Pair = namedtuple("Pair", ["left", "right"])
 
@@ -102,9 +102,12 @@ def test_what_cannot_be_compared_is_refused() -> None:
     ("batch", "elements"),
     [
         (np.zeros((4, 2)), 4),
-        ({"x": np.zeros((4, 2)), "y": np.zeros(9)}, 4),
+        ({"x": np.zeros((4, 2)), "y": np.zeros(9)}, 9),
         ({"x": {"y": jnp.zeros((3, 2))}}, 3),
-        ((np.zeros(5), np.zeros(1)), 5),
+        ((np.zeros(1), np.zeros(5)), 5),
+        ({"meta": np.zeros(0), "x": np.zeros((4, 2))}, 4),
+        ({"meta": np.zeros(0)}, 1),
+        ([], 1),
         ({"tokens": [np.zeros(7), np.zeros(2)]}, 2),
         (Example(np.zeros((6, 1))), 6),
         (7, 1),
@@ -114,5 +117,5 @@ def test_what_cannot_be_compared_is_refused() -> None:
     ],
 )
 def test_elements_are_counted(batch: object, elements: int) -> None:
-    """The leading dimension of the first leaf counts, the items of a ragged list, one a scalar."""
+    """The largest leading dimension counts, the items of a ragged list, one a scalar."""
     assert element_count(batch) == elements

@@ -9,8 +9,8 @@ import pytest
 
 from netpipe.harness.errors import HangError
 from netpipe.harness.pull import LoaderFactory
-from netpipe.harness.trying import reading
-from netpipe.harness.trying.reading import read_batches
+from netpipe.harness.trying import runs
+from netpipe.harness.trying.runs import read_batches
 from tests.harness.fakes import FakeClock
 
 AMPLE_S = 120.0
@@ -44,14 +44,14 @@ def test_a_run_ends_when_it_has_enough(clock: FakeClock) -> None:
 
 
 def test_a_run_ends_when_its_time_is_over(clock: FakeClock) -> None:
-    """Time is looked at between batches."""
+    """Time is looked at between batches, and runs from the first one on."""
 
     def batches() -> Any:
         while True:
             clock.sleep(10.0)
             yield np.zeros(1)
 
-    assert len(read_batches(batches, inf, 25.0, clock).digests) == 3
+    assert len(read_batches(batches, inf, 25.0, clock).digests) == 4
 
 
 def test_a_run_that_hangs_keeps_what_came(
@@ -59,21 +59,59 @@ def test_a_run_that_hangs_keeps_what_came(
 ) -> None:
     """Batches that came before a loader hung are there, and the loader is left."""
     came, go_on = Event(), Event()
+    graces_s: list[float] = []
 
     def batches() -> Any:
         yield np.zeros(1)
         came.set()
         go_on.wait()
 
-    def left_once_it_hangs(work: Any, _limit_s: float) -> None:
+    def left_once_it_hangs(work: Any, _limit_s: float, grace_s: Any) -> None:
         Thread(target=work, daemon=True).start()
         assert came.wait(AMPLE_S)
+        graces_s.append(grace_s())
         raise HangError("left")
 
-    monkeypatch.setattr(reading, "bounded", left_once_it_hangs)
+    monkeypatch.setattr(runs, "bounded", left_once_it_hangs)
     read = read_batches(batches, inf, AMPLE_S, clock)
     go_on.set()
     assert (read.whole, len(read.digests), read.failure) == (False, 1, "")
+    assert (read.hung, graces_s) == (True, [1.0])
+
+
+def test_a_loader_that_fails_as_it_is_killed_has_hung(
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a loader raises because its workers were killed does not hide that it hung."""
+
+    def killed() -> Any:
+        yield np.zeros(1)
+        raise RuntimeError("a worker is gone")
+
+    def left(work: Any, _limit_s: float, _grace_s: Any) -> None:
+        with pytest.raises(RuntimeError):
+            work()
+        raise HangError("left")
+
+    monkeypatch.setattr(runs, "bounded", left)
+    assert read_batches(killed, inf, AMPLE_S, clock).hung
+
+
+def test_a_loader_that_is_slow_to_end_has_not_hung(
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What hangs as it is closed has given its batches, and is given longer."""
+    graces_s: list[float] = []
+
+    def left_once_it_closes(work: Any, _limit_s: float, grace_s: Any) -> None:
+        graces_s.append(grace_s())
+        work()
+        graces_s.append(grace_s())
+        raise HangError("left")
+
+    monkeypatch.setattr(runs, "bounded", left_once_it_closes)
+    read = read_batches(numbers(3), inf, AMPLE_S, clock)
+    assert (read.whole, read.hung, graces_s) == (True, False, [6.0, 6.0])
 
 
 def test_a_run_that_fails_says_why(clock: FakeClock) -> None:
