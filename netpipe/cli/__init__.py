@@ -6,12 +6,13 @@ import sys
 import click
 
 import netpipe
+from netpipe.cli.baseline import baseline
 from netpipe.cli.data import generate, prepare
 from netpipe.cli.devices import devices
 from netpipe.cli.lint import lint
 from netpipe.cli.measure import measure
 
-COMMANDS = (generate, prepare, measure, lint, devices)
+COMMANDS = (generate, prepare, measure, lint, devices, baseline)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

@@ -4,6 +4,7 @@
 lies under the top-level key `netpipe`.
 """
 
+import hashlib
 import json
 import os
 import re
@@ -14,9 +15,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from netpipe.errors import InputError
+from netpipe.harness import documents
 from netpipe.harness.measurement import Measurement, measurement_from
 
 SCHEMA: Final = "netpipe.baseline/1"
+_AGAIN: Final = "Record it again"
 _NUMBERED = re.compile(r"(?P<number>\d{4})_.+\.json")
 
 
@@ -37,6 +40,11 @@ class Baseline:
     sessions: Mapping[str, tuple[Measurement, ...]]
 
 
+def numbered(folder: Path) -> list[Path]:
+    """Return the files of baselines in `<baselines>/<device key>`, the latest last."""
+    return sorted(path for path in folder.glob("*.json") if _NUMBERED.fullmatch(path.name))
+
+
 def latest(folder: Path) -> Baseline | None:
     """Read the baseline with the highest number in `<baselines>/<device key>`.
 
@@ -46,10 +54,10 @@ def latest(folder: Path) -> Baseline | None:
     Raises:
         InputError: Two files share the highest number, or the file is not a baseline.
     """
-    numbered = sorted(path for path in folder.glob("*.json") if _NUMBERED.fullmatch(path.name))
-    if not numbered:
+    paths = numbered(folder)
+    if not paths:
         return None
-    newest = [path for path in numbered if path.name[:4] == numbered[-1].name[:4]]
+    newest = [path for path in paths if path.name[:4] == paths[-1].name[:4]]
     if len(newest) > 1:
         raise InputError(
             folder,
@@ -72,20 +80,44 @@ def load(path: Path) -> Baseline:
     except OSError as error:
         raise InputError(path, "file", "be readable", error.strerror) from error
     except ValueError as error:
-        raise InputError(path, "file", "be JSON", error, "Record it again") from error
+        raise InputError(path, "file", "be JSON", error, _AGAIN) from error
+    _check(document, path)
+    return Baseline(
+        path=path,
+        recorded=document["datetime"],
+        commit=str(document["commit_info"].get("id")),
+        sessions=_sessions(document["netpipe"], path),
+    )
+
+
+def _check(document: Any, path: Path) -> None:
+    """Refuse what is of another version, is not whole, or is not what was recorded.
+
+    Raises:
+        InputError: It is; file and field are named.
+    """
     ours = document.get("netpipe") if isinstance(document, dict) else None
-    if not isinstance(ours, dict) or ours.get("schema") != SCHEMA:
-        found = ours.get("schema") if isinstance(ours, dict) else None
-        raise InputError(path, "netpipe.schema", f"be {SCHEMA}", repr(found), "Record it again")
-    try:
-        return Baseline(
-            path=path,
-            recorded=str(document["datetime"]),
-            commit=str(document["commit_info"].get("id")),
-            sessions=_sessions(ours, path),
+    found = ours.get("schema") if isinstance(ours, dict) else None
+    if found != SCHEMA:
+        raise InputError(path, "netpipe.schema", f"be {SCHEMA}", repr(found), _AGAIN)
+    documents.check(document, "baseline.1", path, way_out=_AGAIN)
+    found = _digest(document)
+    if document["netpipe"]["digest"] != found:
+        constraint = f"be {found}, that of the content"
+        raise InputError(
+            path,
+            "netpipe.digest",
+            constraint,
+            document["netpipe"]["digest"],
+            f"It was edited. {_AGAIN}",
         )
-    except (KeyError, IndexError, AttributeError, TypeError) as error:
-        raise InputError(path, "baseline", "hold every field", repr(error)) from error
+
+
+def _digest(document: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of a baseline's content, as hexadecimal, apart from its own field."""
+    ours = {name: value for name, value in document["netpipe"].items() if name != "digest"}
+    content = json.dumps({**document, "netpipe": ours}, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
 def save(
@@ -108,12 +140,13 @@ def save(
     Raises:
         InputError: The folder cannot be written to.
     """
-    text = json.dumps(
-        {**document, "netpipe": _ours(sessions)}, indent=1, allow_nan=False, default=str
-    )
+    # What JSON has no value for, pytest-benchmark writes as text; the digest is of what is written.
+    plain = json.loads(json.dumps({**document, "netpipe": _ours(sessions)}, default=str))
+    plain["netpipe"]["digest"] = _digest(plain)
+    text = json.dumps(plain, indent=1, allow_nan=False) + "\n"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return _written(folder, name, text + "\n")
+        return _written(folder, name, text)
     except OSError as error:
         raise InputError(folder, "folder", "be writable", error.strerror) from error
 

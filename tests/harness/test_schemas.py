@@ -112,11 +112,12 @@ def test_a_wrong_measurement_is_told(check: Callable[..., None], name: str) -> N
 
 
 def test_a_baseline_is_described(check: Callable[..., None], tmp_path: Path) -> None:
-    """What a baseline holds beside pytest-benchmark's own."""
-    path = baseline.save(tmp_path, "first", {}, {"a::b": tuple(MEASUREMENTS)})
-    document = json.loads(path.read_text())["netpipe"]
+    """What a baseline holds, and of pytest-benchmark's own what is read."""
+    theirs = {"datetime": "2026-11-21", "commit_info": {}, "benchmarks": []}
+    path = baseline.save(tmp_path, "first", theirs, {"a::b": tuple(MEASUREMENTS)})
+    document = json.loads(path.read_text())
     check("baseline", document)
-    del document["sessions"][1]["step_s"]
+    del document["netpipe"]["sessions"][1]["step_s"]
     with pytest.raises(jsonschema.ValidationError):
         check("baseline", document)
 

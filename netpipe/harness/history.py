@@ -1,0 +1,140 @@
+"""The baselines of all devices, one beside the other: listed, shown, compared and thinned out."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+from netpipe.errors import InputError
+from netpipe.harness.baseline import Baseline, load, numbered
+from netpipe.harness.host import host_class
+from netpipe.harness.measurement import Interval, Measurement
+
+FIGURES: Final = (
+    "load_s_per_batch",
+    "load_cpu_ratio",
+    "step_s",
+    "train_s_per_step",
+    "accelerator_utilisation",
+    "headroom",
+    "stall_fraction",
+)
+"""What is told of a baseline: intervals of a Measurement, by name."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file in a folder of baselines.
+
+    Attributes:
+        path: The file.
+        is_compared: Whether runs on its device are compared with it: the latest.
+        baseline: What it holds; None where it cannot be read.
+        error: Why not; "" where it can.
+    """
+
+    path: Path
+    is_compared: bool
+    baseline: Baseline | None
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A figure of two baselines, each the median over its sessions."""
+
+    before: float
+    after: float
+    ratio: float | None
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Two baselines side by side.
+
+    Attributes:
+        differences: What is not alike, so that figures may differ for it.
+        figures: Those of `FIGURES`, by name.
+    """
+
+    differences: tuple[str, ...]
+    figures: Mapping[str, Change]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A figure over the sessions of a baseline, each of which has one median."""
+
+    low: float
+    median: float
+    high: float
+
+
+def devices(folder: Path) -> list[Path]:
+    """Return the folders of `<baselines>`, one for each device key."""
+    return sorted(one for one in folder.iterdir() if one.is_dir())
+
+
+def entries(folder: Path) -> Iterator[Entry]:
+    """Read every baseline below `<baselines>`, by device key and number."""
+    for device in devices(folder):
+        paths = numbered(device)
+        for path in paths:
+            is_compared = path.name[:4] == paths[-1].name[:4]
+            try:
+                yield Entry(path, is_compared, load(path))
+            except InputError as error:
+                yield Entry(path, is_compared, None, str(error))
+
+
+def sessions(baseline: Baseline) -> tuple[Measurement, ...]:
+    """Return every session of a baseline once, whichever benchmarks share it."""
+    every: list[Measurement] = []
+    for measured in baseline.sessions.values():
+        every += [one for one in measured if one not in every]
+    return tuple(every)
+
+
+def spread(measured: Sequence[Measurement], figure: str) -> Spread:
+    """Return a figure of `FIGURES` over sessions."""
+    values: list[Interval] = [getattr(one, figure) for one in measured]
+    medians = sorted(one.median for one in values)
+    return Spread(medians[0], median(medians), medians[-1])
+
+
+def changes(before: Baseline, after: Baseline) -> Changes:
+    """Compare two baselines."""
+    old, new = sessions(before), sessions(after)
+    figures = {name: _change(spread(old, name), spread(new, name)) for name in FIGURES}
+    return Changes(tuple(_differences(old[0], new[0])), figures)
+
+
+def _change(before: Spread, after: Spread) -> Change:
+    ratio = after.median / before.median if before.median else None
+    return Change(before.median, after.median, ratio)
+
+
+def _differences(before: Measurement, after: Measurement) -> Iterator[str]:
+    pairs = {
+        "device": (before.device.key, after.device.key),
+        "host": (host_class(before.host), host_class(after.host)),
+        "data and configuration": (before.fingerprint, after.fingerprint),
+    }
+    for name in sorted({*before.versions, *after.versions}):
+        pairs[name] = (before.versions.get(name, "none"), after.versions.get(name, "none"))
+    for what, (old, new) in pairs.items():
+        if old != new:
+            yield f"{what}: {old}, then {new}"
+
+
+def superfluous(paths: Sequence[Path], keep: int) -> tuple[Path, ...]:
+    """Return which baselines of one device may go: not the latest, and not the first.
+
+    The first one shows what has come together in small steps.
+
+    Args:
+        paths: Of one device, by number.
+        keep: How many of the latest stay, at least 1.
+    """
+    return tuple(paths[1 : max(1, len(paths) - keep)])

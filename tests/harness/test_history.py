@@ -1,0 +1,78 @@
+"""Baselines beside each other."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from netpipe.harness import baseline, history
+from netpipe.harness.baseline import Baseline
+from netpipe.harness.measurement import Measurement
+from tests.harness.measurements import make_measurement
+
+DOCUMENT = {"datetime": "2026-11-21T14:00:00+00:00", "commit_info": {}, "benchmarks": []}
+
+
+def held(*sessions: Measurement) -> Baseline:
+    """A baseline of these sessions, behind two benchmarks."""
+    return Baseline(Path("0001_a.json"), "", "", {"a::b": sessions, "a::c": sessions})
+
+
+def test_every_baseline_is_an_entry(tmp_path: Path) -> None:
+    """By device and number, the latest of each as the one that is compared with."""
+    for device, name in (("t4-x1", "a"), ("h200-x1", "a"), ("h200-x1", "b")):
+        baseline.save(tmp_path / device, name, DOCUMENT, {"a::b": (make_measurement(),)})
+    (tmp_path / "README.md").write_text("who may write here")
+    found = [(one.path.parent.name, one.path.name) for one in history.entries(tmp_path)]
+    assert found == [
+        ("h200-x1", "0001_a.json"), ("h200-x1", "0002_b.json"), ("t4-x1", "0001_a.json")
+    ]  # fmt: skip
+    assert [one.is_compared for one in history.entries(tmp_path)] == [False, True, True]
+
+
+def test_a_damaged_baseline_is_an_entry_too(tmp_path: Path) -> None:
+    """It is told of, and hides none of the others."""
+    path = baseline.save(tmp_path / "t4-x1", "a", DOCUMENT, {"a::b": (make_measurement(),)})
+    (path.parent / "0002_b.json").write_text("{}")
+    good, bad = history.entries(tmp_path)
+    assert (good.error, bad.baseline) == ("", None)
+    assert str(bad.path) in bad.error
+
+
+def test_a_session_counts_once() -> None:
+    """Two benchmarks may share it."""
+    one, other = make_measurement(), make_measurement(load_s=0.02)
+    assert history.sessions(held(one, other)) == (one, other)
+
+
+def test_the_spread_is_over_sessions() -> None:
+    """Each has one median, and the lowest and highest of those are told."""
+    measured = [make_measurement(load_s=one) for one in (0.03, 0.01, 0.02, 0.02)]
+    assert history.spread(measured, "load_s_per_batch") == history.Spread(0.01, 0.02, 0.03)
+
+
+def test_two_baselines_are_put_side_by_side() -> None:
+    """Every figure with its ratio, and what else is not alike."""
+    before = make_measurement(load_s=0.010)
+    after = replace(make_measurement(load_s=0.012), versions={**before.versions, "jax": "0.99"})
+    found = history.changes(held(before), held(after))
+    load = found.figures["load_s_per_batch"]
+    assert (load.before, load.after) == (0.010, 0.012)
+    assert load.ratio == pytest.approx(1.2)
+    assert found.differences == (f"jax: {before.versions.get('jax', 'none')}, then 0.99",)
+
+
+def test_no_ratio_to_nothing() -> None:
+    """What was 0 has no ratio."""
+    assert make_measurement().stall_fraction.median == 0
+    found = history.changes(held(make_measurement()), held(make_measurement(train_s=0.04)))
+    assert found.figures["stall_fraction"].ratio is None
+
+
+@pytest.mark.parametrize(
+    ("count", "keep", "gone"), [(0, 1, ""), (1, 1, ""), (2, 1, ""), (5, 1, "bcd"), (5, 3, "b")]
+)
+def test_the_first_and_the_latest_stay(count: int, keep: int, gone: str) -> None:
+    """What lies between may go."""
+    paths = [Path(name) for name in "abcde"[:count]]
+    assert history.superfluous(paths, keep) == tuple(map(Path, gone))
