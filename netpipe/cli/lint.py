@@ -3,10 +3,10 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.padding import Padding
 
 from netpipe.cli.console import (
     FAILED,
@@ -99,11 +99,15 @@ def _print_report(report: "LintReport", trials: list[dict[str, Any]]) -> None:
         output.print(bold_first(one.severity, f" {one.rule}: {one.message}"))
         for word in ("proof", "cost", "fix"):
             if text := getattr(one, word):
-                output.print(Padding(f"{word}: {text}", (0, 0, 0, 2), expand=False))
+                output.print(_indented(f"{word}: {text}"), soft_wrap=True)
     if not report.findings:
         output.print(f"nothing stands wrong, for {report.intent}")
     for line in _further(report, trials):
         output.print(line)
+
+
+def _indented(text: str) -> str:
+    return fill(text, output.width, initial_indent="  ", subsequent_indent="  ")
 
 
 def _further(report: "LintReport", trials: list[dict[str, Any]]) -> Iterator[str]:
