@@ -12,7 +12,9 @@ def test_a_file_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
     """Nothing else is left beside it."""
     path = tmp_path / "picture.svg"
     path.write_text("old and longer", encoding="utf-8")
-    write_whole(path, "new", "--svg")
+    with path.open(encoding="utf-8") as reader:
+        write_whole(path, "new", "--svg")
+        assert reader.read() == "old and longer"  # whoever reads it meanwhile
     assert path.read_text(encoding="utf-8") == "new"
     assert list(tmp_path.iterdir()) == [path]
 

@@ -76,6 +76,18 @@ def test_a_child_learns_what_it_is_asked_for(here: Path) -> None:
     assert not Path(found.result).parent.exists()
 
 
+def test_a_lint_has_minutes_and_a_measurement_as_long_as_it_may_compile() -> None:
+    """A factory that hangs ends a lint soon; what is proven or tried has its budget beside that."""
+    limits = [
+        SessionRequest(kind, budget_s=20.0, proves=proves, tries=tries).limit_s
+        for kind, proves, tries in (
+            ("lint", False, False), ("lint", True, False), ("lint", True, True),
+            ("measure", False, False),
+        )
+    ]  # fmt: skip
+    assert limits == [125.0, 155.0, 185.0, 695.0]
+
+
 def test_only_a_session_has_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that nobody started as a session has none; one that was has what it was given."""
     monkeypatch.delenv("NETPIPE_SESSION", raising=False)
