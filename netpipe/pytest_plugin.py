@@ -16,11 +16,13 @@ from netpipe.errors import NetpipeError
 from netpipe.harness.clock import RecordedClock
 from netpipe.harness.errors import InconclusiveError
 from netpipe.harness.expect import Limits
-from netpipe.harness.gate import GATED, Outcome
+from netpipe.harness.gate import Comparison, Outcome
 from netpipe.harness.measurement import Measurement
+from netpipe.harness.metrics import GATED
 from netpipe.harness.session import request_here
 from netpipe.harness.stall import judge
-from netpipe.suite import alone, bench, github, nodes, record, summary
+from netpipe.suite import alone, bench, failed_gate, github, nodes, record, summary
+from netpipe.suite.failed_gate import properties
 from netpipe.suite.options import Options, add_options
 from netpipe.suite.run import Run, Subject
 
@@ -156,7 +158,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         bench.give_comparison_back(config, config.stash[_COMPARE])
     if run.timed and run.options.accelerators == ("auto",):
         try:
-            run.baseline_of(run.device.key)
+            run.oldest_of(run.device.key)
         except NetpipeError as error:
             raise pytest.UsageError(str(error)) from error
         bench.show_baseline(config, run.options.baselines / run.device.key)
@@ -427,10 +429,21 @@ def _hold(run: Run, node: pytest.Item, quantity: str, subject: Subject) -> None:
     """Fail a regression; fail or let pass, as the flags say, what could not be compared."""
     __tracebackhide__ = True
     comparison = run.compare(node.nodeid, quantity, subject)
-    node.user_properties.append(("netpipe_outcome", comparison.outcome.value))
+    node.user_properties += properties(comparison)
     if comparison.outcome is Outcome.REGRESSED:
-        pytest.fail(f"REGRESSED: {comparison.reason}", pytrace=False)
+        pytest.fail(_told_of_failure(run, node, comparison, subject), pytrace=False)
     if comparison.outcome is Outcome.NO_BASELINE and run.options.fail_when_missing:
         pytest.fail(f"NO_BASELINE: {comparison.reason}", pytrace=False)
     if comparison.outcome is Outcome.INCONCLUSIVE:
         raise InconclusiveError(f"inconclusive: {comparison.reason}")
+
+
+def _told_of_failure(run: Run, node: pytest.Item, comparison: Comparison, subject: Subject) -> str:
+    sessions = run.measure(subject)
+    return failed_gate.told(
+        comparison,
+        node.nodeid,
+        sessions,
+        run.history_of(sessions[-1].device.key),
+        nodes.repeating_command(node.config, node.nodeid),
+    )

@@ -69,6 +69,16 @@ def latest(folder: Path) -> Baseline | None:
     return load(newest[0])
 
 
+def oldest(folder: Path) -> Baseline | None:
+    """Read the baseline with the lowest number in `<baselines>/<device key>`; None without one.
+
+    Raises:
+        InputError: The file is not a baseline.
+    """
+    paths = numbered(folder)
+    return load(paths[0]) if paths else None
+
+
 def load(path: Path) -> Baseline:
     """Read one baseline file.
 

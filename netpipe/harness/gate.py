@@ -1,18 +1,38 @@
-"""How a Measurement compares with a Baseline: PASS, REGRESSED, IMPROVED, ... Pure.
+"""How measurements compare with a baseline: PASS, REGRESSED, IMPROVED, ... Pure.
 
-Every metric declares its direction and how far it may move. What a machine's load cannot change
-(CPU time over calibration) is held tightly; wall times loosely, and only on the same host class.
+The unit is the session, a fresh process: rounds of one process are not independent. A change is
+the median over this run's sessions against the median over the baseline's; its interval is
+Student's over sessions, with the spread that both show. A change counts when it is worth it
+(`Metric.least`) and its interval leaves no change out. One session never fails a run: more are
+measured while that is open, and until the last of them an alarm must be beyond much doubt
+(Haybittle and Peto: Br. J. Cancer 34, 1976, p. 585), so that looking again and again raises no
+false ones.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from math import inf
-from statistics import median
+from functools import cache
+from math import log1p, sqrt
+from statistics import median, pvariance
 from typing import Final
 
-from netpipe.harness.host import host_class
+from netpipe.harness.host import host_class, is_same_machine
 from netpipe.harness.measurement import Interval, Measurement
+from netpipe.harness.metrics import GATED, Metric, Scope
+
+MOST_SESSIONS: Final = 5
+"""Sessions after which what is open stays INCONCLUSIVE."""
+
+DRIFT: Final = 0.10
+"""What may come together in small steps, against the oldest baseline."""
+
+_LEVEL: Final = 0.995  # of the last look, one-sided
+_EARLY_LEVEL: Final = 0.9995  # of every look before it
+_UNKNOWN_SPREAD: Final = 0.10  # of sessions where there are too few to tell
+_LEAST_SPREAD: Final = 0.002  # of sessions that happen to agree
+_FEW: Final = 3
+_SUSPICIOUS: Final = 0.5  # of the smallest change worth failing for, at which to look again
 
 
 class Outcome(StrEnum):
@@ -26,40 +46,44 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True)
-class Metric:
-    """A figure that is held against the baseline.
+class Accepted:
+    """The sessions of one benchmark in a baseline.
 
     Attributes:
-        name: The Measurement's field.
-        lower_is_better: Its direction.
-        tolerance: How far it may move, as a fraction of the baseline, before it is named.
-        steady: What else the machine does hardly moves it.
-        portable: It may be compared between hosts of different classes.
+        where: The baseline's name.
+        sessions: What was measured; empty where the baseline has no such benchmark.
     """
 
-    name: str
-    lower_is_better: bool
-    tolerance: float
-    steady: bool = False
-    portable: bool = False
+    where: str
+    sessions: Sequence[Measurement]
 
 
-_LOAD_CPU: Final = Metric("load_cpu_ratio", lower_is_better=True, tolerance=0.10, steady=True)
-_LOAD: Final = Metric("load_s_per_batch", lower_is_better=True, tolerance=0.30)
-_STEP: Final = Metric("step_s", lower_is_better=True, tolerance=0.30)
-_TRAIN: Final = Metric("train_s_per_step", lower_is_better=True, tolerance=0.30)
-_UTILISATION: Final = Metric(
-    "accelerator_utilisation", lower_is_better=False, tolerance=0.05, portable=True
-)
+@dataclass(frozen=True)
+class Compared:
+    """One metric against a baseline.
 
-_CPU_FACTOR: Final = 3.0  # what a busy machine alone does not do to the times of a CPU device
+    Attributes:
+        metric: What was compared.
+        outcome: What it comes to.
+        now: Its value now, the median over sessions.
+        then: The baseline's median over sessions.
+        worse: How much worse it is, with its interval over sessions: a factor, above 1 is worse;
+            for a share the difference, above 0 is worse.
+        bound: How much worse it may be.
+        where: The baseline's name.
+        reason: What it comes to, in one sentence.
+        is_open: Another session may decide it.
+    """
 
-GATED: Final = {
-    "load_s_per_batch": (_LOAD_CPU, _LOAD),
-    "step_s": (_STEP,),
-    "train_s_per_step": (_UTILISATION, _TRAIN),
-}
-"""The metrics that decide on each quantity, the most telling first."""
+    metric: Metric
+    outcome: Outcome
+    now: float
+    then: float
+    worse: Interval
+    bound: float
+    where: str
+    reason: str
+    is_open: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,12 +91,13 @@ class Comparison:
     """One quantity against the baseline.
 
     Attributes:
-        outcome: What it comes to.
+        outcome: What it comes to: that of its worst metric.
         metric: The metric that decided; "" without a baseline.
         now: Its value now.
         then: The baseline's median over sessions; None without a baseline.
         worse_ratio: By what factor it is worse than the baseline; above 1 is worse.
         reason: Why, in one sentence.
+        every: All that was compared.
     """
 
     outcome: Outcome
@@ -81,83 +106,207 @@ class Comparison:
     then: float | None
     worse_ratio: float | None
     reason: str
+    every: tuple[Compared, ...] = ()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether another session may decide what these leave open."""
+        return any(one.is_open for one in self.every)
+
+    @property
+    def decisive(self) -> Compared | None:
+        """The metric that decided; None without a baseline."""
+        return next((one for one in self.every if one.reason == self.reason), None)
 
 
 def compare(
-    quantity: str, now: Measurement, sessions: Sequence[Measurement], where: str = "the baseline"
+    quantity: str,
+    now: Sequence[Measurement],
+    baseline: Accepted,
+    oldest: Accepted | None = None,
 ) -> Comparison:
-    """Compare one quantity with the sessions of a baseline.
+    """Compare one quantity with a baseline, and with the oldest one.
 
     Args:
         quantity: A key of `GATED`.
-        now: What was measured.
-        sessions: What the baseline holds for the same benchmark; empty without a baseline.
-        where: The baseline's name, for the reason.
+        now: What this run's sessions measured, at least one.
+        baseline: What it is held against.
+        oldest: The first baseline of this device; None where that is the only one.
 
     Returns:
         The worst comparison of the quantity's metrics.
     """
-    value: Interval = getattr(now, quantity)
-    if not sessions:
-        return _nothing(value, f"{where} has no such benchmark")
-    if sessions[0].fingerprint != now.fingerprint:
-        return _nothing(value, f"{where} was recorded with other data or another configuration")
-    compared = [_compare(metric, now, sessions) for metric in GATED[quantity]]
-    return min(compared, key=lambda one: _SEVERITY.index(one.outcome))
+    if not baseline.sessions:
+        return no_baseline(quantity, now, f"{baseline.where} has no such benchmark")
+    if baseline.sessions[0].fingerprint != now[0].fingerprint:
+        return no_baseline(
+            quantity,
+            now,
+            f"{baseline.where} was recorded with other data or another configuration",
+        )
+    metrics = GATED[quantity]
+    compared = [_compared(metric, now, baseline, metric.least) for metric in metrics]
+    if oldest is not None and _is_of_the_same(oldest, now):
+        drifts = (_compared(one, now, oldest, max(DRIFT, one.least)) for one in metrics)
+        compared += [one for one in drifts if one.outcome in _BAD]
+    worst = min(compared, key=lambda one: _SEVERITY.index(one.outcome))
+    return Comparison(
+        outcome=worst.outcome,
+        metric=worst.metric.name,
+        now=worst.now,
+        then=worst.then,
+        worse_ratio=worst.worse.median,
+        reason=worst.reason,
+        every=tuple(compared),
+    )
 
 
-_SEVERITY: Final = (
-    Outcome.REGRESSED,
-    Outcome.INCONCLUSIVE,
-    Outcome.IMPROVED,
-    Outcome.PASS,
-    Outcome.NO_BASELINE,
-)
+def settled(
+    quantity: str,
+    now: Sequence[Measurement],
+    baseline: Accepted,
+    oldest: Accepted | None,
+    another: Callable[[Comparison], Measurement],
+) -> tuple[Comparison, tuple[Measurement, ...]]:
+    """Compare, and measure again as long as another session may decide what is open.
+
+    Args:
+        quantity: A key of `GATED`.
+        now: What this run's sessions measured so far, at least one.
+        baseline: What it is held against.
+        oldest: The first baseline of this device; None where that is the only one.
+        another: Measures once more, in a fresh process; told of what is open.
+
+    Returns:
+        The comparison, and all sessions that it rests on.
+    """
+    comparison = compare(quantity, now, baseline, oldest)
+    while comparison.is_open:
+        now = (*now, another(comparison))
+        comparison = compare(quantity, now, baseline, oldest)
+    return comparison, tuple(now)
 
 
-def _nothing(value: Interval, reason: str) -> Comparison:
+_BAD: Final = (Outcome.REGRESSED, Outcome.INCONCLUSIVE)
+_SEVERITY: Final = (*_BAD, Outcome.IMPROVED, Outcome.PASS, Outcome.NO_BASELINE)
+
+
+def no_baseline(quantity: str, now: Sequence[Measurement], reason: str) -> Comparison:
+    """Return the comparison of what there is nothing to compare with."""
+    value: Interval = getattr(now[-1], quantity)
     return Comparison(Outcome.NO_BASELINE, "", value.median, None, None, reason)
 
 
-def _compare(metric: Metric, now: Measurement, sessions: Sequence[Measurement]) -> Comparison:
-    value: Interval = getattr(now, metric.name)
-    medians = [getattr(one, metric.name).median for one in sessions]
-    then = median(medians)
-    worse = _worse(metric, value, then)
-    tolerance = max(metric.tolerance, _spread(medians))
-    outcome, reason = _decide(metric, worse, tolerance, now, sessions[0])
-    return Comparison(outcome, metric.name, value.median, then, worse.median, reason)
+def _is_of_the_same(accepted: Accepted, now: Sequence[Measurement]) -> bool:
+    return bool(accepted.sessions) and accepted.sessions[0].fingerprint == now[0].fingerprint
 
 
-def _worse(metric: Metric, value: Interval, then: float) -> Interval:
-    """Return by what factor the value is worse than `then`, whatever its direction."""
-    if metric.lower_is_better:
-        return Interval(value.median / then, value.low / then, value.high / then, value.n)
-    # The interval of a few rounds may reach below 0, where no figure is.
-    high = then / value.low if value.low > 0 else inf
-    return Interval(then / value.median, then / value.high, high, value.n)
+def _compared(
+    metric: Metric, now: Sequence[Measurement], accepted: Accepted, least: float
+) -> Compared:
+    then = accepted.sessions
+    shared = now[-1].device.shares_host_cores
+    same = is_same_machine(now[-1].host, then[0].host)
+    worth = metric.least_change(shared_cores=shared, same_machine=same)
+    worth = worth if metric.is_share else max(worth, log1p(least))
+    worth += _explained(metric, now, then)
+    change, early, last = _change(metric, now, then)
+    outcome, is_open = _decided(change, early, last, worth, len(now))
+    told = _told(metric, change, worth, accepted.where)
+    why_not = _why_not_comparable(metric, now[-1], then[0])
+    if why_not is not None:
+        outcome, is_open, told = Outcome.PASS, False, f"{told}: not judged, {why_not}"
+    elif outcome is Outcome.INCONCLUSIVE:
+        told += f", but {len(now)} sessions are too spread to be sure"
+    return Compared(
+        metric=metric,
+        outcome=outcome,
+        now=median(metric.value(one) for one in now),
+        then=median(metric.value(one) for one in then),
+        worse=Interval(
+            *(metric.worse(one) for one in (change, change - last, change + last)), n=len(now)
+        ),
+        bound=metric.worse(worth),
+        where=accepted.where,
+        reason=told,
+        is_open=is_open and len(now) < MOST_SESSIONS,
+    )
 
 
-def _spread(medians: Sequence[float]) -> float:
-    """Return how far the baseline's own sessions lie from their median at most, as a fraction."""
-    middle = median(medians)
-    return max(abs(one / middle - 1) for one in medians)
+def _explained(metric: Metric, now: Sequence[Measurement], then: Sequence[Measurement]) -> float:
+    """Return the change that what else the machine does explains.
+
+    Programs that take a share b of the host's CPU time leave 1 - b to what is measured.
+    """
+    shared = metric.unit == "s" and now[-1].device.shares_host_cores
+    if not (metric.of_host or shared):
+        return 0.0
+    left_now, left_then = (
+        1 - median(one.busy_elsewhere_fraction for one in some) for some in (now, then)
+    )
+    return log1p(max(0.0, left_then / max(left_now, 0.1) - 1))
 
 
-def _decide(
-    metric: Metric, worse: Interval, tolerance: float, now: Measurement, then: Measurement
-) -> tuple[Outcome, str]:
-    bound = f"bound {1 + tolerance:.2f}"
-    what = f"{metric.name} is {worse.median:.2f} x the baseline's ({bound})"
-    if not metric.portable and host_class(now.host) != host_class(then.host):
-        return Outcome.PASS, f"{what}, on another host: not compared"
-    if worse.low > 1 + tolerance:
-        shared = now.device.shares_host_cores and not metric.steady
-        if shared and worse.low <= _CPU_FACTOR:
-            return Outcome.INCONCLUSIVE, f"{what}; what shares its cores is no proof so far"
-        return Outcome.REGRESSED, what
-    if worse.median > 1 + tolerance:
-        return Outcome.INCONCLUSIVE, f"{what}, but the rounds are too spread to be sure"
-    if worse.high < 1 / (1 + tolerance) and metric.steady:
-        return Outcome.IMPROVED, what
-    return Outcome.PASS, what
+def _change(
+    metric: Metric, now: Sequence[Measurement], then: Sequence[Measurement]
+) -> tuple[float, float, float]:
+    """Return the change, and half its interval's width at an early and at the last look."""
+    new, old = [metric.level(one) for one in now], [metric.level(one) for one in then]
+    change = median(new) - median(old)
+    deviation = _spread(new, old) * sqrt(1 / len(new) + 1 / len(old))
+    freedom = max(1, len(new) + len(old) - 2)
+    return (
+        change,
+        _quantile(_EARLY_LEVEL, freedom) * deviation,
+        _quantile(_LEVEL, freedom) * deviation,
+    )
+
+
+def _spread(new: Sequence[float], old: Sequence[float]) -> float:
+    """Return the standard deviation of sessions, pooled over both groups."""
+    freedom = len(new) + len(old) - 2
+    if len(old) < _FEW:
+        return _UNKNOWN_SPREAD
+    squares = len(new) * pvariance(new) + len(old) * pvariance(old)
+    return max(_LEAST_SPREAD, sqrt(squares / freedom))
+
+
+@cache
+def _quantile(level: float, freedom: int) -> float:
+    from scipy.stats import t
+
+    return float(t.ppf(level, freedom))
+
+
+def _decided(
+    change: float, early: float, last: float, worth: float, sessions: int
+) -> tuple[Outcome, bool]:
+    """Return the outcome, and whether another session may change it."""
+    is_last = sessions >= MOST_SESSIONS
+    proven = change > (last if is_last else early)
+    if change > worth and proven and sessions > 1:
+        return Outcome.REGRESSED, False
+    if change > worth:
+        return Outcome.INCONCLUSIVE, True
+    if change < -worth and -change > last:
+        return Outcome.IMPROVED, False
+    return Outcome.PASS, sessions < _FEW and change > _SUSPICIOUS * worth
+
+
+def _told(metric: Metric, change: float, worth: float, where: str) -> str:
+    worse, bound = metric.worse(change), metric.worse(worth)
+    if metric.is_share:
+        return f"{metric.name} is {worse:+.2f} against {where} (bound {bound:+.2f})"
+    if not metric.lower_is_better:
+        return f"{metric.name} is {1 / worse:.2f} x that of {where} (bound {1 / bound:.2f})"
+    return f"{metric.name} is {worse:.2f} x that of {where} (bound {bound:.2f})"
+
+
+def _why_not_comparable(metric: Metric, now: Measurement, then: Measurement) -> str | None:
+    if metric.scope is Scope.HOST and host_class(now.host) != host_class(then.host):
+        return "it is another host"
+    if not metric.on_shared_cores and now.device.shares_host_cores:
+        return "the device shares its cores with the loader"
+    if metric.name == "load_cpu_ratio" and now.calibration != then.calibration:
+        return f"it was calibrated by {then.calibration or 'another workload'}"
+    return None

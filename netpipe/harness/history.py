@@ -79,13 +79,18 @@ def devices(folder: Path) -> list[Path]:
 def entries(folder: Path) -> Iterator[Entry]:
     """Read every baseline below `<baselines>`, by device key and number."""
     for device in devices(folder):
-        paths = numbered(device)
-        for path in paths:
-            is_compared = path.name[:4] == paths[-1].name[:4]
-            try:
-                yield Entry(path, is_compared, load(path))
-            except InputError as error:
-                yield Entry(path, is_compared, None, str(error))
+        yield from entries_of(device)
+
+
+def entries_of(device: Path) -> Iterator[Entry]:
+    """Read every baseline in `<baselines>/<device key>`, by number."""
+    paths = numbered(device)
+    for path in paths:
+        is_compared = path.name[:4] == paths[-1].name[:4]
+        try:
+            yield Entry(path, is_compared, load(path))
+        except InputError as error:
+            yield Entry(path, is_compared, None, str(error))
 
 
 def sessions(baseline: Baseline) -> tuple[Measurement, ...]:

@@ -1,5 +1,6 @@
 """The machine around the accelerator: what a loader's speed depends on."""
 
+import hashlib
 import os
 import re
 from collections.abc import Iterator
@@ -48,7 +49,22 @@ def this_host(root: Path = Path("/")) -> Host:
         cores=max(1, int(min(len(os.sched_getaffinity(0)), _quota_cores(root)))),
         memory_bytes=min([_machine_memory_bytes(root / "proc/meminfo"), *_memory_limits(root)]),
         container=_in_container(root),
+        machine=_machine(root),
     )
+
+
+def is_same_machine(host: Host, other: Host) -> bool:
+    """Return whether two hosts are surely one machine, and not two of a class."""
+    return bool(host.machine) and host.machine == other.machine
+
+
+def _machine(root: Path) -> str:
+    """Return a digest of what tells machines apart: copies of one image share all but the last."""
+    names = ["etc/machine-id"]
+    if " hypervisor" in _text(root / "proc/cpuinfo") or _in_container(root):
+        names.append("proc/sys/kernel/random/boot_id")
+    told = [_text(root / name).strip() for name in names]
+    return hashlib.sha256(" ".join(told).encode()).hexdigest()[:16] if told[-1] else ""
 
 
 def _cpu_model(cpuinfo: str) -> str:

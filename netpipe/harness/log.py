@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from netpipe.harness import stats
+from netpipe.harness.calibration import Turns
 from netpipe.harness.measurement import BlockingLine, GpuHealth
 from netpipe.harness.training import TrainBlock
 
@@ -27,7 +28,7 @@ class Log:
     transfer_s: list[float] = field(default_factory=list)
     host_s: list[float] = field(default_factory=list)
     train: list[TrainBlock] = field(default_factory=list)
-    calibration_s: list[float] = field(default_factory=list)
+    turns: list[Turns] = field(default_factory=list)
     lent_when_full: list[float] = field(default_factory=list)
     lent_after_train: list[float] = field(default_factory=list)
     drained: list[bool] = field(default_factory=list)
@@ -44,7 +45,7 @@ class Log:
         for series in (
             self.load_s, self.typical_load_s, self.load_cpu_s, self.gaps_s, self.step_s,
             self.synced_s, self.shadow_s, self.transfer_s, self.host_s, self.train,
-            self.calibration_s, self.drained, self.trained_drained, self.compilations,
+            self.turns, self.drained, self.trained_drained, self.compilations,
         ):  # fmt: skip
             del series[rounds:]
 

@@ -50,12 +50,15 @@ class Host:
         cores: CPUs that this process may use, by affinity and cgroup quota.
         memory_bytes: Memory that this process may use.
         container: Whether the process runs in a container.
+        machine: Tells this machine from others of its class, without telling which it is; "" where
+            that cannot be told. A virtual one is another each time it starts.
     """
 
     cpu: str
     cores: int
     memory_bytes: int
     container: bool = False
+    machine: str = ""
 
 
 @dataclass(frozen=True)
@@ -148,7 +151,8 @@ class Rounds:
     step_shadow_s: tuple[float, ...] = ()
     step_transfer_s: tuple[float, ...] = ()
     train_s_per_step: tuple[float, ...] = ()
-    calibration_s: tuple[float, ...] = ()
+    turns_load_cpu_s_per_batch: tuple[float, ...] = ()
+    turns_reference_cpu_s_per_batch: tuple[float, ...] = ()
     host_s_per_step: tuple[float, ...] = ()
     compilations: tuple[float, ...] = ()
 
@@ -171,8 +175,8 @@ class Measurement:
         headroom: S0 / L; below 1 the loader cannot keep up.
         stall_fraction: (R - S0) / R; 0: the device never waits; 1: it only waits.
         accelerator_utilisation: S0 / R.
-        load_cpu_ratio: CPU time of a batch, all processes, over the CPU time of the calibration
-            workload in the same round: a loader's cost with the machine's speed taken out.
+        load_cpu_ratio: CPU time of a batch, all processes, over that of a batch of the reference
+            loader, pulled in turns: a loader's cost with the machine's speed taken out.
         wait_s: Waits in the real loop.
         sync_probe_fraction: Share of steps whose loss was ready before the next batch was asked
             for, in the real loop. 0: nothing forces a sync; 1: every step does.
@@ -194,6 +198,7 @@ class Measurement:
         load_overlap_fraction: By the profiler's trace, the part of loading during which the device
             computed; 0: they take turns; 1: loading is hidden. None where no trace could be had.
         gpu: How the GPU fared; None where there is none, or it cannot be asked.
+        calibration: The reference loader of `load_cpu_ratio`: only like is compared with like.
         overhead_fraction: The harness's own part of a step: what its instruments add to a bare
             loop, over S0; None when not measured.
         busy_elsewhere_fraction: Share of the host's CPU time that other programs took.
@@ -242,6 +247,7 @@ class Measurement:
     loader_processes: int = 0
     load_overlap_fraction: float | None = None
     gpu: GpuHealth | None = None
+    calibration: str = ""
 
     def to_document(self) -> dict[str, Any]:
         """Return the measurement as plain JSON values."""

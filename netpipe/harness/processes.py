@@ -4,6 +4,7 @@ import os
 import resource
 import signal
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,10 +16,20 @@ _HELPERS = (_TRACKER, "multiprocessing.forkserver")
 
 
 class ProcessTree:
-    """This process and the children it has now, loader workers among them."""
+    """This process and the children it has now, loader workers among them.
 
-    def __init__(self) -> None:
-        self._children = [child.pid for child in psutil.Process().children(recursive=True)]
+    Args:
+        without: Children that are none of it.
+    """
+
+    def __init__(self, without: Collection[int] = ()) -> None:
+        every = (child.pid for child in psutil.Process().children(recursive=True))
+        self._children = [pid for pid in every if pid not in without]
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The children."""
+        return tuple(self._children)
 
     @property
     def children(self) -> int:
@@ -38,8 +49,11 @@ class ProcessTree:
     def cpu_s(self) -> float:
         """Return the CPU time used so far, in seconds; of a child that has ended too."""
         ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-        alive_s = sum(_process_cpu_s(pid) for pid in self._children)
-        return time.process_time() + alive_s + ended.ru_utime + ended.ru_stime
+        return time.process_time() + self.children_cpu_s() + ended.ru_utime + ended.ru_stime
+
+    def children_cpu_s(self) -> float:
+        """Return the CPU time that the children have used, in seconds; 0 for an ended one."""
+        return sum(map(_process_cpu_s, self._children))
 
 
 def _process_cpu_s(pid: int) -> float:

@@ -59,16 +59,19 @@ def measure(
     puller = Puller(subject.loader, clock, watch)
     try:
         bench = Bench(subject, puller, clock, budget_s)
-        bench.run(watch)
+        try:
+            bench.run(watch)
+        finally:
+            _close(bench.reference.close)
         busy = processes.busy_elsewhere_fraction(host_cpu, processes.read_host_cpu())
         return _summary(bench, place, subject.fingerprint, clock() - started, busy)
     finally:
-        _close(puller)
+        _close(puller.close)
 
 
-def _close(puller: Puller) -> None:
-    """Stop the loader's workers; one that hangs does not hold up what was measured."""
-    closing = threading.Thread(target=puller.close, name="netpipe-close", daemon=True)
+def _close(close: Callable[[], None]) -> None:
+    """Stop a loader's workers; one that hangs does not hold up what was measured."""
+    closing = threading.Thread(target=close, name="netpipe-close", daemon=True)
     closing.start()
     closing.join(_CLOSING_S)
 
@@ -99,7 +102,10 @@ def _summary(
             ]
         ),
         accelerator_utilisation=stats.ratio_interval(log.step_s, log.train_s),
-        load_cpu_ratio=stats.ratio_interval(log.load_cpu_s, log.calibration_s),
+        load_cpu_ratio=stats.ratio_of_means_interval(
+            [turns.load_cpu_s for turns in log.turns],
+            [turns.reference_cpu_s for turns in log.turns],
+        ),
         wait_s=Waits(
             p50=stats.percentile(waits_s, 0.50),
             p95=stats.percentile(waits_s, 0.95),
@@ -126,7 +132,8 @@ def _summary(
             step_shadow_s=tuple(log.shadow_s),
             step_transfer_s=tuple(log.transfer_s),
             train_s_per_step=tuple(log.train_s),
-            calibration_s=tuple(log.calibration_s),
+            turns_load_cpu_s_per_batch=tuple(turns.load_cpu_s for turns in log.turns),
+            turns_reference_cpu_s_per_batch=tuple(turns.reference_cpu_s for turns in log.turns),
             host_s_per_step=tuple(log.host_s),
             compilations=tuple(log.compilations),
         ),
@@ -139,6 +146,7 @@ def _summary(
         loader_processes=bench.puller.processes.workers,
         load_overlap_fraction=log.load_overlap_fraction,
         gpu=log.gpu,
+        calibration=bench.reference.name,
     )
 
 

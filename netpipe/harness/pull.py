@@ -64,6 +64,7 @@ class Puller:
     Attributes:
         pulled: Batches that the loader has given so far.
         restarts: How often it had ended and was started again.
+        strangers: Children of this process that do not load.
     """
 
     def __init__(self, loader: LoaderFactory, clock: Clock, watch: Watch = UNWATCHED) -> None:
@@ -72,6 +73,7 @@ class Puller:
         self._watch = watch
         self.pulled = 0
         self.restarts = 0
+        self.strangers: tuple[int, ...] = ()
         started = clock()
         watch.waiting(started, starts=True)
         self._iterator = self._start()
@@ -93,7 +95,7 @@ class Puller:
         return iter(loader)
 
     def _look_at_processes(self) -> None:
-        self.processes = ProcessTree()
+        self.processes = ProcessTree(without=self.strangers)
         self._watch.started(self.processes.worker_pids)
 
     def _next(self) -> Batch:

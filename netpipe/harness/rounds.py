@@ -76,6 +76,8 @@ class Bench:
         batches = [puller.first_batch]
         batches += [puller.pull()[0] for _ in range(_RESIDENT_BATCHES - 1)]
         self.batch_bytes = min(map(batch_bytes, batches))
+        self.reference = calibration.Reference(puller.processes.workers)
+        puller.strangers = self.reference.processes.pids
         self.stepper = Stepper(subject.step, batches, clock, subject.synthetic)
 
     def run(self, watch: Watch = UNWATCHED) -> None:
@@ -169,7 +171,6 @@ class Bench:
     def _step_blocks(self, sizes: Sizes, round_s: float) -> int:
         """Measure the step alone and in its variations; return how often something compiled."""
         log, stepper = self.log, self.stepper
-        log.calibration_s.append(calibration.workload_cpu_s())
         self.puller.settle(0.3 * round_s)
         if self._loop is not late_reading_loop:
             stepper.catch_up()
@@ -204,6 +205,7 @@ class Bench:
         log.typical_load_s.append(pulled.typical_s_per_batch)
         log.load_cpu_s.append(pulled.cpu_s_per_batch)
         log.gaps_s.append(pulled.gaps_s)
+        log.turns.append(self.reference.beside(puller, sizes.turns_s, self._clock))
         # A loader near the step's speed starts the loop with empty buffers, where it will end up;
         # a faster one with full ones.
         near = log.load_s[-1] > _DRAIN_WHEN_ABOVE * self._now.step_s

@@ -1,5 +1,6 @@
 """A test node as a session: the command that runs it in a fresh process, and what runs there."""
 
+import shlex
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import fields
@@ -51,6 +52,12 @@ def node_command(config: pytest.Config, node_id: str) -> list[str]:
     if config.pluginmanager.hasplugin("xdist"):
         command += ["-n0"]
     return command + list(_forwarded(config.invocation_params.args, config.args))
+
+
+def repeating_command(config: pytest.Config, node_id: str) -> str:
+    """Return what a user types to run one benchmark again and hold it against its baseline."""
+    forwarded = _forwarded(config.invocation_params.args, config.args)
+    return shlex.join(["pytest", node_id, "--benchmark-compare", *forwarded])
 
 
 def _forwarded(arguments: Iterable[str | Any], positional: list[str]) -> Iterable[str]:

@@ -6,9 +6,9 @@ from functools import cached_property, partial
 from typing import Any, TypeVar
 
 from netpipe.errors import NetpipeError
-from netpipe.harness import baseline, device, gate, session
+from netpipe.harness import baseline, device, gate, history, session
 from netpipe.harness.baseline import Baseline
-from netpipe.harness.gate import Comparison, Outcome
+from netpipe.harness.gate import Accepted, Comparison
 from netpipe.harness.measurement import Device, Finding, Measurement
 from netpipe.harness.session import SessionRequest
 from netpipe.harness.stall import judge
@@ -75,6 +75,7 @@ class Run:
     timed: set[str] = field(default_factory=set)
     left_to_run: dict[str, None] = field(default_factory=dict)
     _baselines: dict[str, Baseline | None] = field(default_factory=dict)
+    _oldest: dict[str, Baseline | None] = field(default_factory=dict)
     _failures: dict[Hashable, NetpipeError] = field(default_factory=dict)
 
     @cached_property
@@ -124,13 +125,21 @@ class Run:
         return self.lints[subject.key]
 
     def compare(self, benchmark: str, quantity: str, subject: Subject) -> Comparison:
-        """Hold a benchmark against its baseline; an alarm counts when a fresh process agrees."""
+        """Hold a benchmark against its baseline; what one session leaves open, more decide."""
         sessions = self.measure(subject)
-        comparison = self._compare(benchmark, quantity, sessions[-1])
-        if comparison.outcome is Outcome.REGRESSED:
-            confirming = self.again(subject, f"to confirm: {comparison.reason}")
-            self.sessions[subject.key, subject.accelerator] = (*sessions, confirming)
-            comparison = self._compare(benchmark, quantity, confirming)
+        latest = self.baseline_of(sessions[-1].device.key)
+        if latest is None:
+            reason = f"there is no baseline for {sessions[-1].device.key}"
+            comparison = gate.no_baseline(quantity, sessions, reason)
+        else:
+            oldest = self.oldest_of(sessions[-1].device.key)
+            comparison, self.sessions[subject.key, subject.accelerator] = gate.settled(
+                quantity,
+                sessions,
+                _accepted(latest, benchmark),
+                None if oldest is None else _accepted(oldest, benchmark),
+                lambda found: self.again(subject, f"to be sure: {found.reason}"),
+            )
         self.compared.append(Compared(benchmark, quantity, comparison))
         return comparison
 
@@ -149,15 +158,19 @@ class Run:
             self._baselines[key] = baseline.latest(self.options.baselines / key)
         return self._baselines[key]
 
-    def _compare(self, benchmark: str, quantity: str, now: Measurement) -> Comparison:
-        found = self.baseline_of(now.device.key)
-        if found is None:
-            value = getattr(now, quantity).median
-            reason = f"there is no baseline for {now.device.key}"
-            return Comparison(Outcome.NO_BASELINE, "", value, None, None, reason)
-        return gate.compare(
-            quantity, now, found.sessions.get(benchmark, ()), f"{now.device.key}/{found.path.name}"
-        )
+    def oldest_of(self, key: str) -> Baseline | None:
+        """Return the first baseline of a device key, where it is not the latest too."""
+        if key not in self._oldest:
+            found = baseline.oldest(self.options.baselines / key)
+            latest = self.baseline_of(key)
+            alone = found is None or latest is None or found.path == latest.path
+            self._oldest[key] = None if alone else found
+        return self._oldest[key]
+
+    def history_of(self, key: str) -> tuple[Baseline, ...]:
+        """Return the baselines of a device key that can be read, the latest last."""
+        found = (entry.baseline for entry in history.entries_of(self.options.baselines / key))
+        return tuple(one for one in found if one is not None)
 
     def _confirmed(self, subject: Subject, which: str) -> Measurement:
         """Measure once, and again when the verdict is not fine: it may have been the machine."""
@@ -172,6 +185,11 @@ class Run:
 
     def _request(self, subject: Subject, kind: str) -> SessionRequest:
         return replace(self.options.request, kind=kind, accelerator=subject.accelerator)
+
+
+def _accepted(held: Baseline, benchmark: str) -> Accepted:
+    where = f"{held.path.parent.name}/{held.path.name}"
+    return Accepted(where, held.sessions.get(benchmark, ()))
 
 
 def _unconfirmed(first: Verdict, second: Measurement) -> Finding:

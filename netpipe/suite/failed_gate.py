@@ -1,0 +1,108 @@
+"""What a benchmark that is worse than its baseline says: the figures first, then why, then how."""
+
+from collections.abc import Iterator, Sequence
+from statistics import median
+
+from netpipe.harness.baseline import Baseline
+from netpipe.harness.gate import Compared, Comparison
+from netpipe.harness.measurement import Measurement
+from netpipe.harness.metrics import Metric
+from netpipe.harness.stall import judge
+from netpipe.harness.units import percent, seconds
+
+_SHOWN_VERSIONS = 6
+
+
+def told(
+    comparison: Comparison,
+    benchmark: str,
+    now: Sequence[Measurement],
+    baselines: Sequence[Baseline],
+    command: str,
+) -> str:
+    """Return the message of a failed gate; its first line fits pytest's short summary.
+
+    Args:
+        comparison: What failed.
+        benchmark: The benchmark's full name.
+        now: The sessions of this run.
+        baselines: Those of the device, the latest last.
+        command: What repeats it.
+    """
+    first = f"{comparison.outcome.value}: {comparison.reason}"
+    decisive = comparison.decisive
+    if decisive is None:
+        return first
+    lines = (
+        *_figures(decisive),
+        *_baseline(decisive, baselines),
+        *_history(decisive.metric, benchmark, baselines),
+        *_cause(now[-1], baselines[-1].sessions.get(benchmark, ())),
+        f"again:     {command}",
+    )
+    return "\n".join((first, *lines))
+
+
+def _figures(one: Compared) -> Iterator[str]:
+    now, then = (_written(one.metric, value) for value in (one.now, one.then))
+    worse = one.worse
+    better = "lower" if one.metric.lower_is_better else "higher"
+    yield f"metric:    {one.metric.name}, {better} is better"
+    yield f"value:     {now}, the baseline's {then} (medians over sessions)"
+    yield (
+        f"worse by:  {worse.median:.3f} ({worse.low:.3f} to {worse.high:.3f}) over {worse.n} "
+        f"sessions; bound {one.bound:.3f}"
+    )
+
+
+def _written(metric: Metric, value: float) -> str:
+    return seconds(value) if metric.unit == "s" else f"{value:.3g} {metric.unit}".rstrip()
+
+
+def _baseline(one: Compared, baselines: Sequence[Baseline]) -> Iterator[str]:
+    for held in baselines:
+        if one.where.endswith(held.path.name):
+            yield f"baseline:  {held.path}, commit {held.commit[:12]}, {held.recorded[:16]}"
+
+
+def _history(metric: Metric, benchmark: str, baselines: Sequence[Baseline]) -> Iterator[str]:
+    values = [
+        f"{held.path.name[:4]} {_written(metric, median(map(metric.value, sessions)))}"
+        for held in baselines
+        if (sessions := held.sessions.get(benchmark, ()))
+    ]
+    yield f"history:   {', '.join(values)}"
+
+
+def _cause(now: Measurement, then: Sequence[Measurement]) -> Iterator[str]:
+    verdict = judge(now)
+    yield f"verdict:   {verdict.message}; next: {verdict.next}"
+    if then:
+        changed = [
+            f"{name} {then[0].versions.get(name, 'none')} -> {version}"
+            for name, version in now.versions.items()
+            if then[0].versions.get(name) != version
+        ]
+        if changed:
+            yield f"versions:  {', '.join(changed[:_SHOWN_VERSIONS])}"
+    busy = percent(now.busy_elsewhere_fraction)
+    yield f"machine:   other programs took {busy} of the host's CPU time"
+
+
+def properties(comparison: Comparison) -> list[tuple[str, object]]:
+    """Return what JUnit is told of a comparison, pass or fail."""
+    found: list[tuple[str, object]] = [("netpipe_outcome", comparison.outcome.value)]
+    one = comparison.decisive
+    if one is None:
+        return found
+    return [
+        *found,
+        ("netpipe_metric", one.metric.name),
+        ("netpipe_unit", one.metric.unit),
+        ("netpipe_value", one.now),
+        ("netpipe_baseline", one.where),
+        ("netpipe_baseline_value", one.then),
+        ("netpipe_worse", one.worse.median),
+        ("netpipe_bound", one.bound),
+        ("netpipe_sessions", one.worse.n),
+    ]

@@ -1,0 +1,1 @@
+"""How often the gate raises a false alarm, and how often it finds what it should: measured."""
