@@ -3,7 +3,7 @@
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from netpipe.errors import NetpipeError
 from netpipe.harness import baseline, device, gate, session
@@ -13,6 +13,8 @@ from netpipe.harness.measurement import Device, Finding, Measurement
 from netpipe.harness.session import SessionRequest
 from netpipe.harness.stall import judge
 from netpipe.harness.verdict import Verdict
+from netpipe.harness.waivers import Waiver
+from netpipe.suite.acceptance import Acceptance
 from netpipe.suite.options import Options
 
 Command = Sequence[str]
@@ -36,11 +38,51 @@ class Subject:
 
 @dataclass(frozen=True)
 class Compared:
-    """A benchmark's comparison with its baseline."""
+    """A benchmark's comparison with its baseline.
+
+    Attributes:
+        benchmark: Its full name.
+        quantity: What it is of.
+        comparison: What it comes to, whatever is waived.
+        now: What was measured.
+        waiver: Under which a regression does not fail.
+    """
 
     benchmark: str
     quantity: str
     comparison: Comparison
+    now: Measurement
+    waiver: Waiver | None = None
+
+    @property
+    def fails(self) -> bool:
+        """Whether it is a regression that nobody accepted."""
+        return self.comparison.outcome is Outcome.REGRESSED and self.waiver is None
+
+    @property
+    def outcome(self) -> str:
+        """The outcome as it is shown: what is waived is never a PASS."""
+        value = self.comparison.outcome.value
+        return f"{value}, {self.waiver.words}" if self.waiver else value
+
+    def is_of(self, waiver: Waiver) -> bool:
+        """Return whether it is what a waiver is for, by whatever metric."""
+        return self.benchmark == waiver.benchmark and waiver.is_for(self.now.device.key)
+
+
+# Behind what fails; a regression among them is waived.
+_SEVERITY: Final = (
+    Outcome.INCONCLUSIVE,
+    Outcome.NO_BASELINE,
+    Outcome.REGRESSED,
+    Outcome.IMPROVED,
+    Outcome.PASS,
+)
+
+
+def deciding(compared: Sequence[Compared]) -> Compared:
+    """Return which of a benchmark's comparisons its test is told by: the worst."""
+    return min(compared, key=lambda one: (not one.fails, _SEVERITY.index(one.comparison.outcome)))
 
 
 @dataclass
@@ -60,6 +102,7 @@ class Run:
         timed: The ids of the tests that ask for what a session measures or reads.
         left_to_run: The ids of the timed tests that pytest-xdist's workers left out, in order.
         deselected: The ids of the tests that exist but were not chosen.
+        acceptance: The baselines and waivers that it is held against.
     """
 
     options: Options
@@ -74,6 +117,7 @@ class Run:
     notes: list[str] = field(default_factory=list)
     timed: set[str] = field(default_factory=set)
     left_to_run: dict[str, None] = field(default_factory=dict)
+    acceptance: Acceptance = field(default_factory=Acceptance)
     _baselines: dict[str, Baseline | None] = field(default_factory=dict)
     _failures: dict[Hashable, NetpipeError] = field(default_factory=dict)
 
@@ -123,16 +167,17 @@ class Run:
             )
         return self.lints[subject.key]
 
-    def compare(self, benchmark: str, quantity: str, subject: Subject) -> Comparison:
+    def compare(self, benchmark: str, quantity: str, subject: Subject) -> tuple[Compared, ...]:
         """Hold a benchmark against its baseline; an alarm counts when a fresh process agrees."""
         sessions = self.measure(subject)
-        comparison = self._compare(benchmark, quantity, sessions[-1])
-        if comparison.outcome is Outcome.REGRESSED:
-            confirming = self.again(subject, f"to confirm: {comparison.reason}")
+        compared = self._judged(benchmark, quantity, sessions[-1])
+        worst = deciding(compared)
+        if worst.fails:
+            confirming = self.again(subject, f"to confirm: {worst.comparison.reason}")
             self.sessions[subject.key, subject.accelerator] = (*sessions, confirming)
-            comparison = self._compare(benchmark, quantity, confirming)
-        self.compared.append(Compared(benchmark, quantity, comparison))
-        return comparison
+            compared = self._judged(benchmark, quantity, confirming)
+        self.compared += compared
+        return compared
 
     def lost_benchmarks(self) -> list[str]:
         """Return the benchmarks that a baseline in use holds and that no test produced."""
@@ -146,18 +191,24 @@ class Run:
     def baseline_of(self, key: str) -> Baseline | None:
         """Return the latest baseline of a device key."""
         if key not in self._baselines:
-            self._baselines[key] = baseline.latest(self.options.baselines / key)
+            self._baselines[key] = baseline.latest(self.acceptance.baselines / key)
         return self._baselines[key]
 
-    def _compare(self, benchmark: str, quantity: str, now: Measurement) -> Comparison:
+    def _judged(self, benchmark: str, quantity: str, now: Measurement) -> tuple[Compared, ...]:
+        judged = (
+            self.acceptance.judged(one, benchmark, now.device.key)
+            for one in self._compare(benchmark, quantity, now)
+        )
+        return tuple(Compared(benchmark, quantity, one, now, waiver) for one, waiver in judged)
+
+    def _compare(self, benchmark: str, quantity: str, now: Measurement) -> tuple[Comparison, ...]:
         found = self.baseline_of(now.device.key)
         if found is None:
             value = getattr(now, quantity).median
             reason = f"there is no baseline for {now.device.key}"
-            return Comparison(Outcome.NO_BASELINE, "", value, None, None, reason)
-        return gate.compare(
-            quantity, now, found.sessions.get(benchmark, ()), f"{now.device.key}/{found.path.name}"
-        )
+            return (Comparison(Outcome.NO_BASELINE, "", value, None, None, reason),)
+        where = f"{now.device.key}/{found.path.name}"
+        return (gate.compare(quantity, now, found.sessions.get(benchmark, ()), where),)
 
     def _confirmed(self, subject: Subject, which: str) -> Measurement:
         """Measure once, and again when the verdict is not fine: it may have been the machine."""
