@@ -120,9 +120,9 @@ def _told(change: FileChange) -> str:
         return f"{change.kind} {change.file}, which leaves {change.device} without a baseline"
     if change.kind == "removed":
         return f"removed {change.file}; {change.after.path.name} would be compared with"
-    return f"{change.kind} {change.file}" + (
-        "" if change.before else f", the first that can be read of {change.device}"
-    )
+    if change.before is None:
+        return f"{change.kind} {change.file}, the first that can be read of {change.device}"
+    return f"{change.kind} {change.file}; {change.before.path.name} is what was accepted before"
 
 
 def _terms(waiver: Waiver) -> str:
@@ -133,9 +133,8 @@ def change_tables(held: Acceptance) -> Iterator[Table]:
     """Give old and new side by side, for each file that changed."""
     for one in held.changes:
         figures = one.figures
-        if figures is not None and one.before is not None and one.after is not None:
-            names = f"{one.before.path.name}, then {one.after.path.name}"
-            yield change_table(figures, f"baseline changed: {one.device}, {names}")
+        if figures is not None:
+            yield change_table(figures, f"baseline changed: {one.file}")
 
 
 def difference_lines(held: Acceptance) -> Iterator[str]:

@@ -56,8 +56,9 @@ def accepted_commit(at: str, root: Path, environment: Mapping[str, str]) -> Comm
 
 
 def _named(root: Path, name: str, what: str) -> Commit:
-    words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
-    return Commit(_found(root, what, *words), what)
+    return Commit(
+        _found(root, what, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}"), what
+    )
 
 
 def _found(root: Path, what: str, *words: str) -> str:
