@@ -122,7 +122,9 @@ def _told(change: FileChange) -> str:
         return f"removed {change.file}; {change.after.path.name} would be compared with"
     if change.before is None:
         return f"{change.kind} {change.file}, the first that can be read of {change.device}"
-    return f"{change.kind} {change.file}; {change.before.path.name} is what was accepted before"
+    if change.kind == "replaced":
+        return f"replaced {change.file}, under the same name"
+    return f"added {change.file}; {change.before.path.name} is what was accepted before"
 
 
 def _terms(waiver: Waiver) -> str:

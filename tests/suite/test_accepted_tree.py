@@ -37,6 +37,7 @@ def origin(tmp_path: Path) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(name.encode() + b"\r\n\xff")
     (origin / "sub folder" / "baselines.json").write_text("none of them")
+    (origin / "sub folder" / "baselines" / "cpu" / "link.json").symlink_to("0001_first.json")
     commit(origin)
     return origin
 
@@ -59,7 +60,7 @@ def branched(origin: Path, tmp_path: Path) -> Branched:
 def found(at: str, root: Path, environment: dict[str, str]) -> str | None:
     """Name the commit that is found."""
     one = accepted_commit(at, root, environment)
-    return one and one.sha
+    return None if one is None else one.sha
 
 
 def test_a_pull_request_is_held_against_its_merge_base(branched: Branched) -> None:
@@ -144,7 +145,7 @@ def test_without_git_a_pull_request_is_an_error(
 
 
 def test_the_commit_s_files_are_written(branched: Branched, tmp_path: Path) -> None:
-    """Byte for byte, whatever the working tree has, and nothing of other folders."""
+    """Byte for byte, whatever the working tree has, and neither links nor other folders."""
     root, into = branched.clone / "sub folder", tmp_path / "into"
     git(branched.clone, "rm", "-r", "--quiet", "sub folder/baselines/h200-x1")
     write_tree(Commit(branched.base, ""), root / "baselines", root, into)

@@ -83,6 +83,17 @@ def test_a_baseline_that_is_gone_still_counts(pulled: Project) -> None:
     result.stdout.fnmatch_lines([f"baseline changed: {said}"])
 
 
+def test_a_baseline_of_the_same_name_is_named(pulled: Project) -> None:
+    """Recording anew over what was accepted is a change like any other."""
+    (pulled.pytester.path / "baselines" / "cpu-testing-4" / "0001_first.json").unlink()
+    pulled.record(costly())
+    pulled.sessions = [costly()]
+    result = pulled.compare()
+    result.assert_outcomes(failed=1)
+    said = "replaced cpu-testing-4/0001_first.json, under the same name"
+    result.stdout.fnmatch_lines([f"baseline changed: {said}"])
+
+
 def test_another_device_s_baseline_is_named(pulled: Project) -> None:
     """No run on this device is compared with it, and a reviewer must see it all the same."""
     pulled.record(recorded(device=H200))

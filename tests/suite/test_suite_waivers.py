@@ -1,5 +1,6 @@
 """Accepted slowdowns: they pass under a waiver, are shown, and fail once it has to go."""
 
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -7,7 +8,7 @@ import pytest
 
 from tests.repository import commit, init
 from tests.suite.project import LOAD_TIME, Project
-from tests.suite.recorded import costly, recorded
+from tests.suite.recorded import HOST, costly, recorded
 
 ITSELF = "load_cpu_ratio in test_perf.py::test_load_time"
 DELETE = f"baselines/waivers.toml: delete the waiver of {ITSELF}"
@@ -154,6 +155,13 @@ def test_a_waiver_of_another_device_covers_nothing(slower: Project) -> None:
     """The regression is this device's."""
     waive(slower, more='device = "h200"')
     slower.compare().assert_outcomes(failed=1)
+
+
+def test_a_waiver_is_left_alone_where_its_metric_is_not_held(slower: Project) -> None:
+    """On a host of another class nothing is said of its CPU time, so nobody knows."""
+    waive(slower)
+    slower.sessions = [replace(recorded(), host=replace(HOST, cpu="Another CPU"))]
+    assert slower.compare().ret == pytest.ExitCode.OK
 
 
 def test_a_damaged_file_is_a_usage_error(slower: Project) -> None:
