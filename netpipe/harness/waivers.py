@@ -144,7 +144,7 @@ def _is_line(value: object) -> bool:
 
 
 def _is_bound(value: object) -> bool:
-    return type(value) in (int, float) and 1 < value < inf  # type: ignore[operator]
+    return isinstance(value, int | float) and 1 < value < inf
 
 
 _FIELDS: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = {

@@ -97,7 +97,7 @@ def write_tree(commit: Commit, folder: Path, root: Path, into: Path) -> None:
 def _blobs(top: Path, commit: Commit, within: str) -> Iterator[tuple[str, str]]:
     """Give object and path of every plain file that a commit has in a folder."""
     # git archive would leave out, and change, what the attributes of that commit say.
-    listing = _read(top, "ls-tree", "-r", "-z", "--full-tree", commit.sha, "--", f"{within}/")
+    listing = _read(top, "ls-tree", "-r", "-z", commit.sha, "--", f"{within}/")
     for entry in listing.decode().split("\0")[:-1]:
         about, _, name = entry.partition("\t")
         mode, _, blob = about.split()

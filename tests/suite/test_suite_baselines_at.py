@@ -1,12 +1,13 @@
 """A pull request that changes baselines: compared with those before it, and shown."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.repository import commit, git, init
 from tests.suite.project import Project
-from tests.suite.recorded import H200, costly, recorded
+from tests.suite.recorded import H200, HOST, costly, recorded
 
 CHANGED = (
     "baseline changed: added cpu-testing-4/0002_first.json; 0001_first.json is what was accepted"
@@ -102,6 +103,13 @@ def test_another_device_s_baseline_is_named(pulled: Project) -> None:
     result.stdout.fnmatch_lines([
         "baseline changed: added h200-x1/0001_first.json, the first that can be read of h200-x1"
     ])  # fmt: skip
+
+
+def test_what_else_is_not_alike_is_told(pulled: Project) -> None:
+    """A baseline of another host may have other figures for that."""
+    pulled.record(replace(recorded(), host=replace(HOST, cpu="Another CPU")))
+    result = pulled.compare()
+    result.stdout.fnmatch_lines(["not alike in cpu-testing-4/0002_first.json: host: *"])
 
 
 def test_what_did_not_change_is_not_told(pulled: Project) -> None:
