@@ -5,6 +5,7 @@ jax backend: whatever is measured, is measured in a session, a fresh process of 
 """
 
 import os
+import tempfile
 from collections.abc import Callable, Generator, Iterator
 from itertools import chain
 from pathlib import Path
@@ -22,9 +23,11 @@ from netpipe.harness.metrics import GATED
 from netpipe.harness.session import request_here
 from netpipe.harness.stall import judge
 from netpipe.suite import alone, bench, failed_gate, github, nodes, record, summary
+from netpipe.suite.acceptance import acceptance
 from netpipe.suite.failed_gate import properties
 from netpipe.suite.options import Options, add_options
-from netpipe.suite.run import Run, Subject
+from netpipe.suite.run import Run, Subject, deciding
+from netpipe.suite.waiving import waiver_problems
 
 _RUN = pytest.StashKey[Run]()
 _COMPARE = pytest.StashKey[object]()
@@ -142,10 +145,10 @@ def pytest_deselected(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Show the baseline of the device that is here in pytest-benchmark's table.
+    """Find what to compare with, and show it in pytest-benchmark's table.
 
     Raises:
-        pytest.UsageError: The baseline is damaged; nothing has been measured yet.
+        pytest.UsageError: It is not there, or damaged; nothing has been measured yet.
     """
     config = session.config
     run = config.stash.get(_RUN, None)
@@ -156,12 +159,21 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         return
     if not run.timed or any(_is_plain_benchmark(item) for item in session.items):
         bench.give_comparison_back(config, config.stash[_COMPARE])
-    if run.timed and run.options.accelerators == ("auto",):
+    if run.timed:
         try:
-            run.oldest_of(run.device.key)
+            _find_accepted(run, config)
         except NetpipeError as error:
             raise pytest.UsageError(str(error)) from error
-        bench.show_baseline(config, run.options.baselines / run.device.key)
+
+
+def _find_accepted(run: Run, config: pytest.Config) -> None:
+    temporary = tempfile.TemporaryDirectory(prefix="netpipe-")
+    config.add_cleanup(temporary.cleanup)
+    folder = Path(temporary.name)
+    run.acceptance = acceptance(run.options, config.rootpath, os.environ, folder)
+    if run.options.accelerators == ("auto",):
+        run.oldest_of(run.device.key)
+        bench.show_baseline(config, run.acceptance.baselines / run.device.key)
 
 
 def _is_plain_benchmark(item: pytest.Item) -> bool:
@@ -199,6 +211,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if run.compares and run.timed and not run.sessions and not run.lints:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
     if run.options.fail_when_missing and run.lost_benchmarks():
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    if any(waiver_problems(run)):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
     for write in (_record, _write_json, _add_step_summary):
         try:
@@ -428,9 +442,12 @@ def _extra_info(measurement: Measurement) -> dict[str, Any]:
 def _hold(run: Run, node: pytest.Item, quantity: str, subject: Subject) -> None:
     """Fail a regression; fail or let pass, as the flags say, what could not be compared."""
     __tracebackhide__ = True
-    comparison = run.compare(node.nodeid, quantity, subject)
+    compared = run.compare(node.nodeid, quantity, subject)
+    worst = deciding(compared)
+    comparison = worst.comparison
     node.user_properties += properties(comparison)
-    if comparison.outcome is Outcome.REGRESSED:
+    node.user_properties += [("netpipe_waiver", one.waiver.words) for one in compared if one.waiver]
+    if worst.fails:
         pytest.fail(_told_of_failure(run, node, comparison, subject), pytrace=False)
     if comparison.outcome is Outcome.NO_BASELINE and run.options.fail_when_missing:
         pytest.fail(f"NO_BASELINE: {comparison.reason}", pytrace=False)

@@ -22,7 +22,7 @@ from netpipe.cli.console import (
 
 if TYPE_CHECKING:
     from netpipe.harness.baseline import Baseline
-    from netpipe.harness.history import Changes, Entry, Spread
+    from netpipe.harness.history import Entry, Spread
 
 _baselines = click.option(
     "--baselines", type=folder, default=Path("baselines"), show_default=True,
@@ -168,19 +168,14 @@ def _shown(held: "Baseline", figures: "Mapping[str, Spread]") -> dict[str, Any]:
 
 def _figure_table(figures: "Mapping[str, Spread]", count: int) -> Any:
     from netpipe.harness.report import new_table
+    from netpipe.harness.units import figure
 
     table = new_table(f"over {count} sessions")
     for heading in ("figure", "median", "lowest", "highest"):
         table.add_column(heading, no_wrap=True)
     for name, one in figures.items():
-        table.add_row(name, *(_written(name, value) for value in (one.median, one.low, one.high)))
+        table.add_row(name, *(figure(name, value) for value in (one.median, one.low, one.high)))
     return table
-
-
-def _written(name: str, value: float) -> str:
-    from netpipe.harness.units import seconds
-
-    return seconds(value) if name.partition("_per_")[0].endswith("_s") else f"{value:.3g}"
 
 
 @baseline.command()
@@ -191,6 +186,7 @@ def _written(name: str, value: float) -> str:
 def diff(before: Path, after: Path, as_json: bool) -> None:
     """Put two baselines side by side: what one was accepted with, and the other."""
     from netpipe.harness.baseline import load
+    from netpipe.harness.baseline_changes import change_table
     from netpipe.harness.history import changes
 
     found = changes(load(before), load(after))
@@ -201,23 +197,7 @@ def diff(before: Path, after: Path, as_json: bool) -> None:
         return
     for line in found.differences:
         output.print(f"not alike: {line}")
-    output.print(_change_table(found))
-
-
-def _change_table(found: "Changes") -> Any:
-    from netpipe.harness.report import new_table
-
-    table = new_table("baseline changed")
-    for heading in ("figure", "before", "after", "after / before"):
-        table.add_column(heading, no_wrap=True)
-    for name, one in found.figures.items():
-        table.add_row(
-            name,
-            _written(name, one.before),
-            _written(name, one.after),
-            "" if one.ratio is None else f"{one.ratio:.2f} x",
-        )
-    return table
+    output.print(change_table(found))
 
 
 @baseline.command()

@@ -73,6 +73,7 @@ class Compared:
         where: The baseline's name.
         reason: What it comes to, in one sentence.
         is_open: Another session may decide it.
+        is_judged: The two can be compared by it: a PASS means something.
     """
 
     metric: Metric
@@ -84,6 +85,7 @@ class Compared:
     where: str
     reason: str
     is_open: bool = False
+    is_judged: bool = True
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,19 @@ class Comparison:
     @property
     def decisive(self) -> Compared | None:
         """The metric that decided; None without a baseline."""
-        return next((one for one in self.every if one.reason == self.reason), None)
+        return next(
+            (
+                one
+                for one in self.every
+                if (one.metric.name, one.outcome, one.now) == (self.metric, self.outcome, self.now)
+            ),
+            None,
+        )
+
+    @property
+    def by_metric(self) -> "tuple[Comparison, ...]":
+        """Each of its metrics alone; itself without a baseline."""
+        return tuple(map(_of, ((one,) for one in self.every))) or (self,)
 
 
 def compare(
@@ -149,6 +163,10 @@ def compare(
     if oldest is not None and _is_of_the_same(oldest, now):
         drifts = (_compared(one, now, oldest, max(DRIFT, one.least)) for one in metrics)
         compared += [one for one in drifts if one.outcome in _BAD]
+    return _of(compared)
+
+
+def _of(compared: Sequence[Compared]) -> Comparison:
     worst = min(compared, key=lambda one: _SEVERITY.index(one.outcome))
     return Comparison(
         outcome=worst.outcome,
@@ -224,12 +242,16 @@ def _compared(
         now=median(metric.value(one) for one in now),
         then=median(metric.value(one) for one in then),
         worse=Interval(
-            *(metric.worse(one) for one in (change, change - last, change + last)), n=len(now)
+            median=metric.worse(change),
+            low=metric.worse(change - last),
+            high=metric.worse(change + last),
+            n=len(now),
         ),
         bound=metric.worse(worth),
         where=accepted.where,
         reason=told,
         is_open=is_open and len(now) < MOST_SESSIONS,
+        is_judged=why_not is None,
     )
 
 

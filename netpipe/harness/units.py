@@ -34,3 +34,8 @@ def ratio_interval(interval: Interval | None) -> str:
 def percent(fraction: float | None) -> str:
     """Write a fraction as a percentage: `4.2%`."""
     return "not measured" if fraction is None else f"{100 * fraction:.1f}%"
+
+
+def figure(name: str, value: float) -> str:
+    """Write a figure of a Measurement: its name says whether it is a duration."""
+    return seconds(value) if name.partition("_per_")[0].endswith("_s") else f"{value:.3g}"

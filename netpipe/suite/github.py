@@ -8,6 +8,7 @@ from rich.table import Table
 
 from netpipe.errors import InputError
 from netpipe.harness.report import verdict_table
+from netpipe.suite.acceptance import change_notes, change_tables
 from netpipe.suite.run import Run
 from netpipe.suite.summary import (
     comparison_lines,
@@ -16,6 +17,7 @@ from netpipe.suite.summary import (
     order_lines,
     verdict_lines,
 )
+from netpipe.suite.waiving import waiver_problems
 
 # https://github.com/actions/toolkit/blob/main/packages/core/src/command.ts
 _ESCAPED_DATA = {"%": "%25", "\r": "%0D", "\n": "%0A"}
@@ -23,17 +25,25 @@ _ESCAPED_PROPERTY = {**_ESCAPED_DATA, ":": "%3A", ",": "%2C"}
 
 
 def annotations(reports: Iterable[Any], run: Run) -> Iterator[str]:
-    """Give a workflow command for each timed test that failed: GitHub shows it at its line.
+    """Give a workflow command for what failed, and for what a change accepts by itself.
+
+    GitHub shows it at its line, or at its file.
 
     Args:
         reports: pytest's reports of what failed.
-        run: Knows which tests are timed.
+        run: Knows which tests are timed, and what they were held against.
     """
     for report in reports:
         if report.nodeid in run.timed:
             path, line, name = report.location
             where = f"file={_property(path)},line={(line or 0) + 1},title={_property(name)}"
             yield f"::error {where}::{_escaped(report.longreprtext, _ESCAPED_DATA)}"
+    for sentence in waiver_problems(run):
+        where = f"file={_property(run.acceptance.waivers_file)},title=waiver"
+        yield f"::error {where}::{_escaped(sentence, _ESCAPED_DATA)}"
+    for path, line in change_notes(run.acceptance):
+        title = line.partition(":")[0]
+        yield f"::warning file={_property(path)},title={title}::{_escaped(line, _ESCAPED_DATA)}"
 
 
 def _property(text: str) -> str:
@@ -64,6 +74,8 @@ def _markdown(run: Run) -> Iterator[str]:
         yield from _table(verdict_table(latest(run)))
     if run.compared:
         yield from _table(comparison_table(run))
+    for table in change_tables(run.acceptance):
+        yield from _table(table)
     against = comparison_lines(run) if run.compares else ()
     for line in (*order_lines(run), *verdict_lines(run), *against, *run.notes):
         yield f"- {_cell(line)}"

@@ -29,6 +29,7 @@ _FLAGS: Final = {
     "record": ("", "NAME", "write this run as a baseline, if every verdict was valid"),
     "sessions": ("10", "N", "fresh processes that a recorded baseline is made of"),
     "baselines": ("baselines", "DIR", "where baselines lie, from the root folder"),
+    "baselines_at": ("auto", "REF", "the commit they are read from; auto, or here for none"),
     "json": ("", "FILE", "write every measurement, verdict and comparison to FILE"),
 }
 
@@ -46,6 +47,7 @@ class Options:
         record: The name of the baseline to write; "" to write none.
         sessions: Fresh processes that a recorded baseline is made of.
         baselines: Where baselines lie.
+        baselines_at: The commit that they are read from: auto, here for none, or its name.
         json: Where to write all results; None for nowhere.
     """
 
@@ -57,6 +59,7 @@ class Options:
     record: str
     sessions: int
     baselines: Path
+    baselines_at: str
     json: Path | None
 
     @classmethod
@@ -100,6 +103,7 @@ class Options:
             record=values["record"],
             sessions=int(sessions),
             baselines=config.rootpath / values["baselines"],
+            baselines_at=values["baselines_at"],
             json=Path(values["json"]) if values["json"] else None,
         )
 

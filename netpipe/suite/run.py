@@ -3,16 +3,18 @@
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from netpipe.errors import NetpipeError
 from netpipe.harness import baseline, device, gate, history, session
 from netpipe.harness.baseline import Baseline
-from netpipe.harness.gate import Accepted, Comparison
+from netpipe.harness.gate import Accepted, Comparison, Outcome
 from netpipe.harness.measurement import Device, Finding, Measurement
 from netpipe.harness.session import SessionRequest
 from netpipe.harness.stall import judge
 from netpipe.harness.verdict import Verdict
+from netpipe.harness.waivers import Waiver
+from netpipe.suite.acceptance import Acceptance
 from netpipe.suite.options import Options
 
 Command = Sequence[str]
@@ -36,11 +38,51 @@ class Subject:
 
 @dataclass(frozen=True)
 class Compared:
-    """A benchmark's comparison with its baseline."""
+    """A benchmark's comparison with its baseline.
+
+    Attributes:
+        benchmark: Its full name.
+        quantity: What it is of.
+        comparison: What it comes to, whatever is waived.
+        now: What was measured.
+        waiver: Under which a regression does not fail.
+    """
 
     benchmark: str
     quantity: str
     comparison: Comparison
+    now: Measurement
+    waiver: Waiver | None = None
+
+    @property
+    def fails(self) -> bool:
+        """Whether it is a regression that nobody accepted."""
+        return self.comparison.outcome is Outcome.REGRESSED and self.waiver is None
+
+    @property
+    def outcome(self) -> str:
+        """The outcome as it is shown: what is waived is never a PASS."""
+        value = self.comparison.outcome.value
+        return f"{value}, {self.waiver.words}" if self.waiver else value
+
+    def is_of(self, waiver: Waiver) -> bool:
+        """Return whether it is what a waiver is for, by whatever metric."""
+        return self.benchmark == waiver.benchmark and waiver.is_for(self.now.device.key)
+
+
+# Behind what fails; a regression among them is waived.
+_SEVERITY: Final = (
+    Outcome.INCONCLUSIVE,
+    Outcome.NO_BASELINE,
+    Outcome.REGRESSED,
+    Outcome.IMPROVED,
+    Outcome.PASS,
+)
+
+
+def deciding(compared: Sequence[Compared]) -> Compared:
+    """Return which of a benchmark's comparisons its test is told by: the worst."""
+    return min(compared, key=lambda one: (not one.fails, _SEVERITY.index(one.comparison.outcome)))
 
 
 @dataclass
@@ -60,6 +102,7 @@ class Run:
         timed: The ids of the tests that ask for what a session measures or reads.
         left_to_run: The ids of the timed tests that pytest-xdist's workers left out, in order.
         deselected: The ids of the tests that exist but were not chosen.
+        acceptance: The baselines and waivers that it is held against.
     """
 
     options: Options
@@ -74,6 +117,7 @@ class Run:
     notes: list[str] = field(default_factory=list)
     timed: set[str] = field(default_factory=set)
     left_to_run: dict[str, None] = field(default_factory=dict)
+    acceptance: Acceptance = field(default_factory=Acceptance)
     _baselines: dict[str, Baseline | None] = field(default_factory=dict)
     _oldest: dict[str, Baseline | None] = field(default_factory=dict)
     _failures: dict[Hashable, NetpipeError] = field(default_factory=dict)
@@ -124,24 +168,34 @@ class Run:
             )
         return self.lints[subject.key]
 
-    def compare(self, benchmark: str, quantity: str, subject: Subject) -> Comparison:
+    def compare(self, benchmark: str, quantity: str, subject: Subject) -> tuple[Compared, ...]:
         """Hold a benchmark against its baseline; what one session leaves open, more decide."""
+        comparison, sessions = self._settled(benchmark, quantity, subject)
+        self.sessions[subject.key, subject.accelerator] = sessions
+        now = sessions[-1]
+        judged = (
+            self.acceptance.judged(one, benchmark, now.device.key) for one in comparison.by_metric
+        )
+        compared = tuple(Compared(benchmark, quantity, one, now, waiver) for one, waiver in judged)
+        self.compared += compared
+        return compared
+
+    def _settled(
+        self, benchmark: str, quantity: str, subject: Subject
+    ) -> tuple[Comparison, tuple[Measurement, ...]]:
         sessions = self.measure(subject)
-        latest = self.baseline_of(sessions[-1].device.key)
+        key = sessions[-1].device.key
+        latest, oldest = self.baseline_of(key), self.oldest_of(key)
         if latest is None:
-            reason = f"there is no baseline for {sessions[-1].device.key}"
-            comparison = gate.no_baseline(quantity, sessions, reason)
-        else:
-            oldest = self.oldest_of(sessions[-1].device.key)
-            comparison, self.sessions[subject.key, subject.accelerator] = gate.settled(
-                quantity,
-                sessions,
-                _accepted(latest, benchmark),
-                None if oldest is None else _accepted(oldest, benchmark),
-                lambda found: self.again(subject, f"to be sure: {found.reason}"),
-            )
-        self.compared.append(Compared(benchmark, quantity, comparison))
-        return comparison
+            reason = f"there is no baseline for {key}"
+            return gate.no_baseline(quantity, sessions, reason), sessions
+        return gate.settled(
+            quantity,
+            sessions,
+            _accepted(latest, benchmark),
+            None if oldest is None else _accepted(oldest, benchmark),
+            lambda found: self.again(subject, f"to be sure: {found.reason}"),
+        )
 
     def lost_benchmarks(self) -> list[str]:
         """Return the benchmarks that a baseline in use holds and that no test produced."""
@@ -155,13 +209,13 @@ class Run:
     def baseline_of(self, key: str) -> Baseline | None:
         """Return the latest baseline of a device key."""
         if key not in self._baselines:
-            self._baselines[key] = baseline.latest(self.options.baselines / key)
+            self._baselines[key] = baseline.latest(self.acceptance.baselines / key)
         return self._baselines[key]
 
     def oldest_of(self, key: str) -> Baseline | None:
         """Return the first baseline of a device key, where it is not the latest too."""
         if key not in self._oldest:
-            found = baseline.oldest(self.options.baselines / key)
+            found = baseline.oldest(self.acceptance.baselines / key)
             latest = self.baseline_of(key)
             alone = found is None or latest is None or found.path == latest.path
             self._oldest[key] = None if alone else found
@@ -169,7 +223,7 @@ class Run:
 
     def history_of(self, key: str) -> tuple[Baseline, ...]:
         """Return the baselines of a device key that can be read, the latest last."""
-        found = (entry.baseline for entry in history.entries_of(self.options.baselines / key))
+        found = (entry.baseline for entry in history.entries_of(self.acceptance.baselines / key))
         return tuple(one for one in found if one is not None)
 
     def _confirmed(self, subject: Subject, which: str) -> Measurement:

@@ -19,7 +19,15 @@ from netpipe.harness.report import (
     verdict_table,
 )
 from netpipe.harness.stall import judge, remarks
+from netpipe.suite.acceptance import (
+    acceptance_document,
+    acceptance_lines,
+    change_tables,
+    difference_lines,
+    waiver_document,
+)
 from netpipe.suite.run import Run
+from netpipe.suite.waiving import waiver_problems
 from netpipe.whole_file import write_whole
 
 _WIDTH = 118
@@ -63,6 +71,8 @@ def latest(run: Run) -> list[Measurement]:
 def _against_the_baseline(run: Run) -> Iterator[str]:
     if run.compared:
         yield from _drawn(comparison_table(run))
+    for table in change_tables(run.acceptance):
+        yield from _drawn(table)
     yield from comparison_lines(run)
 
 
@@ -88,14 +98,14 @@ def comparison_table(run: Run) -> Table:
     """Return one row for each quantity that was held against the baseline."""
     table = new_table("against the baseline")
     for heading in ("benchmark", "metric", "now / baseline", "outcome"):
-        table.add_column(heading, no_wrap=heading == "outcome")
+        table.add_column(heading)
     for one in run.compared:
         comparison = one.comparison
         table.add_row(
             one.benchmark.rpartition("::")[2],
             comparison.metric or one.quantity,
             "" if comparison.worse_ratio is None else f"{comparison.worse_ratio:.2f} x",
-            comparison.outcome.value,
+            one.outcome,
         )
     return table
 
@@ -104,7 +114,7 @@ def comparison_lines(run: Run) -> Iterator[str]:
     """Give why a comparison was no PASS, and which benchmarks were lost."""
     said: set[str] = set()
     for one in run.compared:
-        reason = f"{one.comparison.outcome.value}: {one.comparison.reason}"
+        reason = f"{one.outcome}{';' if one.waiver else ':'} {one.comparison.reason}"
         if one.comparison.outcome is not Outcome.PASS and reason not in said:
             said.add(reason)
             yield reason
@@ -112,6 +122,9 @@ def comparison_lines(run: Run) -> Iterator[str]:
         yield "record one: the same command with --netpipe-record NAME"
     for name in run.lost_benchmarks():
         yield f"in the baseline, but no test produced it: {name}"
+    yield from waiver_problems(run)
+    yield from acceptance_lines(run.acceptance)
+    yield from difference_lines(run.acceptance)
 
 
 def _drawn(table: Table) -> Iterator[str]:
@@ -131,6 +144,7 @@ def write_json(run: Run, path: Path) -> None:
         "schema": "netpipe.run/1",
         "measurements": [_measured(one) for sessions in run.sessions.values() for one in sessions],
         "lints": list(run.lints.values()),
+        "accepted": acceptance_document(run.acceptance),
         "comparisons": [
             {
                 "benchmark": one.benchmark,
@@ -141,6 +155,7 @@ def write_json(run: Run, path: Path) -> None:
                 "baseline": one.comparison.then,
                 "worse_ratio": one.comparison.worse_ratio,
                 "reason": one.comparison.reason,
+                "waiver": one.waiver and waiver_document(one.waiver),
             }
             for one in run.compared
         ],

@@ -148,7 +148,7 @@ def test_a_run_is_described(check: Callable[..., None], tmp_path: Path) -> None:
     run.sessions = {("a", "auto"): tuple(MEASUREMENTS)}
     slow = replace(MEASUREMENTS[0], step_s=make_measurement(step_s=0.09).step_s)
     for sessions in ((), MEASUREMENTS[:1]):
-        run.compared.append(Compared("a::b", "step_s", compare("step_s", slow, sessions)))
+        run.compared.append(Compared("a::b", "step_s", compare("step_s", slow, sessions), slow))
     write_json(run, tmp_path / "run.json")
     document = json.loads((tmp_path / "run.json").read_text())
     check("run", document)

@@ -60,6 +60,13 @@ SETTINGS = [
         "baselines", lambda one: one.baselines.name, "baselines", ("flag", "flag"), ("ini", "ini")
     ),
     Setting(
+        "baselines_at",
+        lambda one: one.baselines_at,
+        "auto",
+        ("here", "here"),
+        ("origin/main", "origin/main"),
+    ),
+    Setting(
         "json",
         lambda one: one.json,
         None,
