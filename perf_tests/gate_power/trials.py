@@ -43,9 +43,9 @@ class Trial:
 TRIALS: Final = (
     Trial("nothing", Slowdown(), Slowdown()),
     Trial("loader CPU, 2%", Slowdown(), Slowdown("cpu", 3)),
-    Trial("loader CPU, 5%", Slowdown(), Slowdown("cpu", 7)),
-    Trial("loader CPU, 10%", Slowdown(), Slowdown("cpu", 14)),
-    Trial("loader CPU, 20%", Slowdown(), Slowdown("cpu", 28)),
+    Trial("loader CPU, 5%", Slowdown(), Slowdown("cpu", 6)),
+    Trial("loader CPU, 10%", Slowdown(), Slowdown("cpu", 13)),
+    Trial("loader CPU, 20%", Slowdown(), Slowdown("cpu", 26)),
     Trial("loader wait, 5%", Slowdown("wait", _REMOTE), Slowdown("wait", 210)),
     Trial("loader wait, 10%", Slowdown("wait", _REMOTE), Slowdown("wait", 220)),
     Trial("loader wait, 20%", Slowdown("wait", _REMOTE), Slowdown("wait", 240)),
