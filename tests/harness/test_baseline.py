@@ -11,6 +11,7 @@ import pytest
 
 from netpipe.errors import InputError
 from netpipe.harness import baseline
+from tests.disk import use_temporary_folder
 from tests.harness.measurements import make_measurement
 
 SESSIONS = {"perf_tests/test_a.py::test_step": (make_measurement(), make_measurement(rounds=3))}
@@ -218,16 +219,20 @@ def test_recorders_at_once_get_numbers_of_their_own(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 24
 
 
-def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The error names the folder, and what stood in its place is left alone."""
+    use_temporary_folder(monkeypatch, tmp_path)
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(InputError, match="file/h200-x1: folder must be writable; found Not a dir"):
         save(tmp_path / "file" / "h200-x1")
     assert (tmp_path / "file").read_text() == "not a folder"
 
 
-def test_a_name_is_no_path(tmp_path: Path) -> None:
+def test_a_name_is_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A name with a slash in it writes nothing anywhere."""
+    use_temporary_folder(monkeypatch, tmp_path)
     with pytest.raises(InputError, match="folder must be writable"):
         save(tmp_path, "a/b")
     assert list(tmp_path.iterdir()) == []

@@ -15,7 +15,8 @@ Behaviours of pytest-benchmark, the control below, and where netpipe's answer is
 - A path behind `--benchmark-compare` is taken for a run: control_path; here, a_path_is_no_run,
   a_run_called_like_a_path, a_number_is_refused; test_suite_elsewhere without tests of netpipe's.
 - `-n2`, and `--dist` without `-n`, disable benchmarks and a slowed run passes: control_workers,
-  control_no_workers; here, a_regression_fails_beside_workers (-n auto, loadgroup, --dist alone), and test_suite_xdist.
+  control_no_workers; here, a_regression_fails_beside_workers (-n auto, loadgroup, --dist alone),
+  and test_suite_xdist.
 - `--benchmark-disable` and `--benchmark-skip` pass: control_disabled; test_suite_disabled, and here
   a_gate_that_measured_nothing_fails.
 - Storage goes by a machine id of system, Python and word size, so runs on different machines are
