@@ -114,7 +114,7 @@ def test_where_no_folder_can_be_made(tmp_path: Path) -> None:
     """Below a file, and where not even root makes a folder, it is an error and no loop."""
     (tmp_path / "file").write_text("not a folder")
     for folder in (tmp_path / "file" / "h200-x1", Path("/proc/netpipe/h200-x1")):
-        with pytest.raises(OSError, match="Not a directory|No such file|denied|permitted"):
+        with pytest.raises(OSError, match=r"Not a directory|No such file|denied|permitted"):
             write_next(folder, "late", "late")
 
 

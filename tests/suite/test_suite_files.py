@@ -1,6 +1,7 @@
 """Baseline files that cannot be used or written: said before measuring, and nothing is lost."""
 
 from collections.abc import Callable
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -81,7 +82,7 @@ def test_what_cannot_be_used_ends_the_run(
     result = baselined.compare()
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     (line,) = [line for line in result.errlines if line]
-    result.stderr.fnmatch_lines([f"ERROR: *{words}"])
+    assert fnmatch(line, f"ERROR: *{words}*")
     assert not baselined.requests
 
 
