@@ -13,8 +13,8 @@ def fill(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """Let the kernel say that there is no space when a temporary file below it is written."""
     make = tempfile.mkstemp
 
-    def made(*names: Any, dir: Any = None, **names_too: Any) -> tuple[int, str]:  # noqa: A002
-        descriptor, path = make(*names, dir=dir, **names_too)
+    def made(**asked: Any) -> tuple[int, str]:
+        descriptor, path = make(**asked)
         if Path(path).is_relative_to(folder):
             full = os.open("/dev/full", os.O_WRONLY)
             os.dup2(full, descriptor)

@@ -75,7 +75,11 @@ def test_two_processes_lose_nothing(folder: Path) -> None:
         assert one.stdout is not None
         assert one.stdout.readline() == "ready\n"
     for one in recorders:
-        one.communicate("go\n")
+        assert one.stdin is not None
+        one.stdin.write("go\n")
+        one.stdin.flush()
+    for one in recorders:
+        one.communicate()
         assert one.returncode == 0
     paths = sorted(folder.iterdir())
     assert [path.name[:4] for path in paths] == [f"{n:04}" for n in range(1, 2 * _EACH + 2)]
