@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 NUMBERED: Final = re.compile(r"(?P<number>\d{4})_.+\.json")
+_CLAIM: Final = re.compile(r"(?P<number>\d{4})\.part")
 
 
 def write_next(folder: Path, name: str, text: str) -> Path:
@@ -17,21 +18,48 @@ def write_next(folder: Path, name: str, text: str) -> Path:
         OSError: The folder does not take it; then nothing of it is left there.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    descriptor, part = tempfile.mkstemp(dir=folder, suffix=".part")
+    number, descriptor = _claim(folder)
+    part = _claim_of(folder, number)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
             stream.write(text)
-        Path(part).chmod(0o644)
-        while True:
-            path = folder / _file_name(_next_number(folder), name)
-            try:
-                # Unlike a rename, a link never replaces what another recorder wrote meanwhile.
-                path.hardlink_to(part)
-            except FileExistsError:
-                continue
-            return path
+        part.chmod(0o644)
+        path = folder / _file_name(number, name)
+        path.hardlink_to(part)  # unlike a rename, a link never replaces anything
+        return path
     finally:
-        Path(part).unlink()
+        part.unlink()
+
+
+def _claim(folder: Path) -> tuple[int, int]:
+    """Claim a number against other recorders, by a file that only one of them can make.
+
+    Names alone would not do: two recorders that call theirs differently both got one number.
+
+    Returns:
+        The number, and the descriptor of the file.
+    """
+    while True:
+        number = max(_numbers(folder, NUMBERED) | _numbers(folder, _CLAIM), default=0) + 1
+        claim = _claim_of(folder, number)
+        try:
+            descriptor = os.open(claim, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        except FileExistsError:
+            continue
+        # Another may have used the number and let go of it between the listing and the claim.
+        if number not in _numbers(folder, NUMBERED):
+            return number, descriptor
+        os.close(descriptor)
+        claim.unlink()
+
+
+def _claim_of(folder: Path, number: int) -> Path:
+    return folder / f"{number:04}.part"
+
+
+def _numbers(folder: Path, pattern: re.Pattern[str]) -> set[int]:
+    matches = (pattern.fullmatch(path.name) for path in folder.iterdir())
+    return {int(match["number"]) for match in matches if match}
 
 
 def keep_elsewhere(folder: Path, name: str, text: str) -> Path:
@@ -43,7 +71,7 @@ def keep_elsewhere(folder: Path, name: str, text: str) -> Path:
     Raises:
         OSError: There is no place there either; then nothing of it is left.
     """
-    number = _next_number(folder) if folder.is_dir() else 1
+    number = max(_numbers(folder, NUMBERED), default=0) + 1 if folder.is_dir() else 1
     elsewhere = Path(tempfile.mkdtemp(prefix="netpipe-"))
     path = elsewhere / _file_name(number, name)
     try:
@@ -56,12 +84,3 @@ def keep_elsewhere(folder: Path, name: str, text: str) -> Path:
 
 def _file_name(number: int, name: str) -> str:
     return f"{number:04}_{name}.json"
-
-
-def _next_number(folder: Path) -> int:
-    numbers = [
-        int(match["number"])
-        for path in folder.iterdir()
-        if (match := NUMBERED.fullmatch(path.name))
-    ]
-    return max(numbers, default=0) + 1

@@ -1,5 +1,6 @@
 """Files with numbers: written whole or not at all, whoever else writes and however full it is."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -85,6 +86,28 @@ def test_two_processes_lose_nothing(folder: Path) -> None:
     assert [path.name[:4] for path in paths] == [f"{n:04}" for n in range(1, 2 * _EACH + 2)]
     written = {f"{name} {turn}" for name in ("mine", "theirs") for turn in range(_EACH)}
     assert {path.read_text() for path in paths} == {"early", *written}
+
+
+def test_a_number_let_go_of_meanwhile_is_taken(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another may claim it and be done between the listing and the claim: none is double."""
+    opened = os.open
+
+    def late(path: Path, *how: int) -> int:
+        monkeypatch.undo()
+        assert write_next(folder, "theirs", "theirs").name == "0002_theirs.json"
+        return opened(path, *how)
+
+    monkeypatch.setattr(os, "open", late)
+    assert write_next(folder, "mine", "mine").name == "0003_mine.json"
+    assert len(list(folder.iterdir())) == 3
+
+
+def test_what_somebody_left_behind_is_passed_over(folder: Path) -> None:
+    """A recorder that was killed while it wrote blocks nobody: its number stays unused."""
+    (folder / "0002.part").write_text("half")
+    assert write_next(folder, "mine", "mine").name == "0003_mine.json"
 
 
 def test_a_full_disk_leaves_what_was_there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
