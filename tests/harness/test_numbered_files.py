@@ -104,6 +104,22 @@ def test_a_number_let_go_of_meanwhile_is_taken(
     assert len(list(folder.iterdir())) == 3
 
 
+def test_a_number_claimed_meanwhile_is_left_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another may claim it between the listing and the claim, and be writing still."""
+    opened = os.open
+
+    def late(path: Path, *how: int) -> int:
+        monkeypatch.undo()
+        (folder / "0002.part").write_text("theirs")
+        return opened(path, *how)
+
+    monkeypatch.setattr(os, "open", late)
+    assert write_next(folder, "mine", "mine").name == "0003_mine.json"
+    assert (folder / "0002.part").read_text() == "theirs"
+
+
 def test_what_somebody_left_behind_is_passed_over(folder: Path) -> None:
     """A recorder that was killed while it wrote blocks nobody: its number stays unused."""
     (folder / "0002.part").write_text("half")
