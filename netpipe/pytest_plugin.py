@@ -136,6 +136,14 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
     return result
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist starts its workers
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Refuse a path that was taken for something else, before other tests are collected."""
+    config = session.config
+    if config.stash.get(_RUN, None) is not None:
+        bench.refuse_path_as_run(config, config.stash[_COMPARE])
+
+
 def pytest_deselected(items: list[pytest.Item]) -> None:
     """Remember the tests that exist but were not chosen: their benchmarks are not lost."""
     for item in items:
@@ -155,7 +163,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if run is None:
         return
     run.timed = {item.nodeid for item in session.items if _is_measured(item)}
-    if config.option.collectonly or not run.compares:
+    if config.option.collectonly:
+        return
+    if run.timed:
+        bench.refuse_other_comparisons(config, config.stash[_COMPARE])
+    if not run.compares:
         return
     if not run.timed or any(_is_plain_benchmark(item) for item in session.items):
         bench.give_comparison_back(config, config.stash[_COMPARE])
@@ -173,7 +185,9 @@ def _find_accepted(run: Run, config: pytest.Config) -> None:
     run.acceptance = acceptance(run.options, config.rootpath, os.environ, folder)
     if run.options.accelerators == ("auto",):
         run.oldest_of(run.device.key)
-        bench.show_baseline(config, run.acceptance.baselines / run.device.key)
+        found = run.baseline_of(run.device.key)
+        if found is not None:
+            bench.show_baseline(config, found.path)
 
 
 def _is_plain_benchmark(item: pytest.Item) -> bool:
@@ -208,7 +222,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     run = session.config.stash.get(_RUN, None)
     if run is None or session.config.option.collectonly:
         return
-    if run.compares and run.timed and not run.sessions and not run.lints:
+    if run.misses_its_measurement:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
     if run.options.fail_when_missing and run.lost_benchmarks():
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -242,7 +256,9 @@ def _add_step_summary(run: Run, _: pytest.Session) -> None:
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Print the verdicts, the comparisons, and what was recorded; tell GitHub where it runs."""
     run = config.stash.get(_RUN, None)
-    if run is None or config.option.collectonly or not (run.timed or run.notes):
+    if run is None or config.option.collectonly:
+        return
+    if not (run.timed or run.notes or run.misses_its_measurement):
         return
     terminalreporter.section("netpipe")
     for line in summary.summary_lines(run):

@@ -6,10 +6,9 @@ lies under the top-level key `netpipe`.
 
 import hashlib
 import json
-import os
 import re
-import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -17,10 +16,11 @@ from typing import Any, Final
 from netpipe.errors import InputError
 from netpipe.harness import documents
 from netpipe.harness.measurement import Measurement, measurement_from
+from netpipe.harness.numbered_files import NUMBERED, keep_elsewhere, write_next
 
 SCHEMA: Final = "netpipe.baseline/1"
 _AGAIN: Final = "Record it again"
-_NUMBERED = re.compile(r"(?P<number>\d{4})_.+\.json")
+_NEWER: Final = re.compile(r"netpipe\.baseline/([2-9]|[1-9]\d+)")
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,17 @@ class Baseline:
 
 
 def numbered(folder: Path) -> list[Path]:
-    """Return the files of baselines in `<baselines>/<device key>`, the latest last."""
-    return sorted(path for path in folder.glob("*.json") if _NUMBERED.fullmatch(path.name))
+    """Return the files of baselines in `<baselines>/<device key>`, the latest last.
+
+    Raises:
+        InputError: The folder is there and cannot be read: that is not to have no baseline.
+    """
+    try:
+        return sorted(path for path in folder.iterdir() if NUMBERED.fullmatch(path.name))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise InputError(folder, "folder", "be readable", error.strerror) from error
 
 
 def latest(folder: Path) -> Baseline | None:
@@ -52,9 +61,11 @@ def latest(folder: Path) -> Baseline | None:
         The baseline, or None where there is none.
 
     Raises:
-        InputError: Two files share the highest number, or the file is not a baseline.
+        InputError: Two files share the highest number, the file is not a baseline of this device,
+            or another one has lost its number.
     """
     paths = numbered(folder)
+    _refuse_without_number(folder)
     if not paths:
         return None
     newest = [path for path in paths if path.name[:4] == paths[-1].name[:4]]
@@ -66,7 +77,42 @@ def latest(folder: Path) -> Baseline | None:
             " and ".join(path.name for path in newest),
             "Two branches recorded: keep one, or record again",
         )
-    return load(newest[0])
+    found = load(newest[0])
+    _refuse_other_device(found, folder.name)
+    return found
+
+
+def _refuse_without_number(folder: Path) -> None:
+    """Refuse a renamed baseline: to pass it over would be to compare with an older one.
+
+    Raises:
+        InputError: There is one.
+    """
+    for path in sorted(folder.glob("*.json")):
+        if not NUMBERED.fullmatch(path.name) and _is_ours(path):
+            way_out = "Give it its number back, or remove it"
+            raise InputError(path, "name", "be NNNN_<name>.json", path.name, way_out)
+
+
+def _is_ours(path: Path) -> bool:
+    with suppress(OSError):
+        return SCHEMA.encode() in path.read_bytes()
+    return False
+
+
+def _refuse_other_device(found: Baseline, key: str) -> None:
+    """Refuse a baseline that lies in another device's folder.
+
+    Raises:
+        InputError: It does.
+    """
+    for sessions in found.sessions.values():
+        for one in sessions:
+            if one.device.key != key:
+                constraint = f"be {key}, as its folder is called"
+                raise InputError(
+                    found.path, "device.key", constraint, one.device.key, "Move it back"
+                )
 
 
 def oldest(folder: Path) -> Baseline | None:
@@ -109,7 +155,9 @@ def _check(document: Any, path: Path) -> None:
     ours = document.get("netpipe") if isinstance(document, dict) else None
     found = ours.get("schema") if isinstance(ours, dict) else None
     if found != SCHEMA:
-        raise InputError(path, "netpipe.schema", f"be {SCHEMA}", repr(found), _AGAIN)
+        newer = isinstance(found, str) and _NEWER.fullmatch(found)
+        way_out = "A newer netpipe wrote it: upgrade this one" if newer else _AGAIN
+        raise InputError(path, "netpipe.schema", f"be {SCHEMA}", repr(found), way_out)
     documents.check(document, "baseline.1", path, way_out=_AGAIN)
     found = _digest(document)
     if document["netpipe"]["digest"] != found:
@@ -148,17 +196,26 @@ def save(
         The file written.
 
     Raises:
-        InputError: The folder cannot be written to.
+        InputError: The folder cannot be written to; says where the baseline is kept instead.
     """
     # What JSON has no value for, pytest-benchmark writes as text; the digest is of what is written.
     plain = json.loads(json.dumps({**document, "netpipe": _ours(sessions)}, default=str))
     plain["netpipe"]["digest"] = _digest(plain)
     text = json.dumps(plain, indent=1, allow_nan=False) + "\n"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        return _written(folder, name, text)
+        return write_next(folder, name, text)
     except OSError as error:
-        raise InputError(folder, "folder", "be writable", error.strerror) from error
+        way_out = _kept(folder, name, text)
+        raise InputError(folder, "folder", "be writable", error.strerror, way_out) from error
+
+
+def _kept(folder: Path, name: str, text: str) -> str:
+    """Keep elsewhere what took minutes to measure; say where."""
+    try:
+        path = keep_elsewhere(folder, name, text)
+    except OSError as error:
+        return f"Nor can it be kept among the temporary files: {error.strerror}"
+    return f"It is kept: copy {path} there"
 
 
 def _ours(sessions: Mapping[str, tuple[Measurement, ...]]) -> dict[str, Any]:
@@ -181,30 +238,3 @@ def _sessions(ours: Mapping[str, Any], path: Path) -> dict[str, tuple[Measuremen
         benchmark: tuple(every[place] for place in places)
         for benchmark, places in ours["benchmarks"].items()
     }
-
-
-def _written(folder: Path, name: str, text: str) -> Path:
-    descriptor, part = tempfile.mkstemp(dir=folder, suffix=".part")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        Path(part).chmod(0o644)
-        while True:
-            path = folder / f"{_next_number(folder):04}_{name}.json"
-            try:
-                # Unlike a rename, a link never replaces what another recorder wrote meanwhile.
-                path.hardlink_to(part)
-            except FileExistsError:
-                continue
-            return path
-    finally:
-        Path(part).unlink()
-
-
-def _next_number(folder: Path) -> int:
-    numbers = [
-        int(match["number"])
-        for path in folder.iterdir()
-        if (match := _NUMBERED.fullmatch(path.name))
-    ]
-    return max(numbers, default=0) + 1

@@ -36,6 +36,10 @@ __all__ = [
 TOX_DEVICES: Final = ("cpu", "a100", "h100", "h200", "b200", "gb200", "l4", "t4")
 """The device families that have a tox environment of their name."""
 
+# What the driver tells on Linux; it takes neither NVML nor CUDA to read.
+_DRIVER: Final = Path("/proc/driver/nvidia")
+_NARROWING: Final = ("JAX_PLATFORMS", "CUDA_VISIBLE_DEVICES")
+
 _PACKAGES: Final = ("netpipe", "grain", "jax", "jaxlib", "numpy", "pytest-benchmark")
 
 # -P: a file of the current folder must not take the place of a module of the same name.
@@ -115,8 +119,27 @@ def require(device: Device, wanted: str) -> None:
     instead = f"tox -e {family}" if family else "pytest perf_tests --benchmark-compare"
     raise WrongDeviceError(
         f"this run wants device {wanted}, but the device here is {device.key} ({device.kind}): "
-        f"start it on a machine with {wanted}, or run `{instead}` on this one"
+        f"{_unseen(device) or f'start it on a machine with {wanted}'}, "
+        f"or run `{instead}` on this one"
     )
+
+
+def _unseen(device: Device) -> str:
+    """Say what the NVIDIA driver lists and jax does not use; "" where that is nothing."""
+    gpus = _listed_gpus() if device.platform == "cpu" else ()
+    if not gpus:
+        return ""
+    settings = (f"{name} {os.environ.get(name, 'not set')}" for name in _NARROWING)
+    return (
+        f"jax does not use the {' and '.join(dict.fromkeys(gpus))} that is in this machine, with "
+        f"{', '.join(settings)}: install jax[cuda12] or jax[cuda13] and leave these unset"
+    )
+
+
+def _listed_gpus() -> tuple[str, ...]:
+    texts = (path.read_text(encoding="utf-8") for path in _DRIVER.glob("gpus/*/information"))
+    lines = (line.partition(":") for text in texts for line in text.splitlines())
+    return tuple(value.strip() for name, _, value in lines if name == "Model")
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """The seam to pytest-benchmark: sessions' samples are replayed through it, never timed by it."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -75,6 +76,47 @@ def enable_without_workers(config: pytest.Config) -> None:
         bench.disabled = bench.xdist_warning = False
 
 
+def refuse_path_as_run(config: pytest.Config, compare: object) -> None:
+    """Say where a path goes: behind `--benchmark-compare` it is taken for a run's number.
+
+    Raises:
+        pytest.UsageError: A folder, a test file or a test's id was taken so.
+    """
+    if not isinstance(compare, str):
+        return
+    path = config.invocation_params.dir / compare.partition("::")[0]
+    is_file = path.suffix == ".py" and path.is_file()
+    if is_file or (path.is_dir() and not _is_stored(config, compare)):
+        raise pytest.UsageError(
+            f"--benchmark-compare must come behind the path of the tests; found {compare!r}, "
+            f"taken for the number of a run. Run: pytest {compare} --benchmark-compare"
+        )
+
+
+def _is_stored(config: pytest.Config, run: str) -> bool:
+    with suppress(ValueError):  # a path too deep for the name of a run
+        return any(_session(config).storage.load(run))
+    return False
+
+
+def refuse_other_comparisons(config: pytest.Config, compare: object) -> None:
+    """Refuse what pytest-benchmark would compare a test of netpipe's by.
+
+    Raises:
+        pytest.UsageError: A run or a bound was chosen that netpipe would not keep to.
+    """
+    if isinstance(compare, str):
+        raise pytest.UsageError(
+            "--benchmark-compare must have no value where netpipe's tests run, which are held "
+            f"against the latest baseline of the device; found {compare!r}"
+        )
+    if config.option.benchmark_compare_fail:
+        raise pytest.UsageError(
+            "--benchmark-compare-fail must not come with netpipe's tests, each of which fails by "
+            "itself when it has regressed. Leave it out"
+        )
+
+
 def give_comparison_back(config: pytest.Config, compare: object) -> None:
     """Let pytest-benchmark look in its own storage after all: no test here is netpipe's."""
     bench = _session(config)
@@ -83,18 +125,16 @@ def give_comparison_back(config: pytest.Config, compare: object) -> None:
         bench.handle_loading()
 
 
-def show_baseline(config: pytest.Config, folder: Path) -> None:
-    """Let pytest-benchmark's table show the latest baseline of `folder` beside this run.
+def show_baseline(config: pytest.Config, path: Path) -> None:
+    """Let pytest-benchmark's table show a baseline beside this run.
 
     Its own loading would also compare the machines' names and clock rates, and warn at each.
     """
     from pytest_benchmark.storage.file import FileStorage
 
     bench = _session(config)
-    if not any(folder.glob("*.json")):
-        return
-    for path, stored in list(FileStorage(str(folder), logger=bench.logger).load())[-1:]:
-        bench.compared_mapping[path] = {one["fullname"]: one for one in stored["benchmarks"]}
+    for name, stored in FileStorage(str(path.parent), logger=bench.logger).load(str(path)):
+        bench.compared_mapping[name] = {one["fullname"]: one for one in stored["benchmarks"]}
 
 
 def document(

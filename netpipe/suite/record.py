@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
 
@@ -29,10 +28,7 @@ def recorded(run: Run, config: pytest.Config, exitstatus: int) -> str:
     reason = _why_not(run, exitstatus)
     if reason is not None:
         raise NotRecordedError(f"no baseline was recorded: {reason}")
-    try:
-        return "recorded " + ", ".join(str(path) for path in _write(run, config))
-    except InputError as error:
-        raise NotRecordedError(f"no baseline was recorded: {error}") from error
+    return _write(run, config)
 
 
 def _why_not(run: Run, exitstatus: int) -> str | None:
@@ -48,13 +44,22 @@ def _why_not(run: Run, exitstatus: int) -> str | None:
     return None
 
 
-def _write(run: Run, config: pytest.Config) -> list[Path]:
-    return [
-        baseline.save(
-            run.options.baselines / key, run.options.record, bench.document(config, part), part
-        )
-        for key, part in _by_device(run.recorded).items()
-    ]
+def _write(run: Run, config: pytest.Config) -> str:
+    """Write what can be written: one device's folder that is not there is no other's loss."""
+    written: list[str] = []
+    refused: list[str] = []
+    for key, part in _by_device(run.recorded).items():
+        document = bench.document(config, part)
+        try:
+            path = baseline.save(run.options.baselines / key, run.options.record, document, part)
+        except InputError as error:
+            refused.append(f"no baseline was recorded: {error}")
+        else:
+            written.append(f"recorded {path}")
+    said = "; ".join([*refused, *written])
+    if refused:
+        raise NotRecordedError(said)
+    return said
 
 
 def _by_device(recorded: Mapping[str, Sessions]) -> dict[str, dict[str, Sessions]]:

@@ -127,6 +127,12 @@ class Run:
         """The device that jax finds, looked up in a process of its own."""
         return device.find_device()
 
+    @property
+    def misses_its_measurement(self) -> bool:
+        """Whether there was to be something to compare, and nothing was measured or read."""
+        wanted = self.compares and (self.timed or self.options.fail_when_missing)
+        return bool(wanted) and not self.sessions and not self.lints
+
     def measure(self, subject: Subject, wanted: int = 1) -> tuple[Measurement, ...]:
         """Return at least `wanted` sessions of a subject, measuring those not there yet."""
         key = (subject.key, subject.accelerator)

@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 
 from netpipe.harness import calibration, rounds
+from netpipe.harness.calibration import Turns
 from netpipe.harness.measurement import Device, Measurement
 from netpipe.harness.protocol import Place, measure
 from netpipe.harness.pull import Puller
 from netpipe.harness.rounds import Subject
 from netpipe.harness.stepping import Stepper
-from tests.harness.fakes import FakeClock
+from tests.harness.fakes import FakeClock, FakeProcesses
 from tests.harness.measurements import GPU, HOST
 
 LOAD_S, STEP_S = 0.010, 0.030
@@ -58,6 +59,48 @@ def beside_a_pull(stepper: Stepper, steps: int, puller: Puller, _step_s: float) 
     return stepper.resident_s(steps)
 
 
+class FakeReference:
+    """A reference loader that takes no time, and costs less in every round.
+
+    Args:
+        workers: Of the loader that is measured.
+
+    Attributes:
+        strangers: What the puller took for none of its own, in every round.
+        closed: Whether it was stopped.
+    """
+
+    def __init__(self, workers: int) -> None:
+        self.name = f"fake, {workers} workers"
+        self.processes = FakeProcesses(children=2)
+        self.strangers: list[tuple[int, ...]] = []
+        self.closed = False
+
+    def beside(self, puller: Puller, enough_s: float, clock: FakeClock) -> Turns:
+        """Tell of a loader that costs as much in the first round, twice in the second, ..."""
+        assert enough_s > 0
+        assert clock() > 0
+        self.strangers.append(puller.strangers)
+        return Turns(load_cpu_s=0.006, reference_cpu_s=0.006 / len(self.strangers))
+
+    def close(self) -> None:
+        """Be stopped."""
+        self.closed = True
+
+
+@pytest.fixture
+def references(monkeypatch: pytest.MonkeyPatch) -> list[FakeReference]:
+    """The reference loaders that are made in this test, none of them real."""
+    made: list[FakeReference] = []
+
+    def make(workers: int) -> FakeReference:
+        made.append(FakeReference(workers))
+        return made[-1]
+
+    monkeypatch.setattr(calibration, "Reference", make)
+    return made
+
+
 @pytest.fixture(autouse=True)
 def _sockets_stay_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a session that is served in this process not change it for the tests that follow."""
@@ -71,9 +114,11 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def rehearse(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Rehearse:
-    """The protocol on the fake clock, in one thread, with a calibration that takes no time."""
-    monkeypatch.setattr(calibration, "workload_cpu_s", lambda: 0.01)
+def rehearse(
+    clock: FakeClock, references: list[FakeReference], monkeypatch: pytest.MonkeyPatch
+) -> Rehearse:
+    """The protocol on the fake clock, in one thread, beside references that take no time."""
+    references.clear()
     monkeypatch.setattr(Stepper, "shadow_s", beside_a_pull)
     monkeypatch.setattr(rounds, "late_reading_loop", stamped_loop)
 

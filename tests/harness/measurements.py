@@ -12,7 +12,7 @@ Series = float | Sequence[float]
 GPU = Device("h200-x1", "NVIDIA H200", "gpu")
 CPU = Device("cpu-intel-xeon-2", "cpu", "cpu")
 EMULATED = Device("emulated-30ms", "emulated:30ms", "emulated")
-HOST = Host("Intel Xeon", 2, 8 * 2**30)
+HOST = Host("Intel Xeon", 2, 8 * 2**30, machine="0123456789abcdef")
 
 
 def spread(low: float, middle: float, high: float) -> tuple[float, ...]:
@@ -29,7 +29,8 @@ def make_measurement(
     shadow_s: Series | None = None,
     transfer_s: Series | None = None,
     load_cpu_s: Series = 0.008,
-    calibration_s: Series = 0.010,
+    turns_load_cpu_s: Series = 0.008,
+    turns_reference_cpu_s: Series = 0.004,
     host_s: Series = 0.0001,
     compiled: Series = 0,
     rounds: int = 9,
@@ -45,15 +46,17 @@ def make_measurement(
         shadow_s: S1; the step's own time when left out.
         transfer_s: S2; the step's own time when left out.
         load_cpu_s: CPU seconds of a batch.
-        calibration_s: CPU seconds of the calibration workload.
+        turns_load_cpu_s: CPU seconds of a batch, pulled in turns with the reference loader.
+        turns_reference_cpu_s: CPU seconds of a batch of the reference loader.
         host_s: H, as `load_s`.
         compiled: Compilations of every round.
         rounds: How many rounds there are.
         overrides: Fields of the Measurement to replace.
     """
-    load, step, train, cpu, calibration, host = (
-        _series(one, rounds) for one in (load_s, step_s, train_s, load_cpu_s, calibration_s, host_s)
+    load, step, train, cpu, host = (
+        _series(one, rounds) for one in (load_s, step_s, train_s, load_cpu_s, host_s)
     )
+    turns = [_series(one, rounds) for one in (turns_load_cpu_s, turns_reference_cpu_s)]
     compilations = _series(compiled, rounds)
     synced, shadow, transfer = (
         step if one is None else _series(one, rounds) for one in (synced_s, shadow_s, transfer_s)
@@ -74,7 +77,7 @@ def make_measurement(
             [max(0.0, 1 - one / real) for one, real in zip(step, train, strict=True)]
         ),
         accelerator_utilisation=stats.ratio_interval(step, train),
-        load_cpu_ratio=stats.ratio_interval(cpu, calibration),
+        load_cpu_ratio=stats.ratio_of_means_interval(*turns),
         wait_s=Waits(p50=0.0001, p95=0.0002, p99=0.0004, cv=0.2),
         sync_probe_fraction=0.0,
         sync_probe_idle_fraction=0.0,
@@ -89,9 +92,10 @@ def make_measurement(
         drained=True,
         elapsed_s=21.0,
         rounds=Rounds(
-            load, cpu, step, synced, shadow, transfer, train, calibration, host, compilations
+            load, cpu, step, synced, shadow, transfer, train, *turns, host, compilations
         ),
         host_s_per_step=stats.median_interval(host),
+        calibration="reference-loader/1, 0 workers",
     )
     return replace(made, **overrides)
 

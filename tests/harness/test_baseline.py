@@ -11,6 +11,7 @@ import pytest
 
 from netpipe.errors import InputError
 from netpipe.harness import baseline
+from tests.disk import use_temporary_folder
 from tests.harness.measurements import make_measurement
 
 SESSIONS = {"perf_tests/test_a.py::test_step": (make_measurement(), make_measurement(rounds=3))}
@@ -58,13 +59,14 @@ def test_anybody_may_read_a_baseline(tmp_path: Path) -> None:
 
 def test_the_highest_number_is_the_latest(tmp_path: Path) -> None:
     """Numbers decide, not names and not the order of writing; other files are passed over."""
+    folder = tmp_path / "h200-x1"
     for name in ("zebra", "middle", "aardvark"):
-        last = save(tmp_path, name)
-    (tmp_path / "9999.json").write_text("{}")
-    (tmp_path / "notes_9999.json").write_text("{}")
-    found = baseline.latest(tmp_path)
+        last = save(folder, name)
+    (folder / "9999.json").write_text("{}")
+    (folder / "notes_9999.json").write_text("{}")
+    found = baseline.latest(folder)
     assert found is not None
-    assert found.path == last == tmp_path / "0003_aardvark.json"
+    assert found.path == last == folder / "0003_aardvark.json"
 
 
 def test_the_next_number_fills_no_gap(tmp_path: Path) -> None:
@@ -89,10 +91,11 @@ def test_one_number_is_one_baseline(tmp_path: Path) -> None:
 
 def test_an_older_double_number_is_no_trouble(tmp_path: Path) -> None:
     """Only the number that would be used must be used once."""
+    folder = tmp_path / "h200-x1"
     for name in ("mine", "theirs"):
-        save(tmp_path, name).rename(tmp_path / f"0001_{name}.json")
-    save(tmp_path).rename(tmp_path / "0002_both.json")
-    found = baseline.latest(tmp_path)
+        save(folder, name).rename(folder / f"0001_{name}.json")
+    save(folder).rename(folder / "0002_both.json")
+    found = baseline.latest(folder)
     assert found is not None
     assert found.path.name == "0002_both.json"
 
@@ -145,7 +148,10 @@ def _drop_digest(document: dict[str, Any]) -> None:
     ("spoil", "words"),
     [
         (_drop_schema, "netpipe.schema must be netpipe.baseline/1; found None"),
-        (_next_schema, "netpipe.schema must be netpipe.baseline/1; found 'netpipe.baseline/2'"),
+        (
+            _next_schema,
+            "netpipe.schema must be netpipe.baseline/1; found 'netpipe.baseline/2'. A newer",
+        ),
         (_drop_datetime, "content must fit its schema ('datetime' is a required property)"),
         (_drop_sessions, "netpipe must fit its schema ('sessions' is a required property)"),
         (_forget_sessions, "netpipe.sessions must have at least 1 entries; found []"),
@@ -213,16 +219,20 @@ def test_recorders_at_once_get_numbers_of_their_own(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 24
 
 
-def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The error names the folder, and what stood in its place is left alone."""
+    use_temporary_folder(monkeypatch, tmp_path)
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(InputError, match="file/h200-x1: folder must be writable; found Not a dir"):
         save(tmp_path / "file" / "h200-x1")
     assert (tmp_path / "file").read_text() == "not a folder"
 
 
-def test_a_name_is_no_path(tmp_path: Path) -> None:
+def test_a_name_is_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A name with a slash in it writes nothing anywhere."""
+    use_temporary_folder(monkeypatch, tmp_path)
     with pytest.raises(InputError, match="folder must be writable"):
         save(tmp_path, "a/b")
     assert list(tmp_path.iterdir()) == []

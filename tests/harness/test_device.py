@@ -145,6 +145,60 @@ def test_another_device_is_refused_with_what_to_run(
     assert isinstance(refusal.value, NetpipeError)
 
 
+def lists(driver: Path, *models: str) -> None:
+    """Let the driver list such cards."""
+    for number, model in enumerate(models):
+        folder = driver / "gpus" / f"0000:0{number}:00.0"
+        folder.mkdir(parents=True)
+        text = f"Model: \t\t {model}\nIRQ:   \t\t 11\nGPU UUID: \t GPU-1\n"
+        (folder / "information").write_text(text)
+
+
+def refusal_of_a_cpu(wanted: str = "h200") -> str:
+    """Return why a run that wants another device refuses the CPU."""
+    with pytest.raises(WrongDeviceError) as refusal:
+        require(LAPTOP, wanted)
+    return str(refusal.value)
+
+
+@pytest.fixture
+def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What the NVIDIA driver of this machine tells: nothing yet."""
+    monkeypatch.setattr("netpipe.harness.device._DRIVER", tmp_path)
+    return tmp_path
+
+
+def test_without_a_gpu_the_sentence_is_this(driver: Path) -> None:
+    """It is what somebody reads who starts a GPU's tox environment anywhere else."""
+    assert not list(driver.iterdir())
+    assert refusal_of_a_cpu() == (
+        "this run wants device h200, but the device here is cpu-intel-xeon-2 (cpu): start it on a "
+        "machine with h200, or run `tox -e cpu` on this one"
+    )
+
+
+def test_a_gpu_that_jax_does_not_use_is_named(
+    driver: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the card is there, nobody is sent to look for one: the sentence says what hides it."""
+    lists(driver, "NVIDIA H200", "NVIDIA H200")
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert refusal_of_a_cpu() == (
+        "this run wants device h200, but the device here is cpu-intel-xeon-2 (cpu): jax does not "
+        "use the NVIDIA H200 that is in this machine, with JAX_PLATFORMS cpu, "
+        "CUDA_VISIBLE_DEVICES not set: install jax[cuda12] or jax[cuda13] and leave these unset, "
+        "or run `tox -e cpu` on this one"
+    )
+
+
+def test_a_gpu_that_jax_uses_hides_nothing(driver: Path) -> None:
+    """What the driver lists is no news to a run on a GPU of another kind."""
+    lists(driver, "NVIDIA H200")
+    with pytest.raises(WrongDeviceError, match="start it on a machine with a100, or run `tox -e"):
+        require(H200, "a100")
+
+
 def test_each_named_family_has_a_tox_environment() -> None:
     """The refusal never recommends a tox environment that does not exist."""
     tox_ini = configparser.ConfigParser()

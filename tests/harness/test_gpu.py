@@ -214,6 +214,36 @@ def test_a_card_is_found_by_the_number_that_jax_gives_it() -> None:
         assert health(watch).sm_clock_mhz == (clock_mhz,)
 
 
+@pytest.mark.parametrize("order", ["FASTEST_FIRST", "PCI_BUS_ID"])
+@pytest.mark.parametrize(
+    "visible", ["1", "1,0", f"GPU-{SECOND}", f"GPU-{SECOND},GPU-{FIRST}", f"GPU-{str(SECOND)[:8]}"]
+)
+def test_what_is_visible_is_the_drivers_to_say(
+    driver: FakeDriver, monkeypatch: pytest.MonkeyPatch, visible: str, order: str
+) -> None:
+    """The number that jax gives counts what the driver shows; nobody else reads the settings."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    monkeypatch.setenv("CUDA_DEVICE_ORDER", order)
+    driver.uuids = (SECOND, FIRST)[: visible.count(",") + 1]
+    watch = opened(gpu_device(0))
+    watch.look()
+    assert health(watch).sm_clock_mhz == (1200.0,)
+
+
+def test_a_visible_mig_instance_is_found_by_its_own_uuid(
+    nvml: FakeNvml, driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With CUDA_VISIBLE_DEVICES naming an instance, the card that it is a part of is watched."""
+    instance = UUID(int=0x4444)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", f"MIG-{instance}")
+    driver.uuids = (instance,)
+    nvml.gpus[f"MIG-{instance}"] = FakeGpu(clock_mhz=0)
+    nvml.boards[f"MIG-{instance}"] = f"GPU-{SECOND}"
+    watch = opened(gpu_device(0))
+    watch.look()
+    assert health(watch).sm_clock_mhz == (1200.0,)
+
+
 def test_every_look_has_its_entry(watch: GpuWatch, gpu: FakeGpu) -> None:
     """Clock and temperature are those of the moment; nobody else was there, nothing throttled."""
     watch.look()

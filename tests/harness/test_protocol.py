@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from itertools import cycle, islice, repeat
-from statistics import median
 from typing import Any
 
 import jax
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 
 from netpipe.harness.errors import LoaderEndedError, MisuseError
-from tests.harness.conftest import BATCH, LOAD_S, STEP_S, Rehearse
+from tests.harness.conftest import BATCH, LOAD_S, STEP_S, FakeReference, Rehearse
 from tests.harness.fakes import FakeClock
 from tests.harness.measurements import EMULATED, HOST
 
@@ -47,8 +46,30 @@ def test_ratios_belong_to_each_other(rehearse: Rehearse) -> None:
     assert found.train_s_per_step.median == pytest.approx(LOAD_S + STEP_S)
     assert found.accelerator_utilisation.median == pytest.approx(0.75)
     assert found.stall_fraction.median == pytest.approx(0.25)
-    cpu_s = median(found.rounds.load_cpu_s_per_batch)
-    assert found.load_cpu_ratio.median == pytest.approx(cpu_s / found.rounds.calibration_s[0])
+
+
+def test_the_cost_is_that_of_all_rounds(rehearse: Rehearse) -> None:
+    """The ratio to the reference is of the sums over rounds, within the interval of its rounds."""
+    found = rehearse()
+    load, reference = (
+        found.rounds.turns_load_cpu_s_per_batch,
+        found.rounds.turns_reference_cpu_s_per_batch,
+    )
+    assert load[:2] == (0.006, 0.006)
+    assert reference[:2] == (0.006, 0.003)
+    ratio = found.load_cpu_ratio
+    assert ratio.median == pytest.approx(sum(load) / sum(reference))
+    assert ratio.low < ratio.median < ratio.high
+    assert ratio.n == found.step_s.n
+
+
+def test_the_reference_is_named(rehearse: Rehearse, references: list[FakeReference]) -> None:
+    """What the cost was calibrated by is recorded, and its processes are none of the loader's."""
+    found = rehearse()
+    (reference,) = references
+    assert found.calibration == "fake, 0 workers"
+    assert set(reference.strangers) == {reference.processes.pids}
+    assert reference.closed
 
 
 def test_a_round_measures_every_quantity_once(rehearse: Rehearse) -> None:
@@ -147,3 +168,25 @@ def test_the_loader_is_closed_in_any_case(rehearse: Rehearse) -> None:
     with pytest.raises(MisuseError, match=r"must return \(state, step\)"):
         rehearse(loader=lambda: running, step=lambda: None)
     assert closed == [True]
+
+
+def test_the_reference_is_stopped_in_any_case(
+    rehearse: Rehearse, references: list[FakeReference]
+) -> None:
+    """Its workers end with the measurement, also when the loop fails in a round."""
+
+    def failing_loop(*_: Any) -> None:
+        raise MisuseError("no loop")
+
+    with pytest.raises(MisuseError, match="no loop"):
+        rehearse(loop=failing_loop)
+    assert [one.closed for one in references] == [True]
+
+
+def test_the_reference_is_stopped_when_the_step_is_none(
+    rehearse: Rehearse, references: list[FakeReference]
+) -> None:
+    """Its workers end with the measurement, also when that never begins."""
+    with pytest.raises(MisuseError, match=r"must return \(state, step\)"):
+        rehearse(step=lambda: None)
+    assert [one.closed for one in references] == [True]

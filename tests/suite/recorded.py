@@ -6,7 +6,7 @@ from netpipe.harness.measurement import Device, Host, Interval, Measurement, Rou
 
 CPU = Device("cpu-testing-4", "cpu", "cpu")
 H200 = Device("h200-x1", "NVIDIA H200", "gpu")
-HOST = Host("Testing CPU", cores=4, memory_bytes=16 * 2**30)
+HOST = Host("Testing CPU", cores=4, memory_bytes=16 * 2**30, machine="0123456789abcdef")
 ROUNDS = 10
 
 
@@ -51,6 +51,7 @@ def recorded(
             step_s=(step_s,) * ROUNDS,
             train_s_per_step=(train_s,) * ROUNDS,
         ),
+        calibration="reference-loader/1, 0 workers",
     )
 
 

@@ -99,11 +99,3 @@ def test_a_name_must_be_one_of_a_file(project: Project) -> None:
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: --netpipe-record must *; found '../first'"])
     assert not project.requests
-
-
-def test_a_folder_that_cannot_be_written_is_named(project: Project) -> None:
-    """A baselines folder that is a file fails the run with the file's name."""
-    (project.pytester.path / "baselines").write_text("not a folder")
-    result = project.run("--netpipe-record", "first", "--netpipe-sessions", "1")
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["no baseline was recorded: */baselines/cpu-testing-4*"])

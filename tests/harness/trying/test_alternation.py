@@ -155,7 +155,8 @@ def test_nothing_runs_once_all_variants_have_failed(clock: FakeClock) -> None:
 @pytest.fixture
 def _one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loader without workers, that uses 3 s of CPU time between one reading and the next."""
-    monkeypatch.setattr(pull, "ProcessTree", lambda: FakeProcesses(use_s=iter(lambda: 3.0, None)))
+    always = iter(lambda: 3.0, None)
+    monkeypatch.setattr(pull, "ProcessTree", lambda **_: FakeProcesses(use_s=always))
     monkeypatch.setattr(blocks, "ProcessTree", lambda: FakeProcesses(use_s=[6.0]))
     monkeypatch.setattr(FakeProcesses, "worker_pids", (), raising=False)
 

@@ -1,0 +1,51 @@
+"""Disks that take no file: a full one, and one that is read only. They stop root too."""
+
+import errno
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def fill(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Let the kernel say that there is no space when a new file below a folder is written."""
+    opened = os.open
+
+    def made(path: Any, flags: int, *mode: int) -> int:
+        descriptor = opened(path, flags, *mode)
+        full = opened("/dev/full", os.O_WRONLY)
+        os.dup2(full, descriptor)
+        os.close(full)
+        return descriptor
+
+    _when_made_below(monkeypatch, folder, made)
+
+
+def make_read_only(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Let no file be made below a folder: the modes of a folder would not stop root."""
+
+    def refuse(path: Any, *_: int) -> int:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+
+    _when_made_below(monkeypatch, folder, refuse)
+
+
+def _when_made_below(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, make: Callable[..., int]
+) -> None:
+    opened = os.open
+
+    def open_(path: Any, flags: int, *mode: int, **at: Any) -> int:
+        if flags & os.O_CREAT and Path(os.fspath(path)).is_relative_to(folder):
+            return make(path, flags, *mode)
+        return opened(path, flags, *mode, **at)
+
+    monkeypatch.setattr(os, "open", open_)
+
+
+def use_temporary_folder(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Let a folder be the system's for temporary files."""
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))

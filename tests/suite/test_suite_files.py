@@ -1,0 +1,151 @@
+"""Baseline files that cannot be used or written: said before measuring, and nothing is lost."""
+
+from collections.abc import Callable
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+
+from tests.disk import fill, make_read_only, use_temporary_folder
+from tests.suite.project import INI, Project
+from tests.suite.recorded import H200, recorded
+
+RECORD = ("--netpipe-record=second", "--netpipe-sessions=1")
+KEY = "cpu-testing-4"
+FIRST, SECOND = f"{KEY}/0001_first.json", f"{KEY}/0002_second.json"
+
+
+@pytest.fixture
+def baselined(project: Project) -> Project:
+    """A project with a baseline."""
+    project.record()
+    return project
+
+
+@pytest.fixture
+def folder(baselined: Project) -> Path:
+    """Its folder of baselines."""
+    return baselined.pytester.path / "baselines"
+
+
+@pytest.fixture
+def temporary(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The system's folder for temporary files."""
+    made = tmp_path_factory.mktemp("temporary")
+    use_temporary_folder(monkeypatch, made)
+    return made
+
+
+def _empty(path: Path) -> None:
+    path.write_text("")
+
+
+def _cut_off(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-700])
+
+
+def _corrupt(path: Path) -> None:
+    path.write_bytes(path.read_bytes().replace(b"0.01", b"0.02", 1))
+
+
+def _take_the_number(path: Path) -> None:
+    path.rename(path.with_name("first.json"))
+
+
+def _put_a_file_for_the_folder(path: Path) -> None:
+    path.unlink()
+    path.parent.rmdir()
+    path.parent.write_text("not a folder")
+
+
+def _link_nowhere(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("gone")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (_empty, "0001_first.json: file must be JSON; *Record it again"),
+        (_cut_off, "0001_first.json: file must be JSON; *Record it again"),
+        (_corrupt, "0001_first.json: netpipe.digest must be *It was edited. Record it again"),
+        (_take_the_number, "first.json: name must be NNNN_<name>.json; found first.json. Give *"),
+        (_put_a_file_for_the_folder, f"{KEY}: folder must be readable; found Not a directory"),
+        (_link_nowhere, "0001_first.json: file must be readable; found No such file or directory"),
+    ],
+)
+def test_what_cannot_be_used_ends_the_run(
+    baselined: Project, folder: Path, spoil: Callable[[Path], None], words: str
+) -> None:
+    """One sentence names the file; nothing is measured, and nothing passes for no baseline."""
+    spoil(folder / FIRST)
+    result = baselined.compare()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    (line,) = [line for line in result.errlines if line]
+    assert fnmatch(line, f"ERROR: *{words}*")
+    assert not baselined.requests
+
+
+def test_a_baseline_that_is_gone_is_missed(baselined: Project, folder: Path) -> None:
+    """Without its file a device has no baseline, which is said and fails where that is asked."""
+    (folder / FIRST).unlink()
+    result = baselined.compare("--netpipe-missing", "fail")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines([f"NO_BASELINE: there is no baseline for {KEY}"])
+
+
+def test_an_older_damaged_one_is_no_matter(baselined: Project, folder: Path) -> None:
+    """Only the one compared with is read: pytest-benchmark would warn of every other one."""
+    baselined.record()
+    (folder / FIRST).write_text("")
+    strict = "filterwarnings = error::pytest_benchmark.logger.PytestBenchmarkWarning"
+    baselined.pytester.makeini(INI.replace("filterwarnings = default", strict))
+    result = baselined.compare()
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines_random(["test_load_time (0002_first) *"])
+
+
+def _fill(monkeypatch: pytest.MonkeyPatch, folder: Path) -> str:
+    fill(monkeypatch, folder)
+    return "No space left on device"
+
+
+def _make_read_only(monkeypatch: pytest.MonkeyPatch, folder: Path) -> str:
+    make_read_only(monkeypatch, folder)
+    return "Read-only file system"
+
+
+@pytest.mark.parametrize("close", [_fill, _make_read_only])
+def test_a_recording_that_cannot_be_written_is_kept(
+    baselined: Project,
+    folder: Path,
+    temporary: Path,
+    close: Callable[[pytest.MonkeyPatch, Path], str],
+) -> None:
+    """The run fails, the earlier baseline is untouched, and the file that is named is whole."""
+    before = (folder / FIRST).read_bytes()
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        found = close(monkeypatch, folder)
+        result = baselined.run(*RECORD)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    (kept,) = temporary.glob("*/0002_second.json")
+    said = f"folder must be writable; found {found}. It is kept: copy {kept} there"
+    result.stdout.fnmatch_lines([f"no baseline was recorded: */baselines/{KEY}: {said}"])
+    assert baselined.baselines == [FIRST]
+    assert (folder / FIRST).read_bytes() == before
+    kept.rename(folder / SECOND)
+    assert baselined.compare().ret == pytest.ExitCode.OK
+
+
+def test_one_device_that_is_refused_is_no_others_loss(
+    baselined: Project, folder: Path, temporary: Path
+) -> None:
+    """What can be written is, and the message tells of both."""
+    (folder / "h200-x1").write_text("not a folder")
+    baselined.sessions = [recorded(device=H200), recorded()]
+    result = baselined.run(*RECORD, "--netpipe-accelerator=emulated:5ms,auto")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert SECOND in baselined.baselines
+    (kept,) = temporary.glob("*/0001_second.json")
+    refused = f"no baseline was recorded: */h200-x1: *copy {kept} there"
+    result.stdout.fnmatch_lines([f"{refused}; recorded */{SECOND}"])
