@@ -6,6 +6,7 @@ jax backend: whatever is measured, is measured in a session, a fresh process of 
 
 import os
 from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +22,7 @@ from netpipe.harness.measurement import Measurement
 from netpipe.harness.session import request_here
 from netpipe.harness.stall import judge
 from netpipe.suite import alone, bench, github, nodes, record, summary
+from netpipe.suite.against import Against
 from netpipe.suite.options import Options, add_options
 from netpipe.suite.run import Run, Subject
 
@@ -59,10 +61,20 @@ def pytest_configure(config: pytest.Config) -> None:
     if options.device:
         from netpipe.harness import device
 
-        try:
+        with _as_usage_error():
             device.require(run.device, options.device)
-        except NetpipeError as error:
-            raise pytest.UsageError(str(error)) from error
+    if options.against and not options.record:
+        with _as_usage_error():
+            run.against = Against.named(config, options, run.say)
+        config.add_cleanup(run.against.remove)
+
+
+@contextmanager
+def _as_usage_error() -> Iterator[None]:
+    try:
+        yield
+    except NetpipeError as error:
+        raise pytest.UsageError(str(error)) from error
 
 
 def _become_session(config: pytest.Config) -> None:
@@ -143,27 +155,36 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Show the baseline of the device that is here in pytest-benchmark's table.
 
     Raises:
-        pytest.UsageError: The baseline is damaged; nothing has been measured yet.
+        pytest.UsageError: The baseline is damaged, or the other version cannot be run; nothing
+            has been measured yet.
     """
     config = session.config
+    nodes.answer_when_missing(session)
     run = config.stash.get(_RUN, None)
     if run is None:
         return
     run.timed = {item.nodeid for item in session.items if _is_measured(item)}
-    if config.option.collectonly or not run.compares:
+    if config.option.collectonly:
+        return
+    if run.against is not None and any(map(_is_compared, session.items)):
+        with _as_usage_error():
+            run.against.prepare()
+    if not run.compares:
         return
     if not run.timed or any(_is_plain_benchmark(item) for item in session.items):
         bench.give_comparison_back(config, config.stash[_COMPARE])
     if run.timed and run.options.accelerators == ("auto",):
-        try:
+        with _as_usage_error():
             run.baseline_of(run.device.key)
-        except NetpipeError as error:
-            raise pytest.UsageError(str(error)) from error
         bench.show_baseline(config, run.options.baselines / run.device.key)
 
 
 def _is_plain_benchmark(item: pytest.Item) -> bool:
     return "benchmark" in getattr(item, "fixturenames", ()) and not _is_measured(item)
+
+
+def _is_compared(item: pytest.Item) -> bool:
+    return "netpipe_benchmark" in getattr(item, "fixturenames", ())
 
 
 def _is_measured(item: pytest.Item) -> bool:
@@ -194,7 +215,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     run = session.config.stash.get(_RUN, None)
     if run is None or session.config.option.collectonly:
         return
-    if run.compares and run.timed and not run.sessions and not run.lints:
+    compares = run.compares or run.against
+    if compares and run.timed and not run.sessions and not run.lints:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
     if run.options.fail_when_missing and run.lost_benchmarks():
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -397,7 +419,7 @@ def netpipe_benchmark(
         sessions = run.benchmark(request.node.nodeid, _netpipe_subject)
         measured = _noted(request.node, sessions[-1])
         replay.play(_durations(run, sessions, quantity), _extra_info(measured))
-        if run.compares:
+        if run.compares or run.against:
             _hold(run, request.node, quantity, _netpipe_subject)
         return measured
 
@@ -426,11 +448,14 @@ def _extra_info(measurement: Measurement) -> dict[str, Any]:
 def _hold(run: Run, node: pytest.Item, quantity: str, subject: Subject) -> None:
     """Fail a regression; fail or let pass, as the flags say, what could not be compared."""
     __tracebackhide__ = True
-    comparison = run.compare(node.nodeid, quantity, subject)
+    compared = _told(lambda: run.decide(node.nodeid, quantity, subject))
+    comparison = compared.comparison
     node.user_properties.append(("netpipe_outcome", comparison.outcome.value))
+    if compared.against:
+        node.user_properties.append(("netpipe_against", compared.against))
     if comparison.outcome is Outcome.REGRESSED:
-        pytest.fail(f"REGRESSED: {comparison.reason}", pytrace=False)
+        pytest.fail(f"{compared.outcome}: {comparison.reason}", pytrace=False)
     if comparison.outcome is Outcome.NO_BASELINE and run.options.fail_when_missing:
-        pytest.fail(f"NO_BASELINE: {comparison.reason}", pytrace=False)
+        pytest.fail(f"{compared.outcome}: {comparison.reason}", pytrace=False)
     if comparison.outcome is Outcome.INCONCLUSIVE:
-        raise InconclusiveError(f"inconclusive: {comparison.reason}")
+        raise InconclusiveError(f"{compared.outcome}: {comparison.reason}")

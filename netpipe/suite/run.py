@@ -13,6 +13,7 @@ from netpipe.harness.measurement import Device, Finding, Measurement
 from netpipe.harness.session import SessionRequest
 from netpipe.harness.stall import judge
 from netpipe.harness.verdict import Verdict
+from netpipe.suite.against import Against
 from netpipe.suite.options import Options
 
 Command = Sequence[str]
@@ -36,11 +37,25 @@ class Subject:
 
 @dataclass(frozen=True)
 class Compared:
-    """A benchmark's comparison with its baseline."""
+    """A benchmark's comparison.
+
+    Attributes:
+        benchmark: Its full name.
+        quantity: What it is of.
+        comparison: What it comes to.
+        against: The git ref that it was compared with; "" for the baseline.
+    """
 
     benchmark: str
     quantity: str
     comparison: Comparison
+    against: str = ""
+
+    @property
+    def outcome(self) -> str:
+        """What it comes to, and beside what, unless that is the baseline."""
+        against = f" against {self.against}" if self.against else ""
+        return f"{self.comparison.outcome.value}{against}"
 
 
 @dataclass
@@ -52,6 +67,7 @@ class Run:
         compares: Whether results are held against baselines.
         covers: Whether a test of this id would have been found, if it were there.
         say: Tells the user what is going on.
+        against: Another version, whose pairs with this one decide; None without one.
         sessions: The sessions of every subject measured, by key and accelerator.
         compared: Every comparison made, in order.
         lints: The order of every loader read, by subject.
@@ -66,6 +82,7 @@ class Run:
     compares: bool
     covers: Callable[[str], bool]
     say: Callable[[str], None]
+    against: Against | None = None
     sessions: dict[tuple[object, ...], tuple[Measurement, ...]] = field(default_factory=dict)
     lints: dict[tuple[object, ...], dict[str, Any]] = field(default_factory=dict)
     compared: list[Compared] = field(default_factory=list)
@@ -123,11 +140,40 @@ class Run:
             )
         return self.lints[subject.key]
 
-    def compare(self, benchmark: str, quantity: str, subject: Subject) -> Comparison:
+    def decide(self, benchmark: str, quantity: str, subject: Subject) -> Compared:
+        """Compare a benchmark with what was asked for; where pairs can decide, they do."""
+        paired = None
+        if self.against is not None:
+            paired = self._paired(self.against, benchmark, quantity, subject)
+            if not self.compares:
+                return paired
+        decided = paired is not None and paired.comparison.outcome is not Outcome.NO_BASELINE
+        comparison = self.compare(benchmark, quantity, subject, confirms=not decided)
+        if paired is not None and decided:
+            return paired
+        return Compared(benchmark, quantity, comparison)
+
+    def _paired(
+        self, against: Against, benchmark: str, quantity: str, subject: Subject
+    ) -> Compared:
+        key = ("pairs", subject.key, subject.accelerator)
+        request = self._request(subject, "measure")
+        compare = partial(against.compare, quantity, key, subject.command, request)
+        comparison = self._once(key, compare)
+        if comparison is None:
+            value = getattr(self.measure(subject)[-1], quantity).median
+            reason = f"{against.ref} has no test {benchmark}"
+            comparison = Comparison(Outcome.NO_BASELINE, "", value, None, None, reason)
+        self.compared.append(Compared(benchmark, quantity, comparison, against.ref))
+        return self.compared[-1]
+
+    def compare(
+        self, benchmark: str, quantity: str, subject: Subject, confirms: bool = True
+    ) -> Comparison:
         """Hold a benchmark against its baseline; an alarm counts when a fresh process agrees."""
         sessions = self.measure(subject)
         comparison = self._compare(benchmark, quantity, sessions[-1])
-        if comparison.outcome is Outcome.REGRESSED:
+        if comparison.outcome is Outcome.REGRESSED and confirms:
             confirming = self.again(subject, f"to confirm: {comparison.reason}")
             self.sessions[subject.key, subject.accelerator] = (*sessions, confirming)
             comparison = self._compare(benchmark, quantity, confirming)

@@ -1,0 +1,153 @@
+"""This version and another one, measured in turns on this machine."""
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from netpipe.errors import NetpipeError
+from netpipe.harness import session
+from netpipe.harness.errors import NoSuchTestError, SessionError
+from netpipe.harness.gate import Comparison
+from netpipe.harness.measurement import Measurement
+from netpipe.harness.pairs import LEAST_PAIRS, MOST_PAIRS, Pair, decide
+from netpipe.harness.session import SessionRequest
+from netpipe.suite.checkouts import Commit, named_commit
+from netpipe.suite.options import Options
+from netpipe.suite.versions import Version, version_of
+
+
+@dataclass
+class Against:
+    """Another version, and what was measured in turns with this one.
+
+    Attributes:
+        commit: The other version.
+        project: The folder of the project here.
+        invoked_from: Where this run was started.
+        cache: pytest's cache folder, which both versions use; None without one.
+        extras: The extras that an environment of its own gets.
+        say: Tells the user what is going on.
+        pairs: What was measured, by subject.
+    """
+
+    commit: Commit
+    project: Path
+    invoked_from: Path
+    cache: Path | None
+    extras: str
+    say: Callable[[str], None]
+    pairs: dict[Hashable, list[Pair]] = field(default_factory=dict)
+    _version: Version | None = None
+    _others: tuple[str, ...] = ()
+    _made: ExitStack = field(default_factory=ExitStack)
+
+    @classmethod
+    def named(
+        cls, config: pytest.Config, options: Options, say: Callable[[str], None]
+    ) -> "Against":
+        """Return the version that the options name; nothing is checked out so far.
+
+        Raises:
+            InputError: There is no such commit, or the project lies in no git checkout.
+        """
+        project = config.rootpath.resolve()
+        return cls(
+            commit=named_commit(project, options.against, "--netpipe-against"),
+            project=project,
+            invoked_from=config.invocation_params.dir,
+            # `mkdir` returns <cache>/d/<name>, and is the public way to learn of <cache>.
+            cache=config.cache.mkdir("netpipe").parents[1] if config.cache else None,
+            extras=options.against_extras,
+            say=say,
+        )
+
+    @property
+    def ref(self) -> str:
+        """The other version, as the user named it."""
+        return self.commit.ref
+
+    def prepare(self) -> None:
+        """Check the other version out and find its environment, once.
+
+        Raises:
+            InputError: It cannot be checked out, or its environment cannot be made.
+        """
+        if self._version is None:
+            made = version_of(self.commit, self.project, self.extras, self.say)
+            self._version = self._made.enter_context(made)
+            self._others = self._version.checkout.others()
+
+    def remove(self) -> None:
+        """Remove the other version from this machine."""
+        self._made.close()
+
+    def every_pair(self) -> Iterator[Pair]:
+        """Give all that was measured in turns, subject by subject."""
+        return chain.from_iterable(self.pairs.values())
+
+    def compare(
+        self, quantity: str, key: Hashable, command: Sequence[str], request: SessionRequest
+    ) -> Comparison | None:
+        """Measure both versions in turns until the pairs decide on a quantity.
+
+        Args:
+            quantity: A key of `GATED`.
+            key: Tells the subject; what was measured of it for another quantity counts too.
+            command: What a session of it runs here.
+            request: What the session is asked for.
+
+        Returns:
+            What they come to; None where the other version has no such test.
+
+        Raises:
+            NetpipeError: A session of either version has failed.
+        """
+        pairs = self.pairs.setdefault(key, [])
+        while not pairs or (decision := decide(quantity, pairs)).is_open:
+            try:
+                pairs.append(self._pair(len(pairs), command, request))
+            except NoSuchTestError:
+                return None
+        return decision.comparison
+
+    def _pair(self, done: int, command: Sequence[str], request: SessionRequest) -> Pair:
+        """Measure one of each; which goes first changes from pair to pair."""
+        self.say(f"pair {done + 1} of {LEAST_PAIRS} to {MOST_PAIRS}: {self.ref} and this version")
+        if done % 2:
+            now = self._now(command, request)
+            return Pair(self._base(command, request), now)
+        base = self._base(command, request)
+        return Pair(base, self._now(command, request))
+
+    def _now(self, command: Sequence[str], request: SessionRequest) -> Measurement:
+        here = self.commit.repository
+        others = [*self._others, str(self._there.checkout.folder)]
+        asked = replace(
+            request,
+            code_from=str(here),
+            not_from=tuple(one for one in others if Path(one).resolve() != here),
+        )
+        return session.measured(command, asked)
+
+    def _base(self, command: Sequence[str], request: SessionRequest) -> Measurement:
+        there = self._there
+        _, dash_m, pytest_, *words = command
+        moved = [there.environment.python, dash_m, pytest_, *there.moved(words, self.invoked_from)]
+        if self.cache is not None:  # the data that tests keep there is made once, for both
+            moved += ["-o", f"cache_dir={self.cache}"]
+        asked = replace(request, code_from=str(there.checkout.folder), not_from=self._others)
+        try:
+            return session.measured(moved, asked, there.place(self.invoked_from))
+        except NoSuchTestError:
+            raise
+        except NetpipeError as error:
+            raise SessionError(f"the session of {self.ref} failed: {error}") from error
+
+    @property
+    def _there(self) -> Version:
+        assert self._version is not None, "prepare() comes first"
+        return self._version
