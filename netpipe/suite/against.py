@@ -26,18 +26,14 @@ class Against:
 
     Attributes:
         commit: The other version.
-        project: The folder of the project here.
-        invoked_from: Where this run was started.
-        cache: pytest's cache folder, which both versions use; None without one.
+        config: This run's.
         extras: The extras that an environment of its own gets.
         say: Tells the user what is going on.
         pairs: What was measured, by subject.
     """
 
     commit: Commit
-    project: Path
-    invoked_from: Path
-    cache: Path | None
+    config: pytest.Config
     extras: str
     say: Callable[[str], None]
     pairs: dict[Hashable, list[Pair]] = field(default_factory=dict)
@@ -54,16 +50,8 @@ class Against:
         Raises:
             InputError: There is no such commit, or the project lies in no git checkout.
         """
-        project = config.rootpath.resolve()
-        return cls(
-            commit=named_commit(project, options.against, "--netpipe-against"),
-            project=project,
-            invoked_from=config.invocation_params.dir,
-            # `mkdir` returns <cache>/d/<name>, and is the public way to learn of <cache>.
-            cache=config.cache.mkdir("netpipe").parents[1] if config.cache else None,
-            extras=options.against_extras,
-            say=say,
-        )
+        commit = named_commit(config.rootpath, options.against, "--netpipe-against")
+        return cls(commit, config, options.against_extras, say)
 
     @property
     def ref(self) -> str:
@@ -77,7 +65,7 @@ class Against:
             InputError: It cannot be checked out, or its environment cannot be made.
         """
         if self._version is None:
-            made = version_of(self.commit, self.project, self.extras, self.say)
+            made = version_of(self.commit, self.config.rootpath.resolve(), self.extras, self.say)
             self._version = self._made.enter_context(made)
             self._others = self._version.checkout.others()
 
@@ -136,16 +124,23 @@ class Against:
     def _base(self, command: Sequence[str], request: SessionRequest) -> Measurement:
         there = self._there
         _, dash_m, pytest_, *words = command
-        moved = [there.environment.python, dash_m, pytest_, *there.moved(words, self.invoked_from)]
-        if self.cache is not None:  # the data that tests keep there is made once, for both
-            moved += ["-o", f"cache_dir={self.cache}"]
+        folder = self.config.invocation_params.dir
+        moved = [there.environment.python, dash_m, pytest_, *there.moved(words, folder)]
+        moved += self._same_cache()
         asked = replace(request, code_from=str(there.checkout.folder), not_from=self._others)
         try:
-            return session.measured(moved, asked, there.place(self.invoked_from))
+            return session.measured(moved, asked, there.place(folder))
         except NoSuchTestError:
             raise
         except NetpipeError as error:
             raise SessionError(f"the session of {self.ref} failed: {error}") from error
+
+    def _same_cache(self) -> list[str]:
+        """Return the flags for this run's cache: data that tests keep there serve both versions."""
+        if self.config.cache is None:
+            return []
+        # `mkdir` returns <cache>/d/<name>: the public way to learn of <cache>.
+        return ["-o", f"cache_dir={self.config.cache.mkdir('netpipe').parents[1]}"]
 
     @property
     def _there(self) -> Version:
