@@ -61,9 +61,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_each_version_runs_its_own_code(project: Path, tmp_path: Path) -> None:
-    """Of two commits and a working tree, the batches of both commits are measured, and are like
-    those of no other version; nothing is left of it.
-    """
+    """Of two commits and a working tree, the batches of the commits are measured, each its own."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
     path = os.pathsep.join(map(str, (ROOT, project, project / "src")))
     done = subprocess.run(

@@ -137,7 +137,7 @@ class Against:
 
     def _same_cache(self) -> list[str]:
         """Return the flags for this run's cache: data that tests keep there serve both versions."""
-        if self.config.cache is None:
+        if not self.config.pluginmanager.hasplugin("cacheprovider"):
             return []
         # `mkdir` returns <cache>/d/<name>: the public way to learn of <cache>.
         return ["-o", f"cache_dir={self.config.cache.mkdir('netpipe').parents[1]}"]

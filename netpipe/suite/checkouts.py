@@ -104,6 +104,13 @@ def check_out(commit: Commit, folder: Path) -> Checkout:
     return Checkout(commit, folder.resolve())
 
 
+def known_files(folder: Path) -> frozenset[str]:
+    """Return the names of the files in a folder of a checkout that git is not told to ignore."""
+    words = ("ls-files", "-z", "--cached", "--others", "--exclude-standard", ":(glob)*")
+    names = _git(folder, *words).split("\0")
+    return frozenset(one for one in names if (folder / one).is_file())
+
+
 def remove(commit: Commit, folder: Path) -> None:
     """Remove a worktree, half made ones too, and what git knows of it."""
     try:

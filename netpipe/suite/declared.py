@@ -1,9 +1,10 @@
 """What a project declares that its environment needs: alike in two versions, or not."""
 
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from configparser import ConfigParser
 from configparser import Error as ConfigError
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,13 +28,19 @@ _OF_PROJECT: Final = (
 _TOOLS: Final = ("poetry", "pdm", "uv", "pixi")
 
 
-def declared(folder: Path) -> dict[str, object]:
-    """Return what the files of a folder declare of dependencies, by file; equal where alike."""
+def declared(folder: Path, files: Collection[str]) -> dict[str, object]:
+    """Return what files declare of dependencies, by name; equal where alike.
+
+    Args:
+        folder: Where they lie.
+        files: The names to look at.
+    """
     found: dict[str, object] = {}
-    for name in sorted({path.name for one in _WHOLE_FILES for path in folder.glob(one)}):
-        found[name] = (folder / name).read_bytes()
+    for name in files:
+        if any(fnmatch(name, one) for one in _WHOLE_FILES):
+            found[name] = (folder / name).read_bytes()
     for name, read in (("pyproject.toml", _of_pyproject), ("setup.cfg", _of_setup_cfg)):
-        if (folder / name).is_file():
+        if name in files:
             # A file that cannot be read is like another one only if it is the same.
             text = (folder / name).read_text(encoding="utf-8", errors="replace")
             try:

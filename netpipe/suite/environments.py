@@ -13,7 +13,7 @@ from typing import Final
 
 from netpipe.errors import InputError
 from netpipe.harness.session import Place
-from netpipe.suite.checkouts import Checkout
+from netpipe.suite.checkouts import Checkout, known_files
 from netpipe.suite.declared import declared
 
 _PROJECT_FILES: Final = ("pyproject.toml", "setup.py", "setup.cfg")
@@ -45,7 +45,11 @@ def needs_its_own(checkout: Checkout, project: Path) -> bool:
         project: The folder of the project here, in or below the checkout's repository.
     """
     folders = {project, checkout.commit.repository}
-    return any(declared(one) != declared(checkout.there(one)) for one in folders)
+    return any(_declared(one) != _declared(checkout.there(one)) for one in folders)
+
+
+def _declared(folder: Path) -> dict[str, object]:
+    return declared(folder, known_files(folder)) if folder.is_dir() else {}
 
 
 def shared(checkout: Checkout) -> Environment:

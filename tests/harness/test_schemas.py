@@ -2,7 +2,7 @@
 
 import copy
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -153,7 +153,7 @@ def test_a_run_is_described(check: Callable[..., None], tmp_path: Path) -> None:
     for sessions in ((), MEASUREMENTS[:1]):
         run.compared.append(Compared("a::b", "step_s", compare("step_s", slow, sessions)))
     run.compared.append(Compared("a::b", "step_s", run.compared[-1].comparison, "main"))
-    pairs = {"subject": [Pair(MEASUREMENTS[0], MEASUREMENTS[1])]}
+    pairs: dict[Hashable, list[Pair]] = {"subject": [Pair(MEASUREMENTS[0], MEASUREMENTS[1])]}
     commit = Commit(tmp_path, "main", "0123456789")
     run.against = Against(commit, cast(Any, None), "", lambda _: None, pairs)
     write_json(run, tmp_path / "run.json")

@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from netpipe.harness import session
 from netpipe.harness.errors import NoSuchTestError, SessionError
 from netpipe.harness.measurement import Measurement
 from netpipe.suite import against
@@ -167,7 +168,7 @@ def base_raises(
                 raise error
             return measured(command, request, place)
 
-        monkeypatch.setattr(against.session, "measured", fails)
+        monkeypatch.setattr(session, "measured", fails)
         return versioned
 
     return let

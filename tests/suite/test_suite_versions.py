@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from contextlib import AbstractContextManager
+from importlib import metadata
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_file_location
 from pathlib import Path
@@ -28,7 +29,7 @@ def repository(tmp_path: Path) -> Path:
         text = f"VERSION = {number}\n"
         files = {"flat/__init__.py": text, "src/inner/__init__.py": text}
         declared = {"pyproject.toml": ALIKE, "setup.cfg": "[options]\ninstall_requires = a\n"}
-        commit(folder, files | declared)
+        commit(folder, files | declared | {".gitignore": "ignored.lock"})
     return folder
 
 
@@ -72,7 +73,7 @@ def test_an_editable_installation_with_a_hook_is_followed(
     hook = FinderHook({"inner": repository / "src" / "inner" / "__init__.py"})
     monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, hook])
     installed = FakeDistribution()
-    monkeypatch.setattr(environments.metadata, "distributions", lambda: [installed])
+    monkeypatch.setattr(metadata, "distributions", lambda: [installed])
     monkeypatch.delenv("PYTHONPATH", raising=False)
     with before as version:
         assert version.environment.path == (str(version.checkout.folder / "src"),)
@@ -234,6 +235,7 @@ def test_an_environment_that_cannot_be_made_is_told_of(
         ("uv.lock", "", True),
         ("setup.py", "", True),
         ("flat/__init__.py", "VERSION = 3", False),
+        ("ignored.lock", "", False),
     ],
 )
 def test_dependencies_decide(
