@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -94,7 +93,7 @@ def _pytest(words: Sequence[str], version: "Version | None") -> int:
             child.wait()
             raise
         except SystemExit:  # SIGTERM came to this process alone
-            child.send_signal(signal.SIGINT)
+            child.terminate()
             child.wait()
             raise
 

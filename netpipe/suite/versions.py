@@ -1,6 +1,8 @@
 """Another version of this project, ready to be run: its code, and what it runs with."""
 
+import signal
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -55,6 +57,24 @@ class Version:
 
 
 @contextmanager
+def _interrupted_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM, which would leave everything behind, end this process as Ctrl-C does."""
+    is_free = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if not is_free or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+@contextmanager
 def version_of(
     commit: Commit, project: Path, extras: str, say: Callable[[str], None]
 ) -> Iterator[Version]:
@@ -69,7 +89,10 @@ def version_of(
     Raises:
         InputError: It cannot be checked out, or its environment cannot be made.
     """
-    with tempfile.TemporaryDirectory(prefix="netpipe-against-", ignore_cleanup_errors=True) as made:
+    with (
+        _interrupted_by_sigterm(),
+        tempfile.TemporaryDirectory(prefix="netpipe-against-", ignore_cleanup_errors=True) as made,
+    ):
         folder = Path(made, "checkout")
         try:
             checkout = check_out(commit, folder)

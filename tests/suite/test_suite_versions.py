@@ -1,8 +1,10 @@
 """Another version beside this one: its code, its environment, and that both go again."""
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from contextlib import AbstractContextManager
 from importlib import metadata
 from importlib.machinery import ModuleSpec
@@ -152,6 +154,15 @@ def test_nothing_is_left(repository: Path, before: AbstractContextManager[Versio
     assert not folder.parent.exists()
     assert worktrees(repository) == 1
     assert git(repository, "worktree", "prune", "--dry-run", "--verbose") == ""
+
+
+def test_sigterm_leaves_nothing(repository: Path, before: AbstractContextManager[Version]) -> None:
+    """A process that is told to end removes the worktree first."""
+    with pytest.raises(KeyboardInterrupt), before:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(10)
+    assert worktrees(repository) == 1
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 def test_hooks_stay_out_of_it(
