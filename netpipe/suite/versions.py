@@ -65,6 +65,7 @@ def _interrupted_by_sigterm() -> Iterator[None]:
         return
 
     def interrupt(*_: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one would end the cleaning up
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, interrupt)

@@ -158,7 +158,7 @@ def test_nothing_is_left(repository: Path, before: AbstractContextManager[Versio
 
 def test_sigterm_leaves_nothing(repository: Path, before: AbstractContextManager[Version]) -> None:
     """A process that is told to end removes the worktree first."""
-    with pytest.raises(KeyboardInterrupt), before:
+    with pytest.raises(KeyboardInterrupt), before:  # noqa: PT012
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(10)
     assert worktrees(repository) == 1
