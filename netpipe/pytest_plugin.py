@@ -7,6 +7,7 @@ jax backend: whatever is measured, is measured in a session, a fresh process of 
 import os
 import tempfile
 from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,16 +18,17 @@ from netpipe.errors import NetpipeError
 from netpipe.harness.clock import RecordedClock
 from netpipe.harness.errors import InconclusiveError
 from netpipe.harness.expect import Limits
-from netpipe.harness.gate import Comparison, Outcome
+from netpipe.harness.gate import Outcome
 from netpipe.harness.measurement import Measurement
 from netpipe.harness.metrics import GATED
 from netpipe.harness.session import request_here
 from netpipe.harness.stall import judge
 from netpipe.suite import alone, bench, failed_gate, github, nodes, record, summary
 from netpipe.suite.acceptance import acceptance
+from netpipe.suite.against import Against
 from netpipe.suite.failed_gate import properties
 from netpipe.suite.options import Options, add_options
-from netpipe.suite.run import Run, Subject, deciding
+from netpipe.suite.run import Compared, Run, Subject, deciding
 from netpipe.suite.waiving import waiver_problems
 
 _RUN = pytest.StashKey[Run]()
@@ -64,10 +66,20 @@ def pytest_configure(config: pytest.Config) -> None:
     if options.device:
         from netpipe.harness import device
 
-        try:
+        with _as_usage_error():
             device.require(run.device, options.device)
-        except NetpipeError as error:
-            raise pytest.UsageError(str(error)) from error
+    if options.against and not options.record:
+        with _as_usage_error():
+            run.against = Against.named(config, options, run.say)
+        config.add_cleanup(run.against.remove)
+
+
+@contextmanager
+def _as_usage_error() -> Iterator[None]:
+    try:
+        yield
+    except NetpipeError as error:
+        raise pytest.UsageError(str(error)) from error
 
 
 def _become_session(config: pytest.Config) -> None:
@@ -156,9 +168,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Find what to compare with, and show it in pytest-benchmark's table.
 
     Raises:
-        pytest.UsageError: It is not there, or damaged; nothing has been measured yet.
+        pytest.UsageError: It is not there, or damaged, or the other version cannot be run; nothing
+            has been measured yet.
     """
     config = session.config
+    nodes.answer_when_missing(session)
     run = config.stash.get(_RUN, None)
     if run is None:
         return
@@ -167,15 +181,16 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         return
     if run.timed:
         bench.refuse_other_comparisons(config, config.stash[_COMPARE])
+    if run.against is not None and any(map(_is_compared, session.items)):
+        with _as_usage_error():
+            run.against.prepare()
     if not run.compares:
         return
     if not run.timed or any(_is_plain_benchmark(item) for item in session.items):
         bench.give_comparison_back(config, config.stash[_COMPARE])
     if run.timed:
-        try:
+        with _as_usage_error():
             _find_accepted(run, config)
-        except NetpipeError as error:
-            raise pytest.UsageError(str(error)) from error
 
 
 def _find_accepted(run: Run, config: pytest.Config) -> None:
@@ -192,6 +207,10 @@ def _find_accepted(run: Run, config: pytest.Config) -> None:
 
 def _is_plain_benchmark(item: pytest.Item) -> bool:
     return "benchmark" in getattr(item, "fixturenames", ()) and not _is_measured(item)
+
+
+def _is_compared(item: pytest.Item) -> bool:
+    return "netpipe_benchmark" in getattr(item, "fixturenames", ())
 
 
 def _is_measured(item: pytest.Item) -> bool:
@@ -429,7 +448,7 @@ def netpipe_benchmark(
         sessions = run.benchmark(request.node.nodeid, _netpipe_subject)
         measured = _noted(request.node, sessions[-1])
         replay.play(_durations(run, sessions, quantity), _extra_info(measured))
-        if run.compares:
+        if run.compares or run.against:
             _hold(run, request.node, quantity, _netpipe_subject)
         return measured
 
@@ -458,25 +477,24 @@ def _extra_info(measurement: Measurement) -> dict[str, Any]:
 def _hold(run: Run, node: pytest.Item, quantity: str, subject: Subject) -> None:
     """Fail a regression; fail or let pass, as the flags say, what could not be compared."""
     __tracebackhide__ = True
-    compared = run.compare(node.nodeid, quantity, subject)
+    compared = _told(lambda: run.decide(node.nodeid, quantity, subject))
     worst = deciding(compared)
     comparison = worst.comparison
     node.user_properties += properties(comparison)
     node.user_properties += [("netpipe_waiver", one.waiver.words) for one in compared if one.waiver]
+    if worst.against:
+        node.user_properties.append(("netpipe_against", worst.against))
     if worst.fails:
-        pytest.fail(_told_of_failure(run, node, comparison, subject), pytrace=False)
+        pytest.fail(_told_of_failure(run, node, worst), pytrace=False)
     if comparison.outcome is Outcome.NO_BASELINE and run.options.fail_when_missing:
-        pytest.fail(f"NO_BASELINE: {comparison.reason}", pytrace=False)
+        pytest.fail(f"{worst.outcome}: {comparison.reason}", pytrace=False)
     if comparison.outcome is Outcome.INCONCLUSIVE:
-        raise InconclusiveError(f"inconclusive: {comparison.reason}")
+        raise InconclusiveError(f"{worst.outcome}: {comparison.reason}")
 
 
-def _told_of_failure(run: Run, node: pytest.Item, comparison: Comparison, subject: Subject) -> str:
-    sessions = run.measure(subject)
+def _told_of_failure(run: Run, node: pytest.Item, worst: Compared) -> str:
     return failed_gate.told(
-        comparison,
-        node.nodeid,
-        sessions,
-        run.history_of(sessions[-1].device.key),
+        worst,
+        run.history_of(worst.now.device.key),
         nodes.repeating_command(node.config, node.nodeid),
     )

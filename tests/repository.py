@@ -1,6 +1,7 @@
-"""A git repository to test with."""
+"""A small git repository that tests put versions of a project into."""
 
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 _SETTINGS = ("user.name=Tester", "user.email=tester@example.org", "commit.gpgsign=false")
@@ -14,15 +15,30 @@ def git(folder: Path, *words: str) -> str:
     return done.stdout.strip()
 
 
-def commit(folder: Path, message: str = "change") -> str:
-    """Commit everything that is in a repository; return the commit's name."""
-    git(folder, "add", "--all")
-    git(folder, "commit", "--quiet", "--message", message)
-    return git(folder, "rev-parse", "HEAD")
-
-
 def init(folder: Path) -> Path:
     """Make a repository whose branch is main."""
     folder.mkdir(parents=True, exist_ok=True)
     git(folder, "init", "--quiet", "--initial-branch", "main")
     return folder
+
+
+def commit(folder: Path, message: str = "change") -> str:
+    """Commit everything that is in a repository; return the commit's name."""
+    git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "--allow-empty", "--message", message)
+    return git(folder, "rev-parse", "HEAD")
+
+
+def commit_files(folder: Path, files: Mapping[str, str]) -> str:
+    """Write files and commit all that is there; make the repository first. Return the commit."""
+    if not (folder / ".git").exists():
+        init(folder)
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return commit(folder)
+
+
+def worktrees(folder: Path) -> int:
+    """Return how many checkouts git knows of, those that are gone included."""
+    return git(folder, "worktree", "list", "--porcelain").count("worktree ")

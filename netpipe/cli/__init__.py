@@ -6,13 +6,14 @@ import sys
 import click
 
 import netpipe
+from netpipe.cli.ab import ab
 from netpipe.cli.baseline import baseline
 from netpipe.cli.data import generate, prepare
 from netpipe.cli.devices import devices
 from netpipe.cli.lint import lint
 from netpipe.cli.measure import measure
 
-COMMANDS = (generate, prepare, measure, lint, devices, baseline)
+COMMANDS = (generate, prepare, measure, lint, devices, baseline, ab)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

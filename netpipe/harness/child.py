@@ -15,6 +15,7 @@ from netpipe.harness.emulation import Emulated, Flops, parse_accelerator
 from netpipe.harness.errors import LoaderFailedError, MisuseError
 from netpipe.harness.failure import told
 from netpipe.harness.measurement import Device
+from netpipe.harness.origin import check_origin
 from netpipe.harness.session import (
     SessionRequest,
     error_document,
@@ -86,7 +87,9 @@ def _found(request: SessionRequest, factories: Factories) -> dict[str, Any]:
         from netpipe.harness.linting import linted_loader
 
         return {"lint": linted_loader(request, factories.loader)}
-    return {"measurement": _measure(request, factories)}
+    document = {"measurement": _measure(request, factories)}
+    check_origin(request.code_from, request.not_from)
+    return document
 
 
 def _measure(request: SessionRequest, factories: Factories) -> dict[str, Any]:

@@ -19,6 +19,10 @@ class SessionError(HarnessError):
     """A session's process ended without a result: it crashed, hung or ran out of time."""
 
 
+class NoSuchTestError(SessionError):
+    """A session was to measure what a test asks for, and there is no such test."""
+
+
 class HangError(SessionError):
     """A loader gave no batch for longer than the limit."""
 

@@ -130,7 +130,7 @@ class Comparison:
     @property
     def by_metric(self) -> "tuple[Comparison, ...]":
         """Each of its metrics alone; itself without a baseline."""
-        return tuple(map(_of, ((one,) for one in self.every))) or (self,)
+        return tuple(map(worst_of, ((one,) for one in self.every))) or (self,)
 
 
 def compare(
@@ -163,10 +163,11 @@ def compare(
     if oldest is not None and _is_of_the_same(oldest, now):
         drifts = (_compared(one, now, oldest, max(DRIFT, one.least)) for one in metrics)
         compared += [one for one in drifts if one.outcome in _BAD]
-    return _of(compared)
+    return worst_of(compared)
 
 
-def _of(compared: Sequence[Compared]) -> Comparison:
+def worst_of(compared: Sequence[Compared]) -> Comparison:
+    """Return what several metrics of a quantity come to."""
     worst = min(compared, key=lambda one: _SEVERITY.index(one.outcome))
     return Comparison(
         outcome=worst.outcome,
@@ -241,12 +242,7 @@ def _compared(
         outcome=outcome,
         now=median(metric.value(one) for one in now),
         then=median(metric.value(one) for one in then),
-        worse=Interval(
-            median=metric.worse(change),
-            low=metric.worse(change - last),
-            high=metric.worse(change + last),
-            n=len(now),
-        ),
+        worse=metric.worse_interval(Interval(change, change - last, change + last, len(now))),
         bound=metric.worse(worth),
         where=accepted.where,
         reason=told,
@@ -316,12 +312,8 @@ def _decided(
 
 
 def _told(metric: Metric, change: float, worth: float, where: str) -> str:
-    worse, bound = metric.worse(change), metric.worse(worth)
-    if metric.is_share:
-        return f"{metric.name} is {worse:+.2f} against {where} (bound {bound:+.2f})"
-    if not metric.lower_is_better:
-        return f"{metric.name} is {1 / worse:.2f} x that of {where} (bound {1 / bound:.2f})"
-    return f"{metric.name} is {worse:.2f} x that of {where} (bound {bound:.2f})"
+    beside = "against" if metric.is_share else "x that of"
+    return f"{metric.name} is {metric.shown(change)} {beside} {where} (bound {metric.shown(worth)})"
 
 
 def _why_not_comparable(metric: Metric, now: Measurement, then: Measurement) -> str | None:

@@ -63,6 +63,21 @@ class Metric:
         """Return a change as people read it: a factor, or for a share the difference itself."""
         return change if self.is_share else exp(change)
 
+    def worse_interval(self, change: Interval) -> Interval:
+        """Return an interval of changes as `worse` does."""
+        return Interval(
+            median=self.worse(change.median),
+            low=self.worse(change.low),
+            high=self.worse(change.high),
+            n=change.n,
+        )
+
+    def shown(self, change: float) -> str:
+        """Write what a change makes of the figure: a factor, or for a share what is added."""
+        if self.is_share:
+            return f"{change if self.lower_is_better else -change:+.2f}"
+        return f"{exp(change if self.lower_is_better else -change):.2f}"
+
     def least_change(self, *, shared_cores: bool, same_machine: bool) -> float:
         """Return the smallest change worth failing a run for.
 

@@ -19,7 +19,7 @@ from typing import Any, Final, NoReturn
 import psutil
 
 from netpipe.harness.emulation import checked_flops, parse_accelerator
-from netpipe.harness.errors import HangError, MisuseError, SessionError
+from netpipe.harness.errors import HangError, MisuseError, NoSuchTestError, SessionError
 from netpipe.harness.measurement import Measurement, measurement_from
 from netpipe.harness.processes import is_resource_tracker
 from netpipe.harness.rules.finding import INTENTS
@@ -37,7 +37,12 @@ _CLEANING_S = 5.0  # for killed processes to be gone, and their shared memory wi
 _LOOK_S = 0.05
 _LONGEST_SOCKET_FOLDER = 107 - len("/listener-12345678")  # unix(7)
 _LOG_LINES = 25
-_ERRORS: Final = {"misuse": MisuseError, "hang": HangError, "failed": SessionError}
+_ERRORS: Final = {
+    "misuse": MisuseError,
+    "hang": HangError,
+    "missing": NoSuchTestError,
+    "failed": SessionError,
+}
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,8 @@ class SessionRequest:
         proves: Whether the lint tries on elements what the structure does not decide.
         tries: Whether the lint measures what its proposals give.
         parent: The process that waits for the result; None when nobody does.
+        code_from: The checkout whose code is measured, where that matters: see `not_from`.
+        not_from: Other checkouts of its repository, none of whose files may have been loaded.
     """
 
     kind: str
@@ -72,6 +79,8 @@ class SessionRequest:
     proves: bool = False
     tries: bool = False
     parent: int | None = None
+    code_from: str = ""
+    not_from: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         """Check what a user can have set.
@@ -104,6 +113,22 @@ class SessionRequest:
         return _START_S + self.budget_s + OVERTIME_S + _FAREWELL_S
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a session runs.
+
+    Attributes:
+        folder: Its working directory; None: that of this process.
+        variables: What its environment has beside, or instead of, that of this process.
+    """
+
+    folder: Path | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+_HERE: Final = Place()
+
+
 def write_result(request: SessionRequest, document: Mapping[str, object]) -> None:
     """Write what a session found, whole or not at all."""
     result = Path(request.result)
@@ -116,7 +141,7 @@ def error_document(kind: str, message: str) -> dict[str, object]:
     """Return the result of a session that failed.
 
     Args:
-        kind: "misuse", "hang" or "failed".
+        kind: "misuse", "hang", "missing" or "failed".
         message: What the user is told.
     """
     return {"error": {"kind": kind, "message": message}}
@@ -140,18 +165,19 @@ def gather_sockets(request: SessionRequest) -> None:
     current_process()._config["tempdir"] = folder  # type: ignore[attr-defined]  # noqa: SLF001
 
 
-def measured(command: Sequence[str], request: SessionRequest) -> Measurement:
+def measured(command: Sequence[str], request: SessionRequest, place: Place = _HERE) -> Measurement:
     """Run a session that measures.
 
     Args:
         command: What the session's process runs.
         request: What it is asked for; `result` is chosen here.
+        place: Where it runs.
 
     Raises:
         MisuseError: The loader, the step or the loop is not what it must be.
         SessionError: The process crashed, hung or ran out of time.
     """
-    return measurement_from(_run(command, request, "measurement"), "session")
+    return measurement_from(_run(command, request, "measurement", place), "session")
 
 
 def linted(command: Sequence[str], request: SessionRequest) -> dict[str, Any]:
@@ -164,7 +190,9 @@ def linted(command: Sequence[str], request: SessionRequest) -> dict[str, Any]:
     return _run(command, request, "lint")
 
 
-def _run(command: Sequence[str], request: SessionRequest, wanted: str) -> dict[str, Any]:
+def _run(
+    command: Sequence[str], request: SessionRequest, wanted: str, place: Place = _HERE
+) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix=_FOLDER) as folder:
         result, log = Path(folder, "result.json"), Path(folder, "log.txt")
         limit_s = request.limit_s
@@ -172,7 +200,8 @@ def _run(command: Sequence[str], request: SessionRequest, wanted: str) -> dict[s
         with log.open("wb") as stream:
             child = subprocess.Popen(
                 command,
-                env=_environment(os.environ, asked),
+                cwd=place.folder,
+                env=_environment({**os.environ, **place.variables}, asked),
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=subprocess.STDOUT,

@@ -9,46 +9,37 @@ from netpipe.harness.measurement import Measurement
 from netpipe.harness.metrics import Metric
 from netpipe.harness.stall import judge
 from netpipe.harness.units import percent, seconds
+from netpipe.suite import run
 
 _SHOWN_VERSIONS = 6
 
 
-def told(
-    comparison: Comparison,
-    benchmark: str,
-    now: Sequence[Measurement],
-    baselines: Sequence[Baseline],
-    command: str,
-) -> str:
+def told(failed: run.Compared, baselines: Sequence[Baseline], command: str) -> str:
     """Return the message of a failed gate; its first line fits pytest's short summary.
 
     Args:
-        comparison: What failed.
-        benchmark: The benchmark's full name.
-        now: The sessions of this run.
+        failed: What failed.
         baselines: Those of the device, the latest last.
         command: What repeats it.
     """
-    first = f"{comparison.outcome.value}: {comparison.reason}"
+    comparison = failed.comparison
+    lines = [f"{failed.outcome}: {comparison.reason}"]
     decisive = comparison.decisive
-    if decisive is None:
-        return first
-    lines = (
-        *_figures(decisive),
-        *_baseline(decisive, baselines),
-        *_history(decisive.metric, benchmark, baselines),
-        *_cause(now[-1], baselines[-1].sessions.get(benchmark, ())),
-        f"again:     {command}",
-    )
-    return "\n".join((first, *lines))
+    if decisive is not None:
+        lines += _figures(decisive, failed.against or "the baseline")
+        lines += _baseline(decisive, baselines)
+        lines += _history(decisive.metric, failed.benchmark, baselines)
+    then = baselines[-1].sessions.get(failed.benchmark, ()) if baselines else ()
+    lines += _cause(failed.now, then)
+    return "\n".join((*lines, f"again:     {command}"))
 
 
-def _figures(one: Compared) -> Iterator[str]:
+def _figures(one: Compared, beside: str) -> Iterator[str]:
     now, then = (_written(one.metric, value) for value in (one.now, one.then))
     worse = one.worse
     better = "lower" if one.metric.lower_is_better else "higher"
     yield f"metric:    {one.metric.name}, {better} is better"
-    yield f"value:     {now}, the baseline's {then} (medians over sessions)"
+    yield f"value:     {now}, {beside} {then} (medians over sessions)"
     yield (
         f"worse by:  {worse.median:.3f} ({worse.low:.3f} to {worse.high:.3f}) over {worse.n} "
         f"sessions; bound {one.bound:.3f}"
@@ -71,7 +62,8 @@ def _history(metric: Metric, benchmark: str, baselines: Sequence[Baseline]) -> I
         for held in baselines
         if (sessions := held.sessions.get(benchmark, ()))
     ]
-    yield f"history:   {', '.join(values)}"
+    if values:
+        yield f"history:   {', '.join(values)}"
 
 
 def _cause(now: Measurement, then: Sequence[Measurement]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from netpipe.suite.acceptance import change_notes, change_tables
 from netpipe.suite.run import Run
 from netpipe.suite.summary import (
     comparison_lines,
-    comparison_table,
+    comparison_tables,
     latest,
     order_lines,
     verdict_lines,
@@ -72,11 +72,9 @@ def _markdown(run: Run) -> Iterator[str]:
     yield "## netpipe"
     if run.sessions:
         yield from _table(verdict_table(latest(run)))
-    if run.compared:
-        yield from _table(comparison_table(run))
-    for table in change_tables(run.acceptance):
+    for table in (*comparison_tables(run), *change_tables(run.acceptance)):
         yield from _table(table)
-    against = comparison_lines(run) if run.compares else ()
+    against = comparison_lines(run) if run.compares or run.against else ()
     for line in (*order_lines(run), *verdict_lines(run), *against, *run.notes):
         yield f"- {_cell(line)}"
 

@@ -9,7 +9,12 @@ from typing import Any, Final
 import pytest
 
 from netpipe.harness.child import Factories, serve
-from netpipe.harness.session import SessionRequest
+from netpipe.harness.session import (
+    SessionRequest,
+    error_document,
+    request_here,
+    write_result,
+)
 
 SUBJECT_FIXTURES: Final = tuple(f"netpipe_{one.name}" for one in fields(Factories))
 
@@ -29,6 +34,7 @@ _RUN_ONLY: Final = (
     "--last-failed",
     "--lf",
     "--maxfail",
+    "--netpipe-against",
     "--netpipe-device",
     "--netpipe-json",
     "--netpipe-record",
@@ -115,6 +121,13 @@ def _add_definitions(
     for one in found:
         for argument in one.argnames:
             _add_definitions(request, argument, definitions)
+
+
+def answer_when_missing(collected: pytest.Session) -> None:
+    """In a session's process, say so when its test is not there: another version may lack it."""
+    request = request_here()
+    if request is not None and not collected.items and not collected.testsfailed:
+        write_result(request, error_document("missing", "there is no such test"))
 
 
 def serve_node(request: pytest.FixtureRequest, session: SessionRequest) -> None:

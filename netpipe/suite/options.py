@@ -18,6 +18,8 @@ _NAME: Final = re.compile(r"[\w.-]*")
 # name: (default, metavar, help)
 _FLAGS: Final = {
     "device": ("", "KEY", "this run must be on that device; a family (a100) matches its variants"),
+    "against": ("", "REF", "measure that git ref in turns with this version; the pairs decide"),
+    "against_extras": ("", "EXTRAS", "extras to install with REF where it declares others"),
     "accelerator": ("auto", "A", "auto, emulated:36ms, emulated:8xh100, or a list of them"),
     "flops_per_step": ("", "FLOPS", "FLOPs of a step, for an emulated accelerator with a name"),
     "mfu": ("0.4", "FRACTION", "the part of its peak that an emulated accelerator reaches"),
@@ -40,6 +42,8 @@ class Options:
 
     Attributes:
         device: The device key or family that must be here; "" for any.
+        against: The git ref to measure in turns with this version; "" for none.
+        against_extras: The extras to install with it, where it declares other dependencies.
         accelerators: What to measure against: "auto" or emulated ones.
         request: The budget, batch limit, FLOPs, MFU, intent and silences of every session.
         fail_when_missing: No baseline is a failure.
@@ -52,6 +56,8 @@ class Options:
     """
 
     device: str
+    against: str
+    against_extras: str
     accelerators: tuple[str, ...]
     request: SessionRequest
     fail_when_missing: bool
@@ -96,6 +102,8 @@ class Options:
             raise _usage("sessions", "be a whole number above 0", values["sessions"])
         return cls(
             device=values["device"],
+            against=values["against"],
+            against_extras=values["against_extras"],
             accelerators=accelerators,
             request=request,
             fail_when_missing=values["missing"] == "fail",

@@ -15,6 +15,7 @@ from netpipe.harness.stall import judge
 from netpipe.harness.verdict import Verdict
 from netpipe.harness.waivers import Waiver
 from netpipe.suite.acceptance import Acceptance
+from netpipe.suite.against import Against
 from netpipe.suite.options import Options
 
 Command = Sequence[str]
@@ -38,7 +39,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Compared:
-    """A benchmark's comparison with its baseline.
+    """One metric of a benchmark, compared.
 
     Attributes:
         benchmark: Its full name.
@@ -46,6 +47,7 @@ class Compared:
         comparison: What it comes to, whatever is waived.
         now: What was measured.
         waiver: Under which a regression does not fail.
+        against: The git ref that it was compared with; "" for the baseline.
     """
 
     benchmark: str
@@ -53,6 +55,7 @@ class Compared:
     comparison: Comparison
     now: Measurement
     waiver: Waiver | None = None
+    against: str = ""
 
     @property
     def fails(self) -> bool:
@@ -61,13 +64,15 @@ class Compared:
 
     @property
     def outcome(self) -> str:
-        """The outcome as it is shown: what is waived is never a PASS."""
-        value = self.comparison.outcome.value
-        return f"{value}, {self.waiver.words}" if self.waiver else value
+        """The outcome as it is shown: beside what, and what is waived is never a PASS."""
+        against = f" against {self.against}" if self.against else ""
+        waived = f", {self.waiver.words}" if self.waiver else ""
+        return f"{self.comparison.outcome.value}{against}{waived}"
 
     def is_of(self, waiver: Waiver) -> bool:
         """Return whether it is what a waiver is for, by whatever metric."""
-        return self.benchmark == waiver.benchmark and waiver.is_for(self.now.device.key)
+        here = not self.against and waiver.is_for(self.now.device.key)
+        return here and self.benchmark == waiver.benchmark
 
 
 # Behind what fails; a regression among them is waived.
@@ -94,6 +99,7 @@ class Run:
         compares: Whether results are held against baselines.
         covers: Whether a test of this id would have been found, if it were there.
         say: Tells the user what is going on.
+        against: Another version, whose pairs with this one decide; None without one.
         sessions: The sessions of every subject measured, by key and accelerator.
         compared: Every comparison made, in order.
         lints: The order of every loader read, by subject.
@@ -109,6 +115,7 @@ class Run:
     compares: bool
     covers: Callable[[str], bool]
     say: Callable[[str], None]
+    against: Against | None = None
     sessions: dict[tuple[object, ...], tuple[Measurement, ...]] = field(default_factory=dict)
     lints: dict[tuple[object, ...], dict[str, Any]] = field(default_factory=dict)
     compared: list[Compared] = field(default_factory=list)
@@ -130,7 +137,8 @@ class Run:
     @property
     def misses_its_measurement(self) -> bool:
         """Whether there was to be something to compare, and nothing was measured or read."""
-        wanted = self.compares and (self.timed or self.options.fail_when_missing)
+        compares = self.compares or self.against is not None
+        wanted = compares and (self.timed or self.options.fail_when_missing)
         return bool(wanted) and not self.sessions and not self.lints
 
     def measure(self, subject: Subject, wanted: int = 1) -> tuple[Measurement, ...]:
@@ -174,34 +182,63 @@ class Run:
             )
         return self.lints[subject.key]
 
-    def compare(self, benchmark: str, quantity: str, subject: Subject) -> tuple[Compared, ...]:
-        """Hold a benchmark against its baseline; what one session leaves open, more decide."""
-        comparison, sessions = self._settled(benchmark, quantity, subject)
-        self.sessions[subject.key, subject.accelerator] = sessions
-        now = sessions[-1]
-        judged = (
-            self.acceptance.judged(one, benchmark, now.device.key) for one in comparison.by_metric
-        )
-        compared = tuple(Compared(benchmark, quantity, one, now, waiver) for one, waiver in judged)
-        self.compared += compared
-        return compared
+    def decide(self, benchmark: str, quantity: str, subject: Subject) -> tuple[Compared, ...]:
+        """Compare a benchmark with what was asked for; where pairs can decide, they do."""
+        paired: tuple[Compared, ...] = ()
+        if self.against is not None:
+            paired = self._paired(self.against, benchmark, quantity, subject)
+        decided = any(one.comparison.outcome is not Outcome.NO_BASELINE for one in paired)
+        held = self._held(benchmark, quantity, subject, decided) if self.compares else ()
+        self.compared += (*paired, *held)
+        return paired if decided or not held else held
 
-    def _settled(
-        self, benchmark: str, quantity: str, subject: Subject
-    ) -> tuple[Comparison, tuple[Measurement, ...]]:
+    def _paired(
+        self, against: Against, benchmark: str, quantity: str, subject: Subject
+    ) -> tuple[Compared, ...]:
+        key = ("pairs", subject.key, subject.accelerator)
+        request = self._request(subject, "measure")
+        compare = partial(against.compare, quantity, key, subject.command, request)
+        found = self._once(key, compare)
+        if found is None:
+            now = self.measure(subject)
+            none = gate.no_baseline(quantity, now, f"{against.ref} has no test {benchmark}")
+            return self._judged(benchmark, quantity, none, now[-1], against.ref)
+        comparison, latest = found
+        return self._judged(benchmark, quantity, comparison, latest, against.ref)
+
+    def _judged(
+        self, benchmark: str, quantity: str, found: Comparison, now: Measurement, ref: str = ""
+    ) -> tuple[Compared, ...]:
+        judged = (self.acceptance.judged(one, benchmark, now.device.key) for one in found.by_metric)
+        return tuple(Compared(benchmark, quantity, one, now, waiver, ref) for one, waiver in judged)
+
+    def _held(
+        self, benchmark: str, quantity: str, subject: Subject, decided: bool
+    ) -> tuple[Compared, ...]:
+        """Hold a benchmark against its baseline.
+
+        What one session leaves open, more decide; unless it is decided by other means already.
+        """
         sessions = self.measure(subject)
         key = sessions[-1].device.key
         latest, oldest = self.baseline_of(key), self.oldest_of(key)
         if latest is None:
-            reason = f"there is no baseline for {key}"
-            return gate.no_baseline(quantity, sessions, reason), sessions
-        return gate.settled(
-            quantity,
-            sessions,
-            _accepted(latest, benchmark),
-            None if oldest is None else _accepted(oldest, benchmark),
-            lambda found: self.again(subject, f"to be sure: {found.reason}"),
-        )
+            none = gate.no_baseline(quantity, sessions, f"there is no baseline for {key}")
+            return self._judged(benchmark, quantity, none, sessions[-1])
+        accepted = _accepted(latest, benchmark)
+        first = None if oldest is None else _accepted(oldest, benchmark)
+        if decided:
+            found = gate.compare(quantity, sessions, accepted, first)
+        else:
+            found, sessions = gate.settled(
+                quantity,
+                sessions,
+                accepted,
+                first,
+                lambda open_: self.again(subject, f"to be sure: {open_.reason}"),
+            )
+            self.sessions[subject.key, subject.accelerator] = sessions
+        return self._judged(benchmark, quantity, found, sessions[-1])
 
     def lost_benchmarks(self) -> list[str]:
         """Return the benchmarks that a baseline in use holds and that no test produced."""

@@ -1,7 +1,7 @@
 """What the terminal shows at the end of a run, and the same as JSON."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from netpipe.suite.acceptance import (
     difference_lines,
     waiver_document,
 )
-from netpipe.suite.run import Run
+from netpipe.suite.run import Compared, Run
 from netpipe.suite.waiving import waiver_problems
 from netpipe.whole_file import write_whole
 
@@ -45,8 +45,8 @@ def summary_lines(run: Run) -> Iterator[str]:
         yield from verdict_lines(run)
     elif not run.lints:
         yield "nothing was measured: no test asked for it, or all that did were skipped"
-    if run.compares:
-        yield from _against_the_baseline(run)
+    if run.compares or run.against:
+        yield from _comparisons(run)
     elif run.sessions and not run.options.record:
         yield "compared with no baseline: --benchmark-compare does that"
     yield from run.notes
@@ -68,10 +68,8 @@ def latest(run: Run) -> list[Measurement]:
     return [sessions[-1] for sessions in run.sessions.values()]
 
 
-def _against_the_baseline(run: Run) -> Iterator[str]:
-    if run.compared:
-        yield from _drawn(comparison_table(run))
-    for table in change_tables(run.acceptance):
+def _comparisons(run: Run) -> Iterator[str]:
+    for table in (*comparison_tables(run), *change_tables(run.acceptance)):
         yield from _drawn(table)
     yield from comparison_lines(run)
 
@@ -94,12 +92,18 @@ def _is_unused(finding: Mapping[str, Any]) -> bool:
     return bool(finding["rule"] == UNUSED)
 
 
-def comparison_table(run: Run) -> Table:
-    """Return one row for each quantity that was held against the baseline."""
-    table = new_table("against the baseline")
-    for heading in ("benchmark", "metric", "now / baseline", "outcome"):
+def comparison_tables(run: Run) -> Iterator[Table]:
+    """Give one table for each thing that quantities were compared with."""
+    for against in dict.fromkeys(one.against for one in run.compared):
+        yield _comparison_table([one for one in run.compared if one.against == against], against)
+
+
+def _comparison_table(compared: Sequence[Compared], against: str) -> Table:
+    """Return one row for each metric that was held against the same."""
+    table = new_table(f"against {against or 'the baseline'}")
+    for heading in ("benchmark", "metric", f"now / {against or 'baseline'}", "outcome"):
         table.add_column(heading)
-    for one in run.compared:
+    for one in compared:
         comparison = one.comparison
         table.add_row(
             one.benchmark.rpartition("::")[2],
@@ -149,6 +153,7 @@ def write_json(run: Run, path: Path) -> None:
             {
                 "benchmark": one.benchmark,
                 "quantity": one.quantity,
+                "against": one.against or None,
                 "metric": one.comparison.metric,
                 "outcome": one.comparison.outcome.value,
                 "now": one.comparison.now,
@@ -159,8 +164,20 @@ def write_json(run: Run, path: Path) -> None:
             }
             for one in run.compared
         ],
+        "against": _against(run),
     }
     write_whole(path, json.dumps(document, indent=1, allow_nan=False) + "\n", "--netpipe-json")
+
+
+def _against(run: Run) -> dict[str, Any] | None:
+    if run.against is None:
+        return None
+    pairs = run.against.every_pair()
+    return {
+        "ref": run.against.ref,
+        "commit": run.against.commit.sha,
+        "pairs": [{"base": _measured(one.base), "now": _measured(one.now)} for one in pairs],
+    }
 
 
 def _measured(measurement: Measurement) -> dict[str, Any]:

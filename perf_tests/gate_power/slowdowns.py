@@ -7,6 +7,7 @@ much ten doses raise the figure that they slow down, each session of them beside
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, Final
 
 import numpy as np
@@ -38,11 +39,10 @@ class Slowdown:
 
     def loader(self) -> Any:
         """Return the pipeline, whose workers do or wait more."""
-        from netpipe.data import pipeline
-
+        pipeline: Any = import_module("netpipe.data.pipeline")
         plain = pipeline.fill
         if self.kind in ("cpu", "wait"):
-            pipeline.fill = Slowed(plain, _work if self.kind == "cpu" else _wait, self.doses)  # type: ignore[assignment]  # as callable
+            pipeline.fill = Slowed(plain, _work if self.kind == "cpu" else _wait, self.doses)
         try:
             return pipeline.build(data_of_user(), Config().pipeline)
         finally:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from netpipe.harness.pairs import Pair
 from netpipe.harness.measurement import Interval, Measurement
+from netpipe.harness.pairs import Pair
 from perf_tests.gate_power.live import Session
 from perf_tests.gate_power.slowdowns import Slowdown
 

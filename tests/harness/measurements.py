@@ -91,9 +91,7 @@ def make_measurement(
         first_batch_s=1.5,
         drained=True,
         elapsed_s=21.0,
-        rounds=Rounds(
-            load, cpu, step, synced, shadow, transfer, train, *turns, host, compilations
-        ),
+        rounds=Rounds(load, cpu, step, synced, shadow, transfer, train, *turns, host, compilations),
         host_s_per_step=stats.median_interval(host),
         calibration="reference-loader/1, 0 workers",
     )

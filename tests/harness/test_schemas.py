@@ -2,7 +2,7 @@
 
 import copy
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -14,11 +14,14 @@ from referencing import Registry, Resource
 import netpipe
 from netpipe.harness import baseline
 from netpipe.harness.child import Factories, serve
-from netpipe.harness.gate import compare
+from netpipe.harness.gate import Accepted, compare
 from netpipe.harness.measurement import Finding, Measurement
+from netpipe.harness.pairs import Pair
 from netpipe.harness.report import measurement_document
 from netpipe.harness.session import SessionRequest
 from netpipe.harness.stall import judge
+from netpipe.suite.against import Against
+from netpipe.suite.checkouts import Commit
 from netpipe.suite.run import Compared, Run
 from netpipe.suite.summary import write_json
 from tests.harness.measurements import CPU, EMULATED, make_measurement
@@ -148,11 +151,18 @@ def test_a_run_is_described(check: Callable[..., None], tmp_path: Path) -> None:
     run.sessions = {("a", "auto"): tuple(MEASUREMENTS)}
     slow = replace(MEASUREMENTS[0], step_s=make_measurement(step_s=0.09).step_s)
     for sessions in ((), MEASUREMENTS[:1]):
-        run.compared.append(Compared("a::b", "step_s", compare("step_s", slow, sessions), slow))
+        run.compared.append(Compared("a::b", "step_s", compare("step_s", [slow], Accepted("it", sessions)), slow))
+    comparison = run.compared[-1].comparison
+    run.compared.append(Compared("a::b", "step_s", comparison, slow, against="main"))
+    pairs: dict[Hashable, list[Pair]] = {"subject": [Pair(MEASUREMENTS[0], MEASUREMENTS[1])]}
+    commit = Commit(tmp_path, "main", "0123456789")
+    run.against = Against(commit, cast(Any, None), "", lambda _: None, pairs)
     write_json(run, tmp_path / "run.json")
     document = json.loads((tmp_path / "run.json").read_text())
     check("run", document)
-    assert [one["outcome"] for one in document["comparisons"]] == ["NO_BASELINE", "REGRESSED"]
+    outcomes = [(one["outcome"], one["against"]) for one in document["comparisons"]]
+    assert outcomes == [("NO_BASELINE", None), ("REGRESSED", None), ("REGRESSED", "main")]
+    assert set(document["against"]) == set(schema("run")["properties"]["against"]["properties"])
     assert set(document) == set(schema("run")["properties"])
     described = schema("run")["properties"]["comparisons"]["items"]["properties"]
     assert all(set(one) == set(described) for one in document["comparisons"])

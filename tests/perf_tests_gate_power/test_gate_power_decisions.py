@@ -72,7 +72,7 @@ def test_replays_find_what_is_slower_and_nothing_else() -> None:
 
 
 def test_in_order_every_session_after_the_baseline_is_used_once() -> None:
-    """Ten sessions are recorded, the others are runs; a run that looks again takes the next ones."""
+    """Ten sessions are recorded, the others are runs; one that looks again takes the next."""
     assert [one.sessions for one in in_order(sessions(2.0, 16))] == [1] * 6
     slower_at_the_end = sessions(2.0, 10) + sessions(2.4, 4)
     found = list(in_order(slower_at_the_end))

@@ -51,8 +51,9 @@ def test_another_name_is_no_target() -> None:
 
 def test_both_sides_of_a_trial_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which comes first alternates from cycle to cycle."""
-    monkeypatch.setattr(live, "taken", lambda slowdown, _: slowdown)
-    assert list(in_turns([(NOTHING, CPU)], 2, 1.0)) == [NOTHING, CPU, CPU, NOTHING]
+    monkeypatch.setattr(live, "taken", lambda slowdown, _: taken(slowdown)[0])
+    order = [one.slowdown for one in in_turns([(NOTHING, CPU)], 2, 1.0)]
+    assert order == [NOTHING, CPU, CPU, NOTHING]
 
 
 def test_sessions_are_kept_without_their_rounds(tmp_path: Path) -> None:

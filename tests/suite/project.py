@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from netpipe.harness.measurement import Device, Measurement
-from netpipe.harness.session import SessionRequest
+from netpipe.harness.session import Place, SessionRequest
 from tests.suite.recorded import CPU, recorded
+
+HERE = Place()
 
 LINT = {
     "schema": "netpipe.lint/1",
@@ -79,6 +81,7 @@ class Project:
         lints: What the first of them read instead, one after the other.
         commands: The commands of the sessions that were started.
         requests: What they were asked for.
+        places: Where those that measure were started.
     """
 
     pytester: pytest.Pytester
@@ -88,10 +91,14 @@ class Project:
     lints: list[dict[str, Any]] = field(default_factory=list)
     commands: list[list[str]] = field(default_factory=list)
     requests: list[SessionRequest] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)
 
-    def measured(self, command: Sequence[str], request: SessionRequest) -> Measurement:
+    def measured(
+        self, command: Sequence[str], request: SessionRequest, place: Place = HERE
+    ) -> Measurement:
         """Stand in for a session that measures."""
         self._note(command, request)
+        self.places.append(place)
         return self.sessions.pop(0) if len(self.sessions) > 1 else self.sessions[0]
 
     def linted(self, command: Sequence[str], request: SessionRequest) -> dict[str, Any]:
@@ -124,6 +131,7 @@ class Project:
         self.sessions = before
         self.commands.clear()
         self.requests.clear()
+        self.places.clear()
 
     @property
     def baselines(self) -> list[str]:

@@ -1,0 +1,148 @@
+"""This version and another one, measured in turns on this machine."""
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from netpipe.errors import NetpipeError
+from netpipe.harness import session
+from netpipe.harness.errors import NoSuchTestError, SessionError
+from netpipe.harness.gate import Comparison
+from netpipe.harness.measurement import Measurement
+from netpipe.harness.pairs import LEAST_PAIRS, MOST_PAIRS, Pair, decide
+from netpipe.harness.session import SessionRequest
+from netpipe.suite.checkouts import Commit, named_commit
+from netpipe.suite.options import Options
+from netpipe.suite.versions import Version, version_of
+
+
+@dataclass
+class Against:
+    """Another version, and what was measured in turns with this one.
+
+    Attributes:
+        commit: The other version.
+        config: This run's.
+        extras: The extras that an environment of its own gets.
+        say: Tells the user what is going on.
+        pairs: What was measured, by subject.
+    """
+
+    commit: Commit
+    config: pytest.Config
+    extras: str
+    say: Callable[[str], None]
+    pairs: dict[Hashable, list[Pair]] = field(default_factory=dict)
+    _version: Version | None = None
+    _others: tuple[str, ...] = ()
+    _made: ExitStack = field(default_factory=ExitStack)
+
+    @classmethod
+    def named(
+        cls, config: pytest.Config, options: Options, say: Callable[[str], None]
+    ) -> "Against":
+        """Return the version that the options name; nothing is checked out so far.
+
+        Raises:
+            InputError: There is no such commit, or the project lies in no git checkout.
+        """
+        commit = named_commit(config.rootpath, options.against, "--netpipe-against")
+        return cls(commit, config, options.against_extras, say)
+
+    @property
+    def ref(self) -> str:
+        """The other version, as the user named it."""
+        return self.commit.ref
+
+    def prepare(self) -> None:
+        """Check the other version out and find its environment, once.
+
+        Raises:
+            InputError: It cannot be checked out, or its environment cannot be made.
+        """
+        if self._version is None:
+            made = version_of(self.commit, self.config.rootpath.resolve(), self.extras, self.say)
+            self._version = self._made.enter_context(made)
+            self._others = self._version.checkout.others()
+
+    def remove(self) -> None:
+        """Remove the other version from this machine."""
+        self._made.close()
+
+    def every_pair(self) -> Iterator[Pair]:
+        """Give all that was measured in turns, subject by subject."""
+        return chain.from_iterable(self.pairs.values())
+
+    def compare(
+        self, quantity: str, key: Hashable, command: Sequence[str], request: SessionRequest
+    ) -> tuple[Comparison, Measurement] | None:
+        """Measure both versions in turns until the pairs decide on a quantity.
+
+        Args:
+            quantity: A key of `GATED`.
+            key: Tells the subject; what was measured of it for another quantity counts too.
+            command: What a session of it runs here.
+            request: What the session is asked for.
+
+        Returns:
+            What they come to, and the last session of this version; None where the other version has no such test.
+
+        Raises:
+            NetpipeError: A session of either version has failed.
+        """
+        pairs = self.pairs.setdefault(key, [])
+        while not pairs or (decision := decide(quantity, pairs)).is_open:
+            try:
+                pairs.append(self._pair(len(pairs), command, request))
+            except NoSuchTestError:
+                return None
+        return decision.comparison, pairs[-1].now
+
+    def _pair(self, done: int, command: Sequence[str], request: SessionRequest) -> Pair:
+        """Measure one of each; which goes first changes from pair to pair."""
+        self.say(f"pair {done + 1} of {LEAST_PAIRS} to {MOST_PAIRS}: {self.ref} and this version")
+        if done % 2:
+            now = self._now(command, request)
+            return Pair(self._base(command, request), now)
+        base = self._base(command, request)
+        return Pair(base, self._now(command, request))
+
+    def _now(self, command: Sequence[str], request: SessionRequest) -> Measurement:
+        here = self.commit.repository
+        others = [*self._others, str(self._there.checkout.folder)]
+        asked = replace(
+            request,
+            code_from=str(here),
+            not_from=tuple(one for one in others if Path(one).resolve() != here),
+        )
+        return session.measured(command, asked)
+
+    def _base(self, command: Sequence[str], request: SessionRequest) -> Measurement:
+        there = self._there
+        _, dash_m, pytest_, *words = command
+        folder = self.config.invocation_params.dir
+        moved = [there.environment.python, dash_m, pytest_, *there.moved(words, folder)]
+        moved += self._same_cache()
+        asked = replace(request, code_from=str(there.checkout.folder), not_from=self._others)
+        try:
+            return session.measured(moved, asked, there.place(folder))
+        except NoSuchTestError:
+            raise
+        except NetpipeError as error:
+            raise SessionError(f"the session of {self.ref} failed: {error}") from error
+
+    def _same_cache(self) -> list[str]:
+        """Return the flags for this run's cache: data that tests keep there serve both versions."""
+        if not self.config.pluginmanager.hasplugin("cacheprovider"):
+            return []
+        # `mkdir` returns <cache>/d/<name>: the public way to learn of <cache>.
+        return ["-o", f"cache_dir={self.config.cache.mkdir('netpipe').parents[1]}"]
+
+    @property
+    def _there(self) -> Version:
+        assert self._version is not None, "prepare() comes first"
+        return self._version

@@ -1,0 +1,139 @@
+"""Another version of a git repository, beside the one that is here: a worktree of its own."""
+
+import os
+import shutil
+import subprocess
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from netpipe.errors import InputError
+
+# Set while git runs a hook: they would name the repository instead of the folder given.
+_OF_A_HOOK: Final = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A commit that a user named.
+
+    Attributes:
+        repository: The top folder of the checkout in which it was named.
+        ref: Its name, as given.
+        sha: What that comes to.
+    """
+
+    repository: Path
+    ref: str
+    sha: str
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """A worktree of a commit, beside the checkout in which it was named.
+
+    Attributes:
+        commit: What is checked out.
+        folder: Its top folder.
+    """
+
+    commit: Commit
+    folder: Path
+
+    def there(self, path: Path) -> Path:
+        """Return where a path of this checkout lies in the other one; itself when outside."""
+        if not path.is_relative_to(self.commit.repository):
+            return path
+        return self.folder / path.relative_to(self.commit.repository)
+
+    def others(self) -> tuple[str, ...]:
+        """Return every other checkout of the repository."""
+        listed = _git(self.folder, "worktree", "list", "--porcelain").splitlines()
+        folders = [line.partition(" ")[2] for line in listed if line.startswith("worktree ")]
+        return tuple(one for one in folders if Path(one).resolve() != self.folder)
+
+
+def named_commit(folder: Path, ref: str, option: str) -> Commit:
+    """Return the commit that a ref names in the repository of a folder.
+
+    Args:
+        folder: Lies in a checkout.
+        ref: A branch, a tag, a commit.
+        option: Where it was given, for the message.
+
+    Raises:
+        InputError: The folder lies in no checkout, or has no such commit.
+    """
+    try:
+        top = _git(folder, "rev-parse", "--show-toplevel")
+    except GitError as error:
+        raise InputError(
+            option, "the folder", "lie in a git checkout", folder, str(error)
+        ) from None
+    try:
+        sha = _git(
+            folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}"
+        )
+    except GitError:
+        raise InputError(
+            option, "REF", f"name a commit of {top}", repr(ref),
+            "A shallow clone must fetch it first",
+        ) from None  # fmt: skip
+    return Commit(Path(top).resolve(), ref, sha)
+
+
+def check_out(commit: Commit, folder: Path) -> Checkout:
+    """Make a worktree of a commit.
+
+    Args:
+        commit: What to check out, detached.
+        folder: Where; it must not be there yet.
+
+    Raises:
+        InputError: git cannot.
+    """
+    try:
+        # A repository's hooks are for those who work in it.
+        _git(
+            commit.repository, "-c", f"core.hooksPath={os.devnull}",
+            "worktree", "add", "--detach", str(folder), commit.sha,
+        )  # fmt: skip
+    except GitError as error:
+        raise InputError(commit.repository, "git", "check out", commit.ref, str(error)) from None
+    return Checkout(commit, folder.resolve())
+
+
+def known_files(folder: Path) -> frozenset[str]:
+    """Return the names of the files in a folder of a checkout that git is not told to ignore."""
+    words = ("ls-files", "-z", "--cached", "--others", "--exclude-standard", ":(glob)*")
+    names = _git(folder, *words).split("\0")
+    return frozenset(one for one in names if (folder / one).is_file())
+
+
+def remove(commit: Commit, folder: Path) -> None:
+    """Remove a worktree, half made ones too, and what git knows of it."""
+    try:
+        _git(commit.repository, "worktree", "remove", "--force", "--force", str(folder))
+    except GitError:
+        shutil.rmtree(folder, ignore_errors=True)
+        with suppress(GitError):
+            _git(commit.repository, "worktree", "prune")
+
+
+class GitError(Exception):
+    """git refused; the message is its own."""
+
+
+def _git(folder: Path, *words: str) -> str:
+    environment = {name: value for name, value in os.environ.items() if name not in _OF_A_HOOK}
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *words],
+            env=environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    except OSError as error:
+        raise GitError(f"git cannot be run: {error.strerror}") from error
+    if done.returncode:
+        raise GitError(done.stderr.strip().rpartition("\n")[2])
+    return done.stdout.strip()

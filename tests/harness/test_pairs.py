@@ -1,0 +1,116 @@
+"""What pairs of sessions decide: in each direction, at each number of pairs."""
+
+from dataclasses import replace
+
+import pytest
+
+from netpipe.harness.gate import Outcome
+from netpipe.harness.measurement import Interval, Measurement
+from netpipe.harness.pairs import LEAST_PAIRS, MOST_PAIRS, Decision, Pair, decide
+from tests.suite.recorded import H200, recorded
+
+
+def decided(*ratios: float, quantity: str = "step_s") -> Decision:
+    """Decide on pairs in which this version takes so many times as long."""
+    pairs = [Pair(recorded(), recorded(step_s=0.030 * one, train_s=0.030 * one)) for one in ratios]
+    return decide(quantity, pairs)
+
+
+def outcome(*ratios: float) -> tuple[Outcome, bool]:
+    """Return the outcome and whether it is open."""
+    decision = decided(*ratios)
+    return decision.comparison.outcome, decision.is_open
+
+
+@pytest.mark.parametrize(
+    ("ratios", "expected"),
+    [
+        ((1.0, 1.01, 0.99), (Outcome.PASS, False)),
+        ((1.12, 1.13, 1.11), (Outcome.REGRESSED, False)),
+        ((0.88, 0.89, 0.87), (Outcome.IMPROVED, False)),
+        ((1.04, 1.041, 1.039), (Outcome.PASS, False)),
+        ((0.96, 0.961, 0.959), (Outcome.PASS, False)),
+        ((1.06, 1.061, 1.059), (Outcome.REGRESSED, False)),
+    ],
+    ids=["equal", "slower", "faster", "hardly slower", "hardly faster", "just slower"],
+)
+def test_three_pairs_that_agree_decide(
+    ratios: tuple[float, ...], expected: tuple[Outcome, bool]
+) -> None:
+    """A time counts as slower from 5% on, and as faster likewise."""
+    assert outcome(*ratios) == expected
+
+
+def test_fewer_pairs_never_decide() -> None:
+    """Two pairs leave any answer open."""
+    assert decided(*[1.5] * (LEAST_PAIRS - 1)).is_open
+
+
+def test_a_suspicion_is_followed_up() -> None:
+    """A median above the bound that is not proven stays open, and in the end inconclusive."""
+    spread = [1.20, 0.95, 1.10, 1.15, 0.90, 1.08, 1.12]
+    for count in range(LEAST_PAIRS, MOST_PAIRS):
+        assert outcome(*spread[:count]) == (Outcome.INCONCLUSIVE, True)
+    assert outcome(*spread) == (Outcome.INCONCLUSIVE, False)
+
+
+def test_an_interval_that_reaches_far_is_followed_up() -> None:
+    """Pairs about 1 that do not exclude 10% stay open, and in the end pass."""
+    spread = [1.00, 1.08, 0.92, 1.01, 0.99, 1.09, 0.97]
+    assert outcome(*spread[:3]) == (Outcome.PASS, True)
+    assert outcome(*spread) == (Outcome.PASS, False)
+
+
+def test_the_reason_has_the_ratio_and_its_interval() -> None:
+    """The metric, by what factor it is worse, the interval, the number of pairs and the bound."""
+    comparison = decided(1.10, 1.12, 1.15).comparison
+    assert comparison.reason == "step_s is 1.12 x (1.05 to 1.20), 3 pairs, bound 1.05"
+    assert comparison.worse_ratio == pytest.approx(1.12)
+    assert comparison.then == pytest.approx(0.030)
+    assert comparison.now == pytest.approx(0.030 * 1.12)
+
+
+def test_cpu_time_counts_from_three_percent_on() -> None:
+    """What the machine's load hardly moves is held more tightly than a time."""
+    pairs = [Pair(recorded(), recorded(load_cpu_ratio=2.0 * one)) for one in (1.04, 1.041, 1.039)]
+    comparison = decide("load_s_per_batch", pairs).comparison
+    assert (comparison.outcome, comparison.metric) == (Outcome.REGRESSED, "load_cpu_ratio")
+
+
+def test_waiting_counts_beside_cpu_time() -> None:
+    """A loader that waits longer and computes as much is slower."""
+    pairs = [Pair(recorded(), recorded(load_s=0.010 * one)) for one in (1.10, 1.11, 1.12)]
+    comparison = decide("load_s_per_batch", pairs).comparison
+    assert (comparison.outcome, comparison.metric) == (Outcome.REGRESSED, "load_s_per_batch")
+
+
+def test_less_utilisation_is_worse() -> None:
+    """A figure of which more is better regresses when it falls, and improves when it grows."""
+    waiting = [recorded(train_s=0.030 * one) for one in (1.2, 1.21, 1.19)]
+    fine = recorded()
+    worse = decide("train_s_per_step", [Pair(fine, one) for one in waiting]).comparison
+    better = decide("train_s_per_step", [Pair(one, fine) for one in waiting]).comparison
+    assert (worse.outcome, worse.metric) == (Outcome.REGRESSED, "accelerator_utilisation")
+    assert (better.outcome, better.metric) == (Outcome.IMPROVED, "accelerator_utilisation")
+
+
+@pytest.mark.parametrize(
+    ("other", "reason"),
+    [
+        (replace(recorded(), fingerprint="other data"), "other data or another configuration"),
+        (recorded(device=H200), "it ran on h200-x1, and this version on cpu-testing-4"),
+    ],
+)
+def test_only_like_is_compared(other: Measurement, reason: str) -> None:
+    """Other data, and another device, are no base; no further pair is measured for it."""
+    decision = decide("step_s", [Pair(other, recorded())])
+    assert decision.comparison.outcome is Outcome.NO_BASELINE
+    assert reason in decision.comparison.reason
+    assert not decision.is_open
+
+
+def test_nothing_is_divided_by_zero() -> None:
+    """A figure that is 0 leaves its comparison open, whatever the others say."""
+    idle = replace(recorded(), load_cpu_ratio=Interval(0.0, 0.0, 0.0, 10))
+    decision = decide("load_s_per_batch", [Pair(idle, recorded())] * LEAST_PAIRS)
+    assert decision.comparison.outcome is Outcome.INCONCLUSIVE

@@ -1,0 +1,78 @@
+"""`netpipe ab` for real: sessions of both versions, each of which must run its own code."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.repository import commit_files, git, worktrees
+from tests.root_process import ROOT
+
+_ROWS = "rows.py"
+_COLUMNS = "src/inner/__init__.py"
+_PROJECT = {
+    "pytest.ini": "[pytest]\n",
+    "perf_tests/conftest.py": """
+import inner
+import numpy as np
+import pytest
+import rows
+
+
+def batches():
+    while True:
+        yield np.zeros((rows.ROWS, inner.COLUMNS), np.int8)
+
+
+@pytest.fixture
+def netpipe_loader():
+    return batches
+
+
+@pytest.fixture
+def netpipe_fingerprint():  # the versions measure different things: one pair will do
+    return str(rows.ROWS)
+""",
+    "perf_tests/test_load.py": """
+def test_load(netpipe_benchmark):
+    netpipe_benchmark("load_s_per_batch")
+""",
+}
+
+
+def version(number: int) -> dict[str, str]:
+    """A flat module and a package in src that both say which version they are."""
+    return {_ROWS: f"ROWS = {number}", _COLUMNS: f"COLUMNS = {number}"}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Two versions that are committed, and a third one in the working tree."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    commit_files(folder, _PROJECT | version(10))
+    commit_files(folder, version(20))
+    for name, text in version(30).items():
+        (folder / name).write_text(text)
+    return folder
+
+
+def test_each_version_runs_its_own_code(project: Path, tmp_path: Path) -> None:
+    """Of two commits and a working tree, the batches of the commits are measured, each its own."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
+    path = os.pathsep.join(map(str, (ROOT, project, project / "src")))
+    done = subprocess.run(
+        [sys.executable, "-m", "netpipe", "ab", "HEAD~1", "HEAD", "--netpipe-accelerator",
+         "emulated:5ms", "--netpipe-budget", "1", "--netpipe-json", str(tmp_path / "run.json")],
+        cwd=project, env={**kept, "JAX_PLATFORMS": "cpu", "PYTHONPATH": path},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 3, done.stdout + done.stderr
+    found = json.loads((tmp_path / "run.json").read_text())["against"]
+    assert found["commit"] == git(project, "rev-parse", "HEAD~1")
+    sizes = [(one["base"]["batch_bytes"], one["now"]["batch_bytes"]) for one in found["pairs"]]
+    assert sizes == [(10 * 10, 20 * 20)]
+    assert worktrees(project) == 1

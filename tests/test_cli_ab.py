@@ -1,0 +1,133 @@
+"""`netpipe ab`: what it starts pytest with, where, and how it ends."""
+
+import json
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tests.command import Netpipe
+from tests.repository import commit_files, worktrees
+
+ab = import_module("netpipe.cli.ab")  # the package has the command of that name
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository of two commits, in which the command is run."""
+    folder = tmp_path / "checkout"
+    folder.mkdir()
+    commit_files(folder, {"perf_tests/test_a.py": "1"})
+    commit_files(folder, {"perf_tests/test_a.py": "2"})
+    monkeypatch.chdir(folder)
+    return folder
+
+
+class Started:
+    """Stands in for the pytest that is started: ends with a code, after writing outcomes."""
+
+    def __init__(self, code: int, *outcomes: str) -> None:
+        self._code = code
+        self._outcomes = outcomes
+        self.command: list[str] = []
+        self.folder = Path()
+        self.seen = ""
+
+    def __call__(self, command: list[str], cwd: Path, **_: object) -> "Started":
+        """Note what was started."""
+        self.command, self.folder = command, cwd
+        self.seen = (cwd / "perf_tests" / "test_a.py").read_text()
+        written = next(one for one in command if one.startswith("--netpipe-json="))
+        comparisons = [{"outcome": one, "against": "x"} for one in self._outcomes]
+        Path(written.partition("=")[2]).write_text(json.dumps({"comparisons": comparisons}))
+        return self
+
+    def __enter__(self) -> "Started":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def wait(self) -> int:
+        """End."""
+        return self._code
+
+
+@pytest.fixture
+def passing(monkeypatch: pytest.MonkeyPatch) -> Started:
+    """A pytest that passes."""
+    started = Started(0, "PASS")
+    monkeypatch.setattr(ab, "subprocess", SimpleNamespace(Popen=started))
+    return started
+
+
+def test_the_working_tree_is_compared(netpipe: Netpipe, repository: Path, passing: Started) -> None:
+    """Without HEAD pytest runs here, on the performance tests, against the ref as it was named."""
+    assert netpipe("ab", "HEAD~1", "--netpipe-budget", "5").exit_code == 0
+    assert passing.folder == repository
+    assert passing.command[1:6] == ["-m", "pytest", "perf_tests", "--netpipe-budget", "5"]
+    assert "--netpipe-against=HEAD~1" in passing.command
+
+
+def test_a_folder_is_no_head(netpipe: Netpipe, repository: Path, passing: Started) -> None:
+    """A word that names a file goes to pytest, in place of the default."""
+    netpipe("ab", "HEAD~1", "perf_tests/test_a.py::test_b")
+    assert passing.folder == repository
+    assert passing.command[3] == "perf_tests/test_a.py::test_b"
+    assert "perf_tests" not in passing.command
+
+
+def test_another_head_has_its_own_checkout(
+    netpipe: Netpipe, repository: Path, passing: Started
+) -> None:
+    """With HEAD pytest runs in a worktree of it, against a commit, for its names are not ours."""
+    base = commit_files(repository, {"perf_tests/test_a.py": "3"})
+    assert netpipe("ab", "HEAD", "HEAD~2", "perf_tests").exit_code == 0
+    assert passing.seen == "1"
+    assert f"--netpipe-against={base}" in passing.command
+    assert not passing.folder.exists()
+    assert worktrees(repository) == 1
+
+
+@pytest.mark.parametrize(
+    ("started", "code"),
+    [
+        (Started(0, "PASS", "IMPROVED"), 0),
+        (Started(0, "PASS", "NO_BASELINE"), 0),
+        (Started(0, "PASS", "INCONCLUSIVE"), 3),
+        (Started(0, "NO_BASELINE"), 3),
+        (Started(0), 3),
+        (Started(1, "REGRESSED"), 1),
+        (Started(4), 2),
+        (Started(5), 2),
+    ],
+    ids=lambda one: str(one) if isinstance(one, int) else "-".join(one._outcomes) or "none",
+)
+@pytest.mark.usefixtures("repository")
+def test_exit_codes(
+    netpipe: Netpipe, monkeypatch: pytest.MonkeyPatch, started: Started, code: int
+) -> None:
+    """0 fine, 1 a regression, 2 misuse, 3 inconclusive: nothing decided, or not all of it."""
+    monkeypatch.setattr(ab, "subprocess", SimpleNamespace(Popen=started))
+    assert netpipe("ab", "HEAD~1").exit_code == code
+
+
+@pytest.mark.usefixtures("repository", "passing")
+def test_the_results_can_be_kept(netpipe: Netpipe, tmp_path: Path) -> None:
+    """--netpipe-json is the user's file, as in pytest."""
+    netpipe("ab", "HEAD~1", "--netpipe-json", tmp_path / "run.json")
+    assert json.loads((tmp_path / "run.json").read_text())["comparisons"]
+
+
+@pytest.mark.usefixtures("repository")
+@pytest.mark.parametrize("words", [("nowhere",), ("HEAD", "nowhere")])
+def test_a_ref_that_is_not_there_is_misuse(
+    netpipe: Netpipe, passing: Started, words: tuple[str, ...]
+) -> None:
+    """Exit code 2 and one sentence; nothing is started."""
+    result = netpipe("ab", *words)
+    assert result.exit_code == 2
+    assert "REF must name a commit of" in result.stderr
+    assert "found 'nowhere'" in result.stderr
+    assert not passing.command
