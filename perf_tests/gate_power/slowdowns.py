@@ -73,7 +73,7 @@ class Slowed:
 
 
 def _work(doses: int) -> None:
-    """Do what transforms do, some 20 us a dose; work, not time, so that it is slowed as they are."""
+    """Do what transforms do, some 20 us a dose: work, not time, so that it slows as they do."""
     for _ in range(doses):
         total = 0
         for value in range(200):

@@ -151,7 +151,9 @@ def test_a_run_is_described(check: Callable[..., None], tmp_path: Path) -> None:
     run.sessions = {("a", "auto"): tuple(MEASUREMENTS)}
     slow = replace(MEASUREMENTS[0], step_s=make_measurement(step_s=0.09).step_s)
     for sessions in ((), MEASUREMENTS[:1]):
-        run.compared.append(Compared("a::b", "step_s", compare("step_s", [slow], Accepted("it", sessions)), slow))
+        run.compared.append(
+            Compared("a::b", "step_s", compare("step_s", [slow], Accepted("it", sessions)), slow)
+        )
     comparison = run.compared[-1].comparison
     run.compared.append(Compared("a::b", "step_s", comparison, slow, against="main"))
     pairs: dict[Hashable, list[Pair]] = {"subject": [Pair(MEASUREMENTS[0], MEASUREMENTS[1])]}
