@@ -4,7 +4,10 @@ What a batch costs depends on what else the machine does at that moment: on its 
 and its neighbours. A loader of fixed work, with as many workers, pays the same at the same moment,
 so the ratio of the two keeps still where both move. Measured on two shared cores, over 11 sessions
 with another program on one of them at random: CPU seconds of a batch spread by 6.5% (standard
-deviation), over a workload timed next to each round by 7.4%, in turns with this loader by 1.0%.
+deviation), over a workload timed next to each round by 7.4%, in turns with such a loader by 1.0%.
+
+It is done first, on the first batches of a fresh loader: what a batch costs depends on what is in
+it, and those are the same in every session.
 """
 
 import time
@@ -17,29 +20,18 @@ import numpy as np
 from netpipe.grain_workers import let_grain_start_workers
 from netpipe.harness.clock import Clock
 from netpipe.harness.host import this_host
-from netpipe.harness.processes import ProcessTree
-from netpipe.harness.pull import Puller
+from netpipe.harness.measurement import Turns
+from netpipe.harness.processes import ProcessTree, own_threads, thread_cpu_s
+from netpipe.harness.pull import Puller, until_quiet
 
 VERSION: Final = "reference-loader/1"
 _TURN_S = 0.02  # short against what a machine's load changes in, long against a pull
-_PATIENCE = 3.0  # times the time for it, for a loader that ends in every turn
+_LONGEST_FILLING_S = 2.0
+_TRIES = 3  # for a loader that ends now and then
 _PIECES = 4
 _KEYS = "abcdef"  # as many arrays as a batch for a trainer of packed sequences has
 _SHAPE = (8, 256)
 _VALUES: Final = np.arange(4_000, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-
-
-@dataclass(frozen=True)
-class Turns:
-    """What two loaders cost that were pulled in turns.
-
-    Attributes:
-        load_cpu_s: CPU seconds of a batch of the loader that is measured, all processes.
-        reference_cpu_s: CPU seconds of a batch of the reference loader, all processes.
-    """
-
-    load_cpu_s: float
-    reference_cpu_s: float
 
 
 class Reference:
@@ -52,11 +44,12 @@ class Reference:
 
     def __init__(self, workers: int) -> None:
         self.workers = min(workers, this_host().cores)
-        others = ProcessTree()
+        others, threads = ProcessTree(), own_threads()
         let_grain_start_workers()
         self._iterator = iter(_dataset(self.workers))
         next(self._iterator)
         self.processes = ProcessTree(without=others.pids)
+        self._threads = own_threads() - threads
 
     @property
     def name(self) -> str:
@@ -67,45 +60,56 @@ class Reference:
         """Pull the loader that is measured and this one in turns.
 
         A loader whose batch takes longer than a turn gets a batch, and this one as much time.
-        Workers go on while it is the other's turn, so their CPU time counts in both; that of this
-        process counts for the one whose turn it is. A turn in which the loader had ended and was
-        started again does not count: starting is not loading.
+        Workers and threads go on while it is the other's turn, so their CPU time counts from
+        buffers that are full to buffers that are full again: for every batch that was pulled, one
+        was made. Turns in which the loader had ended and was started again do not count where
+        others can be had: starting is not loading.
 
         Args:
             puller: The loader that is measured.
             enough_s: Seconds after which to stop.
             clock: Seconds.
         """
-        self._turn(puller, clock)  # from here on both have their buffers as full as they stay
-        load, reference, started = _Spent(), _Spent(), clock()
-        while clock() - started < enough_s or load.batches == 0:
+        for _ in range(_TRIES):
             restarts = puller.restarts
-            loaded, referred = self._turn(puller, clock)
-            if puller.restarts == restarts or clock() - started > _PATIENCE * enough_s:
-                load += loaded
-                reference += referred
-        return Turns(load.cpu_s_per_batch, reference.cpu_s_per_batch)
+            turns = self._turns(puller, enough_s, clock)
+            if puller.restarts == restarts:
+                break
+        return turns
 
-    def _turn(self, puller: Puller, clock: Clock) -> tuple["_Spent", "_Spent"]:
-        """Pull one, then the other; return what each took."""
-        load_workers_s, workers_s = puller.processes.children_cpu_s(), self._workers_cpu_s()
-        pulled, started, begun_s = puller.pulled, clock(), time.process_time()
+    def _turns(self, puller: Puller, enough_s: float, clock: Clock) -> Turns:
+        before = self._spent_when_quiet(puller, clock)
+        pulled, started = puller.pulled, clock()
+        batches, here_s = self._turn(puller, clock)
+        while clock() - started < enough_s:
+            more, longer_s = self._turn(puller, clock)
+            batches, here_s = batches + more, here_s + longer_s
+        pulled = puller.pulled - pulled
+        spent = self._spent_when_quiet(puller, clock) - before
+        load_s = spent.load_s - spent.threads_s - here_s
+        return Turns(load_s / pulled, (spent.workers_s + spent.threads_s + here_s) / batches)
+
+    def _spent_when_quiet(self, puller: Puller, clock: Clock) -> "_Spent":
+        def all_s() -> float:
+            return puller.processes.cpu_s() + self.processes.children_cpu_s()
+
+        until_quiet(all_s, clock, _LONGEST_FILLING_S)
+        return _Spent(
+            puller.processes.cpu_s(),
+            self.processes.children_cpu_s(),
+            sum(map(thread_cpu_s, self._threads)),
+        )
+
+    def _turn(self, puller: Puller, clock: Clock) -> tuple[int, float]:
+        """Pull one, then the other; return what was pulled of it, and what this thread spent."""
+        started = clock()
         while (took_s := _pulled_s(puller, started, clock)) < _TURN_S:
             pass
-        handed_over_s, batches = time.process_time(), 0
+        handed_over_s, batches = time.thread_time(), 0
         while batches == 0 or clock() < started + 2 * took_s:
             next(self._iterator)
             batches += 1
-        ended_s = time.process_time()
-        load_workers_s = puller.processes.children_cpu_s() - load_workers_s
-        workers_s = self._workers_cpu_s() - workers_s
-        return (
-            _Spent(puller.pulled - pulled, load_workers_s + handed_over_s - begun_s),
-            _Spent(batches, workers_s + ended_s - handed_over_s),
-        )
-
-    def _workers_cpu_s(self) -> float:
-        return self.processes.children_cpu_s()
+        return batches, time.thread_time() - handed_over_s
 
     def close(self) -> None:
         """Stop its workers."""
@@ -114,15 +118,18 @@ class Reference:
 
 @dataclass(frozen=True)
 class _Spent:
-    batches: int = 0
-    cpu_s: float = 0.0
+    """CPU seconds until now: of the loader with all this process, the reference's two parts."""
 
-    def __add__(self, other: "_Spent") -> "_Spent":
-        return _Spent(self.batches + other.batches, self.cpu_s + other.cpu_s)
+    load_s: float
+    workers_s: float
+    threads_s: float
 
-    @property
-    def cpu_s_per_batch(self) -> float:
-        return self.cpu_s / self.batches
+    def __sub__(self, other: "_Spent") -> "_Spent":
+        return _Spent(
+            self.load_s - other.load_s,
+            self.workers_s - other.workers_s,
+            self.threads_s - other.threads_s,
+        )
 
 
 def _pulled_s(puller: Puller, started: float, clock: Clock) -> float:

@@ -32,6 +32,7 @@ _EARLY_LEVEL: Final = 0.9995  # of every look before it
 _UNKNOWN_SPREAD: Final = 0.10  # of sessions where there are too few to tell
 _LEAST_SPREAD: Final = 0.002  # of sessions that happen to agree
 _FEW: Final = 3
+_LEAST_LEFT: Final = 0.1  # of the host's CPU time
 _SUSPICIOUS: Final = 0.5  # of the smallest change worth failing for, at which to look again
 
 
@@ -254,15 +255,17 @@ def _compared(
 def _explained(metric: Metric, now: Sequence[Measurement], then: Sequence[Measurement]) -> float:
     """Return the change that what else the machine does explains.
 
-    Programs that take a share b of the host's CPU time leave 1 - b to what is measured.
+    Programs that take a share b of the host's CPU time leave 1 - b to what is measured. A CPU time
+    over that of a reference moves little, but it does.
     """
+    busy_now, busy_then = (
+        median(one.busy_elsewhere_fraction for one in some) for some in (now, then)
+    )
+    busier = max(0.0, busy_now - busy_then)
     shared = metric.unit == "s" and now[-1].device.shares_host_cores
     if not (metric.of_host or shared):
-        return 0.0
-    left_now, left_then = (
-        1 - median(one.busy_elsewhere_fraction for one in some) for some in (now, then)
-    )
-    return log1p(max(0.0, left_then / max(left_now, 0.1) - 1))
+        return metric.of_neighbours * busier
+    return log1p(busier / max(1 - busy_now, _LEAST_LEFT))
 
 
 def _change(

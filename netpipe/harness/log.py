@@ -4,8 +4,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from netpipe.harness import stats
-from netpipe.harness.calibration import Turns
-from netpipe.harness.measurement import BlockingLine, GpuHealth
+from netpipe.harness.measurement import BlockingLine, GpuHealth, Turns
 from netpipe.harness.training import TrainBlock
 
 LEAST_ROUNDS = 6  # below, an interval is wide
@@ -45,7 +44,7 @@ class Log:
         for series in (
             self.load_s, self.typical_load_s, self.load_cpu_s, self.gaps_s, self.step_s,
             self.synced_s, self.shadow_s, self.transfer_s, self.host_s, self.train,
-            self.turns, self.drained, self.trained_drained, self.compilations,
+            self.drained, self.trained_drained, self.compilations,
         ):  # fmt: skip
             del series[rounds:]
 

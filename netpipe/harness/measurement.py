@@ -137,6 +137,19 @@ class GpuHealth:
 
 
 @dataclass(frozen=True)
+class Turns:
+    """What two loaders cost that were pulled in turns.
+
+    Attributes:
+        load_cpu_s_per_batch: CPU seconds of the loader that is measured, all processes.
+        reference_cpu_s_per_batch: CPU seconds of the reference loader, all processes.
+    """
+
+    load_cpu_s_per_batch: float
+    reference_cpu_s_per_batch: float
+
+
+@dataclass(frozen=True)
 class Rounds:
     """The raw value of every round done, in seconds or as a count; one entry a round.
 
@@ -151,8 +164,6 @@ class Rounds:
     step_shadow_s: tuple[float, ...] = ()
     step_transfer_s: tuple[float, ...] = ()
     train_s_per_step: tuple[float, ...] = ()
-    turns_load_cpu_s_per_batch: tuple[float, ...] = ()
-    turns_reference_cpu_s_per_batch: tuple[float, ...] = ()
     host_s_per_step: tuple[float, ...] = ()
     compilations: tuple[float, ...] = ()
 
@@ -199,6 +210,7 @@ class Measurement:
             computed; 0: they take turns; 1: loading is hidden. None where no trace could be had.
         gpu: How the GPU fared; None where there is none, or it cannot be asked.
         calibration: The reference loader of `load_cpu_ratio`: only like is compared with like.
+        turns: The raw values behind `load_cpu_ratio`, of the loader's first batches.
         overhead_fraction: The harness's own part of a step: what its instruments add to a bare
             loop, over S0; None when not measured.
         busy_elsewhere_fraction: Share of the host's CPU time that other programs took.
@@ -248,6 +260,7 @@ class Measurement:
     load_overlap_fraction: float | None = None
     gpu: GpuHealth | None = None
     calibration: str = ""
+    turns: tuple[Turns, ...] = ()
 
     def to_document(self) -> dict[str, Any]:
         """Return the measurement as plain JSON values."""

@@ -7,10 +7,12 @@ import time
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import psutil
 
 _SCHEDULER_CLOCK = 2  # CPUCLOCK_SCHED of the kernel's posix-timers.h
+_OF_A_THREAD = 4  # CPUCLOCK_PERTHREAD_MASK
 _TRACKER = "multiprocessing.resource_tracker"
 _HELPERS = (_TRACKER, "multiprocessing.forkserver")
 
@@ -62,10 +64,24 @@ def _process_cpu_s(pid: int) -> float:
     The clock's number is built as the kernel's MAKE_PROCESS_CPUCLOCK builds it, which is what
     clock_getcpuclockid(3) returns and Python does not offer.
     """
+    return _clock_s((~pid << 3) | _SCHEDULER_CLOCK)
+
+
+def _clock_s(number: int) -> float:
     try:
-        return time.clock_gettime((~pid << 3) | _SCHEDULER_CLOCK)
+        return time.clock_gettime(number)
     except OSError:
         return 0.0
+
+
+def own_threads() -> frozenset[int]:
+    """Return the ids of the threads of this process, those that Python does not know too."""
+    return frozenset(int(one.name) for one in Path("/proc/self/task").iterdir())
+
+
+def thread_cpu_s(thread: int) -> float:
+    """Return the CPU time that a thread of this process has used; 0 when it has ended."""
+    return _clock_s((~thread << 3) | _SCHEDULER_CLOCK | _OF_A_THREAD)
 
 
 def is_resource_tracker(pid: int) -> bool:

@@ -103,8 +103,8 @@ def _summary(
         ),
         accelerator_utilisation=stats.ratio_interval(log.step_s, log.train_s),
         load_cpu_ratio=stats.ratio_of_means_interval(
-            [turns.load_cpu_s for turns in log.turns],
-            [turns.reference_cpu_s for turns in log.turns],
+            [turns.load_cpu_s_per_batch for turns in log.turns],
+            [turns.reference_cpu_s_per_batch for turns in log.turns],
         ),
         wait_s=Waits(
             p50=stats.percentile(waits_s, 0.50),
@@ -132,8 +132,6 @@ def _summary(
             step_shadow_s=tuple(log.shadow_s),
             step_transfer_s=tuple(log.transfer_s),
             train_s_per_step=tuple(log.train_s),
-            turns_load_cpu_s_per_batch=tuple(turns.load_cpu_s for turns in log.turns),
-            turns_reference_cpu_s_per_batch=tuple(turns.reference_cpu_s for turns in log.turns),
             host_s_per_step=tuple(log.host_s),
             compilations=tuple(log.compilations),
         ),
@@ -147,6 +145,7 @@ def _summary(
         load_overlap_fraction=log.load_overlap_fraction,
         gpu=log.gpu,
         calibration=bench.reference.name,
+        turns=tuple(log.turns),
     )
 
 

@@ -210,18 +210,29 @@ class Puller:
         Args:
             limit_s: Seconds after which to go on regardless.
         """
-        started = self._clock()
-        while (before := self._clock()) - started < limit_s:
-            cpu_s = self.processes.cpu_s()
-            self._clock.sleep(_QUIET_LOOK_S)
-            if self.processes.cpu_s() - cpu_s < _QUIET_CORES * (self._clock() - before):
-                return
+        until_quiet(self.processes.cpu_s, self._clock, limit_s)
 
     def close(self) -> None:
         """Stop the loader's workers, where it knows how to."""
         close = getattr(self._iterator, "close", None)
         if close is not None:
             close()
+
+
+def until_quiet(cpu_s: Callable[[], float], clock: Clock, limit_s: float) -> None:
+    """Wait until processes use next to no CPU.
+
+    Args:
+        cpu_s: Reads the CPU seconds that they have used.
+        clock: Seconds.
+        limit_s: Seconds after which to go on regardless.
+    """
+    started = clock()
+    while (before := clock()) - started < limit_s:
+        used_s = cpu_s()
+        clock.sleep(_QUIET_LOOK_S)
+        if cpu_s() - used_s < _QUIET_CORES * (clock() - before):
+            return
 
 
 def batched(values: Sequence[float], size: int) -> Iterator[Sequence[float]]:

@@ -32,6 +32,8 @@ from netpipe.harness.watch import UNWATCHED, Watch
 
 _ROUNDS_WANTED = 12  # with all that lies between its blocks a round takes longer: nine fit in
 _RESIDENT_BATCHES = 2
+_TURNS_SHARE = 0.25  # of the budget, before the rounds
+_TURNS = 8  # blocks of turns, for their ratios to have an interval
 _DRAIN_WHEN_ABOVE = 0.8  # of the step time: a faster loader keeps its buffers full anyway
 _WARM_STEPS = 5
 _WARM_LOOP_STEPS = 2
@@ -76,12 +78,13 @@ class Bench:
         batches = [puller.first_batch]
         batches += [puller.pull()[0] for _ in range(_RESIDENT_BATCHES - 1)]
         self.batch_bytes = min(map(batch_bytes, batches))
+        self.stepper = Stepper(subject.step, batches, clock, subject.synthetic)
         self.reference = calibration.Reference(puller.processes.workers)
         puller.strangers = self.reference.processes.pids
-        self.stepper = Stepper(subject.step, batches, clock, subject.synthetic)
 
     def run(self, watch: Watch = UNWATCHED) -> None:
         """Warm up, estimate every time, then do rounds until they agree or time is up."""
+        self._pull_in_turns()
         self.stepper.warm_up(0.2 * self._budget_s)
         self._gpu = GpuWatch.open(self.stepper.devices)
         # The loader fills its buffers while the step is estimated, so the step comes first.
@@ -100,6 +103,12 @@ class Bench:
             self.log.gpu = self._gpu.health()
             self._gpu.close()
         self._look_closer()
+
+    def _pull_in_turns(self) -> None:
+        """Measure what the loader's first batches cost beside the reference loader's."""
+        enough_s = _TURNS_SHARE * self._budget_s / _TURNS
+        for _ in range(_TURNS):
+            self.log.turns.append(self.reference.beside(self.puller, enough_s, self._clock))
 
     def _warmed_up_loop_s(self) -> float:
         """Let a loop compile what it does beside the step; return what a step of it takes.
@@ -205,7 +214,6 @@ class Bench:
         log.typical_load_s.append(pulled.typical_s_per_batch)
         log.load_cpu_s.append(pulled.cpu_s_per_batch)
         log.gaps_s.append(pulled.gaps_s)
-        log.turns.append(self.reference.beside(puller, sizes.turns_s, self._clock))
         # A loader near the step's speed starts the loop with empty buffers, where it will end up;
         # a faster one with full ones.
         near = log.load_s[-1] > _DRAIN_WHEN_ABOVE * self._now.step_s

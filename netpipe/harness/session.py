@@ -80,7 +80,7 @@ class SessionRequest:
     tries: bool = False
     parent: int | None = None
     code_from: str = ""
-    not_from: Sequence[str] = ()
+    not_from: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check what a user can have set.
@@ -88,6 +88,7 @@ class SessionRequest:
         Raises:
             MisuseError: A value is outside its range.
         """
+        object.__setattr__(self, "not_from", tuple(self.not_from))  # JSON has lists
         parse_accelerator(self.accelerator)
         if not 0 < self.budget_s < inf:
             raise MisuseError(

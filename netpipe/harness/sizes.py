@@ -42,7 +42,6 @@ class Sizes:
 
     Attributes:
         load_s: Seconds of pulling flat out.
-        turns_s: Seconds of pulling in turns with the reference loader.
         steps: Steps alone.
         short_steps: Steps alone, synced or beside the loader.
         copied_steps: Steps with a copy of their batch before them.
@@ -52,7 +51,6 @@ class Sizes:
     """
 
     load_s: float
-    turns_s: float
     steps: int
     short_steps: int
     copied_steps: int
@@ -67,7 +65,6 @@ class Sizes:
         train_steps = between(3, ceil(real_s / max(now.train_s, now.load_s)), 400)
         return cls(
             load_s=0.15 * round_s * now.stutter,
-            turns_s=0.3 * round_s * now.stutter,
             steps=between(2, ceil(0.15 * round_s / now.step_s), 200),
             short_steps=between(1, ceil(0.1 * round_s / now.step_s), 100),
             copied_steps=between(1, ceil(0.1 * round_s / now.transfer_s), 100),

@@ -89,7 +89,8 @@ class Against:
             request: What the session is asked for.
 
         Returns:
-            What they come to, and the last session of this version; None where the other version has no such test.
+            What they come to, and the last session of this version; None where the other version
+            has no such test.
 
         Raises:
             NetpipeError: A session of either version has failed.

@@ -1,5 +1,6 @@
 """A test node as a session: the command that runs it in a fresh process, and what runs there."""
 
+import os
 import shlex
 import sys
 from collections.abc import Callable, Iterable
@@ -62,8 +63,10 @@ def node_command(config: pytest.Config, node_id: str) -> list[str]:
 
 def repeating_command(config: pytest.Config, node_id: str) -> str:
     """Return what a user types to run one benchmark again and hold it against its baseline."""
+    path, colons, name = node_id.partition("::")
+    here = os.path.relpath(config.rootpath / path, config.invocation_params.dir)
     forwarded = _forwarded(config.invocation_params.args, config.args)
-    return shlex.join(["pytest", node_id, "--benchmark-compare", *forwarded])
+    return shlex.join(["pytest", f"{here}{colons}{name}", "--benchmark-compare", *forwarded])
 
 
 def _forwarded(arguments: Iterable[str | Any], positional: list[str]) -> Iterable[str]:

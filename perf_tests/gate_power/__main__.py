@@ -25,6 +25,10 @@ _notes = Console(stderr=True, highlight=False, soft_wrap=True)
     help="First take every slowdown so often, each beside a session with none.",
 )  # fmt: skip
 @click.option(
+    "--only", multiple=True, type=click.Choice([trial.name for trial in TRIALS]),
+    help="Take only this slowdown. May be given again.",
+)  # fmt: skip
+@click.option(
     "--sessions", "path", type=click.Path(dir_okay=False, path_type=Path), default=KEPT,
     help="The file of sessions; new ones are added to it.  [default: those of this repository]",
 )  # fmt: skip
@@ -37,7 +41,9 @@ _notes = Console(stderr=True, highlight=False, soft_wrap=True)
     help="Decisions to replay for each slowdown.",
 )  # fmt: skip
 @click.option("--seed", type=int, default=1, show_default=True, help="Of what is replayed.")
-def main(cycles: int, path: Path, budget: float, decisions: int, seed: int) -> None:
+def main(
+    cycles: int, only: Sequence[str], path: Path, budget: float, decisions: int, seed: int
+) -> None:
     """Print how often the gate fails code that is as fast as before, and how often slower code.
 
     A decision is a whole run's, all metrics together. Kept sessions are replayed: ten in a row are
@@ -45,7 +51,8 @@ def main(cycles: int, path: Path, budget: float, decisions: int, seed: int) -> N
     more than 1% of the decisions.
     """
     try:
-        both = [(trial.before, trial.after) for trial in TRIALS]
+        chosen = [one for one in TRIALS if not only or one.name in only]
+        both = [(trial.before, trial.after) for trial in chosen]
         for session in live.in_turns(both, cycles, budget):
             live.append(path, session)
             _notes.print(f"{session.slowdown.kind} {session.slowdown.doses}: kept")

@@ -41,7 +41,7 @@ def in_turns(
 
 def append(path: Path, session: Session) -> None:
     """Add a session to a file of them; the rounds, which no gate looks at, are left out."""
-    slim = replace(session.measurement, rounds=Rounds())
+    slim = replace(session.measurement, rounds=Rounds(), turns=())
     line = json.dumps({"slowdown": asdict(session.slowdown), "measurement": slim.to_document()})
     with gzip.open(path, "at", encoding="utf-8") as stream:
         stream.write(line + "\n")

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from netpipe.harness import calibration, rounds
-from netpipe.harness.calibration import Turns
-from netpipe.harness.measurement import Device, Measurement
+from netpipe.harness.measurement import Device, Measurement, Turns
 from netpipe.harness.protocol import Place, measure
 from netpipe.harness.pull import Puller
 from netpipe.harness.rounds import Subject
@@ -60,13 +59,13 @@ def beside_a_pull(stepper: Stepper, steps: int, puller: Puller, _step_s: float) 
 
 
 class FakeReference:
-    """A reference loader that takes no time, and costs less in every round.
+    """A reference loader that takes no time, and costs less each time that it is pulled.
 
     Args:
         workers: Of the loader that is measured.
 
     Attributes:
-        strangers: What the puller took for none of its own, in every round.
+        strangers: What the puller took for none of its own, each time.
         closed: Whether it was stopped.
     """
 
@@ -76,12 +75,11 @@ class FakeReference:
         self.strangers: list[tuple[int, ...]] = []
         self.closed = False
 
-    def beside(self, puller: Puller, enough_s: float, clock: FakeClock) -> Turns:
-        """Tell of a loader that costs as much in the first round, twice in the second, ..."""
+    def beside(self, puller: Puller, enough_s: float, _: FakeClock) -> Turns:
+        """Tell of a loader that costs as much the first time, twice the second, ..."""
         assert enough_s > 0
-        assert clock() > 0
         self.strangers.append(puller.strangers)
-        return Turns(load_cpu_s=0.006, reference_cpu_s=0.006 / len(self.strangers))
+        return Turns(0.006, 0.006 / len(self.strangers))
 
     def close(self) -> None:
         """Be stopped."""

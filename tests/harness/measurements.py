@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from netpipe.harness import stats
-from netpipe.harness.measurement import Device, Host, Measurement, Rounds, Waits
+from netpipe.harness.measurement import Device, Host, Measurement, Rounds, Turns, Waits
 
 Series = float | Sequence[float]
 
@@ -56,7 +56,7 @@ def make_measurement(
     load, step, train, cpu, host = (
         _series(one, rounds) for one in (load_s, step_s, train_s, load_cpu_s, host_s)
     )
-    turns = [_series(one, rounds) for one in (turns_load_cpu_s, turns_reference_cpu_s)]
+    over, under = (_series(one, rounds) for one in (turns_load_cpu_s, turns_reference_cpu_s))
     compilations = _series(compiled, rounds)
     synced, shadow, transfer = (
         step if one is None else _series(one, rounds) for one in (synced_s, shadow_s, transfer_s)
@@ -77,7 +77,7 @@ def make_measurement(
             [max(0.0, 1 - one / real) for one, real in zip(step, train, strict=True)]
         ),
         accelerator_utilisation=stats.ratio_interval(step, train),
-        load_cpu_ratio=stats.ratio_of_means_interval(*turns),
+        load_cpu_ratio=stats.ratio_of_means_interval(over, under),
         wait_s=Waits(p50=0.0001, p95=0.0002, p99=0.0004, cv=0.2),
         sync_probe_fraction=0.0,
         sync_probe_idle_fraction=0.0,
@@ -91,9 +91,10 @@ def make_measurement(
         first_batch_s=1.5,
         drained=True,
         elapsed_s=21.0,
-        rounds=Rounds(load, cpu, step, synced, shadow, transfer, train, *turns, host, compilations),
+        rounds=Rounds(load, cpu, step, synced, shadow, transfer, train, host, compilations),
         host_s_per_step=stats.median_interval(host),
         calibration="reference-loader/1, 0 workers",
+        turns=tuple(map(Turns, over, under)),
     )
     return replace(made, **overrides)
 

@@ -1,6 +1,7 @@
 """Two folders of baselines: which files changed, with old and new side by side."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,14 +9,14 @@ import pytest
 from netpipe.errors import InputError
 from netpipe.harness import baseline
 from netpipe.harness.baseline_changes import FileChange, file_changes
-from tests.harness.measurements import make_measurement
+from tests.harness.measurements import GPU, make_measurement
 
 DOCUMENT = {"datetime": "2026-11-21T14:00:00+00:00", "commit_info": {}, "benchmarks": []}
 
 
 def put(folder: Path, name: str, load_s: float = 0.01, device: str = "h200-x1") -> Path:
     """Record a baseline."""
-    sessions = {"a::b": (make_measurement(load_s=load_s),)}
+    sessions = {"a::b": (make_measurement(load_s=load_s, device=replace(GPU, key=device)),)}
     return baseline.save(folder / device, name, DOCUMENT, sessions)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from math import exp
 from typing import Any
 
@@ -286,7 +287,7 @@ def test_sessions_that_agree_to_the_last_digit_are_not_infinitely_sure() -> None
 def test_small_steps_come_together() -> None:
     """Three times 4%, each of which passes alone, fail against the oldest baseline."""
     steps = [stepping(*[1.04**n] * 3) for n in range(4)]
-    for before, after in zip(steps, steps[1:], strict=False):
+    for before, after in pairwise(steps):
         assert compare("step_s", after, Accepted(WHERE, before)).outcome is Outcome.PASS
     latest, oldest = Accepted(WHERE, steps[2]), Accepted(FIRST, steps[0])
     comparison = compare("step_s", steps[3], latest, oldest)
@@ -312,7 +313,7 @@ def test_only_what_is_like_it_and_far_off_is_drift(oldest: Accepted | None) -> N
         "step_s", stepping(*[1.12] * 3), Accepted(WHERE, stepping(*[1.08] * 3)), oldest
     )
     assert (comparison.outcome, comparison.is_open) == (Outcome.PASS, False)
-    assert WHERE in comparison.reason
+    assert [one.where for one in comparison.every] == [WHERE]
 
 
 def test_drift_takes_more_than_one_session_too() -> None:
@@ -343,11 +344,15 @@ def test_drift_allows_what_one_step_may() -> None:
 def test_a_busy_machine_explains_wall_times_of_its_cores(
     device: Device, explained: set[str]
 ) -> None:
-    """Who is left half of the CPU time may take twice as long; a GPU's step and costs may not."""
+    """Who is left half of the CPU time may take twice as long, but cost little more.
+
+    A GPU's step knows nothing of it.
+    """
     calm: dict[str, Any] = {"device": device, "busy_elsewhere_fraction": 0.0}
     strict = bounds_of(calm, calm)
     allowed = bounds_of({**calm, "busy_elsewhere_fraction": 0.5}, calm)
-    moved = {name: pytest.approx(2 if name in explained else 1) for name in USUAL}
+    moved = {name: pytest.approx(2.0 if name in explained else 1.0) for name in USUAL}
+    moved["load_cpu_ratio"] = pytest.approx(exp(0.05))
     assert {name: allowed[name] / strict[name] for name in USUAL} == moved
 
 
@@ -358,8 +363,8 @@ def test_a_busy_machine_explains_wall_times_of_its_cores(
         (0.5, 0.0, 2.3, Outcome.REGRESSED),
         (0.5, 0.5, 1.2, Outcome.REGRESSED),
         (0.0, 0.5, 1.09, Outcome.PASS),
-        (1.0, 0.0, 10.0, Outcome.PASS),
-        (1.0, 0.0, 12.0, Outcome.REGRESSED),
+        (1.0, 0.0, 12.0, Outcome.PASS),
+        (1.0, 0.0, 12.2, Outcome.REGRESSED),
     ],
 )
 def test_only_what_is_busier_than_then_explains(

@@ -86,8 +86,8 @@ def test_waiting_counts_beside_cpu_time() -> None:
 
 def test_less_utilisation_is_worse() -> None:
     """A figure of which more is better regresses when it falls, and improves when it grows."""
-    waiting = [recorded(train_s=0.030 * one) for one in (1.2, 1.21, 1.19)]
-    fine = recorded()
+    waiting = [recorded(train_s=0.030 * one, device=H200) for one in (1.2, 1.21, 1.19)]
+    fine = recorded(device=H200)
     worse = decide("train_s_per_step", [Pair(fine, one) for one in waiting]).comparison
     better = decide("train_s_per_step", [Pair(one, fine) for one in waiting]).comparison
     assert (worse.outcome, worse.metric) == (Outcome.REGRESSED, "accelerator_utilisation")
@@ -110,7 +110,9 @@ def test_only_like_is_compared(other: Measurement, reason: str) -> None:
 
 
 def test_nothing_is_divided_by_zero() -> None:
-    """A figure that is 0 leaves its comparison open, whatever the others say."""
+    """From a figure of 0 to any other is a change without end, in its direction."""
     idle = replace(recorded(), load_cpu_ratio=Interval(0.0, 0.0, 0.0, 10))
-    decision = decide("load_s_per_batch", [Pair(idle, recorded())] * LEAST_PAIRS)
-    assert decision.comparison.outcome is Outcome.INCONCLUSIVE
+    pairs = [Pair(idle, recorded()), Pair(recorded(), idle)]
+    for pair, outcome in zip(pairs, (Outcome.REGRESSED, Outcome.IMPROVED), strict=True):
+        comparison = decide("load_s_per_batch", [pair] * LEAST_PAIRS).comparison
+        assert (comparison.outcome, comparison.metric) == (outcome, "load_cpu_ratio")

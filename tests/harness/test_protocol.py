@@ -48,19 +48,17 @@ def test_ratios_belong_to_each_other(rehearse: Rehearse) -> None:
     assert found.stall_fraction.median == pytest.approx(0.25)
 
 
-def test_the_cost_is_that_of_all_rounds(rehearse: Rehearse) -> None:
-    """The ratio to the reference is of the sums over rounds, within the interval of its rounds."""
+def test_the_cost_is_that_of_all_turns(rehearse: Rehearse) -> None:
+    """The ratio to the reference is of the sums over all turns, within the interval of theirs."""
     found = rehearse()
-    load, reference = (
-        found.rounds.turns_load_cpu_s_per_batch,
-        found.rounds.turns_reference_cpu_s_per_batch,
-    )
-    assert load[:2] == (0.006, 0.006)
-    assert reference[:2] == (0.006, 0.003)
+    load = [one.load_cpu_s_per_batch for one in found.turns]
+    reference = [one.reference_cpu_s_per_batch for one in found.turns]
+    assert load[:2] == [0.006, 0.006]
+    assert reference[:2] == [0.006, 0.003]
     ratio = found.load_cpu_ratio
     assert ratio.median == pytest.approx(sum(load) / sum(reference))
     assert ratio.low < ratio.median < ratio.high
-    assert ratio.n == found.step_s.n
+    assert ratio.n == len(found.turns) >= 6
 
 
 def test_the_reference_is_named(rehearse: Rehearse, references: list[FakeReference]) -> None:
@@ -180,13 +178,13 @@ def test_the_reference_is_stopped_in_any_case(
 
     with pytest.raises(MisuseError, match="no loop"):
         rehearse(loop=failing_loop)
-    assert [one.closed for one in references] == [True]
+    assert all(one.closed for one in references)
 
 
 def test_the_reference_is_stopped_when_the_step_is_none(
     rehearse: Rehearse, references: list[FakeReference]
 ) -> None:
-    """Its workers end with the measurement, also when that never begins."""
+    """Where the measurement never begins, no worker of it is left."""
     with pytest.raises(MisuseError, match=r"must return \(state, step\)"):
         rehearse(step=lambda: None)
-    assert [one.closed for one in references] == [True]
+    assert all(one.closed for one in references)

@@ -150,11 +150,9 @@ def test_a_run_is_described(check: Callable[..., None], tmp_path: Path) -> None:
     run = Run(cast(Any, None), compares=True, covers=lambda _: True, say=lambda _: None)
     run.sessions = {("a", "auto"): tuple(MEASUREMENTS)}
     slow = replace(MEASUREMENTS[0], step_s=make_measurement(step_s=0.09).step_s)
-    for sessions in ((), MEASUREMENTS[:1]):
-        run.compared.append(
-            Compared("a::b", "step_s", compare("step_s", [slow], Accepted("it", sessions)), slow)
-        )
-    comparison = run.compared[-1].comparison
+    for sessions in ((), MEASUREMENTS[:1] * 3):
+        comparison = compare("step_s", [slow, slow], Accepted("it", sessions))
+        run.compared.append(Compared("a::b", "step_s", comparison, slow))
     run.compared.append(Compared("a::b", "step_s", comparison, slow, against="main"))
     pairs: dict[Hashable, list[Pair]] = {"subject": [Pair(MEASUREMENTS[0], MEASUREMENTS[1])]}
     commit = Commit(tmp_path, "main", "0123456789")

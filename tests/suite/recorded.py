@@ -60,6 +60,11 @@ def loader_bound() -> Measurement:
     return recorded(load_s=0.060, train_s=0.060)
 
 
+def costlier() -> Measurement:
+    """Give a measurement whose loader needs a little more CPU than it may at once."""
+    return recorded(load_cpu_ratio=2.12)
+
+
 def costly() -> Measurement:
     """Give a measurement whose loader needs half as much CPU again as usual, and is healthy."""
     return recorded(load_cpu_ratio=3.0)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.repository import commit, git, init
 from tests.suite.project import Project
-from tests.suite.recorded import H200, HOST, costly, recorded
+from tests.suite.recorded import H200, HOST, costlier, costly, recorded
 
 CHANGED = (
     "baseline changed: added cpu-testing-4/0002_first.json; 0001_first.json is what was accepted"
@@ -30,9 +30,9 @@ def pulled(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
 @pytest.fixture
 def approving(pulled: Project) -> Project:
     """One that became slower, and brings a baseline that accepts it."""
-    pulled.record(costly(), costly())
+    pulled.record(costlier())
     commit(pulled.pytester.path)
-    pulled.sessions = [costly()]
+    pulled.sessions = [costlier()]
     return pulled
 
 
@@ -43,8 +43,8 @@ def test_nobody_approves_themselves(approving: Project) -> None:
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines([
         "baseline changed: cpu-testing-4/0002_first.json",
-        "*load_cpu_ratio * 2 * 3 * 1.50 x*",
-        "REGRESSED: load_cpu_ratio is 1.50 x the baseline's*",
+        "*load_cpu_ratio * 2 * 2.12 * 1.06 x*",
+        "REGRESSED: load_cpu_ratio is 1.06 x that of cpu-testing-4/0001_first.json*",
         "baselines of *, the merge base of HEAD and origin/main",
         CHANGED,
     ])  # fmt: skip
@@ -127,7 +127,7 @@ def test_the_change_is_json_too(approving: Project) -> None:
     (change,) = accepted["baseline_changes"]
     assert (change["change"], change["file"]) == ("added", "cpu-testing-4/0002_first.json")
     assert (change["before"], change["after"]) == ("0001_first.json", "0002_first.json")
-    assert change["figures"]["load_cpu_ratio"] == {"before": 2.0, "after": 3.0, "ratio": 1.5}
+    assert change["figures"]["load_cpu_ratio"] == {"before": 2.0, "after": 2.12, "ratio": 1.06}
 
 
 def test_github_is_told(
@@ -140,7 +140,7 @@ def test_github_is_told(
     where = "file=baselines/cpu-testing-4/0002_first.json,title=baseline changed"
     assert f"::warning {where}::{CHANGED}" in result.outlines
     summary = (tmp_path / "summary.md").read_text()
-    assert "| load\\_cpu\\_ratio | 2 | 3 | 1.50 x |" in summary
+    assert "| load\\_cpu\\_ratio | 2 | 2.12 | 1.06 x |" in summary
     assert "- baseline changed: added cpu-testing-4/0002\\_first.json" in summary
 
 

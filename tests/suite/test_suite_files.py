@@ -95,14 +95,25 @@ def test_a_baseline_that_is_gone_is_missed(baselined: Project, folder: Path) -> 
 
 
 def test_an_older_damaged_one_is_no_matter(baselined: Project, folder: Path) -> None:
-    """Only the one compared with is read: pytest-benchmark would warn of every other one."""
+    """Only the latest and the oldest are read: pytest-benchmark would warn of every other one."""
     baselined.record()
-    (folder / FIRST).write_text("")
+    baselined.record()
+    (folder / FIRST.replace("0001", "0002")).write_text("")
     strict = "filterwarnings = error::pytest_benchmark.logger.PytestBenchmarkWarning"
     baselined.pytester.makeini(INI.replace("filterwarnings = default", strict))
     result = baselined.compare()
     assert result.ret == pytest.ExitCode.OK
-    result.stdout.fnmatch_lines_random(["test_load_time (0002_first) *"])
+    result.stdout.fnmatch_lines_random(["test_load_time (0003_first) *"])
+
+
+def test_the_oldest_must_be_whole(baselined: Project, folder: Path) -> None:
+    """Nobody loses what small steps are held against without being told, and before it is late."""
+    baselined.record()
+    (folder / FIRST).write_text("")
+    result = baselined.compare()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: */{FIRST}: file must be JSON*"])
+    assert not baselined.requests
 
 
 def _fill(monkeypatch: pytest.MonkeyPatch, folder: Path) -> str:

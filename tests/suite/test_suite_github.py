@@ -34,9 +34,11 @@ def commands(result: pytest.RunResult) -> list[str]:
 def test_a_regression_is_shown_at_its_line(regressed: Project) -> None:
     """One annotation, with the test's file, line and name, and all of its message on one line."""
     (command,) = commands(regressed.compare())
-    where, message = command.removeprefix("::error ").split("::")
+    where, message = command.removeprefix("::error ").split("::", 1)
     assert where == "file=test_perf.py,line=1,title=test_load_time"
-    assert message.startswith("REGRESSED: load_s_per_batch is 5.00 x the baseline's")
+    first, *others = message.split("%0A")
+    assert first.startswith("REGRESSED: load_s_per_batch is 5.00 x that of cpu-testing-4/0001_")
+    assert others
 
 
 def test_messages_keep_their_lines_and_signs(project: Project, summary: Path) -> None:

@@ -41,12 +41,23 @@ def test_a_second_session_may_answer_it(unsure: Project) -> None:
 
 
 def test_an_inconclusive_comparison_is_skipped(project: Project) -> None:
-    """A wall time that grew on a CPU device is no proof: the benchmark is skipped."""
+    """Where five sessions contradict each other nobody knows: the benchmark is skipped."""
     project.record()
-    project.sessions = [recorded(load_s=0.020)]
+    project.sessions = [recorded(load_s=one) for one in (0.020, 0.009, 0.030, 0.009, 0.050)]
     result = project.compare("-rs")
     result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines(["SKIPPED*load_s_per_batch is 2.00 x the baseline's*"])
+    said = "*INCONCLUSIVE: load_s_per_batch is 2.00 x that of cpu-testing-4/0001_first.json*"
+    result.stdout.fnmatch_lines([f"{said}, but 5 sessions are too spread to be sure"])
+    assert len(project.requests) == 5
+
+
+def test_an_inconclusive_comparison_fails_where_asked(project: Project) -> None:
+    """With --netpipe-inconclusive fail, what could not be decided is a failed test."""
+    project.record()
+    project.sessions = [recorded(load_s=one) for one in (0.020, 0.009, 0.030, 0.009, 0.050)]
+    result = project.compare("--netpipe-inconclusive", "fail")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.assert_outcomes(failed=1)
 
 
 def test_a_bad_verdict_is_confirmed_before_it_fails(project: Project) -> None:

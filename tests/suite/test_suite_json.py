@@ -14,10 +14,11 @@ def test_the_document_has_everything(project: Project) -> None:
     document = project.read_json("run.json")
     assert document["schema"] == "netpipe.run/1"
     assert [one["verdict"]["kind"] for one in document["measurements"]] == ["healthy"] * 2
-    (comparison,) = document["comparisons"]
-    assert comparison["benchmark"] == "test_perf.py::test_load_time"
-    assert (comparison["outcome"], comparison["metric"]) == ("REGRESSED", "load_cpu_ratio")
-    assert (comparison["now"], comparison["baseline"]) == (3.0, 2.0)
+    cost, time = document["comparisons"]
+    assert cost["benchmark"] == time["benchmark"] == "test_perf.py::test_load_time"
+    assert (cost["outcome"], cost["metric"]) == ("REGRESSED", "load_cpu_ratio")
+    assert (cost["now"], cost["baseline"]) == (3.0, 2.0)
+    assert (time["outcome"], time["metric"]) == ("PASS", "load_s_per_batch")
 
 
 def test_the_order_is_in_the_document(project: Project) -> None:
