@@ -2,12 +2,8 @@
 
 What a batch costs depends on what else the machine does at that moment: on its clock, its caches
 and its neighbours. A loader of fixed work, with as many workers, pays the same at the same moment,
-so the ratio of the two keeps still where both move. Measured on two shared cores, over 11 sessions
-with another program on one of them at random: CPU seconds of a batch spread by 6.5% (standard
-deviation), over a workload timed next to each round by 7.4%, in turns with such a loader by 1.0%.
-
-It is done first, on the first batches of a fresh loader: what a batch costs depends on what is in
-it, and those are the same in every session.
+so the ratio of the two keeps stiller where both move. It is done first, on the first batches of a
+fresh loader: what a batch costs depends on what is in it, and those are the same in every session.
 """
 
 import time

@@ -10,7 +10,7 @@ false ones.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
 from math import log1p, sqrt
@@ -32,6 +32,7 @@ _EARLY_LEVEL: Final = 0.9995  # of every look before it
 _UNKNOWN_SPREAD: Final = 0.10  # of sessions where there are too few to tell
 _LEAST_SPREAD: Final = 0.002  # of sessions that happen to agree
 _FEW: Final = 3
+_KNOWN: Final = 10_000  # degrees of freedom: Student's quantile is the normal one
 _LEAST_LEFT: Final = 0.1  # of the host's CPU time
 _SUSPICIOUS: Final = 0.5  # of the smallest change worth failing for, at which to look again
 
@@ -75,6 +76,7 @@ class Compared:
         reason: What it comes to, in one sentence.
         is_open: Another session may decide it.
         is_judged: The two can be compared by it: a PASS means something.
+        is_drift: It is against the oldest baseline, not the latest.
     """
 
     metric: Metric
@@ -87,6 +89,7 @@ class Compared:
     reason: str
     is_open: bool = False
     is_judged: bool = True
+    is_drift: bool = False
 
 
 @dataclass(frozen=True)
@@ -98,7 +101,8 @@ class Comparison:
         metric: The metric that decided; "" without a baseline.
         now: Its value now.
         then: The baseline's median over sessions; None without a baseline.
-        worse_ratio: By what factor it is worse than the baseline; above 1 is worse.
+        worse_ratio: By what factor it is worse than the baseline; above 1 is worse. For a share, 1
+            and by how much of the steps.
         reason: Why, in one sentence.
         every: All that was compared.
     """
@@ -114,7 +118,8 @@ class Comparison:
     @property
     def is_open(self) -> bool:
         """Whether another session may decide what these leave open."""
-        return any(one.is_open for one in self.every)
+        proven = self.outcome is Outcome.REGRESSED
+        return not proven and any(one.is_open for one in self.every)
 
     @property
     def decisive(self) -> Compared | None:
@@ -163,7 +168,7 @@ def compare(
     compared = [_compared(metric, now, baseline, metric.least) for metric in metrics]
     if oldest is not None and _is_of_the_same(oldest, now):
         drifts = (_compared(one, now, oldest, max(DRIFT, one.least)) for one in metrics)
-        compared += [one for one in drifts if one.outcome in _BAD]
+        compared += [replace(one, is_drift=True) for one in drifts if one.outcome in _BAD]
     return worst_of(compared)
 
 
@@ -175,7 +180,7 @@ def worst_of(compared: Sequence[Compared]) -> Comparison:
         metric=worst.metric.name,
         now=worst.now,
         then=worst.then,
-        worse_ratio=worst.worse.median,
+        worse_ratio=worst.worse.median + worst.metric.is_share,
         reason=worst.reason,
         every=tuple(compared),
     )
@@ -237,7 +242,8 @@ def _compared(
     if why_not is not None:
         outcome, is_open, told = Outcome.PASS, False, f"{told}: not judged, {why_not}"
     elif outcome is Outcome.INCONCLUSIVE:
-        told += f", but {len(now)} sessions are too spread to be sure"
+        several = f"{len(now)} sessions are too spread to be sure"
+        told += f", but {several if len(now) > 1 else 'one session proves nothing'}"
     return Compared(
         metric=metric,
         outcome=outcome,
@@ -287,7 +293,7 @@ def _spread(new: Sequence[float], old: Sequence[float]) -> float:
     """Return the standard deviation of sessions, pooled over both groups."""
     freedom = len(new) + len(old) - 2
     if len(old) < _FEW:
-        return _UNKNOWN_SPREAD
+        return _UNKNOWN_SPREAD  # as if it were known: no more could be said of one session
     squares = len(new) * pvariance(new) + len(old) * pvariance(old)
     return max(_LEAST_SPREAD, sqrt(squares / freedom))
 

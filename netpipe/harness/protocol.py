@@ -102,7 +102,7 @@ def _summary(
             ]
         ),
         accelerator_utilisation=stats.ratio_interval(log.step_s, log.train_s),
-        load_cpu_ratio=stats.ratio_of_means_interval(
+        load_cpu_ratio=stats.ratio_interval(
             [turns.load_cpu_s_per_batch for turns in log.turns],
             [turns.reference_cpu_s_per_batch for turns in log.turns],
         ),

@@ -33,6 +33,7 @@ from netpipe.harness.watch import UNWATCHED, Watch
 _ROUNDS_WANTED = 12  # with all that lies between its blocks a round takes longer: nine fit in
 _RESIDENT_BATCHES = 2
 _TURNS_SHARE = 0.25  # of the budget, before the rounds
+_LEAST_TURNS = 3
 _TURNS = 8  # blocks of turns, for their ratios to have an interval
 _DRAIN_WHEN_ABOVE = 0.8  # of the step time: a faster loader keeps its buffers full anyway
 _WARM_STEPS = 5
@@ -106,9 +107,12 @@ class Bench:
 
     def _pull_in_turns(self) -> None:
         """Measure what the loader's first batches cost beside the reference loader's."""
-        enough_s = _TURNS_SHARE * self._budget_s / _TURNS
-        for _ in range(_TURNS):
-            self.log.turns.append(self.reference.beside(self.puller, enough_s, self._clock))
+        share_s = _TURNS_SHARE * self._budget_s
+        started, turns = self._clock(), self.log.turns
+        while len(turns) < _LEAST_TURNS or (
+            len(turns) < _TURNS and self._clock() - started < share_s
+        ):
+            turns.append(self.reference.beside(self.puller, share_s / _TURNS, self._clock))
 
     def _warmed_up_loop_s(self) -> float:
         """Let a loop compile what it does beside the step; return what a step of it takes.

@@ -56,17 +56,6 @@ def ratio_interval(over: Sequence[float], under: Sequence[float]) -> Interval:
     return Interval(median(ratios), ratios[0] / factor, ratios[-1] * factor, len(ratios))
 
 
-def ratio_of_means_interval(over: Sequence[float], under: Sequence[float]) -> Interval:
-    """Return the ratio of two means of the same rounds, with the interval of the rounds' ratios.
-
-    Where a disturbance moves what both stand for, but not at quite the same moment, the ratio of
-    sums is steadier than the median of ratios.
-    """
-    rounds = ratio_interval(over, under)
-    ratio = fmean(over) / fmean(under)
-    return Interval(ratio, min(rounds.low, ratio), max(rounds.high, ratio), rounds.n)
-
-
 def percentile(values: Sequence[float], fraction: float) -> float:
     """Return the smallest value that at least `fraction` of the values do not exceed."""
     return sorted(values)[max(0, ceil(fraction * len(values)) - 1)]

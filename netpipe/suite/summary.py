@@ -107,11 +107,17 @@ def _comparison_table(compared: Sequence[Compared], against: str) -> Table:
         comparison = one.comparison
         table.add_row(
             one.benchmark.rpartition("::")[2],
-            comparison.metric or one.quantity,
+            _metric(one),
             "" if comparison.worse_ratio is None else f"{comparison.worse_ratio:.2f} x",
             one.outcome,
         )
     return table
+
+
+def _metric(compared: Compared) -> str:
+    decisive = compared.comparison.decisive
+    since = " since the oldest" if decisive and decisive.is_drift else ""
+    return f"{compared.comparison.metric or compared.quantity}{since}"
 
 
 def comparison_lines(run: Run) -> Iterator[str]:

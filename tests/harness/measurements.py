@@ -77,7 +77,7 @@ def make_measurement(
             [max(0.0, 1 - one / real) for one, real in zip(step, train, strict=True)]
         ),
         accelerator_utilisation=stats.ratio_interval(step, train),
-        load_cpu_ratio=stats.ratio_of_means_interval(over, under),
+        load_cpu_ratio=stats.ratio_interval(over, under),
         wait_s=Waits(p50=0.0001, p95=0.0002, p99=0.0004, cv=0.2),
         sync_probe_fraction=0.0,
         sync_probe_idle_fraction=0.0,
