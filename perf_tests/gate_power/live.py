@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from netpipe.errors import InputError
 from netpipe.harness.measurement import Measurement, Rounds, measurement_from
 from netpipe.harness.session import SessionRequest, child_command, measured
 from perf_tests.gate_power.slowdowns import Slowdown
@@ -48,10 +49,19 @@ def append(path: Path, session: Session) -> None:
 
 
 def sessions(path: Path) -> tuple[Session, ...]:
-    """Read a file of sessions, in the order in which they were taken."""
-    with gzip.open(path, "rt", encoding="utf-8") as stream:
-        documents: list[dict[str, Any]] = [json.loads(line) for line in stream]
-    return tuple(
-        Session(Slowdown(**one["slowdown"]), measurement_from(one["measurement"], path))
-        for one in documents
-    )
+    """Read a file of sessions, in the order in which they were taken.
+
+    Raises:
+        InputError: There is none, or it holds something else.
+    """
+    if not path.exists():
+        raise InputError(path, "--sessions", "be a file of sessions", "none", "Take some: --live 3")
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") as stream:
+            documents: list[dict[str, Any]] = [json.loads(line) for line in stream]
+        return tuple(
+            Session(Slowdown(**one["slowdown"]), measurement_from(one["measurement"], path))
+            for one in documents
+        )
+    except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
+        raise InputError(path, "--sessions", "hold sessions, one a line", repr(error)) from error

@@ -1,5 +1,6 @@
 """Slowdowns, the sessions that were taken of them, and the table of what the gate made of them."""
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -114,3 +115,14 @@ def test_the_command_replays_what_was_kept(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["--sessions", str(path), "--decisions", "5"])
     assert result.exit_code == 0, result.output
     assert result.stdout.count("| nothing, ") == 3
+
+
+@pytest.mark.parametrize("content", [None, b"no gzip", gzip.compress(b"{}\n")])
+def test_a_file_of_something_else_is_named(tmp_path: Path, content: bytes | None) -> None:
+    """Where there are no sessions, the message names the file and says how to take some."""
+    path = tmp_path / "sessions.jsonl.gz"
+    if content is not None:
+        path.write_bytes(content)
+    result = CliRunner().invoke(main, ["--sessions", str(path)])
+    assert result.exit_code == 1
+    assert f"{path}: --sessions must" in result.stderr
