@@ -281,12 +281,9 @@ def _change(
     new, old = [metric.level(one) for one in now], [metric.level(one) for one in then]
     change = median(new) - median(old)
     deviation = _spread(new, old) * sqrt(1 / len(new) + 1 / len(old))
-    freedom = max(1, len(new) + len(old) - 2)
-    return (
-        change,
-        _quantile(_EARLY_LEVEL, freedom) * deviation,
-        _quantile(_LEVEL, freedom) * deviation,
-    )
+    freedom = len(new) + len(old) - 2 if len(old) >= _FEW else _KNOWN
+    early, last = (_quantile(level, freedom) * deviation for level in (_EARLY_LEVEL, _LEVEL))
+    return change, early, last
 
 
 def _spread(new: Sequence[float], old: Sequence[float]) -> float:

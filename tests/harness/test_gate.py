@@ -257,7 +257,8 @@ def test_the_baselines_own_spread_is_no_change() -> None:
     ("recorded", "factor", "outcome"),
     [
         (1, 1.3, Outcome.INCONCLUSIVE),
-        (2, 1.3, Outcome.INCONCLUSIVE),
+        (2, 1.2, Outcome.INCONCLUSIVE),
+        (2, 1.3, Outcome.REGRESSED),
         (3, 1.3, Outcome.REGRESSED),
         (1, 3.0, Outcome.REGRESSED),
         (2, 3.0, Outcome.REGRESSED),
@@ -479,3 +480,20 @@ def test_only_like_is_compared_with_like(
     assert (comparison.now, comparison.then, comparison.worse_ratio) == (0.090, None, None)
     assert (comparison.reason, comparison.metric) == (words, "")
     assert (comparison.decisive, comparison.is_open, comparison.every) == (None, False, ())
+
+
+@pytest.mark.parametrize(("slower", "outcome"), [(1.5, Outcome.REGRESSED), (1.0, Outcome.PASS)])
+def test_a_baseline_of_one_session_can_be_missed(slower: float, outcome: Outcome) -> None:
+    """Its spread is assumed, not estimated from nothing: what is slower by half is found."""
+    now = [session({"step_s": 0.030 * slower})] * MOST_SESSIONS
+    assert compare("step_s", now, Accepted(WHERE, [session()])).outcome is outcome
+
+
+def test_what_is_proven_is_not_measured_again() -> None:
+    """A regression that two sessions prove is no longer open, whatever else is."""
+    slower = {"load_cpu_ratio": 4.0, "load_s_per_batch": 0.0109}
+    comparison = compare(
+        "load_s_per_batch", [session(slower)] * 2, Accepted(WHERE, [session()] * 10)
+    )
+    assert any(one.is_open for one in comparison.every)
+    assert not comparison.is_open
