@@ -117,7 +117,11 @@ def test_the_command_replays_what_was_kept(tmp_path: Path) -> None:
     assert result.stdout.count("| nothing, ") == 3
 
 
-@pytest.mark.parametrize("content", [None, b"no gzip", gzip.compress(b"{}\n")])
+@pytest.mark.parametrize(
+    "content",
+    [None, b"no gzip", gzip.compress(b"{}\n", mtime=0)],
+    ids=["none", "no gzip", "no session"],
+)
 def test_a_file_of_something_else_is_named(tmp_path: Path, content: bytes | None) -> None:
     """Where there are no sessions, the message names the file and says how to take some."""
     path = tmp_path / "sessions.jsonl.gz"
