@@ -10,30 +10,22 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
 from netpipe.errors import NetpipeError
-from netpipe.harness.clock import RecordedClock
 from netpipe.harness.errors import InconclusiveError
-from netpipe.harness.expect import Limits
-from netpipe.harness.gate import Outcome
-from netpipe.harness.measurement import Measurement
-from netpipe.harness.metrics import GATED
 from netpipe.harness.session import request_here
-from netpipe.harness.stall import judge
-from netpipe.suite import alone, bench, failed_gate, github, nodes, record, summary
+from netpipe.suite import alone, bench, fixtures, github, nodes, record, summary
 from netpipe.suite.acceptance import acceptance
 from netpipe.suite.against import Against
-from netpipe.suite.failed_gate import properties
+from netpipe.suite.fixtures import failure
 from netpipe.suite.options import Options, add_options
-from netpipe.suite.run import Compared, Run, Subject, deciding
+from netpipe.suite.run import RUN, Run
 from netpipe.suite.waiving import waiver_problems
 
-_RUN = pytest.StashKey[Run]()
 _COMPARE = pytest.StashKey[object]()
-_Result = TypeVar("_Result")
 _MARKER_KEYS = ("headroom", "stall_fraction", "accelerator")
 
 
@@ -50,6 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "netpipe(headroom, stall_fraction, accelerator): limits of a performance test, and the "
         "accelerator it is measured against",
     )
+    config.pluginmanager.register(fixtures, "netpipe_fixtures")
     options = Options.from_config(config)
     if request_here() is not None:
         _become_session(config)
@@ -62,7 +55,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # A run that is recorded becomes what later ones are compared with.
     compares = bool(compare) and not options.record
     run = Run(options, compares, covers=nodes.coverage(config), say=_teller(config))
-    config.stash[_RUN] = run
+    config.stash[RUN] = run
     if options.device:
         from netpipe.harness import device
 
@@ -132,7 +125,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """Remember whether a worker of pytest-xdist left timed tests to this process."""
-    run = node.config.stash.get(_RUN, None)
+    run = node.config.stash.get(RUN, None)
     if run is not None:
         run.left_to_run.update(dict.fromkeys(alone.left_out(node)))
 
@@ -141,7 +134,7 @@ def pytest_testnodedown(node: Any) -> None:
 def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
     """Run timed tests after the workers' tests, when nothing else uses the machine."""
     result = yield
-    run = session.config.stash.get(_RUN, None)
+    run = session.config.stash.get(RUN, None)
     if run is not None and run.left_to_run:
         run.say(f"{len(run.left_to_run)} timed tests were left out of the workers: now, alone")
         alone.run_alone(session, list(run.left_to_run))
@@ -152,14 +145,14 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Refuse a path that was taken for something else, before other tests are collected."""
     config = session.config
-    if config.stash.get(_RUN, None) is not None:
+    if config.stash.get(RUN, None) is not None:
         bench.refuse_path_as_run(config, config.stash[_COMPARE])
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
     """Remember the tests that exist but were not chosen: their benchmarks are not lost."""
     for item in items:
-        run = item.config.stash.get(_RUN, None)
+        run = item.config.stash.get(RUN, None)
         if run is not None:
             run.deselected.add(item.nodeid)
 
@@ -173,7 +166,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """
     config = session.config
     nodes.answer_when_missing(session)
-    run = config.stash.get(_RUN, None)
+    run = config.stash.get(RUN, None)
     if run is None:
         return
     run.timed = {item.nodeid for item in session.items if _is_measured(item)}
@@ -223,22 +216,17 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     try:
         return (yield)
     except InconclusiveError as error:
-        if item.config.stash[_RUN].options.fail_when_inconclusive:
-            raise _failure(str(error)) from None
+        if item.config.stash[RUN].options.fail_when_inconclusive:
+            raise failure(str(error)) from None
         raise pytest.skip.Exception(str(error).splitlines()[0]) from None
     except NetpipeError as error:
-        raise _failure(str(error)) from None
-
-
-def _failure(message: str) -> BaseException:
-    """Return a failure whose message stands alone, without a traceback."""
-    return pytest.fail.Exception(message, pytrace=False)
+        raise failure(str(error)) from None
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Write what was asked for; a run that was to compare and measured nothing fails."""
-    run = session.config.stash.get(_RUN, None)
+    run = session.config.stash.get(RUN, None)
     if run is None or session.config.option.collectonly:
         return
     if run.misses_its_measurement:
@@ -274,7 +262,7 @@ def _add_step_summary(run: Run, _: pytest.Session) -> None:
 @pytest.hookimpl(trylast=True)  # below pytest-benchmark's table: the verdict is read last
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Print the verdicts, the comparisons, and what was recorded; tell GitHub where it runs."""
-    run = config.stash.get(_RUN, None)
+    run = config.stash.get(RUN, None)
     if run is None or config.option.collectonly:
         return
     if not (run.timed or run.notes or run.misses_its_measurement):
@@ -286,215 +274,3 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         failed = (terminalreporter.stats.get(kind, ()) for kind in ("failed", "error"))
         for command in github.annotations(chain.from_iterable(failed), run):
             terminalreporter.write_line(command)
-
-
-@pytest.fixture(autouse=True)
-def _netpipe_session(request: pytest.FixtureRequest) -> None:
-    """In a session's process, measure instead of running the test."""
-    session = request_here()
-    if session is not None:
-        nodes.serve_node(request, session)
-
-
-@pytest.fixture
-def netpipe_loader() -> Callable[[], Any]:
-    """Override this with a fixture that returns a loader factory."""
-    raise pytest.UsageError(
-        "override the fixture netpipe_loader in a conftest.py: it returns a callable without "
-        "arguments that returns an iterable of batches"
-    )
-
-
-@pytest.fixture
-def netpipe_step() -> Callable[[], Any] | None:
-    """Override this with a fixture that returns a step factory; emulated devices need none."""
-    return None
-
-
-@pytest.fixture
-def netpipe_loop() -> Callable[..., object] | None:
-    """Override this with a fixture that returns your training loop; else the harness's is used."""
-    return None
-
-
-@pytest.fixture
-def netpipe_synthetic() -> Callable[[], Any] | None:
-    """Override this with a factory of at least two random batches to time the step alone on."""
-    return None
-
-
-@pytest.fixture
-def netpipe_fingerprint() -> str:
-    """Override this with a name for data and configuration; only like is compared with like."""
-    return ""
-
-
-@pytest.fixture
-def netpipe_flops_per_step() -> float | Callable[[], float] | None:
-    """Override this with the FLOPs of a step; an emulated accelerator of a known peak asks."""
-    return None
-
-
-@pytest.fixture
-def netpipe_accelerator(request: pytest.FixtureRequest) -> str:
-    """Return what this test is measured against: "auto" or an emulated accelerator."""
-    parameter: str | None = getattr(request, "param", None)
-    if parameter is not None:
-        return parameter
-    for marker in request.node.iter_markers("netpipe"):
-        if "accelerator" in marker.kwargs:
-            return str(marker.kwargs["accelerator"])
-    return request.config.stash[_RUN].options.accelerators[0]
-
-
-@pytest.fixture
-def netpipe_limits(request: pytest.FixtureRequest) -> Limits:
-    """Return the limits that the `netpipe` markers of this test set."""
-    chosen: dict[str, float] = {}
-    for marker in reversed(list(request.node.iter_markers("netpipe"))):
-        chosen.update({key: value for key, value in marker.kwargs.items() if key != "accelerator"})
-    return Limits(**chosen)
-
-
-@pytest.fixture
-def _netpipe_alone(request: pytest.FixtureRequest) -> None:
-    """Fail a test that got into a worker because it does not say what it asks for."""
-    if alone.is_worker(request.config):
-        pytest.fail(
-            "a timed test must run alone, not in a pytest-xdist worker: take netpipe's fixtures "
-            "as arguments, which keeps a test out of workers, or run it with -n0",
-            pytrace=False,
-        )
-
-
-@pytest.fixture
-def _netpipe_subject(
-    request: pytest.FixtureRequest, _netpipe_alone: None, netpipe_accelerator: str
-) -> Subject:
-    return Subject(
-        key=nodes.subject_key(request),
-        accelerator=netpipe_accelerator,
-        command=nodes.node_command(request.config, request.node.nodeid),
-    )
-
-
-@pytest.fixture
-def netpipe_measurement(request: pytest.FixtureRequest, _netpipe_subject: Subject) -> Measurement:
-    """Return what a session measured of `netpipe_loader`, `netpipe_step` and `netpipe_loop`.
-
-    Tests with the same fixtures and the same accelerator share one measurement.
-    """
-    run = request.config.stash[_RUN]
-    return _noted(request.node, _told(lambda: run.measure(_netpipe_subject)[-1]))
-
-
-def _noted(node: pytest.Item, measured: Measurement) -> Measurement:
-    """Put a measurement's verdict into the JUnit properties of a test."""
-    verdict = judge(measured)
-    node.user_properties += [
-        ("netpipe_device", measured.device.key),
-        ("netpipe_verdict", verdict.kind),
-        ("netpipe_verdict_message", verdict.message),
-    ]
-    return measured
-
-
-@pytest.fixture
-def netpipe_lint(request: pytest.FixtureRequest, _netpipe_subject: Subject) -> dict[str, Any]:
-    """Return what a session read of the order of `netpipe_loader`, as `netpipe.lint/1`."""
-    return _told(lambda: request.config.stash[_RUN].lint(_netpipe_subject))
-
-
-def _told(measure: Callable[[], _Result]) -> _Result:
-    """Let an error whose message is meant for the user be a failure without a traceback."""
-    try:
-        return measure()
-    except NetpipeError as error:
-        raise _failure(f"{type(error).__name__}: {error}") from None
-
-
-@pytest.fixture
-def _netpipe_clock(request: pytest.FixtureRequest) -> RecordedClock:
-    """Make the recorded clock pytest-benchmark's timer, before `benchmark` is made."""
-    clock = RecordedClock()
-    request.node.add_marker(pytest.mark.benchmark(timer=clock, group="netpipe"))
-    return clock
-
-
-@pytest.fixture
-def netpipe_benchmark(
-    request: pytest.FixtureRequest,
-    _netpipe_clock: RecordedClock,
-    benchmark: Any,
-    _netpipe_subject: Subject,
-) -> Iterator[Callable[[str], Measurement]]:
-    """Return `put(quantity)`, which makes this test the benchmark of one measured quantity.
-
-    The quantity, as `load_s_per_batch`, goes into pytest-benchmark's table and is held against
-    the baseline; a regression fails the test.
-    """
-    run = request.config.stash[_RUN]
-    replay = bench.Replay(benchmark, _netpipe_clock)
-    asked: list[str] = []
-
-    def put(quantity: str) -> Measurement:
-        __tracebackhide__ = True
-        asked.append(quantity)
-        if quantity not in GATED:
-            raise pytest.UsageError(
-                f"netpipe_benchmark takes one of {', '.join(GATED)}; found {quantity!r}"
-            )
-        replay.check_enabled()
-        sessions = run.benchmark(request.node.nodeid, _netpipe_subject)
-        measured = _noted(request.node, sessions[-1])
-        replay.play(_durations(run, sessions, quantity), _extra_info(measured))
-        if run.compares or run.against:
-            _hold(run, request.node, quantity, _netpipe_subject)
-        return measured
-
-    yield put
-    if not asked and benchmark.enabled:
-        pytest.fail("this test asked for netpipe_benchmark and benchmarked nothing", pytrace=False)
-
-
-def _durations(run: Run, sessions: tuple[Measurement, ...], quantity: str) -> list[float]:
-    """Return one duration a round; of a recording, one median a session."""
-    if run.options.record:
-        return [getattr(one, quantity).median for one in sessions]
-    return list(getattr(sessions[-1].rounds, quantity))
-
-
-def _extra_info(measurement: Measurement) -> dict[str, Any]:
-    return {
-        "device": measurement.device.key,
-        "verdict": judge(measurement).kind,
-        "headroom": measurement.headroom.median,
-        "stall_fraction": measurement.stall_fraction.median,
-        "load_cpu_ratio": measurement.load_cpu_ratio.median,
-    }
-
-
-def _hold(run: Run, node: pytest.Item, quantity: str, subject: Subject) -> None:
-    """Fail a regression; fail or let pass, as the flags say, what could not be compared."""
-    __tracebackhide__ = True
-    compared = _told(lambda: run.decide(node.nodeid, quantity, subject))
-    worst = deciding(compared)
-    comparison = worst.comparison
-    node.user_properties += properties(comparison)
-    node.user_properties += [("netpipe_waiver", one.waiver.words) for one in compared if one.waiver]
-    if worst.against:
-        node.user_properties.append(("netpipe_against", worst.against))
-    if worst.fails:
-        pytest.fail(_told_of_failure(run, node, worst), pytrace=False)
-    if comparison.outcome is Outcome.NO_BASELINE and run.options.fail_when_missing:
-        pytest.fail(f"{worst.outcome}: {comparison.reason}", pytrace=False)
-    if comparison.outcome is Outcome.INCONCLUSIVE:
-        raise InconclusiveError(f"{worst.outcome}: {comparison.reason}")
-
-
-def _told_of_failure(run: Run, node: pytest.Item, worst: Compared) -> str:
-    return failed_gate.told(
-        worst,
-        run.history_of(worst.now.device.key),
-        nodes.repeating_command(node.config, node.nodeid),
-    )

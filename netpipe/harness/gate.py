@@ -122,6 +122,11 @@ class Comparison:
         return not proven and any(one.is_open for one in self.every)
 
     @property
+    def what_is_open(self) -> str:
+        """Of the first metric that is, what it comes to so far; "" where none is."""
+        return next((one.reason for one in self.every if one.is_open), "")
+
+    @property
     def decisive(self) -> Compared | None:
         """The metric that decided; None without a baseline."""
         return next(

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Final, TypeVar
 
+import pytest
+
 from netpipe.errors import NetpipeError
 from netpipe.harness import baseline, device, gate, history, session
 from netpipe.harness.baseline import Baseline
@@ -235,7 +237,7 @@ class Run:
                 sessions,
                 accepted,
                 first,
-                lambda open_: self.again(subject, f"to be sure: {open_.reason}"),
+                lambda open_: self.again(subject, f"to be sure: {open_.what_is_open}"),
             )
             self.sessions[subject.key, subject.accelerator] = sessions
         return self._judged(benchmark, quantity, found, sessions[-1])
@@ -293,3 +295,7 @@ def _unconfirmed(first: Verdict, second: Measurement) -> Finding:
     again = judge(second).kind
     said = "confirmed" if again == first.kind else "not confirmed"
     return Finding(f"verdict-{said.replace(' ', '-')}", f"first {first.kind}, then {again}")
+
+
+RUN: Final = pytest.StashKey[Run]()
+"""Where a config keeps its run."""

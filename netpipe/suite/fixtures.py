@@ -1,0 +1,238 @@
+"""The fixtures of the plugin: those that a project overrides, and those that its tests ask for."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import pytest
+
+from netpipe.errors import NetpipeError
+from netpipe.harness.clock import RecordedClock
+from netpipe.harness.errors import InconclusiveError
+from netpipe.harness.expect import Limits
+from netpipe.harness.gate import Outcome
+from netpipe.harness.measurement import Measurement
+from netpipe.harness.metrics import GATED
+from netpipe.harness.session import request_here
+from netpipe.harness.stall import judge
+from netpipe.suite import alone, bench, failed_gate, nodes
+from netpipe.suite.failed_gate import properties
+from netpipe.suite.run import RUN, Compared, Run, Subject, deciding
+
+_Result = TypeVar("_Result")
+
+
+def failure(message: str) -> BaseException:
+    """Return a failure whose message stands alone, without a traceback."""
+    return pytest.fail.Exception(message, pytrace=False)
+
+
+@pytest.fixture(autouse=True)
+def _netpipe_session(request: pytest.FixtureRequest) -> None:
+    """In a session's process, measure instead of running the test."""
+    session = request_here()
+    if session is not None:
+        nodes.serve_node(request, session)
+
+
+@pytest.fixture
+def netpipe_loader() -> Callable[[], Any]:
+    """Override this with a fixture that returns a loader factory."""
+    raise pytest.UsageError(
+        "override the fixture netpipe_loader in a conftest.py: it returns a callable without "
+        "arguments that returns an iterable of batches"
+    )
+
+
+@pytest.fixture
+def netpipe_step() -> Callable[[], Any] | None:
+    """Override this with a fixture that returns a step factory; emulated devices need none."""
+    return None
+
+
+@pytest.fixture
+def netpipe_loop() -> Callable[..., object] | None:
+    """Override this with a fixture that returns your training loop; else the harness's is used."""
+    return None
+
+
+@pytest.fixture
+def netpipe_synthetic() -> Callable[[], Any] | None:
+    """Override this with a factory of at least two random batches to time the step alone on."""
+    return None
+
+
+@pytest.fixture
+def netpipe_fingerprint() -> str:
+    """Override this with a name for data and configuration; only like is compared with like."""
+    return ""
+
+
+@pytest.fixture
+def netpipe_flops_per_step() -> float | Callable[[], float] | None:
+    """Override this with the FLOPs of a step; an emulated accelerator of a known peak asks."""
+    return None
+
+
+@pytest.fixture
+def netpipe_accelerator(request: pytest.FixtureRequest) -> str:
+    """Return what this test is measured against: "auto" or an emulated accelerator."""
+    parameter: str | None = getattr(request, "param", None)
+    if parameter is not None:
+        return parameter
+    for marker in request.node.iter_markers("netpipe"):
+        if "accelerator" in marker.kwargs:
+            return str(marker.kwargs["accelerator"])
+    return request.config.stash[RUN].options.accelerators[0]
+
+
+@pytest.fixture
+def netpipe_limits(request: pytest.FixtureRequest) -> Limits:
+    """Return the limits that the `netpipe` markers of this test set."""
+    chosen: dict[str, float] = {}
+    for marker in reversed(list(request.node.iter_markers("netpipe"))):
+        chosen.update({key: value for key, value in marker.kwargs.items() if key != "accelerator"})
+    return Limits(**chosen)
+
+
+@pytest.fixture
+def _netpipe_alone(request: pytest.FixtureRequest) -> None:
+    """Fail a test that got into a worker because it does not say what it asks for."""
+    if alone.is_worker(request.config):
+        pytest.fail(
+            "a timed test must run alone, not in a pytest-xdist worker: take netpipe's fixtures "
+            "as arguments, which keeps a test out of workers, or run it with -n0",
+            pytrace=False,
+        )
+
+
+@pytest.fixture
+def _netpipe_subject(
+    request: pytest.FixtureRequest, _netpipe_alone: None, netpipe_accelerator: str
+) -> Subject:
+    return Subject(
+        key=nodes.subject_key(request),
+        accelerator=netpipe_accelerator,
+        command=nodes.node_command(request.config, request.node.nodeid),
+    )
+
+
+@pytest.fixture
+def netpipe_measurement(request: pytest.FixtureRequest, _netpipe_subject: Subject) -> Measurement:
+    """Return what a session measured of `netpipe_loader`, `netpipe_step` and `netpipe_loop`.
+
+    Tests with the same fixtures and the same accelerator share one measurement.
+    """
+    run = request.config.stash[RUN]
+    return _noted(request.node, _told(lambda: run.measure(_netpipe_subject)[-1]))
+
+
+def _noted(node: pytest.Item, measured: Measurement) -> Measurement:
+    """Put a measurement's verdict into the JUnit properties of a test."""
+    verdict = judge(measured)
+    node.user_properties += [
+        ("netpipe_device", measured.device.key),
+        ("netpipe_verdict", verdict.kind),
+        ("netpipe_verdict_message", verdict.message),
+    ]
+    return measured
+
+
+@pytest.fixture
+def netpipe_lint(request: pytest.FixtureRequest, _netpipe_subject: Subject) -> dict[str, Any]:
+    """Return what a session read of the order of `netpipe_loader`, as `netpipe.lint/1`."""
+    return _told(lambda: request.config.stash[RUN].lint(_netpipe_subject))
+
+
+def _told(measure: Callable[[], _Result]) -> _Result:
+    """Let an error whose message is meant for the user be a failure without a traceback."""
+    try:
+        return measure()
+    except NetpipeError as error:
+        raise failure(f"{type(error).__name__}: {error}") from None
+
+
+@pytest.fixture
+def _netpipe_clock(request: pytest.FixtureRequest) -> RecordedClock:
+    """Make the recorded clock pytest-benchmark's timer, before `benchmark` is made."""
+    clock = RecordedClock()
+    request.node.add_marker(pytest.mark.benchmark(timer=clock, group="netpipe"))
+    return clock
+
+
+@pytest.fixture
+def netpipe_benchmark(
+    request: pytest.FixtureRequest,
+    _netpipe_clock: RecordedClock,
+    benchmark: Any,
+    _netpipe_subject: Subject,
+) -> Iterator[Callable[[str], Measurement]]:
+    """Return `put(quantity)`, which makes this test the benchmark of one measured quantity.
+
+    The quantity, as `load_s_per_batch`, goes into pytest-benchmark's table and is held against
+    the baseline; a regression fails the test.
+    """
+    run = request.config.stash[RUN]
+    replay = bench.Replay(benchmark, _netpipe_clock)
+    asked: list[str] = []
+
+    def put(quantity: str) -> Measurement:
+        __tracebackhide__ = True
+        asked.append(quantity)
+        if quantity not in GATED:
+            raise pytest.UsageError(
+                f"netpipe_benchmark takes one of {', '.join(GATED)}; found {quantity!r}"
+            )
+        replay.check_enabled()
+        sessions = run.benchmark(request.node.nodeid, _netpipe_subject)
+        measured = _noted(request.node, sessions[-1])
+        replay.play(_durations(run, sessions, quantity), _extra_info(measured))
+        if run.compares or run.against:
+            _hold(run, request.node, quantity, _netpipe_subject)
+        return measured
+
+    yield put
+    if not asked and benchmark.enabled:
+        pytest.fail("this test asked for netpipe_benchmark and benchmarked nothing", pytrace=False)
+
+
+def _durations(run: Run, sessions: tuple[Measurement, ...], quantity: str) -> list[float]:
+    """Return one duration a round; of a recording, one median a session."""
+    if run.options.record:
+        return [getattr(one, quantity).median for one in sessions]
+    return list(getattr(sessions[-1].rounds, quantity))
+
+
+def _extra_info(measurement: Measurement) -> dict[str, Any]:
+    return {
+        "device": measurement.device.key,
+        "verdict": judge(measurement).kind,
+        "headroom": measurement.headroom.median,
+        "stall_fraction": measurement.stall_fraction.median,
+        "load_cpu_ratio": measurement.load_cpu_ratio.median,
+    }
+
+
+def _hold(run: Run, node: pytest.Item, quantity: str, subject: Subject) -> None:
+    """Fail a regression; fail or let pass, as the flags say, what could not be compared."""
+    __tracebackhide__ = True
+    compared = _told(lambda: run.decide(node.nodeid, quantity, subject))
+    worst = deciding(compared)
+    comparison = worst.comparison
+    node.user_properties += properties(comparison)
+    node.user_properties += [("netpipe_waiver", one.waiver.words) for one in compared if one.waiver]
+    if worst.against:
+        node.user_properties.append(("netpipe_against", worst.against))
+    if worst.fails:
+        pytest.fail(_told_offailure(run, node, worst), pytrace=False)
+    if comparison.outcome is Outcome.NO_BASELINE and run.options.fail_when_missing:
+        pytest.fail(f"{worst.outcome}: {comparison.reason}", pytrace=False)
+    if comparison.outcome is Outcome.INCONCLUSIVE:
+        raise InconclusiveError(f"{worst.outcome}: {comparison.reason}")
+
+
+def _told_offailure(run: Run, node: pytest.Item, worst: Compared) -> str:
+    return failed_gate.told(
+        worst,
+        run.history_of(worst.now.device.key),
+        nodes.repeating_command(node.config, node.nodeid),
+    )
