@@ -242,6 +242,8 @@ def _compared(
     worth += _explained(metric, now, then)
     change, early, last = _change(metric, now, then)
     outcome, is_open = _decided(change, early, last, worth, len(now))
+    if outcome is Outcome.PASS and _is_moved_by_the_host(metric, now[-1]):
+        is_open = False  # half of what it may move by is no suspicion
     told = _told(metric, change, worth, accepted.where)
     why_not = _why_not_comparable(metric, now[-1], then[0])
     if why_not is not None:
@@ -273,10 +275,13 @@ def _explained(metric: Metric, now: Sequence[Measurement], then: Sequence[Measur
         median(one.busy_elsewhere_fraction for one in some) for some in (now, then)
     )
     busier = max(0.0, busy_now - busy_then)
-    shared = metric.unit == "s" and now[-1].device.shares_host_cores
-    if not (metric.of_host or shared):
+    if not _is_moved_by_the_host(metric, now[-1]):
         return metric.of_neighbours * busier
     return log1p(busier / max(1 - busy_now, _LEAST_LEFT))
+
+
+def _is_moved_by_the_host(metric: Metric, now: Measurement) -> bool:
+    return metric.of_host or (metric.unit == "s" and now.device.shares_host_cores)
 
 
 def _change(
