@@ -17,10 +17,29 @@ import pytest
 from netpipe.errors import NetpipeError
 from netpipe.harness.errors import InconclusiveError
 from netpipe.harness.session import request_here
-from netpipe.suite import alone, bench, fixtures, github, nodes, record, summary
+from netpipe.suite import alone, bench, github, nodes, record, summary
 from netpipe.suite.acceptance import acceptance
 from netpipe.suite.against import Against
-from netpipe.suite.fixtures import failure
+
+# They belong to this plugin, so that those of a project's own plugins come after them.
+from netpipe.suite.fixtures import (  # noqa: F401  # pytest looks for them here
+    _netpipe_alone,
+    _netpipe_clock,
+    _netpipe_session,
+    _netpipe_subject,
+    failure,
+    netpipe_accelerator,
+    netpipe_benchmark,
+    netpipe_fingerprint,
+    netpipe_flops_per_step,
+    netpipe_limits,
+    netpipe_lint,
+    netpipe_loader,
+    netpipe_loop,
+    netpipe_measurement,
+    netpipe_step,
+    netpipe_synthetic,
+)
 from netpipe.suite.options import Options, add_options
 from netpipe.suite.run import RUN, Run
 from netpipe.suite.waiving import waiver_problems
@@ -42,7 +61,6 @@ def pytest_configure(config: pytest.Config) -> None:
         "netpipe(headroom, stall_fraction, accelerator): limits of a performance test, and the "
         "accelerator it is measured against",
     )
-    config.pluginmanager.register(fixtures, "netpipe_fixtures")
     options = Options.from_config(config)
     if request_here() is not None:
         _become_session(config)

@@ -41,3 +41,24 @@ def test_a_missing_loader_is_asked_for(
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["*override the fixture netpipe_loader in a conftest.py*"])
+
+
+def test_a_projects_own_plugin_overrides_fixtures(project: Project) -> None:
+    """Overrides may lie in a module that a conftest names, as well as in the conftest."""
+    project.pytester.makepyfile(
+        fixtures_elsewhere="""
+    import pytest
+
+    @pytest.fixture
+    def netpipe_fingerprint():
+        return "mine"
+"""
+    )
+    project.pytester.makeconftest('pytest_plugins = ["fixtures_elsewhere"]')
+    project.has(
+        """
+    def test_it(netpipe_fingerprint):
+        assert netpipe_fingerprint == "mine"
+"""
+    )
+    project.run().assert_outcomes(passed=1)
