@@ -59,12 +59,14 @@ def is_same_machine(host: Host, other: Host) -> bool:
 
 
 def _machine(root: Path) -> str:
-    """Return a digest of what tells machines apart: copies of one image share all but the last."""
-    names = ["etc/machine-id"]
+    """Return a digest of what tells a machine apart; "" for one that cannot be told.
+
+    A virtual one, or a container, may be moved to other hardware, and its neighbours change.
+    """
     if " hypervisor" in _text(root / "proc/cpuinfo") or _in_container(root):
-        names.append("proc/sys/kernel/random/boot_id")
-    told = [_text(root / name).strip() for name in names]
-    return hashlib.sha256(" ".join(told).encode()).hexdigest()[:16] if told[-1] else ""
+        return ""
+    told = _text(root / "etc/machine-id").strip()
+    return hashlib.sha256(told.encode()).hexdigest()[:16] if told else ""
 
 
 def _cpu_model(cpuinfo: str) -> str:

@@ -51,7 +51,7 @@ class Host:
         memory_bytes: Memory that this process may use.
         container: Whether the process runs in a container.
         machine: Tells this machine from others of its class, without telling which it is; "" where
-            that cannot be told. A virtual one is another each time it starts.
+            that cannot be told, as of virtual ones.
     """
 
     cpu: str

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from netpipe.errors import InputError
-from netpipe.harness.host import host_class, this_host
+from netpipe.harness.host import host_class, is_same_machine, this_host
 from netpipe.harness.measurement import Host
 
 GIB = 2**30
@@ -143,3 +143,24 @@ def test_the_host_class_rounds_the_memory() -> None:
     assert host_class(host) == "A Xeon, 2 cores, 24 GiB, container"
     assert host_class(Host("A Xeon", 2, 24 * GIB - 4096, container=True)) == host_class(host)
     assert host_class(Host("A Xeon", 3, 24 * GIB, container=True)) != host_class(host)
+
+
+def test_a_machine_is_told_from_others_of_its_class(root: Path) -> None:
+    """By a digest of its id, which does not give it away."""
+    (root / "etc").mkdir(exist_ok=True)
+    (root / "etc/machine-id").write_text("one\n")
+    one = this_host(root)
+    (root / "etc/machine-id").write_text("two\n")
+    assert is_same_machine(one, one)
+    assert not is_same_machine(one, this_host(root))
+    assert "one" not in one.machine
+
+
+def test_a_virtual_machine_is_never_surely_the_same(root: Path) -> None:
+    """Its hardware and its neighbours may change under it, as under a machine without an id."""
+    assert not is_same_machine(this_host(root), this_host(root))
+    (root / "etc").mkdir(exist_ok=True)
+    (root / "etc/machine-id").write_text("one\n")
+    with (root / "proc/cpuinfo").open("a") as stream:
+        stream.write("flags\t\t: fpu hypervisor sse\n")
+    assert not is_same_machine(this_host(root), this_host(root))
