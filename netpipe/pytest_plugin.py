@@ -205,10 +205,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def _find_accepted(run: Run, config: pytest.Config) -> None:
-    temporary = tempfile.TemporaryDirectory(prefix="netpipe-")
-    config.add_cleanup(temporary.cleanup)
-    folder = Path(temporary.name)
-    run.acceptance = acceptance(run.options, config.rootpath, os.environ, folder)
+    def temporary() -> Path:
+        made = tempfile.TemporaryDirectory(prefix="netpipe-")
+        config.add_cleanup(made.cleanup)
+        return Path(made.name)
+
+    run.acceptance = acceptance(run.options, config.rootpath, os.environ, temporary)
     if run.options.accelerators == ("auto",):
         run.oldest_of(run.device.key)
         found = run.baseline_of(run.device.key)

@@ -1,6 +1,6 @@
 """What a run is held against: accepted baselines, waivers, and what the change does to both."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from pathlib import Path
@@ -58,7 +58,7 @@ class Acceptance:
 
 
 def acceptance(
-    options: Options, root: Path, environment: Mapping[str, str], temporary: Path
+    options: Options, root: Path, environment: Mapping[str, str], temporary: Callable[[], Path]
 ) -> Acceptance:
     """Read what a run is held against.
 
@@ -66,7 +66,7 @@ def acceptance(
         options: Where baselines lie, and from which commit they are read.
         root: The root folder of the project.
         environment: Says what is tested, as GitHub Actions and GitLab set it.
-        temporary: A folder that lives as long as the run.
+        temporary: Makes a folder that lives as long as the run; called where a commit is read.
 
     Raises:
         InputError: The commit is not here, or what the change adds is damaged.
@@ -80,7 +80,7 @@ def acceptance(
     commit = accepted_commit(options.baselines_at, root, environment)
     if commit is None:
         return held
-    accepted = temporary / f"{here.name}@{commit.sha[:7]}"  # errors name files in it
+    accepted = temporary() / f"{here.name}@{commit.sha[:7]}"  # errors name files in it
     write_tree(commit, here, root, accepted)
     before = _waivers_before(accepted)
     return replace(
