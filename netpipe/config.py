@@ -10,6 +10,8 @@ from netpipe.errors import InputError
 
 PRESETS = ("tiny", "latency-95m")
 
+_LONGEST_MEASUREMENT = 47
+
 
 @dataclass(frozen=True)
 class PipelineConfig:
@@ -20,6 +22,7 @@ class PipelineConfig:
         split: Which probes are read: "train" or "eval".
         sequence_length: Tokens in one sequence of `inputs`.
         batch_size: Sequences in one batch of this host.
+        packing: Whether a sequence is filled with contexts, or holds one and padding.
         epochs: Passes over the data; None goes on for ever.
         workers: Processes that make batches; 0 makes them in the calling process.
         worker_buffer_batches: Finished batches that each worker may hold.
@@ -31,6 +34,7 @@ class PipelineConfig:
     split: str = "train"
     sequence_length: int = 256
     batch_size: int = 8
+    packing: bool = True
     epochs: int | None = None
     workers: int = 2
     worker_buffer_batches: int = 2
@@ -45,7 +49,7 @@ class PipelineConfig:
         """
         at_least = {
             "seed": 0,
-            "sequence_length": 30,
+            "sequence_length": _LONGEST_MEASUREMENT if self.packing else 30,
             "batch_size": 1,
             "workers": 0,
             "worker_buffer_batches": 1,

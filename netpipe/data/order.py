@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from netpipe.data.counter_rng import fold_key
 
+MAX_CONTEXTS = 16
 _MEASUREMENTS_PER_CONTEXT = 30
-_MAX_CONTEXTS = 16
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class ContextBlock:
 
 def contexts_per_row(row_measurements: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return how many contexts each row gives in an epoch: one for 30 measurements, 1 to 16."""
-    return np.clip(-(-row_measurements // _MEASUREMENTS_PER_CONTEXT), 1, _MAX_CONTEXTS)
+    return np.clip(-(-row_measurements // _MEASUREMENTS_PER_CONTEXT), 1, MAX_CONTEXTS)
 
 
 class BlockOrder:
@@ -49,10 +49,9 @@ class BlockOrder:
     ) -> None:
         self._contexts = contexts_per_row(row_measurements)
         self._contexts_in_epoch = int(self._contexts.sum())
-        self._seed = seed
         self._block_size = block_size
         self._blocks = blocks
-        self._epochs: dict[int, _Epoch] = {}
+        self._epochs = _Epochs(seed, self._contexts)
 
     def __len__(self) -> int:
         return self._blocks
@@ -63,19 +62,80 @@ class BlockOrder:
         row, number = np.empty_like(place), np.empty_like(place)
         for one in range(int(epoch[0]), int(epoch[-1]) + 1):
             inside = epoch == one
-            row[inside], number[inside] = self._epoch(one).find(place[inside])
+            row[inside], number[inside] = self._epochs[one].find(place[inside])
         return ContextBlock(epoch, row, number)
 
-    def __getstate__(self) -> dict[str, object]:
-        return {**vars(self), "_epochs": {}}  # each worker process sorts for itself
 
-    def _epoch(self, number: int) -> "_Epoch":
-        known = self._epochs.get(number)
+@dataclass(frozen=True)
+class RowBlock:
+    """Rows whose contexts fill a block of sequences.
+
+    Attributes:
+        epoch: The pass over the data.
+        row: int64 (rows,), at least one.
+        contexts: int64 (rows,), how many contexts a row gives before each has given as many as its
+            share.
+    """
+
+    epoch: int
+    row: NDArray[np.int64]
+    contexts: NDArray[np.int64]
+
+
+class RowOrder:
+    """A random-access source of row blocks, for `grain.MapDataset.source`.
+
+    Epoch after epoch the rows come in an order of its own, and each epoch is cut into as many
+    blocks, of about equally many contexts: every row is in exactly one block of an epoch. A block
+    is a function of the seed and its index alone.
+
+    Args:
+        row_measurements: int64 (rows,), rows >= 1.
+        seed: Another seed gives other orders.
+        blocks_per_epoch: At most a `MAX_CONTEXTS`th of the contexts, so that no block is empty.
+        blocks: The length of the source.
+    """
+
+    def __init__(
+        self,
+        row_measurements: NDArray[np.int64],
+        *,
+        seed: int,
+        blocks_per_epoch: int,
+        blocks: int,
+    ) -> None:
+        self._contexts = contexts_per_row(row_measurements)
+        self._blocks_per_epoch = blocks_per_epoch
+        self._blocks = blocks
+        self._epochs = _Epochs(seed, self._contexts)
+
+    def __len__(self) -> int:
+        return self._blocks
+
+    def __getitem__(self, index: int) -> RowBlock:
+        epoch, block = divmod(index, self._blocks_per_epoch)
+        row = self._epochs[epoch].part(block, self._blocks_per_epoch)
+        return RowBlock(epoch, row, self._contexts[row])
+
+
+class _Epochs:
+    """The latest two, so that blocks on both sides of an epoch's end are quick."""
+
+    def __init__(self, seed: int, contexts: NDArray[np.int64]) -> None:
+        self._seed = seed
+        self._contexts = contexts
+        self._known: dict[int, _Epoch] = {}
+
+    def __getitem__(self, number: int) -> "_Epoch":
+        known = self._known.get(number)
         if known is None:
             known = _Epoch(self._seed, number, self._contexts)
-            latest = list(self._epochs.items())[-1:]  # blocks on both sides of an epoch's end
-            self._epochs = dict([*latest, (number, known)])
+            latest = list(self._known.items())[-1:]
+            self._known = dict([*latest, (number, known)])
         return known
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**vars(self), "_known": {}}  # each worker process sorts for itself
 
 
 class _Epoch:
@@ -90,3 +150,13 @@ class _Epoch:
         slot = np.searchsorted(self._ends, place, side="right")
         row = self._rows[slot]
         return row, place - (self._ends[slot] - self._contexts[row])
+
+    def part(self, number: int, parts: int) -> NDArray[np.int64]:
+        """Return the rows of one of so many parts of the epoch, with about as many contexts each.
+
+        A row is in the part that its first context falls into.
+        """
+        contexts = int(self._ends[-1])
+        first, end = (-(-contexts * one // parts) for one in (number, number + 1))
+        starts = self._ends - self._contexts[self._rows]
+        return self._rows[np.searchsorted(starts, first) : np.searchsorted(starts, end)]

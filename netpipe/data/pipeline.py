@@ -1,22 +1,23 @@
 """From prepared data to batches: the whole recipe."""
 
-import sys
 from functools import partial
 from pathlib import Path
 
 import grain
 
 from netpipe.config import PipelineConfig
-from netpipe.data.order import BlockOrder, contexts_per_row
-from netpipe.data.packing import concatenate, fill
+from netpipe.data.batches import concatenate, widen
+from netpipe.data.draws import read_block
+from netpipe.data.order import MAX_CONTEXTS, BlockOrder, RowOrder, contexts_per_row
+from netpipe.data.packing import fill, likely_contexts, pack
 from netpipe.data.sampler import TOKENS_PER_MEASUREMENT, read_rows, sample
 from netpipe.data.sources import RowSource, open_source
 from netpipe.data.tokenizer import encode
 from netpipe.errors import InputError
 from netpipe.grain_workers import let_grain_start_workers
 
-_MAX_BLOCK = 32
-_ENDLESS = sys.maxsize
+_MAX_BLOCK = 128
+_ENDLESS = 1 << 60
 
 
 def build(data: Path, config: PipelineConfig) -> grain.IterDataset:
@@ -29,58 +30,97 @@ def build(data: Path, config: PipelineConfig) -> grain.IterDataset:
         config: What to make of it.
 
     Returns:
-        A dataset of batches (`netpipe.data.packing.Batch`), each int32 (batch_size,
-        sequence_length); contexts that fill no batch at the end of the last epoch are left out.
+        A dataset of batches (`netpipe.data.batches.Batch`), each int32 (batch_size,
+        sequence_length).
 
     Raises:
         InputError: The data are damaged, or too few for one batch.
     """
     source = open_source(data, config.split)
-    block_size = _block_size(config.batch_size)
-    blocks_per_batch = config.batch_size // block_size
+    blocks = (_packed if config.packing else _unpacked)(source, data, config)
+    batches = (
+        blocks.slice(slice(config.shard_index, None, config.shard_count))
+        .batch(_blocks_per_batch(config), batch_fn=concatenate)
+        .to_iter_dataset(grain.ReadOptions(num_threads=0, prefetch_buffer_size=0))
+    )
+    buffer = config.worker_buffer_batches
+    if config.workers == 0:
+        return grain.experimental.ThreadPrefetchIterDataset(
+            batches.map(widen), prefetch_buffer_size=buffer
+        )
+    let_grain_start_workers()
+    # Behind the workers: a batch is twelve times the bytes of its sequences, and sending those
+    # would take more of a processor's time than all that makes them.
+    return batches.mp_prefetch(grain.MultiprocessingOptions(config.workers, buffer)).map(widen)
+
+
+def _packed(source: RowSource, data: Path, config: PipelineConfig) -> grain.MapDataset:
+    """Return blocks of full sequences; each row is in one block of an epoch."""
+    target = config.sequence_length // TOKENS_PER_MEASUREMENT
+    sequences, length = _block_size(config), config.sequence_length
+    likely = likely_contexts(
+        source.row_measurements, target=target, sequences=sequences, sequence_length=length
+    )
+    at_once = _blocks_per_batch(config) * config.shard_count
+    contexts = int(contexts_per_row(source.row_measurements).sum())
+    _require_contexts(data, config, contexts, at_least=MAX_CONTEXTS * at_once)
+    blocks_per_epoch = at_once * max(1, contexts // (at_once * max(likely, MAX_CONTEXTS)))
+    order = RowOrder(
+        source.row_measurements,
+        seed=config.seed,
+        blocks_per_epoch=blocks_per_epoch,
+        blocks=blocks_per_epoch * (config.epochs or _ENDLESS // blocks_per_epoch),
+    )
+    return (
+        grain.MapDataset.source(order)
+        .map(partial(read_block, source))
+        .map(
+            partial(
+                pack,
+                seed=config.seed,
+                target=target,
+                sequences=sequences,
+                sequence_length=length,
+                at_first=likely,
+            )
+        )
+    )
+
+
+def _unpacked(source: RowSource, data: Path, config: PipelineConfig) -> grain.MapDataset:
+    """Return blocks of sequences with one context each; what fills no batch at last is left out."""
+    at_once = config.batch_size * config.shard_count
+    in_epoch = int(contexts_per_row(source.row_measurements).sum())
+    contexts = in_epoch * (config.epochs or _ENDLESS // in_epoch)
+    _require_contexts(data, config, contexts, at_least=at_once)
     order = BlockOrder(
         source.row_measurements,
         seed=config.seed,
-        block_size=block_size,
-        blocks=_batches(source, data, config) * blocks_per_batch * config.shard_count,
+        block_size=_block_size(config),
+        blocks=contexts // at_once * at_once // _block_size(config),
     )
     target = config.sequence_length // TOKENS_PER_MEASUREMENT
-    batches = (
+    return (
         grain.MapDataset.source(order)
-        .slice(slice(config.shard_index, None, config.shard_count))
         .map(partial(read_rows, source))
         .map(partial(sample, seed=config.seed, target=target))
         .map(encode)
         .map(partial(fill, sequence_length=config.sequence_length))
-        .batch(blocks_per_batch, batch_fn=concatenate)
-        .to_iter_dataset(grain.ReadOptions(num_threads=0, prefetch_buffer_size=0))
-    )
-    if config.workers == 0:
-        return grain.experimental.ThreadPrefetchIterDataset(
-            batches, prefetch_buffer_size=config.worker_buffer_batches
-        )
-    let_grain_start_workers()
-    return batches.mp_prefetch(
-        grain.MultiprocessingOptions(config.workers, config.worker_buffer_batches)
     )
 
 
-def _block_size(batch_size: int) -> int:
-    """Return the largest divisor of the batch size that is at most 32."""
-    return max(size for size in range(1, _MAX_BLOCK + 1) if batch_size % size == 0)
+def _block_size(config: PipelineConfig) -> int:
+    """Return the largest divisor of the batch size that keeps the arrays of a block in a cache."""
+    sizes = range(1, _MAX_BLOCK + 1)
+    return max(size for size in sizes if config.batch_size % size == 0)
 
 
-def _batches(source: RowSource, data: Path, config: PipelineConfig) -> int:
-    """Return how many batches each host gets: as many as the others."""
-    contexts = int(contexts_per_row(source.row_measurements).sum())
-    epochs = config.epochs or _ENDLESS // contexts
-    batches = epochs * contexts // (config.batch_size * config.shard_count)
-    if batches == 0:
-        raise InputError(
-            data,
-            f"split {config.split}",
-            f"have {config.batch_size * config.shard_count} contexts for a batch of every host",
-            contexts * epochs,
-            "Take a smaller batch, or more epochs",
-        )
-    return batches
+def _blocks_per_batch(config: PipelineConfig) -> int:
+    return config.batch_size // _block_size(config)
+
+
+def _require_contexts(data: Path, config: PipelineConfig, found: int, *, at_least: int) -> None:
+    if found < at_least:
+        constraint = f"have {at_least} contexts for a batch of every host"
+        way_out = "Take a smaller batch, or more epochs"
+        raise InputError(data, f"split {config.split}", constraint, found, way_out)

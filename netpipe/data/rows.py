@@ -56,16 +56,16 @@ class ProbeRow:
         arrays = (value for value in vars(self).values() if isinstance(value, np.ndarray))
         return sum(array.nbytes for array in arrays)
 
-    def take(self, positions: NDArray[np.int64]) -> Measurements:
-        """Return the measurements at these positions (int64, below `len(self)`)."""
-        pair = self.pair[positions]
-        return Measurements(
-            second=self.offset_s[positions] + np.int64(self.first_s),
-            rtt_code=self.rtt_code[positions],
-            is_ipv6=pair >= self.ipv4_pairs,
-            source=self.source[self.pair_source[pair]],
-            destination=self.pair_destination[pair],
-        )
+    def take(self, positions: NDArray[np.int64], out: Measurements | None = None) -> Measurements:
+        """Return the measurements at these positions, int64 below `len(self)`, or fill `out`."""
+        out = Measurements.empty(len(positions)) if out is None else out
+        pair = self.pair.take(positions)
+        np.add(self.offset_s.take(positions), np.int64(self.first_s), out=out.second)
+        out.rtt_code[:] = self.rtt_code.take(positions)
+        np.greater_equal(pair, self.ipv4_pairs, out=out.is_ipv6)
+        out.source[:] = self.source.take(self.pair_source.take(pair), axis=0)
+        out.destination[:] = self.pair_destination.take(pair, axis=0)
+        return out
 
 
 def split_by_probe(measurements: MeasurementArray) -> Iterator[MeasurementArray]:

@@ -7,7 +7,6 @@ number is drawn from (seed, epoch, row, context) by `counter_rng`.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +43,12 @@ class BlockRows:
     run: NDArray[np.int64]
 
 
+def ranges(first: NDArray[np.int64], size: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the integers from each `first` on, `size` of them each, behind each other."""
+    ends = np.cumsum(size)
+    return np.repeat(first - ends + size, size) + np.arange(ends[-1])
+
+
 @dataclass(frozen=True)
 class Contexts:
     """Sampled contexts, one behind the other.
@@ -60,6 +65,23 @@ class Contexts:
     sizes: NDArray[np.int64]
     timed: NDArray[np.bool_]
     field_order: NDArray[np.uint8]
+
+    def pick(self, number: NDArray[np.int64], size: NDArray[np.int64]) -> "Contexts":
+        """Return these contexts, in this order, each with its first `size` measurements."""
+        kept = ranges((np.cumsum(self.sizes) - self.sizes)[number], size)
+        return Contexts(
+            self.measurements.pick(kept), size, self.timed[kept], self.field_order[kept]
+        )
+
+    @classmethod
+    def concatenate(cls, parts: Sequence["Contexts"]) -> "Contexts":
+        """Put parts behind each other; there must be at least one."""
+        return cls(
+            Measurements.concatenate([part.measurements for part in parts]),
+            np.concatenate([part.sizes for part in parts]),
+            np.concatenate([part.timed for part in parts]),
+            np.concatenate([part.field_order for part in parts]),
+        )
 
 
 def read_rows(source: RowSource, block: ContextBlock) -> BlockRows:
@@ -81,78 +103,86 @@ def sample(drawn_from: BlockRows, *, seed: int, target: int) -> Contexts:
         The contexts, in the block's order.
     """
     block = drawn_from.block
-    # A column: its numbers broadcast against the slots.
-    key = fold_key(seed, block.epoch, block.row, block.number)[:, None]
-    row_sizes = np.array([len(row) for row in drawn_from.rows], np.int64)[drawn_from.run, None]
-    slots = np.arange(target)
-    positions, sizes = _choose(key, row_sizes, slots)
-    slot, is_timed = _arrange(key, sizes, slots)
-    filled = slots < sizes
-    positions = np.take_along_axis(positions, slot, axis=1)
-    field_order = FIELD_ORDERS * uniform(key, FIELD_ORDER, slots)
+    key = fold_key(seed, block.epoch, block.row, block.number)
+    row_sizes = np.array([len(row) for row in drawn_from.rows], np.int64)[drawn_from.run]
+    positions, sizes = _choose(key, row_sizes, target)
+    positions, is_timed = _arrange(key, sizes, positions)
+    filled = np.arange(target) < sizes[:, None]
+    context, slot = np.nonzero(filled)
     return Contexts(
-        measurements=_gather(drawn_from, positions, filled),
-        sizes=sizes[:, 0],
+        measurements=_gather(drawn_from, positions[filled], sizes),
+        sizes=sizes,
         timed=is_timed[filled],
-        field_order=field_order[filled].astype(np.uint8),
+        field_order=(FIELD_ORDERS * uniform(key[context], FIELD_ORDER, slot)).astype(np.uint8),
     )
 
 
+def likely_measurements(row_sizes: NDArray[np.int64], target: int) -> NDArray[np.float64]:
+    """Return how many measurements a context of each row has on average, float64 (rows,).
+
+    The mean of min(w, target) over windows w that are log-uniform between 1 and the row's size.
+    """
+    log_size = np.log(np.maximum(row_sizes, 2))
+    cut = (target - 1) / log_size + target * (1 - np.log(target) / log_size)
+    return np.where(row_sizes < target, row_sizes, cut)
+
+
 def _choose(
-    key: NDArray[np.uint64], row_sizes: NDArray[np.int64], slots: NDArray[np.int64]
+    key: NDArray[np.uint64], row_sizes: NDArray[np.int64], target: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Choose positions in the row, ascending, and say how many are chosen."""
-    target = len(slots)
     window = np.floor(np.exp(uniform(key, WINDOW) * np.log(row_sizes))).astype(np.int64)
     window = np.where(row_sizes < target, row_sizes, np.clip(window, 1, row_sizes))
     offset = (uniform(key, OFFSET) * (row_sizes - window + 1)).astype(np.int64)
-    chosen = np.broadcast_to(slots, (len(key), target)).copy()
-    wide = window[:, 0] > target
-    chosen[wide] = _choose_without_replacement(key[wide], window[wide], slots)
-    return offset + chosen, np.minimum(window, target)
+    positions = offset[:, None] + np.arange(target)
+    wide = window > target
+    chosen = _choose_without_replacement(key[wide], window[wide], target)
+    positions[wide] = offset[wide, None] + chosen
+    return positions, np.minimum(window, target)
 
 
 def _choose_without_replacement(
-    key: NDArray[np.uint64], window: NDArray[np.int64], slots: NDArray[np.int64]
+    key: NDArray[np.uint64], window: NDArray[np.int64], target: int
 ) -> NDArray[np.int64]:
-    """Choose as many of [0, window) as there are slots, each set as likely, ascending.
+    """Choose `target` of [0, window), each set as likely, ascending.
 
     This is Floyd's algorithm (Bentley and Floyd, "A sample of brilliance", CACM 1987) on all
     contexts at once: slot after slot, a number that was drawn before gives way to the largest yet
-    allowed, which cannot have been.
+    allowed, which cannot have been. Where no number was drawn twice, none gives way.
     """
-    largest = window - len(slots) + slots
-    drawn = (uniform(key, CHOICE, slots) * (largest + 1)).astype(np.int64)
+    slots = np.arange(target)
+    largest = window[:, None] - target + slots
+    drawn = (uniform(key[:, None], CHOICE, slots) * (largest + 1)).astype(np.int64)
+    chosen = np.sort(drawn, axis=1)
+    twice = (chosen[:, 1:] == chosen[:, :-1]).any(axis=1)
+    drawn, largest = drawn[twice], largest[twice]
     for slot in slots[1:]:
         is_taken = (drawn[:, :slot] == drawn[:, slot, None]).any(axis=1)
         drawn[is_taken, slot] = largest[is_taken, slot]
-    return np.sort(drawn, axis=1)
+    chosen[twice] = np.sort(drawn, axis=1)
+    return chosen
 
 
 def _arrange(
-    key: NDArray[np.uint64], sizes: NDArray[np.int64], slots: NDArray[np.int64]
+    key: NDArray[np.uint64], sizes: NDArray[np.int64], positions: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Merge the measurements without timestamp, shuffled, and those with it, in time order.
+    """Put each context's positions in the order of its mode, and say which are timed.
 
-    A fair coin says which list is next until one ends. Without untimed measurements this is the
-    mode "full", with nothing else the mode "none".
+    Args:
+        key: (contexts,).
+        sizes: (contexts,), how many of the slots are filled.
+        positions: (contexts, slots), in time order.
 
     Returns:
-        The slot each place is filled from, and whether it is timed; (contexts, slots) both.
+        Positions and whether each is timed, (contexts, slots) both.
     """
     untimed = _untimed_sizes(key, sizes)
-    filled = slots < sizes
-    shuffled = np.argsort(np.where(filled, uniform(key, SHUFFLE, slots), 2.0), axis=1)
-    rank = np.argsort(shuffled, axis=1)
-    in_time_order = np.argsort((rank < untimed) | ~filled, axis=1, kind="stable")
-    heads = np.cumsum(uniform(key, COIN, slots) < 0.5, axis=1)
-    # Taken so far from the untimed: as many as heads, all but those that the timed list cannot
-    # fill, and never more than there are.
-    untimed_taken = np.minimum(untimed, np.maximum(heads, slots + 1 - (sizes - untimed)))
-    is_untimed = np.diff(untimed_taken, axis=1, prepend=0) > 0
-    untimed_slot = np.take_along_axis(shuffled, np.maximum(untimed_taken - 1, 0), axis=1)
-    timed_slot = np.take_along_axis(in_time_order, np.maximum(slots - untimed_taken, 0), axis=1)
-    return np.where(is_untimed, untimed_slot, timed_slot), ~is_untimed
+    ordered, is_timed = positions.copy(), np.ones(positions.shape, np.bool_)
+    mixed = np.flatnonzero(untimed)  # all but the mode "full"
+    ordered[mixed], is_timed[mixed] = _merge(
+        key[mixed, None], sizes[mixed, None], untimed[mixed, None], positions[mixed]
+    )
+    return ordered, is_timed
 
 
 def _untimed_sizes(key: NDArray[np.uint64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -163,12 +193,40 @@ def _untimed_sizes(key: NDArray[np.uint64], sizes: NDArray[np.int64]) -> NDArray
     return np.where(is_full, 0, np.where(is_partial, some, sizes))
 
 
+def _merge(
+    key: NDArray[np.uint64],
+    sizes: NDArray[np.int64],
+    untimed: NDArray[np.int64],
+    positions: NDArray[np.int64],
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Merge the measurements without timestamp, shuffled, and those with it, in time order.
+
+    A fair coin says which list is next until one ends; with nothing timed this is the mode "none".
+    """
+    slots = np.arange(positions.shape[1])
+    filled = slots < sizes
+    shuffled = np.argsort(np.where(filled, uniform(key, SHUFFLE, slots), 2.0), axis=1)
+    heads = np.cumsum(uniform(key, COIN, slots) < 0.5, axis=1)
+    # Taken so far from the untimed: as many as heads, all but those that the timed list cannot
+    # fill, and never more than there are.
+    untimed_taken = np.minimum(untimed, np.maximum(heads, slots + 1 - (sizes - untimed)))
+    is_untimed = np.diff(untimed_taken, axis=1, prepend=0) > 0
+    loses_time = np.zeros(positions.shape, np.bool_)
+    np.put_along_axis(loses_time, shuffled, slots < untimed, axis=1)
+    merged = positions.copy()
+    merged[is_untimed] = np.take_along_axis(positions, shuffled, axis=1)[slots < untimed]
+    merged[filled & ~is_untimed] = positions[filled & ~loses_time]
+    return merged, ~is_untimed
+
+
 def _gather(
-    drawn_from: BlockRows, positions: NDArray[np.int64], filled: NDArray[np.bool_]
+    drawn_from: BlockRows, positions: NDArray[np.int64], sizes: NDArray[np.int64]
 ) -> Measurements:
-    firsts = np.searchsorted(drawn_from.run, np.arange(len(drawn_from.rows) + 1))
-    parts = [
-        row.take(positions[first:end][filled[first:end]])
-        for row, (first, end) in zip(drawn_from.rows, pairwise(firsts), strict=True)
-    ]
-    return Measurements.concatenate(parts)
+    taken = np.bincount(drawn_from.run, sizes).astype(np.int64)
+    ends = np.cumsum(taken)
+    out = Measurements.empty(len(positions))
+    for row, first, end in zip(
+        drawn_from.rows, (ends - taken).tolist(), ends.tolist(), strict=True
+    ):
+        row.take(positions[first:end], out[first:end])
+    return out

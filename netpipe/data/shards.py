@@ -75,20 +75,30 @@ class ShardReader:
         self._ends = np.cumsum(records)
         self._readers: dict[Path, ArrayRecordReader] = {}
 
-    def read(self, number: int) -> tuple[bytes, str]:
-        """Return a record, and its file and place there, for errors to name.
+    def read(self, numbers: Sequence[int]) -> list[tuple[bytes, str]]:
+        """Return these records, each with its file and place there, for errors to name.
 
         Raises:
-            InputError: It is damaged.
+            InputError: One is damaged.
         """
-        shard = int(np.searchsorted(self._ends, number, side="right"))
-        place = number - (int(self._ends[shard - 1]) if shard else 0)
-        path = self._paths[shard]
-        where = f"{path}, record {place}"
+        shards = np.searchsorted(self._ends, numbers, side="right")
+        places = np.asarray(numbers) - np.concatenate([[0], self._ends])[shards]
+        records: list[tuple[bytes, str]] = [(b"", "")] * len(numbers)
+        for shard in np.unique(shards).tolist():
+            (mine,) = np.nonzero(shards == shard)
+            found = self._read(self._paths[shard], places[mine].tolist())
+            for number, record in zip(mine.tolist(), found, strict=True):
+                records[number] = record
+        return records
+
+    def _read(self, path: Path, places: list[int]) -> list[tuple[bytes, str]]:
+        where = [f"{path}, record {place}" for place in places]
         try:
-            return self._reader(path).read([place])[0], where
+            return list(zip(self._reader(path).read(places), where, strict=True))
         except (RuntimeError, IndexError) as error:
-            raise InputError(where, "record", "be readable", error) from error
+            if len(places) > 1:  # only one by one the damaged record is known
+                return [self._read(path, [place])[0] for place in places]
+            raise InputError(where[0], "record", "be readable", error) from error
 
     def __getstate__(self) -> dict[str, object]:
         return {**vars(self), "_readers": {}}  # a process opens its own

@@ -56,7 +56,7 @@ class ArrayRecordSource:
         Raises:
             InputError: A record is damaged.
         """
-        return [decode_row(*self._shards.read(row)) for row in rows]
+        return [decode_row(*record) for record in self._shards.read(rows)]
 
 
 def open_source(data: Path, split: str) -> RowSource:

@@ -55,10 +55,7 @@ def encode(contexts: Contexts) -> TokenStream:
     measured, timed = contexts.measurements, contexts.timed
     failed = measured.rtt_code == rtt.FAILED
     role, elapsed = _timestamps(contexts)
-    field_tokens = np.zeros((len(measured), 4), np.int64)
-    field_tokens[:, [SOURCE, DESTINATION]] = np.where(measured.is_ipv6, 17, 5)[:, None]
-    field_tokens[:, RESULT] = np.where(failed, 1, 3)
-    field_tokens[timed, TIMESTAMP] = _TIMESTAMP_TOKENS[role]
+    field_tokens = _field_tokens(contexts, role)
     ends = np.cumsum(1 + field_tokens.sum(axis=1))
     places = _places(field_tokens, contexts.field_order, ends)
     tokens = np.full(ends[-1], vocabulary.MEASUREMENT_START, np.int16)
@@ -69,6 +66,21 @@ def encode(contexts: Contexts) -> TokenStream:
     _write_timestamps(tokens, places[timed, TIMESTAMP], role, elapsed)
     context_ends = ends[np.cumsum(contexts.sizes) - 1]
     return TokenStream(tokens, np.diff(context_ends, prepend=0))
+
+
+def tokens_per_measurement(contexts: Contexts) -> NDArray[np.int64]:
+    """Return how many tokens each measurement becomes, int64 (measurements,)."""
+    role, _ = _timestamps(contexts)
+    return 1 + np.asarray(_field_tokens(contexts, role).sum(axis=1))
+
+
+def _field_tokens(contexts: Contexts, role: NDArray[np.int64]) -> NDArray[np.int64]:
+    measured = contexts.measurements
+    tokens = np.zeros((len(measured), 4), np.int64)
+    tokens[:, [SOURCE, DESTINATION]] = np.where(measured.is_ipv6, 17, 5)[:, None]
+    tokens[:, RESULT] = np.where(measured.rtt_code == rtt.FAILED, 1, 3)
+    tokens[contexts.timed, TIMESTAMP] = _TIMESTAMP_TOKENS[role]
+    return tokens
 
 
 def _timestamps(contexts: Contexts) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

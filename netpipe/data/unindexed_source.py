@@ -45,10 +45,10 @@ class UnindexedSource:
             InputError: A record is damaged, or a value in it is not what it must be.
         """
         numbers = self._records[list(rows)].tolist()
-        return [decode_row_v0(*self._shards.read(number)) for number in numbers]
+        return [decode_row_v0(*record) for record in self._shards.read(numbers)]
 
     def _count(self, number: int) -> tuple[int, int]:
-        record, where = self._shards.read(number)
+        [(record, where)] = self._shards.read([number])
         if not record.startswith(ARROW_STREAM_START):
             # Ours, without the index that says which probes must not be trained on.
             way_out = "Prepare the data again"

@@ -40,13 +40,13 @@ class Slowdown:
     def loader(self) -> Any:
         """Return the pipeline, whose workers do or wait more."""
         pipeline: Any = import_module("netpipe.data.pipeline")
-        plain = pipeline.fill
+        plain = pipeline.concatenate
         if self.kind in ("cpu", "wait"):
-            pipeline.fill = Slowed(plain, _work if self.kind == "cpu" else _wait, self.doses)
+            pipeline.concatenate = Slowed(plain, _work if self.kind == "cpu" else _wait, self.doses)
         try:
             return pipeline.build(data_of_user(), Config().pipeline)
         finally:
-            pipeline.fill = plain
+            pipeline.concatenate = plain
 
     def step(self) -> Any:
         """Return `(state, step)`, where a step does or copies more."""

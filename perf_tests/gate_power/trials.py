@@ -42,10 +42,10 @@ class Trial:
 
 TRIALS: Final = (
     Trial("nothing", Slowdown(), Slowdown()),
-    Trial("loader CPU, 2%", Slowdown(), Slowdown("cpu", 3)),
-    Trial("loader CPU, 5%", Slowdown(), Slowdown("cpu", 6)),
-    Trial("loader CPU, 10%", Slowdown(), Slowdown("cpu", 13)),
-    Trial("loader CPU, 20%", Slowdown(), Slowdown("cpu", 26)),
+    Trial("loader CPU, 2%", Slowdown(), Slowdown("cpu", 5)),
+    Trial("loader CPU, 5%", Slowdown(), Slowdown("cpu", 12)),
+    Trial("loader CPU, 10%", Slowdown(), Slowdown("cpu", 23)),
+    Trial("loader CPU, 20%", Slowdown(), Slowdown("cpu", 46)),
     Trial("loader wait, 5%", Slowdown("wait", _REMOTE), Slowdown("wait", 215)),
     Trial("loader wait, 10%", Slowdown("wait", _REMOTE), Slowdown("wait", 230)),
     Trial("loader wait, 20%", Slowdown("wait", _REMOTE), Slowdown("wait", 260)),

@@ -4,10 +4,10 @@ Slow, and written from the definition alone: what the vectorised code must equal
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
-from itertools import permutations
+from itertools import count, permutations
 
 MASK = (1 << 64) - 1
 GOLDEN_GAMMA = 0x9E3779B97F4A7C15
@@ -115,9 +115,67 @@ def arrange(key: int, chosen: list[Ping]) -> list[tuple[Ping, bool]]:
     return merged
 
 
+def rows_of_blocks(
+    row_measurements: Sequence[int], *, seed: int, epoch: int, blocks: int
+) -> list[list[int]]:
+    """The rows of each block of an epoch: each in the one that its first context falls into."""
+    order = [row for row, number in epoch_order(row_measurements, seed, epoch) if number == 0]
+    total = sum(map(context_count, row_measurements))
+    found: list[list[int]] = [[] for _ in range(blocks)]
+    before = 0
+    for row in order:
+        found[before * blocks // total].append(row)
+        before += context_count(row_measurements[row])
+    return found
+
+
+def draws(
+    row_measurements: Mapping[int, int], *, seed: int, epoch: int
+) -> Iterator[tuple[int, int]]:
+    """All (row, number) drawn from the rows of a block: endless, round after round."""
+    for turn in count():
+        drawn = [
+            (row, turn * context_count(size) + k)
+            for row, size in row_measurements.items()
+            for k in range(context_count(size))
+        ]
+        yield from sorted(drawn, key=lambda one: (one[1] > 0, fold_key(seed, epoch, *one)))
+
+
+def pack(
+    contexts: Iterable[list[list[int]]], *, sequences: int, room: int
+) -> list[list[list[int]]]:
+    """Fill sequences with contexts, given by the tokens of each of their measurements.
+
+    Returns:
+        The segments of each sequence.
+    """
+    done: list[list[list[int]]] = []
+    sequence: list[list[int]] = []
+    for context in contexts:
+        segment: list[int] = []
+        for measurement in context:
+            if sum(map(len, sequence)) + len(segment) + len(measurement) > room:
+                done.append([*sequence, segment] if segment else sequence)
+                sequence = []
+                if segment:
+                    break  # what is cut off is dropped
+            segment += measurement
+        else:
+            sequence.append(segment)
+        if len(done) >= sequences:
+            return done[:sequences]
+    raise AssertionError("the draws ended")
+
+
 def encode(context: Sequence[Told]) -> list[int]:
     """The tokens of a context."""
-    tokens: list[int] = []
+    return [token for measurement in encode_each(context) for token in measurement]
+
+
+def encode_each(context: Sequence[Told]) -> list[list[int]]:
+    """The tokens of each measurement of a context."""
+    measurements: list[list[int]] = []
     previous_s: int | None = None
     for told in context:
         fields = [
@@ -130,10 +188,9 @@ def encode(context: Sequence[Told]) -> list[int]:
             second = told.ping.time_us // 1_000_000
             fields[3] = timestamp_field(second, previous_s)
             previous_s = second
-        tokens.append(0)
-        for field in list(permutations(range(4)))[told.field_order]:
-            tokens += fields[field]
-    return tokens
+        order = list(permutations(range(4)))[told.field_order]
+        measurements.append([0, *(token for field in order for token in fields[field])])
+    return measurements
 
 
 def address_field(address: str, ip_version: int, ipv4_role: int) -> list[int]:

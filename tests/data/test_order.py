@@ -4,8 +4,9 @@ import pickle
 from collections import Counter
 
 import numpy as np
+import pytest
 
-from netpipe.data.order import BlockOrder, ContextBlock, contexts_per_row
+from netpipe.data.order import BlockOrder, ContextBlock, RowOrder, contexts_per_row
 from tests.data import reference
 
 ROW_SIZES = np.array([1, 30, 31, 90, 1000, 450, 29, 200])
@@ -67,3 +68,44 @@ def test_a_late_block_costs_no_more() -> None:
     order = _order(blocks=2**58)
     assert len(order) == 2**58
     assert order[2**58 - 1].epoch[0] > 2**50
+
+
+def _row_order(blocks_per_epoch: int, seed: int = 0) -> RowOrder:
+    return RowOrder(ROW_SIZES, seed=seed, blocks_per_epoch=blocks_per_epoch, blocks=100)
+
+
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_each_row_is_in_one_block_of_an_epoch(blocks: int) -> None:
+    """The blocks of each epoch have every row once, as the definition cuts them; none is empty."""
+    order = _row_order(blocks)
+    for epoch in range(5):
+        found = [order[epoch * blocks + number] for number in range(blocks)]
+        rows = [block.row.tolist() for block in found]
+        assert all(block.epoch == epoch and len(block.row) for block in found)
+        assert rows == reference.rows_of_blocks(
+            ROW_SIZES.tolist(), seed=0, epoch=epoch, blocks=blocks
+        )
+        assert sorted(row for block in rows for row in block) == list(range(len(ROW_SIZES)))
+        for block in found:
+            assert block.contexts.tolist() == [CONTEXTS[row] for row in block.row.tolist()]
+
+
+def test_blocks_have_about_as_many_contexts() -> None:
+    """No block has more than one row's contexts more than another, and none is empty."""
+    sizes = np.random.default_rng(0).integers(1, 2000, 1000)
+    contexts = contexts_per_row(sizes)
+    blocks = int(contexts.sum()) // 16
+    order = RowOrder(sizes, seed=1, blocks_per_epoch=blocks, blocks=blocks)
+    shares = [int(order[number].contexts.sum()) for number in range(blocks)]
+    assert min(shares) >= 1
+    assert max(shares) - min(shares) <= 2 * 16
+    assert sum(shares) == contexts.sum()
+
+
+def test_rows_are_shuffled_anew() -> None:
+    """Epochs and seeds each have an order of their own; a block is a function of its index."""
+    order = _row_order(1)
+    orders = {tuple(block.row.tolist()) for block in (order[0], order[1], _row_order(1, seed=1)[0])}
+    assert len(orders) == 3
+    again = pickle.loads(pickle.dumps(order))
+    assert again[7].row.tolist() == _row_order(1)[7].row.tolist() == order[7].row.tolist()

@@ -13,17 +13,21 @@ import pytest
 
 from netpipe.config import PipelineConfig
 from netpipe.data import pipeline
+from netpipe.data.batches import Batch, Sequences, concatenate
+from netpipe.data.draws import DrawnRows, read_block
 from netpipe.data.index import INDEX_NAME, load_index
-from netpipe.data.order import contexts_per_row
-from netpipe.data.packing import Batch, concatenate
+from netpipe.data.order import RowBlock, contexts_per_row
 from netpipe.data.pipeline import build
 from netpipe.data.sources import ArrayRecordSource
 from netpipe.errors import InputError
+from netpipe.harness.graph.reading import read_graph
 from tests.data import reference
 from tests.data.layout_v0 import encode_row_v0, write_records
 from tests.data.reference import Ping
 
 IN_PROCESS = PipelineConfig(seed=3, sequence_length=256, batch_size=4, workers=0)
+UNPACKED = dataclasses.replace(IN_PROCESS, packing=False)
+BOTH = pytest.mark.parametrize("config", [IN_PROCESS, UNPACKED], ids=["packed", "unpacked"])
 
 
 def _take(data: Path, config: PipelineConfig, count: int | None = None) -> list[Batch]:
@@ -47,11 +51,44 @@ def _probes(folder: Path, split: str) -> list[int]:
     return [row.probe for row in source.read(range(len(source.row_measurements)))]
 
 
-def test_batches_are_what_the_definition_says(
+def test_packed_batches_are_what_the_definition_says(
     prepared: Path, histories: dict[int, list[Ping]]
 ) -> None:
     """Two epochs from disk to batches are those of the plain reference, token for token."""
     config = dataclasses.replace(IN_PROCESS, epochs=2)
+    rows = [histories[probe] for probe in _probes(prepared, "train")]
+    sizes = [len(row) for row in rows]
+    batches = _take(prepared, config)
+    in_epoch = len(batches) // 2
+    assert in_epoch > 1
+    for number, batch in enumerate(batches):
+        epoch, block = divmod(number, in_epoch)
+        mine = reference.rows_of_blocks(sizes, seed=3, epoch=epoch, blocks=in_epoch)[block]
+        contexts = (
+            reference.encode_each(
+                reference.sample(rows[row], seed=3, place=(epoch, row, context), target=8)
+            )
+            for row, context in reference.draws(
+                {row: sizes[row] for row in mine}, seed=3, epoch=epoch
+            )
+        )
+        for line, segments in enumerate(reference.pack(contexts, sequences=4, room=257)):
+            tokens = [token for segment in segments for token in segment]
+            numbers = [one for one, segment in enumerate(segments, 1) for _ in segment]
+            places = [place for segment in segments for place in range(len(segment))]
+            assert batch["inputs"][line].tolist() == reference.padded(tokens, 257)[:-1]
+            assert batch["targets"][line].tolist() == reference.padded(tokens, 257)[1:]
+            assert (
+                batch["inputs_segmentation"][line].tolist() == (reference.padded(numbers, 257)[:-1])
+            )
+            assert batch["inputs_position"][line].tolist() == reference.padded(places, 257)[:-1]
+
+
+def test_unpacked_batches_are_what_the_definition_says(
+    prepared: Path, histories: dict[int, list[Ping]]
+) -> None:
+    """Two epochs from disk to batches are those of the plain reference, token for token."""
+    config = dataclasses.replace(UNPACKED, epochs=2)
     rows = [histories[probe] for probe in _probes(prepared, "train")]
     sizes = [len(row) for row in rows]
     expected = []
@@ -72,37 +109,81 @@ def test_batches_are_what_the_definition_says(
         assert segmentation[line].sum() == min(len(tokens), 256)
 
 
-def test_workers_change_nothing(prepared: Path) -> None:
+@BOTH
+def test_workers_change_nothing(prepared: Path, config: PipelineConfig) -> None:
     """Batches are the same, in the same order, with 0, 1, 2 and 4 workers."""
-    alone = _take(prepared, IN_PROCESS, 9)
+    alone = _take(prepared, config, 9)
     for workers in (1, 2, 4):
-        _assert_equal(alone, _take(prepared, dataclasses.replace(IN_PROCESS, workers=workers), 9))
+        _assert_equal(alone, _take(prepared, dataclasses.replace(config, workers=workers), 9))
 
 
-def test_batches_have_the_shape_asked(prepared: Path) -> None:
+def test_only_sequences_travel(prepared: Path) -> None:
+    """Behind the workers stands one call: what makes batches of their narrow sequences."""
+    graph = read_graph(build(prepared, dataclasses.replace(IN_PROCESS, workers=2)))
+    behind = [node for node in graph.nodes if not node.in_worker]
+    assert [str(node) for node in behind if node.kind == "Map"] == [
+        "Map of netpipe.data.batches.widen"
+    ]
+    assert {node.kind for node in behind} == {"Map", "Options", "ProcessPrefetch"}
+
+
+@pytest.mark.parametrize("epochs", [1, 3])
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_hosts_read_each_row_once_in_an_epoch(
+    prepared: Path, monkeypatch: pytest.MonkeyPatch, epochs: int, hosts: int
+) -> None:
+    """All hosts together read every row once an epoch, and nothing is left over at the end."""
+    read: Counter[tuple[int, int]] = Counter()
+
+    def read_and_note(source: ArrayRecordSource, block: RowBlock) -> DrawnRows:
+        read.update((block.epoch, row) for row in block.row.tolist())
+        return read_block(source, block)
+
+    monkeypatch.setattr(pipeline, "read_block", read_and_note)
+    config = dataclasses.replace(IN_PROCESS, batch_size=2, epochs=epochs, shard_count=hosts)
+    batches = {
+        len(_take(prepared, dataclasses.replace(config, shard_index=host))) for host in range(hosts)
+    }
+    rows = len(load_index(prepared).train.row_measurements)
+    assert read == {(epoch, row): 1 for epoch in range(epochs) for row in range(rows)}
+    assert len(batches) == 1
+
+
+def test_padding_is_bounded_in_every_batch(prepared: Path) -> None:
+    """At 1024 tokens below 5% of a batch is padding, and below 2% of all."""
+    config = dataclasses.replace(IN_PROCESS, sequence_length=1024, batch_size=16)
+    padding = [
+        1 - np.mean(batch["inputs_segmentation"] > 0) for batch in _take(prepared, config, 40)
+    ]
+    assert max(padding) < 0.05
+    assert np.mean(padding) < 0.02
+
+
+@BOTH
+def test_batches_have_the_shape_asked(prepared: Path, config: PipelineConfig) -> None:
     """Six int32 arrays of (batch, sequence), also when a batch is several blocks."""
-    config = dataclasses.replace(IN_PROCESS, batch_size=66, sequence_length=64)
+    config = dataclasses.replace(config, batch_size=138, sequence_length=64)
     (batch,) = _take(prepared, config, 1)
     assert set(batch) == {
         f"{name}{kind}"
         for name in ("inputs", "targets")
         for kind in ("", "_segmentation", "_position")
     }
-    assert {array.shape for array in batch.values()} == {(66, 64)}
+    assert {array.shape for array in batch.values()} == {(138, 64)}
     assert {array.dtype for array in batch.values()} == {np.dtype(np.int32)}
 
 
 def test_the_batch_size_cuts_one_sequence_of_contexts(prepared: Path) -> None:
     """Larger batches hold the contexts of the smaller ones, in order."""
-    small = _take(prepared, IN_PROCESS, 12)
-    large = _take(prepared, dataclasses.replace(IN_PROCESS, batch_size=48), 1)
-    _assert_equal([concatenate(small)], large)
+    small = _take(prepared, UNPACKED, 12)
+    large = _take(prepared, dataclasses.replace(UNPACKED, batch_size=48), 1)
+    _assert_equal([concatenate(small)], large)  # type: ignore[arg-type, list-item]
 
 
 def test_it_goes_on_for_ever(prepared: Path) -> None:
     """Without epochs the end of the data is not the end, and no epoch repeats another."""
     contexts = int(contexts_per_row(load_index(prepared).train.row_measurements).sum())
-    config = dataclasses.replace(IN_PROCESS, batch_size=contexts)
+    config = dataclasses.replace(UNPACKED, batch_size=contexts)
     first, second, third = _take(prepared, config, 3)
     assert not np.array_equal(first["inputs"], second["inputs"])
     assert not np.array_equal(second["inputs"], third["inputs"])
@@ -110,7 +191,7 @@ def test_it_goes_on_for_ever(prepared: Path) -> None:
 
 def test_hosts_share_the_blocks(prepared: Path) -> None:
     """Three hosts together see every sequence of the lone host once, in batches alike in number."""
-    config = dataclasses.replace(IN_PROCESS, epochs=3)
+    config = dataclasses.replace(UNPACKED, epochs=3)
     alone = [line.tobytes() for batch in _take(prepared, config) for line in batch["inputs"]]
     shared = [
         _take(prepared, dataclasses.replace(config, shard_index=host, shard_count=3))
@@ -146,7 +227,7 @@ def test_inherited_files_give_batches(tmp_path: Path, histories: dict[int, list[
 def test_version_0_gives_the_same_batches(
     tmp_path: Path, prepared: Path, histories: dict[int, list[Ping]]
 ) -> None:
-    """The same rows in the inherited layout become the same batches."""
+    """The same rows in the inherited layout become the same batches, packed or not."""
     old = Path(shutil.copytree(prepared, tmp_path / "old"))
     index = load_index(old)
     for split in (index.train, index.eval):
@@ -158,6 +239,7 @@ def test_version_0_gives_the_same_batches(
     document = json.loads((old / INDEX_NAME).read_text())
     (old / INDEX_NAME).write_text(json.dumps({**document, "layout_version": 0}))
     _assert_equal(_take(prepared, IN_PROCESS, 20), _take(old, IN_PROCESS, 20))
+    _assert_equal(_take(prepared, UNPACKED, 20), _take(old, UNPACKED, 20))
 
 
 def test_parquet_gives_batches(parquet: Path) -> None:
@@ -169,13 +251,14 @@ def test_parquet_gives_batches(parquet: Path) -> None:
 def test_workers_initialise_no_device(prepared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a worker process no jax backend is initialised, so it takes no accelerator memory."""
 
-    def concatenate_and_look(blocks: list[Batch]) -> Batch:
+    def concatenate_and_look(blocks: list[Sequences]) -> Sequences:
         from jax._src import xla_bridge
 
         seen = [os.getpid(), len(xla_bridge._backends)]
         return {**concatenate(blocks), "seen": np.array(seen, np.int32)}
 
     monkeypatch.setattr(pipeline, "concatenate", concatenate_and_look)
+    monkeypatch.setattr(pipeline, "widen", dict)
     (batch,) = _take(prepared, dataclasses.replace(IN_PROCESS, workers=1), 1)
     pid, backends = batch["seen"].tolist()
     assert pid != os.getpid()
@@ -184,8 +267,16 @@ def test_workers_initialise_no_device(prepared: Path, monkeypatch: pytest.Monkey
 
 def test_too_little_for_one_batch(prepared: Path) -> None:
     """Fewer contexts than one batch of every host needs are refused when it is built."""
-    config = dataclasses.replace(IN_PROCESS, batch_size=500, shard_count=2, epochs=1)
+    config = dataclasses.replace(UNPACKED, batch_size=500, shard_count=2, epochs=1)
+    build(prepared, dataclasses.replace(config, epochs=30))
     with pytest.raises(InputError, match=r"split train must have 1000 contexts .*; found \d+\. "):
+        build(prepared, config)
+
+
+def test_too_few_rows_to_share(prepared: Path) -> None:
+    """Packed, each block of each host must have rows of its own."""
+    config = dataclasses.replace(IN_PROCESS, shard_count=100)
+    with pytest.raises(InputError, match=r"split train must have 1600 contexts .*; found \d+\. "):
         build(prepared, config)
 
 

@@ -80,8 +80,8 @@ def test_timed_measurements_never_go_back() -> None:
 
 def test_every_subset_is_as_likely() -> None:
     """Of 5 positions each choice of 3 comes about equally often."""
-    keys = fold_key(0, np.arange(40_000))[:, None]
-    positions = _choose_without_replacement(keys, np.full((40_000, 1), 5), np.arange(3))
+    keys = fold_key(0, np.arange(40_000))
+    positions = _choose_without_replacement(keys, np.full(40_000, 5), 3)
     counts = Counter(map(tuple, positions.tolist()))
     assert set(counts) == set(combinations(range(5), 3))
     assert all(3700 < count < 4300 for count in counts.values())  # 5 standard deviations
@@ -89,8 +89,7 @@ def test_every_subset_is_as_likely() -> None:
 
 def test_windows_are_log_uniform() -> None:
     """Half of the windows of a long row are shorter than the root of its length."""
-    keys = fold_key(3, np.arange(4000))[:, None]
-    positions, sizes = _choose(keys, np.full((4000, 1), 10_000), np.arange(34))
-    short = np.mean(sizes[:, 0] < 34)
+    positions, sizes = _choose(fold_key(3, np.arange(4000)), np.full(4000, 10_000), 34)
+    short = np.mean(sizes < 34)
     assert short == pytest.approx(np.log(34) / np.log(10_000), abs=0.03)
     assert positions.max() < 10_000 + 34
