@@ -13,17 +13,24 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--out", type=folder, required=True, help="The folder to make.")
-@click.option("--probes", type=int, help="How many probes measure.")
+@click.option(
+    "--probes", type=int, help="How many probes measure; else as many as the profile has."
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Another gives other data.")
+@click.option(
+    "--profile", type=click.Choice(["embedded", "big-rows", "small-rows"]), default="embedded",
+    show_default=True, help="Many small probes and a few large; 24 of 170,000; all of about 25.",
+)  # fmt: skip
 @clear_errors
-def generate(out: Path, probes: int | None, seed: int) -> None:
-    """Make the embedded default data set: parquet and prepared probe rows."""
-    from netpipe.data.synthetic import EMBEDDED_PROBES
+def generate(out: Path, probes: int | None, seed: int, profile: str) -> None:
+    """Make the embedded default data set, or one like it: parquet and prepared probe rows."""
+    from netpipe.data.synthetic import PROFILES
     from netpipe.data.synthetic import generate as generate_data
 
-    chosen = EMBEDDED_PROBES if probes is None else probes
     with Progress("generating") as progress:
-        index = generate_data(out, probes=chosen, seed=seed, progress=progress)
+        index = generate_data(
+            out, probes=probes, seed=seed, profile=PROFILES[profile], progress=progress
+        )
     _say_prepared(out, index)
 
 

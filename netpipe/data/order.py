@@ -34,24 +34,32 @@ def contexts_per_row(row_measurements: NDArray[np.int64]) -> NDArray[np.int64]:
 class BlockOrder:
     """A random-access source of context blocks, for `grain.MapDataset.source`.
 
-    Epoch after epoch the rows come in an order of its own, each with all its contexts, and this
-    endless sequence is cut into blocks. A block is a function of the seed and its index alone.
+    Epoch after epoch the rows come in an order of its own, group by group and each with all its
+    contexts, and this endless sequence is cut into blocks. A block is a function of the seed and
+    its index alone.
 
     Args:
         row_measurements: int64 (rows,), rows >= 1.
         seed: Another seed gives other orders.
         block_size: Contexts in a block.
         blocks: The length of the source.
+        row_group: int64 (rows,), as in `RowSource`; without it each row is read alone.
     """
 
     def __init__(
-        self, row_measurements: NDArray[np.int64], *, seed: int, block_size: int, blocks: int
+        self,
+        row_measurements: NDArray[np.int64],
+        *,
+        seed: int,
+        block_size: int,
+        blocks: int,
+        row_group: NDArray[np.int64] | None = None,
     ) -> None:
         self._contexts = contexts_per_row(row_measurements)
         self._contexts_in_epoch = int(self._contexts.sum())
         self._block_size = block_size
         self._blocks = blocks
-        self._epochs = _Epochs(seed, self._contexts)
+        self._epochs = _Epochs(seed, self._contexts, row_group)
 
     def __len__(self) -> int:
         return self._blocks
@@ -85,15 +93,16 @@ class RowBlock:
 class RowOrder:
     """A random-access source of row blocks, for `grain.MapDataset.source`.
 
-    Epoch after epoch the rows come in an order of its own, and each epoch is cut into as many
-    blocks, of about equally many contexts: every row is in exactly one block of an epoch. A block
-    is a function of the seed and its index alone.
+    Epoch after epoch the rows come in an order of its own, group by group, and each epoch is cut
+    into as many blocks, of about equally many contexts: every row is in exactly one block of an
+    epoch. A block is a function of the seed and its index alone.
 
     Args:
         row_measurements: int64 (rows,), rows >= 1.
         seed: Another seed gives other orders.
         blocks_per_epoch: At most a `MAX_CONTEXTS`th of the contexts, so that no block is empty.
         blocks: The length of the source.
+        row_group: int64 (rows,), as in `RowSource`; without it each row is read alone.
     """
 
     def __init__(
@@ -103,11 +112,12 @@ class RowOrder:
         seed: int,
         blocks_per_epoch: int,
         blocks: int,
+        row_group: NDArray[np.int64] | None = None,
     ) -> None:
         self._contexts = contexts_per_row(row_measurements)
         self._blocks_per_epoch = blocks_per_epoch
         self._blocks = blocks
-        self._epochs = _Epochs(seed, self._contexts)
+        self._epochs = _Epochs(seed, self._contexts, row_group)
 
     def __len__(self) -> int:
         return self._blocks
@@ -121,15 +131,18 @@ class RowOrder:
 class _Epochs:
     """The latest two, so that blocks on both sides of an epoch's end are quick."""
 
-    def __init__(self, seed: int, contexts: NDArray[np.int64]) -> None:
+    def __init__(
+        self, seed: int, contexts: NDArray[np.int64], row_group: NDArray[np.int64] | None
+    ) -> None:
         self._seed = seed
         self._contexts = contexts
+        self._row_group = np.arange(len(contexts)) if row_group is None else row_group
         self._known: dict[int, _Epoch] = {}
 
     def __getitem__(self, number: int) -> "_Epoch":
         known = self._known.get(number)
         if known is None:
-            known = _Epoch(self._seed, number, self._contexts)
+            known = _Epoch(self._seed, number, self._contexts, self._row_group)
             latest = list(self._known.items())[-1:]
             self._known = dict([*latest, (number, known)])
         return known
@@ -139,9 +152,15 @@ class _Epochs:
 
 
 class _Epoch:
-    def __init__(self, seed: int, number: int, contexts: NDArray[np.int64]) -> None:
-        keys = fold_key(seed, number, np.arange(len(contexts)))
-        self._rows = np.argsort(keys, kind="stable")
+    def __init__(
+        self,
+        seed: int,
+        number: int,
+        contexts: NDArray[np.int64],
+        row_group: NDArray[np.int64],
+    ) -> None:
+        row_key = fold_key(seed, number, np.arange(len(contexts)))
+        self._rows = np.lexsort((row_key, fold_key(seed, number, row_group)))
         self._ends = np.cumsum(contexts[self._rows])
         self._contexts = contexts
 

@@ -12,7 +12,7 @@ from netpipe.data.parquet import find_parquet, open_parquet, read_parquet
 from netpipe.data.rows import ROW_BYTES, ProbeRow, cut_rows, split_by_probe
 from netpipe.data.split import choose_eval
 
-_GROUPS_KEPT = 16
+_GROUPS_KEPT = 2  # a block may reach from one into the next
 
 
 class ParquetSource:
@@ -48,6 +48,7 @@ class ParquetSource:
         in_split = choose_eval(probes)[which] == (split == "eval")
         self._places = counted[in_split, :2]
         self.row_measurements: NDArray[np.int64] = counted[in_split, 3]
+        self.row_group: NDArray[np.int64] = self._places[:, 0]
 
     def read(self, rows: Sequence[int]) -> list[ProbeRow]:
         """Read these rows, in this order."""

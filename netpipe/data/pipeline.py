@@ -70,6 +70,7 @@ def _packed(source: RowSource, data: Path, config: PipelineConfig) -> grain.MapD
         seed=config.seed,
         blocks_per_epoch=blocks_per_epoch,
         blocks=blocks_per_epoch * (config.epochs or _ENDLESS // blocks_per_epoch),
+        row_group=source.row_group,
     )
     return (
         grain.MapDataset.source(order)
@@ -98,6 +99,7 @@ def _unpacked(source: RowSource, data: Path, config: PipelineConfig) -> grain.Ma
         seed=config.seed,
         block_size=_block_size(config),
         blocks=contexts // at_once * at_once // _block_size(config),
+        row_group=source.row_group,
     )
     target = config.sequence_length // TOKENS_PER_MEASUREMENT
     return (

@@ -12,8 +12,8 @@ from netpipe.data.measurements import MeasurementArray, Measurements
 MAX_ROW_MEASUREMENTS = 1 << 16
 """Pairs are numbered in 16 bits, so a row never has more of them than that."""
 
-ROW_BYTES = 256 * 1024
-"""A context reads its whole row: this bounds the bytes read per token, however long a history."""
+ROW_BYTES = 128 * 1024
+"""Contexts read their whole row: this bounds the bytes read per token, however long a history."""
 
 _MAX_OFFSET_S = (1 << 32) - 1
 

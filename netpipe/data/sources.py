@@ -23,6 +23,13 @@ class RowSource(Protocol):
     def row_measurements(self) -> NDArray[np.int64]:
         """How many measurements each row has, int64 (rows,)."""
 
+    @property
+    def row_group(self) -> NDArray[np.int64] | None:
+        """What each row is read with, int64 (rows,): rows of one group are cheap after the first.
+
+        None where every row is read alone.
+        """
+
     def read(self, rows: Sequence[int]) -> list[ProbeRow]:
         """Read these rows, in this order."""
 
@@ -49,6 +56,7 @@ class ArrayRecordSource:
             [len(shard.row_measurements) for shard in contents.shards],
         )
         self.row_measurements = contents.row_measurements
+        self.row_group = None
 
     def read(self, rows: Sequence[int]) -> list[ProbeRow]:
         """Read these rows, in this order.

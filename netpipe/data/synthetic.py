@@ -1,6 +1,6 @@
 """The embedded default data set: measurements that never were, seeded, with real habits."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from socket import AF_INET, AF_INET6, inet_ntop
@@ -28,27 +28,34 @@ class Profile:
     """What a synthetic data set is like.
 
     Attributes:
+        probes: How many probes measure.
         median_measurements: Half of the probes have fewer.
         log_sigma: The spread of the log-normal counts; 0 gives every probe the same.
         max_measurements: The most that a probe has.
         ipv4_fraction: The share of IPv4 measurements.
     """
 
+    probes: int = 4000
     median_measurements: int = 100
     log_sigma: float = 1.6
     max_measurements: int = 170_000
     ipv4_fraction: float = 0.58
 
 
-EMBEDDED_PROBES = 4000
 EMBEDDED = Profile()
 """Many small probes, a few of 10,000 measurements and more."""
+
+PROFILES: Mapping[str, Profile] = {
+    "embedded": EMBEDDED,
+    "big-rows": Profile(probes=24, median_measurements=170_000, log_sigma=0),
+    "small-rows": Profile(probes=20_000, median_measurements=18, log_sigma=0.8),  # 25 on average
+}
 
 
 def generate(
     out: Path,
     *,
-    probes: int = EMBEDDED_PROBES,
+    probes: int | None = None,
     seed: int = 0,
     profile: Profile = EMBEDDED,
     progress: Progress | None = None,
@@ -57,7 +64,7 @@ def generate(
 
     Args:
         out: The folder to make. One that was made before is replaced once the new one is whole.
-        probes: How many probes measure, at least 2.
+        probes: How many probes measure, at least 2; without it as many as the profile has.
         seed: Another seed gives other measurements; at least 0.
         profile: What they are like.
         progress: Is told how far their preparation has come.
@@ -68,6 +75,7 @@ def generate(
     Raises:
         InputError: There are too few probes, the seed is negative, or `out` cannot be written.
     """
+    probes = profile.probes if probes is None else probes
     if probes < 2:
         raise InputError("generate", "probes", "be at least 2, for train and eval", probes)
     if seed < 0:

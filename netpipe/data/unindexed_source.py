@@ -37,6 +37,7 @@ class UnindexedSource:
         in_split = choose_eval(probes)[which] == (split == "eval")
         self._records = np.flatnonzero(in_split)
         self.row_measurements: NDArray[np.int64] = counted[in_split, 1]
+        self.row_group = None
 
     def read(self, rows: Sequence[int]) -> list[ProbeRow]:
         """Read these rows, in this order.

@@ -109,3 +109,15 @@ def test_rows_are_shuffled_anew() -> None:
     assert len(orders) == 3
     again = pickle.loads(pickle.dumps(order))
     assert again[7].row.tolist() == _row_order(1)[7].row.tolist() == order[7].row.tolist()
+
+
+def test_groups_are_read_one_after_the_other() -> None:
+    """Rows that are read together come together, the groups in an order of each epoch."""
+    sizes, groups = np.full(60, 30), np.repeat([3, 0, 7], 20)
+    order = RowOrder(sizes, seed=0, blocks_per_epoch=3, blocks=30, row_group=groups)
+    orders = set()
+    for epoch in range(10):
+        blocks = [set(groups[order[3 * epoch + number].row].tolist()) for number in range(3)]
+        assert sorted(map(len, blocks)) == [1, 1, 1]
+        orders.add(tuple(next(iter(block)) for block in blocks))
+    assert len(orders) > 2

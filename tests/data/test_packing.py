@@ -8,8 +8,9 @@ import pytest
 
 from netpipe.data.batches import Sequences, widen
 from netpipe.data.draws import ContextDraws, DrawnRows
-from netpipe.data.order import RowBlock, contexts_per_row
+from netpipe.data.order import RowBlock, RowOrder, contexts_per_row
 from netpipe.data.packing import fill, likely_contexts, pack
+from netpipe.data.rows import ROW_BYTES
 from netpipe.data.tokenizer import TokenStream, encode
 from tests.data import reference
 from tests.data.factories import as_row, make_pings
@@ -122,3 +123,14 @@ def test_a_context_is_encoded_as_alone() -> None:
     draws = ContextDraws(block, seed=SEED, target=34)
     alone = [encode(draws.take(1)).tokens for _ in range(60)]
     np.testing.assert_array_equal(np.concatenate(alone), together.tokens)
+
+
+def test_bytes_read_for_a_token_are_bounded() -> None:
+    """Of rows as large as they may be, a batch of 128 x 1024 reads below 30 bytes a token."""
+    measurements = ROW_BYTES // 8  # seconds in 4 bytes, the time and the pair in 2 each
+    sizes = np.full(1000, measurements)
+    likely = likely_contexts(sizes, target=34, sequences=128, sequence_length=1024)
+    blocks = int(contexts_per_row(sizes).sum()) // likely
+    order = RowOrder(sizes, seed=0, blocks_per_epoch=blocks, blocks=blocks)
+    read = [len(order[number].row) * ROW_BYTES for number in range(blocks)]
+    assert np.mean(read) < 30 * 128 * 1024

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import cloudpickle
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from netpipe.config import PipelineConfig
@@ -17,11 +18,14 @@ from netpipe.data.batches import Batch, Sequences, concatenate
 from netpipe.data.draws import DrawnRows, read_block
 from netpipe.data.index import INDEX_NAME, load_index
 from netpipe.data.order import RowBlock, contexts_per_row
+from netpipe.data.parquet_source import ParquetSource
 from netpipe.data.pipeline import build
+from netpipe.data.rows import ProbeRow
 from netpipe.data.sources import ArrayRecordSource
 from netpipe.errors import InputError
 from netpipe.harness.graph.reading import read_graph
 from tests.data import reference
+from tests.data.factories import as_table
 from tests.data.layout_v0 import encode_row_v0, write_records
 from tests.data.reference import Ping
 
@@ -246,6 +250,28 @@ def test_parquet_gives_batches(parquet: Path) -> None:
     """A folder of parquet measurements is a pipeline's data as it is."""
     (batch,) = _take(parquet, IN_PROCESS, 1)
     assert batch["inputs_segmentation"].sum() > 0
+
+
+def test_a_row_group_of_parquet_is_read_once_in_an_epoch(
+    tmp_path: Path, histories: dict[int, list[Ping]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks take their rows group by group, however many groups there are."""
+    parts = [as_table(pings, probe) for probe, pings in histories.items() if len(pings) > 99]
+    with pq.ParquetWriter(tmp_path / "groups.parquet", parts[0].schema) as writer:
+        for part in [*parts, *parts]:
+            writer.write_table(part)
+    read: Counter[int] = Counter()
+    plain = ParquetSource._make_rows
+
+    def read_and_note(source: ParquetSource, number: int) -> list[ProbeRow]:
+        read[number] += 1
+        return plain(source, number)
+
+    dataset = build(tmp_path, dataclasses.replace(IN_PROCESS, batch_size=2, epochs=1))
+    monkeypatch.setattr(ParquetSource, "_make_rows", read_and_note)
+    assert len(list(dataset)) > 4
+    assert len(read) > 4
+    assert set(read.values()) == {1}
 
 
 def test_workers_initialise_no_device(prepared: Path, monkeypatch: pytest.MonkeyPatch) -> None:

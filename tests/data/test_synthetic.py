@@ -1,5 +1,6 @@
 """The embedded default data set."""
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from netpipe.data.index import Index, load_index
-from netpipe.data.synthetic import Profile, generate
+from netpipe.data.synthetic import PROFILES, Profile, generate
 from netpipe.errors import InputError
 
 
@@ -70,6 +71,14 @@ def test_a_profile_shapes_the_histories(tmp_path: Path) -> None:
     profile = Profile(median_measurements=50, log_sigma=0)
     index = generate(tmp_path / "out", probes=4, profile=profile)
     assert set(index.train.row_measurements.tolist()) == {50}
+
+
+def test_profiles_have_the_rows_they_are_named_for() -> None:
+    """Big rows come of probes with 170,000 measurements each, small ones of 25 on average."""
+    big, small = PROFILES["big-rows"], PROFILES["small-rows"]
+    assert (big.probes, big.median_measurements, big.log_sigma) == (24, 170_000, 0)
+    mean = small.median_measurements * math.exp(small.log_sigma**2 / 2)  # of a log-normal
+    assert mean == pytest.approx(25, rel=0.02)
 
 
 def test_too_few_probes(tmp_path: Path) -> None:

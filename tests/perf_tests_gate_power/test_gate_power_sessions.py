@@ -18,7 +18,7 @@ from perf_tests.gate_power.slowdowns import Slowdown, Slowed
 from perf_tests.gate_power.trials import TRIALS, of_each_trial
 from tests.harness.measurements import make_measurement
 
-NOTHING, CPU = Slowdown(), Slowdown("cpu", 13)
+NOTHING, CPU = Slowdown(), Slowdown("cpu", 23)
 
 
 def taken(*what: Slowdown) -> list[Session]:
