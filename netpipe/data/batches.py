@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netpipe.data import vocabulary
+from netpipe.data.ranges import ranges
 
 Sequences = dict[str, NDArray[np.int16 | np.int32]]
 """Sequences of one length + 1, narrow: a twelfth of the bytes of the batch that they become.
@@ -61,34 +62,47 @@ def widen(sequences: Sequences) -> Batch:
     `targets[:, t]` is `inputs[:, t + 1]`.
     """
     tokens = sequences["tokens"]
-    segmentation, position = _segmentation(sequences)
-    inputs_segmentation = segmentation[:, :-1].copy()
-    inputs_position = position[:, :-1].copy()
-    is_same = segmentation[:, 1:] == inputs_segmentation
-    return {
+    segmentation, position, ends = _segmentation(sequences)
+    batch = {
         "inputs": tokens[:, :-1].astype(np.int32),
         "targets": tokens[:, 1:].astype(np.int32),
-        "inputs_segmentation": inputs_segmentation,
-        "targets_segmentation": inputs_segmentation * is_same,
-        "inputs_position": inputs_position,
-        "targets_position": inputs_position * is_same,
+        "inputs_segmentation": segmentation,
+        "targets_segmentation": segmentation.copy(),
+        "inputs_position": position,
+        "targets_position": position.copy(),
     }
+    # The last token of a context has none of its own to predict.
+    batch["targets_segmentation"].flat[ends] = 0
+    batch["targets_position"].flat[ends] = 0
+    return batch
 
 
-def _segmentation(sequences: Sequences) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Return segment and position of every token; both are 0 for padding."""
-    count, room = sequences["tokens"].shape
+def _segmentation(
+    sequences: Sequences,
+) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:
+    """Return segment and position of every input, and where in these the contexts end.
+
+    Both are 0 for padding. A context that reaches the last token, which is no input, has no end.
+    """
+    count, length = sequences["tokens"].shape[0], sequences["tokens"].shape[1] - 1
     segments, tokens = sequences["segments"], sequences["segment_tokens"]
-    ends = np.cumsum(segments)
-    filled = np.diff(np.cumsum(tokens)[ends - 1], prepend=0)
-    # A sequence's padding is one segment more.
-    sizes = np.insert(tokens, ends, room - filled)
-    numbers = np.arange(1, len(sizes) + 1) - np.repeat(
-        ends - segments + np.arange(count), segments + 1
-    )
-    numbers[ends + np.arange(count)] = 0
+    stops = np.cumsum(segments)
+    filled = np.diff(np.cumsum(tokens, dtype=np.int64)[stops - 1], prepend=0)
+    # A sequence's padding is one segment more; of a full one the last token is no input.
+    reaching = filled > length
+    inputs = tokens.astype(np.int64)
+    inputs[stops[reaching] - 1] -= 1
+    sizes = np.insert(inputs, stops, np.maximum(length - filled, 0))
+    paddings = stops + np.arange(count)
+    numbers = np.arange(1, len(sizes) + 1) - np.repeat(paddings - segments, segments + 1)
+    numbers[paddings] = 0
     starts = np.cumsum(sizes) - sizes
     segmentation = np.repeat(numbers.astype(np.int32), sizes)
-    position = np.arange(count * room, dtype=np.int32) - np.repeat(starts.astype(np.int32), sizes)
-    position *= segmentation > 0
-    return segmentation.reshape(count, room), position.reshape(count, room)
+    position = np.arange(count * length, dtype=np.int32)
+    position -= np.repeat(starts.astype(np.int32), sizes)
+    position[ranges(starts[paddings], sizes[paddings])] = 0
+    has_end = np.ones(len(sizes), np.bool_)
+    has_end[paddings] = False
+    has_end[paddings[reaching] - 1] = False
+    ends = (starts + sizes - 1)[has_end]
+    return segmentation.reshape(count, length), position.reshape(count, length), ends

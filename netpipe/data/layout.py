@@ -75,6 +75,10 @@ def _decode_row_v1(record: bytes, where: object) -> ProbeRow:
         raise InputError(where, "record", f"be {expected} bytes long", len(record))
     offset_s = np.frombuffer(record, "<u4", measurements, _HEADER.size)
     words = np.frombuffer(record, "<u2", lengths["<u2"], _HEADER.size + offset_s.nbytes)
+    pair, pair_source = words[measurements : 2 * measurements], words[2 * measurements :]
+    for field, numbers, known in (("pair", pair, pairs), ("pair_source", pair_source, sources)):
+        if (largest := np.maximum.reduce(numbers, initial=0)) >= max(known, 1):
+            raise InputError(where, field, f"be below {known}", largest)
     tables = np.frombuffer(record, np.uint8, octets, expected - octets).reshape(-1, ADDRESS_BYTES)
     return ProbeRow(
         probe=probe,
@@ -82,8 +86,8 @@ def _decode_row_v1(record: bytes, where: object) -> ProbeRow:
         ipv4_pairs=ipv4_pairs,
         offset_s=offset_s,
         rtt_code=words[:measurements],
-        pair=words[measurements : 2 * measurements],
-        pair_source=words[2 * measurements :],
+        pair=pair,
+        pair_source=pair_source,
         pair_destination=tables[:pairs],
         source=tables[pairs:],
     )

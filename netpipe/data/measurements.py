@@ -6,8 +6,6 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from netpipe.data.addresses import ADDRESS_BYTES
-
 MEASUREMENT = np.dtype(
     [
         ("probe", "<i8"),
@@ -43,27 +41,6 @@ class Measurements:
 
     def __len__(self) -> int:
         return len(self.second)
-
-    def __getitem__(self, some: slice) -> "Measurements":
-        """Return some of them, as views."""
-        return Measurements(
-            self.second[some],
-            self.rtt_code[some],
-            self.is_ipv6[some],
-            self.source[some],
-            self.destination[some],
-        )
-
-    @classmethod
-    def empty(cls, count: int) -> "Measurements":
-        """Return room for so many."""
-        return cls(
-            np.empty(count, np.int64),
-            np.empty(count, np.uint16),
-            np.empty(count, np.bool_),
-            np.empty((count, ADDRESS_BYTES), np.uint8),
-            np.empty((count, ADDRESS_BYTES), np.uint8),
-        )
 
     def pick(self, places: NDArray[np.int64]) -> "Measurements":
         """Return the measurements at these places."""

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from netpipe.data.batches import Sequences, sequences_of
 from netpipe.data.draws import ContextDraws, DrawnRows
 from netpipe.data.order import contexts_per_row
-from netpipe.data.sampler import Contexts, likely_measurements, ranges
+from netpipe.data.ranges import ranges
+from netpipe.data.sampler import Contexts, likely_measurements
 from netpipe.data.tokenizer import TokenStream, encode, tokens_per_measurement
 
 _LIKELY_TOKENS_PER_MEASUREMENT = 24  # of 58% IPv4

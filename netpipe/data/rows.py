@@ -1,6 +1,6 @@
 """Probe rows: a probe's consecutive measurements as columns, small and ready to be sampled."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,16 +56,33 @@ class ProbeRow:
         arrays = (value for value in vars(self).values() if isinstance(value, np.ndarray))
         return sum(array.nbytes for array in arrays)
 
-    def take(self, positions: NDArray[np.int64], out: Measurements | None = None) -> Measurements:
-        """Return the measurements at these positions, int64 below `len(self)`, or fill `out`."""
-        out = Measurements.empty(len(positions)) if out is None else out
-        pair = self.pair.take(positions)
-        np.add(self.offset_s.take(positions), np.int64(self.first_s), out=out.second)
-        out.rtt_code[:] = self.rtt_code.take(positions)
-        np.greater_equal(pair, self.ipv4_pairs, out=out.is_ipv6)
-        out.source[:] = self.source.take(self.pair_source.take(pair), axis=0)
-        out.destination[:] = self.pair_destination.take(pair, axis=0)
-        return out
+
+def take(rows: Sequence[ProbeRow], positions: Sequence[NDArray[np.int64]]) -> Measurements:
+    """Return measurements of some rows, one row behind the other.
+
+    Args:
+        rows: At least one.
+        positions: For each row which of its measurements, int64 below its length.
+    """
+    taken = [len(some) for some in positions]
+    both = list(zip(rows, positions, strict=True))
+    pair = np.concatenate([row.pair.take(some) for row, some in both]).astype(np.int64)
+    offset_s = np.concatenate([row.offset_s.take(some) for row, some in both])
+    rtt_code = np.concatenate([row.rtt_code.take(some) for row, some in both])
+    pairs = np.array([len(row.pair_source) for row in rows])
+    sources = np.array([len(row.source) for row in rows])
+    # The tables of all rows as one: numbers move up by what stands before their row's.
+    source_of_pair = np.concatenate([row.pair_source for row in rows]) + np.repeat(
+        np.cumsum(sources) - sources, pairs
+    )
+    number = pair + np.repeat(np.cumsum(pairs) - pairs, taken)
+    return Measurements(
+        second=offset_s + np.repeat(np.array([row.first_s for row in rows], np.int64), taken),
+        rtt_code=rtt_code,
+        is_ipv6=pair >= np.repeat([row.ipv4_pairs for row in rows], taken),
+        source=np.concatenate([row.source for row in rows])[source_of_pair[number]],
+        destination=np.concatenate([row.pair_destination for row in rows])[number],
+    )
 
 
 def split_by_probe(measurements: MeasurementArray) -> Iterator[MeasurementArray]:

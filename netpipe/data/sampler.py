@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from netpipe.data.counter_rng import fold_key, uniform
 from netpipe.data.measurements import Measurements
 from netpipe.data.order import ContextBlock
-from netpipe.data.rows import ProbeRow
+from netpipe.data.ranges import ranges
+from netpipe.data.rows import ProbeRow, take
 from netpipe.data.sources import RowSource
 
 TOKENS_PER_MEASUREMENT = 30
@@ -41,12 +42,6 @@ class BlockRows:
     block: ContextBlock
     rows: Sequence[ProbeRow]
     run: NDArray[np.int64]
-
-
-def ranges(first: NDArray[np.int64], size: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the integers from each `first` on, `size` of them each, behind each other."""
-    ends = np.cumsum(size)
-    return np.repeat(first - ends + size, size) + np.arange(ends[-1])
 
 
 @dataclass(frozen=True)
@@ -155,11 +150,11 @@ def _choose_without_replacement(
     drawn = (uniform(key[:, None], CHOICE, slots) * (largest + 1)).astype(np.int64)
     chosen = np.sort(drawn, axis=1)
     twice = (chosen[:, 1:] == chosen[:, :-1]).any(axis=1)
-    drawn, largest = drawn[twice], largest[twice]
+    drawn, largest = drawn[twice].T.copy(), largest[twice].T
     for slot in slots[1:]:
-        is_taken = (drawn[:, :slot] == drawn[:, slot, None]).any(axis=1)
-        drawn[is_taken, slot] = largest[is_taken, slot]
-    chosen[twice] = np.sort(drawn, axis=1)
+        is_taken = (drawn[:slot] == drawn[slot]).any(axis=0)
+        np.copyto(drawn[slot], largest[slot], where=is_taken)
+    chosen[twice] = np.sort(drawn.T, axis=1)
     return chosen
 
 
@@ -223,10 +218,4 @@ def _gather(
     drawn_from: BlockRows, positions: NDArray[np.int64], sizes: NDArray[np.int64]
 ) -> Measurements:
     taken = np.bincount(drawn_from.run, sizes).astype(np.int64)
-    ends = np.cumsum(taken)
-    out = Measurements.empty(len(positions))
-    for row, first, end in zip(
-        drawn_from.rows, (ends - taken).tolist(), ends.tolist(), strict=True
-    ):
-        row.take(positions[first:end], out[first:end])
-    return out
+    return take(drawn_from.rows, np.split(positions, np.cumsum(taken)[:-1]))

@@ -83,22 +83,18 @@ class ShardReader:
         """
         shards = np.searchsorted(self._ends, numbers, side="right")
         places = np.asarray(numbers) - np.concatenate([[0], self._ends])[shards]
-        records: list[tuple[bytes, str]] = [(b"", "")] * len(numbers)
-        for shard in np.unique(shards).tolist():
-            (mine,) = np.nonzero(shards == shard)
-            found = self._read(self._paths[shard], places[mine].tolist())
-            for number, record in zip(mine.tolist(), found, strict=True):
-                records[number] = record
-        return records
+        # One by one: the reader spreads several over threads, which takes four times the CPU time.
+        return [
+            self._read(self._paths[shard], place)
+            for shard, place in zip(shards.tolist(), places.tolist(), strict=True)
+        ]
 
-    def _read(self, path: Path, places: list[int]) -> list[tuple[bytes, str]]:
-        where = [f"{path}, record {place}" for place in places]
+    def _read(self, path: Path, place: int) -> tuple[bytes, str]:
+        where = f"{path}, record {place}"
         try:
-            return list(zip(self._reader(path).read(places), where, strict=True))
+            return self._reader(path).read([place])[0], where
         except (RuntimeError, IndexError) as error:
-            if len(places) > 1:  # only one by one the damaged record is known
-                return [self._read(path, [place])[0] for place in places]
-            raise InputError(where[0], "record", "be readable", error) from error
+            raise InputError(where, "record", "be readable", error) from error
 
     def __getstate__(self) -> dict[str, object]:
         return {**vars(self), "_readers": {}}  # a process opens its own

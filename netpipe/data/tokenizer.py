@@ -21,7 +21,7 @@ FIELD_PERMUTATIONS = tuple(permutations(range(4)))
 
 MAX_DELTA_S = (1 << 32) - 1
 _DELTA1_S = 256
-_PERMUTATIONS = np.array(FIELD_PERMUTATIONS)
+_PERMUTATIONS = np.array(FIELD_PERMUTATIONS).T.copy()
 _NO_BYTES = np.zeros((1, 0), np.uint8)
 _TIMESTAMP_NUMBERS = {
     vocabulary.TIMESTAMP_ABS: ">i8",
@@ -56,14 +56,14 @@ def encode(contexts: Contexts) -> TokenStream:
     failed = measured.rtt_code == rtt.FAILED
     role, elapsed = _timestamps(contexts)
     field_tokens = _field_tokens(contexts, role)
-    ends = np.cumsum(1 + field_tokens.sum(axis=1))
+    ends = np.cumsum(1 + field_tokens.sum(axis=0))
     places = _places(field_tokens, contexts.field_order, ends)
     tokens = np.full(ends[-1], vocabulary.MEASUREMENT_START, np.int16)
     _write_addresses(tokens, places, measured)
-    _write(tokens, places[failed, RESULT], vocabulary.FAILED, _NO_BYTES)
+    _write(tokens, places[RESULT, failed], vocabulary.FAILED, _NO_BYTES)
     octets = _big_endian(measured.rtt_code[~failed], ">u2")
-    _write(tokens, places[~failed, RESULT], vocabulary.RTT_START, octets)
-    _write_timestamps(tokens, places[timed, TIMESTAMP], role, elapsed)
+    _write(tokens, places[RESULT, ~failed], vocabulary.RTT_START, octets)
+    _write_timestamps(tokens, places[TIMESTAMP, timed], role, elapsed)
     context_ends = ends[np.cumsum(contexts.sizes) - 1]
     return TokenStream(tokens, np.diff(context_ends, prepend=0))
 
@@ -71,15 +71,16 @@ def encode(contexts: Contexts) -> TokenStream:
 def tokens_per_measurement(contexts: Contexts) -> NDArray[np.int64]:
     """Return how many tokens each measurement becomes, int64 (measurements,)."""
     role, _ = _timestamps(contexts)
-    return 1 + np.asarray(_field_tokens(contexts, role).sum(axis=1))
+    return 1 + np.asarray(_field_tokens(contexts, role).sum(axis=0))
 
 
 def _field_tokens(contexts: Contexts, role: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return how many tokens each field of each measurement has, (4, measurements)."""
     measured = contexts.measurements
-    tokens = np.zeros((len(measured), 4), np.int64)
-    tokens[:, [SOURCE, DESTINATION]] = np.where(measured.is_ipv6, 17, 5)[:, None]
-    tokens[:, RESULT] = np.where(measured.rtt_code == rtt.FAILED, 1, 3)
-    tokens[contexts.timed, TIMESTAMP] = _TIMESTAMP_TOKENS[role]
+    tokens = np.zeros((4, len(measured)), np.int64)
+    tokens[SOURCE] = tokens[DESTINATION] = np.where(measured.is_ipv6, 17, 5)
+    tokens[RESULT] = np.where(measured.rtt_code == rtt.FAILED, 1, 3)
+    tokens[TIMESTAMP, contexts.timed] = _TIMESTAMP_TOKENS[role]
     return tokens
 
 
@@ -100,12 +101,13 @@ def _timestamps(contexts: Contexts) -> tuple[NDArray[np.int64], NDArray[np.int64
 def _places(
     field_tokens: NDArray[np.int64], field_order: NDArray[np.uint8], ends: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return where each field begins in the stream, (measurements, 4)."""
-    order = _PERMUTATIONS[field_order]
-    ordered = np.take_along_axis(field_tokens, order, axis=1)
-    before = ends[:, None] - np.cumsum(ordered[:, ::-1], axis=1)[:, ::-1]
-    places = np.empty_like(before)
-    np.put_along_axis(places, order, before, axis=1)
+    """Return where each field begins in the stream, (4, measurements)."""
+    places = np.empty_like(field_tokens)
+    number = np.arange(len(ends))
+    place = ends - field_tokens.sum(axis=0)
+    for field in _PERMUTATIONS[:, field_order]:
+        places[field, number] = place
+        place = place + field_tokens[field, number]
     return places
 
 
@@ -117,8 +119,8 @@ def _write_addresses(
         (DESTINATION, measured.destination, vocabulary.DST_IPV4, vocabulary.DST_IPV6),
     ):
         is_ipv4 = ~measured.is_ipv6
-        _write(tokens, places[is_ipv4, field], role4, octets[is_ipv4, :4])
-        _write(tokens, places[measured.is_ipv6, field], role6, octets[measured.is_ipv6])
+        _write(tokens, places[field, is_ipv4], role4, octets[is_ipv4, :4])
+        _write(tokens, places[field, measured.is_ipv6], role6, octets[measured.is_ipv6])
 
 
 def _write_timestamps(

@@ -11,7 +11,7 @@ import pytest
 
 from netpipe.data.layout import decode_row, encode_row
 from netpipe.data.measurements import Measurements
-from netpipe.data.rows import ProbeRow
+from netpipe.data.rows import ProbeRow, take
 from netpipe.errors import InputError
 from tests.data.factories import as_row, make_pings
 from tests.data.layout_v0 import encode_row_v0
@@ -44,7 +44,7 @@ def test_version_0_is_put_in_time_order() -> None:
     ordered = sorted(shuffled, key=lambda ping: ping.time_us)
     expected, back = as_row(ordered), decode_row(encode_row_v0(shuffled, 1), "here")
     everywhere = np.arange(50)
-    _assert_equal(expected.take(everywhere), back.take(everywhere))
+    _assert_equal(take([expected], [everywhere]), take([back], [everywhere]))
 
 
 @pytest.mark.parametrize(
@@ -99,3 +99,14 @@ def test_something_else_is_refused() -> None:
     for record in (b"", b"NPRW", b"TFRecord" * 20, other, whole[: len(whole) // 2]):
         with pytest.raises(InputError, match="here: record must be a probe row"):
             decode_row(record, "here")
+
+
+@pytest.mark.parametrize("field", ["pair", "pair_source"])
+def test_a_number_that_no_table_has(field: str) -> None:
+    """A record whose measurements name a pair, or a pair a source, that is not there is refused."""
+    row = as_row(make_pings(20, seed=0))
+    numbers = getattr(row, field).copy()
+    numbers[3] = 500
+    record = encode_row(dataclasses.replace(row, **{field: numbers}))
+    with pytest.raises(InputError, match=rf"here: {field} must be below \d+; found 500"):
+        decode_row(record, "here")

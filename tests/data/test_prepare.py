@@ -10,6 +10,7 @@ import pytest
 
 from netpipe.data.index import load_index
 from netpipe.data.prepare import prepare
+from netpipe.data.rows import take
 from netpipe.data.rtt import encode_rtt
 from netpipe.data.sources import ArrayRecordSource
 from netpipe.errors import InputError
@@ -25,7 +26,7 @@ def _seconds_by_probe(folder: Path, split: str) -> dict[int, list[int]]:
     assert [len(row) for row in rows] == source.row_measurements.tolist()
     found: dict[int, list[int]] = {}
     for row in rows:
-        found.setdefault(row.probe, []).extend(row.take(np.arange(len(row))).second.tolist())
+        found.setdefault(row.probe, []).extend(take([row], [np.arange(len(row))]).second.tolist())
     return found
 
 

@@ -9,7 +9,7 @@ import pytest
 from netpipe.data.addresses import AddressTable
 from netpipe.data.measurements import MeasurementArray
 from netpipe.data.parquet import read_parquet
-from netpipe.data.rows import MAX_ROW_MEASUREMENTS, cut_rows, make_row, split_by_probe
+from netpipe.data.rows import MAX_ROW_MEASUREMENTS, cut_rows, make_row, split_by_probe, take
 from netpipe.data.sampler import Contexts
 from netpipe.data.tokenizer import encode as encode_vectorised
 from tests.data.factories import as_row, as_table, make_pings, write_probes
@@ -26,7 +26,7 @@ def test_a_row_gives_its_measurements_back() -> None:
     """Each position of a row is the measurement that was put there, whatever its pair."""
     pings = make_pings(200, seed=4)
     row = as_row(pings)
-    measured = row.take(np.arange(200))
+    measured = take([row], [np.arange(200)])
     contexts = Contexts(measured, np.array([200]), np.ones(200, bool), np.zeros(200, np.uint8))
     assert encode_vectorised(contexts).tokens.tolist() == encode([Told(p, True, 0) for p in pings])
     assert row.array_bytes < 200 * 8 + 40 * 18 + 4 * 16 + 1
@@ -40,8 +40,8 @@ def test_rows_hold_no_more_than_allowed(tmp_path: Path, row_bytes: int) -> None:
     whole = make_row(history, addresses)
     assert all(row.array_bytes <= row_bytes for row in rows)
     assert max(len(row) for row in rows) <= 2 * min(len(row) for row in rows)
-    seconds = np.concatenate([row.take(np.arange(len(row))).second for row in rows])
-    np.testing.assert_array_equal(seconds, whole.take(np.arange(1000)).second)
+    seconds = np.concatenate([take([row], [np.arange(len(row))]).second for row in rows])
+    np.testing.assert_array_equal(seconds, take([whole], [np.arange(1000)]).second)
     assert {row.probe for row in rows} == {-9}
 
 
@@ -59,7 +59,7 @@ def test_rows_have_a_most_and_a_longest(tmp_path: Path) -> None:
     assert [len(row) for row in cut_rows(long, addresses, 1 << 30)] == [32_769, 32_768]
     history["time_us"] = np.linspace(0, 1 << 53, 10).astype(np.int64)
     rows = list(cut_rows(history, addresses, 1 << 30))
-    seconds = np.concatenate([row.take(np.arange(len(row))).second for row in rows])
+    seconds = np.concatenate([take([row], [np.arange(len(row))]).second for row in rows])
     np.testing.assert_array_equal(seconds, history["time_us"] // 1_000_000)
 
 

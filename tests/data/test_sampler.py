@@ -8,7 +8,7 @@ import pytest
 
 from netpipe.data.counter_rng import fold_key
 from netpipe.data.order import ContextBlock
-from netpipe.data.rows import ProbeRow
+from netpipe.data.rows import ProbeRow, take
 from netpipe.data.sampler import BlockRows, Contexts, _choose, _choose_without_replacement, sample
 from netpipe.data.tokenizer import encode
 from tests.data import reference
@@ -51,7 +51,7 @@ def test_a_small_row_is_taken_whole() -> None:
     row = as_row(make_pings(33, seed=0))
     contexts = sample(_block(row, 50), seed=0, target=34)
     assert set(contexts.sizes.tolist()) == {33}
-    everything = sorted(row.take(np.arange(33)).second.tolist())
+    everything = sorted(take([row], [np.arange(33)]).second.tolist())
     for seconds in _split(contexts.measurements.second, contexts):
         assert sorted(seconds.tolist()) == everything
 

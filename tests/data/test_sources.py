@@ -10,7 +10,7 @@ import pytest
 
 from netpipe.data.index import INDEX_NAME, load_index
 from netpipe.data.parquet_source import ParquetSource
-from netpipe.data.rows import ProbeRow
+from netpipe.data.rows import ProbeRow, take
 from netpipe.data.sources import ArrayRecordSource, RowSource, open_source
 from netpipe.data.unindexed_source import UnindexedSource
 from netpipe.errors import InputError
@@ -42,7 +42,7 @@ def _all_content(source: RowSource) -> set[tuple[object, ...]]:
 
 
 def _content(row: ProbeRow) -> tuple[object, ...]:
-    measured = row.take(np.arange(len(row)))
+    measured = take([row], [np.arange(len(row))])
     return (row.probe, *(value.tobytes() for value in vars(measured).values()))
 
 

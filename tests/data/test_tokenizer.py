@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from netpipe.data import vocabulary
 from netpipe.data.decoder import decode
 from netpipe.data.measurements import Measurements
+from netpipe.data.rows import take
 from netpipe.data.rtt import decode_rtt_us
 from netpipe.data.sampler import Contexts
 from netpipe.data.tokenizer import encode
@@ -47,7 +48,7 @@ def contexts(draw: st.DrawFn) -> list[Told]:
 def _columns(told: list[Told]) -> Contexts:
     row = as_row([one.ping for one in told])
     return Contexts(
-        measurements=row.take(np.arange(len(told))),
+        measurements=take([row], [np.arange(len(told))]),
         sizes=np.array([len(told)]),
         timed=np.array([one.timed for one in told]),
         field_order=np.array([one.field_order for one in told], np.uint8),
@@ -114,7 +115,7 @@ def test_contexts_are_told_apart() -> None:
     measured = as_row([Ping(s * 1_000_000, "", "", 4, -1.0) for s in range(4)])
     stream = encode(
         Contexts(
-            measured.take(np.arange(4)),
+            take([measured], [np.arange(4)]),
             np.array([1, 3]),
             np.ones(4, bool),
             np.zeros(4, np.uint8),
