@@ -106,19 +106,14 @@ def _measured(
 ) -> "Throughput":
     from netpipe.throughput.report import Against, Throughput
     from netpipe.throughput.subjects import Foreign, Subject
-    from netpipe.throughput.turns import expected_s, measure_in_turns
+    from netpipe.throughput.turns import measure_in_turns
 
     # What has never been tried goes first: if it fails, it fails soon.
     foreign = [] if against is None else [Foreign(against)]
     subjects: list[Subject] = [*foreign, *chosen]
     for one in chosen:
         notes.print(f"{one.label}: {one.memory_estimate}", soft_wrap=True)
-    minutes = expected_s(len(subjects), rounds, seconds) / 60
-    notes.print(
-        f"{rounds} round{'s' * (rounds != 1)} of {len(subjects)} runs, each in a fresh process "
-        f"and with {seconds:g} s of steady state: about {minutes:.1f} minutes",
-        soft_wrap=True,
-    )
+    notes.print(_plan(len(subjects), rounds, seconds), soft_wrap=True)
     with Progress("measuring") as progress:
 
         def say(done: int, subject: Subject) -> None:
@@ -130,6 +125,16 @@ def _measured(
         progress(rounds * len(subjects), rounds * len(subjects))
     theirs = None if against is None else Against(against, runs[0])
     return Throughput(chosen[0].data, seconds, chosen, runs[len(foreign) :], theirs)
+
+
+def _plan(subjects: int, rounds: int, seconds: float) -> str:
+    from netpipe.throughput.turns import expected_s
+
+    return (
+        f"rounds: {rounds}, runs in each: {subjects}, every one a fresh process that measures "
+        f"{seconds:g} s of steady state: about {expected_s(subjects, rounds, seconds) / 60:.1f} "
+        "minutes"
+    )
 
 
 def _print_document(found: "Throughput") -> None:

@@ -20,7 +20,7 @@ SCHEMA: Final = "netpipe.throughput/1"
 _OTHER: Final = "other"
 _MARK: Final = " *"
 _MB: Final = 1e6
-_LARGE: Final = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+_THOUSANDS: Final = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 @dataclass(frozen=True)
@@ -137,29 +137,38 @@ def remarks(found: Throughput) -> Iterator[str]:
 
 def _cells(runs: Sequence[Tally]) -> Iterator[str]:
     for name, shown in _COLUMNS.values():
-        yield _with_ends(over_rounds(name, runs), shown, with_ends=name in _WITH_ENDS)
+        found = over_rounds(name, runs)
+        ends = _ends(found, _scale(found.median)[0]) if name in _WITH_ENDS else ""
+        yield shown(found.median) + ends
 
 
 def _ratio_cells(runs: Sequence[Tally], theirs: Sequence[Tally]) -> Iterator[str]:
     for name, _ in _COLUMNS.values():
         found = ratio(name, runs, theirs)
-        yield "-" if found is None else _with_ends(found, _times, with_ends=name in _WITH_ENDS)
+        if found is None:
+            yield "-"
+        else:
+            yield f"{_short(found.median)} x" + (_ends(found) if name in _WITH_ENDS else "")
 
 
-def _with_ends(interval: Interval, shown: Callable[[float], str], *, with_ends: bool) -> str:
-    text = shown(interval.median)
-    if not with_ends or not isfinite(interval.high):
-        return text
-    return f"{text} ({shown(interval.low)} to {shown(interval.high)})"
+def _ends(interval: Interval, scale: float = 1.0) -> str:
+    """Write where an interval ends, in the unit of the figure before it; nothing for no ends."""
+    if not isfinite(interval.high):
+        return ""
+    return f" ({_short(interval.low / scale)}-{_short(interval.high / scale)})"
 
 
 def _amount(value: float) -> str:
-    scale, unit = next(((s, u) for s, u in _LARGE if value >= s), (1.0, ""))
-    return f"{float(f'{value / scale:.3g}'):g}{' ' * bool(unit)}{unit}"
+    scale, thousands = _scale(value)
+    return f"{_short(value / scale)} {thousands}".rstrip()
 
 
-def _times(value: float) -> str:
-    return f"{float(f'{value:.3g}'):g} x"
+def _scale(value: float) -> tuple[float, str]:
+    return next((one for one in _THOUSANDS if value >= one[0]), (1.0, ""))
+
+
+def _short(value: float) -> str:
+    return f"{float(f'{value:.3g}'):g}"
 
 
 _WITH_ENDS: Final = ("tokens_per_s", "tokens_per_cpu_s")
@@ -170,8 +179,8 @@ _COLUMNS: Final[Mapping[str, tuple[str, Callable[[float], str]]]] = MappingProxy
         "batches/s": ("batches_per_s", _amount),
         "padding": ("padding_fraction", percent),
         "worst": ("padding_fraction_worst_batch", percent),
-        "bytes/token": ("bytes_read_per_token", _amount),
+        "B/token": ("bytes_read_per_token", _amount),
         "PSS": ("peak_pss_bytes", lambda value: f"{value / _MB:.0f} MB"),
-        "first batch": ("first_batch_s", seconds),
+        "1st batch": ("first_batch_s", seconds),
     }
 )

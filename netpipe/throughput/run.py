@@ -12,9 +12,7 @@ from netpipe.throughput.counting import Counted, count_tokens
 from netpipe.throughput.figures import Tally
 from netpipe.throughput.footprint import Memory, bytes_read, memory_now, read_between
 
-MEMORY_S: Final = 1.0
-"""Seconds of pulling in which the memory is looked at."""
-
+_MEMORY_S: Final = 1.0
 _LOOK_SHARE: Final = 0.125  # of the measured time
 _AGREE: Final = 0.1
 
@@ -52,8 +50,11 @@ def run(loader: LoaderFactory, seconds: float, clock: Clock, watch: Watch = UNWA
 
 
 def longest_s(seconds: float) -> float:
-    """Return the most seconds that a run of a loader with quick batches takes after its first."""
-    return 2 * seconds + MEMORY_S
+    """Return the seconds that a run takes at most from its first batch on, where batches are quick.
+
+    The warm-up takes a third of it to all of the measured time.
+    """
+    return 2 * seconds + _MEMORY_S
 
 
 def _warm_up(puller: Puller, seconds: float, clock: Clock) -> None:
@@ -99,7 +100,7 @@ def _measured(puller: Puller, seconds: float, clock: Clock) -> Tally:
 
 def _peak_memory(puller: Puller, clock: Clock) -> Memory:
     started, peak = clock(), memory_now()
-    while clock() - started < MEMORY_S:
+    while clock() - started < _MEMORY_S:
         puller.pull()
         peak |= memory_now()
     return peak

@@ -12,6 +12,7 @@ from netpipe.throughput.subjects import Subject
 KIND: Final = "throughput"
 
 _START_S: Final = 6.0  # the imports, the first batch, and the end of a session
+_SLOW_BATCHES_S: Final = 60.0  # what a run may take beyond that of a loader with quick batches
 
 
 def measure_in_turns(
@@ -52,5 +53,5 @@ def expected_s(subjects: int, rounds: int, seconds: float) -> float:
 
 def _run(subject: Subject, seconds: float) -> Tally:
     command = [sys.executable, "-m", "netpipe.throughput.child", "--seconds", str(seconds)]
-    request = SessionRequest(KIND, budget_s=longest_s(seconds))
+    request = SessionRequest(KIND, budget_s=longest_s(seconds) + _SLOW_BATCHES_S)
     return Tally(**answered([*command, *subject.words], request))

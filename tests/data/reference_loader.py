@@ -1,7 +1,10 @@
 """The plain reference path as a loader: what `netpipe throughput --against` puts beside ours.
 
 Rows are read as the library reads them. From there on it is `tests.data.reference` alone: one
-measurement after the other, a sequence of its own for every context, no worker, nothing ahead.
+measurement after the other, a sequence of its own for every context, no worker, nothing ahead. A
+context is made of its place alone, as an element of a map dataset is, and so reads its row. That is
+most of the time: where each row was read once for all its contexts, which come one after the other,
+it gave 313,000 tokens a CPU second on the embedded data, and 44,000 as it is.
 """
 
 from collections.abc import Iterator
@@ -66,11 +69,9 @@ def pings_of(row: ProbeRow) -> list[Ping]:
 def _contexts(data: Path, target: int, seed: int) -> Iterator[list[int]]:
     source = ArrayRecordSource(data, "train")
     sizes = source.row_measurements.tolist()
-    read, pings = -1, list[Ping]()
     for epoch in count():
         for row, number in reference.epoch_order(sizes, seed, epoch):
-            if row != read:
-                read, pings = row, pings_of(source.read([row])[0])
+            pings = pings_of(source.read([row])[0])
             place = (epoch, row, number)
             yield reference.encode(reference.sample(pings, seed=seed, place=place, target=target))
 
