@@ -112,7 +112,7 @@ def throughput_table(found: Throughput) -> Table:
     """Return one row for each combination, the best marked, and its ratios below it."""
     table = new_table("loader speed")
     for heading in ("batch", "workers", *_COLUMNS):
-        table.add_column(heading, no_wrap=True)
+        table.add_column(heading)  # where all of them get too wide, they take a second line
     for place, combination in enumerate(found.combinations):
         runs, is_best = found.runs[place], place == found.best
         pipeline = combination.pipeline

@@ -102,12 +102,12 @@ def test_the_table_marks_the_best() -> None:
 def test_the_table_has_ratios() -> None:
     """Below each combination; the other loader comes last, and is told of."""
     rows = [" ".join(row.split()) for row in _rows(BESIDE)]
-    starts = (
+    for start in (
         "/ other 4 x (4-4) 1 x (1-1) 4 x 1 x 1 x - 1 x 1 x",
-        "/ other 8 kx (8-8)",
-        "other 500",
-    )
-    assert [sum(row.startswith(start) for row in rows) for start in starts] == [1, 1, 1]
+        "/ other 8000 x (8000-8000) 1 x (1-1) 8000 x",
+        "other 500 (500-500) 1 k (1-1) 2.5 20.0% 50.0% 0 300 MB 1.5 s",
+    ):
+        assert sum(row.startswith(start) for row in rows) == 1
     assert list(remarks(BESIDE))[1] == f"other: plain.py:loader; its tokens are {BY_ELEMENTS}"
 
 
@@ -118,5 +118,17 @@ def test_the_table_of_one_round_has_medians_alone() -> None:
 
 
 def test_the_table_fits_a_terminal() -> None:
-    """All of it is in 118 columns, so nothing is cut off."""
-    assert not any("…" in row for row in _rows(BESIDE))
+    """Figures as they come are in one line each of 118 columns; wider ones are not cut off."""
+    runs = [
+        make_tally(
+            tokens=tokens, peak_pss_bytes=1_234_000_000, wall_s=0.4, cpu_s=0.8, slots=5_000_000
+        )
+        for tokens in (4_560_000, 4_321_000, 4_111_000)
+    ]
+    other = [replace(run, wall_s=111.0, cpu_s=101.0) for run in runs]
+    found = replace(BESIDE, combinations=CHOSEN[:1], runs=[runs], against=Against("a:b", other))
+    rows = [" ".join(row.split()) for row in _rows(found)]
+    assert any("10.8 M (9.15-12.5) 5.4 M (4.58-6.26) 100" in row for row in rows)
+    assert any("/ other 278 x (278-278) 126 x (126-126) 278 x" in row for row in rows)
+    wide = replace(found, against=Against("a:b", [replace(run, wall_s=11_111.0) for run in runs]))
+    assert not any("…" in row for row in _rows(wide))

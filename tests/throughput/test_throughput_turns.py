@@ -77,10 +77,11 @@ def test_what_a_loader_does_wrong_is_told(target: str, error: type[Exception], w
 
 def test_a_loader_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """It gives no batch within the limit of one, and the command goes on to say so."""
-    asked = turns.answered
 
     def impatient(command: Sequence[str], request: SessionRequest) -> dict[str, Any]:
-        return asked(command, SessionRequest(**{**asdict(request), "batch_limit_s": 0.5}))
+        return session.answered(
+            command, SessionRequest(**{**asdict(request), "batch_limit_s": 0.5})
+        )
 
     monkeypatch.setattr(turns, "answered", impatient)
     with pytest.raises(HangError, match=r"no batch for 0\.5 s after 2 batches"):
