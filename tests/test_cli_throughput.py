@@ -17,14 +17,14 @@ Asked = list[tuple[list[Subject], int, float]]
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Asked:
-    """What is to be measured; nothing is."""
+    """What is to be measured; nothing is. The next one always gives 1000 tokens a second more."""
     calls: Asked = []
 
     def measure(
         subjects: Sequence[Subject], rounds: int, seconds: float, _: object
     ) -> list[tuple[Tally, ...]]:
         calls.append((list(subjects), rounds, seconds))
-        return [(make_tally(),) * rounds for _ in subjects]
+        return [(make_tally(tokens=4000 * (place + 1)),) * rounds for place in range(len(subjects))]
 
     monkeypatch.setattr(turns, "measure_in_turns", measure)
     monkeypatch.setenv("NETPIPE_DATA", str(tmp_path))
@@ -84,6 +84,9 @@ def test_lists_are_all_combinations(netpipe: Netpipe, asked: Asked) -> None:
     assert (rounds, seconds) == (3, 1.5)
     assert result.stdout.count("/ other") == 4
     assert "other: plain.py:loader" in result.stdout
+    lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
+    assert [line[:9] for line in lines if line.startswith("other")] == ["other 1 k", "other: pl"]
+    assert "512 * 2 5 k" in [line[:11] for line in lines]
 
 
 def test_a_configuration_is_taken_whole(netpipe: Netpipe, asked: Asked, tmp_path: Path) -> None:

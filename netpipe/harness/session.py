@@ -188,7 +188,7 @@ def linted(command: Sequence[str], request: SessionRequest) -> dict[str, Any]:
         MisuseError: The loader is not what it must be.
         SessionError: The process crashed, hung or ran out of time.
     """
-    return answered(command, request)
+    return _run(command, request, "lint")
 
 
 def answered(command: Sequence[str], request: SessionRequest) -> dict[str, Any]:

@@ -111,6 +111,7 @@ def _plain(interval: Interval | None) -> dict[str, float | None] | None:
 def throughput_table(found: Throughput) -> Table:
     """Return one row for each combination, the best marked, and its ratios below it."""
     table = new_table("loader speed")
+    table.padding = (0, 1, 0, 0)  # so that its ten columns fit
     for heading in ("batch", "workers", *_COLUMNS):
         table.add_column(heading)  # where all of them get too wide, they take a second line
     for place, combination in enumerate(found.combinations):

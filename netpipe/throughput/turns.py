@@ -11,7 +11,7 @@ from netpipe.throughput.subjects import Subject
 
 KIND: Final = "throughput"
 
-_START_S: Final = 6.0  # the imports, the first batch, and the end of a session
+_START_S: Final = 4.0  # the imports, the first batch, and the end of a session
 _SLOW_BATCHES_S: Final = 60.0  # what a run may take beyond that of a loader with quick batches
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from netpipe.harness.errors import LoaderFailedError, MisuseError
 from netpipe.harness.pull import LoaderFactory
+from netpipe.harness.watch import UNWATCHED
 from netpipe.throughput import run as runs
 from netpipe.throughput.footprint import Memory
 from netpipe.throughput.run import run
@@ -84,33 +85,49 @@ def test_a_loader_without_tokens_is_refused(clock: FakeClock) -> None:
         run(paced(clock, repeat(0.25), repeat(0)), 4.0, clock)
 
 
-def test_a_loader_that_fails_is_closed(clock: FakeClock) -> None:
-    """Its failure is told, and what it holds is let go."""
-    closed = []
+class Closable:
+    """An iterator that is let go only when it is closed.
 
-    def failing() -> Iterator[Batch]:
-        try:
-            yield batch_of(1)
-            raise OSError("disk gone")
-        finally:
-            closed.append(True)
+    Args:
+        batches: What it gives.
+    """
 
+    def __init__(self, batches: Iterator[Batch]) -> None:
+        self._batches = batches
+        self.closed = False
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self
+
+    def __next__(self) -> Batch:
+        return next(self._batches)
+
+    def close(self) -> None:
+        """Let it go."""
+        self.closed = True
+
+
+def failing() -> Iterator[Batch]:
+    """Give a batch, then fail."""
+    yield batch_of(1)
+    raise OSError("disk gone")
+
+
+def test_a_loader_is_closed(clock: FakeClock) -> None:
+    """Its workers end with it, before its process does; one that fails is no exception."""
+    steady, broken = Closable(iter(paced(clock, repeat(0.1), repeat(1))())), Closable(failing())
+    run(lambda: steady, 1.0, clock)
     with pytest.raises(LoaderFailedError, match="disk gone"):
-        run(failing, 4.0, clock)
-    assert closed == [True]
+        run(lambda: broken, 1.0, clock)
+    assert steady.closed
+    assert broken.closed
 
 
-def test_a_loader_that_is_measured_is_closed(clock: FakeClock) -> None:
-    """Its workers end with it, before its process does."""
-    closed = []
-
-    def endless() -> Iterator[Batch]:
-        try:
-            while True:
-                clock.sleep(0.1)
-                yield batch_of(1)
-        finally:
-            closed.append(True)
-
-    run(endless, 1.0, clock)
-    assert closed == [True]
+def test_the_time_for_hangs_starts_with_the_first_batch(
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever watches hears that the start-up is over, and before the steady state comes."""
+    begun_s: list[float] = []
+    monkeypatch.setattr(type(UNWATCHED), "rounds_begin", lambda _: begun_s.append(clock()))
+    run(paced(clock, chain([3.0], repeat(0.25)), repeat(10)), 4.0, clock)
+    assert begun_s == [3.0]
