@@ -59,7 +59,7 @@ class Progress:
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
         self._bar = Progress(
-            TextColumn(label), BarColumn(), TextColumn("{task.percentage:.0f}%"),
+            TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.0f}%"),
             TimeElapsedColumn(), console=notes,
         )  # fmt: skip
         self._task = self._bar.add_task(label, total=None)
@@ -74,6 +74,10 @@ class Progress:
     def __call__(self, done: int, total: int) -> None:
         """Show that so much is done."""
         self._bar.update(self._task, completed=done, total=total)
+
+    def doing(self, label: str) -> None:
+        """Show what is done now."""
+        self._bar.update(self._task, description=label)
 
 
 def bold_first(first: str, rest: str = "") -> Text:

@@ -56,9 +56,24 @@ class Factories:
 
 def serve(request: SessionRequest, factories: Factories) -> None:
     """Do what the session was asked for and write its result; no exception gets out."""
+    answer(request, lambda: _found(request, factories))
+
+
+def answer(request: SessionRequest, found: Callable[[], dict[str, Any]]) -> None:
+    """Write what `found` returns, or how it failed, as the result of the session.
+
+    Args:
+        request: What the session was asked for.
+        found: Returns a document with one key, that of the result; whatever it raises is told.
+    """
     gather_sockets(request)
     _watch_parent(request)
-    _answer(request, lambda: factories)
+    try:
+        write_result(request, found())
+    except BaseException as error:  # noqa: BLE001  # what the user's code raises is the result
+        misused = isinstance(error, NetpipeError) and not isinstance(error, LoaderFailedError)
+        kind, message = ("misuse", str(error)) if misused else ("failed", told(error))
+        write_result(request, error_document(kind, message))
 
 
 def _watch_parent(request: SessionRequest) -> None:
@@ -71,15 +86,6 @@ def _watch_parent(request: SessionRequest) -> None:
 
     if request.parent is not None:
         threading.Thread(target=look, name="netpipe-parent-watch", daemon=True).start()
-
-
-def _answer(request: SessionRequest, made: Callable[[], Factories]) -> None:
-    try:
-        write_result(request, _found(request, made()))
-    except BaseException as error:  # noqa: BLE001  # what the user's code raises is the result
-        misused = isinstance(error, NetpipeError) and not isinstance(error, LoaderFailedError)
-        kind, message = ("misuse", str(error)) if misused else ("failed", told(error))
-        write_result(request, error_document(kind, message))
 
 
 def _found(request: SessionRequest, factories: Factories) -> dict[str, Any]:
@@ -162,14 +168,15 @@ def main() -> None:
     request = request_here()
     if request is None:
         parser.error("this module is started by netpipe, not by hand")
-    gather_sockets(request)
-    _watch_parent(request)
-    _answer(
+    answer(
         request,
-        lambda: Factories(
-            loader=resolve(arguments.loader),
-            step=resolve(arguments.step) if arguments.step else None,
-            loop=resolve(arguments.loop) if arguments.loop else None,
+        lambda: _found(
+            request,
+            Factories(
+                loader=resolve(arguments.loader),
+                step=resolve(arguments.step) if arguments.step else None,
+                loop=resolve(arguments.loop) if arguments.loop else None,
+            ),
         ),
     )
 

@@ -25,6 +25,7 @@ __all__ = [
     "device_key",
     "devices_report",
     "find_device",
+    "found_versions",
     "host_class",
     "local_device",
     "matches",
@@ -142,6 +143,11 @@ def _listed_gpus() -> tuple[str, ...]:
     return tuple(value.strip() for name, _, value in lines if name == "Model")
 
 
+def found_versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that a measurement depends on."""
+    return {"python": python_version(), **{name: version(name) for name in _PACKAGES}}
+
+
 @dataclass(frozen=True)
 class DevicesReport:
     """What `netpipe devices` says.
@@ -183,7 +189,7 @@ def devices_report(device: Device, host: Host, baselines: Path) -> DevicesReport
     return DevicesReport(
         device=device,
         host=host,
-        versions={"python": python_version(), **{name: version(name) for name in _PACKAGES}},
+        versions=found_versions(),
         baseline_folder=folder,
         baseline_count=len(list(folder.glob("*.json"))),
     )

@@ -1,6 +1,5 @@
 """The protocol: warm up, drain, then rounds of interleaved blocks; produces a Measurement."""
 
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -10,12 +9,11 @@ from netpipe.harness import processes, stats
 from netpipe.harness.clock import Clock
 from netpipe.harness.log import Log
 from netpipe.harness.measurement import Device, Finding, Host, Measurement, Rounds, Waits
-from netpipe.harness.pull import Puller
+from netpipe.harness.pull import Puller, close_soon
 from netpipe.harness.rounds import Bench, Subject
 from netpipe.harness.watch import UNWATCHED, Watch
 
 _LEAST_KEPT_BYTES = 1 << 20  # of a state, before it is worth a word that it is not donated
-_CLOSING_S = 2.0  # a worker that takes longer is ended with the session
 
 
 @dataclass(frozen=True)
@@ -62,18 +60,11 @@ def measure(
         try:
             bench.run(watch)
         finally:
-            _close(bench.reference.close)
+            close_soon(bench.reference.close)
         busy = processes.busy_elsewhere_fraction(host_cpu, processes.read_host_cpu())
         return _summary(bench, place, subject.fingerprint, clock() - started, busy)
     finally:
-        _close(puller.close)
-
-
-def _close(close: Callable[[], None]) -> None:
-    """Stop a loader's workers; one that hangs does not hold up what was measured."""
-    closing = threading.Thread(target=close, name="netpipe-close", daemon=True)
-    closing.start()
-    closing.join(_CLOSING_S)
+        close_soon(puller.close)
 
 
 def _summary(

@@ -1,5 +1,6 @@
 """Pulling batches from a loader: flat out, drained, or as a training loop does."""
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
@@ -21,6 +22,7 @@ _MOST_BATCHES = 20_000  # in a block, of a loader that costs nothing
 _DRAINED_SHARE = 0.7  # of the steady load time, where nothing stutters
 _QUIET_CORES = 0.1  # CPU use below which a loader's buffers count as full
 _QUIET_LOOK_S = 0.03
+_CLOSING_S = 2.0  # a worker that takes longer is ended with the session
 
 
 @dataclass(frozen=True)
@@ -217,6 +219,13 @@ class Puller:
         close = getattr(self._iterator, "close", None)
         if close is not None:
             close()
+
+
+def close_soon(close: Callable[[], None]) -> None:
+    """Stop a loader's workers; one that hangs does not hold up what was measured."""
+    closing = threading.Thread(target=close, name="netpipe-close", daemon=True)
+    closing.start()
+    closing.join(_CLOSING_S)
 
 
 def until_quiet(cpu_s: Callable[[], float], clock: Clock, limit_s: float) -> None:

@@ -50,7 +50,7 @@ class SessionRequest:
     """What a session is asked for; travels in the environment variable `NETPIPE_SESSION`.
 
     Attributes:
-        kind: "measure" or "lint".
+        kind: "measure", "lint", or another that its own command knows.
         result: The file to write the result to.
         accelerator: "auto" or an emulated one.
         budget_s: Seconds for the measured rounds.
@@ -189,6 +189,16 @@ def linted(command: Sequence[str], request: SessionRequest) -> dict[str, Any]:
         SessionError: The process crashed, hung or ran out of time.
     """
     return _run(command, request, "lint")
+
+
+def answered(command: Sequence[str], request: SessionRequest) -> dict[str, Any]:
+    """Run a session whose result has its kind for a key; return what is under it.
+
+    Raises:
+        MisuseError: What it was given is not what it must be.
+        SessionError: The process crashed, hung or ran out of time.
+    """
+    return _run(command, request, request.kind)
 
 
 def _run(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from netpipe.errors import InputError
-from netpipe.harness import child, protocol
+from netpipe.harness import child, pull
 from netpipe.harness.child import Factories, serve
 from netpipe.harness.session import SCHEMA, SessionRequest
 from tests.harness import session_targets
@@ -107,7 +107,7 @@ def test_a_loader_that_does_not_close_takes_no_result_along(
     monkeypatch: pytest.MonkeyPatch, request_: SessionRequest
 ) -> None:
     """What was measured is written although a worker of the loader hangs."""
-    monkeypatch.setattr(protocol, "_CLOSING_S", 0.0)
+    monkeypatch.setattr(pull, "_CLOSING_S", 0.0)
     loader = _Unclosable()
     serve(request_, Factories(lambda: loader))
     assert "measurement" in json.loads(Path(request_.result).read_text())

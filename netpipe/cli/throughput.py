@@ -1,0 +1,153 @@
+"""`netpipe throughput`: how fast our pipeline loads, by batch size and by workers."""
+
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from netpipe.cli.console import (
+    Progress,
+    as_json,
+    clear_errors,
+    folder,
+    notes,
+    output,
+    print_json,
+)
+from netpipe.errors import InputError
+
+if TYPE_CHECKING:
+    from netpipe.config import PipelineConfig
+    from netpipe.throughput.report import Throughput
+    from netpipe.throughput.subjects import Combination
+
+
+@click.command()
+@click.option(
+    "--data", type=folder, metavar="DIR",
+    help="Prepared data (default: what NETPIPE_DATA names, or the embedded data set, generated "
+    "once into your cache folder).",
+)  # fmt: skip
+@click.option(
+    "--config", type=folder, metavar="FILE",
+    help="A TOML file whose [pipeline] is measured (default: sequences of 1024 tokens, batches of "
+    "128, 2 workers).",
+)  # fmt: skip
+@click.option("--batch-size", metavar="N,..", help="Sequences in a batch; several to compare.")
+@click.option("--workers", metavar="N,..", help="Worker processes, 0 for none; several to compare.")
+@click.option("--rounds", type=int, default=5, show_default=True, help="Runs of each combination.")
+@click.option(
+    "--seconds", type=float, default=4.0, show_default=True,
+    help="Steady state that each run measures.",
+)  # fmt: skip
+@click.option(
+    "--against", metavar="TARGET", help="Another loader, measured in the same rounds, for ratios."
+)
+@as_json
+@clear_errors
+def throughput(
+    data: Path | None,
+    config: Path | None,
+    batch_size: str | None,
+    workers: str | None,
+    rounds: int,
+    seconds: float,
+    against: str | None,
+    as_json: bool,
+) -> None:
+    """Measure how fast this repository's pipeline loads when nothing waits for it.
+
+    Tokens are real ones, padding is not counted; CPU time is that of all processes. Lists
+    (--batch-size 256,512 --workers 0,1,2) give all combinations, run in turns, each time in a
+    fresh process. TARGET is package.module:name or path/to/file.py:name, a callable that returns a
+    loader; of a batch without inputs_segmentation every element of its first leaf is a token.
+    """
+    from netpipe.data.embedded import data_of_user
+    from netpipe.throughput.subjects import combinations
+
+    if rounds < 1:
+        raise InputError("--rounds", "value", "be at least 1", rounds)
+    if not 0 < seconds < inf:
+        raise InputError("--seconds", "value", "be above 0, and finite", seconds)
+    batch_sizes = _numbers("--batch-size", batch_size, least=1)
+    counts = _numbers("--workers", workers, least=0)
+    chosen = combinations(data or data_of_user(), _pipeline(config), batch_sizes, counts)
+    found = _measured(chosen, against, rounds, seconds)
+    if as_json:
+        _print_document(found)
+    else:
+        _print_table(found)
+
+
+def _numbers(option: str, text: str | None, *, least: int) -> list[int]:
+    """Read a list of whole numbers; an option that is not given has none."""
+    words = [] if text is None else text.split(",")
+    try:
+        numbers = [int(word) for word in words]
+    except ValueError:
+        numbers = [least - 1]
+    if any(number < least for number in numbers):
+        constraint = f"be whole numbers of at least {least}, with commas between them"
+        raise InputError(option, "value", constraint, repr(text))
+    return numbers
+
+
+def _pipeline(config: Path | None) -> "PipelineConfig":
+    from netpipe.config import PipelineConfig, load_config
+
+    if config is None:
+        return PipelineConfig(sequence_length=1024, batch_size=128, workers=2)
+    return load_config(config).pipeline
+
+
+def _measured(
+    chosen: "list[Combination]", against: str | None, rounds: int, seconds: float
+) -> "Throughput":
+    from netpipe.throughput.report import Against, Throughput
+    from netpipe.throughput.subjects import Foreign, Subject
+    from netpipe.throughput.turns import measure_in_turns
+
+    # What has never been tried goes first: if it fails, it fails soon.
+    foreign = [] if against is None else [Foreign(against)]
+    subjects: list[Subject] = [*foreign, *chosen]
+    for one in chosen:
+        notes.print(f"{one.label}: {one.memory_estimate}", soft_wrap=True)
+    notes.print(_plan(len(subjects), rounds, seconds), soft_wrap=True)
+    with Progress("measuring") as progress:
+
+        def say(done: int, subject: Subject) -> None:
+            progress.doing(f"round {done // len(subjects) + 1}, {subject.label}")
+            progress(done, rounds * len(subjects))
+
+        runs = measure_in_turns(subjects, rounds, seconds, say)
+        progress.doing("measured")
+        progress(rounds * len(subjects), rounds * len(subjects))
+    theirs = None if against is None else Against(against, runs[0])
+    return Throughput(chosen[0].data, seconds, chosen, runs[len(foreign) :], theirs)
+
+
+def _plan(subjects: int, rounds: int, seconds: float) -> str:
+    from netpipe.throughput.turns import expected_s
+
+    return (
+        f"rounds: {rounds}, runs in each: {subjects}, every one a fresh process that measures "
+        f"{seconds:g} s of steady state: about {expected_s(subjects, rounds, seconds) / 60:.1f} "
+        "minutes"
+    )
+
+
+def _print_document(found: "Throughput") -> None:
+    from netpipe.harness.device import find_device, found_versions
+    from netpipe.harness.host import this_host
+    from netpipe.throughput.report import throughput_document
+
+    print_json(throughput_document(found, find_device(), this_host(), found_versions()))
+
+
+def _print_table(found: "Throughput") -> None:
+    from netpipe.throughput.report import remarks, throughput_table
+
+    output.print(throughput_table(found))
+    for line in remarks(found):
+        output.print(line, soft_wrap=True)

@@ -1,0 +1,106 @@
+"""One run: a loader is started, comes to its steady state, and is pulled flat out and counted."""
+
+import time
+from itertools import count
+from typing import Final
+
+from netpipe.harness.clock import Clock
+from netpipe.harness.errors import MisuseError
+from netpipe.harness.pull import LoaderFactory, Puller, close_soon
+from netpipe.harness.watch import UNWATCHED, Watch
+from netpipe.throughput.counting import Counted, count_tokens
+from netpipe.throughput.figures import Tally
+from netpipe.throughput.footprint import Memory, bytes_read, memory_now, read_between
+
+_MEMORY_S: Final = 1.0
+_LOOK_SHARE: Final = 0.125  # of the measured time
+_AGREE: Final = 0.1
+
+
+def run(loader: LoaderFactory, seconds: float, clock: Clock, watch: Watch = UNWATCHED) -> Tally:
+    """Measure a loader's steady state.
+
+    No batch that was made before the clock started counts as made in the time it measures. From
+    the first batch on the loader is pulled without a pause, so its buffers never fill unless it is
+    faster than this process can take batches. Looks of an eighth of the measured time are thrown
+    away until two in a row agree within a tenth: then as many batches go out of the buffers as
+    come in, and what they hold when the clock stops they held when it started. The clock starts
+    and stops as a batch of every worker has come.
+
+    Memory is looked at afterwards, in a second of going on: the look costs too much CPU time to be
+    taken inside the measured one.
+
+    Args:
+        loader: Makes the loader.
+        seconds: How long the steady state is measured.
+        clock: Seconds.
+        watch: Told of what could hang.
+
+    Raises:
+        MisuseError: The loader gives no batches, or none with tokens in it.
+        LoaderFailedError: The loader raised an exception.
+    """
+    puller = Puller(loader, clock, watch)
+    try:
+        watch.rounds_begin()
+        _warm_up(puller, seconds, clock)
+        return _measured(puller, seconds, clock)
+    finally:
+        close_soon(puller.close)
+
+
+def longest_s(seconds: float) -> float:
+    """Return the seconds that a run takes at most from its first batch on, where batches are quick.
+
+    The warm-up takes a third of it to all of the measured time.
+    """
+    return 2 * seconds + _MEMORY_S
+
+
+def _warm_up(puller: Puller, seconds: float, clock: Clock) -> None:
+    started, before_s = clock(), 0.0
+    for look in count():
+        now_s = puller.flat_out(_LOOK_SHARE * seconds).s_per_batch
+        if (look and abs(now_s - before_s) <= _AGREE * now_s) or clock() - started > seconds:
+            return
+        before_s = now_s
+
+
+def _measured(puller: Puller, seconds: float, clock: Clock) -> Tally:
+    counted: list[Counted] = []
+    counting_s = 0.0
+    read, cpu_s = bytes_read(puller.processes.worker_pids), puller.processes.cpu_s()
+    started = clock()
+    while not counted or clock() - started < seconds:
+        for _ in range(puller.group):
+            batch, _ = puller.pull()
+            before_s = time.thread_time()
+            counted.append(count_tokens(batch))
+            counting_s += time.thread_time() - before_s
+    wall_s, cpu_s = clock() - started, puller.processes.cpu_s() - cpu_s - counting_s
+    read_bytes = read_between(read, bytes_read(puller.processes.worker_pids))
+    peak = _peak_memory(puller, clock)
+    tokens = sum(one.tokens for one in counted)
+    if not tokens:
+        raise MisuseError(f"the loader must give tokens; found none in {len(counted)} batches")
+    return Tally(
+        wall_s=wall_s,
+        cpu_s=cpu_s,
+        batches=len(counted),
+        tokens=tokens,
+        slots=sum(one.slots for one in counted),
+        worst_padding_fraction=max(one.padding_fraction for one in counted),
+        bytes_read=read_bytes,
+        peak_pss_bytes=peak.pss_bytes,
+        peak_rss_bytes=peak.rss_bytes,
+        first_batch_s=puller.first_batch_s,
+        counted_by=counted[0].rule,
+    )
+
+
+def _peak_memory(puller: Puller, clock: Clock) -> Memory:
+    started, peak = clock(), memory_now()
+    while clock() - started < _MEMORY_S:
+        puller.pull()
+        peak |= memory_now()
+    return peak

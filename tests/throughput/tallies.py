@@ -1,0 +1,25 @@
+"""What runs counted, as tests make it up."""
+
+from typing import Any
+
+from netpipe.throughput.counting import BY_SEGMENTATION
+from netpipe.throughput.figures import Tally
+
+_RUN: dict[str, Any] = {
+    "wall_s": 4.0,
+    "cpu_s": 8.0,
+    "batches": 40,
+    "tokens": 8000,
+    "slots": 10_000,
+    "worst_padding_fraction": 0.5,
+    "bytes_read": 16_000,
+    "peak_pss_bytes": 300_000_000,
+    "peak_rss_bytes": 400_000_000,
+    "first_batch_s": 1.5,
+    "counted_by": BY_SEGMENTATION,
+}
+
+
+def make_tally(**changes: Any) -> Tally:
+    """A run of 4 seconds, 10 batches and 2000 tokens a second, but for the changes."""
+    return Tally(**{**_RUN, **changes})
