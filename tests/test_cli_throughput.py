@@ -63,7 +63,7 @@ def test_the_default_is_a_real_training_batch(
     assert combination.data == tmp_path
     assert (pipeline.sequence_length, pipeline.batch_size, pipeline.workers) == (1024, 128, 2)
     assert (rounds, seconds) == (5, 4.0)
-    assert "2 workers x 2 batches x 3.1 MB = 12.6 MB of finished batches" in result.stderr
+    assert "2 workers x 2 batches x 0.26 MB = 1 MB of finished batches" in result.stderr
     assert "rounds: 5, runs in each: 1, every one a fresh process" in result.stderr
     assert "finished batches" not in result.stdout
 

@@ -22,6 +22,9 @@ Segmentation counts the contexts of a sequence from 1 on, and is 0 for padding a
 that would be the first token of the next context; positions count from 0 in each context.
 """
 
+SEQUENCE_BYTES_PER_TOKEN = 2
+BATCH_BYTES_PER_TOKEN = 6 * 4
+
 
 def sequences_of(
     tokens: NDArray[np.int16],

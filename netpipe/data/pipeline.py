@@ -36,22 +36,31 @@ def build(data: Path, config: PipelineConfig) -> grain.IterDataset:
     Raises:
         InputError: The data are damaged, or too few for one batch.
     """
-    source = open_source(data, config.split)
-    blocks = (_packed if config.packing else _unpacked)(source, data, config)
-    batches = (
-        blocks.slice(slice(config.shard_index, None, config.shard_count))
-        .batch(_blocks_per_batch(config), batch_fn=concatenate)
-        .to_iter_dataset(grain.ReadOptions(num_threads=0, prefetch_buffer_size=0))
+    sequences = sequences_of_batches(data, config).to_iter_dataset(
+        grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
     )
-    buffer = config.worker_buffer_batches
     if config.workers == 0:
         return grain.experimental.ThreadPrefetchIterDataset(
-            batches.map(widen), prefetch_buffer_size=buffer
+            sequences.map(widen), prefetch_buffer_size=config.worker_buffer_batches
         )
     let_grain_start_workers()
+    workers = grain.MultiprocessingOptions(config.workers, config.worker_buffer_batches)
     # Behind the workers: a batch is twelve times the bytes of its sequences, and sending those
-    # would take more of a processor's time than all that makes them.
-    return batches.mp_prefetch(grain.MultiprocessingOptions(config.workers, buffer)).map(widen)
+    # takes more of a processor's time than making a batch of them.
+    return sequences.mp_prefetch(workers).map(widen)
+
+
+def sequences_of_batches(data: Path, config: PipelineConfig) -> grain.MapDataset:
+    """Return what becomes batches: for each of them its sequences, by the place of the batch.
+
+    Raises:
+        InputError: The data are damaged, or too few for one batch.
+    """
+    source = open_source(data, config.split)
+    blocks = (_packed if config.packing else _unpacked)(source, data, config)
+    return blocks.slice(slice(config.shard_index, None, config.shard_count)).batch(
+        _blocks_per_batch(config), batch_fn=concatenate
+    )
 
 
 def _packed(source: RowSource, data: Path, config: PipelineConfig) -> grain.MapDataset:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from netpipe.config import PipelineConfig
+from netpipe.data.batches import BATCH_BYTES_PER_TOKEN, SEQUENCE_BYTES_PER_TOKEN
 
-_BYTES_PER_SLOT: Final = 6 * 4  # int32: inputs and targets, each with segmentation and position
 _MB: Final = 1e6
 
 
@@ -37,18 +37,20 @@ class Combination:
         return ["--data", str(self.data), "--pipeline", json.dumps(asdict(self.pipeline))]
 
     @property
-    def batch_bytes(self) -> int:
-        """Bytes of one finished batch."""
-        return _BYTES_PER_SLOT * self.pipeline.batch_size * self.pipeline.sequence_length
+    def waiting_bytes(self) -> int:
+        """Bytes of one batch while it waits: with workers, of the sequences that it is made of."""
+        pipeline = self.pipeline
+        per_token = SEQUENCE_BYTES_PER_TOKEN if pipeline.workers else BATCH_BYTES_PER_TOKEN
+        return per_token * pipeline.batch_size * pipeline.sequence_length
 
     @property
     def memory_estimate(self) -> str:
-        """The most that its finished batches take while they wait, and how that comes about."""
+        """About what its finished batches take while they wait, and how that comes about."""
         workers, ahead = self.pipeline.workers, self.pipeline.worker_buffer_batches
         makers = f"{workers} worker{'s' * (workers != 1)}" if workers else "1 thread"
         return (
-            f"{makers} x {ahead} batches x {self.batch_bytes / _MB:.1f} MB = "
-            f"{max(1, workers) * ahead * self.batch_bytes / _MB:.1f} MB of finished batches"
+            f"{makers} x {ahead} batches x {self.waiting_bytes / _MB:.2g} MB = "
+            f"{max(1, workers) * ahead * self.waiting_bytes / _MB:.2g} MB of finished batches"
         )
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netpipe.data.embedded import data_of_user
-from netpipe.data.rows import ProbeRow
+from netpipe.data.rows import ProbeRow, take
 from netpipe.data.rtt import decode_rtt_us
 from netpipe.data.sources import ArrayRecordSource
 from tests.data import reference
@@ -46,7 +46,7 @@ def reference_batches(
 
 def pings_of(row: ProbeRow) -> list[Ping]:
     """Write a row down as measurements, in time order."""
-    columns = row.take(np.arange(len(row)))
+    columns = take([row], [np.arange(len(row))])
     return [
         Ping(
             time_us=second * 1_000_000,

@@ -17,7 +17,7 @@ from tests.data.reference_loader import pings_of, reference_batches
 
 def test_its_batches_are_those_of_the_unpacked_pipeline(prepared: Path) -> None:
     """Every array of the first batches is equal, until well into the second epoch."""
-    config = PipelineConfig(seed=3, sequence_length=256, batch_size=8, workers=0)
+    config = PipelineConfig(seed=3, sequence_length=256, batch_size=8, packing=False, workers=0)
     ours = iter(build(prepared, config))
     try:
         for theirs in islice(reference_batches(prepared, 256, 8, seed=3), 16):
@@ -34,7 +34,7 @@ def test_the_target_reads_the_default_data(tmp_path: Path, monkeypatch: pytest.M
     """`loader` gives 32 sequences of 1024 tokens of the user's data, as the pipeline does."""
     monkeypatch.setenv("NETPIPE_DATA", str(tmp_path / "data"))
     generate(tmp_path / "data", probes=30)
-    config = PipelineConfig(sequence_length=1024, batch_size=32, workers=0)
+    config = PipelineConfig(sequence_length=1024, batch_size=32, packing=False, workers=0)
     ours = iter(build(tmp_path / "data", config))
     try:
         np.testing.assert_array_equal(

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from netpipe.config import PipelineConfig
-from netpipe.data.pipeline import build
+from netpipe.data.batches import widen
+from netpipe.data.pipeline import sequences_of_batches
 from netpipe.throughput.subjects import Combination, Foreign, combinations
 
 PIPELINE = PipelineConfig(sequence_length=1024, batch_size=128, workers=2, epochs=3)
@@ -32,8 +33,8 @@ def test_without_lists_there_is_what_is_configured() -> None:
     ("workers", "estimate"),
     [
         (0, "1 thread x 2 batches x 3.1 MB = 6.3 MB of finished batches"),
-        (1, "1 worker x 2 batches x 3.1 MB = 6.3 MB of finished batches"),
-        (2, "2 workers x 2 batches x 3.1 MB = 12.6 MB of finished batches"),
+        (1, "1 worker x 2 batches x 0.26 MB = 0.52 MB of finished batches"),
+        (2, "2 workers x 2 batches x 0.26 MB = 1 MB of finished batches"),
     ],
 )
 def test_the_memory_of_finished_batches_is_estimated(workers: int, estimate: str) -> None:
@@ -42,15 +43,14 @@ def test_the_memory_of_finished_batches_is_estimated(workers: int, estimate: str
     assert combination.memory_estimate == estimate
 
 
-def test_a_batch_has_the_bytes_that_are_estimated(prepared: Path) -> None:
-    """The pipeline's own batches are as large as is said."""
-    config = PipelineConfig(sequence_length=64, batch_size=4, workers=0)
-    batches = iter(build(prepared, config))
-    try:
-        found = sum(array.nbytes for array in next(batches).values())
-    finally:
-        batches.close()
-    assert Combination(prepared, config).batch_bytes == found
+def test_what_waits_has_the_bytes_that_are_estimated(prepared: Path) -> None:
+    """A batch has the bytes that are said, and its sequences those, but for the segments' sizes."""
+    config = PipelineConfig(sequence_length=1024, batch_size=16, workers=0)
+    sequences = next(iter(sequences_of_batches(prepared, config)))
+    alone = Combination(prepared, config).waiting_bytes
+    assert sum(array.nbytes for array in widen(sequences).values()) == alone
+    working = Combination(prepared, replace(config, workers=1)).waiting_bytes
+    assert sum(array.nbytes for array in sequences.values()) == pytest.approx(working, rel=0.03)
 
 
 def test_a_session_is_told_the_whole_pipeline() -> None:
