@@ -1,0 +1,131 @@
+"""What a loader holds while it is pulled without a pause."""
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+import psutil
+
+from netpipe.throughput.footprint import memory_now
+
+SHARED_MEMORY: Final = Path("/dev/shm")  # looked at, not written to
+_MB: Final = 1e6
+
+
+@dataclass(frozen=True)
+class Held:
+    """What all processes of a loader hold at one moment.
+
+    Attributes:
+        elapsed_s: Since the first batch.
+        batches_per_s: Since the moment before.
+        pss_bytes: Memory; what several processes share counts once.
+        open_files: File descriptors.
+        shared_memory_files: Files in /dev/shm.
+        shared_memory_bytes: Their size.
+    """
+
+    elapsed_s: float
+    batches_per_s: float
+    pss_bytes: int
+    open_files: int
+    shared_memory_files: int
+    shared_memory_bytes: int
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How much more of something is held at the end than at the beginning.
+
+    Attributes:
+        name: The field of `Held`.
+        before: The median over the second tenth of the time; in the first, buffers fill.
+        after: The median over the last tenth.
+        most: How much more there may be.
+    """
+
+    name: str
+    before: float
+    after: float
+    most: float
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether no more has been added than may be."""
+        return self.after - self.before <= self.most
+
+
+_MOST: Final = {
+    "pss_bytes": 5 * _MB,
+    "open_files": 0.0,
+    "shared_memory_files": 2.0,  # batches on their way when it was looked at
+    "shared_memory_bytes": 2 * _MB,
+}
+
+
+def watched(batches: Iterable[object], seconds: float, every_s: float) -> Iterator[Held]:
+    """Pull a loader for so many seconds; tell what is held, every so often.
+
+    Args:
+        batches: The loader; endless.
+        seconds: How long.
+        every_s: Seconds from one look to the next.
+    """
+    iterator = iter(batches)
+    try:
+        next(iterator)
+        started = looked = time.monotonic()
+        pulled = 0
+        while looked - started < seconds:
+            next(iterator)
+            pulled += 1
+            now = time.monotonic()
+            if now - looked >= every_s:
+                yield _held(now - started, pulled / (now - looked))
+                looked, pulled = now, 0
+    finally:
+        close = getattr(iterator, "close", None)
+        if close is not None:
+            close()
+
+
+def growths(held: Sequence[Held]) -> tuple[Growth, ...]:
+    """Compare the end with the beginning, for everything that must stay flat.
+
+    Args:
+        held: At least 20 moments.
+    """
+    tenth = len(held) // 10
+    first, last = held[tenth : 2 * tenth], held[-tenth:]
+    return tuple(
+        Growth(
+            name,
+            median(getattr(one, name) for one in first),
+            median(getattr(one, name) for one in last),
+            most,
+        )
+        for name, most in _MOST.items()
+    )
+
+
+def columns(held: Sequence[Held]) -> dict[str, list[float]]:
+    """Return each field of all moments."""
+    rows = [asdict(one) for one in held]
+    return {field.name: [row[field.name] for row in rows] for field in fields(Held)}
+
+
+def _held(elapsed_s: float, batches_per_s: float) -> Held:
+    me = psutil.Process()
+    processes = [me, *me.children(recursive=True)]
+    shared = [one.stat().st_size for one in SHARED_MEMORY.iterdir() if one.is_file()]
+    return Held(
+        elapsed_s=elapsed_s,
+        batches_per_s=batches_per_s,
+        pss_bytes=memory_now().pss_bytes,
+        open_files=sum(one.num_fds() for one in processes),
+        shared_memory_files=len(shared),
+        shared_memory_bytes=sum(shared),
+    )
