@@ -6,7 +6,7 @@ what two shared cores of an Intel Xeon gave: a stage that becomes twice as slow 
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from statistics import median
@@ -15,15 +15,11 @@ import numpy as np
 import pytest
 
 from netpipe.data.batches import widen
-from netpipe.data.draws import ContextDraws, DrawnRows, read_block
-from netpipe.data.order import RowOrder, contexts_per_row
-from netpipe.data.packing import likely_contexts, pack
-from netpipe.data.sources import open_source
 from netpipe.data.tokenizer import encode
+from perf_tests.stage_bench import LENGTH, SEED, TARGET, Bench, benches
 from tests.data import reference
 from tests.data.reference_loader import pings_of, reference_batches
 
-SEED, TARGET, SEQUENCES, LENGTH = 0, 34, 128, 1024
 ROUNDS = 7
 PLAIN_CONTEXTS = 24
 
@@ -34,41 +30,10 @@ LEAST_WHOLE = 75
 MOST_WIDENING = 2.5  # of what copying the batch costs
 
 
-@dataclass(frozen=True)
-class Bench:
-    """A block of rows as every stage gets it.
-
-    Attributes:
-        data: The folder that it is from.
-        rows: The block, read.
-        likely: About how many contexts fill it.
-    """
-
-    data: Path
-    rows: DrawnRows
-    likely: int
-
-    def pack(self) -> dict[str, np.ndarray]:
-        """Fill the block's sequences."""
-        return pack(
-            self.rows,
-            seed=SEED,
-            target=TARGET,
-            sequences=SEQUENCES,
-            sequence_length=LENGTH,
-            at_first=self.likely,
-        )
-
-
 @pytest.fixture(scope="module")
 def bench(data_directory: Path) -> Bench:
-    """Return the first block of 128 sequences of 1024 tokens of the data."""
-    source = open_source(data_directory, "train")
-    sizes = source.row_measurements
-    likely = likely_contexts(sizes, target=TARGET, sequences=SEQUENCES, sequence_length=LENGTH)
-    blocks = max(1, int(contexts_per_row(sizes).sum()) // likely)
-    order = RowOrder(sizes, seed=SEED, blocks_per_epoch=blocks, blocks=1)
-    return Bench(data_directory, read_block(source, order[0]), likely)
+    """Return the first block of the data."""
+    return next(benches(data_directory))
 
 
 def test_sampling(bench: Bench) -> None:
@@ -76,8 +41,7 @@ def test_sampling(bench: Bench) -> None:
     places = _places(bench)
 
     def draws() -> int:
-        taken = ContextDraws(bench.rows, seed=SEED, target=TARGET).take(bench.likely)
-        return len(taken.measurements)
+        return len(bench.draw().measurements)
 
     def plain_draws() -> int:
         return sum(len(_drawn(*place)) for place in places)
@@ -87,7 +51,7 @@ def test_sampling(bench: Bench) -> None:
 
 def test_encoding(bench: Bench) -> None:
     """So does making its tokens."""
-    contexts = ContextDraws(bench.rows, seed=SEED, target=TARGET).take(bench.likely)
+    contexts = bench.draw()
     plain = [_drawn(*place) for place in _places(bench)]
 
     def encodes() -> int:
@@ -126,14 +90,12 @@ def test_widening(bench: Bench) -> None:
     assert _times_as_fast(widens, copies) > 1 / MOST_WIDENING
 
 
-def test_rows_on_disk_to_a_batch(bench: Bench) -> None:
+def test_rows_on_disk_to_a_batch(bench: Bench, data_directory: Path) -> None:
     """The whole way to a batch costs a small part of the plain way to one."""
-    source = open_source(bench.data, "train")
-    plain = reference_batches(bench.data, LENGTH, PLAIN_CONTEXTS)
+    plain = reference_batches(data_directory, LENGTH, PLAIN_CONTEXTS)
 
     def loads() -> int:
-        rows = read_block(source, bench.rows.block)
-        batch = widen(Bench(bench.data, rows, bench.likely).pack())
+        batch = widen(replace(bench, rows=bench.read()).pack())
         return int(np.count_nonzero(batch["inputs_segmentation"]))
 
     def plain_loads() -> int:

@@ -71,7 +71,7 @@ def pack(
     room = sequence_length + 1
     draws = ContextDraws(drawn_from, seed=seed, target=target)
     contexts = draws.take(at_first)
-    while len((cuts := _cut(contexts, sequences, room)).segments) < sequences:
+    while len((cuts := cut(contexts, sequences, room)).segments) < sequences:
         missing = 1 - len(cuts.segments) / sequences
         more = draws.take(1 + int((missing + _MORE_FRACTION) * at_first))
         contexts = Contexts.concatenate([contexts, more])
@@ -80,7 +80,7 @@ def pack(
 
 
 @dataclass(frozen=True)
-class _Cuts:
+class Cuts:
     """Where contexts are cut so that they fill sequences.
 
     Attributes:
@@ -92,7 +92,14 @@ class _Cuts:
     sizes: NDArray[np.int64]
 
 
-def _cut(contexts: Contexts, sequences: int, room: int) -> _Cuts:
+def cut(contexts: Contexts, sequences: int, room: int) -> Cuts:
+    """Say where contexts are cut so that they fill sequences, as many as they fill.
+
+    Args:
+        contexts: They follow each other.
+        sequences: The most that are filled.
+        room: The tokens of a sequence; no measurement has more.
+    """
     tokens_before = [0, *np.cumsum(tokens_per_measurement(contexts)).tolist()]
     firsts = [0, *np.cumsum(contexts.sizes).tolist()]
     ends, stops = [0], list[int]()
@@ -105,4 +112,4 @@ def _cut(contexts: Contexts, sequences: int, room: int) -> _Cuts:
     sizes = contexts.sizes[: ends[-1]].copy()
     last = np.array(ends[1:], np.int64) - 1
     sizes[last] = np.array(stops, np.int64) - np.array(firsts)[last]
-    return _Cuts(np.diff(ends), sizes)
+    return Cuts(np.diff(ends), sizes)

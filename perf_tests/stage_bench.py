@@ -1,0 +1,62 @@
+"""A block of real rows, as every stage of the pipeline gets it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+from netpipe.data.batches import Sequences
+from netpipe.data.draws import ContextDraws, DrawnRows, read_block
+from netpipe.data.order import RowOrder, contexts_per_row
+from netpipe.data.packing import likely_contexts, pack
+from netpipe.data.sampler import Contexts
+from netpipe.data.sources import RowSource, open_source
+
+SEED, TARGET, SEQUENCES, LENGTH = 0, 34, 128, 1024
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Rows that become a batch of 128 sequences of 1024 tokens.
+
+    Attributes:
+        source: Where they are from.
+        rows: The rows, read.
+        likely: About how many contexts fill the batch.
+    """
+
+    source: RowSource
+    rows: DrawnRows
+    likely: int
+
+    def read(self) -> DrawnRows:
+        """Read the rows again."""
+        return read_block(self.source, self.rows.block)
+
+    def draw(self) -> Contexts:
+        """Draw the contexts that are likely to fill the batch."""
+        return ContextDraws(self.rows, seed=SEED, target=TARGET).take(self.likely)
+
+    def pack(self) -> Sequences:
+        """Fill the batch's sequences."""
+        return pack(
+            self.rows,
+            seed=SEED,
+            target=TARGET,
+            sequences=SEQUENCES,
+            sequence_length=LENGTH,
+            at_first=self.likely,
+        )
+
+
+def benches(data: Path) -> Iterator[Bench]:
+    """Give block after block of the train split of some data, for ever."""
+    source = open_source(data, "train")
+    sizes = source.row_measurements
+    likely = likely_contexts(sizes, target=TARGET, sequences=SEQUENCES, sequence_length=LENGTH)
+    blocks = max(1, int(contexts_per_row(sizes).sum()) // likely)
+    order = RowOrder(
+        sizes, seed=SEED, blocks_per_epoch=blocks, blocks=1 << 40, row_group=source.row_group
+    )
+    for number in count():
+        yield Bench(source, read_block(source, order[number]), likely)
