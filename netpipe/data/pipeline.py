@@ -18,6 +18,7 @@ from netpipe.grain_workers import let_grain_start_workers
 
 _MAX_BLOCK = 128
 _ENDLESS = 1 << 60
+_SHARED_FROM_BYTES = 1 << 19  # what is smaller costs less to copy than to share
 
 
 def build(data: Path, config: PipelineConfig) -> grain.IterDataset:
@@ -45,6 +46,9 @@ def build(data: Path, config: PipelineConfig) -> grain.IterDataset:
         )
     let_grain_start_workers()
     workers = grain.MultiprocessingOptions(config.workers, config.worker_buffer_batches)
+    sequences = grain.experimental.WithOptionsIterDataset(
+        sequences, grain.experimental.DatasetOptions(min_shm_size=_SHARED_FROM_BYTES)
+    )
     # Behind the workers: a batch is twelve times the bytes of its sequences, and sending those
     # takes more of a processor's time than making a batch of them.
     return sequences.mp_prefetch(workers).map(widen)
