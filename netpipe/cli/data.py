@@ -41,11 +41,19 @@ def generate(out: Path, probes: int | None, seed: int, profile: str) -> None:
 @click.option("--shards", type=int, default=8, show_default=True, help="Files of the train split.")
 @clear_errors
 def prepare(sources: tuple[Path, ...], out: Path, seed: int, shards: int) -> None:
-    """Turn parquet measurements into probe rows, train and eval split by probe."""
+    """Turn parquet measurements into probe rows, train and eval split by probe.
+
+    A folder of inherited ArrayRecord files (layout 0) is converted: its rows keep their order, in
+    one file for each split.
+    """
+    from netpipe.data.convert import convert
     from netpipe.data.prepare import prepare as prepare_data
 
     with Progress("preparing") as progress:
-        index = prepare_data(list(sources), out, seed=seed, shards=shards, progress=progress)
+        if len(sources) == 1 and any(sources[0].glob("*.arrayrecord")):
+            index = convert(sources[0], out, seed=seed, progress=progress)
+        else:
+            index = prepare_data(list(sources), out, seed=seed, shards=shards, progress=progress)
     _say_prepared(out, index)
 
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from netpipe.data.addresses import AddressTable
 from netpipe.data.columns import MeasurementColumns
+from netpipe.data.measurements import MeasurementArray
 from netpipe.data.rows import ProbeRow, make_row
 from netpipe.data.schema import PRB_ID, check_columns
 from netpipe.errors import InputError
@@ -25,13 +26,22 @@ def decode_row_v0(record: bytes, where: object) -> ProbeRow:
     Raises:
         InputError: The record is not of that form, or a value in it is not what it must be.
     """
+    return make_row(*decode_history_v0(record, where))
+
+
+def decode_history_v0(record: bytes, where: object) -> tuple[MeasurementArray, AddressTable]:
+    """Read the measurements of a record of version 0, in time order, and what they name.
+
+    Raises:
+        InputError: The record is not of that form, or a value in it is not what it must be.
+    """
     with _layout_0_errors(where):
         outer = _one_batch(record)
         columns = _one_batch(outer["measurements"][0].as_py())
         probe, measurements = _probe_and_measurements(outer)
         if columns.num_rows != measurements:
             raise InputError(where, "n_measurements", f"be {columns.num_rows}", measurements)
-        return _row(probe, columns, where)
+        return _history(probe, columns, where)
 
 
 def count_row_v0(record: bytes, where: object) -> tuple[int, int]:
@@ -63,10 +73,12 @@ def _probe_and_measurements(outer: pa.RecordBatch) -> tuple[int, int]:
     return int(outer["src_id"][0].as_py()), int(outer["n_measurements"][0].as_py())
 
 
-def _row(probe: int, columns: pa.RecordBatch, where: object) -> ProbeRow:
+def _history(
+    probe: int, columns: pa.RecordBatch, where: object
+) -> tuple[MeasurementArray, AddressTable]:
     names = [name for name in check_columns(where, columns.schema) if name != PRB_ID.name]
     probes = pa.array(np.full(columns.num_rows, probe, np.int64))
     columns = columns.select(names).append_column(PRB_ID.name, probes)
     addresses = AddressTable()
     history = MeasurementColumns(where, 0, columns).measurements(addresses)
-    return make_row(history[np.argsort(history["time_us"], kind="stable")], addresses)
+    return history[np.argsort(history["time_us"], kind="stable")], addresses

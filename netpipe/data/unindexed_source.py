@@ -1,6 +1,6 @@
 """Rows out of inherited ArrayRecord files, which are of layout 0 and have no index."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,19 +22,22 @@ class UnindexedSource:
 
     Args:
         folder: Holds `*.arrayrecord` files.
-        split: "train" or "eval"; the same probes as `prepare` chooses by default.
+        split: "train" or "eval"; the same probes as `prepare` chooses.
+        seed: As `prepare` takes it.
 
     Raises:
         InputError: A file is damaged, or a record in it is not of layout 0.
     """
 
-    def __init__(self, folder: Path, split: str) -> None:
+    def __init__(self, folder: Path, split: str, *, seed: int = 0) -> None:
         paths = sorted(folder.glob("*.arrayrecord"))
         records = [_require_records(path) for path in paths]
         self._shards = ShardReader(paths, records)
         counted = np.array([self._count(number) for number in range(sum(records))], np.int64)
-        probes, which = np.unique(counted.reshape(-1, 2)[:, 0], return_inverse=True)
-        in_split = choose_eval(probes)[which] == (split == "eval")
+        found, which = np.unique(counted.reshape(-1, 2)[:, 0], return_inverse=True)
+        is_mine = choose_eval(found, seed=seed) == (split == "eval")
+        in_split = is_mine[which]
+        self.probes = int(np.count_nonzero(is_mine))
         self._records = np.flatnonzero(in_split)
         self.row_measurements: NDArray[np.int64] = counted[in_split, 1]
         self.row_group = None
@@ -47,6 +50,11 @@ class UnindexedSource:
         """
         numbers = self._records[list(rows)].tolist()
         return [decode_row_v0(*record) for record in self._shards.read(numbers)]
+
+    def records(self) -> Iterator[tuple[bytes, str]]:
+        """Yield the split's records, each with its file and place there, for errors to name."""
+        for number in self._records.tolist():
+            yield from self._shards.read([number])
 
     def _count(self, number: int) -> tuple[int, int]:
         [(record, where)] = self._shards.read([number])
