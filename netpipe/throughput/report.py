@@ -153,7 +153,8 @@ def remarks(found: Throughput) -> Iterator[str]:
         yield f"{_OTHER}: {found.against.target}; its tokens are {counted_by}"
     if found.choice is not None:
         yield found.choice.reason
-        yield f"To keep it, in the configuration file:\n[pipeline]\nworkers = {found.choice.workers}"
+        yield "To keep that, in the configuration file:"
+        yield f"[pipeline]\nworkers = {found.choice.workers}"
 
 
 def _cells(runs: Sequence[Tally]) -> Iterator[str]:
