@@ -138,8 +138,7 @@ def test_workers_are_chosen_by_trials(netpipe: Netpipe, asked: Asked, trials: Tr
     assert "[pipeline]\nworkers = 2\n" in result.stdout
 
 
-@pytest.mark.usefixtures("asked")
-def test_the_choice_is_in_the_document(netpipe: Netpipe, trials: Trials) -> None:
+def test_the_choice_is_in_the_document(netpipe: Netpipe, asked: Asked, trials: Trials) -> None:
     """What the budget leaves out is told there, and was never tried; trials may be short."""
     result = netpipe(
         "throughput", "--workers", "auto", "--memory-budget", "250MB", "--seconds", 0.5, "--json"
@@ -147,6 +146,9 @@ def test_the_choice_is_in_the_document(netpipe: Netpipe, trials: Trials) -> None
     assert result.exit_code == 0, result.stderr
     choice = document(result, "throughput.1.json")["choice"]
     assert trials == [(workers, 0.5) for workers in (0, 1)] * 3
+    (((combination,), _, _),) = asked
+    assert isinstance(combination, Combination)
+    assert combination.pipeline.workers == 1
     assert (choice["workers"], choice["memory_budget_bytes"]) == (1, 250_000_000)
     fates = {one["workers"]: one["fate"] for one in choice["candidates"]}
     assert fates == {0: "slower", 1: "chosen", 2: "over budget", 4: "over budget"}

@@ -105,18 +105,20 @@ def _tried(
     from netpipe.throughput.turns import measure_once
 
     untried = [Candidate(count, one.finished_bytes) for count, one in subjects.items()]
+    order, runs = list(subjects), ROUNDS * len(subjects)
     with Progress("trials") as progress:
-        places = [(1 + number, count) for number in range(ROUNDS) for count in subjects]
 
         def say(number: int, one: Candidate) -> None:
-            if one.fate != "open":
+            if one.fate == "open":
+                progress.doing(f"trials, round {number}, {times(one.workers)}")
+                progress(min((number - 1) * len(order) + order.index(one.workers), runs), runs)
+            else:
                 told = f"{times(one.workers)}, left out in round {number}: {one.reason}"
                 notes.print(told, soft_wrap=True)
-                return
-            progress.doing(f"trial round {number}, {times(one.workers)}")
-            if number <= ROUNDS:
-                progress(places.index((number, one.workers)), len(places))
 
-        return tried(
+        found = tried(
             untried, budget_bytes, lambda count: measure_once(subjects[count], trial_s), say
         )
+        progress.doing("tried")
+        progress(runs, runs)
+    return found

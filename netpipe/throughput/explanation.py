@@ -39,7 +39,7 @@ def _beside(one: Candidate, chosen: Candidate) -> str:
     verb = "gives" if one.workers == 1 else "give"
     gain = one.tokens_per_s / chosen.tokens_per_s - 1
     more = f"{abs(gain):.0%} {'more' if gain >= 0 else 'less'}"
-    if one.fate == "open" and chosen.tokens_per_s < AS_FAST * one.tokens_per_s:
+    if chosen.tokens_per_s < AS_FAST * one.tokens_per_s:
         more += ", but not in every round"
     return f"{one.workers} {verb} {amount(one.tokens_per_s)} ({more}){_price(one, chosen)}"
 

@@ -23,13 +23,15 @@ class Machine:
         self.asked: list[int] = []
         self.told: list[tuple[int, int, str]] = []
         self.failing: dict[int, Exception] = {}
+        self.growing_megabytes = dict.fromkeys(self._speeds, 0)
 
     def measure(self, workers: int) -> Tally:
         """A worker takes 100 MB, and so does the process that they work for."""
         self.asked.append(workers)
         if workers in self.failing:
             raise self.failing[workers]
-        pss_bytes = (100 + 100 * workers) * MB
+        grown_megabytes = self.growing_megabytes[workers] * (self.asked.count(workers) - 1)
+        pss_bytes = (100 + 100 * workers + grown_megabytes) * MB
         tokens = round(1e6 * next(self._speeds[workers]))
         return make_tally(wall_s=1.0, tokens=tokens, peak_pss_bytes=pss_bytes)
 
@@ -99,6 +101,14 @@ def test_what_took_too_much_is_not_tried_again() -> None:
     found = machine.tried(budget_megabytes=150)
     assert machine.asked == [0, 1, 0, 0]
     assert _fates(found) == {0: "open", 1: "over budget"}
+
+
+def test_what_was_measured_goes_before_what_is_expected() -> None:
+    """In the second round 1 takes 250 MB, and 2 would take 400 MB by that; it took 300 MB."""
+    machine = Machine(w0=[5.0], w1=[9.0], w2=[10.0])
+    machine.growing_megabytes[1] = 50
+    found = machine.tried(budget_megabytes=340)
+    assert _fates(found) == {0: "slower", 1: "slower", 2: "open"}
 
 
 def test_a_candidate_that_fails_is_left_out() -> None:
