@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from netpipe.data.synthetic import generate
+from netpipe.harness import host
+from netpipe.harness.measurement import Host
 from netpipe.throughput import turns
 from netpipe.throughput.figures import Tally
 from netpipe.throughput.subjects import Combination, Foreign, Subject
@@ -13,6 +15,7 @@ from tests.command import Netpipe, document
 from tests.throughput.tallies import make_tally
 
 Asked = list[tuple[list[Subject], int, float]]
+Trials = list[tuple[int, float]]
 
 
 @pytest.fixture
@@ -28,6 +31,23 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Asked:
 
     monkeypatch.setattr(turns, "measure_in_turns", measure)
     monkeypatch.setenv("NETPIPE_DATA", str(tmp_path))
+    return calls
+
+
+@pytest.fixture
+def trials(monkeypatch: pytest.MonkeyPatch) -> Trials:
+    """Workers and seconds of trials; none is run. Of 4 cores 2 workers use all there is to gain."""
+    calls: Trials = []
+
+    def measure(subject: Combination, seconds: float) -> Tally:
+        workers = subject.pipeline.workers
+        calls.append((workers, seconds))
+        return make_tally(
+            tokens=10**6 * (1 + min(2, workers)), peak_pss_bytes=10**8 * (1 + workers)
+        )
+
+    monkeypatch.setattr(turns, "measure_once", measure)
+    monkeypatch.setattr(host, "this_host", lambda: Host("x", 4, 2 * 10**9))
     return calls
 
 
@@ -99,6 +119,72 @@ def test_a_configuration_is_taken_whole(netpipe: Netpipe, asked: Asked, tmp_path
     pipeline = combination.pipeline
     assert (pipeline.sequence_length, pipeline.batch_size, pipeline.seed) == (512, 64, 7)
     assert pipeline.workers == 3
+
+
+def test_workers_are_chosen_by_trials(netpipe: Netpipe, asked: Asked, trials: Trials) -> None:
+    """Then the chosen ones are measured as any others, and both are told."""
+    result = netpipe("throughput", "--workers", "auto", "--batch-size", "256", "--rounds", 3)
+    assert result.exit_code == 0, result.stderr
+    assert trials == [(workers, 1.0) for workers in (0, 1, 2, 4)] * 3
+    (((combination,), rounds, seconds),) = asked
+    assert isinstance(combination, Combination)
+    assert (combination.pipeline.workers, combination.pipeline.batch_size) == (2, 256)
+    assert (rounds, seconds) == (3, 4.0)
+    assert "batch 256, 4 workers: 4 workers x 2 batches x 0.52 MB = 4.2 MB" in result.stderr
+    assert "memory budget: 1000 MB for all processes" in result.stderr
+    assert "trials: 4 in each of 3 rounds" in result.stderr
+    assert "1 worker, left out in round 3: clearly slower than 2 workers" in result.stderr
+    assert "2 workers: 750 k tokens/s; 4 give 750 k (0% more) for 200 MB more;" in result.stdout
+    assert "[pipeline]\nworkers = 2\n" in result.stdout
+
+
+def test_the_choice_is_in_the_document(netpipe: Netpipe, asked: Asked, trials: Trials) -> None:
+    """What the budget leaves out is told there, and was never tried; trials may be short."""
+    result = netpipe(
+        "throughput", "--workers", "auto", "--memory-budget", "250MB", "--seconds", 0.5, "--json"
+    )
+    assert result.exit_code == 0, result.stderr
+    choice = document(result, "throughput.1.json")["choice"]
+    assert trials == [(workers, 0.5) for workers in (0, 1)] * 3
+    (((combination,), _, _),) = asked
+    assert isinstance(combination, Combination)
+    assert combination.pipeline.workers == 1
+    assert (choice["workers"], choice["memory_budget_bytes"]) == (1, 250_000_000)
+    fates = {one["workers"]: one["fate"] for one in choice["candidates"]}
+    assert fates == {0: "slower", 1: "chosen", 2: "over budget", 4: "over budget"}
+    assert "2 workers, left out in round 1: would take 300 MB" in result.stderr
+
+
+@pytest.mark.usefixtures("trials")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("--workers", "auto,2"),
+            "--workers: value must be auto alone, or numbers; found 'auto,2'.",
+        ),
+        (
+            ("--workers", "auto", "--batch-size", "64,128"),
+            "--batch-size: value must be one size with --workers auto; found '64,128'.",
+        ),
+        (
+            ("--workers", "2", "--memory-budget", "4GB"),
+            "--memory-budget: option must go with --workers auto; found --workers 2.",
+        ),
+        (("--memory-budget", "4GB"), "must go with --workers auto; found no --workers. Add"),
+        (("--workers", "auto", "--memory-budget", "4"), "number above 0 and one of MB, GB, MiB"),
+        (("--workers", "auto", "--memory-budget", "50MB"), "be at least the 100 MB"),
+    ],
+)
+def test_what_goes_with_auto_is_told(
+    netpipe: Netpipe, asked: Asked, words: tuple[str, ...], said: str
+) -> None:
+    """Option, constraint, value and a way out; nothing is measured."""
+    result = netpipe("throughput", *words)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert asked == []
+    assert result.stdout == ""
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """`netpipe throughput`: how fast our pipeline loads, by batch size and by workers."""
 
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from netpipe.cli.console import (
     output,
     print_json,
 )
+from netpipe.cli.worker_choice import choose_workers, wants_choice
 from netpipe.errors import InputError
 
 if TYPE_CHECKING:
@@ -35,7 +37,16 @@ if TYPE_CHECKING:
     "128, 2 workers).",
 )  # fmt: skip
 @click.option("--batch-size", metavar="N,..", help="Sequences in a batch; several to compare.")
-@click.option("--workers", metavar="N,..", help="Worker processes, 0 for none; several to compare.")
+@click.option(
+    "--workers", metavar="N,..",
+    help="Worker processes, 0 for none; several to compare. auto: the fewest that load as fast as "
+    "any, chosen by short trials.",
+)  # fmt: skip
+@click.option(
+    "--memory-budget", metavar="BYTES",
+    help="With --workers auto: what all processes together may take, such as 4GB (default: half of "
+    "this host's memory).",
+)  # fmt: skip
 @click.option("--rounds", type=int, default=5, show_default=True, help="Runs of each combination.")
 @click.option(
     "--seconds", type=float, default=4.0, show_default=True,
@@ -51,6 +62,7 @@ def throughput(
     config: Path | None,
     batch_size: str | None,
     workers: str | None,
+    memory_budget: str | None,
     rounds: int,
     seconds: float,
     against: str | None,
@@ -71,9 +83,14 @@ def throughput(
     if not 0 < seconds < inf:
         raise InputError("--seconds", "value", "be above 0, and finite", seconds)
     batch_sizes = _numbers("--batch-size", batch_size, least=1)
-    counts = _numbers("--workers", workers, least=0)
+    automatic = wants_choice(workers, memory_budget, batch_sizes)
+    counts = [] if automatic else _numbers("--workers", workers, least=0)
     chosen = combinations(data or data_of_user(), _pipeline(config), batch_sizes, counts)
-    found = _measured(chosen, against, rounds, seconds)
+    choice = None
+    if automatic:
+        choice = choose_workers(chosen[0], memory_budget, seconds)
+        chosen = combinations(chosen[0].data, chosen[0].pipeline, [], [choice.workers])
+    found = replace(_measured(chosen, against, rounds, seconds), choice=choice)
     if as_json:
         _print_document(found)
     else:

@@ -12,6 +12,9 @@ from rich.table import Table
 from netpipe.harness.measurement import Device, Host, Interval
 from netpipe.harness.report import new_table
 from netpipe.harness.units import percent, seconds
+from netpipe.throughput.amounts import amount, megabytes, scale_of, short
+from netpipe.throughput.candidates import Candidate
+from netpipe.throughput.choice import WorkerChoice
 from netpipe.throughput.figures import FIGURES, Tally, best, over_rounds, ratio
 from netpipe.throughput.subjects import Combination
 
@@ -19,8 +22,6 @@ SCHEMA: Final = "netpipe.throughput/1"
 
 _OTHER: Final = "other"
 _MARK: Final = " *"
-_MB: Final = 1e6
-_THOUSANDS: Final = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Throughput:
         combinations: Choices of our pipeline's settings.
         runs: What the runs of each of them counted.
         against: Another loader; None for none.
+        choice: How the number of workers was chosen; None where it was given.
     """
 
     data: Path
@@ -53,6 +55,7 @@ class Throughput:
     combinations: Sequence[Combination]
     runs: Sequence[Sequence[Tally]]
     against: Against | None = None
+    choice: WorkerChoice | None = None
 
     @property
     def best(self) -> int:
@@ -76,6 +79,20 @@ def throughput_document(
         "combinations": [_combination(found, place) for place in range(len(found.combinations))],
         "against": against
         and {"target": against.target, **_figures(against.runs), **_raw(against.runs)},
+        "choice": found.choice and _choice(found.choice),
+    }
+
+
+def _choice(choice: WorkerChoice) -> dict[str, Any]:
+    return {**asdict(choice), "candidates": [_candidate(one) for one in choice.candidates]}
+
+
+def _candidate(one: Candidate) -> dict[str, Any]:
+    speed = _plain(over_rounds("tokens_per_s", one.runs)) if one.runs else None
+    return {
+        **asdict(one),
+        "tokens_per_s": speed,
+        "peak_pss_bytes": one.peak_pss_bytes if one.runs else None,
     }
 
 
@@ -128,18 +145,22 @@ def throughput_table(found: Throughput) -> Table:
 
 
 def remarks(found: Throughput) -> Iterator[str]:
-    """Say what the table's marks stand for."""
+    """Say what the table's marks stand for, and why so many workers."""
     if len(found.combinations) > 1:
         yield f"{_MARK.strip()} most tokens per second: {found.combinations[found.best].label}"
     if found.against is not None:
         counted_by = found.against.runs[0].counted_by
         yield f"{_OTHER}: {found.against.target}; its tokens are {counted_by}"
+    if found.choice is not None:
+        yield found.choice.reason
+        yield "To keep that, in the configuration file:"
+        yield f"[pipeline]\nworkers = {found.choice.workers}"
 
 
 def _cells(runs: Sequence[Tally]) -> Iterator[str]:
     for name, shown in _COLUMNS.values():
         found = over_rounds(name, runs)
-        ends = _ends(found, _scale(found.median)[0]) if name in _WITH_ENDS else ""
+        ends = _ends(found, scale_of(found.median)[0]) if name in _WITH_ENDS else ""
         yield shown(found.median) + ends
 
 
@@ -149,39 +170,26 @@ def _ratio_cells(runs: Sequence[Tally], theirs: Sequence[Tally]) -> Iterator[str
         if found is None:
             yield "-"
         else:
-            yield f"{_short(found.median)} x" + (_ends(found) if name in _WITH_ENDS else "")
+            yield f"{short(found.median)} x" + (_ends(found) if name in _WITH_ENDS else "")
 
 
 def _ends(interval: Interval, scale: float = 1.0) -> str:
     """Write where an interval ends, in the unit of the figure before it; nothing for no ends."""
     if not isfinite(interval.high):
         return ""
-    return f" ({_short(interval.low / scale)}-{_short(interval.high / scale)})"
-
-
-def _amount(value: float) -> str:
-    scale, thousands = _scale(value)
-    return f"{_short(value / scale)} {thousands}".rstrip()
-
-
-def _scale(value: float) -> tuple[float, str]:
-    return next((one for one in _THOUSANDS if value >= one[0]), (1.0, ""))
-
-
-def _short(value: float) -> str:
-    return f"{float(f'{value:.3g}'):g}"
+    return f" ({short(interval.low / scale)}-{short(interval.high / scale)})"
 
 
 _WITH_ENDS: Final = ("tokens_per_s", "tokens_per_cpu_s")
 _COLUMNS: Final[Mapping[str, tuple[str, Callable[[float], str]]]] = MappingProxyType(
     {
-        "tokens/s": ("tokens_per_s", _amount),
-        "tokens/CPU s": ("tokens_per_cpu_s", _amount),
-        "batches/s": ("batches_per_s", _amount),
+        "tokens/s": ("tokens_per_s", amount),
+        "tokens/CPU s": ("tokens_per_cpu_s", amount),
+        "batches/s": ("batches_per_s", amount),
         "padding": ("padding_fraction", percent),
         "worst": ("padding_fraction_worst_batch", percent),
-        "B/token": ("bytes_read_per_token", _amount),
-        "PSS": ("peak_pss_bytes", lambda value: f"{value / _MB:.0f} MB"),
+        "B/token": ("bytes_read_per_token", amount),
+        "PSS": ("peak_pss_bytes", megabytes),
         "1st batch": ("first_batch_s", seconds),
     }
 )

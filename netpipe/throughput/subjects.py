@@ -44,13 +44,19 @@ class Combination:
         return per_token * pipeline.batch_size * pipeline.sequence_length
 
     @property
+    def finished_bytes(self) -> int:
+        """About what its finished batches take while they wait."""
+        pipeline = self.pipeline
+        return max(1, pipeline.workers) * pipeline.worker_buffer_batches * self.waiting_bytes
+
+    @property
     def memory_estimate(self) -> str:
         """About what its finished batches take while they wait, and how that comes about."""
         workers, ahead = self.pipeline.workers, self.pipeline.worker_buffer_batches
         makers = f"{workers} worker{'s' * (workers != 1)}" if workers else "1 thread"
         return (
             f"{makers} x {ahead} batches x {self.waiting_bytes / _MB:.2g} MB = "
-            f"{max(1, workers) * ahead * self.waiting_bytes / _MB:.2g} MB of finished batches"
+            f"{self.finished_bytes / _MB:.2g} MB of finished batches"
         )
 
 

@@ -42,7 +42,7 @@ def measure_in_turns(
     for number in range(rounds):
         for place, subject in enumerate(subjects):
             say(number * len(subjects) + place, subject)
-            runs[place].append(_run(subject, seconds))
+            runs[place].append(measure_once(subject, seconds))
     return [tuple(of_subject) for of_subject in runs]
 
 
@@ -51,7 +51,13 @@ def expected_s(subjects: int, rounds: int, seconds: float) -> float:
     return subjects * rounds * (_START_S + longest_s(seconds) - seconds / 2)
 
 
-def _run(subject: Subject, seconds: float) -> Tally:
+def measure_once(subject: Subject, seconds: float) -> Tally:
+    """Measure a subject for so long, in a fresh process.
+
+    Raises:
+        MisuseError: A loader is not what it must be, or its data are not.
+        SessionError: The run crashed, hung or ran out of time.
+    """
     command = [sys.executable, "-m", "netpipe.throughput.child", "--seconds", str(seconds)]
     request = SessionRequest(KIND, budget_s=longest_s(seconds) + _SLOW_BATCHES_S)
     return Tally(**answered([*command, *subject.words], request))

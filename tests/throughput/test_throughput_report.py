@@ -12,6 +12,8 @@ import netpipe
 from netpipe.config import PipelineConfig
 from netpipe.harness import documents
 from netpipe.harness.measurement import Device, Host
+from netpipe.throughput.candidates import Candidate
+from netpipe.throughput.choice import choose
 from netpipe.throughput.counting import BY_ELEMENTS
 from netpipe.throughput.figures import FIGURES
 from netpipe.throughput.report import (
@@ -30,6 +32,16 @@ PIPELINE = PipelineConfig(sequence_length=1024)
 CHOSEN = combinations(Path("data"), PIPELINE, [128, 256], [2])
 ALONE = Throughput(Path("data"), 4.0, CHOSEN, [[SLOW] * 3, [FAST] * 3])
 OTHER = [make_tally(wall_s=16.0, bytes_read=0, counted_by=BY_ELEMENTS)] * 3
+CHOICE = choose(
+    [
+        Candidate(1, 10**6, (SLOW,) * 3),
+        Candidate(2, 10**6, (FAST,) * 3),
+        Candidate(4, 10**9, (), "over budget", "1000 MB of finished batches"),
+    ],
+    10**8,
+    1.0,
+)
+CHOSE = Throughput(Path("data"), 4.0, CHOSEN[:1], [[FAST] * 3], choice=CHOICE)
 BESIDE = replace(ALONE, against=Against("plain.py:loader", OTHER))
 
 
@@ -48,8 +60,8 @@ def _rows(found: Throughput) -> list[str]:
 
 @pytest.mark.parametrize(
     "found",
-    [ALONE, BESIDE, replace(ALONE, runs=[[SLOW], [FAST]])],
-    ids=["alone", "beside another", "one round"],
+    [ALONE, BESIDE, replace(ALONE, runs=[[SLOW], [FAST]]), CHOSE],
+    ids=["alone", "beside another", "one round", "workers chosen"],
 )
 def test_the_document_is_described(found: Throughput) -> None:
     """The schema describes every field of it, and no other."""
@@ -89,6 +101,30 @@ def test_one_round_has_no_interval() -> None:
     """Nothing bounds it: null stands for that."""
     (one, _) = _document(replace(ALONE, runs=[[SLOW], [FAST]]))["combinations"]
     assert one["tokens_per_s"] == {"median": 2000, "low": 0, "high": None, "n": 1}
+
+
+def test_the_document_has_the_choice() -> None:
+    """What became of every candidate, with its trials; null where nothing was chosen."""
+    choice = _document(CHOSE)["choice"]
+    assert (choice["workers"], choice["reason"]) == (2, CHOICE.reason)
+    assert (choice["memory_budget_bytes"], choice["seconds"]) == (10**8, 1.0)
+    slow, fast, left = choice["candidates"]
+    assert [one["fate"] for one in (slow, fast, left)] == ["slower", "chosen", "over budget"]
+    assert fast["tokens_per_s"] == {"median": 4e6, "low": 4e6, "high": 4e6, "n": 3}
+    assert fast["peak_pss_bytes"] == 300_000_000
+    assert len(slow["runs"]) == 3
+    assert (left["tokens_per_s"], left["peak_pss_bytes"], left["runs"]) == (None, None, [])
+    assert left["reason"] == "1000 MB of finished batches"
+    assert _document(ALONE)["choice"] is None
+
+
+def test_the_choice_is_explained() -> None:
+    """Below the table, with the lines that keep it."""
+    assert list(remarks(CHOSE)) == [
+        CHOICE.reason,
+        "To keep that, in the configuration file:",
+        "[pipeline]\nworkers = 2",
+    ]
 
 
 def test_the_table_marks_the_best() -> None:
