@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
-from math import log1p, sqrt
+from math import log, log1p, sqrt
 from statistics import median, pvariance
 from typing import Final
 
@@ -266,18 +266,30 @@ def _compared(
 
 
 def _explained(metric: Metric, now: Sequence[Measurement], then: Sequence[Measurement]) -> float:
-    """Return the change that what else the machine does explains.
+    """Return the change for the worse that what else the machine does explains."""
+    busy_now, busy_then = (
+        median(one.busy_elsewhere_fraction for one in some) for some in (now, then)
+    )
+    moved = _is_moved_by_the_host(metric, now[-1])
+    return max(0.0, _of_busy(metric, busy_now, busy_then, moved=moved))
+
+
+def busier(metric: Metric, now: Measurement, then: Measurement) -> float:
+    """Return the change that what else the machine did explains between two sessions."""
+    moved = _is_moved_by_the_host(metric, now)
+    return _of_busy(metric, now.busy_elsewhere_fraction, then.busy_elsewhere_fraction, moved=moved)
+
+
+def _of_busy(metric: Metric, busy_now: float, busy_then: float, *, moved: bool) -> float:
+    """Return what a busier machine makes of a figure.
 
     Programs that take a share b of the host's CPU time leave 1 - b to what is measured. A CPU time
     over that of a reference moves little, but it does.
     """
-    busy_now, busy_then = (
-        median(one.busy_elsewhere_fraction for one in some) for some in (now, then)
-    )
-    busier = max(0.0, busy_now - busy_then)
-    if not _is_moved_by_the_host(metric, now[-1]):
-        return metric.of_neighbours * busier
-    return log1p(busier / max(1 - busy_now, _LEAST_LEFT))
+    if not moved:
+        return metric.of_neighbours * (busy_now - busy_then)
+    left_now, left_then = (max(1 - busy, _LEAST_LEFT) for busy in (busy_now, busy_then))
+    return log(left_then / left_now)
 
 
 def _is_moved_by_the_host(metric: Metric, now: Measurement) -> bool:
@@ -292,7 +304,7 @@ def _change(
     change = median(new) - median(old)
     deviation = _spread(new, old) * sqrt(1 / len(new) + 1 / len(old))
     freedom = len(new) + len(old) - 2 if len(old) >= _FEW else _KNOWN
-    early, last = (_quantile(level, freedom) * deviation for level in (_EARLY_LEVEL, _LEVEL))
+    early, last = (quantile(level, freedom) * deviation for level in (_EARLY_LEVEL, _LEVEL))
     return change, early, last
 
 
@@ -306,7 +318,8 @@ def _spread(new: Sequence[float], old: Sequence[float]) -> float:
 
 
 @cache
-def _quantile(level: float, freedom: int) -> float:
+def quantile(level: float, freedom: int) -> float:
+    """Return Student's quantile, one-sided."""
     from scipy.stats import t
 
     return float(t.ppf(level, freedom))

@@ -5,28 +5,37 @@ machine and its load, taken out. The process is the unit: only ratios of pairs a
 the rounds within a session.
 
 The rule is sequential: `LEAST_PAIRS` first, then one more at a time, up to `MOST_PAIRS`, while the
-answer is open. Looking several times costs certainty. Simulated for one metric whose ratios spread
-normally by 2, 3, 5, 10 and 20% from pair to pair: false alarms on identical code 0.1, 0.8, 2.2, 3.2
-and 2.6% where 3% is worth naming, and 0.0, 0.1, 1.0, 2.5 and 3.5% where 5% is; slowdowns of 10%
-found 100, 100, 87, 39 and 14%, and nearly all the rest are inconclusive. On identical code it takes
-3.2 pairs on average at a spread of 2%, and 6.2 at 10%.
+answer is open. Looking several times costs certainty, so until the last look an alarm must be
+beyond more doubt; the interval is Student's over pairs. `tests/harness/test_gate_chances.py` draws
+pairs and holds how often that is wrong.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import log, log1p
-from statistics import median
+from math import inf, log, log1p, sqrt
+from statistics import fmean, median, stdev
 from typing import Final
 
-from netpipe.harness.gate import Compared, Comparison, Outcome, no_baseline, worst_of
+from netpipe.harness.gate import (
+    Compared,
+    Comparison,
+    Outcome,
+    busier,
+    no_baseline,
+    quantile,
+    worst_of,
+)
 from netpipe.harness.measurement import Interval, Measurement
 from netpipe.harness.metrics import GATED, Metric
-from netpipe.harness.stats import median_interval
 
 LEAST_PAIRS: Final = 3
 MOST_PAIRS: Final = 7
 
+_LEVEL: Final = 0.995  # of the last look, one-sided
+_EARLY_LEVEL: Final = 0.998  # of every look before it
+_OPEN_LEVEL: Final = 0.975
 _OPEN_BEYOND: Final = log(1.10)  # an interval that reaches so far may hide a slowdown of 10%
+_LEAST_SPREAD: Final = 0.002  # of pairs that happen to agree
 
 
 @dataclass(frozen=True)
@@ -92,10 +101,14 @@ def _different(pairs: Sequence[Pair]) -> str:
 
 
 def _compared(metric: Metric, pairs: Sequence[Pair]) -> Compared:
-    change = median_interval([metric.level(one.now) - metric.level(one.base) for one in pairs])
+    changes = [metric.level(one.now) - metric.level(one.base) for one in pairs]
     worth = metric.least if metric.is_share else log1p(metric.least)
-    outcome = _outcome(change, worth)
-    reaches_far = change.high > (metric.least if metric.is_share else _OPEN_BEYOND)
+    worth += median(abs(busier(metric, one.now, one.base)) for one in pairs)
+    proven = _interval(changes, _LEVEL if len(pairs) >= MOST_PAIRS else _EARLY_LEVEL)
+    outcome = _outcome(proven, worth)
+    far = worth if metric.is_share else max(worth, _OPEN_BEYOND)
+    reaches_far = _interval(changes, _OPEN_LEVEL).high > far
+    change = _interval(changes, _LEVEL)
     return Compared(
         metric=metric,
         outcome=outcome,
@@ -107,6 +120,16 @@ def _compared(metric: Metric, pairs: Sequence[Pair]) -> Compared:
         reason=_told(metric, change, outcome, worth),
         is_open=outcome is Outcome.INCONCLUSIVE or reaches_far,
     )
+
+
+def _interval(changes: Sequence[float], level: float) -> Interval:
+    """Return the median, with the ends of Student's one-sided intervals of the mean."""
+    if len(changes) < LEAST_PAIRS:
+        return Interval(median(changes), -inf, inf, len(changes))
+    spread = max(_LEAST_SPREAD, stdev(changes)) / sqrt(len(changes))
+    reach = quantile(level, len(changes) - 1) * spread
+    middle = fmean(changes)
+    return Interval(median(changes), middle - reach, middle + reach, len(changes))
 
 
 def _outcome(change: Interval, worth: float) -> Outcome:

@@ -98,13 +98,17 @@ def of_each_trial(sessions: Sequence[Session]) -> Iterator[Taken]:
 
 
 def _pairs(trial: Trial, sessions: Sequence[Session]) -> Iterator[Pair]:
-    """Give two sessions in a row that are of the two versions, each session once."""
+    """Give two sessions in a row that are of the two versions, each session once.
+
+    Where both are the same, each is the first of every other pair, as in a run against a ref.
+    """
     wanted = {trial.before, trial.after}
-    place = 0
+    place = found = 0
     while place + 1 < len(sessions):
         one, other = sessions[place], sessions[place + 1]
         if {one.slowdown, other.slowdown} == wanted:
-            after_first = trial.is_slower and one.slowdown == trial.after
+            after_first = one.slowdown == trial.after if trial.is_slower else found % 2 == 1
+            found += 1
             base, now = (other, one) if after_first else (one, other)
             yield Pair(base.measurement, now.measurement)
             place += 1
