@@ -63,8 +63,8 @@ def test_a_slow_sampler_fails_loading(project: Path) -> None:
     """A pipeline that became slow fails with how long loading takes."""
     put_in(
         project / "netpipe" / "data" / "sampler.py",
-        "    block = drawn_from.block\n    # A column",
-        "    __import__('time').sleep(0.05)\n    block = drawn_from.block\n    # A column",
+        "    block = drawn_from.block\n",
+        "    __import__('time').sleep(0.05)\n    block = drawn_from.block\n",
     )
     # Without a step to stand in for, and without workers: less to start.
     conftest = project / "perf_tests" / "conftest.py"
@@ -78,10 +78,9 @@ def test_a_slow_sampler_fails_loading(project: Path) -> None:
 def test_a_batch_behind_the_workers_fails_the_order(project: Path) -> None:
     """A pipeline whose main process does the batching fails with the rule that it breaks."""
     pipeline = project / "netpipe" / "data" / "pipeline.py"
-    batch = ".batch(blocks_per_batch, batch_fn=concatenate)"
+    batch = ".batch(_blocks_per_batch(config), batch_fn=concatenate)"
     put_in(pipeline, f"        {batch}\n", "")
-    workers = "grain.MultiprocessingOptions(config.workers, config.worker_buffer_batches)\n    )"
-    put_in(pipeline, workers, workers + batch)
+    put_in(pipeline, ".mp_prefetch(workers)", f".mp_prefetch(workers){batch}")
     suite = perf_tests_of(project, "perf_tests/test_order.py")
     assert suite.returncode == pytest.ExitCode.TESTS_FAILED, suite.stdout
     assert "order: batch-after-mp-prefetch:" in suite.stdout

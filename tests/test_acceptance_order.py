@@ -9,13 +9,11 @@ import pytest
 
 from tests.root_project import copied_project, perf_tests_of, put_in
 
-SOURCE = "        grain.MapDataset.source(order)\n"
-ENCODE = "        .map(encode)\n"
-BATCH = "        .batch(blocks_per_batch, batch_fn=concatenate)\n"
+SOURCE = "        grain.MapDataset.source(order)\n        .map(partial(read_block, source))\n"
+BATCH = "        .batch(_blocks_per_batch(config), batch_fn=concatenate)\n"
 PAIRS = ".batch(2, drop_remainder=True, batch_fn=concatenate)"
-TO_ITER = "        .to_iter_dataset(grain.ReadOptions(num_threads=0, prefetch_buffer_size=0))\n"
-OPTIONS = "grain.MultiprocessingOptions(config.workers, config.worker_buffer_batches)\n"
-WORKERS = f"    return batches.mp_prefetch(\n        {OPTIONS}    )\n"
+TO_ITER = "        grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)\n    )\n"
+WORKERS = "    return sequences.mp_prefetch(workers).map(widen)\n"
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,12 @@ class Disorder:
 DISORDERS = [
     Disorder(
         "batch-after-mp-prefetch",
-        {BATCH: "", WORKERS: WORKERS.rstrip() + ".batch(blocks_per_batch, batch_fn=concatenate)\n"},
+        {
+            BATCH: "",
+            WORKERS: WORKERS.replace(
+                ".map", ".batch(_blocks_per_batch(config), batch_fn=concatenate).map"
+            ),
+        },
     ),
     Disorder("map-after-mp-prefetch", {WORKERS: WORKERS.rstrip() + ".map(dict)\n"}),
     Disorder(
@@ -54,30 +57,27 @@ DISORDERS = [
     ),
     Disorder(
         "device-put-before-mp-prefetch",
-        {TO_ITER: TO_ITER + "        .map(lambda batch: __import__('jax').device_put(batch))\n"},
+        {TO_ITER: TO_ITER.rstrip() + ".map(lambda batch: __import__('jax').device_put(batch))\n"},
     ),
     Disorder("shuffle-after-batch", {BATCH: BATCH + "        .shuffle(seed=1)\n"}),
     Disorder(
         "batch-in-workers-loses-data",
-        {
-            BATCH: "        [:14]\n",
-            TO_ITER: f"{TO_ITER}        {PAIRS}\n",
-        },
+        {BATCH: "        [:6]\n", TO_ITER: f"{TO_ITER.rstrip()}{PAIRS}\n"},
     ),
     Disorder(
         "cannot-be-pickled",
-        {ENCODE: ENCODE + "        .map(__import__('threading').Lock().__enter__)\n"},
+        {SOURCE: SOURCE + "        .map(__import__('threading').Lock().__enter__)\n"},
     ),
     Disorder(
         "worker-count-changes-order",
-        {TO_ITER: TO_ITER + "        .filter(lambda batch: batch is not None)\n"},
+        {TO_ITER: TO_ITER.rstrip() + ".filter(lambda batch: batch is not None)\n"},
         intent="reproducible",
     ),
     Disorder(
         "sequential-slice-with-shuffle",
         {
             SOURCE: SOURCE + "        .shuffle(seed=1)\n",
-            WORKERS: WORKERS.replace("\n    )", ", sequential_slice=True\n    )"),
+            WORKERS: WORKERS.replace("(workers)", "(workers, sequential_slice=True)"),
         },
         intent="reproducible",
     ),

@@ -46,9 +46,8 @@ def build(data: Path, config: PipelineConfig) -> grain.IterDataset:
         )
     let_grain_start_workers()
     workers = grain.MultiprocessingOptions(config.workers, config.worker_buffer_batches)
-    sequences = grain.experimental.WithOptionsIterDataset(
-        sequences, grain.experimental.DatasetOptions(min_shm_size=_SHARED_FROM_BYTES)
-    )
+    sharing = grain.experimental.DatasetOptions(min_shm_size=_SHARED_FROM_BYTES)
+    sequences = grain.experimental.WithOptionsIterDataset(sequences, sharing)
     # Behind the workers: a batch is twelve times the bytes of its sequences, and sending those
     # takes more of a processor's time than making a batch of them.
     return sequences.mp_prefetch(workers).map(widen)
@@ -62,9 +61,11 @@ def sequences_of_batches(data: Path, config: PipelineConfig) -> grain.MapDataset
     """
     source = open_source(data, config.split)
     blocks = (_packed if config.packing else _unpacked)(source, data, config)
-    return blocks.slice(slice(config.shard_index, None, config.shard_count)).batch(
-        _blocks_per_batch(config), batch_fn=concatenate
-    )
+    return (
+        blocks
+        .slice(slice(config.shard_index, None, config.shard_count))
+        .batch(_blocks_per_batch(config), batch_fn=concatenate)
+    )  # fmt: skip
 
 
 def _packed(source: RowSource, data: Path, config: PipelineConfig) -> grain.MapDataset:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
-from math import log, log1p, sqrt
+from math import log1p, sqrt
 from statistics import median, pvariance
 from typing import Final
 
@@ -288,8 +288,9 @@ def _of_busy(metric: Metric, busy_now: float, busy_then: float, *, moved: bool) 
     """
     if not moved:
         return metric.of_neighbours * (busy_now - busy_then)
-    left_now, left_then = (max(1 - busy, _LEAST_LEFT) for busy in (busy_now, busy_then))
-    return log(left_then / left_now)
+    less, more = sorted((busy_now, busy_then))
+    change = log1p((more - less) / max(1 - more, _LEAST_LEFT))
+    return change if busy_now >= busy_then else -change
 
 
 def _is_moved_by_the_host(metric: Metric, now: Measurement) -> bool:

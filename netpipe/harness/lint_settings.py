@@ -19,7 +19,8 @@ class LintSettings:
 
     Attributes:
         intent: "throughput" or "reproducible".
-        silences: The reason of every rule that is not to be reported, by the rule's name.
+        silences: The reason of every rule that is not to be reported, by the rule's name; with
+            " of " and a function's name behind it, for that function alone.
     """
 
     intent: str = "throughput"
@@ -76,10 +77,10 @@ def _silences(path: Path, table: object) -> Mapping[str, str]:
 
 
 def _check_silence(path: Path, rule: str, reason: object) -> None:
-    from netpipe.harness.ordering import RULE_NAMES
+    from netpipe.harness.ordering import RULE_NAMES, rule_of
 
     where = f"{_TABLE}.silence"
-    if rule not in RULE_NAMES:
+    if rule_of(rule) not in RULE_NAMES:
         raise InputError(path, f"{where} key", f"be one of {', '.join(RULE_NAMES)}", repr(rule))
     if not isinstance(reason, str) or not reason.strip():
         raise InputError(path, f"{where}.{rule}", "be the reason, as text", repr(reason))

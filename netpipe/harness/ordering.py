@@ -1,7 +1,7 @@
 """Rules over the graph of a Grain pipeline: what stands in the wrong place, and what it costs."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib.metadata import version
@@ -53,6 +53,7 @@ RULES: Final[Mapping[str, Rule]] = {
 }
 _NO_GRAPH: Final = "no-grain-graph"
 UNUSED: Final = "unused-silence"
+_OF: Final = " of "  # between a rule and the one function that it is silenced for
 
 RULE_NAMES: Final = (*RULES, _NO_GRAPH)
 """What can be silenced, the gravest first."""
@@ -111,7 +112,8 @@ def lint(
         intent: One of `INTENTS`.
         recording: What was noted while the factory ran; without it nothing is known of lines of
             code, and of an `mp_prefetch` without workers.
-        silences: The reason for each rule, by its name, whose findings are to be set aside.
+        silences: The reason for each rule, by its name, whose findings are to be set aside; with
+            " of " and the name of a function behind it, for what it says of that function alone.
 
     Raises:
         MisuseError: The intent is another, or a silence names no rule or has no reason.
@@ -122,11 +124,38 @@ def lint(
     _check(silences)
     graph = read_graph(dataset, recording)
     found = list(_judged(graph, intent) if graph.nodes else [_no_graph(dataset)])
-    heard = [finding for finding in found if finding.rule not in silences]
+    silenced = list(_silenced(found, graph, silences))
+    aside = [one.finding for one in silenced]
+    meant = {one.nodes[0] for one in aside if one.rule not in silences}
+    if meant:  # what comes after them is to be heard, as if they were not there
+        found = list(_judged(_without_work(graph, meant), intent))
+    heard = [one for one in found if one.rule not in silences and one not in aside]
     if graph.nodes:
-        heard += _unused(silences, {finding.rule for finding in found})
-    silenced = [Silenced(one, silences[one.rule]) for one in found if one.rule in silences]
+        heard += _unused(silences, graph, aside)
     return LintReport(intent, version("grain"), graph, tuple(heard), tuple(silenced))
+
+
+def _silenced(
+    found: Sequence[LintFinding], graph: Graph, silences: Mapping[str, str]
+) -> Iterator[Silenced]:
+    for one in found:
+        function = _function(graph.nodes[one.nodes[0]]) if one.nodes else ""
+        reason = silences.get(one.rule) or silences.get(f"{one.rule}{_OF}{function}")
+        if reason:
+            yield Silenced(one, reason)
+
+
+def _function(node: Node) -> str:
+    return str(node.parameters.get("transform") or "")
+
+
+def _without_work(graph: Graph, meant: Collection[int]) -> Graph:
+    return Graph(
+        tuple(
+            replace(node, kind="Options", parameters={}) if node.id in meant else node
+            for node in graph.nodes
+        )
+    )
 
 
 def _judged(graph: Graph, intent: str) -> Iterator[LintFinding]:
@@ -138,23 +167,33 @@ def _judged(graph: Graph, intent: str) -> Iterator[LintFinding]:
 
 def _check(silences: Mapping[str, str]) -> None:
     for rule, reason in silences.items():
-        if rule not in RULE_NAMES:
+        if rule_of(rule) not in RULE_NAMES:
             known = ", ".join(RULE_NAMES)
             raise MisuseError(f"a silenced rule must be one of {known}. Found: {rule!r}")
         if not reason.strip():
             raise MisuseError(f"the silenced rule {rule} must have a reason. Found: {reason!r}")
 
 
-def _unused(silences: Mapping[str, str], broken: set[str]) -> Iterator[LintFinding]:
-    for rule, reason in silences.items():
-        if rule not in broken:
+def rule_of(silence: str) -> str:
+    """Return the rule that a silence is of."""
+    return silence.partition(_OF)[0]
+
+
+def _unused(
+    silences: Mapping[str, str], graph: Graph, aside: Sequence[LintFinding]
+) -> Iterator[LintFinding]:
+    broken = {one.rule for one in aside}
+    here = {_function(node) for node in graph.nodes}
+    for silence, reason in silences.items():
+        rule, _, function = silence.partition(_OF)
+        if rule not in broken and (not function or function in here):
             yield LintFinding(
                 UNUSED,
                 "warning",
                 (),
-                f"{rule} is silenced, and the pipeline does not break it. The reason given:"
+                f"{silence} is silenced, and the pipeline does not break it. The reason given:"
                 f" {reason}",
-                f"Remove the silence of {rule}",
+                f"Remove the silence of {silence}",
             )
 
 

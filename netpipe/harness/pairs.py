@@ -6,8 +6,9 @@ the rounds within a session.
 
 The rule is sequential: `LEAST_PAIRS` first, then one more at a time, up to `MOST_PAIRS`, while the
 answer is open. Looking several times costs certainty, so until the last look an alarm must be
-beyond more doubt; the interval is Student's over pairs. `tests/harness/test_gate_chances.py` draws
-pairs and holds how often that is wrong.
+beyond more doubt; the interval is Student's over pairs. What more of other programs on one side of
+a pair explains is added to the bound. `tests/harness/test_pairs.py` draws pairs and holds how often
+the rule is wrong.
 """
 
 from collections.abc import Sequence

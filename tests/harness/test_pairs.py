@@ -1,7 +1,9 @@
 """What pairs of sessions decide: in each direction, at each number of pairs."""
 
+from collections import Counter
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from netpipe.harness.gate import Outcome
@@ -63,8 +65,8 @@ def test_an_interval_that_reaches_far_is_followed_up() -> None:
 
 def test_the_reason_has_the_ratio_and_its_interval() -> None:
     """The metric, by what factor it is worse, the interval, the number of pairs and the bound."""
-    comparison = decided(1.10, 1.12, 1.15).comparison
-    assert comparison.reason == "step_s is 1.12 x (1.05 to 1.20), 3 pairs, bound 1.05"
+    comparison = decided(1.11, 1.12, 1.13).comparison
+    assert comparison.reason == "step_s is 1.12 x (1.06 to 1.18), 3 pairs, bound 1.05"
     assert comparison.worse_ratio == pytest.approx(1.12)
     assert comparison.then == pytest.approx(0.030)
     assert comparison.now == pytest.approx(0.030 * 1.12)
@@ -116,3 +118,49 @@ def test_nothing_is_divided_by_zero() -> None:
     for pair, outcome in zip(pairs, (Outcome.REGRESSED, Outcome.IMPROVED), strict=True):
         comparison = decide("load_s_per_batch", [pair] * LEAST_PAIRS).comparison
         assert (comparison.outcome, comparison.metric) == (outcome, "load_cpu_ratio")
+
+
+def test_what_a_busier_machine_explains_is_no_slowdown() -> None:
+    """Where other programs took half of the machine from one side, its wall times say less."""
+    busy = replace(recorded(load_s=0.018), busy_elsewhere_fraction=0.5)
+    pairs = [Pair(recorded(), busy)] * 3
+    comparison = decide("load_s_per_batch", pairs).comparison
+    assert comparison.outcome is Outcome.PASS
+    (wall,) = (one for one in comparison.every if one.metric.name == "load_s_per_batch")
+    assert wall.bound == pytest.approx(2 * 1.10)
+    calm = [Pair(recorded(), recorded(load_s=0.018))] * 3
+    assert decide("load_s_per_batch", calm).comparison.outcome is Outcome.REGRESSED
+
+
+# ---- How often it is wrong: all is drawn
+
+
+def chances(slowdown: float, spread: float, decisions: int = 600) -> Counter[Outcome]:
+    """Decide on pairs whose ratios spread normally, as many as it takes."""
+    rng = np.random.default_rng([round(1000 * slowdown), round(1000 * spread)])
+    found: Counter[Outcome] = Counter()
+    for _ in range(decisions):
+        factors = np.exp(rng.normal(np.log(slowdown), spread, MOST_PAIRS)).tolist()
+        pairs = [Pair(USUAL, recorded(load_cpu_ratio=2.0 * one)) for one in factors]
+        taken = LEAST_PAIRS
+        while (decision := decide("load_s_per_batch", pairs[:taken])).is_open:
+            taken += 1
+        found[decision.comparison.outcome] += 1
+    return found
+
+
+USUAL = recorded()
+
+
+@pytest.mark.parametrize("spread", [0.01, 0.03, 0.1])
+def test_identical_code_seldom_regresses(spread: float) -> None:
+    """However far pairs spread, at most 2% of the decisions on identical code are alarms."""
+    assert chances(1.0, spread)[Outcome.REGRESSED] <= 0.02 * 600
+
+
+@pytest.mark.parametrize(
+    ("slowdown", "spread", "least"), [(1.05, 0.02, 0.8), (1.10, 0.03, 0.95), (1.10, 0.05, 0.7)]
+)
+def test_slowdowns_are_found(slowdown: float, spread: float, least: float) -> None:
+    """Of CPU time, 5% where pairs spread by 2%, and 10% where they spread by 3%."""
+    assert chances(slowdown, spread)[Outcome.REGRESSED] >= least * 600

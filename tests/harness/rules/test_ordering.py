@@ -18,6 +18,7 @@ from netpipe.harness.ordering import RULE_NAMES, RULES, LintReport, lint, report
 from tests.harness.rules.linting import built, elements, in_workers, increment, source
 
 BATCH = "batch-after-mp-prefetch"
+MAP = "map-after-mp-prefetch"
 ORDER = "worker-count-changes-order"
 NESTED = "nested-mp-prefetch"
 
@@ -95,6 +96,27 @@ def test_a_silenced_finding_is_set_aside_with_its_reason() -> None:
     assert (silenced.finding.rule, silenced.reason) == (BATCH, "few batches")
     assert silenced.finding in lint(late).findings
     assert [finding.rule for finding in report.findings] == [NESTED]
+
+
+def test_a_rule_can_be_silenced_for_one_function() -> None:
+    """What it says of that one is set aside, and what comes after it is heard."""
+    function = "tests.harness.rules.linting.increment"
+    silences = {f"{MAP} of {function}": "it is cheap"}
+    alone = lint(in_workers(elements()).map(increment), silences=silences)
+    assert alone.findings == ()
+    assert [(one.finding.rule, one.reason) for one in alone.silenced] == [(MAP, "it is cheap")]
+    more = lint(in_workers(elements()).map(increment).map(dict), silences=silences)
+    assert [finding.rule for finding in more.findings] == [MAP]
+    assert "Map of builtins.dict comes after" in more.findings[0].message
+    assert [one.finding.rule for one in more.silenced] == [MAP]
+
+
+def test_a_silence_for_one_function_is_unused_only_where_the_function_is() -> None:
+    """A project has one list of silences, and several pipelines."""
+    silences = {f"{MAP} of tests.harness.rules.linting.increment": "it is cheap"}
+    assert lint(in_workers(elements()), silences=silences).findings == ()
+    kept = lint(in_workers(source().map(increment).to_iter_dataset()), silences=silences)
+    assert "unused-silence" in [finding.rule for finding in kept.findings]
 
 
 def test_a_silence_of_what_is_kept_is_reported() -> None:
