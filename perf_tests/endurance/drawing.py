@@ -9,7 +9,8 @@ import matplotlib as mpl
 from perf_tests.endurance.watching import Held, columns
 
 _PANELS: Final = (
-    ("pss_bytes", "memory, MB", 1e6),
+    ("pss_bytes", "memory (PSS), MB", 1e6),
+    ("own_bytes", "no libraries, MB", 1e6),
     ("open_files", "open files", 1),
     ("shared_memory_bytes", "/dev/shm, MB", 1e6),
     ("batches_per_s", "batches/s", 1),
@@ -32,7 +33,7 @@ def svg_plot(held: Sequence[Held], title: str) -> str:
     mpl.rcParams["svg.hashsalt"] = "netpipe"
     found = columns(held)
     minutes = [elapsed_s / 60 for elapsed_s in found["elapsed_s"]]
-    figure, panels = plt.subplots(len(_PANELS), sharex=True, figsize=(8, 7), layout="constrained")
+    figure, panels = plt.subplots(len(_PANELS), sharex=True, figsize=(8, 8), layout="constrained")
     for panel, (name, label, unit) in zip(panels, _PANELS, strict=True):
         panel.plot(minutes, [value / unit for value in found[name]], linewidth=1.2)
         panel.set_ylim(0, 1.15 * max(*found[name], unit) / unit)

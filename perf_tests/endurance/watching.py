@@ -22,7 +22,9 @@ class Held:
     Attributes:
         elapsed_s: Since the first batch.
         batches_per_s: Since the moment before.
-        pss_bytes: Memory; what several processes share counts once.
+        pss_bytes: Memory; what several processes share counts once. Pages of libraries count less
+            while processes of others use them too.
+        own_bytes: Of it what the processes wrote themselves: no libraries, no files.
         open_files: File descriptors.
         shared_memory_files: Files in /dev/shm.
         shared_memory_bytes: Their size.
@@ -31,6 +33,7 @@ class Held:
     elapsed_s: float
     batches_per_s: float
     pss_bytes: int
+    own_bytes: int
     open_files: int
     shared_memory_files: int
     shared_memory_bytes: int
@@ -59,7 +62,7 @@ class Growth:
 
 
 _MOST: Final = {
-    "pss_bytes": 5 * _MB,
+    "own_bytes": 5 * _MB,
     "open_files": 0.0,
     "shared_memory_files": 2.0,  # batches on their way when it was looked at
     "shared_memory_bytes": 2 * _MB,
@@ -125,7 +128,19 @@ def _held(elapsed_s: float, batches_per_s: float) -> Held:
         elapsed_s=elapsed_s,
         batches_per_s=batches_per_s,
         pss_bytes=memory_now().pss_bytes,
+        own_bytes=sum(map(_own_bytes, processes)),
         open_files=sum(one.num_fds() for one in processes),
         shared_memory_files=len(shared),
         shared_memory_bytes=sum(shared),
     )
+
+
+def _own_bytes(process: psutil.Process) -> int:
+    """Return the memory that is no file's: `Pss_Anon` and `Pss_Shmem` of proc_pid_smaps(5)."""
+    try:
+        text = Path(f"/proc/{process.pid}/smaps_rollup").read_text(encoding="ascii")
+    except OSError:
+        return 0  # it has ended meanwhile
+    found = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+    kilobytes = (found[name].split()[0] for name in ("Pss_Anon", "Pss_Shmem"))
+    return 1024 * sum(map(int, kilobytes))
