@@ -44,7 +44,7 @@ class ContextDraws:
         self._block = drawn_from.block
         self._seed = seed
         self._target = target
-        self._rounds = self._each_round()
+        self._rounds = _rounds(drawn_from.block, seed)
         self._slots, self._numbers = next(self._rounds)
 
     def take(self, count: int) -> Contexts:
@@ -65,20 +65,21 @@ class ContextDraws:
         self._slots, self._numbers = self._slots[count:], self._numbers[count:]
         return taken
 
-    def _each_round(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        block = self._block
-        slots = np.repeat(np.arange(len(block.row)), block.contexts)
-        starts = np.repeat(np.cumsum(block.contexts) - block.contexts, block.contexts)
-        numbers = np.arange(len(slots)) - starts
-        while True:
-            key = fold_key(self._seed, block.epoch, block.row[slots], numbers)
-            order = np.lexsort((key, numbers > 0))
-            yield slots[order], numbers[order]
-            numbers = numbers + block.contexts[slots]
-
     def _sample(self, slots: NDArray[np.int64], numbers: NDArray[np.int64]) -> Contexts:
         is_first = np.diff(slots, prepend=-1) != 0
         epoch, row = np.full_like(slots, self._block.epoch), self._block.row[slots]
         rows = [self._rows[slot] for slot in slots[is_first].tolist()]
         block = BlockRows(ContextBlock(epoch, row, numbers), rows, np.cumsum(is_first) - 1)
         return sample(block, seed=self._seed, target=self._target)
+
+
+def _rounds(block: RowBlock, seed: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Yield, for each round, which rows are drawn from, and the numbers of the contexts in them."""
+    slots = np.repeat(np.arange(len(block.row)), block.contexts)
+    starts = np.repeat(np.cumsum(block.contexts) - block.contexts, block.contexts)
+    numbers = np.arange(len(slots)) - starts
+    while True:
+        key = fold_key(seed, block.epoch, block.row[slots], numbers)
+        order = np.lexsort((key, numbers > 0))
+        yield slots[order], numbers[order]
+        numbers = numbers + block.contexts[slots]
