@@ -9,6 +9,7 @@ from pathlib import Path
 
 import cloudpickle
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -22,6 +23,7 @@ from netpipe.data.parquet_source import ParquetSource
 from netpipe.data.pipeline import build
 from netpipe.data.rows import ProbeRow
 from netpipe.data.sources import ArrayRecordSource
+from netpipe.data.vocabulary import FIRST_BYTE, MEASUREMENT_START
 from netpipe.errors import InputError
 from netpipe.harness.graph.reading import read_graph
 from tests.data import reference
@@ -272,6 +274,26 @@ def test_a_row_group_of_parquet_is_read_once_in_an_epoch(
     assert len(list(dataset)) > 4
     assert len(read) > 4
     assert set(read.values()) == {1}
+
+
+def test_batches_straight_from_parquet_are_alike(
+    tmp_path: Path, prepared: Path, histories: dict[int, list[Ping]]
+) -> None:
+    """In two row groups of all probes, families, failures and timestamps have the same shares."""
+    everything = pa.concat_tables([as_table(pings, probe) for probe, pings in histories.items()])
+    everything = everything.sort_by("event_time")
+    pq.write_table(everything, tmp_path / "two.parquet", row_group_size=len(everything) // 2 + 1)
+    assert pq.ParquetFile(tmp_path / "two.parquet").num_row_groups == 2
+    for one, other in zip(_shares(prepared), _shares(tmp_path), strict=True):
+        assert one == pytest.approx(other, abs=0.02)
+
+
+def _shares(data: Path) -> list[float]:
+    """Return how many of the measurements have each role token."""
+    batches = _take(data, dataclasses.replace(IN_PROCESS, batch_size=8), 150)
+    tokens = np.concatenate([one["inputs"][one["inputs_segmentation"] > 0] for one in batches])
+    counts = np.bincount(tokens, minlength=FIRST_BYTE)[:FIRST_BYTE]
+    return [float(count) for count in counts / counts[MEASUREMENT_START]]
 
 
 def test_workers_initialise_no_device(prepared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
