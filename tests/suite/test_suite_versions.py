@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from importlib import metadata
 from importlib.machinery import ModuleSpec
@@ -156,6 +157,15 @@ def test_nothing_is_left(repository: Path, before: AbstractContextManager[Versio
     assert git(repository, "worktree", "prune", "--dry-run", "--verbose") == ""
 
 
+@pytest.fixture
+def sigterm_is_free() -> Iterator[None]:
+    """Let nobody listen to it, whatever ran in this process before."""
+    listener = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGTERM, listener)
+
+
+@pytest.mark.usefixtures("sigterm_is_free")
 def test_sigterm_leaves_nothing(repository: Path, before: AbstractContextManager[Version]) -> None:
     """A process that is told to end removes the worktree first."""
     with pytest.raises(KeyboardInterrupt), before:  # noqa: PT012
