@@ -43,14 +43,14 @@ def generate(out: Path, probes: int | None, seed: int, profile: str) -> None:
 def prepare(sources: tuple[Path, ...], out: Path, seed: int, shards: int) -> None:
     """Turn parquet measurements into probe rows, train and eval split by probe.
 
-    A folder of inherited ArrayRecord files (layout 0) is converted: its rows keep their order, in
-    one file for each split.
+    A folder that holds inherited ArrayRecord files (layout 0) and no parquet is converted: its rows
+    keep their order, in one file for each split.
     """
-    from netpipe.data.convert import convert
+    from netpipe.data.convert import convert, is_inherited
     from netpipe.data.prepare import prepare as prepare_data
 
     with Progress("preparing") as progress:
-        if len(sources) == 1 and any(sources[0].glob("*.arrayrecord")):
+        if len(sources) == 1 and is_inherited(sources[0]):
             index = convert(sources[0], out, seed=seed, progress=progress)
         else:
             index = prepare_data(list(sources), out, seed=seed, shards=shards, progress=progress)

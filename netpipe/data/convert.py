@@ -15,6 +15,11 @@ from netpipe.data.unindexed_source import UnindexedSource
 from netpipe.errors import InputError
 
 
+def is_inherited(folder: Path) -> bool:
+    """Whether a folder has ArrayRecord files to convert, and no measurements to prepare anew."""
+    return any(folder.glob("*.arrayrecord")) and not any(folder.rglob("*.parquet"))
+
+
 def convert(
     folder: Path,
     out: Path,

@@ -12,6 +12,7 @@ from netpipe.data.convert import convert
 from netpipe.data.index import load_index
 from netpipe.data.pipeline import build
 from netpipe.data.sources import open_source
+from netpipe.data.synthetic import generate
 from netpipe.errors import InputError
 from tests.data.factories import make_pings
 from tests.data.layout_v0 import encode_row_v0, write_records
@@ -76,6 +77,15 @@ def test_the_command_converts(tmp_path: Path, inherited: Path) -> None:
     result = CliRunner().invoke(main, ["prepare", str(inherited), "--out", str(out)])
     assert result.exit_code == 0, result.output
     assert load_index(out) == convert(inherited, tmp_path / "other")
+
+
+def test_parquet_goes_before(tmp_path: Path) -> None:
+    """Of a generated folder, shards and parquet together, the command prepares the parquet."""
+    generate(tmp_path / "made", probes=20)
+    words = ["prepare", str(tmp_path / "made"), "--out", str(tmp_path / "out")]
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 0, result.output
+    assert load_index(tmp_path / "out").fingerprint == load_index(tmp_path / "made").fingerprint
 
 
 def test_another_seed_chooses_other_probes(tmp_path: Path, inherited: Path) -> None:
