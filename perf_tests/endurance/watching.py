@@ -12,6 +12,7 @@ import psutil
 from netpipe.throughput.footprint import memory_now
 
 SHARED_MEMORY: Final = Path("/dev/shm")  # looked at, not written to
+LEAST_LOOKS: Final = 20
 _MB: Final = 1e6
 
 
@@ -70,7 +71,7 @@ _MOST: Final = {
 
 
 def watched(batches: Iterable[object], seconds: float, every_s: float) -> Iterator[Held]:
-    """Pull a loader for so many seconds; tell what is held, every so often.
+    """Pull a loader for so many seconds, and `LEAST_LOOKS`; tell what is held, every so often.
 
     Args:
         batches: The loader; endless.
@@ -81,14 +82,14 @@ def watched(batches: Iterable[object], seconds: float, every_s: float) -> Iterat
     try:
         next(iterator)
         started = looked = time.monotonic()
-        pulled = 0
-        while looked - started < seconds:
+        looks = pulled = 0
+        while looked - started < seconds or looks < LEAST_LOOKS:
             next(iterator)
             pulled += 1
             now = time.monotonic()
             if now - looked >= every_s:
                 yield _held(now - started, pulled / (now - looked))
-                looked, pulled = now, 0
+                looks, looked, pulled = looks + 1, now, 0
     finally:
         close = getattr(iterator, "close", None)
         if close is not None:
@@ -99,7 +100,7 @@ def growths(held: Sequence[Held]) -> tuple[Growth, ...]:
     """Compare the end with the beginning, for everything that must stay flat.
 
     Args:
-        held: At least 20 moments.
+        held: At least `LEAST_LOOKS` moments.
     """
     tenth = len(held) // 10
     first, last = held[tenth : 2 * tenth], held[-tenth:]
