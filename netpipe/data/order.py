@@ -31,7 +31,26 @@ def contexts_per_row(row_measurements: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.clip(-(-row_measurements // _MEASUREMENTS_PER_CONTEXT), 1, MAX_CONTEXTS)
 
 
-class BlockOrder:
+class _Order:
+    """What every source of blocks is made of: the rows, epoch after epoch, and its length."""
+
+    def __init__(
+        self,
+        row_measurements: NDArray[np.int64],
+        *,
+        seed: int,
+        blocks: int,
+        row_group: NDArray[np.int64] | None,
+    ) -> None:
+        self._contexts = contexts_per_row(row_measurements)
+        self._blocks = blocks
+        self._epochs = _Epochs(seed, self._contexts, row_group)
+
+    def __len__(self) -> int:
+        return self._blocks
+
+
+class BlockOrder(_Order):
     """A random-access source of context blocks, for `grain.MapDataset.source`.
 
     Epoch after epoch the rows come in an order of its own, group by group and each with all its
@@ -55,14 +74,9 @@ class BlockOrder:
         blocks: int,
         row_group: NDArray[np.int64] | None = None,
     ) -> None:
-        self._contexts = contexts_per_row(row_measurements)
+        super().__init__(row_measurements, seed=seed, blocks=blocks, row_group=row_group)
         self._contexts_in_epoch = int(self._contexts.sum())
         self._block_size = block_size
-        self._blocks = blocks
-        self._epochs = _Epochs(seed, self._contexts, row_group)
-
-    def __len__(self) -> int:
-        return self._blocks
 
     def __getitem__(self, index: int) -> ContextBlock:
         sequence = np.arange(index * self._block_size, (index + 1) * self._block_size)
@@ -90,7 +104,7 @@ class RowBlock:
     contexts: NDArray[np.int64]
 
 
-class RowOrder:
+class RowOrder(_Order):
     """A random-access source of row blocks, for `grain.MapDataset.source`.
 
     Epoch after epoch the rows come in an order of its own, group by group, and each epoch is cut
@@ -114,13 +128,8 @@ class RowOrder:
         blocks: int,
         row_group: NDArray[np.int64] | None = None,
     ) -> None:
-        self._contexts = contexts_per_row(row_measurements)
+        super().__init__(row_measurements, seed=seed, blocks=blocks, row_group=row_group)
         self._blocks_per_epoch = blocks_per_epoch
-        self._blocks = blocks
-        self._epochs = _Epochs(seed, self._contexts, row_group)
-
-    def __len__(self) -> int:
-        return self._blocks
 
     def __getitem__(self, index: int) -> RowBlock:
         epoch, block = divmod(index, self._blocks_per_epoch)
