@@ -20,6 +20,14 @@ def test_segments_and_positions() -> None:
     assert batch["inputs_position"].tolist() == [[0, 1, 0, 1, 2], [0, 1, 2, 3, 4]]
 
 
+def test_padding_has_no_position() -> None:
+    """However much of it there is."""
+    batch = widen(sequences_of(np.array([9, 9], np.int16), np.array([1]), np.array([2]), room=6))
+    assert batch["inputs_position"].tolist() == [[0, 1, 0, 0, 0]]
+    assert batch["inputs_segmentation"].tolist() == [[1, 1, 0, 0, 0]]
+    assert batch["targets_segmentation"].tolist() == [[1, 0, 0, 0, 0]]
+
+
 def test_no_target_crosses_a_segment() -> None:
     """Targets are one ahead; the one that belongs to the next context, or to none, is masked."""
     batch = widen(SEQUENCES)
