@@ -26,11 +26,12 @@ def main() -> None:
         from netpipe.harness.clock import MonotonicClock
         from netpipe.harness.host import this_host
         from netpipe.harness.targets import resolve
-        from netpipe.harness.watchdog import Watchdog
+        from netpipe.harness.watchdog import START_UP_S, Watchdog
 
         let_grain_start_workers()
         loader, cores = resolve(arguments.loader), this_host().cores
-        with Watchdog(request) as watch:
+        limit_s = START_UP_S + request.budget_s  # a slow loader takes its time for the least rounds
+        with Watchdog(request, start_up_s=limit_s) as watch:
             looking = FindingOut(
                 loader,
                 arguments.loader,
