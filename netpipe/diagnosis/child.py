@@ -3,6 +3,8 @@
 import argparse
 from typing import Any
 
+from netpipe.harness.emulation import Flops, checked_flops
+
 KIND = "diagnose"
 
 
@@ -42,10 +44,21 @@ def main() -> None:
                 watch,
             )
             findings = looking.findings().to_document()
-        flops = getattr(resolve(arguments.step), "flops_per_step", None) if arguments.step else None
+        step = resolve(arguments.step) if arguments.step else None
+        flops = counted_flops(getattr(step, "flops_per_step", None))
         return {KIND: {"findings": findings, "flops_per_step": flops}}
 
     answer(request, found)
+
+
+def counted_flops(flops: Flops) -> float | None:
+    """Return the FLOPs of a step that its factory knows; they may have to be counted.
+
+    Raises:
+        MisuseError: They are not above 0, or not finite.
+    """
+    counted = flops() if callable(flops) else flops
+    return None if counted is None else float(checked_flops(counted))
 
 
 if __name__ == "__main__":
