@@ -152,7 +152,7 @@ def _timed_iter(stack: ExitStack, timing: Timing, numbers: Mapping[int, int]) ->
             if number is None or id(iterator) in iterators:
                 return iterator
             if not isinstance(iterator, grain.DatasetIterator):
-                return _generated(timing, number, iterator)
+                return _wrapped(timing, number, iterator)
             iterators[id(iterator)] = (iterator, number)
             if type(iterator) not in kinds:
                 kinds.add(type(iterator))
@@ -164,11 +164,18 @@ def _timed_iter(stack: ExitStack, timing: Timing, numbers: Mapping[int, int]) ->
     return around
 
 
-def _generated(timing: Timing, number: int, iterator: Iterator[Any]) -> Iterator[Any]:
-    """Time an iterator whose class cannot be changed, as that of generators."""
-    end = object()
-    while (element := timing.call(number, next, iterator, end)) is not end:
-        yield element
+def _wrapped(timing: Timing, number: int, iterator: Iterator[Any]) -> Iterator[Any]:
+    """Time an iterator that is none of Grain's, whose class may be one that cannot be changed."""
+
+    # A class each time, for Grain changes that of the iterator which it gives to the user.
+    class Wrapped(Iterator[Any]):
+        def __next__(self) -> Any:
+            return timing.call(number, next, iterator)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(iterator, name)
+
+    return Wrapped()
 
 
 def _replace(
