@@ -122,17 +122,24 @@ def test_a_loader_that_raises_is_told(netpipe: Netpipe) -> None:
 
 def test_a_loader_is_diagnosed(netpipe: Netpipe) -> None:
     """End to end: a whole document, its stages those of the pipeline, the sentence in it."""
-    result = netpipe("diagnose", "--loader", LOADERS.format("slow"), "--budget", "0.5", "--json")
+    loader = LOADERS.format("unsendable")
+    result = netpipe("diagnose", "--loader", loader, "--budget", "0.5", "--json")
     assert result.exit_code == 0, result.stderr
     found = document(result, "diagnosis.1.json")
+    largest = found["stages"][0]
+    assert largest["name"] == "Map of tests.diagnosis.loaders.unsendable.<locals>.locked"
     assert found["sentence"].startswith("Loads ")
-    assert "Map of tests.diagnosis.loaders.busy" in found["sentence"]
-    assert found["lane"] == "rebuilt"
-    assert found["stages"][0]["name"] == "Map of tests.diagnosis.loaders.busy"
+    assert f"Stage {largest['name']} holds" in found["sentence"]
+    assert found["bottleneck"]["stage"] == largest["name"]
+    assert (found["lane"], found["workers"], found["threads"]) == ("rebuilt", 0, 0)
     assert {one["name"] for one in found["stages"]} >= {"Source", "Batch", "ToIter"}
     graph = {one["id"]: one for one in found["lint"]["graph"]}
-    assert graph[found["stages"][0]["node"]]["kind"] == "Map"
-    assert found["bottleneck"]["stage"] == "Map of tests.diagnosis.loaders.busy"
-    assert {one["name"] for one in found["interventions"]} >= {"two-threads", "two-processes"}
-    assert found["verified"] or found["unverified"]
+    assert graph[largest["node"]]["kind"] == "Map"
+    assert largest["without_s_per_batch"]["median"] < found["lane_s_per_batch"]["median"]
+    made = {one["name"]: one for one in found["interventions"]}
+    assert all(made[one]["speedup"] for one in ("two-threads", "two-processes", "without-stage"))
+    assert made["cached-bytes"]["says"] == "not made: no file of data is open"
+    assert {one["kind"] for one in found["what_if"]} >= {"workers", "without-stage"}
     assert found["measurement"] is None
+    assert found["verified"] is None
+    assert "could not be tried: " in found["unverified"]

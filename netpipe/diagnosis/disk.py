@@ -29,7 +29,7 @@ _CODE: Final = tuple(
     }
     | {os.path.realpath(one) + os.sep for one in site.getsitepackages()}
 )
-_NO_DATA: Final = ("/dev/", "/proc/", "/sys/")
+_NO_DATA: Final = ("/dev/", "/proc/", "/sys/", "/usr/lib/")  # the last: locales, for one
 _LIBRARY: Final = (".so", ".py", ".pyc")
 
 

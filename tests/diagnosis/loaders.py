@@ -1,5 +1,6 @@
 """Loaders that are diagnosed: here, and as the targets of other processes."""
 
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -157,6 +158,18 @@ def slow() -> Any:
     """Batches that take about 8 ms."""
     numbers = grain.MapDataset.source(Numbers()).repeat()
     return numbers.map(busy).to_iter_dataset(ALONE).batch(4)
+
+
+def unsendable() -> Any:
+    """The same by a function that no worker can be sent: it is diagnosed without starting any."""
+    lock = threading.Lock()
+
+    def locked(number: int) -> Any:
+        with lock:
+            return busy(number)
+
+    numbers = grain.MapDataset.source(Numbers()).repeat()
+    return numbers.map(locked).to_iter_dataset(ALONE).batch(4)
 
 
 def printing() -> Iterator[int]:

@@ -59,6 +59,13 @@ def test_python_itself_is_no_data() -> None:
         assert not [one for one in open_files() if one.startswith(disk._CODE)]
 
 
+@pytest.mark.parametrize("path", ["/usr/lib/locale/C.utf8/LC_CTYPE", "/dev/shm/x", "/proc/self/io"])
+def test_what_the_system_has_open_is_no_data(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Locales are mapped in every process, and shared memory is on no disk."""
+    monkeypatch.setattr(Path, "is_file", lambda _: True)
+    assert not disk._is_data(path)
+
+
 def test_a_log_is_no_data(tmp_path: Path) -> None:
     """What is only written to is read by nobody; what is empty neither."""
     with (tmp_path / "log").open("w") as log, (tmp_path / "empty").open("w+"):
