@@ -67,7 +67,8 @@ def stage_time(
 ) -> StageTime:
     """Return a stage that computes all the time, unless told otherwise."""
     own_s = s_per_batch if cpu_s is None else cpu_s
-    return StageTime(name, node, node and node.id, "", "", s_per_batch, own_s)
+    number = None if node is None else node.id
+    return StageTime(name, node, number, "", "", s_per_batch, own_s)
 
 
 def with_workers_graph(workers: int = 2, threads: int = 0) -> Graph:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from netpipe.diagnosis.absent import KEPT, Recorded, RecordedSource, without_stage
-from netpipe.diagnosis.rebuilt import serial
+from netpipe.diagnosis.rebuilt import OneThread, serial
 from netpipe.harness.graph.reading import read_graph
 from tests.diagnosis import loaders
 from tests.diagnosis.loaders import ALONE, Numbers, double
@@ -105,7 +105,9 @@ def test_a_source_is_left_out() -> None:
 def test_a_lane_has_its_stages_left_out_too() -> None:
     """What is rebuilt is read below its wrapping."""
     lane, _ = serial(loaders.with_worker)
-    number = read_graph(lane().dataset).of_kind("Map")[0].id
+    pulled = lane()
+    assert isinstance(pulled, OneThread)
+    number = read_graph(pulled.dataset).of_kind("Map")[0].id
     made = without_stage(lane, number)
     assert made is not None
     assert len(list(made())) == 3

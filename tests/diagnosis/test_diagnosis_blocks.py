@@ -1,6 +1,7 @@
 """Blocks of batches pulled flat out."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -53,19 +54,25 @@ class Paced:
             self.closed += 1
 
 
+def lane_threads() -> list[str]:
+    """Return the names of the threads of lanes."""
+    return [one.name for one in threading.enumerate() if "netpipe-lane" in one.name]
+
+
 @pytest.fixture(autouse=True)
 def _no_lane_is_left() -> Iterator[None]:
     """Hold every test of this file to leaving no thread behind."""
     yield
-    assert not [one.name for one in threading.enumerate() if "netpipe-lane" in one.name]
+    assert not lane_threads()
 
 
 def test_a_lane_pulls_for_a_while() -> None:
     """Until the time is up, and then the batch that was asked for."""
     clock = FakeClock()
     lane = Lane(Paced(clock), clock)
-    assert lane.pulling(2.5)() == Pulled(3, 3.0, pytest.approx(0, abs=1))
+    pulled = lane.pulling(2.5)()
     lane.close()
+    assert (pulled.batches, pulled.wall_s, pulled.restarts) == (3, 3.0, 0)
 
 
 def test_a_lane_pulls_a_few_batches_at_least() -> None:
@@ -109,7 +116,7 @@ def test_cpu_time_of_starting_again_is_left_out(monkeypatch: pytest.MonkeyPatch)
             yield number
 
     monkeypatch.setattr(blocks, "_workers_cpu_s", lambda: 10 * used[0])
-    monkeypatch.setattr(blocks.time, "process_time", lambda: used[0])
+    monkeypatch.setattr(time, "process_time", lambda: used[0])
     lane = Lane(loader, clock)
     found = block_of_count(lane, 9)
     lane.close()
@@ -128,7 +135,7 @@ def test_a_loader_of_one_batch_is_all_starting(monkeypatch: pytest.MonkeyPatch) 
         yield 1
 
     monkeypatch.setattr(blocks, "_workers_cpu_s", lambda: 0.0)
-    monkeypatch.setattr(blocks.time, "process_time", lambda: used[0])
+    monkeypatch.setattr(time, "process_time", lambda: used[0])
     lane = Lane(loader, clock)
     found = block_of_count(lane, 3)
     lane.close()
@@ -184,9 +191,11 @@ def test_a_thread_that_waited_all_the_time_has_run_a_little() -> None:
     ("loader", "error"), [(loaders.raising, OSError), (list, MisuseError), (lambda: 3, MisuseError)]
 )
 def test_a_loader_that_cannot_start_leaves_no_thread(loader: Any, error: type[Exception]) -> None:
-    """What it raised gets out."""
-    with pytest.raises(error):
+    """What it raised gets out, and may be kept: no thread is kept by it."""
+    with pytest.raises(error) as caught:
         Lane(loader, CLOCK)
+    assert caught.tb is not None
+    assert not lane_threads()
 
 
 def test_a_loader_that_fails_is_closed() -> None:

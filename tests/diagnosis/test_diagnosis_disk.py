@@ -141,17 +141,20 @@ def test_batches_are_pulled_from_both(data: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_a_loader_without_files_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is nothing to be read anew; the lane that was looked at is closed."""
-    closed: list[bool] = []
+    closed: list[object] = []
 
-    def loader() -> Iterator[int]:
-        try:
-            while True:
-                yield 1
-        finally:
-            closed.append(True)
+    class Endless:
+        def __iter__(self) -> "Endless":
+            return self
+
+        def __next__(self) -> int:
+            return 1
+
+        def close(self) -> None:
+            closed.append(self)
 
     monkeypatch.setattr(disk, "open_files", tuple)
     assert (
-        from_disk_and_cache(loader, 1.0, 0.1, MonotonicClock(), UNWATCHED, lambda _: None) is None
+        from_disk_and_cache(Endless, 1.0, 0.1, MonotonicClock(), UNWATCHED, lambda _: None) is None
     )
-    assert closed == [True]
+    assert len(closed) == 1

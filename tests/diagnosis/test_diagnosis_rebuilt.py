@@ -64,6 +64,24 @@ def test_a_lane_is_one_thread_with_the_same_batches(loader: Factory, expected: A
     assert found == expected
 
 
+def test_a_lane_makes_its_batches_where_they_are_asked_for() -> None:
+    """Its readers' and its prefetch's threads are gone: all runs in the thread that pulls."""
+    makers: set[int] = set()
+
+    def seen(number: int) -> int:
+        makers.add(threading.get_ident())
+        return number
+
+    def loader() -> Any:
+        numbers = grain.MapDataset.range(12).map(seen).to_iter_dataset(loaders.THREADS)
+        dataset = numbers.map(seen).batch(4)
+        return grain.experimental.ThreadPrefetchIterDataset(dataset, prefetch_buffer_size=2)
+
+    lane, _ = serial(loader)
+    assert len(batches(lane())) == 3
+    assert makers == {threading.get_ident()}
+
+
 def test_the_graph_is_of_the_loader_as_it_is() -> None:
     """With its workers, and the lines that made it."""
     _, graph = serial(loaders.with_worker)

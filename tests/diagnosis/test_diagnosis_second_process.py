@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from netpipe.diagnosis import lanes, second_process
+from netpipe.diagnosis.blocks import Pulled
 from netpipe.diagnosis.lanes import LANE, TWO_PROCESSES, TWO_THREADS, WITHOUT_STAGE, lanes_in_turns
 from netpipe.diagnosis.rebuilt import serial
 from netpipe.diagnosis.second_process import SecondProcess
@@ -133,7 +134,7 @@ def test_rates_of_both_processes_add_up(monkeypatch: pytest.MonkeyPatch) -> None
     from tests.diagnosis.diagnosed import block
 
     monkeypatch.setattr(lanes, "block_of", lambda *_: block(0.1, 0.08))
-    other = second_process.Pulled(30, 1.0, 0.25)
+    other = Pulled(30, 1.0, 0.25)
     second: Any = type("Second", (), {"pulling": lambda *_: lambda: other})()
     found = lanes._beside(partial(lambda: None), second, 1.0)  # type: ignore[arg-type]
     assert found.s_per_batch == pytest.approx(1 / 40)

@@ -234,6 +234,18 @@ def test_every_wait_is_announced_and_ended(clock: FakeClock) -> None:
     assert watch.heard == [starts, starts, None, "workers", 1.0, None]
 
 
+def test_a_loader_that_cannot_start_is_waited_for_no_longer(clock: FakeClock) -> None:
+    """Who starts another one has not been waiting since then."""
+    watch = Listener()
+
+    def loader() -> Iterable[int]:
+        raise OSError("gone")
+
+    with pytest.raises(OSError, match="gone"):
+        Puller(loader, clock, watch)
+    assert watch.heard[-1] is None
+
+
 def test_a_loader_is_watched_from_its_making(clock: FakeClock) -> None:
     """The watch has heard of the wait when `loader()` is called, and when `iter()` is."""
     watch = Listener()

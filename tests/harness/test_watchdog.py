@@ -75,6 +75,34 @@ def test_a_wait_has_its_limit(
     assert message.startswith(f"the loader gave no batch for {limit_s:g} s after 0 batches: it")
 
 
+def test_threads_that_pull_beside_each_other_have_limits_of_their_own(
+    dog: Watchdog, clock: FakeClock
+) -> None:
+    """A thread whose batches come does not hide another one whose batch never does."""
+    hangs = threading.Thread(target=dog.waiting, args=(clock(),))
+    hangs.start()
+    hangs.join()
+    for _ in range(2):
+        dog.waiting(clock())
+        clock.sleep(2.0)
+        dog.waiting(None)
+    assert dog.alarm() is None
+    dog.waiting(clock())
+    clock.sleep(1.1)
+    assert alarm_of(dog).message.startswith("the loader gave no batch for 5 s after 2 batches")
+
+
+def test_what_comes_before_the_rounds_may_be_given_longer(clock: FakeClock, tmp_path: Path) -> None:
+    """A session that has no rounds has its budget there."""
+    request = replace(REQUEST, result=str(tmp_path / "result.json"))
+    patient = Watchdog(request, clock, start_up_s=START_S + 900.0)
+    clock.sleep(START_S + 900.0)
+    assert patient.alarm() is None
+    clock.sleep(0.1)
+    assert alarm_of(patient).message.startswith("the start-up did not end within 1500 s")
+    patient._stacks.close()
+
+
 def test_a_batch_that_came_is_no_hang(dog: Watchdog, clock: FakeClock) -> None:
     """Every wait counts for itself, and between two nothing is waited for."""
     for _ in range(10):
