@@ -12,9 +12,10 @@ from netpipe.cli.data import generate, prepare
 from netpipe.cli.devices import devices
 from netpipe.cli.lint import lint
 from netpipe.cli.measure import measure
+from netpipe.cli.report import report
 from netpipe.cli.throughput import throughput
 
-COMMANDS = (generate, prepare, throughput, measure, lint, devices, baseline, ab)
+COMMANDS = (generate, prepare, throughput, measure, lint, report, devices, baseline, ab)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
