@@ -49,14 +49,15 @@ class Drawing:
         heading: What it is of.
         svg: A whole SVG document.
         caption: What is to be seen, with the figures that say so.
+        is_wide: It takes the whole width of the page, as far as it is drawn for that.
         is_scrolled: It keeps a readable size and scrolls in its box, where the page is narrow.
     """
 
     kind: ClassVar[str] = "drawing"
-    is_wide: ClassVar[bool] = False
     heading: str
     svg: str
     caption: str
+    is_wide: bool = False
     is_scrolled: bool = False
 
 

@@ -14,6 +14,8 @@ from netpipe.page.wording import bounds, ratio, whole_percent
 _CLOSE: Final = 0.20
 """How far a prediction may be off its measurement to be called right."""
 
+_LEFT_OF_THE_STEP: Final = "Left of the line, the loader keeps up with the step."
+
 _NAMES: Final = {
     "cached-bytes": "bytes from memory",
     "without-stage": "without the stage",
@@ -33,16 +35,17 @@ def intervention_cards(found: Findings) -> Iterator[Card]:
         yield _interventions(found)
 
 
-def prediction_cards(found: Findings) -> Iterator[Card]:
-    """Give what further changes would give."""
+def prediction_cards(found: Findings, step_s: float | None) -> Iterator[Card]:
+    """Give what further changes would give, beside the time of a step; None without one."""
     if not found.what_if:
         return
     today = Row("today", found.load_s_per_batch, Ink.TEXT, "D")
     foretold = [Row(f"with {one.change}", one.load_s_per_batch) for one in found.what_if]
     drawing = Drawing(
         "What if",
-        durations([today, *foretold]),
-        "Load time of a batch, as it is and as predicted, with 95% intervals. Shorter is better.",
+        durations([today, *foretold], None if step_s is None else Line(step_s, "a step")),
+        "Load time of a batch, as it is and as predicted, with 95% intervals. "
+        f"{'Shorter is better.' if step_s is None else _LEFT_OF_THE_STEP}",
     )
     table = Table(
         "Predictions",

@@ -74,10 +74,11 @@ def _facts(document: Mapping[str, Any], found: Findings) -> Iterator[Fact]:
 
 
 def _cards(document: Mapping[str, Any], found: Findings) -> Iterator[Card]:
-    yield from step_cards(document["measurement"] or {})
+    measurement = document["measurement"]
+    yield from step_cards(measurement or {})
     yield from verified_cards(found)
     yield from stage_cards(found)
-    yield from prediction_cards(found)
+    yield from prediction_cards(found, measurement and measurement["step_s"]["median"])
     yield from intervention_cards(found)
     yield from _needs(converter().structure(document["needs"], tuple[Need, ...]))
     yield from surroundings(document["host"], document["versions"])

@@ -10,13 +10,12 @@ from netpipe.page.plots.sparkline import sparkline
 from netpipe.page.wording import ratio
 
 _COLUMNS: Final = (
-    Column("benchmark"),
     Column("metric"),
+    Column("outcome"),
+    Column("times worse", is_figure=True),
     Column("now", is_figure=True),
     Column("before", is_figure=True),
-    Column("times worse", is_figure=True),
     Column("history"),
-    Column("outcome"),
 )
 
 
@@ -57,17 +56,15 @@ def _table(compared: Sequence[Mapping[str, Any]], against: str | None) -> Table:
 
 
 def _cells(one: Mapping[str, Any], *, has_history: bool) -> Iterator[Cell]:
-    file, _, name = one["benchmark"].rpartition("::")
     metric = one["metric"] or one["quantity"]
-    yield Cell(name, note=file, is_code=True)
-    yield Cell(metric, is_code=True)
+    waived = f"waived: {one['waiver']['reason']}" if one["waiver"] else ""
+    yield Cell(metric, note=one["benchmark"].rpartition("::")[2], is_code=True)
+    yield Cell(_said(one["outcome"]), tone_of(one), waived)
+    yield Cell("" if one["worse_ratio"] is None else f"{ratio(one['worse_ratio'])} x")
     yield Cell(figure(metric, one["now"]))
     yield Cell("none" if one["baseline"] is None else figure(metric, one["baseline"]))
-    yield Cell("" if one["worse_ratio"] is None else f"{ratio(one['worse_ratio'])} x")
     if has_history:
         yield _history(one, metric)
-    waived = f"waived: {one['waiver']['reason']}" if one["waiver"] else ""
-    yield Cell(_said(one["outcome"]), tone_of(one), waived)
 
 
 def _history(one: Mapping[str, Any], metric: str) -> Cell:

@@ -62,6 +62,7 @@ def _graph(report: LintReport) -> Iterator[Drawing]:
             "The pipeline",
             svg_graph(report),
             f"From the source at the top to the trainer, as Grain {report.grain_version} reads it.",
+            is_wide=any(len(one.parents) > 1 for one in report.graph.nodes),
             is_scrolled=True,
         )
 

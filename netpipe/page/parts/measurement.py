@@ -96,7 +96,7 @@ def _headline(document: Mapping[str, Any], measured: Measurement) -> Headline:
         tone=tone_of(document),
         word=sentence(verdict.kind),
         sentence=sentence(verdict.message.removeprefix(f"{verdict.kind}: ")),
-        next=sentence(verdict.next),
+        next="" if verdict.next == "nothing" else sentence(verdict.next),
     )
 
 

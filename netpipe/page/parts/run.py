@@ -47,7 +47,7 @@ def _headline(compared: Sequence[Mapping[str, Any]], others: Sequence[Part]) -> 
     alike = sum(one["outcome"] == worst["outcome"] for one in compared)
     word = f"{alike} of {len(compared)} {worst['outcome'].replace('_', ' ')}"
     if worst["outcome"] in ("PASS", "IMPROVED"):
-        return Headline(tone, word, f"No metric is worse than what it was held against. {told}")
+        return Headline(tone, word, f"No metric is worse than it may be. {told}")
     return Headline(tone, word, f"{sentence(worst['reason'])}. {told}")
 
 

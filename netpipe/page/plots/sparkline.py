@@ -10,6 +10,7 @@ from netpipe.page.plots.canvas import Ink, axes_in, drawn
 
 _SIZE: Final = (132.0, 34.0)
 _INKS: Final = {Tone.GOOD: Ink.GOOD, Tone.BAD: Ink.BAD}
+_LEAST_RANGE: Final = 0.2  # of the largest value, or noise would look like a change
 _MARKERS: Final = {Tone.GOOD: "o", Tone.BAD: "X"}
 
 
@@ -20,6 +21,7 @@ def sparkline(before: Sequence[float], now: float, tone: Tone) -> str:
     def draw(figure: Figure) -> None:
         axes = axes_in(figure, left=6, top=7, right=9, bottom=7)
         axes.set_axis_off()
+        axes.set_ylim(*_limits([*before, now]))
         axes.axhline(before[-1], color=Ink.RULE, linewidth=1)
         axes.plot([*before, now], color=Ink.FAINT, linewidth=1.2)
         axes.plot(before, "o", color=Ink.FAINT, markersize=4, clip_on=False)
@@ -27,3 +29,9 @@ def sparkline(before: Sequence[float], now: float, tone: Tone) -> str:
                   markersize=9, clip_on=False)  # fmt: skip
 
     return drawn(draw, height, width)
+
+
+def _limits(values: Sequence[float]) -> tuple[float, float]:
+    middle = (min(values) + max(values)) / 2
+    half = max(max(values) - min(values), _LEAST_RANGE * max(values)) / 2 or 1.0
+    return middle - half, middle + half
