@@ -27,6 +27,11 @@ _RESOURCES: Final[Mapping[str, str]] = {
     "waiting": "it waits",
 }
 
+_WITHOUT_A_CAUSE: Final[Mapping[str, str]] = {
+    "none": "Nothing holds it up",
+    "unknown": "What holds it up is open",
+}
+
 
 def diagnosis_parts(document: Mapping[str, Any]) -> tuple[Part, ...]:
     """Return what is shown of a `netpipe.diagnosis/1` document: it, its measurement, its order."""
@@ -50,9 +55,9 @@ def _headline(document: Mapping[str, Any], bottleneck: Bottleneck) -> Headline:
 
 
 def _word(bottleneck: Bottleneck) -> str:
-    if bottleneck.resource == "none":
-        return "Nothing holds it up"
-    bound = _RESOURCES.get(bottleneck.resource, "by what is not known")
+    if bottleneck.resource in _WITHOUT_A_CAUSE:
+        return _WITHOUT_A_CAUSE[bottleneck.resource]
+    bound = _RESOURCES[bottleneck.resource]
     return f"{bottleneck.stage}: {bound}" if bottleneck.stage else sentence(bound)
 
 

@@ -8,7 +8,6 @@ from netpipe.page.content import Fact, Headline, Part, Tone
 from netpipe.page.parts.gate import gate_cards, tone_of
 from netpipe.page.parts.lint import lint_part
 from netpipe.page.parts.measurement import measurement_part
-from netpipe.page.wording import sentence
 
 
 def run_parts(document: Mapping[str, Any]) -> tuple[Part, ...]:
@@ -48,7 +47,7 @@ def _headline(compared: Sequence[Mapping[str, Any]], others: Sequence[Part]) -> 
     word = f"{alike} of {len(compared)} {worst['outcome'].replace('_', ' ')}"
     if worst["outcome"] in ("PASS", "IMPROVED"):
         return Headline(tone, word, f"No metric is worse than it may be. {told}")
-    return Headline(tone, word, f"{sentence(worst['reason'])}. {told}")
+    return Headline(tone, word, f"{worst['reason']}. {told}")
 
 
 def _next(others: Sequence[Part]) -> str:

@@ -8,7 +8,7 @@ import io
 import warnings
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -18,7 +18,7 @@ WIDTH: Final = 440.0  # of a phone, nearly; px, as all sizes here
 FONT_SIZE: Final = 14.0
 SMALL: Final = 12.5
 _PX_PER_INCH: Final = 72.0  # what matplotlib's SVG takes a point for
-_SETTINGS: Final = {
+_SETTINGS: Final[dict[Any, Any]] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "netpipe",
     "text.parse_math": False,
@@ -84,7 +84,7 @@ def rule_at_ticks(axes: Axes) -> None:
     axes.set_axisbelow(True)
 
 
-def write(axes: Axes, x: float, y: float, text: str, ink: Ink = Ink.TEXT, **looks: object) -> None:
+def write(axes: Axes, x: float, y: float, text: str, ink: Ink = Ink.TEXT, **looks: Any) -> None:
     """Write a text at a place in the units of the data; `looks` are matplotlib's."""
-    looks = {"fontsize": SMALL, "va": "center", "clip_on": False} | looks
-    axes.text(x, y, text, color=ink, **looks)
+    usual = {"fontsize": SMALL, "va": "center", "clip_on": False}
+    axes.text(x, y, text, color=ink, **usual | looks)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Final
+from typing import Any, Final
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -114,6 +114,6 @@ def _rows(axes: Axes, rows: Sequence[Row], values: Sequence[str]) -> None:
         y = number + 0.22
         axes.plot((max(low, least), high), (y, y), color=row.ink, linewidth=5, alpha=0.4)
         axes.plot(interval.median, y, row.marker, color=row.ink, markersize=11, clip_on=False)
-        place = {"transform": axes.get_yaxis_transform()}
+        place: dict[str, Any] = {"transform": axes.get_yaxis_transform()}
         write(axes, 0, number - 0.2, shortened(row.label, _COLUMNS), **place)
         write(axes, 1, number - 0.2, value, fontweight="bold", ha="right", **place)

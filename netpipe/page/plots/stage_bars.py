@@ -1,7 +1,7 @@
 """What each stage of a loader takes, by the clock and of a CPU."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -42,7 +42,7 @@ def _row(axes: Axes, number: int, stage: Stage, *, is_bottleneck: bool) -> None:
     axes.barh(number + 0.1, stage.s_per_batch, _WALL, color=ink)
     axes.barh(number + 0.32, stage.cpu_s_per_batch, _CPU, facecolor="none", edgecolor=Ink.TEXT,
               hatch="/////", linewidth=0.8)  # fmt: skip
-    place = {"transform": axes.get_yaxis_transform()}
+    place: dict[str, Any] = {"transform": axes.get_yaxis_transform()}
     mark = "▶ " if is_bottleneck else ""
     weight = "bold" if is_bottleneck else "normal"
     name = f"{mark}{shortened(stage.name, _COLUMNS)}"

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -106,7 +106,7 @@ def timeline(found: Lanes) -> str:
 
     def draw(figure: Figure) -> None:
         axes = axes_in(figure, left=8, top=34, right=14, bottom=64)
-        end_s = max(found.calling[-1].end_s, found.working[-1].end_s)
+        end_s = max(found.calling[-1].end_s, found.working[-1].end_s) or 1.0
         axes.set_xlim(0, end_s)
         axes.set_ylim(-_LANE / 2 - 0.08, _HOST + _LANE / 2)
         label_seconds(axes)
@@ -141,7 +141,7 @@ def _bars(axes: Axes, spans: tuple[Span, ...] | list[Span], y: float, **looks: s
 
 
 def _legend(figure: Figure) -> None:
-    entries = (
+    entries: tuple[tuple[dict[str, Any], str], ...] = (
         ({"facecolor": Ink.LOAD}, "waits for a batch"),
         ({"facecolor": Ink.TEXT}, "calls the step"),
         ({"facecolor": Ink.DEVICE}, "works"),
