@@ -89,7 +89,7 @@ def measure(
             _print_measurements(measurements, listed=len(requests) > 1, as_json=as_json)
             if html is not None:
                 _write_page(measurements, html)
-    codes = [_exit_code(one) for one in measurements]
+    codes = [exit_code(one) for one in measurements]
     sys.exit(FAILED if FAILED in codes else max(codes))
 
 
@@ -135,7 +135,8 @@ def _print_verdicts(measurements: "list[Measurement]") -> None:
             output.print(f"  {remark.name}: {remark.message}")
 
 
-def _exit_code(measurement: "Measurement") -> int:
+def exit_code(measurement: "Measurement") -> int:
+    """Return how a command ends that measured this."""
     from netpipe.harness.stall import judge
 
     verdict = judge(measurement)

@@ -47,8 +47,8 @@ def measurement(name: str = "metrics[0]", **changes: Any) -> Document:
 
 def plain_measurement() -> Document:
     """A healthy one without anything that may be missing."""
-    nothing = {"step_synced_s": None, "step_shadow_s": None, "step_transfer_s": None,
-               "host_s_per_step": None, "buffered_batches": None}  # fmt: skip
+    missing = ("step_synced_s", "step_shadow_s", "step_transfer_s", "host_s_per_step")
+    nothing: dict[str, Any] = dict.fromkeys((*missing, "buffered_batches"))
     document = _judged(make_measurement(rounds=2, **nothing))
     for name in ("verdict", "workers_needed", "cores_needed"):
         del document[name]
@@ -113,7 +113,11 @@ def empty_lint() -> Document:
 
 def diagnosis(name: str = "tokenize") -> Document:
     """A loader whose stage holds Python's lock, with a prediction that was tried."""
-    return _plain(_diagnosis(name, findings(name), measurement(name), lint(name)))
+    needs = (
+        Need("h100-sxm", 0.036, 27.8, 3, 2.2, 0.9),
+        Need("v100-sxm", 0.28, 3.5, 1, 0.3, 7.0),
+    )
+    return _diagnosis(findings(name), needs, lint(name)) | {"measurement": measurement(name)}
 
 
 def plain_diagnosis() -> Document:
@@ -123,14 +127,14 @@ def plain_diagnosis() -> Document:
         Bottleneck(None, "unknown", 0.0, "nothing could be changed"), (), (), None,
         "the loader takes no workers", 3.0,
     )  # fmt: skip
-    return _plain(_diagnosis("", found, None, empty_lint(), needs=()))
+    return _diagnosis(found, (), empty_lint())
 
 
 def findings(name: str) -> Findings:
     """Two stages, a change of each kind of outcome, and what would follow."""
     stages = (
         Stage(f".map({name})", 1, f"mine.{name}", "mine.py:4", "workers", 0.056, 0.056, 0.71,
-              "timing", "mine.py:9", near(0.022)),
+              "timing", near(0.022)),
         Stage("source Probes", 2, "", "", "trainer", 0.022, 0.004, 0.29, "sampling"),
     )  # fmt: skip
     changed = (
@@ -153,7 +157,7 @@ def findings(name: str) -> Findings:
 
 def run(**changes: Any) -> Document:
     """A run that is slower than its baselines by one metric."""
-    document = {
+    document: Document = {
         "schema": "netpipe.run/1",
         "measurements": [measurement(), measurement()],
         "lints": [lint()],
@@ -229,28 +233,16 @@ def _judged(measured: Measurement) -> Document:
     return measurement_document(measured, judge(measured))
 
 
-def _diagnosis(
-    name: str,
-    found: Findings,
-    measured: Document | None,
-    linted: Document,
-    needs: tuple[Need, ...] = (
-        Need("h100-sxm", 0.036, 27.8, 3, 2.2, 0.9),
-        Need("v100-sxm", 0.28, 3.5, 1, 0.3, 7.0),
-    ),
-) -> Diagnosis:
-    said = f"Loader-bound: stage {name} holds 71% of it."
-    return Diagnosis(said, found, needs, measured, linted, HOST, {"grain": "0.2.18"})
+def _diagnosis(found: Findings, needs: tuple[Need, ...], linted: Document) -> Document:
+    said = "Loader-bound: needs 27.8 batches/s, sustains 24.6."
+    made = Diagnosis(said, found, needs, None, linted, HOST, {"grain": "0.2.18"})
+    plain: Document = json.loads(json.dumps(made.to_document()))
+    return plain
 
 
 def _intervention(name: str, after_s: float) -> Intervention:
     speedup = near(0.078 / after_s)
     return Intervention(name, "Changed.", near(0.078), near(after_s), speedup, "It says so.")
-
-
-def _plain(made: Diagnosis) -> Document:
-    plain: Document = json.loads(json.dumps(made.to_document()))
-    return plain
 
 
 def _plain_interval(median: float) -> Document:

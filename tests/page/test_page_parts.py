@@ -204,8 +204,10 @@ def test_a_git_ref_has_a_table_of_its_own() -> None:
 def test_what_a_change_does_to_baselines_is_shown() -> None:
     """The files it replaces with their figures, and the slowdowns it accepts."""
     moved = {"before": 0.01, "after": 0.02, "ratio": 2.0}
-    change: dict[str, Any] = {"change": "replaced", "file": "h200-x1/0002_a.json", "before": None, "after": None,
-              "differences": [], "figures": {"load_s_per_batch": moved}}  # fmt: skip
+    change: dict[str, Any] = {
+        "change": "replaced", "file": "h200-x1/0002_a.json", "before": None, "after": None,
+        "differences": [], "figures": {"load_s_per_batch": moved},
+    }  # fmt: skip
     waiver = {"benchmark": "a", "metric": "step_s", "bound": 2, "reason": "known",
               "expires": "2027-01-01", "device": "", "is_added": True}  # fmt: skip
     accepted = {"commit": "abc", "baseline_changes": [change], "waivers": [waiver]}

@@ -44,10 +44,10 @@ def _caption(found: Findings) -> str:
 
 def _row(stage: Stage) -> tuple[Cell, ...]:
     without = stage.without_s_per_batch
-    places = (stage.function, stage.made_at, stage.hot_line and f"most of it: {stage.hot_line}")
+    places = " · ".join(filter(None, (stage.function, stage.made_at)))
     sampled = ", by samples" if stage.by == "sampling" else ""
     return (
-        Cell(stage.name, note=" · ".join(filter(None, places)), is_code=True),
+        Cell(stage.name, note=places, is_code=True),
         Cell(_SECTIONS[stage.section]),
         Cell(f"{seconds(stage.s_per_batch)}{sampled}"),
         Cell(whole_percent(stage.fraction)),

@@ -86,5 +86,5 @@ def rule_at_ticks(axes: Axes) -> None:
 
 def write(axes: Axes, x: float, y: float, text: str, ink: Ink = Ink.TEXT, **looks: Any) -> None:
     """Write a text at a place in the units of the data; `looks` are matplotlib's."""
-    usual = {"fontsize": SMALL, "va": "center", "clip_on": False}
+    usual: dict[str, Any] = {"fontsize": SMALL, "va": "center", "clip_on": False}
     axes.text(x, y, text, color=ink, **usual | looks)

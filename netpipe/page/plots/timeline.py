@@ -134,7 +134,7 @@ def caption(found: Lanes) -> str:
 
 
 def _bars(axes: Axes, spans: tuple[Span, ...] | list[Span], y: float, **looks: str) -> None:
-    style = {"edgecolor": Ink.PAPER, "linewidth": 0.7} | looks
+    style: dict[str, Any] = {"edgecolor": Ink.PAPER, "linewidth": 0.7} | looks
     for one in spans:
         corner = (one.begin_s, y - _LANE / 2)
         axes.add_patch(Rectangle(corner, one.length_s, _LANE, **style))
