@@ -1,5 +1,6 @@
 """Figures in the words and the brackets of a page."""
 
+import re
 from collections.abc import Callable
 from math import isfinite
 from typing import Final
@@ -9,6 +10,7 @@ from netpipe.harness.units import seconds
 
 _BYTES: Final = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 
+_MODULES: Final = re.compile(r"\b(?:[^\W\d]\w*\.)+(?=[^\W\d])")
 _COUNTS: Final = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
@@ -32,6 +34,11 @@ def short_count(value: float) -> str:
     """Write a large number in short: `20.9 M`."""
     scale, unit = next((one for one in _COUNTS if value >= one[0]), (1, ""))
     return f"{value / scale:.3g} {unit}".rstrip()
+
+
+def without_modules(text: str) -> str:
+    """Leave out where functions come from: `Map of mine.input.tokenize` is `Map of tokenize`."""
+    return _MODULES.sub("", text)
 
 
 def sentence(text: str) -> str:

@@ -101,6 +101,25 @@ def test_a_diagnosis_says_what_holds_it_up() -> None:
     assert order.title == "The order of the calls"
 
 
+@pytest.mark.parametrize(("kind", "word"), [("healthy", "Healthy"), ("jitter", "Jitter")])
+def test_a_loader_that_training_does_not_wait_for_is_not_blamed(kind: str, word: str) -> None:
+    """Where the verdict is another, the page leads with that, and not with the slowest stage."""
+    document = diagnosis()
+    document["measurement"]["verdict"]["kind"] = kind
+    assert made(document)[0].headline.word == word
+
+
+def test_what_cannot_be_seen_is_not_drawn() -> None:
+    """A stage of hardly any time is in the table only, and the caption says so."""
+    document = diagnosis()
+    document["stages"][1]["fraction"] = 0.001
+    pair = card(made(document)[0], "What each stage takes")
+    assert isinstance(pair, Pair)
+    assert "source Probes" not in pair.drawing.svg
+    assert "in the table only: 1." in pair.drawing.caption
+    assert len(pair.table.rows) == 2
+
+
 def test_a_prediction_that_was_not_tried_says_why() -> None:
     """And what else is missing is not there."""
     (part,) = made(examples.plain_diagnosis())

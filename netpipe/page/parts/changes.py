@@ -9,7 +9,7 @@ from netpipe.harness.units import seconds
 from netpipe.page.content import Card, Cell, Column, Drawing, Note, Notes, Pair, Table, Tone
 from netpipe.page.plots.canvas import Ink
 from netpipe.page.plots.ranges import Line, Row, durations, factors
-from netpipe.page.wording import bounds, ratio, whole_percent
+from netpipe.page.wording import bounds, ratio, whole_percent, without_modules
 
 _CLOSE: Final = 0.20
 """How far a prediction may be off its measurement to be called right."""
@@ -40,7 +40,9 @@ def prediction_cards(found: Findings, step_s: float | None) -> Iterator[Card]:
     if not found.what_if:
         return
     today = Row("today", found.load_s_per_batch, Ink.TEXT, "D")
-    foretold = [Row(f"with {one.change}", one.load_s_per_batch) for one in found.what_if]
+    foretold = [
+        Row(f"with {without_modules(one.change)}", one.load_s_per_batch) for one in found.what_if
+    ]
     drawing = Drawing(
         "What if",
         durations([today, *foretold], None if step_s is None else Line(step_s, "a step")),
@@ -97,9 +99,9 @@ def _verified(verified: Verified) -> Drawing:
     is_close = abs(verified.error_fraction) <= _CLOSE
     off = f"The prediction was {whole_percent(abs(verified.error_fraction))} off"
     return Drawing(
-        f"Tried: {verified.change}",
+        f"Tried: {without_modules(verified.change)}",
         durations(rows),
-        f"{verified.says} {off}{'' if is_close else ', more than it should be'}.",
+        f"{verified.says.rstrip('.')}. {off}{'' if is_close else ', more than it should be'}.",
     )
 
 

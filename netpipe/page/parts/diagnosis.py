@@ -15,7 +15,7 @@ from netpipe.page.parts.measurement import measurement_part, tone_of
 from netpipe.page.parts.stages import stage_cards
 from netpipe.page.parts.steps import STEP_FIELDS, step_cards
 from netpipe.page.parts.surroundings import surroundings
-from netpipe.page.wording import bounds, ratio, sentence, whole_percent
+from netpipe.page.wording import bounds, ratio, sentence, whole_percent, without_modules
 
 _RESOURCES: Final[Mapping[str, str]] = {
     "cpu": "bound by the CPU",
@@ -31,6 +31,8 @@ _WITHOUT_A_CAUSE: Final[Mapping[str, str]] = {
     "none": "Nothing holds it up",
     "unknown": "What holds it up is open",
 }
+
+_OF_THE_LOADER: Final = ("loader-bound", "masked-loader-bound")
 
 
 def diagnosis_parts(document: Mapping[str, Any]) -> tuple[Part, ...]:
@@ -49,16 +51,20 @@ def _diagnosis(document: Mapping[str, Any]) -> Part:
 
 
 def _headline(document: Mapping[str, Any], bottleneck: Bottleneck) -> Headline:
+    """Name what binds the loader, unless training waits for something else or for nothing."""
     measurement = document["measurement"]
     tone = tone_of(measurement) if measurement else Tone.PLAIN
-    return Headline(tone, _word(bottleneck), document["sentence"], sentence(bottleneck.why))
+    kind = measurement["verdict"]["kind"] if measurement else ""
+    word = _bound(bottleneck) if kind in ("", *_OF_THE_LOADER) else sentence(kind)
+    return Headline(tone, word, document["sentence"], sentence(bottleneck.why))
 
 
-def _word(bottleneck: Bottleneck) -> str:
+def _bound(bottleneck: Bottleneck) -> str:
     if bottleneck.resource in _WITHOUT_A_CAUSE:
         return _WITHOUT_A_CAUSE[bottleneck.resource]
     bound = _RESOURCES[bottleneck.resource]
-    return f"{bottleneck.stage}: {bound}" if bottleneck.stage else sentence(bound)
+    stage = without_modules(bottleneck.stage or "")
+    return f"{stage}: {bound}" if stage else sentence(bound)
 
 
 def _facts(document: Mapping[str, Any], found: Findings) -> Iterator[Fact]:
@@ -72,7 +78,8 @@ def _facts(document: Mapping[str, Any], found: Findings) -> Iterator[Fact]:
     yield Fact("workers", str(found.workers), f"{found.threads} threads in each")
     if found.bottleneck.stage:
         of_it = whole_percent(found.bottleneck.fraction)
-        yield Fact("the bottleneck's share", of_it, found.bottleneck.stage)
+        stage = without_modules(found.bottleneck.stage)
+        yield Fact("the bottleneck's share", of_it, stage)
     if measurement := document["measurement"]:
         headroom = converter().structure(measurement["headroom"], Interval)
         yield Fact("headroom", ratio(headroom.median), bounds(headroom, ratio))

@@ -10,6 +10,7 @@ from netpipe.page.plots.stage_bars import stage_bars
 from netpipe.page.wording import bounds, whole_percent
 
 _MOST_DRAWN: Final = 10
+_LEAST_DRAWN: Final = 0.005  # of the lane; less is a bar that cannot be seen
 _SECTIONS: Final = {"workers": "workers", "threads": "threads", "trainer": "training process"}
 
 
@@ -17,8 +18,11 @@ def stage_cards(found: Findings) -> Iterator[Card]:
     """Give what is shown of the stages, the largest first; nothing where none is known."""
     if not found.stages:
         return
-    drawn = stage_bars(found.stages[:_MOST_DRAWN], found.bottleneck.stage)
-    yield Pair(Drawing("What each stage takes", drawn, _caption(found)), _table(found))
+    worth = [one for one in found.stages if one.fraction >= _LEAST_DRAWN]
+    shown = worth[:_MOST_DRAWN] or found.stages[:1]
+    drawn = stage_bars(shown, found.bottleneck.stage)
+    caption = _caption(found, hidden=len(found.stages) - len(shown))
+    yield Pair(Drawing("What each stage takes", drawn, caption), _table(found))
 
 
 def _table(found: Findings) -> Table:
@@ -31,10 +35,9 @@ def _table(found: Findings) -> Table:
     )  # fmt: skip
 
 
-def _caption(found: Findings) -> str:
+def _caption(found: Findings, hidden: int) -> str:
     lane = "rebuilt without workers and threads" if found.lane == "rebuilt" else "as it is"
-    hidden = len(found.stages) - _MOST_DRAWN
-    others = f" {hidden} smaller ones are in the table." if hidden > 0 else ""
+    others = f" Smaller ones are in the table only: {hidden}." if hidden else ""
     return (
         f"A batch in one lane, the loader {lane}: {seconds(found.lane_s_per_batch.median)}. "
         "Where the clock's bar is longer than the CPU's, the stage waits. "

@@ -114,6 +114,7 @@ def _rows(axes: Axes, rows: Sequence[Row], values: Sequence[str]) -> None:
         y = number + 0.22
         axes.plot((max(low, least), high), (y, y), color=row.ink, linewidth=5, alpha=0.4)
         axes.plot(interval.median, y, row.marker, color=row.ink, markersize=11, clip_on=False)
-        place: dict[str, Any] = {"transform": axes.get_yaxis_transform()}
+        behind = {"facecolor": Ink.PAPER, "edgecolor": "none", "pad": 1}  # the lines of the axes
+        place: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "bbox": behind}
         write(axes, 0, number - 0.2, shortened(row.label, _COLUMNS), **place)
         write(axes, 1, number - 0.2, value, fontweight="bold", ha="right", **place)
