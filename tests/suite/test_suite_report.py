@@ -1,7 +1,5 @@
 """--netpipe-report: the page of a run."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.page.parsed import Parsed, parsed
