@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from netpipe.errors import InputError
-from netpipe.whole_file import write_whole
+from netpipe.whole_file import refuse_unwritable, write_whole
 
 
 def test_a_file_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
@@ -51,4 +51,26 @@ def test_a_text_that_fails_to_encode_leaves_nothing(tmp_path: Path) -> None:
     """Nothing of it lies there, not even its beginning."""
     with pytest.raises(UnicodeEncodeError):
         write_whole(tmp_path / "picture.svg", "\ud800", "--svg")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_can_be_written_is_not_touched(tmp_path: Path) -> None:
+    """Neither what is there, nor what is beside it, and one that is not there is not made."""
+    path = tmp_path / "page.html"
+    refuse_unwritable(path, "--html")
+    assert list(tmp_path.iterdir()) == []
+    path.write_text("old", encoding="utf-8")
+    refuse_unwritable(path, "--html")
+    assert path.read_text(encoding="utf-8") == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("name", [".", "/", "absent/page.html"])
+def test_a_file_that_cannot_be_written_is_refused_early(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder, and a file in a folder that is not there."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="--html must be writable"):
+        refuse_unwritable(Path(name), "--html")
     assert list(tmp_path.iterdir()) == []

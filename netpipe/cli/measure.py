@@ -2,7 +2,8 @@
 
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,9 +11,11 @@ from netpipe.cli.console import (
     FAILED,
     FINE,
     INCONCLUSIVE,
+    as_html,
     as_json,
     bold_first,
     clear_errors,
+    command_line,
     notes,
     output,
     print_json,
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
     "--batch-limit", type=float, default=10.0, show_default=True,
     help="A loader that gives no batch for so many seconds hangs.",
 )  # fmt: skip
+@as_html
 @as_json
 @clear_errors
 def measure(
@@ -53,6 +57,7 @@ def measure(
     mfu: float,
     budget: float,
     batch_limit: float,
+    html: Path | None,
     as_json: bool,
 ) -> None:
     """Measure a loader with a step and say why training waits.
@@ -61,7 +66,10 @@ def measure(
     """
     from netpipe.harness.emulation import parse_accelerators
     from netpipe.harness.session import SessionRequest, child_command, measured
+    from netpipe.whole_file import refuse_unwritable
 
+    if html is not None:
+        refuse_unwritable(html, "--html")
     asked = SessionRequest(
         "measure",
         budget_s=budget,
@@ -79,6 +87,8 @@ def measure(
     finally:  # one that fails takes nothing from those before it
         if measurements:
             _print_measurements(measurements, listed=len(requests) > 1, as_json=as_json)
+            if html is not None:
+                _write_page(measurements, html)
     codes = [exit_code(one) for one in measurements]
     sys.exit(FAILED if FAILED in codes else max(codes))
 
@@ -92,14 +102,22 @@ def _print_measurements(measurements: "list[Measurement]", *, listed: bool, as_j
 
 def _print_documents(measurements: "list[Measurement]", *, listed: bool) -> None:
     """Print one measurement as its document, those of a list as one document of them."""
+    every = _every_document(measurements)
+    print_json(every if listed else every["measurements"][0])
+
+
+def _write_page(measurements: "list[Measurement]", path: Path) -> None:
+    from netpipe.page.writing import write_page
+
+    write_page([_every_document(measurements)], path, "--html", repeat=command_line())
+
+
+def _every_document(measurements: "list[Measurement]") -> dict[str, Any]:
     from netpipe.harness.report import measurement_document
     from netpipe.harness.stall import judge
 
     documents = [measurement_document(one, judge(one)) for one in measurements]
-    if listed:
-        print_json({"schema": "netpipe.measurements/1", "measurements": documents})
-    else:
-        print_json(documents[0])
+    return {"schema": "netpipe.measurements/1", "measurements": documents}
 
 
 def _print_verdicts(measurements: "list[Measurement]") -> None:

@@ -33,6 +33,7 @@ _FLAGS: Final = {
     "baselines": ("baselines", "DIR", "where baselines lie, from the root folder"),
     "baselines_at": ("auto", "REF", "the commit they are read from; auto, or here for none"),
     "json": ("", "FILE", "write every measurement, verdict and comparison to FILE"),
+    "report": ("", "FILE.html", "write one HTML page of them to FILE.html"),
 }
 
 
@@ -53,6 +54,7 @@ class Options:
         baselines: Where baselines lie.
         baselines_at: The commit that they are read from: auto, here for none, or its name.
         json: Where to write all results; None for nowhere.
+        report: Where to write the page of them; None for nowhere.
     """
 
     device: str
@@ -67,6 +69,7 @@ class Options:
     baselines: Path
     baselines_at: str
     json: Path | None
+    report: Path | None
 
     @classmethod
     def from_config(cls, config: pytest.Config) -> "Options":
@@ -113,6 +116,7 @@ class Options:
             baselines=config.rootpath / values["baselines"],
             baselines_at=values["baselines_at"],
             json=Path(values["json"]) if values["json"] else None,
+            report=Path(values["report"]) if values["report"] else None,
         )
 
 

@@ -75,6 +75,13 @@ SETTINGS = [
         ("flag.json", Path("flag.json")),
         ("ini.json", Path("ini.json")),
     ),
+    Setting(
+        "report",
+        lambda one: one.report,
+        None,
+        ("flag.html", Path("flag.html")),
+        ("ini.html", Path("ini.html")),
+    ),
 ]
 
 
