@@ -11,6 +11,7 @@ from netpipe.harness.log import Log
 from netpipe.harness.measurement import Device, Finding, Host, Measurement, Rounds, Waits
 from netpipe.harness.pull import Puller, close_soon
 from netpipe.harness.rounds import Bench, Subject
+from netpipe.harness.step_times import Distributions
 from netpipe.harness.watch import UNWATCHED, Watch
 
 _LEAST_KEPT_BYTES = 1 << 20  # of a state, before it is worth a word that it is not donated
@@ -137,7 +138,15 @@ def _summary(
         gpu=log.gpu,
         calibration=bench.reference.name,
         turns=tuple(log.turns),
+        timeline=log.train[-1].timeline,
+        distributions=_distributions(log),
     )
+
+
+def _distributions(log: Log) -> Distributions:
+    steps_s = [one for block in log.train for one in block.steps_s]
+    waits_s = [one for block in log.train for one in block.waits_s]
+    return Distributions(stats.percentiles(steps_s), stats.percentiles(waits_s), len(steps_s))
 
 
 def _buffered_at_start(log: Log) -> float | None:

@@ -48,7 +48,7 @@ def stamped_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
     """Train, and let every step be stamped before the loader moves the clock on."""
     for batch in batches:
         state, _ = step(state, batch)
-        while is_watched(step) and len(step._done_s) < step._dispatched:
+        while is_watched(step) and len(step._done_s) < len(step.dispatched_s):
             time.sleep(0)
 
 

@@ -1,7 +1,6 @@
 """How far a session is: said in its process, heard by whoever waits for it."""
 
 import sys
-import time
 from pathlib import Path
 
 import pytest
