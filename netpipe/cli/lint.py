@@ -18,6 +18,7 @@ from netpipe.cli.console import (
     output,
     print_json,
 )
+from netpipe.cli.live import live, quietly
 from netpipe.harness.rules.finding import INTENTS
 from netpipe.whole_file import write_whole
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     help="Seconds for --prove, and for --try.",
 )  # fmt: skip
 @click.option("--svg", type=folder, metavar="FILE", help="Draw the pipeline into a file.")
+@quietly
 @as_json
 @clear_errors
 def lint(
@@ -52,6 +54,7 @@ def lint(
     tries: bool,
     budget: float,
     svg: Path | None,
+    quiet: bool,
     as_json: bool,
 ) -> None:
     """Read a Grain pipeline and say what stands in the wrong place.
@@ -71,7 +74,8 @@ def lint(
         proves=proves,
         tries=tries,
     )
-    document = linted(child_command(target, None, None), request)
+    with live(target, quiet=quiet) as progress:
+        document = linted(child_command(target, None, None), request, progress=progress)
     report = report_from(document)
     if svg is not None:
         _draw(report, svg)

@@ -13,10 +13,10 @@ from netpipe.cli.console import (
     as_json,
     bold_first,
     clear_errors,
-    notes,
     output,
     print_json,
 )
+from netpipe.cli.live import live, quietly
 
 if TYPE_CHECKING:
     from netpipe.harness.measurement import Measurement
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     "--batch-limit", type=float, default=10.0, show_default=True,
     help="A loader that gives no batch for so many seconds hangs.",
 )  # fmt: skip
+@quietly
 @as_json
 @clear_errors
 def measure(
@@ -53,13 +54,14 @@ def measure(
     mfu: float,
     budget: float,
     batch_limit: float,
+    quiet: bool,
     as_json: bool,
 ) -> None:
     """Measure a loader with a step and say why training waits.
 
     TARGET is package.module:name or path/to/file.py:name, a callable without arguments.
     """
-    from netpipe.harness.emulation import parse_accelerators
+    from netpipe.harness.emulation import accelerator_label, parse_accelerators
     from netpipe.harness.session import SessionRequest, child_command, measured
 
     asked = SessionRequest(
@@ -74,8 +76,8 @@ def measure(
     measurements: list[Measurement] = []
     try:
         for request in requests:
-            notes.print(f"measuring against {request.accelerator}")
-            measurements.append(measured(command, request))
+            with live(accelerator_label(request.accelerator), quiet=quiet) as progress:
+                measurements.append(measured(command, request, progress=progress))
     finally:  # one that fails takes nothing from those before it
         if measurements:
             _print_measurements(measurements, listed=len(requests) > 1, as_json=as_json)

@@ -55,8 +55,10 @@ def measure(
         MisuseError: A factory does not give what it must.
     """
     started, host_cpu = clock(), processes.read_host_cpu()
+    watch.doing("starting the loader")
     puller = Puller(subject.loader, clock, watch)
     try:
+        watch.doing("making the step")
         bench = Bench(subject, puller, clock, budget_s)
         try:
             bench.run(watch)

@@ -17,6 +17,7 @@ from netpipe.harness.protocol import Place, measure
 from netpipe.harness.pull import Puller
 from netpipe.harness.rounds import Subject
 from netpipe.harness.stepping import Stepper
+from netpipe.harness.watch import UNWATCHED, Watch
 from tests.harness.fakes import FakeClock, FakeProcesses
 from tests.harness.measurements import GPU, HOST
 
@@ -33,6 +34,7 @@ class Rehearse(Protocol):
         budget_s: float = ...,
         step_s: float = ...,
         device: Device | None = ...,
+        watch: Watch = ...,
         **subject: Any,
     ) -> Measurement:
         """Measure, within `budget_s` seconds of the fake clock; fields of Subject may be given."""
@@ -125,6 +127,7 @@ def rehearse(
         budget_s: float = 9.0,
         step_s: float = STEP_S,
         device: Device | None = None,
+        watch: Watch = UNWATCHED,
         **subject: Any,
     ) -> Measurement:
         def loader() -> Iterator[Any]:
@@ -138,6 +141,6 @@ def rehearse(
 
         given = {"loader": loader, "step": lambda: (0, step), "loop": stamped_loop, **subject}
         place = Place(lambda count: device or replace(GPU, count=count), HOST, {"jax": "1"})
-        return measure(Subject(**given), place, budget_s, clock)
+        return measure(Subject(**given), place, budget_s, clock, watch)
 
     return run
