@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -13,10 +14,12 @@ from netpipe.cli.console import (
     as_json,
     bold_first,
     clear_errors,
+    folder,
     output,
     print_json,
 )
 from netpipe.cli.live import live, quietly
+from netpipe.whole_file import writable_folder
 
 if TYPE_CHECKING:
     from netpipe.harness.measurement import Measurement
@@ -42,6 +45,10 @@ if TYPE_CHECKING:
     "--batch-limit", type=float, default=10.0, show_default=True,
     help="A loader that gives no batch for so many seconds hangs.",
 )  # fmt: skip
+@click.option(
+    "--trace", type=folder, metavar="DIR",
+    help="Keep a profiler's trace of some real steps in a folder, for ui.perfetto.dev.",
+)  # fmt: skip
 @quietly
 @as_json
 @clear_errors
@@ -54,6 +61,7 @@ def measure(
     mfu: float,
     budget: float,
     batch_limit: float,
+    trace: Path | None,
     quiet: bool,
     as_json: bool,
 ) -> None:
@@ -70,6 +78,7 @@ def measure(
         batch_limit_s=batch_limit,
         flops_per_step=flops_per_step,
         mfu=mfu,
+        trace=str(writable_folder(trace, "--trace")) if trace else "",
     )
     requests = [replace(asked, accelerator=one) for one in parse_accelerators(accelerator)]
     command = child_command(loader, step, loop)
@@ -105,7 +114,7 @@ def _print_documents(measurements: "list[Measurement]", *, listed: bool) -> None
 
 
 def _print_verdicts(measurements: "list[Measurement]") -> None:
-    from netpipe.harness.report import device_label, sizing_line, verdict_table
+    from netpipe.harness.report import device_label, sizing_line, trace_line, verdict_table
     from netpipe.harness.stall import judge, remarks
 
     output.print(verdict_table(measurements))
@@ -117,6 +126,8 @@ def _print_verdicts(measurements: "list[Measurement]") -> None:
             output.print(f"  {line}")
         for remark in remarks(one, verdict):
             output.print(f"  {remark.name}: {remark.message}")
+        if one.trace:
+            output.print(f"  {trace_line(one)}", soft_wrap=True)
 
 
 def _exit_code(measurement: "Measurement") -> int:

@@ -20,7 +20,7 @@ from netpipe.harness.numbered_files import NUMBERED, keep_elsewhere, write_next
 
 SCHEMA: Final = "netpipe.baseline/1"
 _AGAIN: Final = "Record it again"
-_FOR_A_PICTURE: Final = ("timeline", "distributions")  # of a session; none is made of a baseline
+_FOR_A_PICTURE: Final = ("timeline", "distributions", "trace")  # none is made of a baseline
 _NEWER: Final = re.compile(r"netpipe\.baseline/([2-9]|[1-9]\d+)")
 
 

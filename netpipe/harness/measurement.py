@@ -213,6 +213,7 @@ class Measurement:
         calibration: The reference loader of `load_cpu_ratio`: only like is compared with like.
         turns: The raw values behind `load_cpu_ratio`, of the loader's first batches.
         timeline: When the last real steps of the last round asked, got, called and were done.
+        trace: The file that a profiler's trace of some real steps was kept in; "" for none.
         distributions: How all real steps' times and waits spread; None in an older document.
         overhead_fraction: The harness's own part of a step: what its instruments add to a bare
             loop, over S0; None when not measured.
@@ -266,6 +267,7 @@ class Measurement:
     turns: tuple[Turns, ...] = ()
     timeline: tuple[StepTimes, ...] = ()
     distributions: Distributions | None = None
+    trace: str = ""
 
     def to_document(self) -> dict[str, Any]:
         """Return the measurement as plain JSON values."""

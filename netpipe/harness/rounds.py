@@ -20,7 +20,7 @@ from netpipe.harness.own_work import host_s_per_step, instruments_s_per_step
 from netpipe.harness.pull import LoaderFactory, Puller
 from netpipe.harness.sizes import LEAST_LOAD_S, Estimates, Sizes, between
 from netpipe.harness.stepping import BatchesFactory, StepFactory, Stepper, batch_bytes
-from netpipe.harness.trace import load_overlap_fraction
+from netpipe.harness.trace import DRAIN, load_overlap_fraction, marked
 from netpipe.harness.training import (
     Length,
     Loop,
@@ -220,12 +220,7 @@ class Bench:
         """Measure the loader alone and the real loop; return how often something compiled."""
         log, puller = self.log, self.puller
         # Drain: what the buffers lend is not the loader's speed.
-        drained, lent = puller.drain(
-            self._now.load_s,
-            self._now.typical_load_s,
-            sizes.load_s,
-            limit_s=0.25 * self._budget_s,
-        )
+        drained, lent = self._drain(sizes)
         log.drained.append(drained)
         lent_log.append(lent)
         pulled = puller.flat_out(sizes.load_s)
@@ -235,15 +230,33 @@ class Bench:
         log.gaps_s.append(pulled.gaps_s)
         # A loader near the step's speed starts the loop with empty buffers, where it will end up;
         # a faster one with full ones.
-        near = log.load_s[-1] > _DRAIN_WHEN_ABOVE * self._now.step_s
+        near = self._is_near(log.load_s[-1])
         log.trained_drained.append(near)
         if not near:
             puller.settle(0.3 * round_s)
         log.train.append(self._train(sizes.train))
         return log.train[-1].compilations
 
+    def _drain(self, sizes: Sizes) -> tuple[bool, float]:
+        now, limit_s = self._now, 0.25 * self._budget_s
+        return self.puller.drain(now.load_s, now.typical_load_s, sizes.load_s, limit_s)
+
+    def _is_near(self, load_s: float) -> bool:
+        return load_s > _DRAIN_WHEN_ABOVE * self._now.step_s
+
     def _train(self, length: Length, sampler: StackSampler | None = None) -> TrainBlock:
         return train_block(self.puller, self.stepper, self._loop, length, self._clock, sampler)
+
+    def train_to_be_seen(self) -> None:
+        """Train a little once more, from buffers as full or empty as in a round.
+
+        Raises:
+            LoaderEndedError: The loader has nothing more to give.
+        """
+        if self._is_near(self._now.load_s):
+            with marked(DRAIN):
+                self._drain(Sizes.within(self._budget_s / _ROUNDS_WANTED, self._now))
+        self._train_a_little()
 
     def _look_closer(self) -> None:
         """Measure what must not be measured while times count, as far as there is time."""

@@ -26,7 +26,7 @@ from netpipe.harness.stepping import (
     is_finite,
     is_ready,
 )
-from netpipe.harness.trace import loading
+from netpipe.harness.trace import DEVICE, DISPATCH, LOOP, STEP, loading, marked, marked_step
 
 _FEWEST_STEPS = 3
 _IN_HAND = 1.5  # a loop that prefetches has been given more batches than it called the step
@@ -168,7 +168,8 @@ class WatchedStep:
 
     def __call__(self, state: State, batch: Batch) -> tuple[State, Any]:
         """Call the step, and note that it was."""
-        state, aux = self._step(state, batch)
+        with marked(DISPATCH):
+            state, aux = self._step(state, batch)
         self.dispatched_s.append(self._clock())
         # The state handed in may have been donated: only the newest is alive.
         self._stepper.state = state
@@ -187,7 +188,8 @@ class WatchedStep:
                     "the loop deletes or donates what the step returned before it is looked at; "
                     "let it live until the next step"
                 )
-            array.block_until_ready()
+            with marked_step(DEVICE, len(self._done_s)):
+                array.block_until_ready()
             self._done_s.append(self._clock())
 
     def completions_s(self) -> list[float]:
@@ -230,15 +232,21 @@ class WatchedBatches:
     def __iter__(self) -> Iterator[Batch]:
         started = self._clock()
         while not self._is_enough(started):
-            if self.given == self._length.skipped:
-                self._compiled_before = self._compiled()
-            if self._step.latest is not None and self.given >= self._length.skipped:
-                self._look(is_ready(self._step.latest))
-            batch = self._pull()
-            self.given += 1
-            if self._sampler is not None:
-                self._sampler.begin()
-            yield batch
+            with marked_step(STEP, self.given):
+                batch = self._next()
+                with marked(LOOP):
+                    yield batch
+
+    def _next(self) -> Batch:
+        if self.given == self._length.skipped:
+            self._compiled_before = self._compiled()
+        if self._step.latest is not None and self.given >= self._length.skipped:
+            self._look(is_ready(self._step.latest))
+        batch = self._pull()
+        self.given += 1
+        if self._sampler is not None:
+            self._sampler.begin()
+        return batch
 
     def _is_enough(self, started: float) -> bool:
         if self.given >= self._length.skipped + self._length.steps:

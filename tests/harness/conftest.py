@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from netpipe.harness import calibration, rounds
+from netpipe.harness.kept_trace import TraceTarget
 from netpipe.harness.measurement import Device, Measurement, Turns
 from netpipe.harness.protocol import Place, measure
 from netpipe.harness.pull import Puller
@@ -35,6 +36,7 @@ class Rehearse(Protocol):
         step_s: float = ...,
         device: Device | None = ...,
         watch: Watch = ...,
+        trace: TraceTarget | None = ...,
         **subject: Any,
     ) -> Measurement:
         """Measure, within `budget_s` seconds of the fake clock; fields of Subject may be given."""
@@ -128,6 +130,7 @@ def rehearse(
         step_s: float = STEP_S,
         device: Device | None = None,
         watch: Watch = UNWATCHED,
+        trace: TraceTarget | None = None,
         **subject: Any,
     ) -> Measurement:
         def loader() -> Iterator[Any]:
@@ -141,6 +144,6 @@ def rehearse(
 
         given = {"loader": loader, "step": lambda: (0, step), "loop": stamped_loop, **subject}
         place = Place(lambda count: device or replace(GPU, count=count), HOST, {"jax": "1"})
-        return measure(Subject(**given), place, budget_s, clock, watch)
+        return measure(Subject(**given), place, budget_s, clock, watch, trace)
 
     return run
