@@ -55,7 +55,8 @@ class Terminal(StringIO):
 
 def console_on(monkeypatch: pytest.MonkeyPatch, file: StringIO, **kwargs: Any) -> StringIO:
     """Let notes be written to a file."""
-    made = Console(file=file, width=100, markup=False, emoji=False, highlight=False, **kwargs)
+    look = {"width": 100, "markup": False, "emoji": False, "highlight": False, **kwargs}
+    made = Console(file=file, **look)
     monkeypatch.setattr(shown, "notes", made)
     return file
 
@@ -78,12 +79,9 @@ def hear(label: str = "h100 (derived)", heard: tuple[Progress, ...] = HEARD) -> 
 
 def frames(written: str) -> list[str]:
     """Return every line that was drawn, without what colours and moves it."""
-    plain = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "\n", written)
-    return [
-        re.sub(r"\s+", " ", one).strip()
-        for one in re.split(r"[\r\n]*\r[\r\n]*|\n{3,}", plain)
-        if one.strip()
-    ]
+    uncoloured = re.sub(r"\x1b\[[\d;]*m", "", written)
+    lines = re.split(r"(?:\x1b\[[\d;?]*[A-Za-z]|[\r\n])+", uncoloured)
+    return [" ".join(one.split()) for one in lines if one.strip()]
 
 
 def test_a_terminal_shows_where_it_is_and_what_is_left(terminal: StringIO) -> None:
@@ -103,6 +101,29 @@ def test_before_the_end_is_known_time_passes(terminal: StringIO) -> None:
     assert "0:00" in text
     assert "%" not in text
     assert "left" not in text
+
+
+def test_after_the_time_that_was_likely_it_passes_again(terminal: StringIO) -> None:
+    """No seconds are left of a measurement that takes longer."""
+    hear(heard=(Progress("a trace of some steps", 20.0, 20.0),))
+    text = terminal.getvalue()
+    assert "100%" in text
+    assert "0:00" in text
+    assert "left" not in text
+
+
+@pytest.mark.parametrize("width", [50, 80])
+def test_a_narrow_terminal_takes_from_the_words(
+    monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    """How much is done and left stays, in one line."""
+    monkeypatch.setenv("TERM", "xterm")
+    file = console_on(monkeypatch, Terminal(), force_terminal=True, width=width)
+    hear()
+    last = frames(file.getvalue())[-1]
+    assert last.startswith("h100 (derived): step")
+    assert re.search(r"… \S+ 41% 0:12 left$", last)
+    assert len(last) <= width
 
 
 def test_the_bar_is_gone_at_the_end(terminal: StringIO) -> None:

@@ -31,12 +31,13 @@ class Bar:
             TextColumn(
                 "{task.description}",
                 markup=False,
-                table_column=Column(no_wrap=True, overflow="ellipsis"),
+                table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"),
             ),
-            BarColumn(bar_width=20),
+            BarColumn(bar_width=10),
             TaskProgressColumn(),
             _Time(),
             console=console,
+            expand=True,  # so that a narrow terminal takes from the words, not from the time
             # A thread that draws would take from what is measured; to be told now and then is
             # enough.
             auto_refresh=False,
@@ -64,10 +65,10 @@ class Bar:
 
 
 class _Time(ProgressColumn):
-    """The time that is left; while nobody knows it, the time that has passed."""
+    """The time that is left; the time that has passed while nobody knows, and once it is over."""
 
     def render(self, task: Task) -> Text:
         """Return it as minutes and seconds."""
-        if task.total is None:
+        if not task.remaining:
             return Text(minutes(task.elapsed or 0.0))
-        return Text(f"{minutes(task.total - task.completed)} left")
+        return Text(f"{minutes(task.remaining)} left")

@@ -72,7 +72,9 @@ def measure(
             close_soon(bench.reference.close)
         busy = processes.busy_elsewhere_fraction(host_cpu, processes.read_host_cpu())
         if trace is not None:
-            _keep_trace(bench, trace.file(_device(bench, place).key), watch)
+            watch.doing("a trace of some steps", budget_s)
+            watch.rounds_begin()  # it has a budget of its own
+            _keep_trace(bench, trace.file(_device(bench, place).key))
         return _summary(bench, place, subject.fingerprint, clock() - started, busy)
     finally:
         close_soon(puller.close)
@@ -82,10 +84,8 @@ def _device(bench: Bench, place: Place) -> Device:
     return place.device_of(len(bench.stepper.devices))
 
 
-def _keep_trace(bench: Bench, file: Path, watch: Watch) -> None:
+def _keep_trace(bench: Bench, file: Path) -> None:
     """Keep a trace of steps that do not count; without one, note why."""
-    watch.doing("a trace of some steps")
-    watch.rounds_begin()
     try:
         keep_trace(bench.train_to_be_seen, file)
     except (NoTraceError, LoaderEndedError) as error:
