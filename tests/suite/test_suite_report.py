@@ -1,6 +1,5 @@
 """--netpipe-report: the page of a run."""
 
-from pathlib import Path
 
 import pytest
 
