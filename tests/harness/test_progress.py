@@ -22,7 +22,8 @@ from netpipe.harness.session import progress_file, request_here, write_result
 request = request_here()
 doing = Teller(progress_file(request), MonotonicClock()).doing
 def heard(what):
-    while not pathlib.Path({here!r}, what).exists():
+    deadline = time.monotonic() + 30
+    while not pathlib.Path({here!r}, what).exists() and time.monotonic() < deadline:
         time.sleep(0.01)
 """
 

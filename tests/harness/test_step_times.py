@@ -58,6 +58,15 @@ def test_a_measurement_shows_its_last_round(rehearse: Rehearse) -> None:
         assert following.asked_s == pytest.approx(one.dispatched_s)
 
 
+def test_a_loader_that_grew_slow_is_shown_as_it_is_at_last(rehearse: Rehearse) -> None:
+    """What a person looks at is where training ends up, not how it began."""
+    gaps_s = (0.010 + 0.00001 * number for number in range(100_000))
+    found = rehearse(gaps_s)
+    waits_s = [one.given_s - one.asked_s for one in found.timeline]
+    assert found.distributions is not None
+    assert max(waits_s) == pytest.approx(found.distributions.wait_s[100])
+
+
 def test_the_steps_of_all_rounds_are_spread(rehearse: Rehearse) -> None:
     """The percentiles run from the least to the most, over every step that counts."""
     stutters = iter([0.010, 0.010, 0.010, 0.050] * 10_000)
