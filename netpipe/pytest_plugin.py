@@ -44,7 +44,7 @@ from netpipe.suite.fixtures import (  # noqa: F401  # pytest looks for them here
 from netpipe.suite.options import Options, add_options
 from netpipe.suite.run import RUN, Run
 from netpipe.suite.waiving import waiver_problems
-from netpipe.whole_file import refuse_unwritable
+from netpipe.whole_file import refuse_unwritable, writable_folder
 
 _COMPARE = pytest.StashKey[object]()
 _MARKER_KEYS = ("headroom", "stall_fraction", "accelerator")
@@ -84,6 +84,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
         with _as_usage_error():
             device.require(run.device, options.device)
+    if options.request.trace:
+        with _as_usage_error():
+            writable_folder(Path(options.request.trace), "--netpipe-trace")
     if options.against and not options.record:
         with _as_usage_error():
             run.against = Against.named(config, options, run.say)

@@ -12,9 +12,11 @@ from netpipe.cli.console import (
     as_json,
     clear_errors,
     command_line,
+    folder,
     output,
     print_json,
 )
+from netpipe.cli.live import live, quietly
 from netpipe.cli.measure import exit_code
 
 if TYPE_CHECKING:
@@ -44,6 +46,11 @@ if TYPE_CHECKING:
     help="A loader that gives no batch for so many seconds hangs.",
 )  # fmt: skip
 @as_html
+@click.option(
+    "--trace", type=folder, metavar="DIR",
+    help="Keep a profiler's trace of some real steps in a folder, for ui.perfetto.dev.",
+)  # fmt: skip
+@quietly
 @as_json
 @clear_errors
 def diagnose(
@@ -56,6 +63,8 @@ def diagnose(
     budget: float,
     batch_limit: float,
     html: Path | None,
+    trace: Path | None,
+    quiet: bool,
     as_json: bool,
 ) -> None:
     """Find out which stage of a loader is slow, which resource binds it, and what would help.
@@ -67,7 +76,7 @@ def diagnose(
     from netpipe.diagnosis.diagnosing import Asked, diagnosed
     from netpipe.harness.lint_settings import lint_settings
     from netpipe.harness.session import SessionRequest
-    from netpipe.whole_file import refuse_unwritable
+    from netpipe.whole_file import refuse_unwritable, writable_folder
 
     if html is not None:
         refuse_unwritable(html, "--html")
@@ -79,9 +88,11 @@ def diagnose(
         batch_limit_s=batch_limit,
         flops_per_step=flops_per_step,
         mfu=mfu,
+        trace=str(writable_folder(trace, "--trace")) if trace else "",
     )
     asked = Asked(loader, step, loop, request)
-    found = diagnosed(asked, settings.silences, settings.intent)
+    with live("diagnosing", quiet=quiet) as progress:
+        found = diagnosed(asked, settings.silences, settings.intent, progress)
     if as_json:
         print_json(found.to_document())
     else:

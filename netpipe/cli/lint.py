@@ -20,6 +20,7 @@ from netpipe.cli.console import (
     output,
     print_json,
 )
+from netpipe.cli.live import live, quietly
 from netpipe.harness.rules.finding import INTENTS
 from netpipe.whole_file import refuse_unwritable, write_whole
 
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option("--svg", type=folder, metavar="FILE", help="Draw the pipeline into a file.")
 @as_html
+@quietly
 @as_json
 @clear_errors
 def lint(
@@ -56,6 +58,7 @@ def lint(
     budget: float,
     svg: Path | None,
     html: Path | None,
+    quiet: bool,
     as_json: bool,
 ) -> None:
     """Read a Grain pipeline and say what stands in the wrong place.
@@ -77,7 +80,8 @@ def lint(
         proves=proves,
         tries=tries,
     )
-    document = linted(child_command(target, None, None), request)
+    with live(target, quiet=quiet) as progress:
+        document = linted(child_command(target, None, None), request, progress=progress)
     report = report_from(document)
     if svg is not None:
         _draw(report, svg)

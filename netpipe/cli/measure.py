@@ -16,10 +16,12 @@ from netpipe.cli.console import (
     bold_first,
     clear_errors,
     command_line,
-    notes,
+    folder,
     output,
     print_json,
 )
+from netpipe.cli.live import live, quietly
+from netpipe.whole_file import writable_folder
 
 if TYPE_CHECKING:
     from netpipe.harness.measurement import Measurement
@@ -46,6 +48,11 @@ if TYPE_CHECKING:
     help="A loader that gives no batch for so many seconds hangs.",
 )  # fmt: skip
 @as_html
+@click.option(
+    "--trace", type=folder, metavar="DIR",
+    help="Keep a profiler's trace of some real steps in a folder, for ui.perfetto.dev.",
+)  # fmt: skip
+@quietly
 @as_json
 @clear_errors
 def measure(
@@ -58,13 +65,15 @@ def measure(
     budget: float,
     batch_limit: float,
     html: Path | None,
+    trace: Path | None,
+    quiet: bool,
     as_json: bool,
 ) -> None:
     """Measure a loader with a step and say why training waits.
 
     TARGET is package.module:name or path/to/file.py:name, a callable without arguments.
     """
-    from netpipe.harness.emulation import parse_accelerators
+    from netpipe.harness.emulation import accelerator_label, parse_accelerators
     from netpipe.harness.session import SessionRequest, child_command, measured
     from netpipe.whole_file import refuse_unwritable
 
@@ -76,14 +85,15 @@ def measure(
         batch_limit_s=batch_limit,
         flops_per_step=flops_per_step,
         mfu=mfu,
+        trace=str(writable_folder(trace, "--trace")) if trace else "",
     )
     requests = [replace(asked, accelerator=one) for one in parse_accelerators(accelerator)]
     command = child_command(loader, step, loop)
     measurements: list[Measurement] = []
     try:
         for request in requests:
-            notes.print(f"measuring against {request.accelerator}")
-            measurements.append(measured(command, request))
+            with live(accelerator_label(request.accelerator), quiet=quiet) as progress:
+                measurements.append(measured(command, request, progress=progress))
     finally:  # one that fails takes nothing from those before it
         if measurements:
             _print_measurements(measurements, listed=len(requests) > 1, as_json=as_json)
@@ -121,7 +131,7 @@ def _every_document(measurements: "list[Measurement]") -> dict[str, Any]:
 
 
 def _print_verdicts(measurements: "list[Measurement]") -> None:
-    from netpipe.harness.report import device_label, sizing_line, verdict_table
+    from netpipe.harness.report import device_label, sizing_line, trace_line, verdict_table
     from netpipe.harness.stall import judge, remarks
 
     output.print(verdict_table(measurements))
@@ -133,6 +143,8 @@ def _print_verdicts(measurements: "list[Measurement]") -> None:
             output.print(f"  {line}")
         for remark in remarks(one, verdict):
             output.print(f"  {remark.name}: {remark.message}")
+        if one.trace:
+            output.print(f"  {trace_line(one)}", soft_wrap=True)
 
 
 def exit_code(measurement: "Measurement") -> int:

@@ -17,6 +17,7 @@ from netpipe.harness.report import (
     device_label,
     measurement_document,
     new_table,
+    trace_line,
     verdict_table,
 )
 from netpipe.harness.stall import judge, remarks
@@ -63,6 +64,8 @@ def verdict_lines(run: Run) -> Iterator[str]:
             yield f"  next: {verdict.next}"
         for remark in remarks(one, verdict):
             yield f"{device_label(one.device)}: {remark.name}: {remark.message}"
+        if one.trace:
+            yield f"{device_label(one.device)}: {trace_line(one)}"
 
 
 def latest(run: Run) -> list[Measurement]:

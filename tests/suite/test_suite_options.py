@@ -69,6 +69,13 @@ SETTINGS = [
         ("origin/main", "origin/main"),
     ),
     Setting(
+        "trace",
+        lambda one: one.request.trace and Path(one.request.trace).name,
+        "",
+        ("flag", "flag"),
+        ("ini", "ini"),
+    ),
+    Setting(
         "json",
         lambda one: one.json,
         None,

@@ -1,5 +1,6 @@
 """--netpipe-report: the page of a run."""
 
+
 import pytest
 
 from tests.page.parsed import Parsed, parsed
