@@ -1,7 +1,6 @@
 """A stage as if it cost nothing: it gives back what it gave before."""
 
 from collections.abc import Callable
-from itertools import count
 from typing import Any, Final
 
 from netpipe.diagnosis.rebuilt import OneThread
@@ -23,14 +22,15 @@ class Recorded:
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
         self._kept: list[Any] = []
-        self._calls = count()
+        self._calls = 0  # a lock or a counter would not go to a worker
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Return what the function once returned for other arguments."""
         if len(self._kept) < KEPT:
             self._kept.append(self._function(*arguments, **named))
             return self._kept[-1]
-        return self._kept[next(self._calls) % KEPT]
+        self._calls += 1
+        return self._kept[self._calls % KEPT]
 
 
 class RecordedSource:
@@ -59,9 +59,11 @@ def without_stage(loader: LoaderFactory, node: int) -> LoaderFactory | None:
         node: The stage's node in the graph of what the loader makes.
 
     Returns:
-        None where the stage is not one that can be left out: a map, a batch or a source.
+        None where the stage is not one that can be left out: a map, a batch or a source; and where
+        `loader` gives the same one each time, which all others share.
     """
-    if not _leave_out(loader(), node):
+    first, second = loader(), loader()
+    if _dataset(first, node) is _dataset(second, node) or not _leave_out(first, node):
         return None
 
     def made() -> Any:
@@ -73,8 +75,11 @@ def without_stage(loader: LoaderFactory, node: int) -> LoaderFactory | None:
 
 
 def _leave_out(made: Any, node: int) -> bool:
-    dataset = made.dataset if isinstance(made, OneThread) else made
-    return replace_user_code(datasets_of(dataset)[node], _recorded)
+    return replace_user_code(_dataset(made, node), _recorded)
+
+
+def _dataset(made: Any, node: int) -> object:
+    return datasets_of(made.dataset if isinstance(made, OneThread) else made)[node]
 
 
 def _recorded(value: Any) -> Any:

@@ -90,11 +90,16 @@ def _resource(known: Known, place: int, evidence: Evidence) -> tuple[str, str]:
 
 def _waits(working: float, evidence: Evidence) -> tuple[str, str]:
     idle = f"computes {percent(working)} of its time"
-    blocks = [*evidence.as_it_is, *(evidence.lanes.blocks(LANE) if evidence.lanes.rounds else [])]
-    read = median(one.read_bytes_per_batch for one in blocks) if blocks else 0.0
+    lane = evidence.lanes.blocks(LANE) if evidence.lanes.rounds else []
+    # Workers read in processes of their own, where it is not seen; a lane does it in this one.
+    read = max(_read(evidence.as_it_is), _read(lane))
     if read > _READ_BYTES:
         return "disk", f"it {idle} and {read / 1e6:.2g} MB a batch come from a disk"
     return "waiting", f"it {idle} and reads nothing from a local disk"
+
+
+def _read(blocks: Sequence[Block]) -> float:
+    return median(one.read_bytes_per_batch for one in blocks) if blocks else 0.0
 
 
 def _computes(known: Known, lanes: Turns) -> tuple[str, str]:

@@ -1,12 +1,13 @@
 """A block of batches pulled flat out, by one thread or by several with a loader each."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from netpipe.harness.clock import Clock
 from netpipe.harness.processes import ProcessTree
@@ -17,6 +18,7 @@ LEAST_BATCHES: Final = 2
 
 _WARM_UP_SHARE: Final = 0.25  # of a block, before it: what was made ahead comes in no time
 _LEAST_SHARE: Final = 0.05  # of its time that a thread is taken to have run
+_LEAST_CPU_S: Final = 1e-9  # what ratios are made of is never nothing
 _IO: Final = Path("/proc/self/io")
 _SCHEDULING: Final = Path("/proc/thread-self/schedstat")
 
@@ -52,14 +54,20 @@ class Pulled:
     """What one thread pulled.
 
     Attributes:
-        batches: How many.
+        batches: How many; without the first one of a loader that had ended and was started again.
         wall_s: Seconds that they took.
-        delay_s: Those of them that the thread waited for a core; 0 where the kernel does not tell.
+        delay_s: Seconds that the thread waited for a core; 0 where the kernel does not tell.
+        restarts: How often the loader had ended.
+        restarts_own_cpu_s: CPU seconds of this process while it was started again.
+        restarts_workers_cpu_s: Those of its children, which start and end then.
     """
 
     batches: int
     wall_s: float
     delay_s: float
+    restarts: int = 0
+    restarts_own_cpu_s: float = 0.0
+    restarts_workers_cpu_s: float = 0.0
 
     @property
     def undelayed_s(self) -> float:
@@ -78,8 +86,14 @@ class Lane:
 
     def __init__(self, loader: LoaderFactory, clock: Clock, watch: Watch = UNWATCHED) -> None:
         self._clock = clock
+        self._restarts = _Restarts(loader)
         self._thread = ThreadPoolExecutor(1, "netpipe-lane")
-        self._puller = self._thread.submit(lambda: Puller(loader, clock, watch)).result()
+        try:
+            make = partial(Puller, self._restarts.started, clock, watch)
+            self._puller = self._thread.submit(make).result()
+        except BaseException:
+            self._thread.shutdown()
+            raise
 
     def pulling(self, enough_s: float, least: int = LEAST_BATCHES) -> Callable[[], Pulled]:
         """Start to pull for a while; return what waits for the end.
@@ -91,17 +105,67 @@ class Lane:
         return self._thread.submit(self._pull, enough_s, least).result
 
     def _pull(self, enough_s: float, least: int) -> Pulled:
-        started, delay_s, batches = self._clock(), _delay_s(), 0
+        started, delay_s, batches, wall_s = self._clock(), _delay_s(), 0, 0.0
+        self._restarts.forget()
         while batches < least or self._clock() - started < enough_s:
-            self._puller.pull()
+            restarts = self._puller.restarts
+            wall_s += self._puller.pull()[1]
             batches += 1
-        return Pulled(batches, self._clock() - started, _delay_s() - delay_s)
+            if self._puller.restarts != restarts:
+                self._restarts.over()
+        return Pulled(batches, wall_s, _delay_s() - delay_s, *astuple(self._restarts.spent))
 
     def close(self) -> None:
         """Stop the loader, where it knows how to."""
         with suppress(Exception):  # a loader that cannot be closed ends with its process
             self._thread.submit(self._puller.close).result()
         self._thread.shutdown()
+
+
+@dataclass(frozen=True)
+class _Spent:
+    """What starting a loader again took; as of `Pulled`."""
+
+    restarts: int = 0
+    own_cpu_s: float = 0.0
+    workers_cpu_s: float = 0.0
+
+
+class _Restarts:
+    """Counts what it takes to start a loader again that has ended: that is not loading.
+
+    Args:
+        loader: Makes the loader.
+    """
+
+    def __init__(self, loader: LoaderFactory) -> None:
+        self._loader = loader
+        self.forget()
+
+    def forget(self) -> None:
+        """Count from nothing."""
+        self.spent = _Spent()
+
+    def started(self) -> Iterable[Any]:
+        """Make the loader, and note what had been used until then."""
+        self._own_s = time.process_time()
+        self._workers_s = _workers_cpu_s()
+        return self._loader()
+
+    def over(self) -> None:
+        """Note that the loader which was made last has given its first batch."""
+        spent, workers_s = self.spent, _workers_cpu_s() - self._workers_s
+        self.spent = _Spent(
+            spent.restarts + 1,
+            spent.own_cpu_s + time.process_time() - self._own_s,
+            spent.workers_cpu_s + workers_s,
+        )
+
+
+def _workers_cpu_s() -> float:
+    """Return the CPU seconds of the children, of those too that have ended."""
+    everything_s = ProcessTree().cpu_s()
+    return everything_s - time.process_time()
 
 
 def block_of(lanes: Sequence[Lane], enough_s: float) -> Block:
@@ -122,17 +186,21 @@ def block_of_count(lane: Lane, count: int) -> Block:
 
 
 def _counted(start: Callable[[], list[Callable[[], Pulled]]]) -> Block:
-    tree = ProcessTree()
-    own_s, workers_s, read = time.process_time(), tree.children_cpu_s(), _read_bytes()
+    workers_s, own_s, read = _workers_cpu_s(), time.process_time(), _read_bytes()
     pulled = [wait() for wait in start()]
-    own_s, workers_s = time.process_time() - own_s, tree.children_cpu_s() - workers_s
-    read = _read_bytes() - read
+    own_s, read = time.process_time() - own_s, _read_bytes() - read
+    workers_s = _workers_cpu_s() - workers_s
     batches = sum(one.batches for one in pulled)
+    # Of a loader that has ended with every batch, nothing is left that is not starting it.
+    if loading := batches - sum(one.restarts for one in pulled):
+        own_s -= sum(one.restarts_own_cpu_s for one in pulled)
+        workers_s -= sum(one.restarts_workers_cpu_s for one in pulled)
+    made = loading or batches
     return Block(
         s_per_batch=1 / sum(one.batches / one.wall_s for one in pulled),
         undelayed_s_per_batch=1 / sum(one.batches / one.undelayed_s for one in pulled),
-        trainer_cpu_s_per_batch=own_s / batches,
-        workers_cpu_s_per_batch=workers_s / batches,
+        trainer_cpu_s_per_batch=max(_LEAST_CPU_S, own_s) / made,
+        workers_cpu_s_per_batch=max(0.0, workers_s) / made,
         read_bytes_per_batch=read / batches,
     )
 

@@ -3,6 +3,8 @@
 import argparse
 from typing import Any
 
+from netpipe.harness.emulation import Flops, checked_flops
+
 KIND = "diagnose"
 
 
@@ -26,11 +28,12 @@ def main() -> None:
         from netpipe.harness.clock import MonotonicClock
         from netpipe.harness.host import this_host
         from netpipe.harness.targets import resolve
-        from netpipe.harness.watchdog import Watchdog
+        from netpipe.harness.watchdog import START_UP_S, Watchdog
 
         let_grain_start_workers()
         loader, cores = resolve(arguments.loader), this_host().cores
-        with Watchdog(request) as watch:
+        limit_s = START_UP_S + request.budget_s  # a slow loader takes its time for the least rounds
+        with Watchdog(request, start_up_s=limit_s) as watch:
             looking = FindingOut(
                 loader,
                 arguments.loader,
@@ -41,10 +44,21 @@ def main() -> None:
                 watch,
             )
             findings = looking.findings().to_document()
-        flops = getattr(resolve(arguments.step), "flops_per_step", None) if arguments.step else None
+        step = resolve(arguments.step) if arguments.step else None
+        flops = counted_flops(getattr(step, "flops_per_step", None))
         return {KIND: {"findings": findings, "flops_per_step": flops}}
 
     answer(request, found)
+
+
+def counted_flops(flops: Flops) -> float | None:
+    """Return the FLOPs of a step that its factory knows; they may have to be counted.
+
+    Raises:
+        MisuseError: They are not above 0, or not finite.
+    """
+    counted = flops() if callable(flops) else flops
+    return None if counted is None else float(checked_flops(counted))
 
 
 if __name__ == "__main__":

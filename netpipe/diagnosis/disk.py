@@ -6,6 +6,7 @@ import sys
 import sysconfig
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from fcntl import F_GETFL, fcntl
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +14,7 @@ from netpipe.diagnosis.blocks import Block, Lane, block_of_count
 from netpipe.diagnosis.turns import Turns, in_turns
 from netpipe.harness.clock import Clock
 from netpipe.harness.pull import LoaderFactory
+from netpipe.harness.watch import Watch
 
 FROM_DISK: Final = "from-disk"
 CACHED: Final = "cached-bytes"
@@ -27,7 +29,7 @@ _CODE: Final = tuple(
     }
     | {os.path.realpath(one) + os.sep for one in site.getsitepackages()}
 )
-_NO_DATA: Final = ("/dev/", "/proc/", "/sys/")
+_NO_DATA: Final = ("/dev/", "/proc/", "/sys/", "/usr/lib/")  # the last: locales, for one
 _LIBRARY: Final = (".so", ".py", ".pyc")
 
 
@@ -36,6 +38,7 @@ def from_disk_and_cache(
     budget_s: float,
     batch_s: float,
     clock: Clock,
+    watch: Watch,
     say: Callable[[int], None],
 ) -> Turns | None:
     """Pull a loader's first batches from the disk and from the page cache, in turns.
@@ -48,6 +51,7 @@ def from_disk_and_cache(
         budget_s: Seconds for all.
         batch_s: About what a batch takes.
         clock: Seconds.
+        watch: Told of every wait for a batch.
         say: Is told the number of each round.
 
     Returns:
@@ -56,7 +60,7 @@ def from_disk_and_cache(
     # A lane starts anew for each block, and what it has read before is cached then.
     count = round(budget_s / (2 * _ROUNDS * 1.5 * batch_s))
     count = min(_MOST_BATCHES, max(_LEAST_BATCHES, count))
-    lane = Lane(loader, clock)
+    lane = Lane(loader, clock, watch)
     try:
         files = open_files()
         if not files:
@@ -67,7 +71,7 @@ def from_disk_and_cache(
     def block(*, cold: bool) -> Block:
         if cold:
             drop_from_page_cache(files)
-        anew = Lane(loader, clock)
+        anew = Lane(loader, clock, watch)
         try:
             return block_of_count(anew, count)
         finally:
@@ -85,7 +89,9 @@ def open_files() -> tuple[str, ...]:
 def _open_paths() -> Iterator[str]:
     for descriptor in Path("/proc/self/fd").iterdir():
         with suppress(OSError):
-            yield str(descriptor.readlink())
+            # What is only written to, as the log of a session is, is no data.
+            if fcntl(int(descriptor.name), F_GETFL) & os.O_ACCMODE != os.O_WRONLY:
+                yield str(descriptor.readlink())
     with suppress(OSError):
         for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
             yield line.partition("/")[1] + line.partition("/")[2]
@@ -94,7 +100,9 @@ def _open_paths() -> Iterator[str]:
 def _is_data(path: str) -> bool:
     if path.startswith((*_NO_DATA, *_CODE)) or path.endswith(_LIBRARY) or ".so." in path:
         return False
-    return Path(path).is_file() and Path(path).stat().st_size > 0
+    with suppress(OSError):
+        return Path(path).is_file() and Path(path).stat().st_size > 0
+    return False
 
 
 def drop_from_page_cache(files: tuple[str, ...]) -> None:

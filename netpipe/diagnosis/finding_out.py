@@ -32,6 +32,7 @@ from netpipe.diagnosis.turns import Side, Turns, in_turns, interval_of
 from netpipe.diagnosis.verifying import verified
 from netpipe.diagnosis.what_if import Change, changes, predictions, worth_trying
 from netpipe.harness.clock import Clock
+from netpipe.harness.errors import SessionError
 from netpipe.harness.pull import LoaderFactory
 from netpipe.harness.watch import Watch
 
@@ -84,12 +85,23 @@ class FindingOut:
         self._workers = workers_of(self._graph)
 
     def findings(self) -> Findings:
-        """Look into all of it."""
+        """Look into all of it.
+
+        Raises:
+            SessionError: The loader failed.
+        """
         self._batch_s = self._first_look_s()
-        times = stage_times(self._lane, self._graph, _STAGES * self._budget_s, self._clock)
+        times = stage_times(
+            self._lane, self._graph, _STAGES * self._budget_s, self._clock, self._watch
+        )
         lanes = self._lanes(times)
         disk = from_disk_and_cache(
-            self._lane, _DISK * self._budget_s, self._batch_s, self._clock, self._say("disk")
+            self._lane,
+            _DISK * self._budget_s,
+            self._batch_s,
+            self._clock,
+            self._watch,
+            self._say("disk"),
         )
         whole = self._whole()
         known, moved = self._known(times, lanes, whole)
@@ -127,15 +139,17 @@ class FindingOut:
         absent = None
         if self._is_rebuilt and times and times[0].lane_node is not None:
             absent = without_stage(self._lane, times[0].lane_node)
-        return lanes_in_turns(
+        lanes = lanes_in_turns(
             self._lane,
             self._target,
             absent,
             _LANES * self._budget_s,
             self._batch_s,
             self._clock,
+            self._watch,
             self._say("lanes"),
         )
+        return _with(LANE, lanes)
 
     def _whole(self) -> Turns:
         sides: dict[str, LoaderFactory] = {AS_IT_IS: self._loader}
@@ -145,7 +159,8 @@ class FindingOut:
             sides[ONE_WORKER] = with_workers(self._loader, self._graph, 1)
         if self._cores > 1:
             sides[HALF_THE_CORES] = on_half_the_cores(self._loader)
-        return self._in_turns(sides, _WHOLE * self._budget_s, "the loader as it is")
+        whole = self._in_turns(sides, _WHOLE * self._budget_s, "the loader as it is")
+        return _with(AS_IT_IS, whole)
 
     def _in_turns(self, sides: dict[str, LoaderFactory], budget_s: float, name: str) -> Turns:
         has_workers = bool(self._workers) or ONE_WORKER in sides
@@ -226,3 +241,10 @@ class FindingOut:
 
     def _say(self, what: str) -> Callable[[int], None]:
         return lambda number: self._watch.doing(what, self._budget_s, f"round {number}")
+
+
+def _with(side: str, turns: Turns) -> Turns:
+    """Return turns that have what all else is held against."""
+    if not turns.has(side):
+        raise SessionError(turns.failures[side])
+    return turns

@@ -3,14 +3,17 @@
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from netpipe.diagnosis.absent import KEPT
 from netpipe.diagnosis.blocks import Block, Lane, block_of
 from netpipe.diagnosis.second_process import SecondProcess
-from netpipe.diagnosis.turns import Turns, in_turns
+from netpipe.diagnosis.turns import Side, Turns, in_turns
 from netpipe.harness.clock import Clock
+from netpipe.harness.errors import SessionError
 from netpipe.harness.pull import LoaderFactory
+from netpipe.harness.watch import Watch
 
 LANE: Final = "lane"
 TWO_THREADS: Final = "two-threads"
@@ -30,6 +33,7 @@ def lanes_in_turns(
     budget_s: float,
     batch_s: float,
     clock: Clock,
+    watch: Watch,
     say: Callable[[int], None],
 ) -> Turns:
     """Measure one lane, two at once in two ways, and one without a stage.
@@ -43,6 +47,7 @@ def lanes_in_turns(
         budget_s: Seconds for all.
         batch_s: About what a batch of a lane takes.
         clock: Seconds.
+        watch: Told of every wait for a batch.
         say: Is told the number of each round.
     """
     block_s = max(
@@ -51,24 +56,37 @@ def lanes_in_turns(
         budget_s / (_ROUNDS * (3 + (absent is not None)) * _WARM_UP),
     )
     with ExitStack() as stack:
-        second = stack.enter_context(SecondProcess(target))
-        lanes = [_lane(stack, loader, clock) for _ in range(2)]
-        sides = {
+        lanes = [_lane(stack, loader, clock, watch) for _ in range(2)]
+        sides: dict[str, Side] = {
             LANE: lambda: block_of(lanes[:1], block_s),
             TWO_THREADS: lambda: block_of(lanes, block_s),
-            TWO_PROCESSES: lambda: _beside(lanes[0], second, block_s),
+            TWO_PROCESSES: _beside_another(stack, lanes[0], target, block_s),
         }
         if absent is not None:
-            without = _lane(stack, absent, clock)
+            without = _lane(stack, absent, clock, watch)
             without.pulling(0.0, least=KEPT)()
             sides[WITHOUT_STAGE] = lambda: block_of([without], block_s)
         return in_turns(sides, budget_s, clock, say).undelayed()
 
 
-def _lane(stack: ExitStack, loader: LoaderFactory, clock: Clock) -> Lane:
-    lane = Lane(loader, clock)
+def _lane(stack: ExitStack, loader: LoaderFactory, clock: Clock, watch: Watch) -> Lane:
+    lane = Lane(loader, clock, watch)
     stack.callback(lane.close)
     return lane
+
+
+def _beside_another(stack: ExitStack, lane: Lane, target: str, enough_s: float) -> Side:
+    """Start another process; the side fails where that fails, and the others do not."""
+    second = SecondProcess(target)
+    try:
+        stack.enter_context(second)
+    except SessionError as error:
+        return partial(_failed, error)
+    return lambda: _beside(lane, second, enough_s)
+
+
+def _failed(error: SessionError) -> Block:
+    raise error
 
 
 def _beside(lane: Lane, second: SecondProcess, enough_s: float) -> Block:

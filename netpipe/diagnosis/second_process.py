@@ -5,14 +5,22 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from select import select
 from types import TracebackType
 from typing import Any, Final
 
+import psutil
+
 from netpipe.diagnosis.blocks import Pulled
 from netpipe.harness.errors import SessionError
+from netpipe.harness.processes import is_resource_tracker
+
+FAILED: Final = "failed"
+"""Under which it answers with what its loader raised."""
 
 _START_S: Final = 60.0
+_FAREWELL_S: Final = 5.0
 _GRACE_S: Final = 20.0  # beyond the time asked for: a slow batch is pulled to its end
 
 
@@ -37,7 +45,11 @@ class SecondProcess:
             text=True,
             env={**os.environ, "JAX_PLATFORMS": "cpu"},
         )
-        self._answer(_START_S)
+        try:
+            self._answer(_START_S)
+        except BaseException:
+            self._end(0.0)
+            raise
         return self
 
     def __exit__(
@@ -46,8 +58,7 @@ class SecondProcess:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._process.kill()
-        self._process.wait()
+        self._end(_FAREWELL_S)
 
     @property
     def pid(self) -> int:
@@ -57,8 +68,9 @@ class SecondProcess:
     def pulling(self, enough_s: float) -> Callable[[], Pulled]:
         """Let it pull for a while; return what waits for the end."""
         assert self._process.stdin is not None
-        self._process.stdin.write(f"{enough_s}\n")
-        self._process.stdin.flush()
+        with suppress(BrokenPipeError):  # it has ended, and no answer comes
+            self._process.stdin.write(f"{enough_s}\n")
+            self._process.stdin.flush()
 
         return lambda: Pulled(*self._answer(enough_s + _GRACE_S))
 
@@ -67,5 +79,24 @@ class SecondProcess:
         readable, _, _ = select([self._process.stdout], [], [], limit_s)
         line = self._process.stdout.readline() if readable else ""
         if not line:
-            raise SessionError("a second process with the same loader did not answer")
-        return json.loads(line)
+            how = "ended" if readable else f"gave no answer for {limit_s:g} s"
+            self._end(0.0)  # nobody would wait for it any more, and it would go on beside others
+            raise SessionError(f"a second process with the same loader {how}")
+        answer = json.loads(line)
+        if FAILED in answer:
+            raise SessionError(f"a second process with the same loader failed: {answer[FAILED]}")
+        return answer
+
+    def _end(self, farewell_s: float) -> None:
+        """Let it stop its loader; after a while end it, and all that it has started."""
+        for stream in (self._process.stdin, self._process.stdout):
+            with suppress(BrokenPipeError):
+                stream and stream.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(farewell_s)
+        with suppress(psutil.NoSuchProcess):
+            for child in psutil.Process(self._process.pid).children(recursive=True):
+                if not is_resource_tracker(child.pid):  # it removes the shared memory of the others
+                    child.kill()
+        self._process.kill()
+        self._process.wait()

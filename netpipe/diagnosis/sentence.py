@@ -20,6 +20,7 @@ _BY_LOADING: Final = (
     *("loader-bound", "masked-loader-bound", "at-risk", "healthy", "jitter", "contention"),
     "inconclusive",
 )
+_OF_A_STAGE: Final = ("without-stage", "faster-stage")
 _WORTH: Final = 0.95  # of the time as it is
 
 
@@ -94,7 +95,9 @@ def _help(findings: Findings) -> Iterator[str]:
 
 def _would(foreseen: Prediction) -> str:
     then = f"; headroom then {foreseen.headroom.median:.2g}" if foreseen.headroom else ""
-    first = foreseen.change[0].upper() + foreseen.change[1:]
+    first = foreseen.change
+    if foreseen.kind not in _OF_A_STAGE:  # whose name begins as the user wrote it
+        first = first[0].upper() + first[1:]
     return f"{first} would give {_in_brackets(foreseen.load_s_per_batch)}{then}"
 
 

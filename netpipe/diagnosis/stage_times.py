@@ -13,6 +13,7 @@ from netpipe.harness.clock import Clock
 from netpipe.harness.graph.nodes import Graph, Node
 from netpipe.harness.graph.reading import datasets_of, read_graph
 from netpipe.harness.pull import LoaderFactory
+from netpipe.harness.watch import Watch
 
 _INFRASTRUCTURE: Final = ("ProcessPrefetch", "NoWorkers", "ThreadPrefetch", "Options", "DataLoader")
 _HALF: Final = 0.5
@@ -41,7 +42,7 @@ class StageTime:
 
 
 def stage_times(
-    loader: LoaderFactory, graph: Graph, budget_s: float, clock: Clock
+    loader: LoaderFactory, graph: Graph, budget_s: float, clock: Clock, watch: Watch
 ) -> tuple[StageTime, ...]:
     """Return what the stages of a lane take, the largest first.
 
@@ -50,13 +51,14 @@ def stage_times(
         graph: Of the loader as it is.
         budget_s: Seconds.
         clock: Seconds.
+        watch: Told of every wait for a batch.
     """
     made = loader()
     if not isinstance(made, OneThread):
-        return _by_stacks(*_sampled(loader, budget_s, clock))
+        return _by_stacks(*_sampled(loader, budget_s, clock, watch))
     overhead, lane_graph = measured_overhead(), read_graph(made.dataset)
     with timed(datasets_of(made.dataset)) as timing:
-        lane = Lane(lambda: made, clock)
+        lane = Lane(lambda: made, clock, watch)
         try:
             timing.start_anew()
             batches = lane.pulling(budget_s)().batches
@@ -81,9 +83,11 @@ def stage_times(
     return _largest_first(times)
 
 
-def _sampled(loader: LoaderFactory, budget_s: float, clock: Clock) -> tuple[Sampled, float]:
+def _sampled(
+    loader: LoaderFactory, budget_s: float, clock: Clock, watch: Watch
+) -> tuple[Sampled, float]:
     """Return the stacks seen while a lane was pulled, and the seconds that a batch took."""
-    lane = Lane(loader, clock)
+    lane = Lane(loader, clock, watch)
     try:
         lane.pulling(0.2 * budget_s)()
         with sampled() as seen:

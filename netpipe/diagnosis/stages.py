@@ -51,8 +51,13 @@ class Overhead:
 
 @dataclass(slots=True)
 class Inner:
-    """What the timed calls within a call took, and how many there were."""
+    """What the timed calls within a call took, and how many there were.
 
+    Attributes:
+        number: Of the dataset that is called.
+    """
+
+    number: int
     wall_s: float = 0.0
     cpu_s: float = 0.0
     calls: int = 0
@@ -77,7 +82,9 @@ class Timing:
         """Call a function for a dataset, and count what it takes."""
         here = self._here.__dict__
         around = here.get("inner")
-        here["inner"] = inner = Inner()
+        if around is not None and around.number == number:  # a class calls that which it is made of
+            return function(*arguments)
+        here["inner"] = inner = Inner(number)
         wall_s, cpu_s = time.perf_counter(), time.thread_time()
         try:
             return function(*arguments)
@@ -145,7 +152,7 @@ def _timed_iter(stack: ExitStack, timing: Timing, numbers: Mapping[int, int]) ->
             if number is None or id(iterator) in iterators:
                 return iterator
             if not isinstance(iterator, grain.DatasetIterator):
-                return _generated(timing, number, iterator)
+                return _wrapped(timing, number, iterator)
             iterators[id(iterator)] = (iterator, number)
             if type(iterator) not in kinds:
                 kinds.add(type(iterator))
@@ -157,11 +164,18 @@ def _timed_iter(stack: ExitStack, timing: Timing, numbers: Mapping[int, int]) ->
     return around
 
 
-def _generated(timing: Timing, number: int, iterator: Iterator[Any]) -> Iterator[Any]:
-    """Time an iterator whose class cannot be changed, as that of generators."""
-    end = object()
-    while (element := timing.call(number, next, iterator, end)) is not end:
-        yield element
+def _wrapped(timing: Timing, number: int, iterator: Iterator[Any]) -> Iterator[Any]:
+    """Time an iterator that is none of Grain's, whose class may be one that cannot be changed."""
+
+    # A class each time, for Grain changes that of the iterator which it gives to the user.
+    class Wrapped(Iterator[Any]):
+        def __next__(self) -> Any:
+            return timing.call(number, next, iterator)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(iterator, name)
+
+    return Wrapped()
 
 
 def _replace(

@@ -78,7 +78,11 @@ class Puller:
         self.strangers: tuple[int, ...] = ()
         started = clock()
         watch.waiting(started, starts=True)
-        self._iterator = self._start()
+        try:
+            self._iterator = self._start()
+        except BaseException:
+            watch.waiting(None)
+            raise
         self.first_batch = self._next()
         self.first_batch_s = clock() - started
         self._look_at_processes()

@@ -22,7 +22,7 @@ from netpipe.harness.session import (
     write_result,
 )
 
-_START_UP_S = 600.0  # to load the model, and to compile and warm up its step: minutes on a GPU
+START_UP_S = 600.0  # to load the model, and to compile and warm up its step: minutes on a GPU
 _FIRST_BATCH = 3.0  # the first batch may take so many times the limit: workers start
 _CRASH_S = 0.5  # a loader that copes with the loss of a worker gives a batch within it
 _SILENT_S = 3.0  # a watchdog that has not barked so long after its time cannot: the GIL is held
@@ -57,13 +57,16 @@ class Watchdog:
     Args:
         request: What the session was asked for: its limits.
         clock: Seconds.
+        start_up_s: Seconds for all that comes before `rounds_begin`.
     """
 
-    def __init__(self, request: SessionRequest, clock: Clock | None = None) -> None:
+    def __init__(
+        self, request: SessionRequest, clock: Clock | None = None, start_up_s: float = START_UP_S
+    ) -> None:
         self._request = request
         self._clock = clock or MonotonicClock()
         self._main = threading.get_ident()
-        self._wait: _Wait | None = None
+        self._waits: dict[int, _Wait] = {}
         self._batches = 0
         self._workers: tuple[int, ...] = ()
         self._deaths: list[str] = []
@@ -72,7 +75,7 @@ class Watchdog:
         # Not standard error: pytest captures it into a file that goes with the process.
         self._stacks = stacks_file(request).open("w", encoding="utf-8")
         self._thread = threading.Thread(target=self._look, name="netpipe-watchdog", daemon=True)
-        self._enter_stage("start-up", _START_UP_S, "its limit")
+        self._enter_stage("start-up", start_up_s, "its limit")
 
     def __enter__(self) -> "Watchdog":
         self._hook = threading.excepthook
@@ -96,11 +99,12 @@ class Watchdog:
 
     def waiting(self, since_s: float | None, *, starts: bool = False) -> None:
         """Note that this thread asks for a batch, or that it has come (None)."""
+        thread = threading.get_ident()
         if since_s is None:
             self._batches += 1
-            self._wait = None
+            self._waits.pop(thread, None)
         else:
-            self._wait = _Wait(since_s, starts, threading.get_ident())
+            self._waits[thread] = _Wait(since_s, starts, thread)
 
     def started(self, worker_pids: Sequence[int]) -> None:
         """Note which processes load."""
@@ -119,7 +123,8 @@ class Watchdog:
 
     def alarm(self) -> Alarm | None:
         """Return why the session has to be ended now, None when it has not."""
-        now_s, wait = self._clock(), self._wait
+        now_s = self._clock()
+        wait = min(self._waits.copy().values(), key=lambda one: one.since_s, default=None)
         if wait is not None:
             waited_s = now_s - wait.since_s
             limit_s = self._request.batch_limit_s * (_FIRST_BATCH if wait.starts else 1)

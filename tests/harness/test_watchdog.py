@@ -22,7 +22,7 @@ from tests.harness.fakes import FakeClock
 
 REQUEST = SessionRequest("measure", budget_s=2.0, batch_limit_s=5.0)
 ROUNDS_S = 2.0 + OVERTIME_S
-START_S = watchdog._START_UP_S
+START_S = watchdog.START_UP_S
 
 
 @pytest.fixture

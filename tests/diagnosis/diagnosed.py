@@ -1,0 +1,157 @@
+"""Parts of a diagnosis, made from a few figures."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from netpipe.diagnosis.blocks import Block
+from netpipe.diagnosis.diagnosis import (
+    Bottleneck,
+    Diagnosis,
+    Findings,
+    Intervention,
+    Need,
+    Prediction,
+    Stage,
+    Verified,
+)
+from netpipe.diagnosis.stage_times import StageTime
+from netpipe.diagnosis.turns import Turns
+from netpipe.harness.graph.nodes import Graph, Node
+from netpipe.harness.measurement import Interval
+from tests.harness.measurements import HOST
+
+NAME = "Map of mine.tokenize"
+LINT: dict[str, Any] = {
+    "schema": "netpipe.lint/1",
+    "intent": "throughput",
+    "grain_version": "0.2.18",
+    "graph": [],
+    "findings": [],
+    "silenced": [],
+    "trials": [],
+}
+
+
+def interval(median: float, low: float | None = None, high: float | None = None) -> Interval:
+    """Return an interval, a tenth to either side unless told otherwise."""
+    low = 0.9 * median if low is None else low
+    return Interval(median, low, 1.1 * median if high is None else high, 5)
+
+
+def block(s_per_batch: float, cpu_s: float | None = None, **more: float) -> Block:
+    """Return a block of this process alone that computes all the time, unless told otherwise."""
+    own_s = s_per_batch if cpu_s is None else cpu_s
+    return Block(s_per_batch, s_per_batch, own_s, **more)
+
+
+def turns(rounds: int = 3, **sides: Block | float) -> Turns:
+    """Return rounds that are all alike; `two_threads` is the side "two-threads"."""
+    blocks = {
+        name.replace("_", "-"): one if isinstance(one, Block) else block(one)
+        for name, one in sides.items()
+    }
+    return Turns((blocks,) * rounds)
+
+
+def node(number: int, kind: str, *parents: int, **more: Any) -> Node:
+    """Return a node, whose parameters are the settings that are none of its fields."""
+    fields = {name: more.pop(name) for name in list(more) if name in _FIELDS}
+    return Node(number, kind, more, parents, fields.pop("in_worker", False), **fields)
+
+
+_FIELDS = ("in_worker", "random_access", "made_at")
+
+
+def stage_time(
+    name: str, s_per_batch: float, cpu_s: float | None = None, node: Node | None = None
+) -> StageTime:
+    """Return a stage that computes all the time, unless told otherwise."""
+    own_s = s_per_batch if cpu_s is None else cpu_s
+    return StageTime(name, node, node and node.id, "", "", s_per_batch, own_s)
+
+
+def with_workers_graph(workers: int = 2, threads: int = 0) -> Graph:
+    """Return the graph of a source, a map and a batch in workers."""
+    return Graph(
+        (
+            node(0, "ProcessPrefetch", 1, num_workers=workers),
+            node(1, "Batch", 2, in_worker=True),
+            node(2, "ToIter", 3, in_worker=True, num_threads=threads),
+            node(3, "Map", 4, in_worker=True, random_access=True, transform="mine.tokenize"),
+            node(4, "Source", in_worker=True, random_access=True),
+        )
+    )
+
+
+def stage(name: str = NAME, s_per_batch: float = 0.030, **more: Any) -> Stage:
+    """Return a stage that computes all of its time."""
+    given: dict[str, Any] = {
+        "node": 3,
+        "function": "mine.tokenize",
+        "made_at": "mine.py:7",
+        "section": "workers",
+        "cpu_s_per_batch": s_per_batch,
+        "fraction": 0.75,
+        "by": "timing",
+        **more,
+    }
+    return Stage(name=name, s_per_batch=s_per_batch, **given)
+
+
+BOTTLENECK = Bottleneck(NAME, "gil", 0.71, "threads 1 to 2: +4%, processes 1 to 2: +93%")
+THREE_WORKERS = Prediction("3 workers", "workers", interval(0.015), interval(1.1))
+VERIFIED = Verified(
+    "3 workers",
+    "workers",
+    interval(0.015),
+    interval(0.016),
+    interval(0.022),
+    -0.06,
+    "as foreseen",
+)
+
+
+def findings(**more: Any) -> Findings:
+    """Return what was found out about a loader with two workers."""
+    given: dict[str, Any] = {
+        "load_s_per_batch": interval(0.020),
+        "load_cpu_s_per_batch": interval(0.042),
+        "lane": "rebuilt",
+        "lane_s_per_batch": interval(0.040),
+        "lane_cpu_s_per_batch": interval(0.039),
+        "workers": 2,
+        "threads": 0,
+        "stages": (stage(), stage("Source", 0.010, section="threads", node=4, fraction=0.25)),
+        "bottleneck": BOTTLENECK,
+        "interventions": (
+            Intervention(
+                "two-processes",
+                "two lanes, each in a process",
+                interval(0.040),
+                interval(0.021),
+                interval(1.9),
+                "1.90 times as fast",
+            ),
+            Intervention("cached-bytes", "from the cache", None, None, None, "not made: no file"),
+        ),
+        "what_if": (THREE_WORKERS,),
+        "verified": None,
+        "unverified": "there was no time",
+        "elapsed_s": 61.5,
+        **more,
+    }
+    return Findings(**given)
+
+
+def diagnosis(needs: Sequence[Need] = (), **more: Any) -> Diagnosis:
+    """Return the diagnosis of such a loader without a step."""
+    given: dict[str, Any] = {
+        "sentence": "Loads 50 batches/s.",
+        "findings": findings(),
+        "measurement": None,
+        "lint": LINT,
+        "host": HOST,
+        "versions": {"grain": "0.2.18"},
+        **more,
+    }
+    return Diagnosis(needs=tuple(needs), **given)

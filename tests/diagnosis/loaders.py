@@ -1,0 +1,202 @@
+"""Loaders that are diagnosed: here, and as the targets of other processes."""
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import grain
+import numpy as np
+
+ALONE = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
+THREADS = grain.ReadOptions(num_threads=2, prefetch_buffer_size=4)
+ONE_WORKER = grain.MultiprocessingOptions(num_workers=1, per_worker_buffer_size=1)
+
+
+class Numbers:
+    """A source of the user's own: twelve numbers."""
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, index: int) -> int:
+        return int(index)
+
+
+class Counted(grain.DatasetIterator):  # type: ignore[misc]  # Grain is not typed for mypy
+    """An iterator of the user's own: twelve numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._next = 0
+
+    def __next__(self) -> int:
+        if self._next == 12:
+            raise StopIteration
+        self._next += 1
+        return self._next - 1
+
+    def get_state(self) -> int:
+        """Return how many there were."""
+        return self._next
+
+    def set_state(self, state: int) -> None:
+        """Go on from there."""
+        self._next = state
+
+
+class Streaming(grain.IterDataset):  # type: ignore[misc]
+    """A dataset of the user's own with an iterator of its own."""
+
+    def __iter__(self) -> Counted:
+        return Counted()
+
+
+class Tens:
+    """An iterator that knows nothing of Grain: ten, twenty."""
+
+    def __init__(self) -> None:
+        self._next = 0
+
+    def __next__(self) -> int:
+        if self._next == 2:
+            raise StopIteration
+        self._next += 1
+        return 10 * self._next
+
+
+class Plain(grain.IterDataset):  # type: ignore[misc]
+    """A dataset of the user's own with such an iterator."""
+
+    def __iter__(self) -> Tens:
+        return Tens()
+
+
+class Generating(grain.IterDataset):  # type: ignore[misc]
+    """A dataset of the user's own that is a generator, which not every Grain takes."""
+
+    def __iter__(self) -> Iterator[int]:
+        yield from range(12)
+
+
+def double(number: int) -> int:
+    """Be a map."""
+    return 2 * number
+
+
+def halves(batch: Any) -> Any:
+    """Be a map of batches."""
+    return batch // 2
+
+
+def plain() -> Any:
+    """A source of the user's, a map and a batch, without threads."""
+    return grain.MapDataset.source(Numbers()).map(double).to_iter_dataset(ALONE).batch(4)
+
+
+def threaded() -> Any:
+    """The same, read by threads, and made ahead by another one."""
+    dataset = grain.MapDataset.source(Numbers()).map(double).to_iter_dataset(THREADS).batch(4)
+    return grain.experimental.ThreadPrefetchIterDataset(dataset, prefetch_buffer_size=2)
+
+
+def with_worker() -> Any:
+    """The same, made by a worker."""
+    return plain().mp_prefetch(ONE_WORKER)
+
+
+def random_access() -> Any:
+    """A MapDataset, which Grain iterates with its default threads."""
+    return grain.MapDataset.source(Numbers()).map(double).batch(4)
+
+
+def mixed() -> Any:
+    """Two sources in turns."""
+    ones = grain.MapDataset.source(Numbers()).map(double)
+    others = grain.MapDataset.range(100, 112).map(double)
+    return grain.MapDataset.mix([ones, others], [0.5, 0.5]).batch(4).to_iter_dataset(ALONE)
+
+
+def data_loader(workers: int = 0) -> Any:
+    """A DataLoader over the twelve numbers, for ever."""
+    sampler = grain.samplers.IndexSampler(
+        num_records=12, shard_options=grain.sharding.NoSharding(), num_epochs=None, shuffle=False
+    )
+    return grain.DataLoader(
+        data_source=Numbers(),
+        sampler=sampler,
+        operations=[grain.transforms.Batch(4)],
+        worker_count=workers,
+    )
+
+
+_MADE = grain.MapDataset.source(Numbers()).map(double)
+
+
+def shared() -> Any:
+    """A pipeline on a dataset that is made once and for all."""
+    return _MADE.to_iter_dataset(ALONE).batch(4)
+
+
+_WHOLE = shared()
+
+
+def the_same() -> Any:
+    """The same dataset each time."""
+    return _WHOLE
+
+
+def busy(number: int) -> Any:
+    """Compute for a while."""
+    until = time.perf_counter() + 0.002
+    while time.perf_counter() < until:
+        pass
+    return np.full(4, number)
+
+
+def slow() -> Any:
+    """Batches that take about 8 ms."""
+    numbers = grain.MapDataset.source(Numbers()).repeat()
+    return numbers.map(busy).to_iter_dataset(ALONE).batch(4)
+
+
+def unsendable() -> Any:
+    """The same by a function that no worker can be sent: it is diagnosed without starting any."""
+    lock = threading.Lock()
+
+    def locked(number: int) -> Any:
+        with lock:
+            return busy(number)
+
+    numbers = grain.MapDataset.source(Numbers()).repeat()
+    return numbers.map(locked).to_iter_dataset(ALONE).batch(4)
+
+
+def printing() -> Iterator[int]:
+    """Print what looks like an answer, and give numbers."""
+    print("[1, 2.0, 3.0]")  # noqa: T201  # a user's code may
+    while True:
+        print('"ready"')  # noqa: T201
+        yield 1
+
+
+def raising() -> Any:
+    """Fail as it is made."""
+    raise OSError("no [bold]data[/x] here\nor there")
+
+
+def raising_late() -> Iterator[int]:
+    """Fail after a while."""
+    yield from range(5)
+    raise OSError("disk gone")
+
+
+def ending_process() -> Iterator[int]:
+    """End the process behind the first batches."""
+    yield from range(3)
+    raise SystemExit(3)
+
+
+def empty() -> Any:
+    """Give nothing."""
+    return grain.MapDataset.range(12).filter(lambda _: False).to_iter_dataset(ALONE)

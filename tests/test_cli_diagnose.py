@@ -1,0 +1,145 @@
+"""`netpipe diagnose`: what it prints where, and how it ends."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netpipe.diagnosis import diagnosing
+from netpipe.diagnosis.diagnosing import Asked
+from netpipe.diagnosis.diagnosis import Diagnosis
+from tests.command import Netpipe, document
+from tests.diagnosis.diagnosed import LINT, diagnosis, findings, stage
+from tests.harness.measurements import make_measurement
+
+LOADERS = "tests.diagnosis.loaders:{}"
+ODD = "Map of f[/x] :smile: [red]"
+
+
+@pytest.fixture(autouse=True)
+def _sessions_find_these_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", ":".join([str(Path(__file__).parent.parent), *sys.path]))
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Put a diagnosis in the place of real ones; return what was asked for."""
+    given: list[Any] = []
+
+    def stand_in(asked: Asked, *settings: Any) -> Diagnosis:
+        given.append((asked, *settings))
+        finding = {"severity": "warning", "rule": "no-prefetch", "message": ODD}
+        return diagnosis(
+            sentence=f"Stage {ODD}.",
+            findings=findings(stages=(stage(ODD),)),
+            lint={**LINT, "findings": [finding]},
+            measurement=make_measurement(load_s=0.04, train_s=0.04) if asked.has_step else None,
+        )
+
+    monkeypatch.setattr(diagnosing, "diagnosed", stand_in)
+    return given
+
+
+def test_the_sentence_comes_first(netpipe: Netpipe, asked: list[Any]) -> None:
+    """Then the tables, what was tried, and what lint finds; the user's names are no markup."""
+    result = netpipe("diagnose", "--loader", "a:b")
+    lines = result.stdout.splitlines()
+    assert result.exit_code == 0
+    assert lines[0] == f"Stage {ODD}."
+    assert lines[-1] == f"warning no-prefetch: {ODD}"
+    assert lines[-2] == "nothing was tried: there was no time"
+    assert any(ODD in line and "mine.py:7" in line for line in lines)
+    assert asked[0][0].request.budget_s == 60.0
+
+
+def test_options_reach_the_session(netpipe: Netpipe, asked: list[Any]) -> None:
+    """A loader that does not feed its step fails the command, as `measure` does."""
+    result = netpipe(
+        "diagnose", "--loader", "a:b", "--step", "a:s", "--loop", "a:l", "--accelerator",
+        "emulated:h100", "--flops-per-step", "4e12", "--mfu", "0.5", "--budget", "9",
+        "--batch-limit", "7",
+    )  # fmt: skip
+    assert result.exit_code == 1
+    (found, silences, intent) = asked[0]
+    request = found.request
+    assert (found.loader, found.step, found.loop) == ("a:b", "a:s", "a:l")
+    assert (request.accelerator, request.flops_per_step, request.mfu) == (
+        "emulated:h100",
+        4e12,
+        0.5,
+    )
+    assert (request.budget_s, request.batch_limit_s) == (9.0, 7.0)
+    assert intent == "throughput"
+    assert isinstance(silences, dict)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--budget", "0"), "the budget must be above 0 seconds, and finite; found 0"),
+        (("--budget", "nan"), "the budget must be above 0 seconds, and finite; found nan"),
+        (("--batch-limit", "0"), "the batch limit must be above 0 seconds, and finite; found 0"),
+        (("--mfu", "2"), "the MFU must be above 0, and at most 1; found 2"),
+        (("--flops-per-step", "0"), "the FLOPs of a step must be above 0, and finite; found 0"),
+        (("--accelerator", "emulated:"), "emulated:"),
+    ],
+)
+def test_bad_options_are_refused(netpipe: Netpipe, words: tuple[str, ...], said: str) -> None:
+    """One clear line on standard error, before anything is started."""
+    result = netpipe("diagnose", "--loader", LOADERS.format("plain"), *words)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert said in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("loader", "said"),
+    [
+        ("no_target", "netpipe: a target must be package.module:name or path/to/file.py:name"),
+        ("no.such.module:loader", "netpipe: module no.such.module: must be importable; found none"),
+        (LOADERS.format("none"), "netpipe: tests.diagnosis.loaders: name must be one of"),
+        (LOADERS.format("empty"), "netpipe: loader() gave no batch: it must give at least one"),
+    ],
+)
+def test_bad_targets_are_refused(netpipe: Netpipe, loader: str, said: str) -> None:
+    """One clear line, whatever is wrong with the loader."""
+    result = netpipe("diagnose", "--loader", loader, "--budget", "0.1")
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith(said)
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_loader_that_raises_is_told(netpipe: Netpipe) -> None:
+    """What it raised is the first line, and where is below; markup is text."""
+    result = netpipe("diagnose", "--loader", LOADERS.format("raising"), "--budget", "0.1")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("netpipe: OSError: no [bold]data[/x] here")
+    assert "loaders.py" in result.stderr
+
+
+def test_a_loader_is_diagnosed(netpipe: Netpipe) -> None:
+    """End to end: a whole document, its stages those of the pipeline, the sentence in it."""
+    loader = LOADERS.format("unsendable")
+    result = netpipe("diagnose", "--loader", loader, "--budget", "0.5", "--json")
+    assert result.exit_code == 0, result.stderr
+    found = document(result, "diagnosis.1.json")
+    largest = found["stages"][0]
+    assert largest["name"] == "Map of tests.diagnosis.loaders.unsendable.<locals>.locked"
+    assert found["sentence"].startswith("Loads ")
+    assert f"Stage {largest['name']} holds" in found["sentence"]
+    assert found["bottleneck"]["stage"] == largest["name"]
+    assert (found["lane"], found["workers"], found["threads"]) == ("rebuilt", 0, 0)
+    assert {one["name"] for one in found["stages"]} >= {"Source", "Batch", "ToIter"}
+    graph = {one["id"]: one for one in found["lint"]["graph"]}
+    assert graph[largest["node"]]["kind"] == "Map"
+    assert largest["without_s_per_batch"]["median"] < found["lane_s_per_batch"]["median"]
+    made = {one["name"]: one for one in found["interventions"]}
+    assert all(made[one]["speedup"] for one in ("two-threads", "two-processes", "without-stage"))
+    assert made["cached-bytes"]["says"] == "not made: no file of data is open"
+    assert {one["kind"] for one in found["what_if"]} >= {"workers", "without-stage"}
+    assert found["measurement"] is None
+    assert found["verified"] is None
+    assert "could not be tried: " in found["unverified"]
