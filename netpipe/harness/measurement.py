@@ -264,7 +264,7 @@ class Measurement:
 
     def to_document(self) -> dict[str, Any]:
         """Return the measurement as plain JSON values."""
-        document: dict[str, Any] = _converter().unstructure(self)
+        document: dict[str, Any] = converter().unstructure(self)
         return {"schema": SCHEMA, **document}
 
 
@@ -282,7 +282,7 @@ def measurement_from(document: Mapping[str, Any], where: object) -> Measurement:
         raise InputError(where, "schema", f"be {SCHEMA}", repr(document.get("schema")))
     values = {name: value for name, value in document.items() if name != "schema"}
     try:
-        return _converter().structure(values, Measurement)
+        return converter().structure(values, Measurement)
     except BaseValidationError as error:
         raise InputError(
             where, "measurement", "hold every field", "; ".join(cattrs.transform_error(error))
@@ -290,7 +290,7 @@ def measurement_from(document: Mapping[str, Any], where: object) -> Measurement:
 
 
 @cache
-def _converter() -> cattrs.Converter:
+def converter() -> cattrs.Converter:
     """Make the converter; JSON knows no infinity, so an unbounded interval has null for it."""
     converter = cattrs.Converter(forbid_extra_keys=True)
     converter.register_unstructure_hook(

@@ -1,0 +1,248 @@
+"""What a diagnosis holds: plain, frozen numbers that travel as JSON."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from netpipe.harness.documents import check
+from netpipe.harness.measurement import Host, Interval, converter
+
+SCHEMA: Final = "netpipe.diagnosis/1"
+
+RESOURCES: Final = (
+    "cpu",
+    "gil",
+    "disk",
+    "memory",
+    "process-transfer",
+    "device-transfer",
+    "waiting",
+    "none",
+    "unknown",
+)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage of a loader, as it runs in one thread of one process.
+
+    Attributes:
+        name: As lint names the node, or the functions of a loader that is not Grain's, the
+            outermost first.
+        node: Its id in the graph of the lint; None where there is no graph.
+        function: The user's function in it, "" for none.
+        made_at: Where the user's code made it, as file:line; "" where that is not known.
+        section: Where it runs in the loader as it is: "workers", "threads" or "trainer".
+        s_per_batch: Wall seconds of its own, without the stages that it reads from.
+        cpu_s_per_batch: CPU seconds of those.
+        fraction: Its share of the lane's time; near 1: all else hardly counts.
+        by: How it was measured: "timing" of every call, or "sampling" of stacks.
+        hot_line: The line of the user's code that holds most of it, as file:line; "" if none.
+        without_s_per_batch: The lane's time where the stage gives back what it gave before; None
+            where that was not measured.
+    """
+
+    name: str
+    node: int | None
+    function: str
+    made_at: str
+    section: str
+    s_per_batch: float
+    cpu_s_per_batch: float
+    fraction: float
+    by: str
+    hot_line: str = ""
+    without_s_per_batch: Interval | None = None
+
+    @property
+    def working_fraction(self) -> float:
+        """Share of its time that it computes; near 0: it waits."""
+        return min(1.0, self.cpu_s_per_batch / self.s_per_batch) if self.s_per_batch else 1.0
+
+
+@dataclass(frozen=True)
+class Intervention:
+    """One change made for the sake of knowledge, measured in turns with the loader unchanged.
+
+    Attributes:
+        name: "cached-bytes", "without-stage", "two-threads", "two-processes", "tiny-payload" or
+            "half-the-cores".
+        what: What was changed, as a sentence.
+        before_s_per_batch: Without the change.
+        after_s_per_batch: With it.
+        speedup: Batches a second with it over those without; above 1: it helps.
+        says: What follows, or why it was not made.
+    """
+
+    name: str
+    what: str
+    before_s_per_batch: Interval | None
+    after_s_per_batch: Interval | None
+    speedup: Interval | None
+    says: str
+
+
+@dataclass(frozen=True)
+class Bottleneck:
+    """What limits the loader.
+
+    Attributes:
+        stage: The name of a stage; None where no stage does.
+        resource: One of `RESOURCES`.
+        fraction: The stage's share of the time of what limits.
+        why: The figures that say so.
+    """
+
+    stage: str | None
+    resource: str
+    fraction: float
+    why: str
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a change would give.
+
+    Attributes:
+        change: "3 workers", in words that follow "with".
+        kind: "workers", "without-stage", "faster-stage", "smaller-batch", "narrower-dtype" or
+            "no-transfer".
+        load_s_per_batch: Seconds of a batch then.
+        headroom: The step's time over it; None without a step.
+    """
+
+    change: str
+    kind: str
+    load_s_per_batch: Interval
+    headroom: Interval | None = None
+
+
+@dataclass(frozen=True)
+class Need:
+    """What an accelerator would need of this host.
+
+    Attributes:
+        accelerator: Its name.
+        step_s: Its step time, derived from its peak.
+        batches_per_s: What it would take.
+        workers: Worker processes that keep it fed.
+        cores: Cores that loading would keep busy.
+        headroom: Its step time over the load time as it is.
+    """
+
+    accelerator: str
+    step_s: float
+    batches_per_s: float
+    workers: int
+    cores: float
+    headroom: float
+
+
+@dataclass(frozen=True)
+class Verified:
+    """A prediction, and what the same change gave when it was made in the same run.
+
+    Attributes:
+        change: What was changed.
+        kind: As of a `Prediction`.
+        predicted_s_per_batch: Seconds of a batch as predicted.
+        measured_s_per_batch: The same as measured.
+        before_s_per_batch: Without the change, measured in turns with it.
+        error_fraction: Predicted over measured, less 1.
+        says: The outcome, as a sentence.
+    """
+
+    change: str
+    kind: str
+    predicted_s_per_batch: Interval
+    measured_s_per_batch: Interval
+    before_s_per_batch: Interval
+    error_fraction: float
+    says: str
+
+
+@dataclass(frozen=True)
+class Findings:
+    """All that a session found out about a loader.
+
+    Attributes:
+        load_s_per_batch: The loader as it is, pulled flat out.
+        load_cpu_s_per_batch: CPU seconds of that, all processes.
+        lane: What a lane is: "rebuilt", the pipeline without workers and threads, or "as-it-is".
+        lane_s_per_batch: One lane, in one thread of one process.
+        lane_cpu_s_per_batch: CPU seconds of that.
+        workers: Worker processes of the loader as it is.
+        threads: Reader threads of each of its processes.
+        stages: The largest first.
+        bottleneck: What limits.
+        interventions: All that were tried.
+        what_if: All predictions.
+        verified: The one that was made; None where none could be.
+        unverified: Why not, "" where one was.
+        elapsed_s: What all of it took.
+    """
+
+    load_s_per_batch: Interval
+    load_cpu_s_per_batch: Interval
+    lane: str
+    lane_s_per_batch: Interval
+    lane_cpu_s_per_batch: Interval
+    workers: int
+    threads: int
+    stages: tuple[Stage, ...]
+    bottleneck: Bottleneck
+    interventions: tuple[Intervention, ...]
+    what_if: tuple[Prediction, ...]
+    verified: Verified | None
+    unverified: str
+    elapsed_s: float
+
+    def to_document(self) -> dict[str, Any]:
+        """Return them as plain JSON values."""
+        document: dict[str, Any] = converter().unstructure(self)
+        return document
+
+
+def findings_from(document: Mapping[str, Any]) -> Findings:
+    """Read what `Findings.to_document` returned."""
+    return converter().structure(document, Findings)
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """A loader's findings beside what a step needs.
+
+    Attributes:
+        sentence: What a person reads first.
+        findings: Of the loader.
+        needs: Of each accelerator, where the FLOPs of a step are known.
+        measurement: The `netpipe.measurement/1` document of the loader with its step; None
+            without a step.
+        lint: The `netpipe.lint/1` document of the loader.
+        host: Where the loader ran.
+        versions: Of every package that matters, by name.
+    """
+
+    sentence: str
+    findings: Findings
+    needs: tuple[Need, ...]
+    measurement: Mapping[str, Any] | None
+    lint: Mapping[str, Any]
+    host: Host
+    versions: Mapping[str, str]
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the `netpipe.diagnosis/1` document."""
+        plain = converter()
+        document = {
+            "schema": SCHEMA,
+            "sentence": self.sentence,
+            **self.findings.to_document(),
+            "needs": plain.unstructure(self.needs),
+            "measurement": self.measurement,
+            "lint": self.lint,
+            "host": plain.unstructure(self.host),
+            "versions": dict(self.versions),
+        }
+        check(document, "diagnosis.1", "netpipe diagnose")
+        return document
