@@ -4,10 +4,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-RESOURCES: Final = (
-    *("cpu", "gil", "disk", "memory", "process-transfer", "device-transfer", "waiting"),
-    *("none", "unknown"),
-)
+from netpipe.diagnosis.diagnosis import RESOURCES
+
 NO_STAGE: Final = ""
 SOURCE: Final = "Source"
 TRANSFORM: Final = "Transform"  # of perf_tests.faults.grain_loaders
