@@ -118,7 +118,7 @@ class Pipeline:
 
     def with_work(self, works: Mapping[Stage, Work]) -> "Pipeline":
         """Return it with other work for some stages."""
-        changes: dict[str, Any] = dict(works)
+        changes: dict[str, Any] = {**works}
         return replace(self, **changes)
 
     def without(self, stage: Stage) -> "Pipeline":
