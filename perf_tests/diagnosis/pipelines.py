@@ -118,7 +118,7 @@ class Pipeline:
 
     def with_work(self, works: Mapping[Stage, Work]) -> "Pipeline":
         """Return it with other work for some stages."""
-        changes: dict[str, Any] = {**works}
+        changes: dict[str, Any] = {str(stage): work for stage, work in works.items()}
         return replace(self, **changes)
 
     def without(self, stage: Stage) -> "Pipeline":

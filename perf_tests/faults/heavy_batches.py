@@ -56,7 +56,7 @@ class DiskRows:
         return _ROWS_IN_ALL
 
     def __getitem__(self, number: int) -> Array:
-        piece = _room(_PIECE_BYTES)
+        piece = _room(_PIECE_BYTES).data
         with self.path.open("rb", buffering=0) as stream:
             # Of the whole file: the kernel has read ahead.
             os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

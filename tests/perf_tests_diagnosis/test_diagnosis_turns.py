@@ -1,10 +1,11 @@
 """Timing in turns: there and back, and what a child is asked for."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
+from netpipe.harness.pull import LoaderFactory
 from netpipe.harness.trying.blocks import Block, Pace
 from perf_tests.diagnosis import turns
 from perf_tests.diagnosis.pipelines import drawn
@@ -16,9 +17,9 @@ def test_rounds_run_there_and_back() -> None:
     """Every other round is turned around, and each loader keeps its own times."""
     asked: list[str] = []
 
-    def measure(loader: Callable[[], str], pace: Pace) -> Block:
+    def measure(loader: LoaderFactory, pace: Pace) -> Block:
         assert pace.block_s > 0
-        asked.append(loader())
+        asked.extend(loader())
         return Block(0.001 * len(asked), 0.0, elements_per_batch=8)
 
     seconds = in_turns([lambda: "a", lambda: "b", lambda: "c"], rounds=2, measure=measure)
