@@ -10,11 +10,12 @@ from netpipe.cli.ab import ab
 from netpipe.cli.baseline import baseline
 from netpipe.cli.data import generate, prepare
 from netpipe.cli.devices import devices
+from netpipe.cli.diagnose import diagnose
 from netpipe.cli.lint import lint
 from netpipe.cli.measure import measure
 from netpipe.cli.throughput import throughput
 
-COMMANDS = (generate, prepare, throughput, measure, lint, devices, baseline, ab)
+COMMANDS = (generate, prepare, throughput, measure, diagnose, lint, devices, baseline, ab)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

@@ -79,7 +79,7 @@ def measure(
     finally:  # one that fails takes nothing from those before it
         if measurements:
             _print_measurements(measurements, listed=len(requests) > 1, as_json=as_json)
-    codes = [_exit_code(one) for one in measurements]
+    codes = [exit_code(one) for one in measurements]
     sys.exit(FAILED if FAILED in codes else max(codes))
 
 
@@ -117,7 +117,8 @@ def _print_verdicts(measurements: "list[Measurement]") -> None:
             output.print(f"  {remark.name}: {remark.message}")
 
 
-def _exit_code(measurement: "Measurement") -> int:
+def exit_code(measurement: "Measurement") -> int:
+    """Return how a command ends that measured this."""
     from netpipe.harness.stall import judge
 
     verdict = judge(measurement)

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from netpipe.harness.documents import check
-from netpipe.harness.measurement import Host, Interval, converter
+from netpipe.harness.measurement import Host, Interval, Measurement, converter
+from netpipe.harness.report import measurement_document
+from netpipe.harness.stall import judge
 
 SCHEMA: Final = "netpipe.diagnosis/1"
 
@@ -37,7 +39,6 @@ class Stage:
         cpu_s_per_batch: CPU seconds of those.
         fraction: Its share of the lane's time; near 1: all else hardly counts.
         by: How it was measured: "timing" of every call, or "sampling" of stacks.
-        hot_line: The line of the user's code that holds most of it, as file:line; "" if none.
         without_s_per_batch: The lane's time where the stage gives back what it gave before; None
             where that was not measured.
     """
@@ -51,7 +52,6 @@ class Stage:
     cpu_s_per_batch: float
     fraction: float
     by: str
-    hot_line: str = ""
     without_s_per_batch: Interval | None = None
 
     @property
@@ -216,8 +216,7 @@ class Diagnosis:
         sentence: What a person reads first.
         findings: Of the loader.
         needs: Of each accelerator, where the FLOPs of a step are known.
-        measurement: The `netpipe.measurement/1` document of the loader with its step; None
-            without a step.
+        measurement: Of the loader with its step; None without one.
         lint: The `netpipe.lint/1` document of the loader.
         host: Where the loader ran.
         versions: Of every package that matters, by name.
@@ -226,20 +225,20 @@ class Diagnosis:
     sentence: str
     findings: Findings
     needs: tuple[Need, ...]
-    measurement: Mapping[str, Any] | None
+    measurement: Measurement | None
     lint: Mapping[str, Any]
     host: Host
     versions: Mapping[str, str]
 
     def to_document(self) -> dict[str, Any]:
         """Return the `netpipe.diagnosis/1` document."""
-        plain = converter()
+        plain, measured = converter(), self.measurement
         document = {
             "schema": SCHEMA,
             "sentence": self.sentence,
             **self.findings.to_document(),
             "needs": plain.unstructure(self.needs),
-            "measurement": self.measurement,
+            "measurement": measured and measurement_document(measured, judge(measured)),
             "lint": self.lint,
             "host": plain.unstructure(self.host),
             "versions": dict(self.versions),

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from math import inf
@@ -18,10 +18,12 @@ from typing import Any, Final, NoReturn
 
 import psutil
 
+from netpipe.harness.clock import MonotonicClock
 from netpipe.harness.emulation import checked_flops, parse_accelerator
 from netpipe.harness.errors import HangError, MisuseError, NoSuchTestError, SessionError
 from netpipe.harness.measurement import Measurement, measurement_from
 from netpipe.harness.processes import is_resource_tracker
+from netpipe.harness.progress import Follower, Tell
 from netpipe.harness.rules.finding import INTENTS
 
 REQUEST_VARIABLE: Final = "NETPIPE_SESSION"
@@ -166,43 +168,57 @@ def gather_sockets(request: SessionRequest) -> None:
     current_process()._config["tempdir"] = folder  # type: ignore[attr-defined]  # noqa: SLF001
 
 
-def measured(command: Sequence[str], request: SessionRequest, place: Place = _HERE) -> Measurement:
+def measured(
+    command: Sequence[str],
+    request: SessionRequest,
+    place: Place = _HERE,
+    progress: Tell | None = None,
+) -> Measurement:
     """Run a session that measures.
 
     Args:
         command: What the session's process runs.
         request: What it is asked for; `result` is chosen here.
         place: Where it runs.
+        progress: Hears how far it is.
 
     Raises:
         MisuseError: The loader, the step or the loop is not what it must be.
         SessionError: The process crashed, hung or ran out of time.
     """
-    return measurement_from(_run(command, request, "measurement", place), "session")
+    return measurement_from(_run(command, request, "measurement", place, progress), "session")
 
 
-def linted(command: Sequence[str], request: SessionRequest) -> dict[str, Any]:
+def linted(
+    command: Sequence[str], request: SessionRequest, progress: Tell | None = None
+) -> dict[str, Any]:
     """Run a session that reads a loader's graph; return its `netpipe.lint/1` document.
 
     Raises:
         MisuseError: The loader is not what it must be.
         SessionError: The process crashed, hung or ran out of time.
     """
-    return _run(command, request, "lint")
+    return _run(command, request, "lint", progress=progress)
 
 
-def answered(command: Sequence[str], request: SessionRequest) -> dict[str, Any]:
+def answered(
+    command: Sequence[str], request: SessionRequest, progress: Tell | None = None
+) -> dict[str, Any]:
     """Run a session whose result has its kind for a key; return what is under it.
 
     Raises:
         MisuseError: What it was given is not what it must be.
         SessionError: The process crashed, hung or ran out of time.
     """
-    return _run(command, request, request.kind)
+    return _run(command, request, request.kind, progress=progress)
 
 
 def _run(
-    command: Sequence[str], request: SessionRequest, wanted: str, place: Place = _HERE
+    command: Sequence[str],
+    request: SessionRequest,
+    wanted: str,
+    place: Place = _HERE,
+    progress: Tell | None = None,
 ) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix=_FOLDER) as folder:
         result, log = Path(folder, "result.json"), Path(folder, "log.txt")
@@ -219,7 +235,7 @@ def _run(
                 start_new_session=True,
             )
             try:
-                _await(child, result, limit_s)
+                _await(child, result, limit_s, _look(asked, progress))
                 ending = _ending(child.returncode, limit_s)
             finally:
                 _end(child, str(result))
@@ -241,7 +257,16 @@ def _environment(base: Mapping[str, str], request: SessionRequest) -> dict[str, 
     return environment
 
 
-def _await(child: "subprocess.Popen[bytes]", result: Path, limit_s: float) -> None:
+def _look(request: SessionRequest, progress: Tell | None) -> Callable[[], None]:
+    """Return what is done each time that a session is looked after."""
+    if progress is None:
+        return lambda: None
+    return Follower(progress_file(request), progress, MonotonicClock()).look
+
+
+def _await(
+    child: "subprocess.Popen[bytes]", result: Path, limit_s: float, look: Callable[[], None]
+) -> None:
     """Wait until the child has ended, or wrote its result a while ago, or is out of time."""
     deadline = time.monotonic() + limit_s
     wrote = False
@@ -251,6 +276,7 @@ def _await(child: "subprocess.Popen[bytes]", result: Path, limit_s: float) -> No
         if not wrote and result.exists():
             wrote = True
             deadline = time.monotonic() + _FAREWELL_S
+        look()
         time.sleep(_LOOK_S)
 
 
@@ -355,6 +381,11 @@ def _last_lines(log: Path) -> str:
 def stacks_file(request: SessionRequest) -> Path:
     """Return where a session that is ended from below leaves the stacks of its threads."""
     return Path(request.result).with_name("stacks.txt")
+
+
+def progress_file(request: SessionRequest) -> Path:
+    """Return where a session says how far it is."""
+    return Path(request.result).with_name("progress.json")
 
 
 def _innermost(stacks: Path) -> str:

@@ -5,7 +5,7 @@ from typing import Final, Protocol
 
 
 class Watch(Protocol):
-    """Whoever makes sure that a measurement ends."""
+    """Whoever makes sure that a measurement ends, and tells a person how far it is."""
 
     def waiting(self, since_s: float | None, *, starts: bool = False) -> None:
         """Hear that this thread asks for a batch, or that it got one.
@@ -24,6 +24,16 @@ class Watch(Protocol):
         """Hear that the start-up is over: from now on the budget counts, again if need be."""
         ...
 
+    def doing(self, what: str, of_s: float = 0.0) -> None:
+        """Hear what is done from now on; never told inside a timed window.
+
+        Args:
+            what: In words, for whoever waits.
+            of_s: Seconds that all takes, counted from the first time that they are given; 0: that
+                is not known yet.
+        """
+        ...
+
 
 class _Unwatched:
     """Nobody: the measurement takes the time it takes."""
@@ -35,6 +45,9 @@ class _Unwatched:
         """Do nothing."""
 
     def rounds_begin(self) -> None:
+        """Do nothing."""
+
+    def doing(self, what: str, of_s: float = 0.0) -> None:
         """Do nothing."""
 
 

@@ -11,11 +11,13 @@ from typing import NamedTuple
 from netpipe.harness.clock import Clock, MonotonicClock
 from netpipe.harness.failure import lines_of, told
 from netpipe.harness.processes import activity_of, crash_of
+from netpipe.harness.progress import Teller
 from netpipe.harness.session import (
     OVERTIME_S,
     SessionRequest,
     error_document,
     leave,
+    progress_file,
     stacks_file,
     write_result,
 )
@@ -66,6 +68,7 @@ class Watchdog:
         self._workers: tuple[int, ...] = ()
         self._deaths: list[str] = []
         self._over = threading.Event()
+        self._teller = Teller(progress_file(request), self._clock)
         # Not standard error: pytest captures it into a file that goes with the process.
         self._stacks = stacks_file(request).open("w", encoding="utf-8")
         self._thread = threading.Thread(target=self._look, name="netpipe-watchdog", daemon=True)
@@ -109,6 +112,10 @@ class Watchdog:
         means = f"the budget of {budget_s:g} s and {OVERTIME_S:g} s more"
         self._enter_stage("rounds", budget_s + OVERTIME_S, means)
         self._bark_without_gil()
+
+    def doing(self, what: str, of_s: float = 0.0) -> None:
+        """Tell whoever waits for the session."""
+        self._teller.doing(what, of_s)
 
     def alarm(self) -> Alarm | None:
         """Return why the session has to be ended now, None when it has not."""

@@ -4,9 +4,9 @@ Written for Grain 0.2.17 and 0.2.18; its tests name what another version adds or
 neither imports grain nor reads an element of a source.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Final
+from typing import Any, Final
 
 from netpipe.harness.graph.captures import Sending, Sent
 from netpipe.harness.graph.functions import enclosed, puts_on_device
@@ -292,6 +292,26 @@ def _length(dataset: object) -> Mapping[str, Plain]:
 
 
 # ---- What of it is the user's
+
+_REPLACEABLE: Final = ("_map_fn", "_batch_fn", "_source")
+
+
+def replace_user_code(dataset: object, by: Callable[[Any], Any]) -> bool:
+    """Replace the function or the source that a dataset calls, if it is one that can be replaced.
+
+    Args:
+        dataset: It is changed, and must not be one whose workers have been started.
+        by: Returns what takes the place of the function or of the source.
+
+    Returns:
+        Whether there was one: a map's, a batch's or a source's.
+    """
+    for attribute in _REPLACEABLE:
+        value = vars(dataset).get(attribute)
+        if value is not None and not _is_grains(type(value)):
+            setattr(dataset, attribute, by(value))
+            return True
+    return False
 
 
 def _functions(dataset: object) -> Iterator[object]:

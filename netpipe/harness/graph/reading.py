@@ -4,6 +4,7 @@ What is read is the pipeline's structure and the settings of its nodes: no sourc
 element is made and grain itself is not imported.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from netpipe.harness.graph.captures import Sending
@@ -40,6 +41,14 @@ def read_graph(dataset: object, recording: Recording | None = None) -> Graph:
         return reading.graph_of(dataset)
     nodes = reading.graph_of(parts.dataset).nodes
     return Graph((*(replace(root, parameters=parts.settings) for root in nodes[:1]), *nodes[1:]))
+
+
+def datasets_of(dataset: object) -> Mapping[int, object]:
+    """Return the datasets of a pipeline by the ids that their nodes have in `read_graph`."""
+    parts = parts_of_data_loader(dataset)
+    reading = _Reading(Recording())
+    reading.graph_of(dataset if parts is None else parts.dataset)
+    return dict(enumerate(reading.datasets))
 
 
 @dataclass(frozen=True)
@@ -89,6 +98,11 @@ class _Reading:
                 self._met.append((place, seen, below))
                 waiting.extend(reversed(below))
         return Graph(tuple(self._node(*one) for one in self._met))
+
+    @property
+    def datasets(self) -> list[object]:
+        """The datasets that were met, in the order of their numbers."""
+        return [place.dataset for place, _, _ in self._met]
 
     def _look_at(self, place: _Place) -> Seen:
         """See a dataset, which is asked only once for what may take time, as its length."""

@@ -1,0 +1,80 @@
+"""A stage as if it cost nothing: it gives back what it gave before."""
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any, Final
+
+from netpipe.diagnosis.rebuilt import OneThread
+from netpipe.harness.graph.grain_classes import replace_user_code
+from netpipe.harness.graph.reading import datasets_of
+from netpipe.harness.pull import LoaderFactory
+
+_KEPT: Final = 32  # results, so that what follows does not always see the same one
+
+
+class Recorded:
+    """A function that computes its first results, and gives them again and again.
+
+    Args:
+        function: What it stands for.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self._kept: list[Any] = []
+        self._calls = count()
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Return what the function once returned for other arguments."""
+        if len(self._kept) < _KEPT:
+            self._kept.append(self._function(*arguments, **named))
+            return self._kept[-1]
+        return self._kept[next(self._calls) % _KEPT]
+
+
+class RecordedSource:
+    """A source of the same length that reads its first elements, and gives them again.
+
+    Args:
+        source: What it stands for.
+    """
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+        self._read = Recorded(source.__getitem__)
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def __getitem__(self, index: int) -> Any:
+        return self._read(index)
+
+
+def without_stage(loader: LoaderFactory, node: int) -> LoaderFactory | None:
+    """Return the factory of the same Grain pipeline with a stage that costs nothing.
+
+    Args:
+        loader: Makes the pipeline; what it returns is made anew each time.
+        node: The stage's node in the graph of what the loader makes.
+
+    Returns:
+        None where the stage is not one that can be left out: a map, a batch or a source.
+    """
+    if not _leave_out(loader(), node):
+        return None
+
+    def made() -> Any:
+        dataset = loader()
+        _leave_out(dataset, node)
+        return dataset
+
+    return made
+
+
+def _leave_out(made: Any, node: int) -> bool:
+    dataset = made.dataset if isinstance(made, OneThread) else made
+    return replace_user_code(datasets_of(dataset)[node], _recorded)
+
+
+def _recorded(value: Any) -> Any:
+    return Recorded(value) if callable(value) else RecordedSource(value)

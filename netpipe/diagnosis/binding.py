@@ -1,0 +1,132 @@
+"""Which stage limits a loader, and which resource binds it: pure, over what was measured."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from statistics import median
+from typing import Final
+
+from netpipe.diagnosis.blocks import Block
+from netpipe.diagnosis.diagnosis import Bottleneck
+from netpipe.diagnosis.lanes import LANE, TWO_PROCESSES, TWO_THREADS
+from netpipe.diagnosis.model import with_stage_times
+from netpipe.diagnosis.prediction import Known
+from netpipe.diagnosis.stage_times import StageTime
+from netpipe.diagnosis.turns import Turns
+from netpipe.harness.measurement import Interval
+from netpipe.harness.units import percent, seconds
+
+_WAITS_BELOW: Final = 0.5  # of its time that a stage computes
+_SCALES: Final = 1.25  # two processes: what a core that is free and not slowed gives is 2
+_THREADS_SHARE: Final = 0.5  # of what the second process adds, for threads to be of use
+_INFLATED: Final = 1.3  # CPU time of a batch beside another process over that alone
+_SENT: Final = 1.10  # batches a second without a payload, for it to be worth a thought
+_READ_BYTES: Final = 4096  # a batch
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the resource is told from.
+
+    Attributes:
+        lanes: Of `lanes_in_turns`.
+        tiny: Batches a second with a payload of nothing over those as it is; None if not measured.
+        as_it_is: Blocks of the loader as it is.
+        sender: The name of the node whose workers send; "" without workers.
+    """
+
+    lanes: Turns
+    tiny: Interval | None
+    as_it_is: Sequence[Block]
+    sender: str = ""
+
+
+def bottleneck(known: Known, times: Sequence[StageTime], evidence: Evidence) -> Bottleneck:
+    """Return what limits a loader.
+
+    The stage is the one without which it would be fastest; the payload that workers send counts
+    as one.
+
+    Args:
+        known: The loader as it is.
+        times: Its stages, in the order of `known.parts.stages`.
+        evidence: Of the resource.
+    """
+    gains = [
+        1 - known.ratio(partial(with_stage_times, place=place, factor=0.0))
+        for place in range(len(times))
+    ]
+    sent = _sent_fraction(evidence.tiny)
+    if sent > max(gains, default=0.0):
+        why = f"sending nothing instead of the batch saves {percent(sent)} of the time"
+        return Bottleneck(evidence.sender or None, "process-transfer", sent, why)
+    if not times:
+        return Bottleneck(None, "unknown", 0.0, "no stage could be told apart")
+    place = max(range(len(times)), key=lambda one: (round(gains[one], 3), -one))
+    stage = times[place]
+    resource, why = _resource(known, stage, evidence)
+    return Bottleneck(stage.name, resource, _share(stage, times), why)
+
+
+def _sent_fraction(tiny: Interval | None) -> float:
+    """Return the share of the time that the payload takes, where that is beyond doubt."""
+    if tiny is None or tiny.median < _SENT or tiny.low <= 1:
+        return 0.0
+    return 1 - 1 / tiny.median
+
+
+def _share(stage: StageTime, times: Sequence[StageTime]) -> float:
+    total_s = sum(one.s_per_batch for one in times)
+    return stage.s_per_batch / total_s if total_s else 0.0
+
+
+def _resource(known: Known, stage: StageTime, evidence: Evidence) -> tuple[str, str]:
+    working = stage.cpu_s_per_batch / stage.s_per_batch if stage.s_per_batch else 1.0
+    if working < _WAITS_BELOW:
+        return _waits(working, evidence)
+    return _computes(known, evidence.lanes)
+
+
+def _waits(working: float, evidence: Evidence) -> tuple[str, str]:
+    idle = f"computes {percent(working)} of its time"
+    blocks = [*evidence.as_it_is, *(evidence.lanes.blocks(LANE) if evidence.lanes.rounds else [])]
+    read = median(one.read_bytes_per_batch for one in blocks) if blocks else 0.0
+    if read > _READ_BYTES:
+        return "disk", f"it {idle}, and {read / 1e6:.2g} MB a batch come from a disk"
+    return "waiting", f"it {idle}, and reads nothing from a local disk"
+
+
+def _computes(known: Known, lanes: Turns) -> tuple[str, str]:
+    if not (lanes.has(TWO_THREADS) and lanes.has(TWO_PROCESSES)):
+        return "cpu", "it computes; two threads and two processes could not be compared"
+    threads, processes = (lanes.speedup(side, LANE).median for side in (TWO_THREADS, TWO_PROCESSES))
+    why = scaling(lanes)
+    if processes < _SCALES:
+        return _does_not_scale(lanes, why)
+    if known.parts.workers and known.parts.binding() == "cores":
+        return "cpu", f"{why}; its {known.parts.workers} workers use the cores up"
+    if threads - 1 < _THREADS_SHARE * (processes - 1):
+        return "gil", why
+    return "cpu", why
+
+
+def _does_not_scale(lanes: Turns, why: str) -> tuple[str, str]:
+    alone, beside = (
+        median(one.trainer_cpu_s_per_batch for one in lanes.blocks(side))
+        for side in (LANE, TWO_PROCESSES)
+    )
+    if beside > _INFLATED * alone:
+        return "memory", (
+            f"{why}; beside another process a batch takes {seconds(beside)} of CPU time instead "
+            f"of {seconds(alone)}: they share caches and memory"
+        )
+    return "cpu", f"{why}: no second core is free"
+
+
+def scaling(lanes: Turns) -> str:
+    """Say what a second thread and a second process gave: "threads 1 to 2: +4%, ..."."""
+    told = []
+    for side, name in ((TWO_THREADS, "threads"), (TWO_PROCESSES, "processes")):
+        if lanes.has(side):
+            told.append(f"{name} 1 to 2: {lanes.speedup(side, LANE).median - 1:+.0%}")
+    return ", ".join(told)

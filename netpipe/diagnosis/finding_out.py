@@ -1,0 +1,231 @@
+"""All that a session does to a loader to find out why it takes as long as it does."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from netpipe.diagnosis.absent import without_stage
+from netpipe.diagnosis.binding import Evidence, bottleneck
+from netpipe.diagnosis.blocks import Lane, fresh_block
+from netpipe.diagnosis.diagnosis import Findings, Intervention, Stage, Verified
+from netpipe.diagnosis.disk import from_disk_and_cache
+from netpipe.diagnosis.interventions import (
+    AS_IT_IS,
+    HALF_THE_CORES,
+    ONE_WORKER,
+    TINY_PAYLOAD,
+    of_lanes,
+    of_the_disk,
+    of_the_whole,
+)
+from netpipe.diagnosis.lanes import LANE, WITHOUT_STAGE, lanes_in_turns
+from netpipe.diagnosis.parts import parts_of, section_of, threads_of, workers_of
+from netpipe.diagnosis.prediction import Known
+from netpipe.diagnosis.rebuilt import (
+    on_half_the_cores,
+    serial,
+    with_tiny_payload,
+    with_workers,
+)
+from netpipe.diagnosis.stage_times import StageTime, stage_times
+from netpipe.diagnosis.turns import Side, Turns, in_turns
+from netpipe.diagnosis.verifying import verified
+from netpipe.diagnosis.what_if import Change, changes, predictions, worth_trying
+from netpipe.harness.clock import Clock
+from netpipe.harness.pull import LoaderFactory
+from netpipe.harness.stats import median_interval
+from netpipe.harness.watch import Watch
+
+# Of the budget: what is looked at in which share of it.
+_STAGES: Final = 0.08
+_LANES: Final = 0.25
+_DISK: Final = 0.10
+_WHOLE: Final = 0.32
+_VERIFYING: Final = 0.25
+_LEAST_BLOCK_S: Final = 0.4
+_LEAST_BATCHES: Final = 4
+_START_S: Final = 1.0  # of workers, before each block of theirs
+_FIRST_LOOK: Final = 3  # batches
+_ROUNDS: Final = 4
+
+
+class FindingOut:
+    """One loader, looked into within a budget.
+
+    Args:
+        loader: Makes it.
+        target: Names the factory, for another process to find it.
+        step_s: Seconds of the step that it feeds; None without one.
+        cores: That it may use.
+        budget_s: Seconds for all.
+        clock: Seconds.
+        watch: Told of every wait for a batch, and of what is done.
+    """
+
+    def __init__(
+        self,
+        loader: LoaderFactory,
+        target: str,
+        step_s: float | None,
+        cores: int,
+        budget_s: float,
+        clock: Clock,
+        watch: Watch,
+    ) -> None:
+        self._loader = loader
+        self._target = target
+        self._step_s = step_s
+        self._cores = cores
+        self._budget_s = budget_s
+        self._clock = clock
+        self._watch = watch
+        self._started = clock()
+        self._lane, self._graph = serial(loader)
+        self._is_rebuilt = self._lane is not loader
+        self._workers = workers_of(self._graph)
+
+    def findings(self) -> Findings:
+        """Look into all of it."""
+        self._batch_s = self._first_look_s()
+        times = stage_times(self._lane, self._graph, _STAGES * self._budget_s, self._clock)
+        lanes = self._lanes(times)
+        disk = from_disk_and_cache(
+            self._lane, _DISK * self._budget_s, self._batch_s, self._clock, self._say("disk")
+        )
+        whole = self._whole()
+        known, moved = self._known(times, lanes, whole)
+        every = changes(known, moved, times, self._step_s)
+        verdict, unverified = self._verified(every, times, known.s_per_batch)
+        tiny = whole.speedup(TINY_PAYLOAD, AS_IT_IS) if whole.has(TINY_PAYLOAD) else None
+        evidence = Evidence(lanes, tiny, whole.blocks(AS_IT_IS), self._sender())
+        as_it_is = whole.blocks(AS_IT_IS)
+        return Findings(
+            load_s_per_batch=whole.interval(AS_IT_IS),
+            load_cpu_s_per_batch=median_interval([one.cpu_s_per_batch for one in as_it_is]),
+            lane="rebuilt" if self._is_rebuilt else "as-it-is",
+            lane_s_per_batch=lanes.interval(LANE),
+            lane_cpu_s_per_batch=median_interval(
+                [one.cpu_s_per_batch for one in lanes.blocks(LANE)]
+            ),
+            workers=self._workers,
+            threads=threads_of(self._graph),
+            stages=self._stages(times, known, lanes),
+            bottleneck=bottleneck(known, times, evidence),
+            interventions=self._interventions(times, lanes, whole, of_the_disk(disk)),
+            what_if=predictions(every, self._step_s),
+            verified=verdict,
+            unverified=unverified,
+            elapsed_s=self._clock() - self._started,
+        )
+
+    def _first_look_s(self) -> float:
+        lane = Lane(self._lane, self._clock, self._watch)
+        try:
+            pulled = lane.pulling(0.0, least=_FIRST_LOOK)()
+        finally:
+            lane.close()
+        return pulled.wall_s / pulled.batches
+
+    def _lanes(self, times: tuple[StageTime, ...]) -> Turns:
+        absent = None
+        if self._is_rebuilt and times and times[0].lane_node is not None:
+            absent = without_stage(self._lane, times[0].lane_node)
+        return lanes_in_turns(
+            self._lane,
+            self._target,
+            absent,
+            _LANES * self._budget_s,
+            self._batch_s,
+            self._clock,
+            self._say("lanes"),
+        )
+
+    def _whole(self) -> Turns:
+        sides: dict[str, LoaderFactory] = {AS_IT_IS: self._loader}
+        if self._workers:
+            sides[TINY_PAYLOAD] = with_tiny_payload(self._loader)
+        elif self._is_rebuilt:
+            sides[ONE_WORKER] = with_workers(self._loader, self._graph, 1)
+        if self._cores > 1:
+            sides[HALF_THE_CORES] = on_half_the_cores(self._loader)
+        return self._in_turns(sides, _WHOLE * self._budget_s, "the loader as it is")
+
+    def _in_turns(self, sides: dict[str, LoaderFactory], budget_s: float, name: str) -> Turns:
+        has_workers = bool(self._workers) or ONE_WORKER in sides
+        share_s = budget_s / (_ROUNDS * len(sides)) - _START_S * has_workers
+        block_s = max(_LEAST_BLOCK_S, _LEAST_BATCHES * self._batch_s, share_s)
+        measured: dict[str, Side] = {
+            side: partial(fresh_block, made, block_s, self._clock, self._watch)
+            for side, made in sides.items()
+        }
+        return in_turns(measured, budget_s, self._clock, self._say(name))
+
+    def _known(
+        self, times: tuple[StageTime, ...], lanes: Turns, whole: Turns
+    ) -> tuple[Known, Known | None]:
+        def known(side: str, tiny: str, workers: int) -> Known:
+            blocks = whole.blocks(side)
+            bare = whole.blocks(tiny) if whole.has(tiny) else []
+            parts = parts_of(times, self._graph, lanes, blocks, bare, workers, self._cores)
+            return Known(parts, whole.s_per_batch(side))
+
+        moved = known(ONE_WORKER, "", 1) if whole.has(ONE_WORKER) else None
+        return known(AS_IT_IS, TINY_PAYLOAD, self._workers), moved
+
+    def _verified(
+        self, every: list[Change], times: tuple[StageTime, ...], as_it_was_s: float
+    ) -> tuple[Verified | None, str]:
+        if not self._is_rebuilt:
+            return None, "only a Grain pipeline that its factory makes anew can be changed"
+        omitted = {
+            place: made
+            for place, one in enumerate(times)
+            if one.node is not None
+            and (made := without_stage(self._loader, one.node.id)) is not None
+        }
+        change = worth_trying(every, self._step_s, True, tuple(omitted))
+        if change is None:
+            return None, "no change that can be tried promises anything"
+        made = (
+            with_workers(self._loader, self._graph, change.workers)
+            if change.workers is not None
+            else omitted[change.place or 0]
+        )
+        sides = {AS_IT_IS: self._loader, change.says: made}
+        turns = self._in_turns(sides, _VERIFYING * self._budget_s, f"trying {change.says}")
+        return verified(change, turns, as_it_was_s)
+
+    def _stages(
+        self, times: tuple[StageTime, ...], known: Known, lanes: Turns
+    ) -> tuple[Stage, ...]:
+        works = [work for work, _ in known.parts.stages]
+        total_s = sum(work.wall_s for work in works)
+        absent = lanes.interval(WITHOUT_STAGE) if lanes.has(WITHOUT_STAGE) else None
+        return tuple(
+            Stage(
+                one.name,
+                None if one.node is None else one.node.id,
+                one.function,
+                one.made_at,
+                section_of(one.node, self._graph),
+                work.wall_s,
+                work.cpu_s,
+                work.wall_s / total_s if total_s else 0.0,
+                "timing" if one.lane_node is not None else "sampling",
+                absent if place == 0 else None,
+            )
+            for place, (one, work) in enumerate(zip(times, works, strict=True))
+        )
+
+    def _interventions(
+        self, times: tuple[StageTime, ...], lanes: Turns, whole: Turns, disk: Intervention
+    ) -> tuple[Intervention, ...]:
+        largest = times[0].name if times else "no stage"
+        return (*of_lanes(lanes, largest), *of_the_whole(whole, self._cores), disk)
+
+    def _sender(self) -> str:
+        nodes = self._graph.of_kind("ProcessPrefetch", "DataLoader")
+        return str(nodes[0]) if nodes else ""
+
+    def _say(self, what: str) -> Callable[[int], None]:
+        return lambda number: self._watch.doing(f"{what}, round {number}", self._budget_s)

@@ -1,0 +1,72 @@
+"""What each intervention says: pure, over turns."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from netpipe.diagnosis.diagnosis import Intervention
+from netpipe.diagnosis.disk import CACHED, FROM_DISK
+from netpipe.diagnosis.lanes import LANE, TWO_PROCESSES, TWO_THREADS, WITHOUT_STAGE
+from netpipe.diagnosis.turns import Turns
+from netpipe.harness.measurement import Interval
+from netpipe.harness.units import seconds
+
+AS_IT_IS: Final = "as-it-is"
+TINY_PAYLOAD: Final = "tiny-payload"
+HALF_THE_CORES: Final = "half-the-cores"
+ONE_WORKER: Final = "one-worker"
+
+_NO_EFFECT: Final = 0.05
+
+
+def of_lanes(lanes: Turns, stage: str) -> Iterator[Intervention]:
+    """Yield what lanes beside each other, and one without its largest stage, say."""
+    yield _told(lanes, TWO_THREADS, LANE, "two lanes as threads of one process")
+    yield _told(lanes, TWO_PROCESSES, LANE, "two lanes, each in a process of its own")
+    if lanes.has(WITHOUT_STAGE) or WITHOUT_STAGE in lanes.failures:
+        what = f"a lane in which {stage} gives back what it gave before"
+        yield _told(lanes, WITHOUT_STAGE, LANE, what)
+
+
+def of_the_whole(whole: Turns, cores: int) -> Iterator[Intervention]:
+    """Yield what the loader with a payload of nothing, and on half of the cores, says."""
+    if whole.has(TINY_PAYLOAD) or TINY_PAYLOAD in whole.failures:
+        yield _told(whole, TINY_PAYLOAD, AS_IT_IS, "workers that make every batch and send nothing")
+    if whole.has(HALF_THE_CORES) or HALF_THE_CORES in whole.failures:
+        what = f"the loader on {max(1, cores // 2)} of {cores} cores"
+        yield _told(whole, HALF_THE_CORES, AS_IT_IS, what)
+
+
+def of_the_disk(disk: Turns | None) -> Intervention:
+    """Say what bytes that are cached give."""
+    what = "the same batches from the page cache instead of the disk"
+    if disk is None:
+        return Intervention(CACHED, what, None, None, None, "not made: no file of data is open")
+    if disk.has(CACHED) and not sum(one.read_bytes_per_batch for one in disk.blocks(FROM_DISK)):
+        says = "not made: nothing comes from a disk, even after the page cache was given up"
+        return Intervention(CACHED, what, None, None, None, says)
+    return _told(disk, CACHED, FROM_DISK, what)
+
+
+def _told(turns: Turns, side: str, before: str, what: str) -> Intervention:
+    if not (turns.has(side) and turns.has(before)):
+        why = turns.failures.get(side) or turns.failures.get(before) or "there was no time"
+        return Intervention(side, what, None, None, None, f"not made: {why}")
+    speedup = turns.speedup(side, before)
+    return Intervention(
+        side,
+        what,
+        turns.interval(before),
+        turns.interval(side),
+        speedup,
+        _says(turns, side, before, speedup),
+    )
+
+
+def _says(turns: Turns, side: str, before: str, speedup: Interval) -> str:
+    after_s, before_s = turns.interval(side).median, turns.interval(before).median
+    figures = f"{seconds(after_s)} instead of {seconds(before_s)} a batch"
+    if speedup.low > 1 + _NO_EFFECT:
+        return f"{speedup.median:.2f} times as fast: {figures}"
+    if speedup.high < 1 - _NO_EFFECT:
+        return f"{1 / speedup.median:.2f} times slower: {figures}"
+    return f"no clear difference: {figures}"

@@ -1,0 +1,84 @@
+"""One lane of a loader, two as threads and two as processes, and one without a stage, in turns."""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Final
+
+from netpipe.diagnosis.blocks import Block, Lane, block_of
+from netpipe.diagnosis.second_process import SecondProcess
+from netpipe.diagnosis.turns import Turns, in_turns
+from netpipe.harness.clock import Clock
+from netpipe.harness.pull import LoaderFactory
+
+LANE: Final = "lane"
+TWO_THREADS: Final = "two-threads"
+TWO_PROCESSES: Final = "two-processes"
+WITHOUT_STAGE: Final = "without-stage"
+
+_ROUNDS: Final = 5  # that the budget is meant for
+_LEAST_BLOCK_S: Final = 0.2
+_LEAST_BATCHES: Final = 4
+_WARM_UP: Final = 1.25  # a block and its warm-up
+
+
+def lanes_in_turns(
+    loader: LoaderFactory,
+    target: str,
+    absent: LoaderFactory | None,
+    budget_s: float,
+    batch_s: float,
+    clock: Clock,
+    say: Callable[[int], None],
+) -> Turns:
+    """Measure one lane, two at once in two ways, and one without a stage.
+
+    Times are without what other programs took of the cores.
+
+    Args:
+        loader: Makes a lane.
+        target: The loader's, which another process resolves for itself.
+        absent: Makes a lane without a stage, if there is one to be left out.
+        budget_s: Seconds for all.
+        batch_s: About what a batch of a lane takes.
+        clock: Seconds.
+        say: Is told the number of each round.
+    """
+    block_s = max(
+        _LEAST_BLOCK_S,
+        _LEAST_BATCHES * batch_s,
+        budget_s / (_ROUNDS * (3 + (absent is not None)) * _WARM_UP),
+    )
+    with ExitStack() as stack:
+        second = stack.enter_context(SecondProcess(target))
+        lanes = [_lane(stack, loader, clock) for _ in range(2)]
+        sides = {
+            LANE: lambda: block_of(lanes[:1], block_s),
+            TWO_THREADS: lambda: block_of(lanes, block_s),
+            TWO_PROCESSES: lambda: _beside(lanes[0], second, block_s),
+        }
+        if absent is not None:
+            without = _lane(stack, absent, clock)
+            sides[WITHOUT_STAGE] = lambda: block_of([without], block_s)
+        return in_turns(sides, budget_s, clock, say).undelayed()
+
+
+def _lane(stack: ExitStack, loader: LoaderFactory, clock: Clock) -> Lane:
+    lane = Lane(loader, clock)
+    stack.callback(lane.close)
+    return lane
+
+
+def _beside(lane: Lane, second: SecondProcess, enough_s: float) -> Block:
+    """Return what a batch takes of this process's lane and another process's together.
+
+    The CPU seconds are of this process's own batches.
+    """
+    theirs = second.pulling(_WARM_UP * enough_s)
+    own, other = block_of([lane], enough_s), theirs()
+    return replace(
+        own,
+        s_per_batch=1 / (1 / own.s_per_batch + other.batches / other.wall_s),
+        undelayed_s_per_batch=1
+        / (1 / own.undelayed_s_per_batch + other.batches / other.undelayed_s),
+    )

@@ -1,0 +1,99 @@
+"""A diagnosis for people: its sentence and its tables."""
+
+from collections.abc import Iterator
+
+from rich.table import Table
+
+from netpipe.diagnosis.diagnosis import Diagnosis, Findings
+from netpipe.harness.measurement import Interval
+from netpipe.harness.report import new_table
+from netpipe.harness.units import percent, seconds, seconds_interval
+
+_MOST_STAGES = 8
+
+
+def tables(diagnosis: Diagnosis) -> Iterator[Table]:
+    """Yield the tables in the order in which they are read; none is empty."""
+    findings = diagnosis.findings
+    if findings.stages:
+        yield _stages(findings)
+    yield _interventions(findings)
+    if findings.what_if:
+        yield _what_if(findings)
+    if diagnosis.needs:
+        yield _needs(diagnosis)
+
+
+def closing(findings: Findings) -> str:
+    """Say what was tried, and how that went beside its prediction."""
+    if findings.verified is None:
+        return f"nothing was tried: {findings.unverified}"
+    return f"tried: {findings.verified.says}"
+
+
+def _stages(findings: Findings) -> Table:
+    lane = seconds(findings.lane_s_per_batch.median)
+    table = new_table(f"stages: what a batch takes in one thread of one process, {lane} in all")
+    table.add_column("stage", overflow="fold")
+    for heading in ("share", "time", "CPU time"):
+        table.add_column(heading, no_wrap=True, justify="right")
+    table.add_column("without it", no_wrap=True)
+    table.add_column("runs in", no_wrap=True)
+    table.add_column("made at", overflow="fold")
+    for one in findings.stages[:_MOST_STAGES]:
+        table.add_row(
+            one.name,
+            percent(one.fraction),
+            seconds(one.s_per_batch),
+            seconds(one.cpu_s_per_batch),
+            seconds(one.without_s_per_batch.median) if one.without_s_per_batch else "",
+            one.section,
+            one.made_at,
+        )
+    return table
+
+
+def _interventions(findings: Findings) -> Table:
+    table = new_table("interventions: what was changed to find out, in turns with the loader")
+    table.add_column("change", overflow="fold")
+    table.add_column("times as fast", no_wrap=True)
+    table.add_column("", overflow="fold")
+    for one in findings.interventions:
+        table.add_row(one.what, _ratio(one.speedup), one.says)
+    return table
+
+
+def _what_if(findings: Findings) -> Table:
+    table = new_table("what if: predicted load time of a batch")
+    table.add_column("with", overflow="fold")
+    table.add_column("load time", no_wrap=True)
+    table.add_column("headroom", no_wrap=True)
+    now = findings.load_s_per_batch
+    table.add_row("the loader as it is (measured)", seconds_interval(now), "")
+    for one in findings.what_if:
+        room = "" if one.headroom is None else f"{one.headroom.median:.2f}"
+        table.add_row(one.change, seconds_interval(one.load_s_per_batch), room)
+    return table
+
+
+def _needs(diagnosis: Diagnosis) -> Table:
+    table = new_table("what each accelerator needs (step times are derived)")
+    table.add_column("accelerator", no_wrap=True)
+    for heading in ("step", "batches/s", "workers", "cores", "headroom now"):
+        table.add_column(heading, no_wrap=True, justify="right")
+    for one in diagnosis.needs:
+        table.add_row(
+            one.accelerator,
+            seconds(one.step_s),
+            f"{one.batches_per_s:.3g}",
+            str(one.workers),
+            f"{one.cores:.2g}",
+            f"{one.headroom:.2f}",
+        )
+    return table
+
+
+def _ratio(interval: Interval | None) -> str:
+    if interval is None:
+        return ""
+    return f"{interval.median:.2f} ({interval.low:.2f} to {interval.high:.2f})"

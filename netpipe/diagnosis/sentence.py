@@ -1,0 +1,102 @@
+"""The sentence that a person reads first. Pure."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from netpipe.diagnosis.diagnosis import Bottleneck, Findings, Prediction
+from netpipe.harness.measurement import Interval, Measurement
+from netpipe.harness.units import seconds
+from netpipe.harness.verdict import Verdict
+
+_BOUND: Final = {
+    "cpu": "bound by the CPU",
+    "gil": "bound by the GIL",
+    "disk": "bound by the disk",
+    "memory": "bound by the memory that all cores share",
+    "waiting": "bound by what it waits for: storage that is not local, a lock, or a sleep",
+    "unknown": "by what, is not known",
+}
+_BY_LOADING: Final = (
+    *("loader-bound", "masked-loader-bound", "at-risk", "healthy", "jitter", "contention"),
+    "inconclusive",
+)
+_WORTH: Final = 0.95  # of the time as it is
+
+
+def sentence(
+    findings: Findings,
+    bottleneck: Bottleneck,
+    measurement: Measurement | None,
+    verdict: Verdict | None,
+) -> str:
+    """Say why training waits, which stage and which resource it is, and what would help.
+
+    Args:
+        findings: Of the loader.
+        bottleneck: What limits, the step considered.
+        measurement: Of the loader with its step; None without one.
+        verdict: Of the measurement.
+    """
+    parts = [_rate(findings, measurement, verdict)]
+    if verdict is None or verdict.kind in _BY_LOADING:
+        parts += [_stage(findings, bottleneck), *_help(findings)]
+    else:
+        parts += [f"Next: {verdict.next}."]
+    return " ".join(parts)
+
+
+def _rate(findings: Findings, measurement: Measurement | None, verdict: Verdict | None) -> str:
+    load_s = findings.load_s_per_batch.median
+    if measurement is None or verdict is None:
+        return f"Loads {1 / load_s:.3g} batches/s, {seconds(load_s)} each."
+    device = measurement.device
+    where = f"{device.key} (derived)" if device.emulated else device.key
+    kind = verdict.kind.capitalize()
+    if verdict.kind not in _BY_LOADING:
+        return f"{kind} on {where}{verdict.message.removeprefix(verdict.kind)}."
+    needs, sustains = 1 / measurement.step_s.median, 1 / measurement.load_s_per_batch.median
+    return f"{kind} on {where}: needs {needs:.3g} batches/s, sustains {sustains:.3g}."
+
+
+def _stage(findings: Findings, bottleneck: Bottleneck) -> str:
+    if bottleneck.resource == "process-transfer":
+        return f"The transfer between processes holds {bottleneck.fraction:.0%}: {bottleneck.why}."
+    if bottleneck.resource == "device-transfer":
+        return f"The copy to the device limits: {bottleneck.why}."
+    if bottleneck.stage is None:
+        return f"No stage stands out: {bottleneck.why}."
+    of = "worker time" if findings.workers else "loading"
+    return (
+        f"Stage {bottleneck.stage} holds {bottleneck.fraction:.0%} of {of}, "
+        f"{_BOUND[bottleneck.resource]} ({bottleneck.why})."
+    )
+
+
+def _help(findings: Findings) -> Iterator[str]:
+    """Say what the change that was tried gives, or the one that promises most."""
+    if findings.verified is not None:
+        tried = findings.verified
+        foreseen = next(one for one in findings.what_if if one.change == tried.change)
+        yield (
+            f"{_would(foreseen)}; tried: {seconds(tried.measured_s_per_batch.median)} instead of "
+            f"{seconds(tried.before_s_per_batch.median)}."
+        )
+        return
+    now_s = findings.load_s_per_batch.median
+    helpful = [one for one in findings.what_if if one.load_s_per_batch.median < _WORTH * now_s]
+    workers = [one for one in helpful if one.kind == "workers"]
+    best = next(iter((*workers, *helpful)), None)
+    if best is not None:
+        yield f"{_would(best)} (not tried: {findings.unverified})."
+
+
+def _would(foreseen: Prediction) -> str:
+    then = f"; headroom then {foreseen.headroom.median:.2g}" if foreseen.headroom else ""
+    first = foreseen.change[0].upper() + foreseen.change[1:]
+    return f"{first} would give {_in_brackets(foreseen.load_s_per_batch)}{then}"
+
+
+def _in_brackets(interval: Interval) -> str:
+    scale, unit = (1e3, "ms") if interval.median < 1 else (1.0, "s")
+    low, high = scale * interval.low, scale * interval.high
+    return f"{scale * interval.median:.3g} {unit} [{low:.3g}, {high:.3g}]"

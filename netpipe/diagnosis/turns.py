@@ -1,0 +1,103 @@
+"""Sides measured in turns, there and back (A B B A), so that a slower hour favours none."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from netpipe.diagnosis.blocks import Block
+from netpipe.harness.clock import Clock
+from netpipe.harness.measurement import Interval
+from netpipe.harness.stats import median_interval, ratio_interval
+from netpipe.harness.trying.bounded import in_a_line
+
+LEAST_ROUNDS: Final = 3  # with fewer, a ratio has no interval
+_MOST_ROUNDS: Final = 9
+
+Side = Callable[[], Block]
+"""Measures one block."""
+
+
+@dataclass(frozen=True)
+class Turns:
+    """Blocks of several sides, one of each in a round.
+
+    Attributes:
+        rounds: The blocks of each round by the names of the sides; a side that failed is in none.
+        failures: Why a side failed, by its name.
+    """
+
+    rounds: tuple[Mapping[str, Block], ...] = ()
+    failures: Mapping[str, str] = field(default_factory=dict)
+
+    def has(self, side: str) -> bool:
+        """Whether a side was measured."""
+        return bool(self.rounds) and side in self.rounds[0]
+
+    def blocks(self, side: str) -> list[Block]:
+        """Return the blocks of a side, one a round."""
+        return [one[side] for one in self.rounds]
+
+    def s_per_batch(self, side: str) -> tuple[float, ...]:
+        """Return the seconds a batch of a side, one a round."""
+        return tuple(one.s_per_batch for one in self.blocks(side))
+
+    def undelayed(self) -> "Turns":
+        """Return the same as a machine with nothing else to do would have it."""
+        rounds = tuple(
+            {
+                name: replace(block, s_per_batch=block.undelayed_s_per_batch)
+                for name, block in one.items()
+            }
+            for one in self.rounds
+        )
+        return Turns(rounds, self.failures)
+
+    def interval(self, side: str) -> Interval:
+        """Return the seconds a batch of a side."""
+        return median_interval(self.s_per_batch(side))
+
+    def speedup(self, side: str, over: str) -> Interval:
+        """Return the batches a second of a side over those of another."""
+        return ratio_interval(self.s_per_batch(over), self.s_per_batch(side))
+
+
+def in_turns(
+    sides: Mapping[str, Side], budget_s: float, clock: Clock, say: Callable[[int], None]
+) -> Turns:
+    """Measure sides until the time is up, three rounds at least.
+
+    Args:
+        sides: What measures each side, by its name; one that raises is left out.
+        budget_s: Seconds.
+        clock: Seconds.
+        say: Is told the number of each round, from 1 on.
+    """
+    started = clock()
+    rounds: list[dict[str, Block]] = []
+    failures: dict[str, str] = {}
+    while len(rounds) < _MOST_ROUNDS:
+        elapsed_s = clock() - started
+        if len(rounds) >= LEAST_ROUNDS and elapsed_s * (1 + 1 / len(rounds)) > budget_s:
+            break
+        say(len(rounds) + 1)
+        left = [name for name in sides if name not in failures]
+        rounds.append(_one_round({name: sides[name] for name in left}, len(rounds), failures))
+        if not any(rounds[-1].values()):
+            break
+    kept = [one for one in rounds if one]
+    return Turns(
+        tuple({name: block for name, block in one.items() if name not in failures} for one in kept),
+        failures,
+    )
+
+
+def _one_round(
+    sides: Mapping[str, Side], number: int, failures: dict[str, str]
+) -> dict[str, Block]:
+    blocks = {}
+    for name in list(sides)[:: -1 if number % 2 else 1]:
+        try:
+            blocks[name] = sides[name]()
+        except Exception as error:  # noqa: BLE001  # the user's code may raise anything
+            failures[name] = in_a_line(error)
+    return blocks
