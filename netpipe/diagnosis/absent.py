@@ -9,7 +9,8 @@ from netpipe.harness.graph.grain_classes import replace_user_code
 from netpipe.harness.graph.reading import datasets_of
 from netpipe.harness.pull import LoaderFactory
 
-_KEPT: Final = 32  # results, so that what follows does not always see the same one
+KEPT: Final = 4
+"""Results that a stage which is left out computes, before it gives only those."""
 
 
 class Recorded:
@@ -26,10 +27,10 @@ class Recorded:
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Return what the function once returned for other arguments."""
-        if len(self._kept) < _KEPT:
+        if len(self._kept) < KEPT:
             self._kept.append(self._function(*arguments, **named))
             return self._kept[-1]
-        return self._kept[next(self._calls) % _KEPT]
+        return self._kept[next(self._calls) % KEPT]
 
 
 class RecordedSource:

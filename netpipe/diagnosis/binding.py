@@ -64,7 +64,7 @@ def bottleneck(known: Known, times: Sequence[StageTime], evidence: Evidence) -> 
         return Bottleneck(None, "unknown", 0.0, "no stage could be told apart")
     place = max(range(len(times)), key=lambda one: (round(gains[one], 3), -one))
     stage = times[place]
-    resource, why = _resource(known, stage, evidence)
+    resource, why = _resource(known, place, evidence)
     return Bottleneck(stage.name, resource, _share(stage, times), why)
 
 
@@ -80,8 +80,9 @@ def _share(stage: StageTime, times: Sequence[StageTime]) -> float:
     return stage.s_per_batch / total_s if total_s else 0.0
 
 
-def _resource(known: Known, stage: StageTime, evidence: Evidence) -> tuple[str, str]:
-    working = stage.cpu_s_per_batch / stage.s_per_batch if stage.s_per_batch else 1.0
+def _resource(known: Known, place: int, evidence: Evidence) -> tuple[str, str]:
+    work, _ = known.parts.stages[place]
+    working = min(1.0, work.cpu_s / work.wall_s) if work.wall_s else 1.0
     if working < _WAITS_BELOW:
         return _waits(working, evidence)
     return _computes(known, evidence.lanes)
@@ -92,8 +93,8 @@ def _waits(working: float, evidence: Evidence) -> tuple[str, str]:
     blocks = [*evidence.as_it_is, *(evidence.lanes.blocks(LANE) if evidence.lanes.rounds else [])]
     read = median(one.read_bytes_per_batch for one in blocks) if blocks else 0.0
     if read > _READ_BYTES:
-        return "disk", f"it {idle}, and {read / 1e6:.2g} MB a batch come from a disk"
-    return "waiting", f"it {idle}, and reads nothing from a local disk"
+        return "disk", f"it {idle} and {read / 1e6:.2g} MB a batch come from a disk"
+    return "waiting", f"it {idle} and reads nothing from a local disk"
 
 
 def _computes(known: Known, lanes: Turns) -> tuple[str, str]:

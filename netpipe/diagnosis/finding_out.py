@@ -28,12 +28,11 @@ from netpipe.diagnosis.rebuilt import (
     with_workers,
 )
 from netpipe.diagnosis.stage_times import StageTime, stage_times
-from netpipe.diagnosis.turns import Side, Turns, in_turns
+from netpipe.diagnosis.turns import Side, Turns, in_turns, interval_of
 from netpipe.diagnosis.verifying import verified
 from netpipe.diagnosis.what_if import Change, changes, predictions, worth_trying
 from netpipe.harness.clock import Clock
 from netpipe.harness.pull import LoaderFactory
-from netpipe.harness.stats import median_interval
 from netpipe.harness.watch import Watch
 
 # Of the budget: what is looked at in which share of it.
@@ -101,12 +100,10 @@ class FindingOut:
         as_it_is = whole.blocks(AS_IT_IS)
         return Findings(
             load_s_per_batch=whole.interval(AS_IT_IS),
-            load_cpu_s_per_batch=median_interval([one.cpu_s_per_batch for one in as_it_is]),
+            load_cpu_s_per_batch=interval_of([one.cpu_s_per_batch for one in as_it_is]),
             lane="rebuilt" if self._is_rebuilt else "as-it-is",
             lane_s_per_batch=lanes.interval(LANE),
-            lane_cpu_s_per_batch=median_interval(
-                [one.cpu_s_per_batch for one in lanes.blocks(LANE)]
-            ),
+            lane_cpu_s_per_batch=interval_of([one.cpu_s_per_batch for one in lanes.blocks(LANE)]),
             workers=self._workers,
             threads=threads_of(self._graph),
             stages=self._stages(times, known, lanes),

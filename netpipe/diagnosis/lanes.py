@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Final
 
+from netpipe.diagnosis.absent import KEPT
 from netpipe.diagnosis.blocks import Block, Lane, block_of
 from netpipe.diagnosis.second_process import SecondProcess
 from netpipe.diagnosis.turns import Turns, in_turns
@@ -59,6 +60,7 @@ def lanes_in_turns(
         }
         if absent is not None:
             without = _lane(stack, absent, clock)
+            without.pulling(0.0, least=KEPT)()
             sides[WITHOUT_STAGE] = lambda: block_of([without], block_s)
         return in_turns(sides, budget_s, clock, say).undelayed()
 

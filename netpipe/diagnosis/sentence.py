@@ -13,7 +13,7 @@ _BOUND: Final = {
     "gil": "bound by the GIL",
     "disk": "bound by the disk",
     "memory": "bound by the memory that all cores share",
-    "waiting": "bound by what it waits for: storage that is not local, a lock, or a sleep",
+    "waiting": "waiting for storage elsewhere, a lock or a sleep",
     "unknown": "by what, is not known",
 }
 _BY_LOADING: Final = (
@@ -39,7 +39,8 @@ def sentence(
     """
     parts = [_rate(findings, measurement, verdict)]
     if verdict is None or verdict.kind in _BY_LOADING:
-        parts += [_stage(findings, bottleneck), *_help(findings)]
+        waits = verdict is None or verdict.kind != "healthy"
+        parts += [_stage(findings, bottleneck, waits=waits), *_help(findings)]
     else:
         parts += [f"Next: {verdict.next}."]
     return " ".join(parts)
@@ -58,7 +59,8 @@ def _rate(findings: Findings, measurement: Measurement | None, verdict: Verdict 
     return f"{kind} on {where}: needs {needs:.3g} batches/s, sustains {sustains:.3g}."
 
 
-def _stage(findings: Findings, bottleneck: Bottleneck) -> str:
+def _stage(findings: Findings, bottleneck: Bottleneck, *, waits: bool) -> str:
+    whose = "Stage" if waits else "What would limit it first: stage"
     if bottleneck.resource == "process-transfer":
         return f"The transfer between processes holds {bottleneck.fraction:.0%}: {bottleneck.why}."
     if bottleneck.resource == "device-transfer":
@@ -67,7 +69,7 @@ def _stage(findings: Findings, bottleneck: Bottleneck) -> str:
         return f"No stage stands out: {bottleneck.why}."
     of = "worker time" if findings.workers else "loading"
     return (
-        f"Stage {bottleneck.stage} holds {bottleneck.fraction:.0%} of {of}, "
+        f"{whose} {bottleneck.stage} holds {bottleneck.fraction:.0%} of {of}, "
         f"{_BOUND[bottleneck.resource]} ({bottleneck.why})."
     )
 

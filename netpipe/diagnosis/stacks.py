@@ -28,12 +28,12 @@ _WAITS: Final = tuple(
 
 @dataclass(frozen=True)
 class Place:
-    """A function of the user's, and the line of it that was seen.
+    """A function of the user's.
 
     Attributes:
         function: Its qualified name.
         file: As Python names it.
-        line: From 1.
+        line: Where it begins, from 1.
     """
 
     function: str
@@ -104,7 +104,7 @@ def users_path(frame: FrameType | None) -> UsersPath:
     while frame is not None:
         file = frame.f_code.co_filename
         if not file.startswith((_HARNESS, "<")):
-            place = Place(frame.f_code.co_qualname, file, frame.f_lineno)
+            place = Place(frame.f_code.co_qualname, file, frame.f_code.co_firstlineno)
             if any(one in file for one in _SITE):
                 library.append(place)
             elif not file.startswith(_PYTHON):

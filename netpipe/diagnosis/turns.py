@@ -1,17 +1,21 @@
 """Sides measured in turns, there and back (A B B A), so that a slower hour favours none."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import exp, inf, log, sqrt
+from statistics import fmean, median, stdev
 from typing import Final
 
 from netpipe.diagnosis.blocks import Block
 from netpipe.harness.clock import Clock
+from netpipe.harness.gate import quantile
 from netpipe.harness.measurement import Interval
-from netpipe.harness.stats import median_interval, ratio_interval
 from netpipe.harness.trying.bounded import in_a_line
 
 LEAST_ROUNDS: Final = 3  # with fewer, a ratio has no interval
 _MOST_ROUNDS: Final = 9
+_LEAST_FOR_SPREAD: Final = 2
+_UPPER: Final = 0.975
 
 Side = Callable[[], Block]
 """Measures one block."""
@@ -54,11 +58,30 @@ class Turns:
 
     def interval(self, side: str) -> Interval:
         """Return the seconds a batch of a side."""
-        return median_interval(self.s_per_batch(side))
+        return interval_of(self.s_per_batch(side))
 
     def speedup(self, side: str, over: str) -> Interval:
         """Return the batches a second of a side over those of another."""
-        return ratio_interval(self.s_per_batch(over), self.s_per_batch(side))
+        pairs = zip(self.s_per_batch(over), self.s_per_batch(side), strict=True)
+        return interval_of([before / after for before, after in pairs])
+
+
+def interval_of(values: Sequence[float]) -> Interval:
+    """Return the median with Student's 95% interval of the mean of the logarithms.
+
+    Times and their ratios are spread by factors, and there are too few rounds for an interval
+    between two of them.
+
+    Args:
+        values: One a round, all above 0, at least one.
+    """
+    n, middle = len(values), median(values)
+    if n < _LEAST_FOR_SPREAD:
+        return Interval(middle, 0.0, inf, n)
+    logs = [log(one) for one in values]
+    reach = quantile(_UPPER, n - 1) * stdev(logs) / sqrt(n)
+    low, high = exp(fmean(logs) - reach), exp(fmean(logs) + reach)
+    return Interval(middle, min(low, middle), max(high, middle), n)
 
 
 def in_turns(
