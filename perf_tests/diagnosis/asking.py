@@ -9,7 +9,7 @@ from cattrs.errors import BaseValidationError
 from netpipe.diagnosis.diagnosis import Findings, findings_from
 from perf_tests.diagnosis.children import ChildError, printed_by
 
-_STARTING_S: Final = 60.0  # for starting, tracing a step and ending, beside the budget
+_STARTING_S: Final = 120.0  # for starting, tracing a step and ending, beside the budget
 _MOST_OF_BUDGET: Final = 4.0
 
 

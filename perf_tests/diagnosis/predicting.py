@@ -33,6 +33,7 @@ class Predicting:
         predicted_s_per_batch: With the change, as diagnose said; None where it said nothing.
         before_s_per_batch: The pipeline unchanged, measured in turns with the change.
         measured_s_per_batch: With the change really made; None where nothing was predicted.
+        busy_elsewhere_fraction: Of the machine's CPU time, what other programs took meanwhile.
         failure: Why something is missing; "" where nothing is.
     """
 
@@ -44,15 +45,32 @@ class Predicting:
     predicted_s_per_batch: Interval | None = None
     before_s_per_batch: Interval | None = None
     measured_s_per_batch: Interval | None = None
+    busy_elsewhere_fraction: float = 0.0
     failure: str = ""
 
     @property
     def error_fraction(self) -> float | None:
         """How far the prediction is off, over what was measured; None where either is missing."""
+        return self._error_fraction(1.0)
+
+    @property
+    def steady_error_fraction(self) -> float | None:
+        """The same, had the machine stayed as fast as it was when the pipeline was diagnosed.
+
+        What the unchanged pipeline took longer or shorter is taken out, as a diagnosis takes it out
+        where it tries a change of its own.
+        """
+        if self.before_s_per_batch is None or self.diagnosed_s_per_batch is None:
+            return None
+        return self._error_fraction(
+            self.before_s_per_batch.median / self.diagnosed_s_per_batch.median
+        )
+
+    def _error_fraction(self, slower: float) -> float | None:
         if self.predicted_s_per_batch is None or self.measured_s_per_batch is None:
             return None
         measured_s = self.measured_s_per_batch.median
-        return abs(self.predicted_s_per_batch.median - measured_s) / measured_s
+        return abs(slower * self.predicted_s_per_batch.median - measured_s) / measured_s
 
 
 @dataclass(frozen=True)
@@ -88,8 +106,8 @@ def _compared(
     """Measure the pipeline and all that is changed of it in one session."""
     changes = {kind: chosen(seed, kind, pipeline, answer.findings.what_if) for kind in kinds}
     made = {kind: change for kind, change in changes.items() if change}
-    seconds = measured_in_turns([pipeline, *(change.pipeline for change in made.values())])
-    before, *after = map(median_interval, seconds)
+    timed = measured_in_turns([pipeline, *(change.pipeline for change in made.values())])
+    before, *after = map(median_interval, timed.s_per_batch)
     measured = dict(zip(made, after, strict=True))
     return [
         Predicting(
@@ -101,6 +119,7 @@ def _compared(
             predicted_s_per_batch=change.prediction.load_s_per_batch if change else None,
             before_s_per_batch=before,
             measured_s_per_batch=measured.get(kind),
+            busy_elsewhere_fraction=round(timed.busy_elsewhere_fraction, 3),
             failure="" if change else "diagnose predicted no such change",
         )
         for kind, change in changes.items()

@@ -3,9 +3,13 @@
 import json
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+import cattrs
+
 from netpipe.harness.clock import Clock, MonotonicClock
+from netpipe.harness.processes import busy_elsewhere_fraction, read_host_cpu
 from netpipe.harness.trying.blocks import MeasureBlock, Pace, measured_block
 from perf_tests.diagnosis.children import printed_by
 from perf_tests.diagnosis.pipelines import Pipeline
@@ -19,21 +23,31 @@ Seconds = tuple[float, ...]
 """Of a batch, one for each round."""
 
 
-def measured_in_turns(pipelines: Sequence[Pipeline]) -> list[Seconds]:
+@dataclass(frozen=True)
+class Timed:
+    """What timing pipelines in turns showed.
+
+    Attributes:
+        s_per_batch: Of each pipeline, in their order.
+        busy_elsewhere_fraction: Of the machine's CPU time, what other programs took meanwhile.
+    """
+
+    s_per_batch: tuple[Seconds, ...]
+    busy_elsewhere_fraction: float
+
+
+def measured_in_turns(pipelines: Sequence[Pipeline]) -> Timed:
     """Time pipelines in turns in a fresh process.
 
     Args:
         pipelines: At least one.
-
-    Returns:
-        For each, in their order, its seconds of a batch.
 
     Raises:
         ChildError: One of them failed, or took too long.
     """
     arguments = ["-m", __name__, *map(described, pipelines)]
     document = printed_by(arguments, {}, _LIMIT_S * ROUNDS * len(pipelines))
-    return [tuple(map(float, seconds)) for seconds in document["s_per_batch"]]
+    return cattrs.structure(document, Timed)
 
 
 def in_turns(
@@ -59,7 +73,10 @@ def main(descriptions: Sequence[str]) -> None:
 
     let_grain_start_workers()
     loaders = [pipeline_from(one).dataset for one in descriptions]
-    print(json.dumps({"s_per_batch": in_turns(loaders)}), flush=True)  # noqa: T201  # what it is for
+    before = read_host_cpu()
+    seconds = in_turns(loaders)
+    timed = Timed(tuple(seconds), busy_elsewhere_fraction(before, read_host_cpu()))
+    print(json.dumps(asdict(timed)), flush=True)  # noqa: T201  # what it is for
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Trials of predicting: which change is made, and how far a prediction is off."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,8 @@ from perf_tests.diagnosis.asking import Question
 from perf_tests.diagnosis.children import ChildError
 from perf_tests.diagnosis.pipelines import Pipeline, drawn
 from perf_tests.diagnosis.predicting import chosen, run
-from tests.perf_tests_diagnosis.answers_made import answer, prediction
+from perf_tests.diagnosis.turns import Timed
+from tests.perf_tests_diagnosis.answers_made import about, answer, prediction
 from tests.perf_tests_diagnosis.trials_of_diagnosis import PIPELINE
 from tests.perf_tests_diagnosis.trials_of_diagnosis import predicting as trial
 
@@ -21,6 +23,11 @@ WHAT_IF = (
 )
 SEED = next(seed for seed in range(99) if len(drawn(seed).working) > 1 and drawn(seed).workers == 1)
 ALONE = next(seed for seed in range(99) if len(drawn(seed).working) == 1)
+
+
+def alike(pipelines: Sequence[Pipeline]) -> Timed:
+    """Let all of them take as long."""
+    return Timed(((0.02,),) * len(pipelines), 0.0)
 
 
 def made(kind: str, *what_if: Prediction, pipeline: Pipeline = PIPELINE) -> set[Pipeline]:
@@ -55,10 +62,10 @@ def test_a_seed_is_diagnosed_changed_and_timed(monkeypatch: pytest.MonkeyPatch) 
     first = drawn(SEED).working[0]
     what_if = (WHAT_IF[0], prediction(f"no {stage[first]}", "without-stage", 0.010))
 
-    def timed(pipelines: Sequence[Pipeline]) -> list[tuple[float, ...]]:
+    def timed(pipelines: Sequence[Pipeline]) -> Timed:
         as_it_is = drawn(SEED)
         assert pipelines == [as_it_is, as_it_is.with_workers(2), as_it_is.without(first)]
-        return [(0.030, 0.031, 0.032), (0.016, 0.016, 0.016), (0.011, 0.011, 0.011)]
+        return Timed(((0.030, 0.031, 0.032), (0.016,) * 3, (0.011,) * 3), 0.25)
 
     monkeypatch.setattr(predicting, "diagnosed", lambda _: answer(what_if=what_if))
     monkeypatch.setattr(predicting, "measured_in_turns", timed)
@@ -69,19 +76,20 @@ def test_a_seed_is_diagnosed_changed_and_timed(monkeypatch: pytest.MonkeyPatch) 
     assert workers.before_s_per_batch == without.before_s_per_batch
     assert workers.before_s_per_batch
     assert workers.before_s_per_batch.median == 0.031
+    assert workers.busy_elsewhere_fraction == 0.25
 
 
 def test_the_only_stage_is_left_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without it there would be nothing to load."""
     monkeypatch.setattr(predicting, "diagnosed", lambda _: answer(what_if=WHAT_IF))
-    monkeypatch.setattr(predicting, "measured_in_turns", lambda some: [(0.02,)] * len(some))
+    monkeypatch.setattr(predicting, "measured_in_turns", alike)
     assert [one.kind for one in run(ALONE, 5.0)] == ["workers"]
 
 
 def test_what_was_not_predicted_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """A change that diagnose said nothing of is a trial too."""
     monkeypatch.setattr(predicting, "diagnosed", lambda _: answer())
-    monkeypatch.setattr(predicting, "measured_in_turns", lambda some: [(0.02,)] * len(some))
+    monkeypatch.setattr(predicting, "measured_in_turns", alike)
     for one in run(SEED, 5.0):
         assert one.error_fraction is None
         assert one.measured_s_per_batch is None
@@ -104,3 +112,11 @@ def test_a_failure_is_a_trial_of_every_kind(monkeypatch: pytest.MonkeyPatch) -> 
 def test_an_error_is_over_what_was_measured(came: float | None, off: float | None) -> None:
     """Too much and too little count alike."""
     assert trial(came).error_fraction == (None if off is None else pytest.approx(off))
+
+
+def test_what_the_machine_became_slower_by_is_no_error() -> None:
+    """A pipeline that takes longer by a tenth, changed and unchanged, was predicted rightly."""
+    slower = replace(trial(0.022), before_s_per_batch=about(1.1 * 0.031))
+    assert slower.error_fraction == pytest.approx(0.1 / 1.1)
+    assert slower.steady_error_fraction == pytest.approx(0.0)
+    assert trial(None).steady_error_fraction is None

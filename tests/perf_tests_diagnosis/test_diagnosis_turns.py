@@ -10,7 +10,7 @@ from netpipe.harness.trying.blocks import Block, Pace
 from perf_tests.diagnosis import turns
 from perf_tests.diagnosis.pipelines import drawn
 from perf_tests.diagnosis.subject import pipeline_from
-from perf_tests.diagnosis.turns import in_turns, measured_in_turns
+from perf_tests.diagnosis.turns import Timed, in_turns, measured_in_turns
 
 
 def test_rounds_run_there_and_back() -> None:
@@ -35,7 +35,7 @@ def test_a_child_times_the_pipelines_given(monkeypatch: pytest.MonkeyPatch) -> N
         assert arguments[:2] == ["-m", "perf_tests.diagnosis.turns"]
         assert [pipeline_from(one) for one in arguments[2:]] == pipelines
         assert limit_s > 0
-        return {"s_per_batch": [[0.01, 0.02], [0.03, 0.04]]}
+        return {"s_per_batch": [[0.01, 0.02], [0.03, 0.04]], "busy_elsewhere_fraction": 0.25}
 
     monkeypatch.setattr(turns, "printed_by", printed)
-    assert measured_in_turns(pipelines) == [(0.01, 0.02), (0.03, 0.04)]
+    assert measured_in_turns(pipelines) == Timed(((0.01, 0.02), (0.03, 0.04)), 0.25)
