@@ -25,7 +25,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The kinds of the sessions that were started; what they find is recorded."""
     kinds: list[str] = []
 
-    def measured(_: object, request: session.SessionRequest) -> object:
+    def measured(_: object, request: session.SessionRequest, **__: object) -> object:
         kinds.append(request.kind)
         return make_measurement() if request.kind == "measure" else lint()
 

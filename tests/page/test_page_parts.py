@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from netpipe.page.content import Card, Drawing, Pair, Part, Table, Tone
+from netpipe.page.content import Card, Drawing, Fact, Facts, Pair, Part, Table, Tone
 from netpipe.page.parts.every import parts_of
 from netpipe.page.reading import printable
 from tests.page import examples
@@ -62,6 +62,21 @@ def test_a_measurement_of_before_has_no_steps_to_show() -> None:
                      "distributions": None}):  # fmt: skip
         (part,) = made(document)
         assert headings(part)[0] == "What a batch and a step take"
+
+
+def test_a_trace_is_named_where_one_was_kept() -> None:
+    """With what opens it."""
+    assert "kept.json.gz" in [
+        one.value for one in further(measurement() | {"trace": "kept.json.gz"})
+    ]
+    assert not any("trace" in one.label for one in further(measurement() | {"trace": ""}))
+
+
+def further(document: dict[str, Any]) -> tuple[Fact, ...]:
+    """The figures that do not stand out."""
+    found = card(made(document)[0], "Further figures")
+    assert isinstance(found, Facts)
+    return found.facts
 
 
 def test_several_accelerators_stand_side_by_side_first() -> None:

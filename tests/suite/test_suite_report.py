@@ -1,6 +1,5 @@
 """--netpipe-report: the page of a run."""
 
-
 import pytest
 
 from tests.page.parsed import Parsed, parsed

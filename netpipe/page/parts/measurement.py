@@ -59,7 +59,7 @@ def measurement_cards(document: Mapping[str, Any]) -> Iterator[Card]:
     yield from _said(document)
     if measured.blocking_lines:
         yield _blocking(measured)
-    yield Facts("Further figures", tuple(_further(measured)))
+    yield Facts("Further figures", tuple(_further(document, measured)))
     yield from surroundings(document["host"], document["versions"], document["device"])
 
 
@@ -154,7 +154,7 @@ def _blocking(measured: Measurement) -> Table:
     )
 
 
-def _further(measured: Measurement) -> Iterator[Fact]:
+def _further(document: Mapping[str, Any], measured: Measurement) -> Iterator[Fact]:
     waits = measured.wait_s
     yield Fact("accelerator utilisation", percent(measured.accelerator_utilisation.median))
     yield Fact("wait for a batch", seconds(waits.p50), f"95th percentile {seconds(waits.p95)}, "
@@ -171,4 +171,6 @@ def _further(measured: Measurement) -> Iterator[Fact]:
     if measured.overhead_fraction is not None:
         yield Fact("the harness's own part", percent(measured.overhead_fraction))
     yield Fact("CPU taken by other programs", percent(measured.busy_elsewhere_fraction))
+    if trace := document.get("trace"):
+        yield Fact("trace, for ui.perfetto.dev", trace)
     yield Fact("measured for", seconds(measured.elapsed_s), f"{measured.step_s.n} rounds")
