@@ -5,6 +5,7 @@ jax backend: whatever is measured, is measured in a session, a fresh process of 
 """
 
 import os
+import shlex
 import tempfile
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
@@ -43,6 +44,7 @@ from netpipe.suite.fixtures import (  # noqa: F401  # pytest looks for them here
 from netpipe.suite.options import Options, add_options
 from netpipe.suite.run import RUN, Run
 from netpipe.suite.waiving import waiver_problems
+from netpipe.whole_file import refuse_unwritable, writable_folder
 
 _COMPARE = pytest.StashKey[object]()
 _MARKER_KEYS = ("headroom", "stall_fraction", "accelerator")
@@ -74,11 +76,17 @@ def pytest_configure(config: pytest.Config) -> None:
     compares = bool(compare) and not options.record
     run = Run(options, compares, covers=nodes.coverage(config), say=_teller(config))
     config.stash[RUN] = run
+    if options.report is not None:
+        with _as_usage_error():
+            refuse_unwritable(options.report, "--netpipe-report")
     if options.device:
         from netpipe.harness import device
 
         with _as_usage_error():
             device.require(run.device, options.device)
+    if options.request.trace:
+        with _as_usage_error():
+            writable_folder(Path(options.request.trace), "--netpipe-trace")
     if options.against and not options.record:
         with _as_usage_error():
             run.against = Against.named(config, options, run.say)
@@ -255,7 +263,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
     if any(waiver_problems(run)):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
-    for write in (_record, _write_json, _add_step_summary):
+    for write in (_record, _write_json, _write_report, _add_step_summary):
         try:
             write(run, session)
         except NetpipeError as error:
@@ -271,6 +279,15 @@ def _record(run: Run, session: pytest.Session) -> None:
 def _write_json(run: Run, _: pytest.Session) -> None:
     if run.options.json is not None:
         summary.write_json(run, run.options.json)
+
+
+def _write_report(run: Run, session: pytest.Session) -> None:
+    if run.options.report is not None:
+        from netpipe.page.writing import write_page  # draws: not for a run without a page
+
+        typed = shlex.join(["pytest", *map(str, session.config.invocation_params.args)])
+        document = summary.run_document(run)
+        write_page([document], run.options.report, "--netpipe-report", repeat=typed)
 
 
 def _add_step_summary(run: Run, _: pytest.Session) -> None:

@@ -57,7 +57,7 @@ class Linted:
     trials: tuple[dict[str, Any], ...] = ()
     requests: list[SessionRequest] = field(default_factory=list)
 
-    def __call__(self, _: object, request: SessionRequest) -> dict[str, Any]:
+    def __call__(self, _: object, request: SessionRequest, **__: object) -> dict[str, Any]:
         """Return the document of a pipeline of one node."""
         self.requests.append(request)
         graph = Graph((Node(0, "Source", {"source": "mine.Probes"}, (), False),))

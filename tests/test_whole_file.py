@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from netpipe.errors import InputError
-from netpipe.whole_file import write_whole
+from netpipe.whole_file import refuse_unwritable, writable_folder, write_whole
 
 
 def test_a_file_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
@@ -52,3 +52,47 @@ def test_a_text_that_fails_to_encode_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(UnicodeEncodeError):
         write_whole(tmp_path / "picture.svg", "\ud800", "--svg")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_can_be_written_is_not_touched(tmp_path: Path) -> None:
+    """Neither what is there, nor what is beside it, and one that is not there is not made."""
+    path = tmp_path / "page.html"
+    refuse_unwritable(path, "--html")
+    assert list(tmp_path.iterdir()) == []
+    path.write_text("old", encoding="utf-8")
+    refuse_unwritable(path, "--html")
+    assert path.read_text(encoding="utf-8") == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("name", [".", "/", "absent/page.html"])
+def test_a_file_that_cannot_be_written_is_refused_early(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder, and a file in a folder that is not there."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="--html must be writable"):
+        refuse_unwritable(Path(name), "--html")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_bytes_are_written_as_they_are(tmp_path: Path) -> None:
+    """What is no text is not encoded."""
+    write_whole(tmp_path / "trace.gz", b"\x1f\x8b\xff", "--trace")
+    assert (tmp_path / "trace.gz").read_bytes() == b"\x1f\x8b\xff"
+
+
+def test_a_folder_is_made_and_left_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is there already is as good; its whole path outlives a change of folder."""
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        assert writable_folder(Path("a/b"), "--trace") == tmp_path / "a" / "b"
+        assert list((tmp_path / "a" / "b").iterdir()) == []
+
+
+@pytest.mark.parametrize("path", ["file", "file/below", "/proc/sys"])
+def test_what_is_no_folder_to_write_to_is_named(tmp_path: Path, path: str) -> None:
+    """A file in its place or above it, and a folder that takes no file, of root neither."""
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match=rf"{path}: --trace must be a folder that can be written"):
+        writable_folder(tmp_path / path, "--trace")

@@ -13,9 +13,12 @@ from netpipe.cli.devices import devices
 from netpipe.cli.diagnose import diagnose
 from netpipe.cli.lint import lint
 from netpipe.cli.measure import measure
+from netpipe.cli.report import report
 from netpipe.cli.throughput import throughput
 
-COMMANDS = (generate, prepare, throughput, measure, diagnose, lint, devices, baseline, ab)
+COMMANDS = (
+    generate, prepare, throughput, measure, diagnose, lint, report, devices, baseline, ab,
+)  # fmt: skip
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

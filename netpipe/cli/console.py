@@ -2,6 +2,7 @@
 
 import functools
 import json
+import shlex
 import sys
 import warnings
 from collections.abc import Callable
@@ -29,6 +30,16 @@ output = Console(
 )
 folder = click.Path(file_okay=True, path_type=Path)
 as_json = click.option("--json", "as_json", is_flag=True, help="One JSON document, no table.")
+
+
+as_html = click.option(
+    "--html", type=folder, metavar="FILE", help="Also write one HTML page that needs nothing else."
+)
+
+
+def command_line() -> str:
+    """Return what the user typed, so that a result can say how to repeat it."""
+    return shlex.join(["netpipe", *sys.argv[1:]])
 
 
 def clear_errors(command: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:

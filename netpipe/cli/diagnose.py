@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from netpipe.cli.console import FINE, as_json, clear_errors, output, print_json
+from netpipe.cli.console import (
+    FINE,
+    as_html,
+    as_json,
+    clear_errors,
+    command_line,
+    folder,
+    output,
+    print_json,
+)
+from netpipe.cli.live import live, quietly
 from netpipe.cli.measure import exit_code
 
 if TYPE_CHECKING:
@@ -35,6 +45,12 @@ if TYPE_CHECKING:
     "--batch-limit", type=float, default=10.0, show_default=True,
     help="A loader that gives no batch for so many seconds hangs.",
 )  # fmt: skip
+@as_html
+@click.option(
+    "--trace", type=folder, metavar="DIR",
+    help="Keep a profiler's trace of some real steps in a folder, for ui.perfetto.dev.",
+)  # fmt: skip
+@quietly
 @as_json
 @clear_errors
 def diagnose(
@@ -46,6 +62,9 @@ def diagnose(
     mfu: float,
     budget: float,
     batch_limit: float,
+    html: Path | None,
+    trace: Path | None,
+    quiet: bool,
     as_json: bool,
 ) -> None:
     """Find out which stage of a loader is slow, which resource binds it, and what would help.
@@ -57,7 +76,10 @@ def diagnose(
     from netpipe.diagnosis.diagnosing import Asked, diagnosed
     from netpipe.harness.lint_settings import lint_settings
     from netpipe.harness.session import SessionRequest
+    from netpipe.whole_file import refuse_unwritable, writable_folder
 
+    if html is not None:
+        refuse_unwritable(html, "--html")
     settings = lint_settings(Path.cwd())
     request = SessionRequest(
         "diagnose",
@@ -66,14 +88,24 @@ def diagnose(
         batch_limit_s=batch_limit,
         flops_per_step=flops_per_step,
         mfu=mfu,
+        trace=str(writable_folder(trace, "--trace")) if trace else "",
     )
     asked = Asked(loader, step, loop, request)
-    found = diagnosed(asked, settings.silences, settings.intent)
+    with live("diagnosing", quiet=quiet) as progress:
+        found = diagnosed(asked, settings.silences, settings.intent, progress)
     if as_json:
         print_json(found.to_document())
     else:
         _print(found)
+    if html is not None:
+        _write_page(found, html)
     sys.exit(FINE if found.measurement is None else exit_code(found.measurement))
+
+
+def _write_page(found: "Diagnosis", path: Path) -> None:
+    from netpipe.page.writing import write_page
+
+    write_page([found.to_document()], path, "--html", repeat=command_line())
 
 
 def _print(found: "Diagnosis") -> None:

@@ -11,15 +11,18 @@ import click
 from netpipe.cli.console import (
     FAILED,
     FINE,
+    as_html,
     as_json,
     bold_first,
     clear_errors,
+    command_line,
     folder,
     output,
     print_json,
 )
+from netpipe.cli.live import live, quietly
 from netpipe.harness.rules.finding import INTENTS
-from netpipe.whole_file import write_whole
+from netpipe.whole_file import refuse_unwritable, write_whole
 
 if TYPE_CHECKING:
     from netpipe.harness.ordering import LintReport
@@ -43,6 +46,8 @@ if TYPE_CHECKING:
     help="Seconds for --prove, and for --try.",
 )  # fmt: skip
 @click.option("--svg", type=folder, metavar="FILE", help="Draw the pipeline into a file.")
+@as_html
+@quietly
 @as_json
 @clear_errors
 def lint(
@@ -52,6 +57,8 @@ def lint(
     tries: bool,
     budget: float,
     svg: Path | None,
+    html: Path | None,
+    quiet: bool,
     as_json: bool,
 ) -> None:
     """Read a Grain pipeline and say what stands in the wrong place.
@@ -62,6 +69,8 @@ def lint(
     from netpipe.harness.ordering import report_from
     from netpipe.harness.session import SessionRequest, child_command, linted
 
+    if html is not None:
+        refuse_unwritable(html, "--html")
     settings = lint_settings(Path.cwd())
     request = SessionRequest(
         "lint",
@@ -71,10 +80,13 @@ def lint(
         proves=proves,
         tries=tries,
     )
-    document = linted(child_command(target, None, None), request)
+    with live(target, quiet=quiet) as progress:
+        document = linted(child_command(target, None, None), request, progress=progress)
     report = report_from(document)
     if svg is not None:
         _draw(report, svg)
+    if html is not None:
+        _write_page(document, html)
     if as_json:
         print_json(document)
     else:
@@ -87,6 +99,12 @@ def _draw(report: "LintReport", path: Path) -> None:
     from netpipe.harness.picture.drawing import svg_picture
 
     write_whole(path, svg_picture(report), "--svg")
+
+
+def _write_page(document: dict[str, Any], path: Path) -> None:
+    from netpipe.page.writing import write_page
+
+    write_page([document], path, "--html", repeat=command_line())
 
 
 def _print_report(report: "LintReport", trials: list[dict[str, Any]]) -> None:

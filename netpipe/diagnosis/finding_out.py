@@ -240,7 +240,7 @@ class FindingOut:
         return str(nodes[0]) if nodes else ""
 
     def _say(self, what: str) -> Callable[[int], None]:
-        return lambda number: self._watch.doing(f"{what}, round {number}", self._budget_s)
+        return lambda number: self._watch.doing(what, self._budget_s, f"round {number}")
 
 
 def _with(side: str, turns: Turns) -> Turns:

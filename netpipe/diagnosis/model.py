@@ -48,7 +48,8 @@ class Parts:
         threads: Reader threads of each process that reads; 0: none.
         cores: That may be used.
         send_s: CPU seconds of a worker for sending a batch, its contents aside.
-        receive_s: CPU seconds of the process that trains for receiving it, its contents aside.
+        receive_s: CPU seconds of the process that trains for receiving it, its contents aside;
+            without workers what its reader threads cost beside the stages.
         payload_send_s: What its contents add to the one.
         payload_receive_s: What its contents add to the other.
         gil_fraction: Share of the CPU time that holds Python's lock; 1: threads do not help.
@@ -77,7 +78,9 @@ class Parts:
     def in_trainer(self) -> Work:
         """What the process that trains does for every batch."""
         if not self.workers:
-            return sum((one for one, _ in self.stages), Work())
+            own_s = self.receive_s
+            threads = Work(own_s, own_s, own_s if self.threads else 0.0)
+            return sum((one for one, _ in self.stages), threads)
         work = sum((one for one, movable in self.stages if not movable), Work())
         receive_s = self.receive_s + self.payload_receive_s
         return work + Work(receive_s, receive_s)

@@ -66,6 +66,9 @@ def parts_of(
     in_workers = sum((work for work, movable in stages if movable), Work())
     in_trainer = sum((work for work, movable in stages if not movable), Work())
     send_s = receive_s = payload_send_s = payload_receive_s = 0.0
+    if threads_of(graph) and not workers:
+        all_cpu_s = in_workers.cpu_s + in_trainer.cpu_s
+        receive_s = max(0.0, _median(as_it_is, _CPU[0]) - all_cpu_s)
     if workers:
         whole = [_median(as_it_is, name) for name in _CPU]
         bare = [_median(tiny, name) for name in _CPU] if tiny else whole

@@ -115,6 +115,7 @@ def timed(numbered: Mapping[int, Any]) -> Iterator[Timing]:
         for kind in {type(dataset) for dataset in numbered.values()}:
             if issubclass(kind, grain.MapDataset):
                 _replace(stack, kind, "__getitem__", _timed_getitem(timing, numbers))
+                _replace(stack, kind, "__len__", _timed_len(timing, numbers))
             else:
                 _replace(stack, kind, "__iter__", _timed_iter(stack, timing, numbers))
         yield timing
@@ -129,6 +130,21 @@ def _timed_getitem(timing: Timing, numbers: Mapping[int, int]) -> Callable[..., 
             return timing.call(number, original, dataset, index)
 
         return __getitem__
+
+    return around
+
+
+def _timed_len(timing: Timing, numbers: Mapping[int, int]) -> Callable[..., Any]:
+    """Time how long a source takes to tell its length, which Grain asks for each element."""
+
+    def around(original: Callable[..., Any]) -> Callable[..., Any]:
+        def __len__(dataset: Any) -> Any:  # noqa: N807  # the method it replaces
+            number = numbers.get(id(dataset))
+            if number is None or dataset.parents:
+                return original(dataset)
+            return timing.call(number, original, dataset)
+
+        return __len__
 
     return around
 

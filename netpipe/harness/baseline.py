@@ -20,6 +20,7 @@ from netpipe.harness.numbered_files import NUMBERED, keep_elsewhere, write_next
 
 SCHEMA: Final = "netpipe.baseline/1"
 _AGAIN: Final = "Record it again"
+_FOR_A_PICTURE: Final = ("timeline", "distributions", "trace")  # none is made of a baseline
 _NEWER: Final = re.compile(r"netpipe\.baseline/([2-9]|[1-9]\d+)")
 
 
@@ -227,9 +228,14 @@ def _ours(sessions: Mapping[str, tuple[Measurement, ...]]) -> dict[str, Any]:
         places[benchmark] = [every.index(one) for one in measured]
     return {
         "schema": SCHEMA,
-        "sessions": [one.to_document() for one in every],
+        "sessions": [_kept_of(one) for one in every],
         "benchmarks": places,
     }
+
+
+def _kept_of(session: Measurement) -> dict[str, Any]:
+    document = session.to_document()
+    return {name: value for name, value in document.items() if name not in _FOR_A_PICTURE}
 
 
 def _sessions(ours: Mapping[str, Any], path: Path) -> dict[str, tuple[Measurement, ...]]:

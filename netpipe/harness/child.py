@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
+from pathlib import Path
 from platform import python_version
 from typing import Any, Final
 
@@ -100,6 +101,7 @@ def _found(request: SessionRequest, factories: Factories) -> dict[str, Any]:
 
 def _measure(request: SessionRequest, factories: Factories) -> dict[str, Any]:
     from netpipe.grain_workers import let_grain_start_workers
+    from netpipe.harness.kept_trace import TraceTarget
     from netpipe.harness.protocol import Place, measure
     from netpipe.harness.rounds import Subject
     from netpipe.harness.training import late_reading_loop
@@ -107,6 +109,7 @@ def _measure(request: SessionRequest, factories: Factories) -> dict[str, Any]:
     let_grain_start_workers()
     device_of, step = _device_and_step(request, factories)
     place = Place(device_of, _host(), _versions())
+    trace = TraceTarget(Path(request.trace), request.trace_name) if request.trace else None
     with Watchdog(request) as watch:
         subject = Subject(
             factories.loader,
@@ -115,7 +118,8 @@ def _measure(request: SessionRequest, factories: Factories) -> dict[str, Any]:
             factories.synthetic,
             factories.fingerprint,
         )
-        return measure(subject, place, request.budget_s, MonotonicClock(), watch).to_document()
+        found = measure(subject, place, request.budget_s, MonotonicClock(), watch, trace)
+    return found.to_document()
 
 
 def _device_and_step(

@@ -112,6 +112,13 @@ def parse_accelerators(text: str) -> tuple[str, ...]:
     return names
 
 
+def accelerator_label(text: str) -> str:
+    """Return what a person reads for an accelerator's name: `h100 (derived)`, as in a verdict."""
+    if parse_accelerator(text) is None:
+        return "the device here"
+    return f"{text.removeprefix('emulated:')} (derived)"
+
+
 def _emulated(match: re.Match[str]) -> Emulated | None:
     """Return what a name of the right grammar asks for; None when there is no such thing."""
     name, count, time, rate = match.group("name", "count", "time", "rate")

@@ -7,8 +7,9 @@ from netpipe.harness.clock import MonotonicClock
 from netpipe.harness.graph.recording import recorded
 from netpipe.harness.host import this_host
 from netpipe.harness.ordering import LintReport, lint
+from netpipe.harness.progress import Teller
 from netpipe.harness.pull import LoaderFactory
-from netpipe.harness.session import SessionRequest
+from netpipe.harness.session import SessionRequest, progress_file
 
 if TYPE_CHECKING:
     from netpipe.harness.trying.trials import Trial
@@ -28,9 +29,15 @@ def linted_loader(request: SessionRequest, loader: LoaderFactory) -> dict[str, o
     with recorded() as recording:
         dataset = loader()
     report = lint(dataset, request.intent, recording=recording, silences=request.silences)
+    teller = Teller(progress_file(request), MonotonicClock())
+    likely_s = (request.proves + request.tries) * request.budget_s
     if request.proves:
+        teller.doing("trying on elements what the structure leaves open", likely_s)
         report = _proven(request, loader, report)
-    trials = _tried(request, loader, report) if request.tries else ()
+    trials: tuple[Trial, ...] = ()
+    if request.tries:
+        teller.doing("measuring what the proposals give", likely_s)
+        trials = _tried(request, loader, report)
     return {**report.to_document(), "trials": [one.to_document() for one in trials]}
 
 

@@ -38,6 +38,8 @@ class Log:
     compilations: list[int] = field(default_factory=list)
     overhead_s: float = 0.0
     ended: str = ""
+    trace: str = ""
+    no_trace: str = ""
 
     def keep(self, rounds: int) -> None:
         """Forget what a round that was not finished has measured."""

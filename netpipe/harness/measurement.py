@@ -10,6 +10,7 @@ import cattrs
 from cattrs.errors import BaseValidationError
 
 from netpipe.errors import InputError
+from netpipe.harness.step_times import Distributions, StepTimes
 
 SCHEMA = "netpipe.measurement/1"
 
@@ -211,6 +212,9 @@ class Measurement:
         gpu: How the GPU fared; None where there is none, or it cannot be asked.
         calibration: The reference loader of `load_cpu_ratio`: only like is compared with like.
         turns: The raw values behind `load_cpu_ratio`, of the loader's first batches.
+        timeline: When the last real steps of the last round asked, got, called and were done.
+        trace: The file that a profiler's trace of some real steps was kept in; "" for none.
+        distributions: How all real steps' times and waits spread; None in an older document.
         overhead_fraction: The harness's own part of a step: what its instruments add to a bare
             loop, over S0; None when not measured.
         busy_elsewhere_fraction: Share of the host's CPU time that other programs took.
@@ -261,6 +265,9 @@ class Measurement:
     gpu: GpuHealth | None = None
     calibration: str = ""
     turns: tuple[Turns, ...] = ()
+    timeline: tuple[StepTimes, ...] = ()
+    distributions: Distributions | None = None
+    trace: str = ""
 
     def to_document(self) -> dict[str, Any]:
         """Return the measurement as plain JSON values."""

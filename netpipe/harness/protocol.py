@@ -3,14 +3,19 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 from statistics import median
 
 from netpipe.harness import processes, stats
 from netpipe.harness.clock import Clock
+from netpipe.harness.errors import LoaderEndedError
+from netpipe.harness.kept_trace import TraceTarget, keep_trace
 from netpipe.harness.log import Log
 from netpipe.harness.measurement import Device, Finding, Host, Measurement, Rounds, Waits
 from netpipe.harness.pull import Puller, close_soon
 from netpipe.harness.rounds import Bench, Subject
+from netpipe.harness.step_times import Distributions
+from netpipe.harness.trace import NoTraceError
 from netpipe.harness.watch import UNWATCHED, Watch
 
 _LEAST_KEPT_BYTES = 1 << 20  # of a state, before it is worth a word that it is not donated
@@ -37,6 +42,7 @@ def measure(
     budget_s: float,
     clock: Clock,
     watch: Watch = UNWATCHED,
+    trace: TraceTarget | None = None,
 ) -> Measurement:
     """Measure a loader and a step together.
 
@@ -46,6 +52,7 @@ def measure(
         budget_s: Seconds that the rounds may take.
         clock: Seconds.
         watch: Told of what could hang.
+        trace: Where to keep a profiler's trace of some real steps; None: none is taken.
 
     Returns:
         Everything that was measured.
@@ -54,17 +61,37 @@ def measure(
         MisuseError: A factory does not give what it must.
     """
     started, host_cpu = clock(), processes.read_host_cpu()
+    watch.doing("starting the loader")
     puller = Puller(subject.loader, clock, watch)
     try:
+        watch.doing("making the step")
         bench = Bench(subject, puller, clock, budget_s)
         try:
             bench.run(watch)
         finally:
             close_soon(bench.reference.close)
         busy = processes.busy_elsewhere_fraction(host_cpu, processes.read_host_cpu())
+        if trace is not None:
+            watch.doing("a trace of some steps", budget_s)
+            watch.rounds_begin()  # it has a budget of its own
+            _keep_trace(bench, trace.file(_device(bench, place).key))
         return _summary(bench, place, subject.fingerprint, clock() - started, busy)
     finally:
         close_soon(puller.close)
+
+
+def _device(bench: Bench, place: Place) -> Device:
+    return place.device_of(len(bench.stepper.devices))
+
+
+def _keep_trace(bench: Bench, file: Path) -> None:
+    """Keep a trace of steps that do not count; without one, note why."""
+    try:
+        keep_trace(bench.train_to_be_seen, file)
+    except (NoTraceError, LoaderEndedError) as error:
+        bench.log.no_trace = str(error)
+    else:
+        bench.log.trace = str(file)
 
 
 def _summary(
@@ -72,7 +99,7 @@ def _summary(
 ) -> Measurement:
     log, stepper = bench.log, bench.stepper
     waits_s = [wait for block in log.train for wait in block.waits_s]
-    device = place.device_of(len(stepper.devices))
+    device = _device(bench, place)
     return Measurement(
         device=device,
         host=place.host,
@@ -137,7 +164,16 @@ def _summary(
         gpu=log.gpu,
         calibration=bench.reference.name,
         turns=tuple(log.turns),
+        timeline=log.train[-1].timeline,
+        distributions=_distributions(log),
+        trace=log.trace,
     )
+
+
+def _distributions(log: Log) -> Distributions:
+    steps_s = [one for block in log.train for one in block.steps_s]
+    waits_s = [one for block in log.train for one in block.waits_s]
+    return Distributions(stats.percentiles(steps_s), stats.percentiles(waits_s), len(steps_s))
 
 
 def _buffered_at_start(log: Log) -> float | None:
@@ -165,6 +201,8 @@ def _findings(bench: Bench) -> list[Finding]:
         )
     if bench.log.ended:
         found.append(Finding("loader-ended", bench.log.ended))
+    if bench.log.no_trace:
+        found.append(Finding("no-trace", f"no trace was kept: {bench.log.no_trace}"))
     if not bench.log.mostly_drained:
         found.append(
             Finding(

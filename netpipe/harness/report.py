@@ -69,5 +69,10 @@ def sizing_line(measurement: Measurement) -> str:
     return f"{line}; cores needed: {cores:.2g} ({beyond}{has})"
 
 
+def trace_line(measurement: Measurement) -> str:
+    """Say where a trace is, and what opens it."""
+    return f"trace: {measurement.trace} (open it in https://ui.perfetto.dev)"
+
+
 def _workers(measurement: Measurement) -> str:
     return f"{workers_needed(measurement)} (has {measurement.loader_processes})"

@@ -20,7 +20,7 @@ from netpipe.harness.own_work import host_s_per_step, instruments_s_per_step
 from netpipe.harness.pull import LoaderFactory, Puller
 from netpipe.harness.sizes import LEAST_LOAD_S, Estimates, Sizes, between
 from netpipe.harness.stepping import BatchesFactory, StepFactory, Stepper, batch_bytes
-from netpipe.harness.trace import load_overlap_fraction
+from netpipe.harness.trace import DRAIN, load_overlap_fraction, marked
 from netpipe.harness.training import (
     Length,
     Loop,
@@ -30,7 +30,9 @@ from netpipe.harness.training import (
 )
 from netpipe.harness.watch import UNWATCHED, Watch
 
-_ROUNDS_WANTED = 12  # with all that lies between its blocks a round takes longer: nine fit in
+_ROUNDS_WANTED = 12  # with all that lies between its blocks a round takes longer,
+_ROUNDS_LIKELY = 9  # and so many fit in
+_MEASURING = "step alone, loading, training"
 _RESIDENT_BATCHES = 2
 _TURNS_SHARE = 0.25  # of the budget, before the rounds
 _LEAST_TURNS = 3
@@ -85,7 +87,9 @@ class Bench:
 
     def run(self, watch: Watch = UNWATCHED) -> None:
         """Warm up, estimate every time, then do rounds until they agree or time is up."""
+        watch.doing("CPU time of a batch, beside a reference loader's")
         self._pull_in_turns()
+        watch.doing("warming up the step")
         self.stepper.warm_up(0.2 * self._budget_s)
         self._gpu = GpuWatch.open(self.stepper.devices)
         # The loader fills its buffers while the step is estimated, so the step comes first.
@@ -96,13 +100,16 @@ class Bench:
         train_s = self._warmed_up_loop_s() or step_s
         watch.rounds_begin()
         self._started = self._clock()
+        watch.doing(_MEASURING, self._budget_s, "first looks")
         self._now = Estimates(*self._estimated_load_s(), step_s, transfer_s, train_s)
         estimated = self._clock()
         while not (self._is_over(estimated) or self.log.ended):
+            watch.doing(_MEASURING, self._budget_s, self._which_round(estimated))
             self._round_or_end(len(self.log.load_s))
         if self._gpu is not None:
             self.log.gpu = self._gpu.health()
             self._gpu.close()
+        watch.doing("a closer look at what was seen", self._budget_s)
         self._look_closer()
 
     def _pull_in_turns(self) -> None:
@@ -132,6 +139,14 @@ class Bench:
         if rounds < LEAST_ROUNDS:
             return with_another_s > self._budget_s + min(self._budget_s, _MOST_OVERRUN_S)
         return self.log.is_tight() or with_another_s > self._budget_s
+
+    def _which_round(self, estimated: float) -> str:
+        done, now = len(self.log.load_s), self._clock()
+        likely = _ROUNDS_LIKELY
+        if done:
+            left_s = self._budget_s - (now - self._started)
+            likely = max(LEAST_ROUNDS, done + int(left_s * done / (now - estimated)))
+        return f"round {done + 1} of about {max(done + 1, likely)}"
 
     def _estimated_load_s(self) -> tuple[float, float]:
         """Pull until two looks agree: buffers lend no more, workers have all started.
@@ -205,12 +220,7 @@ class Bench:
         """Measure the loader alone and the real loop; return how often something compiled."""
         log, puller = self.log, self.puller
         # Drain: what the buffers lend is not the loader's speed.
-        drained, lent = puller.drain(
-            self._now.load_s,
-            self._now.typical_load_s,
-            sizes.load_s,
-            limit_s=0.25 * self._budget_s,
-        )
+        drained, lent = self._drain(sizes)
         log.drained.append(drained)
         lent_log.append(lent)
         pulled = puller.flat_out(sizes.load_s)
@@ -220,15 +230,33 @@ class Bench:
         log.gaps_s.append(pulled.gaps_s)
         # A loader near the step's speed starts the loop with empty buffers, where it will end up;
         # a faster one with full ones.
-        near = log.load_s[-1] > _DRAIN_WHEN_ABOVE * self._now.step_s
+        near = self._is_near(log.load_s[-1])
         log.trained_drained.append(near)
         if not near:
             puller.settle(0.3 * round_s)
         log.train.append(self._train(sizes.train))
         return log.train[-1].compilations
 
+    def _drain(self, sizes: Sizes) -> tuple[bool, float]:
+        now, limit_s = self._now, 0.25 * self._budget_s
+        return self.puller.drain(now.load_s, now.typical_load_s, sizes.load_s, limit_s)
+
+    def _is_near(self, load_s: float) -> bool:
+        return load_s > _DRAIN_WHEN_ABOVE * self._now.step_s
+
     def _train(self, length: Length, sampler: StackSampler | None = None) -> TrainBlock:
         return train_block(self.puller, self.stepper, self._loop, length, self._clock, sampler)
+
+    def train_to_be_seen(self) -> None:
+        """Train a little once more, from buffers as full or empty as in a round.
+
+        Raises:
+            LoaderEndedError: The loader has nothing more to give.
+        """
+        if self._is_near(self._now.load_s):
+            with marked(DRAIN):
+                self._drain(Sizes.within(self._budget_s / _ROUNDS_WANTED, self._now))
+        self._train_a_little()
 
     def _look_closer(self) -> None:
         """Measure what must not be measured while times count, as far as there is time."""

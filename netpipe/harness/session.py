@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from math import inf
 from multiprocessing import current_process
 from pathlib import Path
@@ -64,6 +64,8 @@ class SessionRequest:
         silences: The reason of every rule that the lint is not to report, by the rule's name.
         proves: Whether the lint tries on elements what the structure does not decide.
         tries: Whether the lint measures what its proposals give.
+        trace: The folder to keep a profiler's trace of some real steps in; "" for none.
+        trace_name: What that is of, for its file's name beside the device's.
         parent: The process that waits for the result; None when nobody does.
         code_from: The checkout whose code is measured, where that matters: see `not_from`.
         not_from: Other checkouts of its repository, none of whose files may have been loaded.
@@ -80,6 +82,8 @@ class SessionRequest:
     silences: Mapping[str, str] = field(default_factory=dict)
     proves: bool = False
     tries: bool = False
+    trace: str = ""
+    trace_name: str = ""
     parent: int | None = None
     code_from: str = ""
     not_from: tuple[str, ...] = ()
@@ -251,10 +255,18 @@ def _environment(base: Mapping[str, str], request: SessionRequest) -> dict[str, 
     environment = {
         name: value for name, value in base.items() if not name.startswith("PYTEST_XDIST")
     }
-    environment[REQUEST_VARIABLE] = json.dumps(asdict(request))
+    environment[REQUEST_VARIABLE] = json.dumps(_asked(request))
     if parse_accelerator(request.accelerator) is not None:
         environment["JAX_PLATFORMS"] = "cpu"
     return environment
+
+
+def _asked(request: SessionRequest) -> dict[str, object]:
+    """Return what is asked for; another version of netpipe may not know what is not."""
+    values = asdict(request)
+    return {
+        one.name: values[one.name] for one in fields(request) if values[one.name] != one.default
+    }
 
 
 def _look(request: SessionRequest, progress: Tell | None) -> Callable[[], None]:

@@ -56,6 +56,12 @@ def ratio_interval(over: Sequence[float], under: Sequence[float]) -> Interval:
     return Interval(median(ratios), ratios[0] / factor, ratios[-1] * factor, len(ratios))
 
 
+def percentiles(values: Sequence[float]) -> tuple[float, ...]:
+    """Return percentiles 0 to 100 of at least one value: 101 numbers, the first the least."""
+    ordered = sorted(values)
+    return tuple(ordered[max(0, ceil(percent * len(ordered) / 100) - 1)] for percent in range(101))
+
+
 def percentile(values: Sequence[float], fraction: float) -> float:
     """Return the smallest value that at least `fraction` of the values do not exceed."""
     return sorted(values)[max(0, ceil(fraction * len(values)) - 1)]

@@ -1,12 +1,13 @@
-"""The profiler's second opinion: how much of the loading was hidden behind the device's work.
+"""The profiler: what the harness marks in its traces, and the second opinion that one gives.
 
-A trace slows what it watches, so its block is no block to time.
+That is how much of the loading was hidden behind the device's work. A trace slows what it watches,
+so its block is no block to time.
 """
 
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from tempfile import mkdtemp
@@ -14,11 +15,28 @@ from typing import Any
 
 import jax
 
+from netpipe.harness.errors import HarnessError
+
 Span = tuple[float, float]
 """Start and end in nanoseconds."""
 
+STEP = "netpipe.step"
+"""A real step as its loop sees it: from the request for its batch to the next one's, numbered."""
+
 LOADING = "netpipe.loading"
-"""The annotation's name in a trace."""
+"""Within a step: the request for its batch, until it is there."""
+
+LOOP = "netpipe.loop"
+"""Within a step: what the loop does with the batch, until it asks for the next."""
+
+DISPATCH = "netpipe.dispatch"
+"""Within what the loop does: the call of the step, which returns before the device is done."""
+
+DRAIN = "netpipe.drain"
+"""Before the steps: what the loader's buffers would have lent is pulled and thrown away."""
+
+DEVICE = "netpipe.device"
+"""On a thread of its own: a step on the device, from the end of the one before to its own end."""
 
 _FOLDER = "netpipe-trace-{}-"  # with the process's id: what it leaves when killed is known by it
 
@@ -31,9 +49,23 @@ _COPIES = ("MemcpyH2D", "MemcpyD2H")  # feeding the device, not computing
 _OPERATION = "hlo_op"
 
 
+class NoTraceError(HarnessError):
+    """The profiler gives no trace: it is forbidden, in use, or has no room."""
+
+
+def marked(name: str) -> jax.profiler.TraceAnnotation:
+    """Mark what the `with` block does; next to free when nobody traces."""
+    return jax.profiler.TraceAnnotation(name)
+
+
+def marked_step(name: str, number: int) -> jax.profiler.TraceAnnotation:
+    """Mark what the `with` block does as a step, by which TensorBoard groups the rest."""
+    return jax.profiler.StepTraceAnnotation(name, step_num=number)
+
+
 def loading() -> jax.profiler.TraceAnnotation:
-    """Mark what the `with` block does as loading; next to free when nobody traces."""
-    return jax.profiler.TraceAnnotation(LOADING)
+    """Mark what the `with` block does as loading."""
+    return marked(LOADING)
 
 
 def load_overlap_fraction(run: Callable[[], object]) -> float | None:
@@ -52,33 +84,63 @@ def load_overlap_fraction(run: Callable[[], object]) -> float | None:
     Raises:
         Exception: What `run` raises.
     """
+    with suppress(NoTraceError), traced(run, "*.xplane.pb") as trace:
+        try:
+            profile = jax.profiler.ProfileData.from_file(str(trace))
+        except Exception:  # noqa: BLE001  # what is damaged is no opinion
+            return None
+        return overlap_fraction(*load_and_busy_spans(profile))
+    return None
+
+
+@contextmanager
+def traced(run: Callable[[], object], wanted: str) -> Iterator[Path]:
+    """Have the profiler watch what a function does.
+
+    Args:
+        run: What to watch. Not called when the profiler cannot be started.
+        wanted: The name's pattern of the one of the profiler's files that is asked for.
+
+    Yields:
+        That file, which goes with the `with` block.
+
+    Raises:
+        NoTraceError: There is none.
+        Exception: What `run` raises.
+    """
     try:
-        folder = mkdtemp(prefix=_FOLDER.format(os.getpid()))
-    except OSError:
-        return None
+        folder = Path(mkdtemp(prefix=_FOLDER.format(os.getpid())))
+    except OSError as error:
+        raise NoTraceError(f"there is no room for it: {error}") from error
     try:
-        return _traced_overlap(run, folder)
+        _trace(run, folder)
+        found = list(folder.rglob(wanted))
+        if len(found) != 1:
+            raise NoTraceError(f"the profiler wrote {len(found)} files {wanted}")
+        yield found[0]
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _traced_overlap(run: Callable[[], object], folder: str) -> float | None:
-    # Whatever the profiler raises, here and below: without its opinion there is still the first.
+def _trace(run: Callable[[], object], folder: Path) -> None:
     try:
         jax.profiler.start_trace(folder, profiler_options=_lean_options())
-    except Exception:  # noqa: BLE001  # a profiler that is forbidden or in use is no error
-        return None
+    except Exception as error:
+        raise NoTraceError(f"the profiler cannot be started: {_first_line(error)}") from error
     try:
         run()
-    finally:
+    except BaseException:
         with suppress(Exception):
             jax.profiler.stop_trace()
-    with suppress(Exception):
-        [trace] = Path(folder).rglob("*.xplane.pb")
-        return overlap_fraction(
-            *load_and_busy_spans(jax.profiler.ProfileData.from_file(str(trace)))
-        )
-    return None
+        raise
+    try:
+        jax.profiler.stop_trace()
+    except Exception as error:
+        raise NoTraceError(f"the profiler cannot be ended: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__
 
 
 def _lean_options() -> jax.profiler.ProfileOptions:

@@ -15,6 +15,7 @@ from netpipe.harness.blocking import StackSampler
 from netpipe.harness.clock import Clock
 from netpipe.harness.errors import MisuseError
 from netpipe.harness.pull import Batch, Puller
+from netpipe.harness.step_times import StepTimes, timeline
 from netpipe.harness.stepping import (
     Aux,
     State,
@@ -25,7 +26,7 @@ from netpipe.harness.stepping import (
     is_finite,
     is_ready,
 )
-from netpipe.harness.trace import loading
+from netpipe.harness.trace import DEVICE, DISPATCH, LOOP, STEP, loading, marked, marked_step
 
 _FEWEST_STEPS = 3
 _IN_HAND = 1.5  # a loop that prefetches has been given more batches than it called the step
@@ -55,6 +56,7 @@ class TrainBlock:
         depth: Most steps in flight at once.
         compilations: Compilations, the first steps' left out: each run of a loop may have some.
         finite: Whether the last loss was a number.
+        timeline: When the last steps asked, got, called and were done.
     """
 
     steps_s: tuple[float, ...]
@@ -64,6 +66,7 @@ class TrainBlock:
     depth: int
     compilations: int
     finite: bool
+    timeline: tuple[StepTimes, ...] = ()
 
     @property
     def s_per_step(self) -> float:
@@ -140,6 +143,7 @@ def train_block(
         depth=watched.depth,
         compilations=batches.compilations(),
         finite=is_finite(first_array(watched.aux)),
+        timeline=timeline(batches.asked_s, batches.waits_s, watched.dispatched_s, done_s, skipped),
     )
 
 
@@ -153,10 +157,10 @@ class WatchedStep:
         self.aux: Aux = None
         self.latest: jax.Array | None = None
         self.depth = 0
+        self.dispatched_s: list[float] = []
         self._stepper = stepper
         self._step = step or stepper.step
         self._clock = clock
-        self._dispatched = 0
         self._done_s: list[float] = []
         self._pending: SimpleQueue[jax.Array | None] = SimpleQueue()
         self._thread = ThreadPoolExecutor(1, "netpipe-completion-stamps")
@@ -164,13 +168,14 @@ class WatchedStep:
 
     def __call__(self, state: State, batch: Batch) -> tuple[State, Any]:
         """Call the step, and note that it was."""
-        state, aux = self._step(state, batch)
+        with marked(DISPATCH):
+            state, aux = self._step(state, batch)
+        self.dispatched_s.append(self._clock())
         # The state handed in may have been donated: only the newest is alive.
         self._stepper.state = state
         self.aux, self.latest = aux, first_array(aux)
         self._pending.put(self.latest)
-        self._dispatched += 1
-        self.depth = max(self.depth, self._dispatched - len(self._done_s))
+        self.depth = max(self.depth, len(self.dispatched_s) - len(self._done_s))
         return state, aux
 
     def __getattr__(self, name: str) -> Any:
@@ -183,7 +188,8 @@ class WatchedStep:
                     "the loop deletes or donates what the step returned before it is looked at; "
                     "let it live until the next step"
                 )
-            array.block_until_ready()
+            with marked_step(DEVICE, len(self._done_s)):
+                array.block_until_ready()
             self._done_s.append(self._clock())
 
     def completions_s(self) -> list[float]:
@@ -212,6 +218,7 @@ class WatchedBatches:
         self.given = 0
         self.asked = 0
         self.ready = 0
+        self.asked_s: list[float] = []
         self.waits_s: list[float] = []
         self.failure: Exception | None = None
         self._puller = puller
@@ -225,15 +232,21 @@ class WatchedBatches:
     def __iter__(self) -> Iterator[Batch]:
         started = self._clock()
         while not self._is_enough(started):
-            if self.given == self._length.skipped:
-                self._compiled_before = self._compiled()
-            if self._step.latest is not None and self.given >= self._length.skipped:
-                self._look(is_ready(self._step.latest))
-            batch = self._pull()
-            self.given += 1
-            if self._sampler is not None:
-                self._sampler.begin()
-            yield batch
+            with marked_step(STEP, self.given):
+                batch = self._next()
+                with marked(LOOP):
+                    yield batch
+
+    def _next(self) -> Batch:
+        if self.given == self._length.skipped:
+            self._compiled_before = self._compiled()
+        if self._step.latest is not None and self.given >= self._length.skipped:
+            self._look(is_ready(self._step.latest))
+        batch = self._pull()
+        self.given += 1
+        if self._sampler is not None:
+            self._sampler.begin()
+        return batch
 
     def _is_enough(self, started: float) -> bool:
         if self.given >= self._length.skipped + self._length.steps:
@@ -248,6 +261,8 @@ class WatchedBatches:
         except Exception as error:
             self.failure = error
             raise
+        # As the wait does, this leaves out what starting the loader again took.
+        self.asked_s.append(self._clock() - wait_s)
         self.waits_s.append(wait_s)
         return batch
 

@@ -14,6 +14,12 @@ def seconds(value: float) -> str:
     return f"{float(f'{rounded / scale:.3g}'):g} {unit}"
 
 
+def minutes(value: float) -> str:
+    """Write a duration as minutes and whole seconds: `1:05`."""
+    whole = round(value)
+    return f"{whole // 60}:{whole % 60:02}"
+
+
 def seconds_interval(interval: Interval | None) -> str:
     """Write a duration with its interval: `36.2 ms (35.9 to 36.8 ms)`."""
     if interval is None:

@@ -24,13 +24,14 @@ class Watch(Protocol):
         """Hear that the start-up is over: from now on the budget counts, again if need be."""
         ...
 
-    def doing(self, what: str, of_s: float = 0.0) -> None:
+    def doing(self, what: str, of_s: float = 0.0, detail: str = "") -> None:
         """Hear what is done from now on; never told inside a timed window.
 
         Args:
-            what: In words, for whoever waits.
+            what: In words, for whoever waits: a phase, of which there are few.
             of_s: Seconds that all takes, counted from the first time that they are given; 0: that
                 is not known yet.
+            detail: Where in that phase it is.
         """
         ...
 
@@ -47,7 +48,7 @@ class _Unwatched:
     def rounds_begin(self) -> None:
         """Do nothing."""
 
-    def doing(self, what: str, of_s: float = 0.0) -> None:
+    def doing(self, what: str, of_s: float = 0.0, detail: str = "") -> None:
         """Do nothing."""
 
 

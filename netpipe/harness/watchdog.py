@@ -117,9 +117,9 @@ class Watchdog:
         self._enter_stage("rounds", budget_s + OVERTIME_S, means)
         self._bark_without_gil()
 
-    def doing(self, what: str, of_s: float = 0.0) -> None:
+    def doing(self, what: str, of_s: float = 0.0, detail: str = "") -> None:
         """Tell whoever waits for the session."""
-        self._teller.doing(what, of_s)
+        self._teller.doing(what, of_s, detail)
 
     def alarm(self) -> Alarm | None:
         """Return why the session has to be ended now, None when it has not."""

@@ -113,6 +113,7 @@ def _netpipe_subject(
         key=nodes.subject_key(request),
         accelerator=netpipe_accelerator,
         command=nodes.node_command(request.config, request.node.nodeid),
+        name=request.node.nodeid,
     )
 
 

@@ -38,6 +38,7 @@ _RUN_ONLY: Final = (
     "--netpipe-against",
     "--netpipe-device",
     "--netpipe-json",
+    "--netpipe-report",
     "--netpipe-record",
     "--netpipe-sessions",
     "--numprocesses",

@@ -32,7 +32,9 @@ _FLAGS: Final = {
     "sessions": ("10", "N", "fresh processes that a recorded baseline is made of"),
     "baselines": ("baselines", "DIR", "where baselines lie, from the root folder"),
     "baselines_at": ("auto", "REF", "the commit they are read from; auto, or here for none"),
+    "trace": ("", "DIR", "keep a profiler's trace of some steps of each measurement in DIR"),
     "json": ("", "FILE", "write every measurement, verdict and comparison to FILE"),
+    "report": ("", "FILE.html", "write one HTML page of them to FILE.html"),
 }
 
 
@@ -45,7 +47,8 @@ class Options:
         against: The git ref to measure in turns with this version; "" for none.
         against_extras: The extras to install with it, where it declares other dependencies.
         accelerators: What to measure against: "auto" or emulated ones.
-        request: The budget, batch limit, FLOPs, MFU, intent and silences of every session.
+        request: The budget, batch limit, FLOPs, MFU, intent, silences and folder for traces of
+            every session.
         fail_when_missing: No baseline is a failure.
         fail_when_inconclusive: An open question is a failure.
         record: The name of the baseline to write; "" to write none.
@@ -53,6 +56,7 @@ class Options:
         baselines: Where baselines lie.
         baselines_at: The commit that they are read from: auto, here for none, or its name.
         json: Where to write all results; None for nowhere.
+        report: Where to write the page of them; None for nowhere.
     """
 
     device: str
@@ -67,6 +71,7 @@ class Options:
     baselines: Path
     baselines_at: str
     json: Path | None
+    report: Path | None
 
     @classmethod
     def from_config(cls, config: pytest.Config) -> "Options":
@@ -93,6 +98,7 @@ class Options:
                 mfu=_number(values, "mfu"),
                 intent=values["intent"] or lint.intent,
                 silences=lint.silences,
+                trace=str(Path(values["trace"]).absolute()) if values["trace"] else "",
             )
             accelerators = parse_accelerators(values["accelerator"])
         except NetpipeError as error:
@@ -113,6 +119,7 @@ class Options:
             baselines=config.rootpath / values["baselines"],
             baselines_at=values["baselines_at"],
             json=Path(values["json"]) if values["json"] else None,
+            report=Path(values["report"]) if values["report"] else None,
         )
 
 

@@ -32,11 +32,13 @@ class Subject:
         key: Tells it from others.
         accelerator: "auto" or an emulated one.
         command: What a session of it runs.
+        name: The id of the test that asked for it first.
     """
 
     key: tuple[object, ...]
     accelerator: str
     command: Command
+    name: str
 
 
 @dataclass(frozen=True)
@@ -198,7 +200,8 @@ class Run:
         self, against: Against, benchmark: str, quantity: str, subject: Subject
     ) -> tuple[Compared, ...]:
         key = ("pairs", subject.key, subject.accelerator)
-        request = self._request(subject, "measure")
+        # The other version may keep none, and of this one there is one already.
+        request = replace(self._request(subject, "measure"), trace="")
         compare = partial(against.compare, quantity, key, subject.command, request)
         found = self._once(key, compare)
         if found is None:
@@ -283,7 +286,12 @@ class Run:
         return replace(second, findings=(*second.findings, _unconfirmed(verdict, second)))
 
     def _request(self, subject: Subject, kind: str) -> SessionRequest:
-        return replace(self.options.request, kind=kind, accelerator=subject.accelerator)
+        return replace(
+            self.options.request,
+            kind=kind,
+            accelerator=subject.accelerator,
+            trace_name=subject.name,
+        )
 
 
 def _accepted(held: Baseline, benchmark: str) -> Accepted:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from netpipe.harness.report import (
     device_label,
     measurement_document,
     new_table,
+    trace_line,
     verdict_table,
 )
 from netpipe.harness.stall import judge, remarks
@@ -26,6 +28,7 @@ from netpipe.suite.acceptance import (
     difference_lines,
     waiver_document,
 )
+from netpipe.suite.past import Pasts
 from netpipe.suite.run import Compared, Run
 from netpipe.suite.waiving import waiver_problems
 from netpipe.whole_file import write_whole
@@ -61,6 +64,8 @@ def verdict_lines(run: Run) -> Iterator[str]:
             yield f"  next: {verdict.next}"
         for remark in remarks(one, verdict):
             yield f"{device_label(one.device)}: {remark.name}: {remark.message}"
+        if one.trace:
+            yield f"{device_label(one.device)}: {trace_line(one)}"
 
 
 def latest(run: Run) -> list[Measurement]:
@@ -145,12 +150,19 @@ def _drawn(table: Table) -> Iterator[str]:
 
 
 def write_json(run: Run, path: Path) -> None:
-    """Write every measurement, verdict and comparison as one `netpipe.run/1` document.
+    """Write the document of a run.
 
     Raises:
         InputError: The file cannot be written.
     """
-    document = {
+    text = json.dumps(run_document(run), indent=1, allow_nan=False) + "\n"
+    write_whole(path, text, "--netpipe-json")
+
+
+def run_document(run: Run) -> dict[str, Any]:
+    """Return every measurement, verdict and comparison as one `netpipe.run/1` document."""
+    pasts = Pasts(run)
+    return {
         "schema": "netpipe.run/1",
         "measurements": [_measured(one) for sessions in run.sessions.values() for one in sessions],
         "lints": list(run.lints.values()),
@@ -158,6 +170,7 @@ def write_json(run: Run, path: Path) -> None:
         "comparisons": [
             {
                 "benchmark": one.benchmark,
+                "device": one.now.device.key,
                 "quantity": one.quantity,
                 "against": one.against or None,
                 "metric": one.comparison.metric,
@@ -167,12 +180,12 @@ def write_json(run: Run, path: Path) -> None:
                 "worse_ratio": one.comparison.worse_ratio,
                 "reason": one.comparison.reason,
                 "waiver": one.waiver and waiver_document(one.waiver),
+                "history": [asdict(past) for past in pasts.of(one)],
             }
             for one in run.compared
         ],
         "against": _against(run),
     }
-    write_whole(path, json.dumps(document, indent=1, allow_nan=False) + "\n", "--netpipe-json")
 
 
 def _against(run: Run) -> dict[str, Any] | None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from perf_tests.faults.batches import Batch
 from perf_tests.faults.loops import Loop, Step
+from perf_tests.faults.planted import Planted
 
 Values = Mapping[str, float]
 
@@ -62,6 +63,8 @@ class Case:
         finding: The name of a finding that names the fault too; one that no control may have.
         why: Why more than one verdict is right.
         budget_ratio: Of the budget of a case, for one that takes longer to tell.
+        planted: Where the loader's time goes, for what `netpipe diagnose` must say; None where
+            loading is not what is wrong.
     """
 
     name: str
@@ -75,6 +78,7 @@ class Case:
     finding: str | None = None
     why: str = ""
     budget_ratio: float = 1.0
+    planted: Planted | None = None
 
     @property
     def is_control(self) -> bool:

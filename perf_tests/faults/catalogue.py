@@ -5,9 +5,16 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from perf_tests.faults.cases import Case
-from perf_tests.faults.families import controls, loading, machine, stalls, syncs
+from perf_tests.faults.families import controls, loading, machine, resources, stalls, syncs
 
-CASES: Final = (*loading.CASES, *stalls.CASES, *syncs.CASES, *machine.CASES, *controls.CASES)
+CASES: Final = (
+    *loading.CASES,
+    *resources.CASES,
+    *stalls.CASES,
+    *syncs.CASES,
+    *machine.CASES,
+    *controls.CASES,
+)
 
 
 def find(name: str) -> Case:

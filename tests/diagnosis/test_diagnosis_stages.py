@@ -83,7 +83,7 @@ def counted(make: Callable[[], Any]) -> dict[str, tuple[int, int]]:
 def test_every_call_is_counted() -> None:
     """Twelve elements in three batches; each `next` but the reader's last calls those below."""
     calls = counted(loaders.plain)
-    assert calls["Source"] == (12, 0)
+    assert calls["Source"] == (13, 0)  # it is asked for its length, too
     assert calls["Map of tests.diagnosis.loaders.double"] == (12, 12)
     assert calls["Batch"][0] in (3, 4)  # the end is asked for, too
     assert calls["Batch"][1] == calls["ToIter"][0] == 13
@@ -219,7 +219,7 @@ def test_slices_make_datasets() -> None:
     dataset = grain.MapDataset.source(Numbers())
     with timed(datasets_of(dataset)) as timing:
         assert len(dataset[2:5]) == 3
-    assert not timing.spent
+    assert timing.spent[0].calls == 1  # for the length of the whole
 
 
 def test_several_threads_do_not_mix_their_calls() -> None:
@@ -227,8 +227,18 @@ def test_several_threads_do_not_mix_their_calls() -> None:
     calls = counted(
         lambda: grain.MapDataset.source(Numbers()).map(double).to_iter_dataset(loaders.THREADS)
     )
-    assert calls["Source"] == (12, 0)
+    assert calls["Source"] == (13, 0)
     assert calls["Map of tests.diagnosis.loaders.double"] == (12, 12)
+
+
+def test_a_length_that_takes_long_is_the_sources() -> None:
+    """Grain's shuffle asks for it with every element, through all that lies between."""
+    dataset = grain.MapDataset.source(Numbers()).map(double).shuffle(seed=1)
+    with timed(datasets_of(dataset)) as timing:
+        dataset[0]
+        dataset[1]
+    source = next(number for number, one in datasets_of(dataset).items() if not one.parents)
+    assert timing.spent[source].calls >= 4
 
 
 def test_what_the_users_code_raises_gets_out() -> None:

@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 
 from netpipe.harness import calibration, rounds
+from netpipe.harness.kept_trace import TraceTarget
 from netpipe.harness.measurement import Device, Measurement, Turns
 from netpipe.harness.protocol import Place, measure
 from netpipe.harness.pull import Puller
 from netpipe.harness.rounds import Subject
 from netpipe.harness.stepping import Stepper
+from netpipe.harness.watch import UNWATCHED, Watch
 from tests.harness.fakes import FakeClock, FakeProcesses
 from tests.harness.measurements import GPU, HOST
 
@@ -33,6 +35,8 @@ class Rehearse(Protocol):
         budget_s: float = ...,
         step_s: float = ...,
         device: Device | None = ...,
+        watch: Watch = ...,
+        trace: TraceTarget | None = ...,
         **subject: Any,
     ) -> Measurement:
         """Measure, within `budget_s` seconds of the fake clock; fields of Subject may be given."""
@@ -48,7 +52,7 @@ def stamped_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
     """Train, and let every step be stamped before the loader moves the clock on."""
     for batch in batches:
         state, _ = step(state, batch)
-        while is_watched(step) and len(step._done_s) < step._dispatched:
+        while is_watched(step) and len(step._done_s) < len(step.dispatched_s):
             time.sleep(0)
 
 
@@ -125,6 +129,8 @@ def rehearse(
         budget_s: float = 9.0,
         step_s: float = STEP_S,
         device: Device | None = None,
+        watch: Watch = UNWATCHED,
+        trace: TraceTarget | None = None,
         **subject: Any,
     ) -> Measurement:
         def loader() -> Iterator[Any]:
@@ -138,6 +144,6 @@ def rehearse(
 
         given = {"loader": loader, "step": lambda: (0, step), "loop": stamped_loop, **subject}
         place = Place(lambda count: device or replace(GPU, count=count), HOST, {"jax": "1"})
-        return measure(Subject(**given), place, budget_s, clock)
+        return measure(Subject(**given), place, budget_s, clock, watch, trace)
 
     return run

@@ -209,7 +209,7 @@ class Listener:
         """Note that there are workers."""
         self.heard.append("workers" if isinstance(worker_pids, tuple) else worker_pids)
 
-    def doing(self, what: str, of_s: float = 0.0) -> None:
+    def doing(self, what: str, of_s: float = 0.0, detail: str = "") -> None:
         """Nothing is told."""
 
     def rounds_begin(self) -> None:

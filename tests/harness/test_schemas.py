@@ -20,6 +20,7 @@ from netpipe.harness.pairs import Pair
 from netpipe.harness.report import measurement_document
 from netpipe.harness.session import SessionRequest
 from netpipe.harness.stall import judge
+from netpipe.harness.step_times import Distributions, StepTimes
 from netpipe.suite.against import Against
 from netpipe.suite.checkouts import Commit
 from netpipe.suite.run import Compared, Run
@@ -29,9 +30,16 @@ from tests.harness.session_targets import failing_loader, no_loader, tiny_loader
 
 SCHEMAS = Path(netpipe.__file__).parent / "schemas"
 NONE: dict[str, Any] = {"step_synced_s": None, "buffered_batches": None, "overhead_fraction": None}
+MAY_BE_ABSENT = (
+    *("verdict", "workers_needed", "cores_needed"),  # no session's result has them
+    *("timeline", "distributions", "trace"),  # nor has a baseline, or an older document
+)
 ERROR = {"kind": "failed", "message": "disk gone"}
 MEASUREMENTS = [
-    make_measurement(),
+    make_measurement(
+        timeline=(StepTimes(0.0, 0.01, 0.011, 0.04),),
+        distributions=Distributions((0.03,) * 101, (0.01,) * 101, 180),
+    ),
     make_measurement(device=EMULATED, rounds=2, **NONE),
     make_measurement(device=CPU, load_s=0.04, train_s=0.04, findings=(Finding("a", "b"),)),
 ]
@@ -81,7 +89,7 @@ def spoilt() -> Iterator[tuple[str, Any]]:
     """Give measurement documents that are wrong in one place each."""
     right = measurement_document(MEASUREMENTS[0], judge(MEASUREMENTS[0]))
     for name in right:
-        if name not in ("verdict", "workers_needed", "cores_needed"):  # no session's result has it
+        if name not in MAY_BE_ABSENT:
             yield f"no {name}", {key: value for key, value in right.items() if key != name}
     wrongs: list[tuple[tuple[Any, ...], Any]] = [
         (("schema",), "netpipe.measurement/2"),
@@ -94,6 +102,10 @@ def spoilt() -> Iterator[tuple[str, Any]]:
         (("versions", "jax"), 10),
         (("verdict", "kind"), "slow"),
         (("findings",), ["slow"]),
+        (("timeline",), None),
+        (("timeline", 0, "done_s"), -0.1),
+        (("distributions", "wait_s"), [0.0] * 100),
+        (("distributions", "steps"), 0),
     ]
     for path, value in wrongs:
         wrong = copy.deepcopy(right)

@@ -76,6 +76,12 @@ def test_a_child_learns_what_it_is_asked_for(here: Path) -> None:
     assert not Path(found.result).parent.exists()
 
 
+def test_a_child_hears_only_what_it_is_asked_for(here: Path) -> None:
+    """One of an older version does not know what came later, and need not."""
+    heard = linted(child(here, "answer(lint=request)"), SessionRequest("lint", budget_s=7.0))
+    assert set(heard) == {"kind", "result", "budget_s", "silences", "parent"}
+
+
 def test_a_lint_has_minutes_and_a_measurement_as_long_as_it_may_compile() -> None:
     """A factory that hangs ends a lint soon; what is proven or tried has its budget beside that."""
     limits = [

@@ -120,3 +120,10 @@ def test_half_a_width_is_relative_to_the_median() -> None:
     """An interval of 8 to 12 about 10 is 20% either way; an unbounded one is infinitely wide."""
     assert stats.half_width_fraction(Interval(10.0, 8.0, 12.0, 9)) == pytest.approx(0.2)
     assert stats.half_width_fraction(stats.median_interval([1.0])) == inf
+
+
+@pytest.mark.parametrize("count", [1, 7, 100, 101, 250])
+def test_percentiles_run_from_the_least_to_the_most(count: int) -> None:
+    """Each is the smallest value that so many percent of the values do not exceed, exactly."""
+    found = stats.percentiles([float(number) for number in range(count, 0, -1)])
+    assert found == tuple(max(1.0, float(-(-percent * count // 100))) for percent in range(101))

@@ -69,11 +69,25 @@ SETTINGS = [
         ("origin/main", "origin/main"),
     ),
     Setting(
+        "trace",
+        lambda one: one.request.trace and Path(one.request.trace).name,
+        "",
+        ("flag", "flag"),
+        ("ini", "ini"),
+    ),
+    Setting(
         "json",
         lambda one: one.json,
         None,
         ("flag.json", Path("flag.json")),
         ("ini.json", Path("ini.json")),
+    ),
+    Setting(
+        "report",
+        lambda one: one.report,
+        None,
+        ("flag.html", Path("flag.html")),
+        ("ini.html", Path("ini.html")),
     ),
 ]
 

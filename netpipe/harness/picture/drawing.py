@@ -16,6 +16,7 @@ from netpipe.harness.picture.style import HEADING_SIZE, STYLE
 from netpipe.harness.picture.svg import element, plain, text
 
 _MARGIN: Final = 24.0
+_EDGE: Final = 1.0  # for the width of lines
 _HEADING: Final = 60.0
 _DESCRIPTION_Y: Final = _MARGIN + HEADING_SIZE + 20
 _PROSE_WIDTHS: Final = (600.0, 760.0)
@@ -46,6 +47,22 @@ def svg_picture(report: LintReport) -> str:
     ]
     title, order = f"{description}: {heading}", _order(pipeline)
     return _page(title, order, content, room + 2 * _MARGIN, end + _MARGIN)
+
+
+def svg_graph(report: LintReport) -> str:
+    """Draw the calls of a pipeline, one at least, alone: without heading and list of findings.
+
+    Args:
+        report: The pipeline; what was found stands at its calls.
+
+    Returns:
+        The text of an SVG file.
+    """
+    pipeline = shown(report)
+    drawn, width, height = draw(pipeline)
+    moved = element("g", *drawn, transform=f"translate({_EDGE:g} {_EDGE:g})")
+    title, order = _description(report, pipeline), _order(pipeline)
+    return _page(title, order, [moved], width + 2 * _EDGE, height + 2 * _EDGE)
 
 
 def _page(title: str, description: str, content: Sequence[str], width: float, height: float) -> str:

@@ -16,6 +16,14 @@ from perf_tests.faults.delays import (
 )
 from perf_tests.faults.grain_loaders import Stages, data_loader
 from perf_tests.faults.loaders import Prefetched, TorchStyle, in_main_thread
+from perf_tests.faults.planted import (
+    BATCH,
+    PYTHON,
+    SOURCE,
+    TRANSFORM,
+    holds_the_lock,
+    waits,
+)
 
 _BOUND = ("loader-bound",)
 _MASKED = ("loader-bound", "masked-loader-bound")
@@ -36,6 +44,7 @@ _STAGES: Final = (
         _BOUND,
         lambda values: Stages(read=_by_row(values)).iter_dataset(),
         _TOO_SLOW,
+        planted=waits(SOURCE),
     ),
     Case(
         "slow-by-far",
@@ -44,6 +53,7 @@ _STAGES: Final = (
         _BOUND,
         lambda values: in_main_thread(Steady(load_s(values))),
         {"step_s": Range(0.003, 0.006), "load_ratio": Range(10.0, 30.0)},
+        planted=waits(PYTHON),
     ),
     Case(
         "slow-map",
@@ -54,6 +64,7 @@ _STAGES: Final = (
             grain.ReadOptions(num_threads=2, prefetch_buffer_size=4)
         ),
         _TOO_SLOW,
+        planted=waits(TRANSFORM),
     ),
     Case(
         "slow-collate",
@@ -64,6 +75,7 @@ _STAGES: Final = (
             grain.ReadOptions(num_threads=1, prefetch_buffer_size=2)
         ),
         _TOO_SLOW,
+        planted=waits(BATCH),
     ),
     Case(
         "slow-torch-collate",
@@ -72,6 +84,7 @@ _STAGES: Final = (
         _BOUND,
         lambda values: TorchStyle(Steady(0.0), Steady(load_s(values))),
         _TOO_SLOW,
+        planted=waits("_collate"),
     ),
     Case(
         "slow-computing-map",
@@ -80,6 +93,7 @@ _STAGES: Final = (
         _BOUND,
         lambda values: Stages(transform=_by_row(values), spend=compute).iter_dataset(),
         _TOO_SLOW,
+        planted=holds_the_lock(TRANSFORM),
     ),
     Case(
         "slow-data-loader",
@@ -88,6 +102,7 @@ _STAGES: Final = (
         _BOUND,
         lambda values: data_loader(_by_row(values), workers=0),
         _TOO_SLOW,
+        planted=waits("DataLoaderMap"),
     ),
     Case(
         "slow-thread",
@@ -96,6 +111,7 @@ _STAGES: Final = (
         _BOUND,
         lambda values: Prefetched(in_main_thread(Steady(load_s(values))), depth=2),
         _TOO_SLOW,
+        planted=waits(PYTHON),
     ),
     Case(
         "too-few-waiting-workers",
@@ -104,6 +120,7 @@ _STAGES: Final = (
         _BOUND,
         lambda values: Stages(transform=_by_row(values)).in_workers(1),
         _TOO_SLOW,
+        planted=waits(TRANSFORM),
     ),
     Case(
         "too-few-computing-workers",
@@ -112,6 +129,7 @@ _STAGES: Final = (
         _BOUND,
         lambda values: Stages(transform=_by_row(values), spend=compute).in_workers(1),
         _TOO_SLOW,
+        planted=holds_the_lock(TRANSFORM),
     ),
     Case(
         "one-slow-worker",
@@ -124,6 +142,7 @@ _STAGES: Final = (
         ).in_workers(2),
         {"step_s": STEP_S, "load_ratio": Range(1.4, 2.2)},
         budget_ratio=1.5,
+        planted=waits(TRANSFORM),
     ),
     Case(
         "slow-shard",
@@ -135,6 +154,7 @@ _STAGES: Final = (
         ),
         {"step_s": STEP_S, "extra_ratio": Range(2.4, 4.0)},
         budget_ratio=2.0,
+        planted=waits(PYTHON),
     ),
     Case(
         "heavy-tailed-load",
@@ -144,6 +164,7 @@ _STAGES: Final = (
         lambda values: in_main_thread(Lognormal(load_s(values), values["sigma"])),
         {"step_s": STEP_S, "load_ratio": Range(1.8, 2.6), "sigma": Range(0.3, 0.5)},
         budget_ratio=2.0,
+        planted=waits(PYTHON),
     ),
 )
 
@@ -162,6 +183,7 @@ def _buffer(depth: int) -> Case:
         {"step_s": STEP_S, "load_ratio": _HIDDEN_RATIO},
         why=_HIDDEN,
         budget_ratio=1.5,
+        planted=waits(PYTHON),
     )  # fmt: skip
 
 
@@ -184,6 +206,7 @@ _BUFFERS: Final = (
         {"step_s": STEP_S, "load_ratio": _HIDDEN_RATIO},
         why=_HIDDEN,
         budget_ratio=1.5,
+        planted=waits(SOURCE),
     ),
 )
 

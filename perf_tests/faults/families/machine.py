@@ -11,10 +11,23 @@ from perf_tests.faults.delays import Steady, compute
 from perf_tests.faults.grain_loaders import Stages
 from perf_tests.faults.loaders import FedByThreads, in_main_thread
 from perf_tests.faults.loops import working
+from perf_tests.faults.planted import (
+    NO_STAGE,
+    PYTHON,
+    TRANSFORM,
+    Planted,
+    holds_the_lock,
+    waits,
+)
 from perf_tests.faults.steps import compiling_anew, donating, keeping
 
 _BYTES_PER_GB = 1e9
 _PRODUCTS = Range(30, 60, whole=True)
+_SHARED_CORES = Planted(
+    (TRANSFORM,),
+    ("cpu", "gil"),
+    "it is pure Python, which processes would help, and no core is left for them",
+)
 
 
 def _ever_longer(number: int) -> Batch:
@@ -40,6 +53,7 @@ def _wide(dtype: type[np.generic]) -> Case:
             "copy_ratio": Range(1.3, 2.0),
             "copy_gb_per_s": Range(0.05, 0.2),
         },
+        planted=Planted((NO_STAGE,), ("device-transfer",)),
     )
 
 
@@ -86,6 +100,7 @@ CASES: Final = (
         lambda values: in_main_thread(Steady(values["load_s"])),
         {"products": Range(8, 16, whole=True), "load_s": Range(0.05, 0.1)},
         step=lambda values: donating(int(values["products"])),
+        planted=waits(PYTHON),
     ),
     Case(
         "shared-cores",
@@ -98,6 +113,7 @@ CASES: Final = (
         {"products": Range(32, 40, whole=True), "load_s": Range(0.024, 0.030)},
         step=lambda values: donating(int(values["products"])),
         budget_ratio=1.5,
+        planted=_SHARED_CORES,
     ),
     Case(
         "gil-bound-threads",
@@ -115,5 +131,6 @@ CASES: Final = (
         },
         loop=lambda values: working(compute, values["work_ratio"] * values["step_s"]),
         why="either fits beside the step alone: what is too much is the Python of both together",
+        planted=holds_the_lock(PYTHON),
     ),
 )

@@ -6,6 +6,7 @@ from perf_tests.faults.cases import Case, Range, Values, load_s
 from perf_tests.faults.delays import RareTail, Steady, Stutter
 from perf_tests.faults.grain_loaders import Stages
 from perf_tests.faults.loaders import Prefetched, in_main_thread
+from perf_tests.faults.planted import PYTHON, TRANSFORM, waits
 
 _JITTER = ("jitter",)
 _QUICK = {"step_s": Range(0.010, 0.014), "load_ratio": Range(0.03, 0.08)}
@@ -29,6 +30,7 @@ CASES: Final = (
         lambda values: in_main_thread(_stutter(values)),
         _SHORT,
         budget_ratio=2.0,
+        planted=waits(PYTHON),
     ),
     Case(
         "pause-behind-a-short-queue",
@@ -38,6 +40,7 @@ CASES: Final = (
         lambda values: Prefetched(in_main_thread(_stutter(values)), depth=2),
         _LONG,
         budget_ratio=2.0,
+        planted=waits(PYTHON),
     ),
     Case(
         "pause-in-a-worker",
@@ -47,6 +50,7 @@ CASES: Final = (
         lambda values: Stages(transform=_stutter(values), by_batch=True).in_workers(1),
         _LONG,
         budget_ratio=2.0,
+        planted=waits(TRANSFORM),
     ),
     Case(
         "heavy-tail",
@@ -69,6 +73,7 @@ CASES: Final = (
             "every": Range(12.0, 15.0),
         },
         budget_ratio=3.0,
+        planted=waits(PYTHON),
     ),
     Case(
         "at-risk",
@@ -77,6 +82,7 @@ CASES: Final = (
         ("at-risk",),
         lambda values: in_main_thread(Steady(load_s(values))),
         {"step_s": Range(0.018, 0.026), "load_ratio": Range(0.87, 0.94)},
+        planted=waits(PYTHON),
     ),
     Case(
         "at-risk-worker",
@@ -85,5 +91,6 @@ CASES: Final = (
         ("at-risk",),
         lambda values: Stages(transform=Steady(load_s(values)), by_batch=True).in_workers(1),
         {"step_s": Range(0.018, 0.026), "load_ratio": Range(0.87, 0.94)},
+        planted=waits(TRANSFORM),
     ),
 )

@@ -11,7 +11,7 @@ import grain
 import pytest
 
 from netpipe.harness.ordering import LintReport
-from netpipe.harness.picture.drawing import svg_picture
+from netpipe.harness.picture.drawing import svg_graph, svg_picture
 from netpipe.harness.picture.layout import Sizes, layout
 from netpipe.harness.picture.lettering import monospace_width, sans_width, wrapped
 from netpipe.harness.picture.parts import Arrow, Layout, Rectangle
@@ -395,3 +395,14 @@ def test_a_finding_of_many_nodes_names_a_few() -> None:
     finding = LintFinding("no-prefetch", "warning", tuple(range(6)), "Many.", "None.")
     report = replace(report_on(straight()), findings=(finding,))
     assert "and 2 more" in words(drawn(report))
+
+
+@every_pipeline
+def test_a_graph_alone_is_the_same_calls(name: str) -> None:
+    """Without heading and list of findings: for a page that has both as text of its own."""
+    report = report_of(name)
+    whole, alone = drawn(report), ET.fromstring(svg_graph(report))
+    assert nodes_of(alone).keys() == nodes_of(whole).keys()
+    assert float(alone.attrib["height"]) < float(whole.attrib["height"])
+    assert not alone.findall(f"{SVG}text")
+    assert alone.findtext(f"{SVG}desc") == whole.findtext(f"{SVG}desc")

@@ -1,0 +1,27 @@
+"""`netpipe report`: one page out of results."""
+
+from pathlib import Path
+
+import click
+
+from netpipe.cli.console import clear_errors, command_line, folder, notes
+
+
+@click.command()
+@click.argument("results", nargs=-1, required=True, metavar="RESULT...", type=folder)
+@click.option("--html", "path", type=folder, required=True, metavar="FILE", help="The page.")
+@clear_errors
+def report(results: tuple[Path, ...], path: Path) -> None:
+    """Make one HTML page, which needs nothing else, out of results.
+
+    RESULT is a JSON document of measure, lint, diagnose, throughput, or of --netpipe-json.
+    """
+    from netpipe.page.reading import read_document
+    from netpipe.page.writing import write_page
+    from netpipe.whole_file import refuse_unwritable
+
+    refuse_unwritable(path, "--html")
+    documents = [read_document(one) for one in results]
+    names = [one.name for one in results] if len(results) > 1 else []
+    write_page(documents, path, "--html", names=names, repeat=command_line())
+    notes.print(f"written: {path}")

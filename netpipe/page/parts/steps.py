@@ -1,0 +1,22 @@
+"""The steps of the real loop, one by one and all together, where a measurement holds them."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from netpipe.page.content import Drawing
+from netpipe.page.plots import distributions, timeline
+
+STEP_FIELDS: Final = ("timeline", "distributions")
+
+
+def step_cards(document: Mapping[str, Any]) -> Iterator[Drawing]:
+    """Give the drawings of a `netpipe.measurement/1` document's timeline and distributions."""
+    if steps := document.get("timeline"):
+        lanes = timeline.lanes(tuple(timeline.TimelineStep(**one) for one in steps))
+        yield Drawing("Who waits for whom", timeline.timeline(lanes), timeline.caption(lanes))
+    if found := document.get("distributions"):
+        yield Drawing(
+            "All steps, not only the median",
+            distributions.distributions(found["train_step_s"], found["wait_s"]),
+            distributions.caption(found["train_step_s"], found["wait_s"], found["steps"]),
+        )

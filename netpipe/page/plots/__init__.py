@@ -1,0 +1,1 @@
+"""Drawings of figures: each function returns one whole SVG document."""

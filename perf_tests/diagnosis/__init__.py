@@ -1,0 +1,1 @@
+"""Is diagnose right? Planted stages to name, and predictions to hold to what comes."""

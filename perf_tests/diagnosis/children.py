@@ -1,0 +1,64 @@
+"""Processes that print one JSON document and end, or are ended."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from netpipe.errors import NetpipeError
+
+_ENDING_S: Final = 10.0  # for a session to end its own processes after SIGTERM
+
+
+class ChildError(NetpipeError):
+    """A process that came to no end, or printed no document."""
+
+
+def printed_by(
+    arguments: Sequence[str], variables: Mapping[str, str], limit_s: float
+) -> Mapping[str, Any]:
+    """Run this Python and return the document that it prints.
+
+    Args:
+        arguments: Of Python: `-m`, a module, and what it takes.
+        variables: Of its environment, beside those of this process.
+        limit_s: Seconds that it may take.
+
+    Raises:
+        ChildError: It took longer, or printed something else.
+    """
+    with subprocess.Popen(
+        [sys.executable, *arguments],
+        env={**os.environ, "JAX_PLATFORMS": "cpu", **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        text=True,
+    ) as child:
+        try:
+            printed, log = child.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            raise ChildError(f"it took more than {limit_s:g} s") from None
+        finally:
+            _end(child)
+    try:
+        document: Mapping[str, Any] = json.loads(printed)
+    except ValueError:
+        last_line = (log.strip().splitlines() or ["nothing"])[-1]
+        raise ChildError(f"ended with code {child.returncode}: {last_line}") from None
+    return document
+
+
+def _end(child: "subprocess.Popen[str]") -> None:
+    """End a process that still runs, and all that share its process group."""
+    if child.returncode is not None:
+        return
+    child.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        child.wait(_ENDING_S)
+    with suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)

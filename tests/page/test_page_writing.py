@@ -1,0 +1,127 @@
+"""One page out of documents: whole, the same each time, and safe whatever names are in them."""
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netpipe.errors import InputError
+from netpipe.page.reading import printable
+from netpipe.page.rendering import POLICY
+from netpipe.page.writing import page, write_page
+from tests.page.examples import HOSTILE, every_document, lint, measurement, run
+from tests.page.parsed import parsed
+
+EVERY = every_document()
+WORDS = (
+    "by", "intent", "key", "kind", "lane", "metric", "name", "outcome", "platform", "quantity",
+    "resource", "rule", "schema", "section", "severity",
+)  # fmt: skip
+"""Fields whose values netpipe itself chooses."""
+
+
+@cache
+def made(name: str) -> str:
+    """The page of a document, made once."""
+    return page([EVERY[name]])
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_every_document_becomes_a_page(name: str) -> None:
+    """It is well nested, has one heading of the first order, and refuses to fetch anything."""
+    found = parsed(made(name))
+    assert len(found.named("h1")) == 1
+    assert {"http-equiv": "Content-Security-Policy", "content": POLICY} in found.named("meta")
+    assert not {"script", "img", "link", "iframe", "object"} & {tag for tag, _ in found.elements}
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_nothing_stands_empty(name: str) -> None:
+    """What a document lacks leaves no frame: every card, cell head and list holds something."""
+    text = made(name)
+    for empty in ("<h3></h3>", "<tbody>\n</tbody>", "<ul>\n</ul>", "<dl>\n</dl>", "None<", ">nan"):
+        assert empty not in text
+
+
+@pytest.mark.parametrize("name", ["diagnosis", "lint", "run"])  # drawings of all kinds
+def test_the_same_documents_give_the_same_bytes(name: str) -> None:
+    """So that a page that changed shows a result that changed."""
+    assert page([EVERY[name]]) == made(name)
+
+
+def test_code_stays_text() -> None:
+    """A name of tags, quotes, mathematics and what no page can hold is shown, and runs nothing."""
+    documents = {name: hostile(one) for name, one in EVERY.items()}
+    for name, document in documents.items():
+        found = parsed(page([document], names=[HOSTILE], repeat=HOSTILE))
+        assert "</script><img src=x onerror=alert(1)>\"'&$x_1$" in found.text, name
+        assert not found.named("img")
+        assert not any("onerror" in attributes for _, attributes in found.elements)
+
+
+def hostile(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Put the hostile name into every text of a document that may be anything."""
+    found: dict[str, Any] = {}
+    for key, value in document.items():
+        if isinstance(value, str) and key not in WORDS:
+            found[key] = HOSTILE
+        elif isinstance(value, dict):
+            found[key] = hostile(value)
+        elif isinstance(value, list):
+            found[key] = [hostile(one) if isinstance(one, dict) else one for one in value]
+        else:
+            found[key] = value
+    return found
+
+
+def test_what_no_page_can_hold_is_replaced() -> None:
+    """Control characters, lone surrogates and marks that turn the direction of all that follows."""
+    told = printable({"a\x00": ["b\ud800", {"c": "d\u202e"}, 1, None, True]})
+    assert told == {"a�": ["b�", {"c": "d�"}, 1, None, True]}
+
+
+def test_several_documents_stand_below_each_other() -> None:
+    """Each is a part, with a link to it and the name that it was given."""
+    found = parsed(page([measurement(), lint()], names=["a.json", "b.json"]))
+    assert [one["id"] for one in found.named("article")] == ["part-1", "part-2"]
+    assert [one["href"] for one in found.named("a")] == ["#part-1", "#part-2"]
+    assert "a.json: h200-x1" in found.texts
+    assert "b.json: The order of the calls" in found.texts
+
+
+def test_one_part_needs_no_list_of_parts() -> None:
+    """Then there is no navigation."""
+    assert not parsed(page([measurement()])).named("nav")
+
+
+def test_how_to_repeat_it_is_told_where_it_is_known() -> None:
+    """The command stands at the end; without one there is no empty frame."""
+    assert "netpipe measure --loader a:b" in page([lint()], repeat="netpipe measure --loader a:b")
+    assert "How to repeat" not in page([lint()])
+
+
+def test_drawings_say_what_they_show() -> None:
+    """Each is an image with a name, and no two elements of a page share an id."""
+    found = parsed(page([measurement(), run()]))
+    ids = [attributes["id"] for _, attributes in found.elements if "id" in attributes]
+    drawings = found.named("svg")
+    assert len(drawings) > 5
+    assert len(ids) == len(set(ids))
+    for one in drawings:
+        assert one["role"] == "img"
+        assert set((one["aria-labelledby"] or "").split()) <= set(ids)
+
+
+def test_a_page_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    """The error names the file and where the user chose it."""
+    with pytest.raises(InputError, match=r"page\.html: --html must be writable"):
+        write_page([lint()], tmp_path / "absent" / "page.html", "--html")
+
+
+def test_a_page_is_a_file(tmp_path: Path) -> None:
+    """And nothing is left beside it."""
+    write_page([lint()], tmp_path / "page.html", "--html")
+    assert (tmp_path / "page.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert [one.name for one in tmp_path.iterdir()] == ["page.html"]

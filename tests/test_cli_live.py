@@ -1,0 +1,280 @@
+"""What a person sees while a session runs: on a terminal, in a pipe, when asked to be quiet."""
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from netpipe.cli import live as shown
+from netpipe.cli.live import live
+from netpipe.harness import session
+from netpipe.harness.progress import Progress, Tell
+from tests.command import Netpipe, document
+from tests.harness.measurements import EMULATED, make_measurement
+
+ROUNDS = "step alone, loading, training"
+HEARD = (
+    Progress("starting a process"),
+    Progress(ROUNDS, 0.0, 20.0, "round 1 of about 9"),
+    Progress(ROUNDS, 8.2, 20.0, "round 3 of about 9"),
+)
+ESCAPE = "\x1b"
+CHILD = """
+import time
+from pathlib import Path
+from netpipe.harness.clock import MonotonicClock
+from netpipe.harness.progress import Teller
+from netpipe.harness.session import progress_file, request_here, write_result
+from tests.harness.measurements import EMULATED, make_measurement
+request = request_here()
+doing = Teller(progress_file(request), MonotonicClock()).doing
+doing("warming up the step")
+time.sleep(1)
+doing("loading", 60.0, "round 3 of about 9")
+time.sleep(1)
+write_result(request, {"measurement": make_measurement(device=EMULATED).to_document()})
+"""
+ROOT = Path(__file__).parents[1]
+
+
+class Terminal(StringIO):
+    """What is written on it, and that it is a terminal."""
+
+    def isatty(self) -> bool:
+        """Say that it is one."""
+        return True
+
+
+def console_on(monkeypatch: pytest.MonkeyPatch, file: StringIO, **kwargs: Any) -> StringIO:
+    """Let notes be written to a file."""
+    look = {"width": 100, "markup": False, "emoji": False, "highlight": False, **kwargs}
+    made = Console(file=file, **look)
+    monkeypatch.setattr(shown, "notes", made)
+    return file
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> StringIO:
+    """A terminal of 100 columns as standard error."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    return console_on(monkeypatch, Terminal(), force_terminal=True)
+
+
+def hear(label: str = "h100 (derived)", heard: tuple[Progress, ...] = HEARD) -> None:
+    """Show what a session says of itself."""
+    with live(label) as tell:
+        assert tell is not None
+        for one in heard:
+            tell(one)
+
+
+def frames(written: str) -> list[str]:
+    """Return every line that was drawn, without what colours and moves it."""
+    uncoloured = re.sub(r"\x1b\[[\d;]*m", "", written)
+    lines = re.split(r"(?:\x1b\[[\d;?]*[A-Za-z]|[\r\n])+", uncoloured)
+    return [" ".join(one.split()) for one in lines if one.strip()]
+
+
+def test_a_terminal_shows_where_it_is_and_what_is_left(terminal: StringIO) -> None:
+    """What is measured against what, which round, how much is done, and the time left."""
+    hear()
+    last = frames(terminal.getvalue())[-1]
+    assert "h100 (derived): step alone, loading, training, round 3 of about 9" in last
+    assert "41%" in last
+    assert "0:12 left" in last
+
+
+def test_before_the_end_is_known_time_passes(terminal: StringIO) -> None:
+    """No percentage and no time left are made up."""
+    hear(heard=HEARD[:1])
+    text = terminal.getvalue()
+    assert "h100 (derived): starting a process" in text
+    assert "0:00" in text
+    assert "%" not in text
+    assert "left" not in text
+
+
+def test_after_the_time_that_was_likely_it_passes_again(terminal: StringIO) -> None:
+    """No seconds are left of a measurement that takes longer."""
+    hear(heard=(Progress("a trace of some steps", 20.0, 20.0),))
+    text = terminal.getvalue()
+    assert "100%" in text
+    assert "0:00" in text
+    assert "left" not in text
+
+
+@pytest.mark.parametrize("width", [50, 80])
+def test_a_narrow_terminal_takes_from_the_words(
+    monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    """How much is done and left stays, in one line."""
+    monkeypatch.setenv("TERM", "xterm")
+    file = console_on(monkeypatch, Terminal(), force_terminal=True, width=width)
+    hear()
+    last = frames(file.getvalue())[-1]
+    assert last.startswith("h100 (derived): step")
+    assert re.search(r"… \S+ 41% 0:12 left$", last)
+    assert len(last) <= width
+
+
+def test_the_bar_is_gone_at_the_end(terminal: StringIO) -> None:
+    """What is printed next stands where it was: its line is erased, and the cursor shown."""
+    hear()
+    assert terminal.getvalue().rstrip().endswith((f"{ESCAPE}[2K", f"{ESCAPE}[?25h"))
+    assert f"{ESCAPE}[2K" in terminal.getvalue().rpartition("41%")[2]
+
+
+@pytest.mark.parametrize("how", ["pipe", "NO_COLOR", "dumb"])
+def test_without_a_terminal_to_draw_on_each_phase_is_a_line(
+    monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """No bar and no escape code: in a pipe, with NO_COLOR, and where lines cannot be redrawn."""
+    monkeypatch.setenv("TERM", "dumb" if how == "dumb" else "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    if how == "NO_COLOR":
+        monkeypatch.setenv("NO_COLOR", "1")
+    file = StringIO() if how == "pipe" else Terminal()
+    console_on(monkeypatch, file, force_terminal=how != "pipe")
+    hear()
+    assert file.getvalue() == (f"h100 (derived): starting a process\nh100 (derived): {ROUNDS}\n")
+
+
+@pytest.mark.parametrize("drawn", [True, False])
+def test_names_of_the_users_do_nothing_to_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, terminal: StringIO, drawn: bool
+) -> None:
+    """An escape code or markup in a stage's name is text."""
+    file = terminal if drawn else console_on(monkeypatch, StringIO())
+    hear("[red]a\x1b[5mb", (Progress("stage [bold]\x1b]0;title\x07 \x9b5m", 0.0, 0.0),))
+    text = file.getvalue()
+    assert "[red]a?[5mb: stage [bold]?]0;title? ?5m" in text
+    assert "\x1b[5m" not in text
+    assert "\x1b]" not in text
+
+
+@pytest.fixture
+def talking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a session be one that says how far it is, and is a healthy one."""
+
+    def measured(*_: object, progress: Tell | None = None) -> Any:
+        if progress is not None:
+            for one in HEARD:
+                progress(one)
+        return make_measurement(device=EMULATED)
+
+    monkeypatch.setattr(session, "measured", measured)
+
+
+@pytest.mark.usefixtures("talking")
+def test_measure_tells_in_lines_beside_its_document(netpipe: Netpipe) -> None:
+    """Standard output has the document alone; standard error what is done, against what."""
+    result = netpipe("measure", "--loader", "a:b", "--accelerator", "emulated:8xh100", "--json")
+    document(result, "measurement.1.json")
+    assert result.stderr.splitlines() == [
+        "8xh100 (derived): starting a process",
+        f"8xh100 (derived): {ROUNDS}",
+    ]
+
+
+@pytest.mark.usefixtures("talking")
+def test_a_quiet_measure_says_nothing(netpipe: Netpipe) -> None:
+    """`--quiet` leaves standard error empty where nothing is wrong."""
+    result = netpipe("measure", "--loader", "a:b", "--accelerator", "emulated:30ms", "--quiet")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "healthy" in result.stdout
+
+
+def test_a_quiet_measure_tells_its_error(netpipe: Netpipe) -> None:
+    """What failed is told all the same."""
+    result = netpipe("measure", "--loader", "absent.py:b", "--accelerator", "auto", "--quiet")
+    assert result.exit_code == 2
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("words", [(), ("--quiet",)])
+def test_lint_tells_what_it_tries(
+    netpipe: Netpipe, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    """A lint is told of as a measurement is, and is as quiet."""
+    said: list[object] = []
+    empty = {"schema": "netpipe.lint/1", "intent": "throughput", "grain_version": "0.2.18",
+             "graph": [], "findings": [], "silenced": [], "trials": []}  # fmt: skip
+
+    def linted(*_: object, progress: Tell | None = None) -> dict[str, Any]:
+        said.append(progress)
+        return empty
+
+    monkeypatch.setattr(session, "linted", linted)
+    assert netpipe("lint", "a:b", *words).exit_code == 0
+    assert (said == [None]) is bool(words)
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Callable[..., list[str]]:
+    """Return the command of a process that measures by a child that only talks."""
+    (tmp_path / "child.py").write_text(CHILD)
+    run = (
+        "from netpipe.cli import main; from netpipe.harness import session; "
+        f"session.child_command = lambda *_: [{sys.executable!r}, "
+        f"{str(tmp_path / 'child.py')!r}]; main()"
+    )
+    return lambda *words: [
+        sys.executable, "-c", run, "measure", "--loader", "a:b",
+        "--accelerator", "emulated:30ms", *words,
+    ]  # fmt: skip
+
+
+def environment(**further: str) -> dict[str, str]:
+    """Return this one's, with this repository on the path of Python."""
+    kept = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    return {**kept, "PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "120", **further}
+
+
+def test_a_real_terminal_sees_a_real_session(command: Callable[..., list[str]]) -> None:
+    """A child's phases reach the terminal of the process that waits for it."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        command("--json"),
+        env=environment(),
+        stderr=theirs,
+        stdout=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+    ) as child:
+        os.close(theirs)
+        written = b"".join(iter(lambda: _read(ours), b"")).decode()
+        assert child.stdout is not None
+        assert child.stdout.read().startswith(b"{")
+    os.close(ours)
+    assert child.returncode == 0
+    assert "30ms (derived): starting a process" in written
+    assert "30ms (derived): warming up the step" in written
+    assert "30ms (derived): loading, round 3 of about 9" in written
+    assert re.search(r"(0:59|1:00) left", written)
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65536)
+    except OSError:  # EIO: nobody writes any more
+        return b""
+
+
+@pytest.mark.parametrize("further", [{}, {"FORCE_COLOR": "1"}])
+def test_a_real_pipe_holds_plain_lines(
+    command: Callable[..., list[str]], further: dict[str, str]
+) -> None:
+    """Whatever else wants colours, what goes into a file is not drawn."""
+    done = subprocess.run(
+        command(), env=environment(**further), capture_output=True, check=True, text=True
+    )
+    told = ("starting a process", "warming up the step", "loading")
+    assert done.stderr.splitlines() == [f"30ms (derived): {one}" for one in told]

@@ -1,0 +1,95 @@
+"""`netpipe report`, and `--html` of the commands that measure and read."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from netpipe.harness import session
+from tests.command import Netpipe, document
+from tests.harness.measurements import make_measurement
+from tests.page.examples import lint, measurement
+from tests.page.parsed import Parsed, parsed
+
+
+@pytest.fixture
+def result(tmp_path: Path) -> Path:
+    """A measurement in a file."""
+    path = tmp_path / "measured.json"
+    path.write_text(json.dumps(measurement()))
+    return path
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The kinds of the sessions that were started; what they find is recorded."""
+    kinds: list[str] = []
+
+    def measured(_: object, request: session.SessionRequest, **__: object) -> object:
+        kinds.append(request.kind)
+        return make_measurement() if request.kind == "measure" else lint()
+
+    monkeypatch.setattr(session, "measured", measured)
+    monkeypatch.setattr(session, "linted", measured)
+    return kinds
+
+
+def page(path: Path) -> Parsed:
+    """A page that was written."""
+    return parsed(path.read_text(encoding="utf-8"))
+
+
+def test_a_result_becomes_a_page(netpipe: Netpipe, result: Path, tmp_path: Path) -> None:
+    """Nothing is on standard output; the page says what was found."""
+    ended = netpipe("report", result, "--html", tmp_path / "page.html")
+    assert (ended.exit_code, ended.stdout) == (0, "")
+    assert "Loader-bound" in page(tmp_path / "page.html").texts
+
+
+def test_several_results_become_one_page(netpipe: Netpipe, result: Path, tmp_path: Path) -> None:
+    """Each under the name of its file."""
+    ended = netpipe("report", result, result, "--html", tmp_path / "page.html")
+    assert ended.exit_code == 0
+    assert page(tmp_path / "page.html").texts.count("measured.json: h200-x1") == 4
+
+
+def test_a_wrong_result_leaves_no_page(netpipe: Netpipe, result: Path, tmp_path: Path) -> None:
+    """One that is none of netpipe's, behind one that is: misuse, in one line."""
+    other = tmp_path / "other.json"
+    other.write_text("{}")
+    ended = netpipe("report", result, other, "--html", tmp_path / "page.html")
+    assert ended.exit_code == 2
+    assert "other.json: schema must be one of netpipe.measurement/1" in ended.stderr
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_measuring_writes_a_page_beside_its_output(
+    netpipe: Netpipe, asked: list[str], tmp_path: Path
+) -> None:
+    """The document on standard output stays alone."""
+    target = ("--loader", "a:b", "--step", "a:c")
+    ended = netpipe("measure", *target, "--html", tmp_path / "page.html", "--json")
+    assert document(ended, "measurement.1.json")
+    assert asked == ["measure"]
+    assert "Healthy" in page(tmp_path / "page.html").texts
+
+
+def test_reading_an_order_writes_a_page(netpipe: Netpipe, asked: list[str], tmp_path: Path) -> None:
+    """It exits as without one: an error is an error."""
+    ended = netpipe("lint", "a:b", "--html", tmp_path / "page.html")
+    assert ended.exit_code == 1
+    assert asked == ["lint"]
+    assert "The order of the calls" in page(tmp_path / "page.html").texts
+
+
+@pytest.mark.parametrize(
+    "command", [("measure", "--loader", "a:b"), ("lint", "a:b"), ("report", __file__)]
+)
+def test_a_page_that_cannot_be_written_costs_nothing(
+    netpipe: Netpipe, asked: list[str], command: tuple[str, ...], tmp_path: Path
+) -> None:
+    """That is found out before anything is measured or read."""
+    ended = netpipe(*command, "--html", tmp_path / "absent" / "page.html")
+    assert ended.exit_code == 2
+    assert "page.html: --html must be writable; found No such file or directory" in ended.stderr
+    assert asked == []

@@ -1,0 +1,61 @@
+"""`netpipe measure --trace DIR`: where it goes, what is said of it, which folder will not do."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from netpipe.harness import session
+from netpipe.harness.measurement import Measurement
+from netpipe.harness.session import SessionRequest
+from tests.command import Netpipe, document
+from tests.harness.measurements import make_measurement
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[SessionRequest]:
+    """What sessions are asked for that keep their traces."""
+    requests: list[SessionRequest] = []
+
+    def measured(_: object, request: SessionRequest, **__: object) -> Measurement:
+        requests.append(request)
+        trace = str(Path(request.trace, "h200-x1.trace.json.gz")) if request.trace else ""
+        return replace(make_measurement(), trace=trace)
+
+    monkeypatch.setattr(session, "measured", measured)
+    return requests
+
+
+def test_the_trace_is_kept_in_a_folder_of_the_users(
+    netpipe: Netpipe, asked: list[SessionRequest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder that is not there yet is made; the whole path of the file is said, in one line."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / ("long" * 40)
+    result = netpipe("measure", "--loader", "a:b", "--step", "a:c", "--trace", folder.name)
+    assert result.exit_code == 0, result.stderr
+    assert [one.trace for one in asked] == [str(folder)]
+    assert folder.is_dir()
+    assert f"trace: {folder}/h200-x1.trace.json.gz (open it in https://ui" in result.stdout
+
+
+def test_the_trace_is_in_the_document(
+    netpipe: Netpipe, asked: list[SessionRequest], tmp_path: Path
+) -> None:
+    """A program finds it there; without the flag there is none."""
+    found = netpipe("measure", "--loader", "a:b", "--step", "a:c", "--json", "--trace", tmp_path)
+    assert document(found, "measurement.1.json")["trace"] == f"{tmp_path}/h200-x1.trace.json.gz"
+    found = netpipe("measure", "--loader", "a:b", "--step", "a:c", "--json")
+    assert document(found, "measurement.1.json")["trace"] == ""
+    assert [bool(one.trace) for one in asked] == [True, False]
+
+
+def test_a_folder_that_cannot_be_written_to_is_refused_first(
+    netpipe: Netpipe, asked: list[SessionRequest], tmp_path: Path
+) -> None:
+    """Nothing is measured for a trace that could not be kept."""
+    (tmp_path / "file").touch()
+    found = netpipe("measure", "--loader", "a:b", "--step", "a:c", "--trace", tmp_path / "file")
+    assert found.exit_code == 2
+    assert "file: --trace must be a folder that can be written to" in found.stderr
+    assert asked == []
