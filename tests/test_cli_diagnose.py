@@ -61,7 +61,7 @@ def test_options_reach_the_session(netpipe: Netpipe, asked: list[Any]) -> None:
         "--batch-limit", "7",
     )  # fmt: skip
     assert result.exit_code == 1
-    (found, silences, intent) = asked[0]
+    found, silences, intent, _ = asked[0]
     request = found.request
     assert (found.loader, found.step, found.loop) == ("a:b", "a:s", "a:l")
     assert (request.accelerator, request.flops_per_step, request.mfu) == (
@@ -105,7 +105,7 @@ def test_bad_options_are_refused(netpipe: Netpipe, words: tuple[str, ...], said:
 )
 def test_bad_targets_are_refused(netpipe: Netpipe, loader: str, said: str) -> None:
     """One clear line, whatever is wrong with the loader."""
-    result = netpipe("diagnose", "--loader", loader, "--budget", "0.1")
+    result = netpipe("diagnose", "--loader", loader, "--budget", "0.1", "--quiet")
     assert result.exit_code == 2
     assert result.stdout == ""
     assert result.stderr.startswith(said)
@@ -114,7 +114,9 @@ def test_bad_targets_are_refused(netpipe: Netpipe, loader: str, said: str) -> No
 
 def test_a_loader_that_raises_is_told(netpipe: Netpipe) -> None:
     """What it raised is the first line, and where is below; markup is text."""
-    result = netpipe("diagnose", "--loader", LOADERS.format("raising"), "--budget", "0.1")
+    result = netpipe(
+        "diagnose", "--loader", LOADERS.format("raising"), "--budget", "0.1", "--quiet"
+    )
     assert result.exit_code == 2
     assert result.stderr.startswith("netpipe: OSError: no [bold]data[/x] here")
     assert "loaders.py" in result.stderr
@@ -123,8 +125,9 @@ def test_a_loader_that_raises_is_told(netpipe: Netpipe) -> None:
 def test_a_loader_is_diagnosed(netpipe: Netpipe) -> None:
     """End to end: a whole document, its stages those of the pipeline, the sentence in it."""
     loader = LOADERS.format("unsendable")
-    result = netpipe("diagnose", "--loader", loader, "--budget", "0.5", "--json")
+    result = netpipe("diagnose", "--loader", loader, "--budget", "0.5", "--json", "--quiet")
     assert result.exit_code == 0, result.stderr
+    assert result.stderr == ""
     found = document(result, "diagnosis.1.json")
     largest = found["stages"][0]
     assert largest["name"] == "Map of tests.diagnosis.loaders.unsendable.<locals>.locked"
