@@ -41,7 +41,7 @@ def sentence(
     parts = [_rate(findings, measurement, verdict)]
     if verdict is None or verdict.kind in _BY_LOADING:
         waits = verdict is None or verdict.kind != "healthy"
-        parts += [_stage(findings, bottleneck, waits=waits), *_help(findings)]
+        parts += [_stage(bottleneck, waits=waits), *_help(findings)]
     else:
         parts += [f"Next: {verdict.next}."]
     return " ".join(parts)
@@ -60,7 +60,7 @@ def _rate(findings: Findings, measurement: Measurement | None, verdict: Verdict 
     return f"{kind} on {where}: needs {needs:.3g} batches/s, sustains {sustains:.3g}."
 
 
-def _stage(findings: Findings, bottleneck: Bottleneck, *, waits: bool) -> str:
+def _stage(bottleneck: Bottleneck, *, waits: bool) -> str:
     whose = "Stage" if waits else "What would limit it first: stage"
     if bottleneck.resource == "process-transfer":
         return f"The transfer between processes holds {bottleneck.fraction:.0%}: {bottleneck.why}."
@@ -68,9 +68,8 @@ def _stage(findings: Findings, bottleneck: Bottleneck, *, waits: bool) -> str:
         return f"The copy to the device limits: {bottleneck.why}."
     if bottleneck.stage is None:
         return f"No stage stands out: {bottleneck.why}."
-    of = "worker time" if findings.workers else "loading"
     return (
-        f"{whose} {bottleneck.stage} holds {bottleneck.fraction:.0%} of {of}, "
+        f"{whose} {bottleneck.stage} holds {bottleneck.fraction:.0%} of loading, "
         f"{_BOUND[bottleneck.resource]} ({bottleneck.why})."
     )
 

@@ -1,8 +1,8 @@
 """What each stage of a loader takes: timed where it is Grain's, sampled where it is not."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from netpipe.diagnosis.blocks import Lane
@@ -151,4 +151,9 @@ def _main_path(wall_s: Mapping[UsersPath, float]) -> tuple[str, ...]:
 
 
 def _largest_first(times: Sequence[StageTime]) -> tuple[StageTime, ...]:
-    return tuple(sorted(times, key=lambda one: one.s_per_batch, reverse=True))
+    ordered = sorted(times, key=lambda one: one.s_per_batch, reverse=True)
+    names = Counter(one.name for one in ordered)
+    return tuple(
+        replace(one, name=f"{one.name} #{place}") if names[one.name] > 1 else one
+        for place, one in enumerate(ordered, 1)
+    )

@@ -31,7 +31,7 @@ def test_a_loader_alone() -> None:
     """Its rate, its stage, the resource with the figures that say so, and what would help."""
     assert said() == (
         "Loads 50 batches/s, 20 ms each. "
-        "Stage Map of mine.tokenize holds 71% of worker time, bound by the GIL (threads 1 to 2: "
+        "Stage Map of mine.tokenize holds 71% of loading, bound by the GIL (threads 1 to 2: "
         "+4%, processes 1 to 2: +93%). "
         "3 workers would give 15 ms [13.5, 16.5]; headroom then 1.1 (not tried: there was no time)."
     )
