@@ -127,11 +127,12 @@ def test_a_data_loader_is_timed() -> None:
 
 
 def test_sources_of_a_mix_are_stages_of_their_own() -> None:
-    """Each of them has its node."""
+    """Each of them has its node, and a name that no other has."""
     lane, graph = serial(loaders.mixed)
     times = stage_times(lane, graph, 0.0, MonotonicClock(), UNWATCHED)
-    sources = [one.node for one in times if one.name == "Source"]
-    assert len({one.id for one in sources if one is not None}) == 2
+    sources = [one for one in times if one.name.startswith("Source #")]
+    assert len({one.node.id for one in sources if one.node is not None}) == 2
+    assert len({one.name for one in sources}) == 2
 
 
 def test_a_loader_in_plain_python_is_sampled() -> None:
