@@ -195,7 +195,7 @@ class FindingOut:
             if one.node is not None
             and (made := without_stage(self._loader, one.node.id)) is not None
         }
-        change = worth_trying(every, self._step_s, True, tuple(omitted))
+        change = worth_trying(every, self._step_s, tuple(omitted))
         if change is None:
             return None, "no change that can be tried promises anything"
         made = (

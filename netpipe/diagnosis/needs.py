@@ -3,8 +3,8 @@
 from typing import Final
 
 from netpipe.diagnosis.diagnosis import Findings, Need
-from netpipe.diagnosis.what_if import enough_workers
 from netpipe.harness.accelerators import names_with_peak, peak_flops_of_name
+from netpipe.harness.sizing import enough_workers
 
 _USED_BY: Final = "workers"
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import ceil
 from typing import Final
 
 from netpipe.diagnosis.diagnosis import Prediction
@@ -20,6 +19,7 @@ from netpipe.harness.measurement import Interval
 
 WORKERS: Final = "workers"
 WITHOUT_STAGE: Final = "without-stage"
+SMALLER_BATCH: Final = "smaller-batch"
 
 _FED: Final = 1.25  # headroom that is enough
 _LISTED_WORKERS: Final = 4
@@ -76,7 +76,13 @@ def changes(
 def predictions(every: Sequence[Change], step_s: float | None) -> tuple[Prediction, ...]:
     """Return what each change would give."""
     return tuple(
-        Prediction(one.says, one.kind, one.prediction, headroom(one.prediction, step_s))
+        Prediction(
+            one.says,
+            one.kind,
+            one.prediction,
+            # A step of fewer sequences is another step.
+            None if one.kind == SMALLER_BATCH else headroom(one.prediction, step_s),
+        )
         for one in every
     )
 
@@ -94,18 +100,17 @@ def headroom(load_s: Interval, step_s: float | None) -> Interval | None:
 
 
 def worth_trying(
-    every: Sequence[Change], step_s: float | None, can_move: bool, can_omit: Sequence[int]
+    every: Sequence[Change], step_s: float | None, can_omit: Sequence[int]
 ) -> Change | None:
     """Return the change to try: the fewest workers that feed the step, or a stage left out.
 
     Args:
         every: What could be changed.
         step_s: Seconds of a step; None without one.
-        can_move: Whether the number of workers can be changed.
         can_omit: The places of the stages that can be left out.
     """
     helpful = [one for one in every if _ratio(one) < _WORTH]
-    workers = [one for one in helpful if one.kind == WORKERS and can_move]
+    workers = [one for one in helpful if one.kind == WORKERS]
     stages = [one for one in helpful if one.kind == WITHOUT_STAGE and one.place in can_omit]
     fed = [one for one in workers if step_s and step_s / one.prediction.median >= _FED]
     return next(iter((*fed, *workers, *stages)), None)
@@ -144,20 +149,9 @@ def _of_stages(known: Known, times: Sequence[StageTime]) -> Iterator[Change]:
 
 
 def _of_size(known: Known) -> Iterator[Change]:
-    yield Change("batches of half the size", "smaller-batch", partial(scaled, factor=0.5), known)
+    yield Change("batches of half the size", SMALLER_BATCH, partial(scaled, factor=0.5), known)
     parts = known.parts
     if parts.payload_send_s + parts.payload_receive_s > _SENT_MATTERS * known.s_per_batch:
         half, none = (partial(with_payload, factor=factor) for factor in (0.5, 0.0))
         yield Change("half the bytes a batch", "narrower-dtype", half, known)
         yield Change("nothing sent between processes", "no-transfer", none, known)
-
-
-def enough_workers(occupied_s: float, step_s: float, use: float = 0.8) -> int:
-    """Return the workers that keep a step fed, by Little's law at a part of their time.
-
-    Args:
-        occupied_s: Seconds that a batch occupies a worker.
-        step_s: Seconds of a step.
-        use: The part of their time; above, irregular batch times stall the step.
-    """
-    return max(1, ceil(occupied_s / (use * step_s)))

@@ -21,7 +21,17 @@ def workers_needed(measurement: Measurement) -> int:
     cpu_s = load_cpu_s_per_batch(measurement)
     if cpu_s is not None and _waits_for_cores(measurement, cpu_s):
         occupied_s = cpu_s
-    return max(1, ceil(occupied_s / (_USE * measurement.step_s.median)))
+    return enough_workers(occupied_s, measurement.step_s.median)
+
+
+def enough_workers(occupied_s: float, step_s: float) -> int:
+    """Return the workers that keep a step fed, by Little's law.
+
+    Args:
+        occupied_s: Seconds that a batch occupies a worker.
+        step_s: Seconds of a step.
+    """
+    return max(1, ceil(occupied_s / (_USE * step_s)))
 
 
 def _waits_for_cores(measurement: Measurement, cpu_s: float) -> bool:

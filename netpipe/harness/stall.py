@@ -102,7 +102,7 @@ def _loader_bound(measurement: Measurement) -> Verdict | None:
         f"the step {seconds(measurement.step_s.median)}"
         + (f"; only the buffers hide it, {_until(measurement)}" if masked else ""),
         quantities.evidence(measurement),
-        "make loading faster or give it more workers",
+        "make loading faster or give it more workers; netpipe diagnose says which",
     )
 
 

@@ -1,7 +1,6 @@
 """What each change would give, and which one is tried."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -11,7 +10,6 @@ from netpipe.diagnosis.what_if import (
     WITHOUT_STAGE,
     Change,
     changes,
-    enough_workers,
     headroom,
     predictions,
     worth_trying,
@@ -27,6 +25,8 @@ PARTS = Parts(
     cores=64,
 )
 KNOWN = Known(PARTS, (0.041,) * 3)
+COMPUTING = tuple((Work(work.wall_s, work.wall_s), True) for work, _ in PARTS.stages)
+CROWDED = Known(replace(PARTS, stages=COMPUTING, cores=1), (0.041,) * 3)
 ALONE = Known(with_workers(PARTS, 0), (0.041,) * 3)
 
 
@@ -36,11 +36,11 @@ def counts(known: Known, step_s: float | None = None, moved: Known | None = None
 
 
 def tried(
-    known: Known = KNOWN, step_s: float | None = None, can_omit: tuple[int, ...] = (), **more: Any
+    known: Known = KNOWN, step_s: float | None = None, can_omit: tuple[int, ...] = ()
 ) -> Change | None:
     """Return the change that is worth trying."""
     every = changes(known, None, TIMES, step_s)
-    return worth_trying(every, step_s, more.get("can_move", True), can_omit)
+    return worth_trying(every, step_s, can_omit)
 
 
 @pytest.mark.parametrize(
@@ -105,6 +105,8 @@ def test_every_change_has_its_prediction() -> None:
     two = foreseen[0]
     assert two.headroom is not None
     assert two.headroom.median == pytest.approx(2.0)
+    half = next(one for one in foreseen if one.kind == "smaller-batch")
+    assert half.headroom is None  # its step is another one
     assert predictions(every, None)[0].headroom is None
 
 
@@ -134,20 +136,12 @@ def test_more_workers_are_tried_even_where_none_feed_the_step() -> None:
 
 def test_a_stage_is_left_out_where_workers_cannot_help() -> None:
     """The first stage that can be left out and is worth it is tried."""
-    change = tried(can_move=False, can_omit=(1, 2))
+    change = tried(CROWDED, can_omit=(1, 2))
     assert change is not None
     assert (change.kind, change.place) == (WITHOUT_STAGE, 1)
 
 
 def test_what_promises_nothing_is_not_tried() -> None:
     """Neither a stage that cannot be left out, nor one that hardly counts."""
-    assert tried(can_move=False) is None
-    assert tried(can_move=False, can_omit=(2,)) is None
-
-
-@pytest.mark.parametrize(
-    ("occupied_s", "step_s", "workers"), [(0.040, 0.010, 5), (0.040, 0.050, 1), (0.0, 0.010, 1)]
-)
-def test_workers_by_littles_law(occupied_s: float, step_s: float, workers: int) -> None:
-    """Four steps for a batch need four workers, five at four fifths of their time."""
-    assert enough_workers(occupied_s, step_s) == workers
+    assert tried(CROWDED) is None
+    assert tried(CROWDED, can_omit=(2,)) is None

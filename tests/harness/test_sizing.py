@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from netpipe.harness.measurement import Rounds
-from netpipe.harness.sizing import cores_needed, workers_needed
+from netpipe.harness.sizing import cores_needed, enough_workers, workers_needed
 from tests.harness.measurements import HOST, make_measurement
 
 
@@ -55,3 +55,11 @@ def test_without_cpu_times_cores_are_unknown() -> None:
     bare = replace(bare, rounds=Rounds())
     assert cores_needed(bare) is None
     assert workers_needed(bare) == 7
+
+
+@pytest.mark.parametrize(
+    ("occupied_s", "step_s", "workers"), [(0.040, 0.010, 5), (0.040, 0.050, 1), (0.0, 0.010, 1)]
+)
+def test_workers_by_littles_law(occupied_s: float, step_s: float, workers: int) -> None:
+    """Four steps for a batch need four workers, five at four fifths of their time."""
+    assert enough_workers(occupied_s, step_s) == workers
