@@ -189,12 +189,7 @@ class FindingOut:
     ) -> tuple[Verified | None, str]:
         if not self._is_rebuilt:
             return None, "only a Grain pipeline that its factory makes anew can be changed"
-        omitted = {
-            place: made
-            for place, one in enumerate(times)
-            if one.node is not None
-            and (made := without_stage(self._loader, one.node.id)) is not None
-        }
+        omitted = self._omitted(times)
         change = worth_trying(every, self._step_s, tuple(omitted))
         if change is None:
             return None, "no change that can be tried promises anything"
@@ -206,6 +201,21 @@ class FindingOut:
         sides = {AS_IT_IS: self._loader, change.says: made}
         turns = self._in_turns(sides, _VERIFYING * self._budget_s, f"trying {change.says}")
         return verified(change, turns, as_it_was_s)
+
+    def _omitted(self, times: tuple[StageTime, ...]) -> dict[int, LoaderFactory]:
+        """Return the loaders without a stage, by its place.
+
+        What a worker's batch gives lies in shared memory that whoever takes it gives back: it
+        cannot be given twice.
+        """
+        omitted = {}
+        for place, one in enumerate(times):
+            if one.node is None or (one.node.in_worker and one.node.kind == "Batch"):
+                continue
+            made = without_stage(self._loader, one.node.id)
+            if made is not None:
+                omitted[place] = made
+        return omitted
 
     def _stages(
         self, times: tuple[StageTime, ...], known: Known, lanes: Turns
