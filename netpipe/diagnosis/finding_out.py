@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from statistics import median
 from typing import Final
 
 from netpipe.diagnosis.absent import without_stage
@@ -179,7 +180,8 @@ class FindingOut:
             blocks = whole.blocks(side)
             bare = whole.blocks(tiny) if whole.has(tiny) else []
             parts = parts_of(times, self._graph, lanes, blocks, bare, workers, self._cores)
-            return Known(parts, whole.s_per_batch(side))
+            rounds_s = whole.s_per_batch(side)
+            return Known(parts.held_to(median(rounds_s)), rounds_s)
 
         moved = known(ONE_WORKER, "", 1) if whole.has(ONE_WORKER) else None
         return known(AS_IT_IS, TINY_PAYLOAD, self._workers), moved

@@ -54,6 +54,8 @@ class Parts:
         payload_receive_s: What its contents add to the other.
         gil_fraction: Share of the CPU time that holds Python's lock; 1: threads do not help.
         contention: By what share each further computing lane slows every other one.
+        worker_rest_s: Wall seconds of a worker for a batch that no stage accounts for.
+        trainer_rest_s: Those of the process that trains.
     """
 
     stages: tuple[tuple[Work, bool], ...]
@@ -66,6 +68,8 @@ class Parts:
     payload_receive_s: float = 0.0
     gil_fraction: float = 1.0
     contention: float = 0.0
+    worker_rest_s: float = 0.0
+    trainer_rest_s: float = 0.0
 
     @property
     def in_workers(self) -> Work:
@@ -87,12 +91,12 @@ class Parts:
 
     def bounds_s(self) -> dict[str, float]:
         """Return the seconds a batch that each resource needs at least, by its name."""
-        bounds = {"trainer": self._serial_s(self.in_trainer)}
+        bounds = {"trainer": self._serial_s(self.in_trainer) + self.trainer_rest_s}
         cpu_s = self.in_trainer.cpu_s
         if self.workers:
             work = self.in_workers
-            slowed = 1 + self.contention * self._computing_beside(work)
-            bounds["workers"] = self._serial_s(work) * slowed / self.workers
+            alone_s = self._serial_s(work) + self.worker_rest_s
+            bounds["workers"] = alone_s * self._slowed(work) / self.workers
             cpu_s += work.cpu_s
         bounds["cores"] = cpu_s / self.cores
         return bounds
@@ -116,18 +120,37 @@ class Parts:
             self.gil_fraction * work.cpu_s,
         )
 
-    def _computing_beside(self, work: Work) -> float:
-        """Return how many other lanes compute at a time while one does."""
+    def _slowed(self, work: Work) -> float:
+        """Return by what factor the workers that compute at the same time slow each other."""
         if not work.wall_s:
-            return 0.0
-        lanes = min(self.workers, self.cores)
-        return (lanes - 1) * min(1.0, work.cpu_s / work.wall_s)
+            return 1.0
+        beside = min(self.workers, self.cores) - 1
+        return 1 + self.contention * beside * min(1.0, work.cpu_s / work.wall_s)
+
+    def held_to(self, measured_s: float) -> "Parts":
+        """Return the parts with a rest, so that they take as long for a batch as was measured.
+
+        What wakes up late, or is not seen for another reason, is still there when a stage is not.
+        Of cores that are used up nothing is known that way: others may have used them too.
+        """
+        missing_s, binding = measured_s - self.s_per_batch(), self.binding()
+        if missing_s <= 0 or binding == "cores":
+            return self
+        if binding == "trainer":
+            return replace(self, trainer_rest_s=missing_s)
+        rest_s = missing_s * self.workers / self._slowed(self.in_workers)
+        return replace(self, worker_rest_s=rest_s)
 
 
 def scaled(parts: Parts, factor: float) -> Parts:
     """Return the loader whose batches are `factor` times the size."""
-    stages = tuple((work * factor, movable) for work, movable in parts.stages)
-    return with_payload(replace(parts, stages=stages), factor)
+    smaller = replace(
+        parts,
+        stages=tuple((work * factor, movable) for work, movable in parts.stages),
+        worker_rest_s=parts.worker_rest_s * factor,
+        trainer_rest_s=parts.trainer_rest_s * factor,
+    )
+    return with_payload(smaller, factor)
 
 
 def with_workers(parts: Parts, workers: int) -> Parts:

@@ -115,3 +115,30 @@ def test_a_payload_is_paid_on_both_sides() -> None:
     assert heavy.in_workers.wall_s == pytest.approx(0.052)
     assert heavy.in_trainer.wall_s == heavy.in_trainer.cpu_s == pytest.approx(0.051)
     assert with_payload(heavy, 0.0) == replace(heavy, payload_send_s=0.0, payload_receive_s=0.0)
+
+
+@pytest.mark.parametrize(("workers", "without_s"), [(0, 0.030), (1, 0.030), (2, 0.025)])
+def test_what_no_stage_accounts_for_stays_without_one(workers: int, without_s: float) -> None:
+    """A loader that takes longer than its stages goes on doing so; its workers share the rest."""
+    stages = ((Work(0.010, 0.0), True), (Work(0.020, 0.0), True))
+    parts = Parts(stages, workers=workers, threads=0, cores=64)
+    measured_s = 0.040 if workers < 2 else 0.030
+    held = parts.held_to(measured_s)
+    assert held.s_per_batch() == pytest.approx(measured_s)
+    assert with_stage_times(held, 0, 0.0).s_per_batch() == pytest.approx(without_s)
+    assert scaled(held, 0.5).s_per_batch() == pytest.approx(measured_s / 2)
+
+
+def test_a_rest_is_shared_by_more_workers() -> None:
+    """It is time of a worker, as its stages are."""
+    held = Parts(((Work(0.010, 0.0), True),), workers=1, threads=0, cores=64).held_to(0.014)
+    assert with_workers(held, 2).s_per_batch() == pytest.approx(0.007)
+
+
+@pytest.mark.parametrize("measured_s", [0.050, 0.200])
+def test_neither_a_faster_loader_nor_one_without_cores_has_a_rest(measured_s: float) -> None:
+    """Stages that took longer when they were timed, and cores that others use, are none."""
+    crowded = Parts(((Work(0.100, 0.100), True),), workers=4, threads=0, cores=1)
+    assert crowded.held_to(measured_s) == crowded
+    alone = Parts(((Work(0.100, 0.0), True),), workers=1, threads=0, cores=4)
+    assert (alone.held_to(measured_s) == alone) is (measured_s < 0.100)
