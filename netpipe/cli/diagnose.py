@@ -39,8 +39,9 @@ if TYPE_CHECKING:
     help="The part of its peak that an accelerator reaches.",
 )  # fmt: skip
 @click.option(
-    "--budget", type=float, default=60.0, show_default=True, help="Seconds for all of it, about."
-)
+    "--budget", type=float, default=60.0, show_default=True,
+    help="Seconds to measure; starting processes and the least rounds may take as long again.",
+)  # fmt: skip
 @click.option(
     "--batch-limit", type=float, default=10.0, show_default=True,
     help="A loader that gives no batch for so many seconds hangs.",
