@@ -1,104 +1,52 @@
 """`netpipe measure`: why training waits."""
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from netpipe.cli.chosen import Chosen, chosen_by_options
 from netpipe.cli.console import (
     FAILED,
     FINE,
     INCONCLUSIVE,
-    as_html,
-    as_json,
     bold_first,
     clear_errors,
     command_line,
-    folder,
     output,
     print_json,
 )
-from netpipe.cli.live import live, quietly
-from netpipe.whole_file import writable_folder
+from netpipe.cli.live import live
 
 if TYPE_CHECKING:
     from netpipe.harness.measurement import Measurement
 
 
 @click.command()
-@click.option("--loader", required=True, metavar="TARGET", help="Makes the loader.")
-@click.option("--step", metavar="TARGET", help="Makes (state, step).")
-@click.option("--loop", metavar="TARGET", help="Your training loop(batches, state, step).")
-@click.option(
-    "--accelerator", default="auto", show_default=True,
-    help="auto, emulated:36ms, emulated:8xh100, or a list; @25GB/s adds a copy to the device.",
-)  # fmt: skip
-@click.option(
-    "--flops-per-step", type=float, help="FLOPs of a step, for an emulated accelerator with a name."
-)
-@click.option(
-    "--mfu", type=float, default=0.4, show_default=True,
-    help="The part of its peak that an emulated accelerator reaches.",
-)  # fmt: skip
-@click.option("--budget", type=float, default=20.0, show_default=True, help="Seconds of rounds.")
-@click.option(
-    "--batch-limit", type=float, default=10.0, show_default=True,
-    help="A loader that gives no batch for so many seconds hangs.",
-)  # fmt: skip
-@as_html
-@click.option(
-    "--trace", type=folder, metavar="DIR",
-    help="Keep a profiler's trace of some real steps in a folder, for ui.perfetto.dev.",
-)  # fmt: skip
-@quietly
-@as_json
+@chosen_by_options(20.0, "Seconds of rounds.")
 @clear_errors
-def measure(
-    loader: str,
-    step: str | None,
-    loop: str | None,
-    accelerator: str,
-    flops_per_step: float | None,
-    mfu: float,
-    budget: float,
-    batch_limit: float,
-    html: Path | None,
-    trace: Path | None,
-    quiet: bool,
-    as_json: bool,
-) -> None:
+def measure(chosen: Chosen) -> None:
     """Measure a loader with a step and say why training waits.
 
-    TARGET is package.module:name or path/to/file.py:name, a callable without arguments.
+    TARGET is package.module:name or path/to/file.py:name, a callable without arguments. The
+    accelerator may be several, with commas between them.
     """
     from netpipe.harness.emulation import accelerator_label, parse_accelerators
-    from netpipe.harness.session import SessionRequest, child_command, measured
-    from netpipe.whole_file import refuse_unwritable
+    from netpipe.harness.session import child_command, measured
 
-    if html is not None:
-        refuse_unwritable(html, "--html")
-    asked = SessionRequest(
-        "measure",
-        budget_s=budget,
-        batch_limit_s=batch_limit,
-        flops_per_step=flops_per_step,
-        mfu=mfu,
-        trace=str(writable_folder(trace, "--trace")) if trace else "",
-    )
-    requests = [replace(asked, accelerator=one) for one in parse_accelerators(accelerator)]
-    command = child_command(loader, step, loop)
+    requests = [chosen.request("measure", one) for one in parse_accelerators(chosen.accelerator)]
+    command = child_command(chosen.loader, chosen.step, chosen.loop)
     measurements: list[Measurement] = []
     try:
         for request in requests:
-            with live(accelerator_label(request.accelerator), quiet=quiet) as progress:
+            with live(accelerator_label(request.accelerator), quiet=chosen.quiet) as progress:
                 measurements.append(measured(command, request, progress=progress))
     finally:  # one that fails takes nothing from those before it
         if measurements:
-            _print_measurements(measurements, listed=len(requests) > 1, as_json=as_json)
-            if html is not None:
-                _write_page(measurements, html)
+            _print_measurements(measurements, listed=len(requests) > 1, as_json=chosen.as_json)
+            if chosen.html is not None:
+                _write_page(measurements, chosen.html)
     codes = [exit_code(one) for one in measurements]
     sys.exit(FAILED if FAILED in codes else max(codes))
 
