@@ -12,9 +12,9 @@ from netpipe.harness.measurement import Interval
 
 _DRAWS: Final = 500
 _SEED: Final = 0
-# Of the logarithm of predicted over measured, as docs/diagnose.md found it where nothing but the
-# model was in doubt.
-_MODEL_ERROR: Final = 0.06
+# The spread of the logarithm of predicted over measured, by its median absolute deviation: 0.08 and
+# 0.09 in the two files of trials in perf_tests/diagnosis.
+_MODEL_ERROR: Final = 0.09
 
 
 @dataclass(frozen=True)
