@@ -43,6 +43,9 @@ def generate(out: Path, probes: int | None, seed: int, profile: str) -> None:
 def prepare(sources: tuple[Path, ...], out: Path, seed: int, shards: int) -> None:
     """Turn parquet measurements into probe rows, train and eval split by probe.
 
+    Names that state a split, such as train-00000.parquet or eval/, decide it for every file;
+    otherwise the seed does.
+
     A folder that holds inherited ArrayRecord files (layout 0) and no parquet is converted: its rows
     keep their order, in one file for each split.
     """

@@ -11,13 +11,13 @@ from netpipe.data.prepare import Progress
 from netpipe.data.rows import ROW_BYTES, cut_rows
 from netpipe.data.shards import ShardWriter
 from netpipe.data.split import EVAL_FRACTION
-from netpipe.data.unindexed_source import UnindexedSource
+from netpipe.data.unindexed_source import UnindexedSource, find_array_records
 from netpipe.errors import InputError
 
 
 def is_inherited(folder: Path) -> bool:
     """Whether a folder has ArrayRecord files to convert, and no measurements to prepare anew."""
-    return any(folder.glob("*.arrayrecord")) and not any(folder.rglob("*.parquet"))
+    return bool(find_array_records(folder)) and not any(folder.rglob("*.parquet"))
 
 
 def convert(
@@ -34,9 +34,9 @@ def convert(
     same contexts from the converted rows as from the inherited ones.
 
     Args:
-        folder: Holds `*.arrayrecord` files.
+        folder: Holds `*.arrayrecord` files, or folders of them.
         out: The folder to make. One that was prepared before is replaced once the new one is whole.
-        seed: Chooses which probes evaluate; at least 0.
+        seed: Chooses which probes evaluate, unless the files' names state it; at least 0.
         row_bytes: The most that a row's arrays take.
         progress: Is told how many measurements are done, of how many.
 
@@ -53,7 +53,7 @@ def convert(
     total = sum(int(source.row_measurements.sum()) for source in sources.values())
     fingerprint = hashlib.blake2b(digest_size=16)
     done = 0
-    with whole_folder(out, sorted(folder.glob("*.arrayrecord"))) as building:
+    with whole_folder(out, find_array_records(folder)) as building:
         splits = {}
         for split, source in sources.items():
             writer = ShardWriter(building, split, shards=1)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from netpipe.data.addresses import AddressTable
 from netpipe.data.parquet import find_parquet, open_parquet, read_parquet
 from netpipe.data.rows import ROW_BYTES, ProbeRow, cut_rows, split_by_probe
-from netpipe.data.split import choose_eval
+from netpipe.data.split import find_eval_files, split_rows
 
 _GROUPS_KEPT = 2  # a block may reach from one into the next
 
@@ -26,14 +26,17 @@ class ParquetSource:
         split: "train" or "eval"; the same probes as `prepare` chooses by default.
 
     Raises:
-        InputError: A file or a value in it is not what it must be.
+        InputError: A file or a value in it is not what it must be, or the files' names
+            contradict each other about the split.
     """
 
     def __init__(self, folder: Path, split: str) -> None:
+        files = find_parquet([folder])
+        eval_files = find_eval_files(files, [folder])
+        groups = [_filled_groups(open_parquet(file)) for file in files]
+        file_of_group = np.repeat(np.arange(len(files)), list(map(len, groups)))
         self._groups = [
-            (file, group)
-            for file in find_parquet([folder])
-            for group in _filled_groups(open_parquet(file))
+            (file, group) for file, some in zip(files, groups, strict=True) for group in some
         ]
         self._kept: dict[int, list[ProbeRow]] = {}
         counted = np.array(
@@ -44,8 +47,8 @@ class ParquetSource:
             ],
             np.int64,
         )
-        probes, which = np.unique(counted[:, 2], return_inverse=True)
-        in_split = choose_eval(probes)[which] == (split == "eval")
+        in_eval = split_rows(counted[:, 2], file_of_group[counted[:, 0]], eval_files)
+        in_split = in_eval == (split == "eval")
         self._places = counted[in_split, :2]
         self.row_measurements: NDArray[np.int64] = counted[in_split, 3]
         self.row_group: NDArray[np.int64] = self._places[:, 0]

@@ -2,9 +2,12 @@
 
 import hashlib
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from netpipe.data.addresses import AddressTable
 from netpipe.data.index import Index, Split, save_index
@@ -14,7 +17,7 @@ from netpipe.data.parquet import find_parquet, open_parquet, read_parquet
 from netpipe.data.rows import ROW_BYTES, cut_rows
 from netpipe.data.shards import ShardWriter
 from netpipe.data.spill import Spill
-from netpipe.data.split import EVAL_FRACTION, check_eval_fraction, choose_eval
+from netpipe.data.split import EVAL_FRACTION, check_eval_fraction, find_eval_files, split_rows
 from netpipe.errors import InputError
 
 Progress = Callable[[int, int], None]
@@ -39,10 +42,10 @@ def prepare(
     Args:
         sources: parquet files, or folders of them.
         out: The folder to make. One that was prepared before is replaced once the new one is whole.
-        seed: Chooses which probes evaluate; at least 0.
+        seed: Chooses which probes evaluate, unless the files' names state it; at least 0.
         shards: Files of the train split; those of eval are fewer, in proportion.
         row_bytes: The most that a row's arrays take.
-        eval_fraction: The share of probes kept for the eval split.
+        eval_fraction: The share of probes kept for the eval split, where it is chosen.
         progress: Is told how far it has come.
 
     Returns:
@@ -54,13 +57,23 @@ def prepare(
     """
     plan = _Plan(seed, shards, row_bytes, eval_fraction)
     files = find_parquet(sources)
+    eval_files = find_eval_files(files, sources)
     report = _Report(progress, 2 * sum(open_parquet(file).metadata.num_rows for file in files))
     addresses = AddressTable()
     with whole_folder(out, files) as folder:
         with tempfile.TemporaryDirectory(prefix=".spill.", dir=folder) as spilled:
             spill = Spill(Path(spilled))
-            _read(files, spill, addresses, report)
-            index = _write(spill, folder, addresses, plan, report)
+            in_file = [_read(file, spill, addresses, report) for file in files]
+            probes = np.concatenate(in_file)
+            in_eval = split_rows(
+                probes,
+                np.repeat(np.arange(len(files)), list(map(len, in_file))),
+                eval_files,
+                seed=seed,
+                eval_fraction=eval_fraction,
+            )
+            eval_probes = set(probes[in_eval].tolist())
+            index = _write(spill, folder, addresses, plan, eval_probes, report)
         save_index(index, folder)
     return index
 
@@ -95,18 +108,24 @@ class _Report:
             self._progress(self._done, self._total)
 
 
-def _read(files: Iterable[Path], spill: Spill, addresses: AddressTable, report: _Report) -> None:
-    for file in files:
-        for measurements in read_parquet(file, addresses):
-            spill.add(measurements)
-            report.add(len(measurements))
+def _read(file: Path, spill: Spill, addresses: AddressTable, report: _Report) -> NDArray[np.int64]:
+    """Return the distinct probes of a file whose measurements were put into the spill."""
+    found: list[NDArray[np.int64]] = []
+    for measurements in read_parquet(file, addresses):
+        spill.add(measurements)
+        found.append(np.unique(measurements["probe"]))
+        report.add(len(measurements))
+    return np.unique(np.concatenate(found))
 
 
 def _write(
-    spill: Spill, folder: Path, addresses: AddressTable, plan: _Plan, report: _Report
+    spill: Spill,
+    folder: Path,
+    addresses: AddressTable,
+    plan: _Plan,
+    eval_probes: Set[int],
+    report: _Report,
 ) -> Index:
-    is_eval = choose_eval(spill.probes, seed=plan.seed, eval_fraction=plan.eval_fraction)
-    eval_probes = set(spill.probes[is_eval].tolist())
     train = ShardWriter(folder, "train", plan.shards)
     evaluation = ShardWriter(folder, "eval", plan.eval_shards)
     fingerprint = hashlib.blake2b(digest_size=16)

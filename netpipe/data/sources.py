@@ -12,7 +12,7 @@ from netpipe.data.layout import decode_row
 from netpipe.data.parquet_source import ParquetSource
 from netpipe.data.rows import ProbeRow
 from netpipe.data.shards import ShardReader, count_records
-from netpipe.data.unindexed_source import UnindexedSource
+from netpipe.data.unindexed_source import UnindexedSource, find_array_records
 from netpipe.errors import InputError
 
 
@@ -48,9 +48,7 @@ class ArrayRecordSource:
     def __init__(self, folder: Path, split: str) -> None:
         contents = load_index(folder).split(split)
         for shard in contents.shards:
-            _check_shard(folder / shard.file, len(shard.row_measurements))
-        if contents.rows == 0:
-            raise InputError(folder / INDEX_NAME, f"split {split}", "have rows", "none")
+            _check_shard(folder / shard.file, len(shard.row_measurements), split)
         self._shards = ShardReader(
             [folder / shard.file for shard in contents.shards],
             [len(shard.row_measurements) for shard in contents.shards],
@@ -76,21 +74,35 @@ def open_source(data: Path, split: str) -> RowSource:
         split: "train" or "eval".
 
     Raises:
-        InputError: There is no such folder, it holds nothing of that, or what it holds is damaged.
+        InputError: There is no such folder, it holds nothing of that or of the split, or what it
+            holds is damaged.
     """
     if not data.is_dir():
         raise InputError(data, "data", "be a folder", "a file" if data.exists() else "nothing")
+    source = _open(data, split)
+    if not len(source.row_measurements):
+        way_out = "The names of the files and folders state the other split"
+        raise InputError(data, f"split {split}", "have rows", "none", way_out)
+    return source
+
+
+def _open(data: Path, split: str) -> RowSource:
     if (data / INDEX_NAME).exists():
         return ArrayRecordSource(data, split)
     if any(data.glob("*.arrayrecord")):
         return UnindexedSource(data, split)
     if any(data.rglob("*.parquet")):
         return ParquetSource(data, split)
+    if find_array_records(data):
+        return UnindexedSource(data, split)
     way_out = "Make one with `netpipe prepare` or `netpipe generate`"
     raise InputError(data, "folder", "hold ArrayRecord shards or parquet files", "none", way_out)
 
 
-def _check_shard(path: Path, records: int) -> None:
+def _check_shard(path: Path, records: int, split: str) -> None:
+    if not path.name.startswith(f"{split}-"):
+        way_out = "Prepare the data again"
+        raise InputError(path, "shard", f"be of split {split}", "another name", way_out)
     if not path.is_file():
         raise InputError(path, "shard", f"hold the {records} records of the index", "no file")
     found = count_records(path)

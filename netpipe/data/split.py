@@ -1,5 +1,10 @@
 """Which probes train and which evaluate."""
 
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,6 +15,83 @@ EVAL_FRACTION = 0.05
 """The share of probes kept for evaluation, unless told otherwise."""
 
 _SPLIT = 0
+_EVAL_WORDS = ("eval", "evaluation", "val", "valid", "validation", "test", "testing")
+_SPLIT_OF_WORD = {"train": "train", "training": "train", **dict.fromkeys(_EVAL_WORDS, "eval")}
+_RENAME = "Rename it: `train` and `eval` are words that state a split"
+
+
+def find_eval_files(files: Sequence[Path], sources: Sequence[Path]) -> NDArray[np.bool_] | None:
+    """Return which files state the eval split by their paths.
+
+    Words count in the names of the files and of the folders inside a source. Of a source itself,
+    and of the folders in which several sources differ, only the whole name counts.
+
+    Args:
+        files: What is read.
+        sources: The files or folders in which they were found.
+
+    Returns:
+        bool (files,), True for eval, False for train; None where no file states a split.
+
+    Raises:
+        InputError: A path states both splits, or only some of the paths state one.
+    """
+    roots = [(one if one.is_dir() else one.parent).absolute() for one in sources]
+    top = Path(os.path.commonpath(roots))
+    stated = [_stated_split(file, roots, top) for file in files]
+    if not any(stated):
+        return None
+    if None in stated:
+        other = files[next(number for number, split in enumerate(stated) if split)]
+        constraint = f"state a split, as {other} does"
+        raise InputError(files[stated.index(None)], "path", constraint, "none", _RENAME)
+    return np.array([split == "eval" for split in stated])
+
+
+def _stated_split(file: Path, roots: Sequence[Path], top: Path) -> str | None:
+    path = file.absolute()
+    root = next(root for root in roots if root in path.parents)
+    words = re.split("[^a-z]+", str(path.relative_to(root).with_suffix("")).lower())
+    folders = (root.name, *root.relative_to(top).parts)
+    words += [name.lower().removeprefix("split=") for name in folders]
+    stated = {_SPLIT_OF_WORD[word] for word in words if word in _SPLIT_OF_WORD}
+    if len(stated) > 1:
+        raise InputError(file, "path", "state one split", "train and eval", _RENAME)
+    return next(iter(stated), None)
+
+
+def split_rows(
+    probes: NDArray[np.int64],
+    files: NDArray[np.int64],
+    eval_files: NDArray[np.bool_] | None,
+    *,
+    seed: int = 0,
+    eval_fraction: float = EVAL_FRACTION,
+) -> NDArray[np.bool_]:
+    """Return which rows evaluate: as their files state, else as `choose_eval` chooses.
+
+    Args:
+        probes: The probe of each row, int64 (rows,).
+        files: The number of the file of each row, int64 (rows,).
+        eval_files: What `find_eval_files` returned.
+        seed: As `choose_eval` takes it.
+        eval_fraction: As `choose_eval` takes it.
+
+    Returns:
+        bool (rows,), True for eval; a probe has rows on one side only.
+
+    Raises:
+        InputError: A probe is in files of both splits, or `choose_eval` refuses.
+    """
+    if eval_files is None:
+        distinct, which = np.unique(probes, return_inverse=True)
+        return choose_eval(distinct, seed=seed, eval_fraction=eval_fraction)[which]
+    in_eval = eval_files[files]
+    both = np.intersect1d(probes[in_eval], probes[~in_eval])
+    if len(both):
+        way_out = "Remove it from one of them, or name no file by a split: probes are then split"
+        raise InputError("split", f"probe {both[0]}", "be in one split", "train and eval", way_out)
+    return in_eval
 
 
 def choose_eval(

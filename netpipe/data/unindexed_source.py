@@ -10,7 +10,7 @@ from netpipe.data.index import INDEX_NAME
 from netpipe.data.layout_v0 import ARROW_STREAM_START, count_row_v0, decode_row_v0
 from netpipe.data.rows import ProbeRow
 from netpipe.data.shards import ShardReader, count_records
-from netpipe.data.split import choose_eval
+from netpipe.data.split import find_eval_files, split_rows
 from netpipe.errors import InputError
 
 
@@ -21,23 +21,24 @@ class UnindexedSource:
     has.
 
     Args:
-        folder: Holds `*.arrayrecord` files.
+        folder: Holds `*.arrayrecord` files, or folders of them.
         split: "train" or "eval"; the same probes as `prepare` chooses.
         seed: As `prepare` takes it.
 
     Raises:
-        InputError: A file is damaged, or a record in it is not of layout 0.
+        InputError: A file is damaged, a record in it is not of layout 0, or the files' names
+            contradict each other about the split.
     """
 
     def __init__(self, folder: Path, split: str, *, seed: int = 0) -> None:
-        paths = sorted(folder.glob("*.arrayrecord"))
+        paths = find_array_records(folder)
+        eval_files = find_eval_files(paths, [folder])
         records = [_require_records(path) for path in paths]
         self._shards = ShardReader(paths, records)
         counted = np.array([self._count(number) for number in range(sum(records))], np.int64)
-        found, which = np.unique(counted.reshape(-1, 2)[:, 0], return_inverse=True)
-        is_mine = choose_eval(found, seed=seed) == (split == "eval")
-        in_split = is_mine[which]
-        self.probes = int(np.count_nonzero(is_mine))
+        probes, files = counted.reshape(-1, 2)[:, 0], np.repeat(np.arange(len(paths)), records)
+        in_split = split_rows(probes, files, eval_files, seed=seed) == (split == "eval")
+        self.probes = len(np.unique(probes[in_split]))
         self._records = np.flatnonzero(in_split)
         self.row_measurements: NDArray[np.int64] = counted[in_split, 1]
         self.row_group = None
@@ -65,6 +66,11 @@ class UnindexedSource:
                 where, "record", f"be of layout 0 without {INDEX_NAME}", "another", way_out
             )
         return count_row_v0(record, where)
+
+
+def find_array_records(folder: Path) -> list[Path]:
+    """List the ArrayRecord files of a folder: its own, else those at any depth."""
+    return sorted(folder.glob("*.arrayrecord")) or sorted(folder.rglob("*.arrayrecord"))
 
 
 def _require_records(path: Path) -> int:

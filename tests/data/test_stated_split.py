@@ -1,0 +1,216 @@
+"""Data whose files state their split: evaluation probes are never trained on."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from netpipe.cli import main
+from netpipe.config import PipelineConfig
+from netpipe.data.index import INDEX_NAME, load_index
+from netpipe.data.pipeline import build
+from netpipe.data.sources import open_source
+from netpipe.errors import InputError
+from tests.data.factories import make_pings, write_probes
+from tests.data.layout_v0 import encode_row_v0, write_records
+
+Write = Callable[[Path, Sequence[int]], None]
+
+TRAIN_WORDS = ("train", "training", "Train", "TRAIN")
+EVAL_WORDS = ("eval", "evaluation", "val", "valid", "validation", "test", "testing", "Eval")
+# How a path states its split; "{}" is the word, "#" the number of the file.
+PATTERNS = (
+    "{}-#", "{}", "{}-0000#-of-00009", "{}_2024_#", "{}#", "latency_{}.#", "#.{}", "{}/#",
+    "{}_2024/#", "{}/2024/#", "split={}/#", "2024/{}/part-#", "{}/{}-#",
+)  # fmt: skip
+
+
+def write_parquet(path: Path, probes: Sequence[int]) -> None:
+    """Write a parquet file in which each of some probes has a few measurements."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    histories = {probe: make_pings(3 + probe % 5, seed=probe) for probe in probes}
+    write_probes(path.with_name(path.name + ".parquet"), histories)
+
+
+def write_array_record(path: Path, probes: Sequence[int]) -> None:
+    """Write an ArrayRecord file of layout 0 in which each of some probes has a row."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = [encode_row_v0(make_pings(3 + probe % 5, seed=probe), probe) for probe in probes]
+    write_records(path.with_name(path.name + ".arrayrecord"), rows)
+
+
+WRITERS: tuple[Write, ...] = (write_parquet, write_array_record)
+both_formats = pytest.mark.parametrize("write", WRITERS, ids=["parquet", "layout 0"])
+
+
+def probes_of(data: Path, split: str) -> set[int]:
+    """Return the probes of all rows of a split."""
+    source = open_source(data, split)
+    return {row.probe for row in source.read(range(len(source.row_measurements)))}
+
+
+def prepare(out: Path, *sources: object) -> str:
+    """Run `netpipe prepare`; return its error, or nothing."""
+    result = CliRunner().invoke(main, ["prepare", *map(str, sources), "--out", str(out)])
+    return "" if result.exit_code == 0 else result.output
+
+
+@st.composite
+def file_sets(draw: st.DrawFn) -> dict[str, tuple[str, list[int]]]:
+    """Draw files by their paths: the split that each states, and its probes."""
+    probes = draw(st.lists(st.integers(0, 10**6), min_size=2, max_size=12, unique=True))
+    train = draw(st.integers(1, len(probes) - 1))
+    files: dict[str, tuple[str, list[int]]] = {}
+    for split, words, some in (
+        ("train", TRAIN_WORDS, probes[:train]),
+        ("eval", EVAL_WORDS, probes[train:]),
+    ):
+        parts = [some[: len(some) // 2], some[len(some) // 2 :]]
+        pattern, word = draw(st.sampled_from(PATTERNS)), draw(st.sampled_from(words))
+        for number, part in enumerate(filter(None, parts)):
+            name = pattern.replace("{}", word).replace("#", str(number))
+            before = files.get(name, (split, []))[1]
+            files[name] = (split, before + part)
+    return files
+
+
+@both_formats
+@given(files=file_sets())
+@settings(max_examples=40)
+def test_an_evaluation_probe_is_never_trained_on(
+    write: Write, files: dict[str, tuple[str, list[int]]]
+) -> None:
+    """Read as they are or prepared, the files' probes are in the split that the files state."""
+    with TemporaryDirectory(prefix="data") as folder:
+        data, out = Path(folder, "data"), Path(folder, "out")
+        at_top = all("/" not in name for name in files)
+        for name, (_, probes) in files.items():
+            # Of ArrayRecord files those at the top are read, and those in folders without any.
+            write(data / (name if at_top or "/" in name else f"top/{name}"), probes)
+        assert prepare(out, data) == ""
+        for place in (data, out):
+            for split in ("train", "eval"):
+                stated = [probes for side, probes in files.values() if side == split]
+                assert probes_of(place, split) == set().union(*stated)
+
+
+@both_formats
+def test_batches_are_made_of_the_stated_split(tmp_path: Path, write: Write) -> None:
+    """Training on a folder with an eval file gives the batches of its train file alone."""
+    write(tmp_path / "both" / "train", range(40))
+    write(tmp_path / "both" / "eval", range(40, 80))
+    write(tmp_path / "alone" / "train", range(40))
+    config = PipelineConfig(sequence_length=128, batch_size=2, workers=0, epochs=1)
+    both, alone = (
+        [batch["inputs"].tolist() for batch in build(tmp_path / folder, config)]
+        for folder in ("both", "alone")
+    )
+    assert both == alone != []
+
+
+@both_formats
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["eval/train-0", "train/train-0"], r"eval/train-0\.\w+: path must state one split"),
+        (["train_eval", "train"], r"train_eval\.\w+: path must state one split"),
+        (["train", "more"], r"more\.\w+: path must state a split, as .*train\.\w+ does"),
+        (["eval/0", "other/0"], r"other/0\.\w+: path must state a split, as .*eval/0\.\w+ does"),
+    ],
+)
+def test_contradictory_names_are_refused(
+    tmp_path: Path, write: Write, names: list[str], message: str
+) -> None:
+    """Both splits in one path, or a split in some paths only, is an error that names the file."""
+    for number, name in enumerate(names):
+        write(tmp_path / "data" / name, [2 * number, 2 * number + 1])
+    for split in ("train", "eval"):
+        with pytest.raises(InputError, match=message):
+            open_source(tmp_path / "data", split)
+    assert "path must state" in prepare(tmp_path / "out", tmp_path / "data")
+    assert not (tmp_path / "out").exists()
+
+
+@both_formats
+def test_a_probe_of_both_splits_is_refused(tmp_path: Path, write: Write) -> None:
+    """A probe in a train file and in an eval file would be trained on: the error names it."""
+    write(tmp_path / "data" / "train", [1, 2, 3])
+    write(tmp_path / "data" / "eval", [3, 4])
+    for split in ("train", "eval"):
+        with pytest.raises(InputError, match="probe 3 must be in one split; found train and eval"):
+            open_source(tmp_path / "data", split)
+    assert "probe 3 must be in one split" in prepare(tmp_path / "out", tmp_path / "data")
+
+
+@both_formats
+@pytest.mark.parametrize(
+    ("name", "there", "absent"),
+    [("train", "train", "eval"), ("test/0", "eval", "train"), ("../eval/0", "eval", "train")],
+)
+def test_a_split_that_no_file_states_is_empty(
+    tmp_path: Path, write: Write, name: str, there: str, absent: str
+) -> None:
+    """Files of one split are not split again: opening the other one is an error."""
+    write(tmp_path / "data" / name, [1, 2, 3])
+    data = tmp_path / "eval" if ".." in name else tmp_path / "data"
+    assert prepare(tmp_path / "out", data) == ""
+    for place in (data, tmp_path / "out"):
+        assert probes_of(place, there) == {1, 2, 3}
+        with pytest.raises(InputError, match=f"split {absent} must have rows; found none"):
+            open_source(place, absent)
+
+
+@both_formats
+def test_a_word_within_a_word_states_nothing(tmp_path: Path, write: Write) -> None:
+    """Names like `interval`, and a given folder called `test_...`, leave the split to the probe."""
+    for number, name in enumerate(["interval", "trainset", "trains/0", "latest", "tested/0"]):
+        write(tmp_path / "test_of_names0" / f"x/{name}", range(40 * number, 40 * number + 40))
+    data = tmp_path / "test_of_names0"
+    assert probes_of(data, "train") | probes_of(data, "eval") == set(range(200))
+    assert not probes_of(data, "train") & probes_of(data, "eval")
+
+
+def test_named_files_state_by_their_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`netpipe prepare train/*.parquet eval/*.parquet`, and two folders, are read as one folder."""
+    write_parquet(tmp_path / "train" / "2024" / "0", [1, 2])
+    write_parquet(tmp_path / "eval" / "2024" / "0", [3, 4])
+    monkeypatch.chdir(tmp_path)
+    files = [f"{name}/2024/0.parquet" for name in ("train", "eval")]
+    for number, sources in enumerate(
+        [files, ["train", "eval"], ["train/2024", "eval/2024"], ["."]]
+    ):
+        out = tmp_path.parent / f"{tmp_path.name}-{number}"
+        assert prepare(out, *sources) == ""
+        assert [probes_of(out, split) for split in ("train", "eval")] == [{1, 2}, {3, 4}]
+
+
+def test_folders_above_the_data_state_nothing(tmp_path: Path) -> None:
+    """A home or a project that is called `test` says nothing about the data in it."""
+    write_parquet(tmp_path / "test" / "data" / "0", range(40))
+    assert probes_of(tmp_path / "test" / "data", "train")
+    (tmp_path / "linked").symlink_to(tmp_path / "test" / "data")
+    assert probes_of(tmp_path / "linked", "train")
+    sources = [tmp_path / "test" / name for name in ("train", "eval")]
+    for number, source in enumerate(sources):
+        write_parquet(source / "0", [number])
+    assert prepare(tmp_path / "out", *sources) == ""
+    assert [probes_of(tmp_path / "out", split) for split in ("train", "eval")] == [{0}, {1}]
+
+
+def test_an_index_that_contradicts_its_files_is_refused(tmp_path: Path) -> None:
+    """A prepared folder whose index calls an eval file a train file is not trained on."""
+    write_parquet(tmp_path / "data" / "0", range(40))
+    assert prepare(tmp_path / "out", tmp_path / "data") == ""
+    index = json.loads((tmp_path / "out" / INDEX_NAME).read_text())
+    index["train"]["shards"] += index["eval"]["shards"]
+    (tmp_path / "out" / INDEX_NAME).write_text(json.dumps(index))
+    assert load_index(tmp_path / "out").train.shards
+    with pytest.raises(InputError, match=r"eval-0\S+: shard must be of split train"):
+        open_source(tmp_path / "out", "train")
