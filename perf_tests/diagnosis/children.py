@@ -44,7 +44,7 @@ def printed_by(
         except subprocess.TimeoutExpired:
             raise ChildError(f"it took more than {limit_s:g} s") from None
         finally:
-            _end(child)
+            end_group(child)
     try:
         document: Mapping[str, Any] = json.loads(printed)
     except ValueError:
@@ -53,7 +53,7 @@ def printed_by(
     return document
 
 
-def _end(child: "subprocess.Popen[str]") -> None:
+def end_group(child: "subprocess.Popen[str]") -> None:
     """End a process that still runs, and all that share its process group."""
     if child.returncode is not None:
         return
