@@ -1,6 +1,7 @@
 """What runs inside a session's process: a loader is looked into, one result is written."""
 
 import argparse
+from contextlib import ExitStack
 from typing import Any
 
 from netpipe.harness.emulation import Flops, checked_flops
@@ -22,7 +23,7 @@ def main() -> None:
     if request is None:
         parser.error("this module is started by netpipe, not by hand")
 
-    def found() -> dict[str, Any]:
+    def found(_: ExitStack) -> dict[str, Any]:
         from netpipe.diagnosis.finding_out import FindingOut
         from netpipe.grain_workers import let_grain_start_workers
         from netpipe.harness.clock import MonotonicClock

@@ -1,6 +1,7 @@
 """The protocol: warm up, drain, then rounds of interleaved blocks; produces a Measurement."""
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -41,6 +42,7 @@ def measure(
     place: Place,
     budget_s: float,
     clock: Clock,
+    closing: ExitStack,
     watch: Watch = UNWATCHED,
     trace: TraceTarget | None = None,
 ) -> Measurement:
@@ -51,6 +53,7 @@ def measure(
         place: The device and the host, as they are to be recorded.
         budget_s: Seconds that the rounds may take.
         clock: Seconds.
+        closing: Closes the loaders, for the caller to do once the measurement is safe.
         watch: Told of what could hang.
         trace: Where to keep a profiler's trace of some real steps; None: none is taken.
 
@@ -63,21 +66,17 @@ def measure(
     started, host_cpu = clock(), processes.read_host_cpu()
     watch.doing("starting the loader")
     puller = Puller(subject.loader, clock, watch)
-    try:
-        watch.doing("making the step")
-        bench = Bench(subject, puller, clock, budget_s)
-        try:
-            bench.run(watch)
-        finally:
-            close_soon(bench.reference.close)
-        busy = processes.busy_elsewhere_fraction(host_cpu, processes.read_host_cpu())
-        if trace is not None:
-            watch.doing("a trace of some steps", budget_s)
-            watch.rounds_begin()  # it has a budget of its own
-            _keep_trace(bench, trace.file(_device(bench, place).key))
-        return _summary(bench, place, subject.fingerprint, clock() - started, busy)
-    finally:
-        close_soon(puller.close)
+    closing.callback(close_soon, puller.close)
+    watch.doing("making the step")
+    bench = Bench(subject, puller, clock, budget_s)
+    closing.callback(close_soon, bench.reference.close)
+    bench.run(watch)
+    busy = processes.busy_elsewhere_fraction(host_cpu, processes.read_host_cpu())
+    if trace is not None:
+        watch.doing("a trace of some steps", budget_s)
+        watch.rounds_begin()  # it has a budget of its own
+        _keep_trace(bench, trace.file(_device(bench, place).key))
+    return _summary(bench, place, subject.fingerprint, clock() - started, busy)
 
 
 def _device(bench: Bench, place: Place) -> Device:

@@ -22,7 +22,7 @@ _MOST_BATCHES = 20_000  # in a block, of a loader that costs nothing
 _DRAINED_SHARE = 0.7  # of the steady load time, where nothing stutters
 _QUIET_CORES = 0.1  # CPU use below which a loader's buffers count as full
 _QUIET_LOOK_S = 0.03
-_CLOSING_S = 2.0  # a worker that takes longer is ended with the session
+_CLOSING_S = 1.0  # a worker that takes longer is ended with the session
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,7 @@ class Puller:
 
 
 def close_soon(close: Callable[[], None]) -> None:
-    """Stop a loader's workers; one that hangs does not hold up what was measured."""
+    """Stop a loader's workers, and wait a little for those that take long or hang."""
     closing = threading.Thread(target=close, name="netpipe-close", daemon=True)
     closing.start()
     closing.join(_CLOSING_S)
