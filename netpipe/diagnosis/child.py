@@ -11,7 +11,7 @@ KIND = "diagnose"
 
 def main() -> None:
     """Run the session that this process was started for."""
-    from netpipe.harness.child import answer
+    from netpipe.harness.child import answer, tell_of_import
     from netpipe.harness.session import request_here
 
     parser = argparse.ArgumentParser()
@@ -28,10 +28,12 @@ def main() -> None:
         from netpipe.grain_workers import let_grain_start_workers
         from netpipe.harness.clock import MonotonicClock
         from netpipe.harness.host import this_host
+        from netpipe.harness.session import START_UP_S
         from netpipe.harness.targets import resolve
-        from netpipe.harness.watchdog import START_UP_S, Watchdog
+        from netpipe.harness.watchdog import Watchdog
 
         let_grain_start_workers()
+        tell_of_import(request, arguments.loader)
         loader, cores = resolve(arguments.loader), this_host().cores
         limit_s = START_UP_S + request.budget_s  # a slow loader takes its time for the least rounds
         with Watchdog(request, start_up_s=limit_s) as watch:

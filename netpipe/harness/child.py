@@ -18,12 +18,14 @@ from netpipe.harness.errors import LoaderFailedError, MisuseError
 from netpipe.harness.failure import told
 from netpipe.harness.measurement import Device
 from netpipe.harness.origin import check_origin
+from netpipe.harness.progress import Teller
 from netpipe.harness.session import (
     SessionRequest,
     error_document,
     gather_sockets,
     is_abandoned,
     leave,
+    progress_file,
     request_here,
     write_result,
 )
@@ -79,6 +81,11 @@ def answer(request: SessionRequest, found: Callable[[ExitStack], dict[str, Any]]
             misused = isinstance(error, NetpipeError) and not isinstance(error, LoaderFailedError)
             kind, message = ("misuse", str(error)) if misused else ("failed", told(error))
             write_result(request, error_document(kind, message))
+
+
+def tell_of_import(request: SessionRequest, target: str) -> None:
+    """Say that a target is imported: that can take long, and can fail."""
+    Teller(progress_file(request), MonotonicClock()).doing(f"importing {target}")
 
 
 def _watch_parent(request: SessionRequest) -> None:
@@ -178,6 +185,7 @@ def main() -> None:
         parser.error("this module is started by netpipe, not by hand")
 
     def found(closing: ExitStack) -> dict[str, Any]:
+        tell_of_import(request, arguments.loader)
         factories = Factories(
             loader=resolve(arguments.loader),
             step=resolve(arguments.step) if arguments.step else None,

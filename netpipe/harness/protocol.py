@@ -19,6 +19,7 @@ from netpipe.harness.step_times import Distributions
 from netpipe.harness.trace import NoTraceError
 from netpipe.harness.watch import UNWATCHED, Watch
 
+_SLOW_START_S = 10.0  # until the first batch
 _LEAST_KEPT_BYTES = 1 << 20  # of a state, before it is worth a word that it is not donated
 
 
@@ -64,7 +65,7 @@ def measure(
         MisuseError: A factory does not give what it must.
     """
     started, host_cpu = clock(), processes.read_host_cpu()
-    watch.doing("starting the loader")
+    watch.doing("making the loader")
     puller = Puller(subject.loader, clock, watch)
     closing.callback(close_soon, puller.close)
     watch.doing("making the step")
@@ -190,6 +191,17 @@ def _stalls_s(log: Log) -> list[float]:
 
 def _findings(bench: Bench) -> list[Finding]:
     found = []
+    puller = bench.puller
+    if puller.longest_start_s > _SLOW_START_S:
+        found.append(
+            Finding(
+                "slow-start",
+                f"the loader took {puller.longest_start_s:.0f} s from its start to its first "
+                f"batch ({puller.first_batch_s:.0f} s the first time, {puller.making_s:.0f} s of "
+                "them in loader()): each start of the training waits as long. What is built then, "
+                "such as an index, can be built once and kept",
+            )
+        )
     if bench.puller.restarts:
         found.append(
             Finding(

@@ -66,6 +66,9 @@ class Puller:
     Attributes:
         pulled: Batches that the loader has given so far.
         restarts: How often it had ended and was started again.
+        making_s: Seconds that `loader()` and `iter` took the first time.
+        first_batch_s: Seconds from there to the first batch, with those.
+        longest_start_s: Seconds until the first batch, where it took longest to start.
         strangers: Children of this process that do not load.
     """
 
@@ -83,8 +86,9 @@ class Puller:
         except BaseException:
             watch.waiting(None)
             raise
+        self.making_s = clock() - started
         self.first_batch = self._next()
-        self.first_batch_s = clock() - started
+        self.longest_start_s = self.first_batch_s = clock() - started
         self._look_at_processes()
 
     @property
@@ -128,7 +132,8 @@ class Puller:
     def _restarted(self) -> Batch:
         if not self.pulled:
             raise MisuseError("loader() gave no batch: it must give at least one")
-        self._watch.waiting(self._clock(), starts=True)
+        started = self._clock()
+        self._watch.waiting(started, starts=True)
         try:
             self.close()
             self._iterator = self._start()
@@ -138,6 +143,7 @@ class Puller:
         except Exception as error:
             raise self._ended(f"that raised {type(error).__name__}: {error}") from error
         self.restarts += 1
+        self.longest_start_s = max(self.longest_start_s, self._clock() - started)
         self._look_at_processes()
         return batch
 
