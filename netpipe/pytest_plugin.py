@@ -24,6 +24,7 @@ from netpipe.suite.against import Against
 
 # They belong to this plugin, so that those of a project's own plugins come after them.
 from netpipe.suite.fixtures import (  # noqa: F401  # pytest looks for them here
+    UNUSED,
     _netpipe_alone,
     _netpipe_clock,
     _netpipe_session,
@@ -242,13 +243,16 @@ def _is_measured(item: pytest.Item) -> bool:
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Let a missed limit be a failed test and not a traceback, an open question neither."""
     try:
-        return (yield)
+        result = yield
     except InconclusiveError as error:
         if item.config.stash[RUN].options.fail_when_inconclusive:
             raise failure(str(error)) from None
         raise pytest.skip.Exception(str(error).splitlines()[0]) from None
     except NetpipeError as error:
         raise failure(str(error)) from None
+    if item.stash.get(UNUSED, False):
+        raise failure("this test asked for netpipe_benchmark and benchmarked nothing")
+    return result
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -58,7 +58,7 @@ def test_options_reach_the_session(netpipe: Netpipe, asked: list[Any]) -> None:
     result = netpipe(
         "diagnose", "--loader", "a:b", "--step", "a:s", "--loop", "a:l", "--accelerator",
         "emulated:h100", "--flops-per-step", "4e12", "--mfu", "0.5", "--budget", "9",
-        "--batch-limit", "7",
+        "--batch-limit", "7", "--start-limit", "900",
     )  # fmt: skip
     assert result.exit_code == 1
     found, silences, intent, _ = asked[0]
@@ -69,7 +69,7 @@ def test_options_reach_the_session(netpipe: Netpipe, asked: list[Any]) -> None:
         4e12,
         0.5,
     )
-    assert (request.budget_s, request.batch_limit_s) == (9.0, 7.0)
+    assert (request.budget_s, request.batch_limit_s, request.start_limit_s) == (9.0, 7.0, 900.0)
     assert intent == "throughput"
     assert isinstance(silences, dict)
 

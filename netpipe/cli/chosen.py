@@ -28,6 +28,7 @@ class Chosen:
         mfu: The part of its peak that an accelerator reaches.
         budget: Seconds to measure.
         batch_limit: Seconds after which a loader without a batch hangs.
+        start_limit: Seconds until its first batch must be there.
         html: Where to write the page; None for nowhere.
         trace: The folder to keep a trace in; None for none.
         quiet: Whether to say nothing meanwhile.
@@ -42,6 +43,7 @@ class Chosen:
     mfu: float
     budget: float
     batch_limit: float
+    start_limit: float
     html: Path | None
     trace: Path | None
     quiet: bool
@@ -64,6 +66,7 @@ class Chosen:
             accelerator=accelerator,
             budget_s=self.budget,
             batch_limit_s=self.batch_limit,
+            start_limit_s=self.start_limit,
             flops_per_step=self.flops_per_step,
             mfu=self.mfu,
             trace=str(writable_folder(self.trace, "--trace")) if self.trace else "",
@@ -117,6 +120,10 @@ def _options(budget_s: float, budget_means: str) -> list[Callable[..., Any]]:
         click.option(
             "--batch-limit", type=float, default=10.0, show_default=True,
             help="A loader that gives no batch for so many seconds hangs.",
+        ),
+        click.option(
+            "--start-limit", type=float, default=600.0, show_default=True,
+            help="Seconds until its first batch must be there: indexes are built, workers start.",
         ),
         as_html,
         click.option(

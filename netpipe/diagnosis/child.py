@@ -1,6 +1,7 @@
 """What runs inside a session's process: a loader is looked into, one result is written."""
 
 import argparse
+from contextlib import ExitStack
 from typing import Any
 
 from netpipe.harness.emulation import Flops, checked_flops
@@ -10,7 +11,7 @@ KIND = "diagnose"
 
 def main() -> None:
     """Run the session that this process was started for."""
-    from netpipe.harness.child import answer
+    from netpipe.harness.child import answer, tell_of_import
     from netpipe.harness.session import request_here
 
     parser = argparse.ArgumentParser()
@@ -22,15 +23,17 @@ def main() -> None:
     if request is None:
         parser.error("this module is started by netpipe, not by hand")
 
-    def found() -> dict[str, Any]:
+    def found(_: ExitStack) -> dict[str, Any]:
         from netpipe.diagnosis.finding_out import FindingOut
         from netpipe.grain_workers import let_grain_start_workers
         from netpipe.harness.clock import MonotonicClock
         from netpipe.harness.host import this_host
+        from netpipe.harness.session import START_UP_S
         from netpipe.harness.targets import resolve
-        from netpipe.harness.watchdog import START_UP_S, Watchdog
+        from netpipe.harness.watchdog import Watchdog
 
         let_grain_start_workers()
+        tell_of_import(request, arguments.loader)
         loader, cores = resolve(arguments.loader), this_host().cores
         limit_s = START_UP_S + request.budget_s  # a slow loader takes its time for the least rounds
         with Watchdog(request, start_up_s=limit_s) as watch:

@@ -4,6 +4,7 @@ import argparse
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -17,12 +18,14 @@ from netpipe.harness.errors import LoaderFailedError, MisuseError
 from netpipe.harness.failure import told
 from netpipe.harness.measurement import Device
 from netpipe.harness.origin import check_origin
+from netpipe.harness.progress import Teller
 from netpipe.harness.session import (
     SessionRequest,
     error_document,
     gather_sockets,
     is_abandoned,
     leave,
+    progress_file,
     request_here,
     write_result,
 )
@@ -57,24 +60,32 @@ class Factories:
 
 def serve(request: SessionRequest, factories: Factories) -> None:
     """Do what the session was asked for and write its result; no exception gets out."""
-    answer(request, lambda: _found(request, factories))
+    answer(request, lambda closing: _found(request, factories, closing))
 
 
-def answer(request: SessionRequest, found: Callable[[], dict[str, Any]]) -> None:
+def answer(request: SessionRequest, found: Callable[[ExitStack], dict[str, Any]]) -> None:
     """Write what `found` returns, or how it failed, as the result of the session.
 
     Args:
         request: What the session was asked for.
         found: Returns a document with one key, that of the result; whatever it raises is told.
+            What it leaves to the stack, as closing a loader, is done once the result is written:
+            it may take long, or never end.
     """
     gather_sockets(request)
     _watch_parent(request)
-    try:
-        write_result(request, found())
-    except BaseException as error:  # noqa: BLE001  # what the user's code raises is the result
-        misused = isinstance(error, NetpipeError) and not isinstance(error, LoaderFailedError)
-        kind, message = ("misuse", str(error)) if misused else ("failed", told(error))
-        write_result(request, error_document(kind, message))
+    with ExitStack() as closing:
+        try:
+            write_result(request, found(closing))
+        except BaseException as error:  # noqa: BLE001  # what the user's code raises is the result
+            misused = isinstance(error, NetpipeError) and not isinstance(error, LoaderFailedError)
+            kind, message = ("misuse", str(error)) if misused else ("failed", told(error))
+            write_result(request, error_document(kind, message))
+
+
+def tell_of_import(request: SessionRequest, target: str) -> None:
+    """Say that a target is imported: that can take long, and can fail."""
+    Teller(progress_file(request), MonotonicClock()).doing(f"importing {target}")
 
 
 def _watch_parent(request: SessionRequest) -> None:
@@ -89,17 +100,17 @@ def _watch_parent(request: SessionRequest) -> None:
         threading.Thread(target=look, name="netpipe-parent-watch", daemon=True).start()
 
 
-def _found(request: SessionRequest, factories: Factories) -> dict[str, Any]:
+def _found(request: SessionRequest, factories: Factories, closing: ExitStack) -> dict[str, Any]:
     if request.kind == "lint":
         from netpipe.harness.linting import linted_loader
 
         return {"lint": linted_loader(request, factories.loader)}
-    document = {"measurement": _measure(request, factories)}
+    document = {"measurement": _measure(request, factories, closing)}
     check_origin(request.code_from, request.not_from)
     return document
 
 
-def _measure(request: SessionRequest, factories: Factories) -> dict[str, Any]:
+def _measure(request: SessionRequest, factories: Factories, closing: ExitStack) -> dict[str, Any]:
     from netpipe.grain_workers import let_grain_start_workers
     from netpipe.harness.kept_trace import TraceTarget
     from netpipe.harness.protocol import Place, measure
@@ -118,7 +129,7 @@ def _measure(request: SessionRequest, factories: Factories) -> dict[str, Any]:
             factories.synthetic,
             factories.fingerprint,
         )
-        found = measure(subject, place, request.budget_s, MonotonicClock(), watch, trace)
+        found = measure(subject, place, request.budget_s, MonotonicClock(), closing, watch, trace)
     return found.to_document()
 
 
@@ -172,17 +183,17 @@ def main() -> None:
     request = request_here()
     if request is None:
         parser.error("this module is started by netpipe, not by hand")
-    answer(
-        request,
-        lambda: _found(
-            request,
-            Factories(
-                loader=resolve(arguments.loader),
-                step=resolve(arguments.step) if arguments.step else None,
-                loop=resolve(arguments.loop) if arguments.loop else None,
-            ),
-        ),
-    )
+
+    def found(closing: ExitStack) -> dict[str, Any]:
+        tell_of_import(request, arguments.loader)
+        factories = Factories(
+            loader=resolve(arguments.loader),
+            step=resolve(arguments.step) if arguments.step else None,
+            loop=resolve(arguments.loop) if arguments.loop else None,
+        )
+        return _found(request, factories, closing)
+
+    answer(request, found)
 
 
 if __name__ == "__main__":

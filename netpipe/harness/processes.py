@@ -1,5 +1,6 @@
 """CPU time of this process and its children, and of everything else on the machine."""
 
+import multiprocessing.process
 import os
 import resource
 import signal
@@ -8,6 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 
@@ -109,9 +111,33 @@ def crash_of(pid: int) -> str | None:
         return None
     if ended is None or ended.si_status == 0:
         return None
-    if ended.si_code == os.CLD_EXITED:
-        return f"with code {ended.si_status}"
-    return f"by {signal.Signals(ended.si_status).name}"
+    exited = ended.si_code == os.CLD_EXITED
+    return _ending(ended.si_status if exited else -ended.si_status)
+
+
+def _ending(exit_code: int) -> str:
+    return f"with code {exit_code}" if exit_code > 0 else f"by {signal.Signals(-exit_code).name}"
+
+
+class Worker(NamedTuple):
+    """A process that Python's multiprocessing has started here.
+
+    Attributes:
+        pid: Its id.
+        crash: How it crashed; "" where it lives or ended well.
+    """
+
+    pid: int
+    crash: str
+
+
+def workers_now() -> list[Worker]:
+    """Return the processes of multiprocessing that nobody has joined, those that ended too."""
+    # `active_children` would forget those that have ended.
+    known = multiprocessing.process._children.copy()  # type: ignore[attr-defined]  # noqa: SLF001
+    return [
+        Worker(one.pid, _ending(one.exitcode) if one.exitcode else "") for one in known if one.pid
+    ]
 
 
 def activity_of(pid: int) -> str:

@@ -1,6 +1,7 @@
 """The protocol: warm up, drain, then rounds of interleaved blocks; produces a Measurement."""
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -18,6 +19,7 @@ from netpipe.harness.step_times import Distributions
 from netpipe.harness.trace import NoTraceError
 from netpipe.harness.watch import UNWATCHED, Watch
 
+_SLOW_START_S = 10.0  # until the first batch
 _LEAST_KEPT_BYTES = 1 << 20  # of a state, before it is worth a word that it is not donated
 
 
@@ -41,6 +43,7 @@ def measure(
     place: Place,
     budget_s: float,
     clock: Clock,
+    closing: ExitStack,
     watch: Watch = UNWATCHED,
     trace: TraceTarget | None = None,
 ) -> Measurement:
@@ -51,6 +54,7 @@ def measure(
         place: The device and the host, as they are to be recorded.
         budget_s: Seconds that the rounds may take.
         clock: Seconds.
+        closing: Closes the loaders, for the caller to do once the measurement is safe.
         watch: Told of what could hang.
         trace: Where to keep a profiler's trace of some real steps; None: none is taken.
 
@@ -61,23 +65,19 @@ def measure(
         MisuseError: A factory does not give what it must.
     """
     started, host_cpu = clock(), processes.read_host_cpu()
-    watch.doing("starting the loader")
+    watch.doing("making the loader")
     puller = Puller(subject.loader, clock, watch)
-    try:
-        watch.doing("making the step")
-        bench = Bench(subject, puller, clock, budget_s)
-        try:
-            bench.run(watch)
-        finally:
-            close_soon(bench.reference.close)
-        busy = processes.busy_elsewhere_fraction(host_cpu, processes.read_host_cpu())
-        if trace is not None:
-            watch.doing("a trace of some steps", budget_s)
-            watch.rounds_begin()  # it has a budget of its own
-            _keep_trace(bench, trace.file(_device(bench, place).key))
-        return _summary(bench, place, subject.fingerprint, clock() - started, busy)
-    finally:
-        close_soon(puller.close)
+    closing.callback(close_soon, puller.close)
+    watch.doing("making the step")
+    bench = Bench(subject, puller, clock, budget_s)
+    closing.callback(close_soon, bench.reference.close)
+    bench.run(watch)
+    busy = processes.busy_elsewhere_fraction(host_cpu, processes.read_host_cpu())
+    if trace is not None:
+        watch.doing("a trace of some steps", budget_s)
+        watch.rounds_begin()  # it has a budget of its own
+        _keep_trace(bench, trace.file(_device(bench, place).key))
+    return _summary(bench, place, subject.fingerprint, clock() - started, busy)
 
 
 def _device(bench: Bench, place: Place) -> Device:
@@ -191,6 +191,17 @@ def _stalls_s(log: Log) -> list[float]:
 
 def _findings(bench: Bench) -> list[Finding]:
     found = []
+    puller = bench.puller
+    if puller.longest_start_s > _SLOW_START_S:
+        found.append(
+            Finding(
+                "slow-start",
+                f"the loader took {puller.longest_start_s:.0f} s from its start to its first "
+                f"batch ({puller.first_batch_s:.0f} s the first time, {puller.making_s:.0f} s of "
+                "them in loader()): each start of the training waits as long. What is built then, "
+                "such as an index, can be built once and kept",
+            )
+        )
     if bench.puller.restarts:
         found.append(
             Finding(

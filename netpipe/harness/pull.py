@@ -22,7 +22,7 @@ _MOST_BATCHES = 20_000  # in a block, of a loader that costs nothing
 _DRAINED_SHARE = 0.7  # of the steady load time, where nothing stutters
 _QUIET_CORES = 0.1  # CPU use below which a loader's buffers count as full
 _QUIET_LOOK_S = 0.03
-_CLOSING_S = 2.0  # a worker that takes longer is ended with the session
+_CLOSING_S = 1.0  # a worker that takes longer is ended with the session
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,9 @@ class Puller:
     Attributes:
         pulled: Batches that the loader has given so far.
         restarts: How often it had ended and was started again.
+        making_s: Seconds that `loader()` and `iter` took the first time.
+        first_batch_s: Seconds from there to the first batch, with those.
+        longest_start_s: Seconds until the first batch, where it took longest to start.
         strangers: Children of this process that do not load.
     """
 
@@ -83,8 +86,9 @@ class Puller:
         except BaseException:
             watch.waiting(None)
             raise
+        self.making_s = clock() - started
         self.first_batch = self._next()
-        self.first_batch_s = clock() - started
+        self.longest_start_s = self.first_batch_s = clock() - started
         self._look_at_processes()
 
     @property
@@ -128,7 +132,8 @@ class Puller:
     def _restarted(self) -> Batch:
         if not self.pulled:
             raise MisuseError("loader() gave no batch: it must give at least one")
-        self._watch.waiting(self._clock(), starts=True)
+        started = self._clock()
+        self._watch.waiting(started, starts=True)
         try:
             self.close()
             self._iterator = self._start()
@@ -138,6 +143,7 @@ class Puller:
         except Exception as error:
             raise self._ended(f"that raised {type(error).__name__}: {error}") from error
         self.restarts += 1
+        self.longest_start_s = max(self.longest_start_s, self._clock() - started)
         self._look_at_processes()
         return batch
 
@@ -226,7 +232,7 @@ class Puller:
 
 
 def close_soon(close: Callable[[], None]) -> None:
-    """Stop a loader's workers; one that hangs does not hold up what was measured."""
+    """Stop a loader's workers, and wait a little for those that take long or hang."""
     closing = threading.Thread(target=close, name="netpipe-close", daemon=True)
     closing.start()
     closing.join(_CLOSING_S)

@@ -32,8 +32,8 @@ OVERTIME_S: Final = 10.0  # beyond its budget, after which a measurement is ende
 
 _FOLDER: Final = "netpipe-session-"
 _TRACES: Final = "netpipe-trace-{}-*"  # as trace.py names them, which jax would come with
-_START_S = 660.0  # for what comes before the rounds: imports, and what the watchdog allows
-_LINT_START_S = 120.0  # the same where only the loader is made, and no watchdog looks
+START_UP_S = 600.0  # to load the model, and to compile and warm up its step: minutes on a GPU
+_IMPORT_S = 60.0  # before anything is watched
 _FAREWELL_S = 5.0  # from a written result to the end of the process
 _CLEANING_S = 5.0  # for killed processes to be gone, and their shared memory with them
 _LOOK_S = 0.05
@@ -57,6 +57,7 @@ class SessionRequest:
         accelerator: "auto" or an emulated one.
         budget_s: Seconds for the measured rounds.
         batch_limit_s: A loader that gives no batch for so long hangs.
+        start_limit_s: Seconds until the first batch must be there, each time the loader starts.
         flops_per_step: FLOPs of a step, for an emulated accelerator of a known peak; None: the step
             knows them.
         mfu: The part of that peak that a step reaches, above 0 and at most 1.
@@ -76,6 +77,7 @@ class SessionRequest:
     accelerator: str = "auto"
     budget_s: float = 20.0
     batch_limit_s: float = 10.0
+    start_limit_s: float = 600.0
     flops_per_step: float | None = None
     mfu: float = 0.4
     intent: str = "throughput"
@@ -96,14 +98,12 @@ class SessionRequest:
         """
         object.__setattr__(self, "not_from", tuple(self.not_from))  # JSON has lists
         parse_accelerator(self.accelerator)
-        if not 0 < self.budget_s < inf:
-            raise MisuseError(
-                f"the budget must be above 0 seconds, and finite; found {self.budget_s:g}"
-            )
-        if not 0 < self.batch_limit_s < inf:
-            raise MisuseError(
-                f"the batch limit must be above 0 seconds, and finite; found {self.batch_limit_s:g}"
-            )
+        for name in ("budget", "batch limit", "start limit"):
+            limit_s: float = getattr(self, f"{name.replace(' ', '_')}_s")
+            if not 0 < limit_s < inf:
+                raise MisuseError(
+                    f"the {name} must be above 0 seconds, and finite; found {limit_s:g}"
+                )
         if self.flops_per_step is not None:
             checked_flops(self.flops_per_step)
         if not 0 < self.mfu <= 1:
@@ -116,8 +116,11 @@ class SessionRequest:
         """Seconds after which the session is ended."""
         if self.kind == "lint":
             tried = self.proves + self.tries  # each has the budget for itself
-            return _LINT_START_S + tried * (self.budget_s + OVERTIME_S) + _FAREWELL_S
-        return _START_S + self.budget_s + OVERTIME_S + _FAREWELL_S
+            around_s = _IMPORT_S + self.start_limit_s + _FAREWELL_S
+            return around_s + tried * (self.budget_s + OVERTIME_S)
+        # Loaders that end are started again in the rounds.
+        around_s = _IMPORT_S + START_UP_S + 2 * self.start_limit_s + _FAREWELL_S
+        return around_s + self.budget_s + OVERTIME_S
 
 
 @dataclass(frozen=True)

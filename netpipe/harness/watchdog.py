@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 from netpipe.harness.clock import Clock, MonotonicClock
 from netpipe.harness.failure import lines_of, told
-from netpipe.harness.processes import activity_of, crash_of
+from netpipe.harness.processes import activity_of, crash_of, workers_now
 from netpipe.harness.progress import Teller
 from netpipe.harness.session import (
     OVERTIME_S,
+    START_UP_S,
     SessionRequest,
     error_document,
     leave,
@@ -22,9 +23,9 @@ from netpipe.harness.session import (
     write_result,
 )
 
-START_UP_S = 600.0  # to load the model, and to compile and warm up its step: minutes on a GPU
-_FIRST_BATCH = 3.0  # the first batch may take so many times the limit: workers start
 _CRASH_S = 0.5  # a loader that copes with the loss of a worker gives a batch within it
+_START_CRASH_S = 5.0  # the same while it starts; a loader that does not may say more itself
+_SLOW_START_S = 2.0  # a start that takes longer is part of the progress
 _SILENT_S = 3.0  # a watchdog that has not barked so long after its time cannot: the GIL is held
 _LOOK_S = 0.2
 _INNERMOST = 3
@@ -38,10 +39,22 @@ class Alarm(NamedTuple):
     message: str
 
 
+class _Start(NamedTuple):
+    """A start of the loader.
+
+    Attributes:
+        doing: What is awaited, in words.
+        others: Worker processes that were there before.
+    """
+
+    doing: str
+    others: frozenset[int]
+
+
 class _Wait(NamedTuple):
     since_s: float
-    starts: bool
     thread: int
+    start: _Start | None
 
 
 class _Stage(NamedTuple):
@@ -57,7 +70,7 @@ class Watchdog:
     Args:
         request: What the session was asked for: its limits.
         clock: Seconds.
-        start_up_s: Seconds for all that comes before `rounds_begin`.
+        start_up_s: Seconds for all that comes before `rounds_begin`, but for the loader's start.
     """
 
     def __init__(
@@ -69,7 +82,10 @@ class Watchdog:
         self._waits: dict[int, _Wait] = {}
         self._batches = 0
         self._workers: tuple[int, ...] = ()
+        self._crashes_s: dict[int, float] = {}
         self._deaths: list[str] = []
+        self._of_s = 0.0
+        self._stage: _Stage
         self._over = threading.Event()
         self._teller = Teller(progress_file(request), self._clock)
         # Not standard error: pytest captures it into a file that goes with the process.
@@ -100,11 +116,23 @@ class Watchdog:
     def waiting(self, since_s: float | None, *, starts: bool = False) -> None:
         """Note that this thread asks for a batch, or that it has come (None)."""
         thread = threading.get_ident()
+        before = self._waits.get(thread)
         if since_s is None:
+            if before is not None and before.start is not None:
+                self._leave_out(self._clock() - before.since_s)
             self._batches += 1
             self._waits.pop(thread, None)
+        elif not starts:
+            self._waits[thread] = _Wait(since_s, thread, None)
+        elif before is not None and before.start is not None:
+            # Making a loader and getting its first batch are one start.
+            start = before.start._replace(doing="waiting for the first batch")
+            self._waits[thread] = before._replace(start=start)
         else:
-            self._waits[thread] = _Wait(since_s, starts, thread)
+            doing = "making the loader" if before is None else "starting the loader again"
+            start = _Start(doing, frozenset(one.pid for one in workers_now()))
+            self._waits[thread] = _Wait(since_s, thread, start)
+            self._bark_without_gil(self._request.start_limit_s)
 
     def started(self, worker_pids: Sequence[int]) -> None:
         """Note which processes load."""
@@ -119,29 +147,49 @@ class Watchdog:
 
     def doing(self, what: str, of_s: float = 0.0, detail: str = "") -> None:
         """Tell whoever waits for the session."""
+        self._of_s = of_s
         self._teller.doing(what, of_s, detail)
 
     def alarm(self) -> Alarm | None:
         """Return why the session has to be ended now, None when it has not."""
         now_s = self._clock()
-        wait = min(self._waits.copy().values(), key=lambda one: one.since_s, default=None)
-        if wait is not None:
-            waited_s = now_s - wait.since_s
-            limit_s = self._request.batch_limit_s * (_FIRST_BATCH if wait.starts else 1)
-            if waited_s > limit_s:
-                return self._hangs(wait, limit_s)
-            if waited_s > _CRASH_S and not wait.starts and (crash := self._crash()):
-                return Alarm("failed", crash)
-        if now_s - self._stage.since_s > self._stage.limit_s:
-            return self._late(wait)
+        waits = sorted(self._waits.copy().values(), key=lambda one: one.since_s)
+        for wait in waits:
+            alarm = self._alarm_of_wait(wait, now_s)
+            if alarm is not None:
+                return alarm
+        starts = any(wait.start is not None for wait in waits)
+        if not starts and now_s - self._stage.since_s > self._stage.limit_s:
+            return self._late(waits[0] if waits else None)
         return None
+
+    def _alarm_of_wait(self, wait: _Wait, now_s: float) -> Alarm | None:
+        request, waited_s = self._request, now_s - wait.since_s
+        limit_s = request.batch_limit_s if wait.start is None else request.start_limit_s
+        if waited_s > limit_s:
+            return self._hangs(wait, limit_s)
+        if wait.start is not None:
+            crash = self._crash_at_start(wait.start, now_s)
+        else:
+            crash = self._crash() if waited_s > _CRASH_S else None
+        return Alarm("failed", crash) if crash else None
+
+    def _leave_out(self, start_s: float) -> None:
+        """Leave a start of the loader, which has its own limit, out of the limit of the stage."""
+        self._stage = self._stage._replace(since_s=self._stage.since_s + start_s)
+        self._bark_without_gil()
 
     def _enter_stage(self, name: str, limit_s: float, limit_means: str) -> None:
         self._stage = _Stage(name, self._clock(), limit_s, limit_means)
 
-    def _bark_without_gil(self) -> None:
-        """Have the process ended by a thread that needs no GIL, where this one finds no chance."""
-        limit_s = self._stage.limit_s + _SILENT_S
+    def _bark_without_gil(self, start_s: float = 0.0) -> None:
+        """Have the process ended by a thread that needs no GIL, where this one finds no chance.
+
+        Args:
+            start_s: Seconds that the loader may take to start, which the stage does not count.
+        """
+        left_s = self._stage.since_s + self._stage.limit_s - self._clock()
+        limit_s = max(0.0, left_s) + start_s + _SILENT_S
         faulthandler.dump_traceback_later(limit_s, exit=True, file=self._stacks)
 
     def _note_death(self, death: threading.ExceptHookArgs) -> None:
@@ -155,23 +203,44 @@ class Watchdog:
             if alarm is not None:
                 write_result(self._request, error_document(*alarm))
                 leave(self._request)
+            self._tell_of_slow_start()
+
+    def _tell_of_slow_start(self) -> None:
+        for wait in self._waits.copy().values():
+            waited_s = self._clock() - wait.since_s
+            if wait.start is not None and waited_s > _SLOW_START_S:
+                phase = f"{wait.start.doing}, at most {self._request.start_limit_s:g} s"
+                self._teller.doing(phase, self._of_s, f"{waited_s:.0f} s so far")
 
     def _hangs(self, wait: _Wait, limit_s: float) -> Alarm:
         message = (
             f"the loader gave no batch for {limit_s:g} s after {self._batches} batches: it hangs, "
             "or an exception ended one of its own threads or processes"
         )
+        if wait.start is not None:
+            message += ". If it only starts slowly, give a larger start limit"
         return Alarm("hang", "\n".join([message, *self._loader_lines(), _place(wait.thread)]))
 
     def _crash(self) -> str | None:
         for pid in self._workers:
             crash = crash_of(pid)
             if crash is not None:
-                return (
-                    f"the loader failed after {self._batches} batches: its worker process {pid} "
-                    f"was ended {crash}"
-                )
+                return self._crashed(pid, crash)
         return None
+
+    def _crash_at_start(self, start: _Start, now_s: float) -> str | None:
+        for worker in workers_now():
+            if worker.pid not in start.others and worker.crash:
+                since_s = self._crashes_s.setdefault(worker.pid, now_s)
+                if now_s - since_s > _START_CRASH_S:
+                    return self._crashed(worker.pid, worker.crash)
+        return None
+
+    def _crashed(self, pid: int, crash: str) -> str:
+        return (
+            f"the loader failed after {self._batches} batches: its worker process {pid} "
+            f"was ended {crash}"
+        )
 
     def _late(self, wait: _Wait | None) -> Alarm:
         thread = self._main if wait is None else wait.thread

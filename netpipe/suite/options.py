@@ -25,6 +25,7 @@ _FLAGS: Final = {
     "mfu": ("0.4", "FRACTION", "the part of its peak that an emulated accelerator reaches"),
     "budget": ("20", "SECONDS", "seconds for the rounds of one measurement"),
     "batch_limit": ("10", "SECONDS", "a loader that gives no batch for so long hangs"),
+    "start_limit": ("600", "SECONDS", "seconds until the first batch must be there"),
     "intent": ("", "INTENT", "throughput or reproducible; pyproject's [tool.netpipe.lint] says it"),
     "missing": ("warn", "POLICY", "warn or fail: no baseline for this device or this benchmark"),
     "inconclusive": ("warn", "POLICY", "warn or fail: what a noisy machine left open"),
@@ -47,8 +48,8 @@ class Options:
         against: The git ref to measure in turns with this version; "" for none.
         against_extras: The extras to install with it, where it declares other dependencies.
         accelerators: What to measure against: "auto" or emulated ones.
-        request: The budget, batch limit, FLOPs, MFU, intent, silences and folder for traces of
-            every session.
+        request: The budget, batch and start limits, FLOPs, MFU, intent, silences and folder for
+            traces of every session.
         fail_when_missing: No baseline is a failure.
         fail_when_inconclusive: An open question is a failure.
         record: The name of the baseline to write; "" to write none.
@@ -92,6 +93,7 @@ class Options:
                 kind="measure",
                 budget_s=_number(values, "budget"),
                 batch_limit_s=_number(values, "batch_limit"),
+                start_limit_s=_number(values, "start_limit"),
                 flops_per_step=(
                     _number(values, "flops_per_step") if values["flops_per_step"] else None
                 ),

@@ -7,6 +7,7 @@ import the script of any training, and would spend memory and the first batch's 
 import argparse
 import json
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 
@@ -25,7 +26,7 @@ def main() -> None:
     if request is None:
         parser.error("this module is started by netpipe, not by hand")
 
-    def found() -> dict[str, Any]:
+    def found(closing: ExitStack) -> dict[str, Any]:
         from dataclasses import asdict
 
         from netpipe.grain_workers import let_grain_start_workers
@@ -35,7 +36,7 @@ def main() -> None:
 
         let_grain_start_workers()
         with Watchdog(request) as watch:
-            tally = run(_loader(arguments), arguments.seconds, MonotonicClock(), watch)
+            tally = run(_loader(arguments), arguments.seconds, MonotonicClock(), closing, watch)
         return {request.kind: asdict(tally)}
 
     answer(request, found)

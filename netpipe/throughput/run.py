@@ -1,6 +1,7 @@
 """One run: a loader is started, comes to its steady state, and is pulled flat out and counted."""
 
 import time
+from contextlib import ExitStack
 from itertools import count
 from typing import Final
 
@@ -17,7 +18,13 @@ _LOOK_SHARE: Final = 0.125  # of the measured time
 _AGREE: Final = 0.1
 
 
-def run(loader: LoaderFactory, seconds: float, clock: Clock, watch: Watch = UNWATCHED) -> Tally:
+def run(
+    loader: LoaderFactory,
+    seconds: float,
+    clock: Clock,
+    closing: ExitStack,
+    watch: Watch = UNWATCHED,
+) -> Tally:
     """Measure a loader's steady state.
 
     No batch that was made before the clock started counts as made in the time it measures. From
@@ -34,6 +41,7 @@ def run(loader: LoaderFactory, seconds: float, clock: Clock, watch: Watch = UNWA
         loader: Makes the loader.
         seconds: How long the steady state is measured.
         clock: Seconds.
+        closing: Closes the loader, for the caller to do once the result is safe.
         watch: Told of what could hang.
 
     Raises:
@@ -41,12 +49,10 @@ def run(loader: LoaderFactory, seconds: float, clock: Clock, watch: Watch = UNWA
         LoaderFailedError: The loader raised an exception.
     """
     puller = Puller(loader, clock, watch)
-    try:
-        watch.rounds_begin()
-        _warm_up(puller, seconds, clock)
-        return _measured(puller, seconds, clock)
-    finally:
-        close_soon(puller.close)
+    closing.callback(close_soon, puller.close)
+    watch.rounds_begin()
+    _warm_up(puller, seconds, clock)
+    return _measured(puller, seconds, clock)
 
 
 def longest_s(seconds: float) -> float:

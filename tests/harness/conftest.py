@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from itertools import repeat
 from multiprocessing import current_process
@@ -144,6 +145,7 @@ def rehearse(
 
         given = {"loader": loader, "step": lambda: (0, step), "loop": stamped_loop, **subject}
         place = Place(lambda count: device or replace(GPU, count=count), HOST, {"jax": "1"})
-        return measure(Subject(**given), place, budget_s, clock, watch, trace)
+        with ExitStack() as closing:
+            return measure(Subject(**given), place, budget_s, clock, closing, watch, trace)
 
     return run

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from netpipe.errors import InputError
-from netpipe.harness import child, pull
+from netpipe.harness import calibration, child, pull
 from netpipe.harness.child import Factories, serve
-from netpipe.harness.session import SCHEMA, SessionRequest, progress_file
+from netpipe.harness.session import SCHEMA, SessionRequest, progress_file, stacks_file
 from tests.harness import session_targets
 
 TARGETS = Path(session_targets.__file__)
@@ -114,6 +114,22 @@ def test_a_loader_that_does_not_close_takes_no_result_along(
     assert "measurement" in json.loads(Path(request_.result).read_text())
     assert not loader.closed
     loader.released.set()
+
+
+def test_loaders_are_closed_unwatched_once_the_result_is_written(
+    monkeypatch: pytest.MonkeyPatch, request_: SessionRequest
+) -> None:
+    """However slowly the user's loader or the reference closes, no watchdog discards the result."""
+    states: dict[str, tuple[bool, bool]] = {}
+
+    def note_close(loader: str) -> None:
+        # The file for stacks is there while a watchdog is armed.
+        states[loader] = (Path(request_.result).exists(), stacks_file(request_).exists())
+
+    monkeypatch.setattr(_Unclosable, "close", lambda _: note_close("user's"))
+    monkeypatch.setattr(calibration.Reference, "close", lambda _: note_close("reference"))
+    serve(request_, Factories(_Unclosable))
+    assert states == {"user's": (True, False), "reference": (True, False)}
 
 
 def test_a_real_accelerator_needs_a_step(tmp_path: Path) -> None:

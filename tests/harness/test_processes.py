@@ -2,20 +2,25 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from multiprocessing import get_context
+from multiprocessing.connection import wait
 
 import pytest
 
 from netpipe.harness.processes import (
     HostCpu,
     ProcessTree,
+    Worker,
     activity_of,
     busy_elsewhere_fraction,
     crash_of,
     is_resource_tracker,
     read_host_cpu,
+    workers_now,
 )
 
 USED_S = 0.05
@@ -105,6 +110,22 @@ def test_a_crash_is_told_without_being_taken_away(source: str, crash: str | None
     assert (child.wait() != 0) == (crash is not None)
     assert crash_of(child.pid) is None
     assert activity_of(child.pid) == "is gone"
+
+
+@pytest.mark.parametrize(
+    ("target", "argument", "crash"),
+    [(os._exit, 0, ""), (os._exit, 3, "with code 3"), (signal.raise_signal, 9, "by SIGKILL")],
+)
+def test_a_worker_is_known_until_it_is_joined(
+    target: Callable[[int], object], argument: int, crash: str
+) -> None:
+    """A process of Python's multiprocessing is told with how it crashed, if it did."""
+    process = get_context("spawn").Process(target=target, args=(argument,))
+    process.start()
+    wait([process.sentinel])
+    assert Worker(process.pid or 0, crash) in workers_now()
+    process.join()
+    assert process.pid not in [one.pid for one in workers_now()]
 
 
 def test_a_living_child_has_not_crashed(burner: "subprocess.Popen[str]") -> None:

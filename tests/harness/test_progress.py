@@ -172,7 +172,7 @@ def test_a_measurement_says_what_it_does(rehearse: Rehearse, clock: FakeClock) -
     found = rehearse(budget_s=60.0, watch=ear)
     phases = [phase for phase, _, _ in ear.heard]
     assert list(dict.fromkeys(phases)) == [
-        "starting the loader",
+        "making the loader",
         "making the step",
         "CPU time of a batch, beside a reference loader's",
         "warming up the step",

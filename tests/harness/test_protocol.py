@@ -92,6 +92,26 @@ def test_a_loader_that_ends_is_told_of(rehearse: Rehearse) -> None:
     assert found.wait_s.p99 == pytest.approx(LOAD_S)
 
 
+def test_a_slow_start_is_a_finding(clock: FakeClock, rehearse: Rehearse) -> None:
+    """It has the seconds of the start that took longest, and what making the loader took."""
+    starts_s = iter([(12.0, 3.0), (60.0, 2.0), *[(1.0, 1.0)] * 1000])
+
+    def batches(first_s: float) -> Iterator[Any]:
+        for number in range(200):
+            clock.sleep(LOAD_S if number else first_s)
+            yield BATCH
+
+    def loader() -> Iterator[Any]:
+        making_s, first_s = next(starts_s)
+        clock.sleep(making_s)
+        return batches(first_s)
+
+    found = rehearse(loader=loader).findings
+    assert [one.name for one in found] == ["slow-start", "loader-restarted"]
+    assert "62 s from its start to its first batch" in found[0].message
+    assert "15 s the first time, 12 s of them in loader()" in found[0].message
+
+
 def test_a_loader_that_ends_for_good_leaves_whole_rounds(
     clock: FakeClock, rehearse: Rehearse
 ) -> None:

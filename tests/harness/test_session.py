@@ -91,7 +91,7 @@ def test_a_lint_has_minutes_and_a_measurement_as_long_as_it_may_compile() -> Non
             ("measure", False, False),
         )
     ]  # fmt: skip
-    assert limits == [125.0, 155.0, 185.0, 695.0]
+    assert limits == [665.0, 695.0, 725.0, 1895.0]
 
 
 def test_only_a_session_has_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,6 +122,7 @@ def test_an_emulated_accelerator_leaves_the_real_one_alone(
         ({"budget_s": 0.0}, "budget must be above 0 seconds, and finite; found 0"),
         ({"budget_s": float("nan")}, "budget must be above 0 seconds, and finite; found nan"),
         ({"batch_limit_s": -1.0}, "batch limit must be above 0 seconds, and finite; found -1"),
+        ({"start_limit_s": 0.0}, "start limit must be above 0 seconds, and finite; found 0"),
         ({"flops_per_step": 0.0}, "FLOPs of a step must be above 0, and finite; found 0"),
         ({"flops_per_step": float("inf")}, "FLOPs of a step must be above 0, and finite"),
         ({"mfu": 0.0}, "MFU must be above 0, and at most 1; found 0"),
@@ -157,10 +158,11 @@ def test_a_child_without_a_result_is_told_of(here: Path, source: str, ending: st
 
 def test_a_child_out_of_time_is_killed(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A child that goes on for ever is ended at its limit, which the error says."""
-    for name, limit_s in {"_START_S": 0.1, "OVERTIME_S": 0.2, "_FAREWELL_S": 0.1}.items():
+    limits_s = {"_IMPORT_S": 0.0, "START_UP_S": 0.1, "OVERTIME_S": 0.1, "_FAREWELL_S": 0.1}
+    for name, limit_s in limits_s.items():
         monkeypatch.setattr(session, name, limit_s)
-    request = SessionRequest("measure", budget_s=0.1)
-    with pytest.raises(SessionError, match=r"did not end within 0\.5 s and was killed without"):
+    request = SessionRequest("measure", budget_s=0.1, start_limit_s=0.1)
+    with pytest.raises(SessionError, match=r"did not end within 0\.6 s and was killed without"):
         measured(child(here, "time.sleep(1000)"), request)
 
 

@@ -13,16 +13,24 @@ from typing import Any
 
 import pytest
 
-from netpipe.harness import watchdog
+from netpipe.harness import session, watchdog
 from netpipe.harness.errors import HangError, SessionError
-from netpipe.harness.session import OVERTIME_S, SessionRequest, child_command, measured
+from netpipe.harness.processes import Worker
+from netpipe.harness.progress import Follower, Progress
+from netpipe.harness.session import (
+    OVERTIME_S,
+    SessionRequest,
+    child_command,
+    measured,
+    progress_file,
+)
 from netpipe.harness.watchdog import Alarm, Watchdog
 from tests.harness import session_targets
 from tests.harness.fakes import FakeClock
 
-REQUEST = SessionRequest("measure", budget_s=2.0, batch_limit_s=5.0)
+REQUEST = SessionRequest("measure", budget_s=2.0, batch_limit_s=5.0, start_limit_s=90.0)
 ROUNDS_S = 2.0 + OVERTIME_S
-START_S = watchdog.START_UP_S
+START_S = session.START_UP_S
 
 
 @pytest.fixture
@@ -61,11 +69,11 @@ def alarm_of(dog: Watchdog) -> Alarm:
     return alarm
 
 
-@pytest.mark.parametrize(("starts", "limit_s"), [(False, 5.0), (True, 15.0)])
+@pytest.mark.parametrize(("starts", "limit_s"), [(False, 5.0), (True, 90.0)])
 def test_a_wait_has_its_limit(
     dog: Watchdog, clock: FakeClock, starts: bool, limit_s: float
 ) -> None:
-    """A loader that starts has three times the limit, for its workers start too."""
+    """A loader that starts has the start limit, any other batch the batch limit."""
     dog.waiting(clock(), starts=starts)
     clock.sleep(limit_s)
     assert dog.alarm() is None
@@ -73,6 +81,71 @@ def test_a_wait_has_its_limit(
     kind, message = alarm_of(dog)
     assert kind == "hang"
     assert message.startswith(f"the loader gave no batch for {limit_s:g} s after 0 batches: it")
+    assert ("give a larger start limit" in message) is starts
+
+
+def test_a_loader_is_made_and_gives_its_first_batch_within_one_limit(
+    dog: Watchdog, clock: FakeClock
+) -> None:
+    """The seconds that `loader()` took count for its first batch too."""
+    dog.waiting(clock(), starts=True)
+    clock.sleep(60.0)
+    dog.waiting(clock(), starts=True)
+    clock.sleep(30.0)
+    assert dog.alarm() is None
+    clock.sleep(0.1)
+    assert alarm_of(dog).message.startswith("the loader gave no batch for 90 s")
+
+
+@pytest.mark.parametrize("starts", [True, False])
+def test_a_start_within_the_rounds_is_left_out_of_their_limit(
+    dog: Watchdog, clock: FakeClock, armed: list[float | None], starts: bool
+) -> None:
+    """A loader that is started again for a minute does not make the rounds late; a wait does."""
+    dog.rounds_begin()
+    for _ in range(2):
+        dog.waiting(clock(), starts=starts)
+        clock.sleep(80.0 if starts else 4.0)
+        assert dog.alarm() is None
+        dog.waiting(None)
+    clock.sleep(ROUNDS_S if starts else ROUNDS_S - 8.0)
+    assert dog.alarm() is None
+    clock.sleep(0.1)
+    assert alarm_of(dog).message.startswith("the rounds did not end within 12 s")
+    again = [ROUNDS_S + 93, ROUNDS_S + 3] * 2 if starts else []
+    assert armed == [ROUNDS_S + 3, *again]
+
+
+def test_a_slow_start_is_part_of_the_progress(dog: Watchdog, clock: FakeClock) -> None:
+    """Whoever waits reads what is awaited, how long already, and how long at most."""
+    heard: list[Progress] = []
+    follower = Follower(progress_file(dog._request), heard.append, clock)
+    dog.doing("making the loader")
+    dog.waiting(clock(), starts=True)
+    for _ in range(2):
+        clock.sleep(20.0)
+        dog._tell_of_slow_start()
+        follower.look()
+        dog.waiting(clock(), starts=True)
+    assert [(one.doing, one.detail) for one in heard] == [
+        ("making the loader, at most 90 s", "20 s so far"),
+        ("waiting for the first batch, at most 90 s", "40 s so far"),
+    ]
+
+
+def test_a_worker_that_crashes_while_the_loader_starts_is_told_early(
+    dog: Watchdog, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told after five seconds; a process that was there before is none of the loader's."""
+    workers = [Worker(1, "by SIGTERM")]
+    monkeypatch.setattr(watchdog, "workers_now", lambda: workers)
+    dog.waiting(clock(), starts=True)
+    workers += [Worker(2, ""), Worker(3, "by SIGKILL")]
+    for _ in range(6):
+        assert dog.alarm() is None
+        clock.sleep(1.0)
+    words = "the loader failed after 0 batches: its worker process 3 was ended by SIGKILL"
+    assert alarm_of(dog) == Alarm("failed", words)
 
 
 def test_threads_that_pull_beside_each_other_have_limits_of_their_own(

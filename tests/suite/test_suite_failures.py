@@ -27,3 +27,25 @@ def test_a_hanging_loader_is_waited_for_once(
     assert sum(result.parseoutcomes().get(word, 0) for word in ("failed", "errors")) == 2
     result.stdout.fnmatch_lines(["*no batch for 10 s*", "*no batch for 10 s*"])
     assert len(started) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "outcomes"),
+    [
+        ('netpipe_benchmark("load_s_per_batch")', {"failed": 1}),
+        ("assert not netpipe_benchmark", {"failed": 1}),
+        ("import pytest; pytest.skip('not here')", {"skipped": 1}),
+    ],
+    ids=["measurement", "before-it", "skipped"],
+)
+def test_a_test_that_fails_has_one_outcome_where_warnings_are_errors(
+    project: Project, monkeypatch: pytest.MonkeyPatch, body: str, outcomes: dict[str, int]
+) -> None:
+    """A test whose measurement failed, or that ended before it, has no error at teardown too."""
+
+    def fail(*_: object) -> Measurement:
+        raise HangError("no batch")
+
+    monkeypatch.setattr(session, "measured", fail)
+    project.has(f"def test_load_time(netpipe_benchmark): {body}")
+    project.run("-W", "error:Benchmark fixture was not used").assert_outcomes(**outcomes)

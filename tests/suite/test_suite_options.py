@@ -33,6 +33,7 @@ SETTINGS = [
     Setting("against_extras", lambda one: one.against_extras, "", ("dev", "dev"), ("a,b", "a,b")),
     Setting("budget", lambda one: one.request.budget_s, 20, ("40", 40), ("7.5", 7.5)),
     Setting("batch_limit", lambda one: one.request.batch_limit_s, 10, ("30", 30), ("2", 2)),
+    Setting("start_limit", lambda one: one.request.start_limit_s, 600, ("900", 900), ("60", 60)),
     Setting(
         "flops_per_step",
         lambda one: one.request.flops_per_step,
@@ -148,6 +149,7 @@ REFUSED = [
     ("budget", "0", "the budget must be above 0 seconds, and finite; found 0"),
     ("budget", "nan", "the budget must be above 0 seconds, and finite; found nan"),
     ("batch-limit", "soon", "--netpipe-batch-limit must be a number; found 'soon'"),
+    ("start-limit", "0", "the start limit must be above 0 seconds, and finite; found 0"),
     ("batch-limit", "-1", "the batch limit must be above 0 seconds, and finite; found -1"),
     ("flops-per-step", "many", "--netpipe-flops-per-step must be a number; found 'many'"),
     ("flops-per-step", "0", "the FLOPs of a step must be above 0, and finite; found 0"),

@@ -1,6 +1,7 @@
 """One run: warm-up, steady state, memory."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from itertools import chain, repeat
 
 import numpy as np
@@ -8,10 +9,10 @@ import pytest
 
 from netpipe.harness.errors import LoaderFailedError, MisuseError
 from netpipe.harness.pull import LoaderFactory
-from netpipe.harness.watch import UNWATCHED
+from netpipe.harness.watch import UNWATCHED, Watch
 from netpipe.throughput import run as runs
+from netpipe.throughput.figures import Tally
 from netpipe.throughput.footprint import Memory
-from netpipe.throughput.run import run
 from tests.harness.fakes import FakeClock
 
 Batch = dict[str, np.ndarray[tuple[int, ...], np.dtype[np.int32]]]
@@ -20,6 +21,12 @@ Batch = dict[str, np.ndarray[tuple[int, ...], np.dtype[np.int32]]]
 def batch_of(tokens: int) -> Batch:
     """A batch of ten places."""
     return {"inputs_segmentation": (np.arange(10) < tokens).astype(np.int32)}
+
+
+def run(loader: LoaderFactory, seconds: float, clock: FakeClock, watch: Watch = UNWATCHED) -> Tally:
+    """Measure a loader, then close it."""
+    with ExitStack() as closing:
+        return runs.run(loader, seconds, clock, closing, watch)
 
 
 def paced(clock: FakeClock, gaps_s: Iterator[float], tokens: Iterator[int]) -> LoaderFactory:
