@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -60,19 +61,35 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
+def ab(project: Path, *path: Path) -> "subprocess.CompletedProcess[str]":
+    """Compare the last two commits, with some folders on PYTHONPATH."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
+    variables = {"JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join(map(str, path))}
+    results = project.parent / "run.json"
+    return subprocess.run(
+        [sys.executable, "-m", "netpipe", "ab", "HEAD~1", "HEAD", "--netpipe-accelerator",
+         "emulated:5ms", "--netpipe-budget", "1", "--netpipe-json", str(results)],
+        cwd=project, env={**kept, **variables}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
 def test_each_version_runs_its_own_code(project: Path, tmp_path: Path) -> None:
     """Of two commits and a working tree, the batches of the commits are measured, each its own."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
-    path = os.pathsep.join(map(str, (ROOT, project, project / "src")))
-    done = subprocess.run(
-        [sys.executable, "-m", "netpipe", "ab", "HEAD~1", "HEAD", "--netpipe-accelerator",
-         "emulated:5ms", "--netpipe-budget", "1", "--netpipe-json", str(tmp_path / "run.json")],
-        cwd=project, env={**kept, "JAX_PLATFORMS": "cpu", "PYTHONPATH": path},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = ab(project, ROOT, project, project / "src")
     assert done.returncode == 3, done.stdout + done.stderr
     found = json.loads((tmp_path / "run.json").read_text())["against"]
     assert found["commit"] == git(project, "rev-parse", "HEAD~1")
     sizes = [(one["base"]["batch_bytes"], one["now"]["batch_bytes"]) for one in found["pairs"]]
     assert sizes == [(10 * 10, 20 * 20)]
+    assert " runs its own checkout, in this environment" in done.stdout
     assert worktrees(project) == 1
+
+
+def test_an_installed_copy_is_not_compared_with_itself(project: Path, tmp_path: Path) -> None:
+    """A src layout that was installed non-editable ends in an error that names copy and source."""
+    shutil.copytree(project / "src", tmp_path / "site-packages")
+    done = ab(project, ROOT, project, tmp_path / "site-packages")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "contains it as src/inner/__init__.py" in done.stdout
+    assert f"found {tmp_path}/site-packages/inner/__init__.py" in done.stdout
+    assert not json.loads((tmp_path / "run.json").read_text())["against"]["pairs"]

@@ -105,6 +105,8 @@ def _found(request: SessionRequest, factories: Factories, closing: ExitStack) ->
         from netpipe.harness.linting import linted_loader
 
         return {"lint": linted_loader(request, factories.loader)}
+    # Before, since a refusal must not take minutes; after, since more was imported meanwhile.
+    check_origin(request.code_from, request.not_from)
     document = {"measurement": _measure(request, factories, closing)}
     check_origin(request.code_from, request.not_from)
     return document

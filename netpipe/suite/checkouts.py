@@ -2,16 +2,12 @@
 
 import os
 import shutil
-import subprocess
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from netpipe.errors import InputError
-
-# Set while git runs a hook: they would name the repository instead of the folder given.
-_OF_A_HOOK: Final = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
+from netpipe.git import GitError, git
 
 
 @dataclass(frozen=True)
@@ -49,7 +45,7 @@ class Checkout:
 
     def others(self) -> tuple[str, ...]:
         """Return every other checkout of the repository."""
-        listed = _git(self.folder, "worktree", "list", "--porcelain").splitlines()
+        listed = git(self.folder, "worktree", "list", "--porcelain").splitlines()
         folders = [line.partition(" ")[2] for line in listed if line.startswith("worktree ")]
         return tuple(one for one in folders if Path(one).resolve() != self.folder)
 
@@ -66,13 +62,13 @@ def named_commit(folder: Path, ref: str, option: str) -> Commit:
         InputError: The folder lies in no checkout, or has no such commit.
     """
     try:
-        top = _git(folder, "rev-parse", "--show-toplevel")
+        top = git(folder, "rev-parse", "--show-toplevel")
     except GitError as error:
         raise InputError(
             option, "the folder", "lie in a git checkout", folder, str(error)
         ) from None
     try:
-        sha = _git(
+        sha = git(
             folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}"
         )
     except GitError:
@@ -95,7 +91,7 @@ def check_out(commit: Commit, folder: Path) -> Checkout:
     """
     try:
         # A repository's hooks are for those who work in it.
-        _git(
+        git(
             commit.repository, "-c", f"core.hooksPath={os.devnull}",
             "worktree", "add", "--detach", str(folder), commit.sha,
         )  # fmt: skip
@@ -107,33 +103,15 @@ def check_out(commit: Commit, folder: Path) -> Checkout:
 def known_files(folder: Path) -> frozenset[str]:
     """Return the names of the files in a folder of a checkout that git is not told to ignore."""
     words = ("ls-files", "-z", "--cached", "--others", "--exclude-standard", ":(glob)*")
-    names = _git(folder, *words).split("\0")
+    names = git(folder, *words).split("\0")
     return frozenset(one for one in names if (folder / one).is_file())
 
 
 def remove(commit: Commit, folder: Path) -> None:
     """Remove a worktree, half made ones too, and what git knows of it."""
     try:
-        _git(commit.repository, "worktree", "remove", "--force", "--force", str(folder))
+        git(commit.repository, "worktree", "remove", "--force", "--force", str(folder))
     except GitError:
         shutil.rmtree(folder, ignore_errors=True)
         with suppress(GitError):
-            _git(commit.repository, "worktree", "prune")
-
-
-class GitError(Exception):
-    """git refused; the message is its own."""
-
-
-def _git(folder: Path, *words: str) -> str:
-    environment = {name: value for name, value in os.environ.items() if name not in _OF_A_HOOK}
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(folder), *words],
-            env=environment, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-    except OSError as error:
-        raise GitError(f"git cannot be run: {error.strerror}") from error
-    if done.returncode:
-        raise GitError(done.stderr.strip().rpartition("\n")[2])
-    return done.stdout.strip()
+            git(commit.repository, "worktree", "prune")

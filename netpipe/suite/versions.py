@@ -101,6 +101,7 @@ def version_of(
                 say(f"{commit.ref} declares other dependencies: making an environment for it")
                 environment = own(checkout, project, Path(made, "environment"), extras)
             else:
+                say(f"{commit.ref} runs its own checkout, in this environment")
                 environment = shared(checkout)
             yield Version(checkout, environment)
         finally:
