@@ -49,10 +49,18 @@ def why_healthy_is_open(measurement: Measurement) -> str | None:
 
     On a CPU device, where all take turns, R is not judged.
     """
-    train = quantities.train_over_larger(measurement)
-    if not measurement.device.shares_host_cores and train.low <= 1 + EPSILON < train.median:
-        return f"R is {ratio_interval(train)} of the larger of L and S0, on both sides of a limit"
+    apart = not measurement.device.shares_host_cores
+    if apart and quantities.stalls(measurement) and (why := why_stall_is_open(measurement)):
+        return why
     return _why_limit_is_open(measurement, AT_RISK_ABOVE)
+
+
+def why_stall_is_open(measurement: Measurement) -> str | None:
+    """Return why training may or may not wait."""
+    train = quantities.train_over_larger(measurement)
+    if not train.low <= 1 + EPSILON < train.high:
+        return None
+    return f"R is {ratio_interval(train)} of the larger of L and S0, on both sides of a limit"
 
 
 def _why_limit_is_open(measurement: Measurement, limit: float) -> str | None:

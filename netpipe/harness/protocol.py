@@ -152,6 +152,7 @@ def _summary(
             train_s_per_step=tuple(log.train_s),
             host_s_per_step=tuple(log.host_s),
             compilations=tuple(log.compilations),
+            exposed_s_per_step=tuple(block.exposed_s_per_step for block in log.train),
         ),
         findings=tuple(_findings(bench)),
         buffered_batches_start=_buffered_at_start(log),

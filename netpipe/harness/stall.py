@@ -33,7 +33,7 @@ def remarks(measurement: Measurement, verdict: Verdict) -> tuple[Finding, ...]:
                 "forced-sync",
                 f"the step was already done at {percent(measurement.sync_probe_fraction)} of the "
                 "requests for a batch: the loop waits for results"
-                f"{host_causes.where(measurement)}, which costs little here",
+                f"{host_causes.where(measurement)}; {host_causes.describe_exposed(measurement)}",
             )
         )
     if measurement.compilations and verdict.kind != "recompiling":
@@ -206,7 +206,7 @@ def _at_risk(measurement: Measurement) -> Verdict | None:
         "at-risk",
         f"at-risk: headroom is {ratio_interval(measurement.headroom)}; a slightly faster "
         "accelerator would wait",
-        quantities.evidence(measurement),
+        (*quantities.evidence(measurement), *_not_judged(measurement)),
         "make loading faster before the accelerator is",
     )
 
@@ -216,9 +216,17 @@ def _healthy(measurement: Measurement) -> Verdict:
         "healthy",
         f"healthy: loading a batch takes {seconds(measurement.load_s_per_batch.median)}, the step "
         f"{seconds(measurement.step_s.median)}: headroom {measurement.headroom.median:.2f}",
-        quantities.evidence(measurement),
+        (*quantities.evidence(measurement), *_not_judged(measurement)),
         "nothing",
     )
+
+
+def _not_judged(measurement: Measurement) -> tuple[str, ...]:
+    """Return the evidence that is missing: on a CPU device an R that is open decides nothing."""
+    why = doubts.why_stall_is_open(measurement)
+    if why is None or not measurement.device.shares_host_cores:
+        return ()
+    return (f"whether training stalls was not judged: {why}",)
 
 
 # A doubt stands before the first verdict that hangs on it, and behind those that do not.
