@@ -10,11 +10,16 @@ from netpipe.harness.units import ratio_interval, seconds_interval
 _WIDE_LOAD = 0.10  # half of an interval, of its median
 
 
+def why_too_few_rounds(measurement: Measurement) -> str | None:
+    """Return why there are no intervals; None when there are."""
+    load = measurement.load_s_per_batch
+    if isfinite(load.low):
+        return None
+    return f"only {load.n} rounds fitted into the time; an interval needs 3"
+
+
 def why_no_evidence(measurement: Measurement) -> str | None:
     """Return why nothing can be told from it at all; None when something can."""
-    load = measurement.load_s_per_batch
-    if not isfinite(load.low):
-        return f"only {load.n} rounds fitted into the time; an interval needs 3"
     if measurement.batch_bytes == 0:
         return "the loader's batches are empty"
     if not measurement.losses_are_finite:

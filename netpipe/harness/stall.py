@@ -13,6 +13,8 @@ from netpipe.harness.quantities import AT_RISK_ABOVE, EPSILON
 from netpipe.harness.units import percent, ratio_interval, seconds, seconds_interval
 from netpipe.harness.verdict import HEALTHY_KINDS, Rule, Verdict
 
+_MORE_TIME = "give it more time (a larger budget), or a machine with less else to do"
+
 
 def judge(measurement: Measurement) -> Verdict:
     """Return why training waits, by the first rule that holds."""
@@ -54,7 +56,7 @@ def remarks(measurement: Measurement, verdict: Verdict) -> tuple[Finding, ...]:
     return tuple(said)
 
 
-def _doubtful(why: Callable[[Measurement], str | None]) -> Rule:
+def _doubtful(why: Callable[[Measurement], str | None], way_out: str = _MORE_TIME) -> Rule:
     """Return the rule that leaves a verdict open for a reason of `doubts`."""
 
     def rule(measurement: Measurement) -> Verdict | None:
@@ -65,7 +67,7 @@ def _doubtful(why: Callable[[Measurement], str | None]) -> Rule:
             "inconclusive",
             f"inconclusive: {reason}",
             (*quantities.evidence(measurement), f"{measurement.step_s.n} rounds"),
-            "give it more time (a larger budget), or a machine with less else to do",
+            way_out,
         )
 
     return rule
@@ -232,7 +234,8 @@ def _not_judged(measurement: Measurement) -> tuple[str, ...]:
 # A doubt stands before the first verdict that hangs on it, and behind those that do not.
 RULES: tuple[Rule, ...] = (
     _recompiling,
-    _doubtful(doubts.why_no_evidence),
+    _doubtful(doubts.why_too_few_rounds),
+    _doubtful(doubts.why_no_evidence, "change what the message says, then measure again"),
     host_causes.forced_sync,
     _loader_bound,
     _doubtful(doubts.why_loader_bound_is_open),

@@ -75,9 +75,7 @@ def make_measurement(
         step_transfer_s=stats.median_interval(transfer),
         train_s_per_step=stats.median_interval(train),
         headroom=stats.ratio_interval(step, load),
-        stall_fraction=stats.median_interval(
-            [max(0.0, 1 - one / real) for one, real in zip(step, train, strict=True)]
-        ),
+        stall_fraction=stats.stall_interval(step, train),
         accelerator_utilisation=stats.ratio_interval(step, train),
         load_cpu_ratio=stats.ratio_interval(over, under),
         wait_s=Waits(p50=0.0001, p95=0.0002, p99=0.0004, cv=0.2),

@@ -263,6 +263,21 @@ def test_what_is_open_has_its_reason(changed: dict[str, Any], reason: str) -> No
 
 
 @pytest.mark.parametrize(
+    ("changed", "way_out"),
+    [
+        ({"rounds": 2}, "a larger budget"),
+        ({"load_s": spread(0.020, 0.030, 0.040), "train_s": 0.040}, "a larger budget"),
+        ({"batch_bytes": 0}, "what the message says"),
+        ({"losses_are_finite": False}, "what the message says"),
+        ({"gpu": GpuHealth((1980.0,), (71.0,), 0, (), (4711,))}, "what the message says"),
+    ],
+)
+def test_more_time_is_advised_where_it_helps(changed: dict[str, Any], way_out: str) -> None:
+    """Time mends neither empty batches nor a loss that is NaN."""
+    assert way_out in judge(make_measurement(**changed)).next
+
+
+@pytest.mark.parametrize(
     ("changed", "passes"),
     [
         ({}, True),
