@@ -55,7 +55,7 @@ def _print_measurements(measurements: "list[Measurement]", *, listed: bool, as_j
     if as_json:
         _print_documents(measurements, listed=listed)
     else:
-        _print_verdicts(measurements)
+        print_verdicts(measurements)
 
 
 def _print_documents(measurements: "list[Measurement]", *, listed: bool) -> None:
@@ -78,7 +78,8 @@ def _every_document(measurements: "list[Measurement]") -> dict[str, Any]:
     return {"schema": "netpipe.measurements/1", "measurements": documents}
 
 
-def _print_verdicts(measurements: "list[Measurement]") -> None:
+def print_verdicts(measurements: "list[Measurement]") -> None:
+    """Print the table of measurements, then what there is to say of each."""
     from netpipe.harness.report import device_label, sizing_line, trace_line, verdict_table
     from netpipe.harness.stall import judge, remarks
 
@@ -87,7 +88,8 @@ def _print_verdicts(measurements: "list[Measurement]") -> None:
         verdict = judge(one)
         output.print(bold_first(device_label(one.device), f": {verdict.message}"))
         derived = [f"S0 is derived: {one.device.kind}"] if one.device.emulated else []
-        for line in (*derived, *verdict.evidence, sizing_line(one), f"next: {verdict.next}"):
+        sizing = [sizing_line(one)] if verdict.kind != "inconclusive" else []
+        for line in (*derived, *verdict.evidence, *sizing, f"next: {verdict.next}"):
             output.print(f"  {line}")
         for remark in remarks(one, verdict):
             output.print(f"  {remark.name}: {remark.message}")

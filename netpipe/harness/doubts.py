@@ -10,11 +10,16 @@ from netpipe.harness.units import ratio_interval, seconds_interval
 _WIDE_LOAD = 0.10  # half of an interval, of its median
 
 
+def why_too_few_rounds(measurement: Measurement) -> str | None:
+    """Return why there are no intervals; None when there are."""
+    load = measurement.load_s_per_batch
+    if isfinite(load.low):
+        return None
+    return f"only {load.n} rounds fitted into the time; an interval needs 3"
+
+
 def why_no_evidence(measurement: Measurement) -> str | None:
     """Return why nothing can be told from it at all; None when something can."""
-    load = measurement.load_s_per_batch
-    if not isfinite(load.low):
-        return f"only {load.n} rounds fitted into the time; an interval needs 3"
     if measurement.batch_bytes == 0:
         return "the loader's batches are empty"
     if not measurement.losses_are_finite:
@@ -49,10 +54,18 @@ def why_healthy_is_open(measurement: Measurement) -> str | None:
 
     On a CPU device, where all take turns, R is not judged.
     """
-    train = quantities.train_over_larger(measurement)
-    if not measurement.device.shares_host_cores and train.low <= 1 + EPSILON < train.median:
-        return f"R is {ratio_interval(train)} of the larger of L and S0, on both sides of a limit"
+    apart = not measurement.device.shares_host_cores
+    if apart and quantities.stalls(measurement) and (why := why_stall_is_open(measurement)):
+        return why
     return _why_limit_is_open(measurement, AT_RISK_ABOVE)
+
+
+def why_stall_is_open(measurement: Measurement) -> str | None:
+    """Return why training may or may not wait."""
+    train = quantities.train_over_larger(measurement)
+    if not train.low <= 1 + EPSILON < train.high:
+        return None
+    return f"R is {ratio_interval(train)} of the larger of L and S0, on both sides of a limit"
 
 
 def _why_limit_is_open(measurement: Measurement, limit: float) -> str | None:

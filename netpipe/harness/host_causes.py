@@ -6,7 +6,7 @@ The letters are explained in `quantities`.
 from netpipe.harness import quantities
 from netpipe.harness.measurement import Measurement
 from netpipe.harness.quantities import EPSILON
-from netpipe.harness.units import percent, seconds, seconds_interval
+from netpipe.harness.units import percent, ratio_interval, seconds, seconds_interval
 from netpipe.harness.verdict import Verdict
 
 SEEN_PROBE = 0.02
@@ -18,19 +18,13 @@ _LEAST_WAITS = 0.25  # of the loop's time, where it is a wait that lets steps be
 
 def forced_sync(measurement: Measurement) -> Verdict | None:
     """Tell a loop that waits for the device, and what only looks like it."""
-    if not quantities.stalls_beyond_both(measurement):
+    stalls, exposed = quantities.stalls_beyond_both(measurement), _exposes_too_much(measurement)
+    if not (stalls or exposed):
         return None
     if measurement.sync_probe_idle_fraction > _VOID_PROBE:
-        return _sync_in_the_step(measurement)
+        return _sync_in_the_step(measurement) if stalls else None
     probe = quantities.excess_probe(measurement)
-    if probe <= SEEN_PROBE:
-        return None
-    # After a sync the device idles through what would have run beside it: the shorter of loading
-    # and computing, the loop's own work, and waking up to dispatch the next step.
-    waking_s = max(0.0, _synced_s(measurement) - measurement.step_s.median)
-    hidden_s = quantities.smaller_s(measurement) + quantities.host_s(measurement) + waking_s
-    exposed_s = probe * hidden_s
-    if exposed_s < 0.5 * quantities.excess_s(measurement):
+    if probe <= SEEN_PROBE or not (exposed or _sync_explains_stall(measurement, probe)):
         return None
     # A step is also done at the next request when the loop takes longer than it with other things.
     if _host_outlasts_step(measurement) or _leaves_no_wait(measurement, probe):
@@ -38,6 +32,23 @@ def forced_sync(measurement: Measurement) -> Verdict | None:
     if _computes_instead(measurement):
         return _slowed_work(measurement)
     return _forced_sync_verdict(measurement, probe)
+
+
+def _exposes_too_much(measurement: Measurement) -> bool:
+    """Return whether the device surely idles for too long between a sync and the next step.
+
+    The loop's own times say so, also where the time of a step alone spreads too far for R to.
+    """
+    exposed = quantities.exposed_fraction(measurement)
+    return exposed is not None and exposed.low > EPSILON
+
+
+def _sync_explains_stall(measurement: Measurement, probe: float) -> bool:
+    # After a sync the device idles through what would have run beside it: the shorter of loading
+    # and computing, the loop's own work, and waking up to dispatch the next step.
+    waking_s = max(0.0, _synced_s(measurement) - measurement.step_s.median)
+    hidden_s = quantities.smaller_s(measurement) + quantities.host_s(measurement) + waking_s
+    return probe * hidden_s >= 0.5 * quantities.excess_s(measurement)
 
 
 def _leaves_no_wait(measurement: Measurement, probe: float) -> bool:
@@ -94,19 +105,31 @@ def _sync_in_the_step(measurement: Measurement) -> Verdict | None:
 
 def _forced_sync_verdict(measurement: Measurement, probe: float) -> Verdict:
     train_s = measurement.train_s_per_step.median
+    stalls = quantities.stalls_beyond_both(measurement)
+    cost_s = quantities.excess_s(measurement) if stalls else quantities.exposed_s(measurement)
     return Verdict(
         "forced-sync",
         f"forced-sync: the loop waits for the device {probe:.2f} times a step"
         f"{where(measurement)}; a step takes {seconds(train_s)} where "
-        f"{seconds(train_s - quantities.excess_s(measurement))} would do",
+        f"{seconds(train_s - cost_s)} would do",
         (
             *quantities.evidence(measurement),
             f"sync probe {probe:.2f} syncs a step",
+            describe_exposed(measurement),
             *_lines(measurement),
         ),
         "read metrics a step late, or every n steps: no float(), item(), np.asarray() or "
         "block_until_ready() on what the last step returned",
     )
+
+
+def describe_exposed(measurement: Measurement) -> str:
+    """Return what a sync was seen to cost, as a sentence."""
+    fraction = quantities.exposed_fraction(measurement)
+    if fraction is None:
+        return "what it costs was not measured"
+    idle_s = seconds(quantities.exposed_s(measurement))
+    return f"the device idles {idle_s} a step after a sync, {ratio_interval(fraction)} of R"
 
 
 def where(measurement: Measurement) -> str:

@@ -156,6 +156,10 @@ class Rounds:
 
     A round measures every quantity once, one after the other, so that entries of the same round
     can be compared with each other.
+
+    Attributes:
+        exposed_s_per_step: From a request for a batch that finds the step done to the next call
+            of the step: the device idles. Empty in an older document.
     """
 
     load_s_per_batch: tuple[float, ...] = ()
@@ -167,6 +171,7 @@ class Rounds:
     train_s_per_step: tuple[float, ...] = ()
     host_s_per_step: tuple[float, ...] = ()
     compilations: tuple[float, ...] = ()
+    exposed_s_per_step: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -113,12 +113,7 @@ def _summary(
         step_transfer_s=stats.median_interval(log.transfer_s),
         train_s_per_step=stats.median_interval(log.train_s),
         headroom=stats.ratio_interval(log.step_s, log.load_s),
-        stall_fraction=stats.median_interval(
-            [
-                max(0.0, 1 - step / train)
-                for step, train in zip(log.step_s, log.train_s, strict=True)
-            ]
-        ),
+        stall_fraction=stats.stall_interval(log.step_s, log.train_s),
         accelerator_utilisation=stats.ratio_interval(log.step_s, log.train_s),
         load_cpu_ratio=stats.ratio_interval(
             [turns.load_cpu_s_per_batch for turns in log.turns],
@@ -152,6 +147,7 @@ def _summary(
             train_s_per_step=tuple(log.train_s),
             host_s_per_step=tuple(log.host_s),
             compilations=tuple(log.compilations),
+            exposed_s_per_step=tuple(block.exposed_s_per_step for block in log.train),
         ),
         findings=tuple(_findings(bench)),
         buffered_batches_start=_buffered_at_start(log),

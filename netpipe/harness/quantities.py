@@ -4,6 +4,8 @@ Words: L is load time, S0 step time, R real step time, H the loop's own work a s
 of L and S0, m the smaller, E = R - M what neither loading nor computing explains.
 """
 
+from statistics import median
+
 from netpipe.harness import stats
 from netpipe.harness.measurement import Interval, Measurement
 from netpipe.harness.units import ratio_interval, seconds_interval
@@ -43,6 +45,25 @@ def excess_s(measurement: Measurement) -> float:
     return measurement.train_s_per_step.median - max(
         measurement.load_s_per_batch.median, measurement.step_s.median
     )
+
+
+def exposed_fraction(measurement: Measurement) -> Interval | None:
+    """Return the share of R that a sync costs, round by round; None when not measured."""
+    exposed_s, train_s = _exposed_s(measurement), measurement.rounds.train_s_per_step
+    return stats.ratio_interval(exposed_s, train_s) if exposed_s else None
+
+
+def exposed_s(measurement: Measurement) -> float:
+    """Return the seconds of a step that a sync costs, 0 when not measured."""
+    rounds_s = _exposed_s(measurement)
+    return median(rounds_s) if rounds_s else 0.0
+
+
+def _exposed_s(measurement: Measurement) -> list[float]:
+    """Return what would run beside the step without the sync: no longer than the step itself."""
+    rounds = measurement.rounds
+    pairs = zip(rounds.exposed_s_per_step, rounds.step_s, strict=False)
+    return [min(exposed_s, step_s) for exposed_s, step_s in pairs]
 
 
 def smaller_s(measurement: Measurement) -> float:

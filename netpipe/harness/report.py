@@ -18,12 +18,13 @@ def measurement_document(measurement: Measurement, verdict: Verdict) -> dict[str
     """Return the `netpipe.measurement/1` document of a measurement and its verdict."""
     document = measurement.to_document()
     document["device"]["emulated"] = measurement.device.emulated
+    decided = verdict.kind != "inconclusive"
     return {
         **document,
         "verdict": {**asdict(verdict), "evidence": list(verdict.evidence)},
         "findings": [asdict(one) for one in remarks(measurement, verdict)],
-        "workers_needed": workers_needed(measurement),
-        "cores_needed": cores_needed(measurement),
+        "workers_needed": workers_needed(measurement) if decided else None,
+        "cores_needed": cores_needed(measurement) if decided else None,
     }
 
 
@@ -46,6 +47,7 @@ def verdict_table(measurements: Iterable[Measurement]) -> Table:
     table.add_column("workers needed")
     table.add_column("verdict", no_wrap=True)
     for one in measurements:
+        kind = judge(one).kind
         table.add_row(
             device_label(one.device),
             seconds(one.load_s_per_batch.median),
@@ -53,8 +55,8 @@ def verdict_table(measurements: Iterable[Measurement]) -> Table:
             seconds(one.train_s_per_step.median),
             f"{one.headroom.median:.2f}",
             percent(one.stall_fraction.median),
-            _workers(one),
-            judge(one).kind,
+            _workers(one) if kind != "inconclusive" else "",
+            kind,
         )
     return table
 

@@ -13,6 +13,8 @@ from netpipe.harness.quantities import AT_RISK_ABOVE, EPSILON
 from netpipe.harness.units import percent, ratio_interval, seconds, seconds_interval
 from netpipe.harness.verdict import HEALTHY_KINDS, Rule, Verdict
 
+_MORE_TIME = "give it more time (a larger budget), or a machine with less else to do"
+
 
 def judge(measurement: Measurement) -> Verdict:
     """Return why training waits, by the first rule that holds."""
@@ -33,7 +35,7 @@ def remarks(measurement: Measurement, verdict: Verdict) -> tuple[Finding, ...]:
                 "forced-sync",
                 f"the step was already done at {percent(measurement.sync_probe_fraction)} of the "
                 "requests for a batch: the loop waits for results"
-                f"{host_causes.where(measurement)}, which costs little here",
+                f"{host_causes.where(measurement)}; {host_causes.describe_exposed(measurement)}",
             )
         )
     if measurement.compilations and verdict.kind != "recompiling":
@@ -54,7 +56,7 @@ def remarks(measurement: Measurement, verdict: Verdict) -> tuple[Finding, ...]:
     return tuple(said)
 
 
-def _doubtful(why: Callable[[Measurement], str | None]) -> Rule:
+def _doubtful(why: Callable[[Measurement], str | None], way_out: str = _MORE_TIME) -> Rule:
     """Return the rule that leaves a verdict open for a reason of `doubts`."""
 
     def rule(measurement: Measurement) -> Verdict | None:
@@ -65,7 +67,7 @@ def _doubtful(why: Callable[[Measurement], str | None]) -> Rule:
             "inconclusive",
             f"inconclusive: {reason}",
             (*quantities.evidence(measurement), f"{measurement.step_s.n} rounds"),
-            "give it more time (a larger budget), or a machine with less else to do",
+            way_out,
         )
 
     return rule
@@ -206,7 +208,7 @@ def _at_risk(measurement: Measurement) -> Verdict | None:
         "at-risk",
         f"at-risk: headroom is {ratio_interval(measurement.headroom)}; a slightly faster "
         "accelerator would wait",
-        quantities.evidence(measurement),
+        (*quantities.evidence(measurement), *_not_judged(measurement)),
         "make loading faster before the accelerator is",
     )
 
@@ -216,15 +218,24 @@ def _healthy(measurement: Measurement) -> Verdict:
         "healthy",
         f"healthy: loading a batch takes {seconds(measurement.load_s_per_batch.median)}, the step "
         f"{seconds(measurement.step_s.median)}: headroom {measurement.headroom.median:.2f}",
-        quantities.evidence(measurement),
+        (*quantities.evidence(measurement), *_not_judged(measurement)),
         "nothing",
     )
+
+
+def _not_judged(measurement: Measurement) -> tuple[str, ...]:
+    """Return the evidence that is missing: on a CPU device an R that is open decides nothing."""
+    why = doubts.why_stall_is_open(measurement)
+    if why is None or not measurement.device.shares_host_cores:
+        return ()
+    return (f"whether training stalls was not judged: {why}",)
 
 
 # A doubt stands before the first verdict that hangs on it, and behind those that do not.
 RULES: tuple[Rule, ...] = (
     _recompiling,
-    _doubtful(doubts.why_no_evidence),
+    _doubtful(doubts.why_too_few_rounds),
+    _doubtful(doubts.why_no_evidence, "change what the message says, then measure again"),
     host_causes.forced_sync,
     _loader_bound,
     _doubtful(doubts.why_loader_bound_is_open),

@@ -1,7 +1,7 @@
 """Statistics over rounds: medians, intervals, ratios of rounds that belong together. Pure."""
 
 from collections.abc import Sequence
-from math import ceil, inf
+from math import ceil, inf, isfinite
 from statistics import fmean, median, stdev
 
 from netpipe.harness.measurement import Interval
@@ -16,9 +16,11 @@ def median_interval(values: Sequence[float]) -> Interval:
 
     The interval runs between two order statistics; the number of observations below the median
     is binomial (David and Nagaraja, Order Statistics, 7.1). Below 6 values no such interval
-    exists: there the range of the values is widened by itself on either side, which for three
-    normal values is Student's interval (4.30 s / sqrt 3 against 1.5 times an expected range of
-    1.69 s) and for four and five is wider. Below 3 it is unbounded.
+    exists: there the range of the values' logarithms is widened by itself on either side, which
+    for three normal values is Student's interval (4.30 s / sqrt 3 against 1.5 times an expected
+    range of 1.69 s) and for four and five is wider. Times and ratios are spread by factors, so
+    their interval never reaches 0, and is inverted where a ratio is. Values that are not all above
+    0 have no logarithms: their own range is widened. Below 3 values the interval is unbounded.
 
     Args:
         values: One value a round, at least one.
@@ -30,10 +32,16 @@ def median_interval(values: Sequence[float]) -> Interval:
     if n < _LEAST_FOR_RANGE:
         return Interval(median(ordered), -inf, inf, n)
     if n < _LEAST_FOR_ORDER:
-        width = ordered[-1] - ordered[0]
-        return Interval(median(ordered), ordered[0] - width, ordered[-1] + width, n)
+        return Interval(median(ordered), *_widened(ordered[0], ordered[-1]), n)
     below = _most_below(n)
     return Interval(median(ordered), ordered[below], ordered[-1 - below], n)
+
+
+def _widened(least: float, most: float) -> tuple[float, float]:
+    if least > 0:
+        return least * (least / most), most * (most / least)
+    low = 2 * least - most
+    return (low if least < 0 else max(0.0, low)), 2 * most - least
 
 
 def _most_below(n: int) -> int:
@@ -44,16 +52,15 @@ def _most_below(n: int) -> int:
 
 
 def ratio_interval(over: Sequence[float], under: Sequence[float]) -> Interval:
-    """Return the interval of the ratio of two quantities measured in the same rounds.
+    """Return the interval of the ratio of two quantities measured in the same rounds."""
+    return median_interval([a / b for a, b in zip(over, under, strict=True)])
 
-    The range of a few rounds is widened by a factor, as that of their logarithms is by a width: so
-    it never reaches 0, and is turned over where the ratio is.
-    """
-    ratios = sorted(a / b for a, b in zip(over, under, strict=True))
-    if not _LEAST_FOR_RANGE <= len(ratios) < _LEAST_FOR_ORDER or ratios[0] <= 0:
-        return median_interval(ratios)
-    factor = ratios[-1] / ratios[0]
-    return Interval(median(ratios), ratios[0] / factor, ratios[-1] * factor, len(ratios))
+
+def stall_interval(step_s: Sequence[float], train_s: Sequence[float]) -> Interval:
+    """Return the interval of the stall fraction, 1 - S0/R: from 0 to 1, as far as it is bounded."""
+    used = ratio_interval(step_s, train_s)
+    low, high = (max(0.0, 1 - end) if isfinite(end) else -end for end in (used.high, used.low))
+    return Interval(max(0.0, 1 - used.median), low, high, used.n)
 
 
 def percentiles(values: Sequence[float]) -> tuple[float, ...]:

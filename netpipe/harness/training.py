@@ -57,6 +57,8 @@ class TrainBlock:
         compilations: Compilations, the first steps' left out: each run of a loop may have some.
         finite: Whether the last loss was a number.
         timeline: When the last steps asked, got, called and were done.
+        exposed_s: Seconds from requests that found the step done to the next call of the step:
+            the device has nothing to do in them.
     """
 
     steps_s: tuple[float, ...]
@@ -67,11 +69,17 @@ class TrainBlock:
     compilations: int
     finite: bool
     timeline: tuple[StepTimes, ...] = ()
+    exposed_s: float = 0.0
 
     @property
     def s_per_step(self) -> float:
         """Wall seconds of one step."""
         return sum(self.steps_s) / len(self.steps_s)
+
+    @property
+    def exposed_s_per_step(self) -> float:
+        """Seconds of a step in which the device idles because the step was done at the request."""
+        return self.exposed_s / len(self.steps_s)
 
 
 @dataclass(frozen=True)
@@ -144,6 +152,7 @@ def train_block(
         compilations=batches.compilations(),
         finite=is_finite(first_array(watched.aux)),
         timeline=timeline(batches.asked_s, batches.waits_s, watched.dispatched_s, done_s, skipped),
+        exposed_s=watched.exposed_s,
     )
 
 
@@ -158,6 +167,8 @@ class WatchedStep:
         self.latest: jax.Array | None = None
         self.depth = 0
         self.dispatched_s: list[float] = []
+        self.idle_since_s: float | None = None
+        self.exposed_s = 0.0
         self._stepper = stepper
         self._step = step or stepper.step
         self._clock = clock
@@ -168,6 +179,9 @@ class WatchedStep:
 
     def __call__(self, state: State, batch: Batch) -> tuple[State, Any]:
         """Call the step, and note that it was."""
+        if self.idle_since_s is not None:
+            self.exposed_s += self._clock() - self.idle_since_s
+            self.idle_since_s = None
         with marked(DISPATCH):
             state, aux = self._step(state, batch)
         self.dispatched_s.append(self._clock())
@@ -273,5 +287,7 @@ class WatchedBatches:
     def _look(self, ready: bool) -> None:
         self.asked += 1
         self.ready += ready
+        if ready:
+            self._step.idle_since_s = self._clock()
         if self._sampler is not None:
             self._sampler.end(counts=ready)

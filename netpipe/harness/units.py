@@ -1,5 +1,7 @@
 """How figures are written for people. Formatting only."""
 
+from math import isfinite
+
 from netpipe.harness.measurement import Interval
 
 _STEPS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
@@ -24,6 +26,8 @@ def seconds_interval(interval: Interval | None) -> str:
     """Write a duration with its interval: `36.2 ms (35.9 to 36.8 ms)`."""
     if interval is None:
         return "not measured"
+    if not isfinite(interval.high):
+        return f"{seconds(interval.median)} ({_unbounded(interval)})"
     low, high = seconds(interval.low), seconds(interval.high)
     if low.split()[1] == high.split()[1]:
         low = low.split()[0]
@@ -34,7 +38,13 @@ def ratio_interval(interval: Interval | None) -> str:
     """Write a ratio with its interval: `1.02 (1.00 to 1.04)`."""
     if interval is None:
         return "not measured"
+    if not isfinite(interval.high):
+        return f"{interval.median:.2f} ({_unbounded(interval)})"
     return f"{interval.median:.2f} ({interval.low:.2f} to {interval.high:.2f})"
+
+
+def _unbounded(interval: Interval) -> str:
+    return f"{interval.n} round{'s' * (interval.n != 1)}, too few for an interval"
 
 
 def percent(fraction: float | None) -> str:

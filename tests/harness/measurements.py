@@ -32,6 +32,7 @@ def make_measurement(
     turns_load_cpu_s: Series = 0.008,
     turns_reference_cpu_s: Series = 0.004,
     host_s: Series = 0.0001,
+    exposed_s: Series = (),
     compiled: Series = 0,
     rounds: int = 9,
     **overrides: Any,
@@ -49,6 +50,7 @@ def make_measurement(
         turns_load_cpu_s: CPU seconds of a batch, pulled in turns with the reference loader.
         turns_reference_cpu_s: CPU seconds of a batch of the reference loader.
         host_s: H, as `load_s`.
+        exposed_s: Seconds of a step that a device idles after a sync; not measured when left out.
         compiled: Compilations of every round.
         rounds: How many rounds there are.
         overrides: Fields of the Measurement to replace.
@@ -57,7 +59,7 @@ def make_measurement(
         _series(one, rounds) for one in (load_s, step_s, train_s, load_cpu_s, host_s)
     )
     over, under = (_series(one, rounds) for one in (turns_load_cpu_s, turns_reference_cpu_s))
-    compilations = _series(compiled, rounds)
+    compilations, exposed = _series(compiled, rounds), _series(exposed_s, rounds)
     synced, shadow, transfer = (
         step if one is None else _series(one, rounds) for one in (synced_s, shadow_s, transfer_s)
     )
@@ -73,9 +75,7 @@ def make_measurement(
         step_transfer_s=stats.median_interval(transfer),
         train_s_per_step=stats.median_interval(train),
         headroom=stats.ratio_interval(step, load),
-        stall_fraction=stats.median_interval(
-            [max(0.0, 1 - one / real) for one, real in zip(step, train, strict=True)]
-        ),
+        stall_fraction=stats.stall_interval(step, train),
         accelerator_utilisation=stats.ratio_interval(step, train),
         load_cpu_ratio=stats.ratio_interval(over, under),
         wait_s=Waits(p50=0.0001, p95=0.0002, p99=0.0004, cv=0.2),
@@ -91,7 +91,9 @@ def make_measurement(
         first_batch_s=1.5,
         drained=True,
         elapsed_s=21.0,
-        rounds=Rounds(load, cpu, step, synced, shadow, transfer, train, host, compilations),
+        rounds=Rounds(
+            load, cpu, step, synced, shadow, transfer, train, host, compilations, exposed
+        ),
         host_s_per_step=stats.median_interval(host),
         calibration="reference-loader/1, 0 workers",
         turns=tuple(map(Turns, over, under)),

@@ -3,12 +3,14 @@
 from dataclasses import replace
 from io import StringIO
 
+import pytest
 from rich.console import Console
 
+from netpipe.cli.measure import print_verdicts
 from netpipe.harness.measurement import Finding, Rounds
 from netpipe.harness.report import measurement_document, sizing_line, verdict_table
 from netpipe.harness.stall import judge
-from tests.harness.measurements import CPU, EMULATED, make_measurement
+from tests.harness.measurements import CPU, EMULATED, make_measurement, spread
 
 
 def test_the_document_holds_the_verdict_and_everything_found() -> None:
@@ -71,6 +73,24 @@ def test_the_document_says_what_is_needed() -> None:
     measurement = make_measurement(load_s=0.060, train_s=0.060, load_cpu_s=0.060)
     document = measurement_document(measurement, judge(measurement))
     assert (document["workers_needed"], document["cores_needed"]) == (3, 2.0)
+
+
+def test_nothing_is_advised_without_a_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+    """What an inconclusive measurement would need is nobody's guess: not in any output."""
+    load_s = spread(0.100, 0.261, 0.412)
+    measurement = make_measurement(load_s=load_s, train_s=load_s)
+    assert judge(measurement).kind == "loader-bound"
+    assert measurement_document(measurement, judge(measurement))["workers_needed"] == 11
+    open_ = replace(measurement, drained=False)
+    document = measurement_document(open_, judge(open_))
+    assert document["verdict"]["kind"] == "inconclusive"
+    assert (document["workers_needed"], document["cores_needed"]) == (None, None)
+    print_verdicts([measurement])
+    assert "workers needed: 11 (has 0)" in capsys.readouterr().out
+    print_verdicts([open_])
+    printed = capsys.readouterr().out
+    assert "inconclusive" in printed
+    assert "(has" not in printed
 
 
 def test_a_host_with_too_few_cores_is_told() -> None:

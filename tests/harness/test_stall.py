@@ -263,6 +263,21 @@ def test_what_is_open_has_its_reason(changed: dict[str, Any], reason: str) -> No
 
 
 @pytest.mark.parametrize(
+    ("changed", "way_out"),
+    [
+        ({"rounds": 2}, "a larger budget"),
+        ({"load_s": spread(0.020, 0.030, 0.040), "train_s": 0.040}, "a larger budget"),
+        ({"batch_bytes": 0}, "what the message says"),
+        ({"losses_are_finite": False}, "what the message says"),
+        ({"gpu": GpuHealth((1980.0,), (71.0,), 0, (), (4711,))}, "what the message says"),
+    ],
+)
+def test_more_time_is_advised_where_it_helps(changed: dict[str, Any], way_out: str) -> None:
+    """Time mends neither empty batches nor a loss that is NaN."""
+    assert way_out in judge(make_measurement(**changed)).next
+
+
+@pytest.mark.parametrize(
     ("changed", "passes"),
     [
         ({}, True),
@@ -399,6 +414,89 @@ def test_syncs_that_cost_little_are_remarked_on() -> None:
     stalled = make_measurement(**SERIAL, **SYNCED)
     assert [one.name for one in remarks(healthy, judge(healthy))] == ["forced-sync"]
     assert remarks(stalled, judge(stalled)) == ()
+
+
+# A loader of 8 ms in the trainer's thread, a CPU step of 70 ms that spreads, float(loss) each step.
+COSTLY: dict[str, Any] = {
+    "load_s": 0.008,
+    "step_s": spread(0.066, 0.070, 0.078),
+    "train_s": spread(0.078, 0.0785, 0.079),
+    "exposed_s": spread(0.0080, 0.0082, 0.0085),
+    "device": CPU,
+    "wait_s": waits(0.008),
+    "blocking_lines": (BlockingLine("train.py", 42, "float(loss)", 0.97),),
+    **SYNCED,
+}
+
+
+def test_a_sync_that_exposes_the_loader_is_no_health() -> None:
+    """What a sync exposes decides where a step that spreads leaves R open."""
+    measurement = make_measurement(**COSTLY)
+    verdict = judge(measurement)
+    assert verdict.kind == "forced-sync"
+    assert "at train.py:42 `float(loss)`" in verdict.message
+    assert "takes 78.5 ms where 70.3 ms would do" in verdict.message
+    assert "the device idles 8.2 ms a step after a sync, 0.10 (0.10 to 0.11) of R" in (
+        verdict.evidence
+    )
+    assert not verdict.passes(measurement)
+
+
+@pytest.mark.parametrize(
+    ("changed", "kind"),
+    [
+        ({"exposed_s": 0.0041}, "forced-sync"),
+        ({"exposed_s": 0.0038}, "healthy"),
+        ({"exposed_s": spread(0.0030, 0.0082, 0.0085)}, "healthy"),
+        ({"exposed_s": 0.0001}, "healthy"),
+        # Without a sync, or with a probe that sees one anyway, there is nothing to blame.
+        ({"sync_probe_fraction": 0.02}, "healthy"),
+        ({"sync_probe_idle_fraction": 0.3}, "healthy"),
+        # The loop's own work is the cause where it outlasts the step.
+        ({"host_s": 0.079}, "host-bound"),
+        # Without a sync the loader, not the step, would set the pace: the shorter of both is lost.
+        (
+            {"load_s": 0.300, "step_s": 0.010, "train_s": 0.312, "exposed_s": 0.300},
+            "loader-bound",
+        ),
+        ({"device": EMULATED, "exposed_s": 0.0001}, "inconclusive"),
+        ({"device": EMULATED}, "forced-sync"),
+    ],
+)
+def test_what_a_sync_exposes_is_held_against_the_limit(changed: dict[str, Any], kind: str) -> None:
+    """Its interval must exceed the limit, and a sync must be seen that the loop is to blame for."""
+    assert judge(make_measurement(**{**COSTLY, **changed})).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("exposed_s", "words"),
+    [
+        (0.0001, "the device idles 100 us a step after a sync, 0.00 (0.00 to 0.00) of R"),
+        ((), "what it costs was not measured"),
+    ],
+)
+def test_a_cheap_sync_has_its_figure(exposed_s: Any, words: str) -> None:
+    """The remark says what the sync was seen to cost, and claims nothing that was not measured."""
+    measurement = make_measurement(**{**COSTLY, "exposed_s": exposed_s})
+    verdict = judge(measurement)
+    (remark,) = remarks(measurement, verdict)
+    assert (verdict.kind, remark.name) == ("healthy", "forced-sync")
+    assert remark.message.endswith(words)
+
+
+@pytest.mark.parametrize("load_s", [0.008, 0.060])
+def test_a_stall_that_is_not_judged_is_said(load_s: float) -> None:
+    """On a CPU device a verdict that leaves R open says so in its evidence; a clear R does not."""
+    wide: dict[str, Any] = {"load_s": load_s, "step_s": 0.070, "device": CPU}
+
+    def not_judged(train_s: Any) -> list[str]:
+        verdict = judge(make_measurement(**wide, train_s=train_s))
+        assert verdict.kind == ("healthy" if load_s < 0.05 else "at-risk")
+        return [one for one in verdict.evidence if "not judged" in one]
+
+    (said,) = not_judged(spread(0.070, 0.072, 0.080))
+    assert said.startswith("whether training stalls was not judged: R is 1.03 (1.00 to 1.14) of ")
+    assert not_judged(spread(0.070, 0.071, 0.072)) == []
 
 
 @pytest.mark.parametrize(("busy", "names"), [(0.05, []), (0.06, ["busy-host"])])

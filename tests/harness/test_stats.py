@@ -25,24 +25,28 @@ def test_one_or_two_rounds_have_an_unbounded_interval(n: int) -> None:
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        ([5.0, 4.0, 8.0], Interval(5.0, 0.0, 12.0, 3)),
+        ([5.0, 4.0, 8.0], Interval(5.0, 2.0, 16.0, 3)),
         ([2.0, 2.0, 2.0], Interval(2.0, 2.0, 2.0, 3)),
-        ([9.0, 7.0, 8.0, 8.5], Interval(8.25, 5.0, 11.0, 4)),
-        ([7.0, 9.0, 8.0, 7.0, 9.0], Interval(8.0, 5.0, 11.0, 5)),
+        ([8.0, 1.0, 2.0, 4.0], Interval(3.0, 0.125, 64.0, 4)),
+        ([4.0, 8.0, 4.0, 4.0, 8.0], Interval(4.0, 2.0, 16.0, 5)),
         ([7.0, 9.0, 8.0, 7.0, 9.0, 8.0], Interval(8.0, 7.0, 9.0, 6)),
+        # Without a factor the range is widened by a width: above 0 where no value is below it.
+        ([0.0, 1.0, 2.0], Interval(1.0, 0.0, 4.0, 3)),
+        ([-1.0, 1.0, 2.0], Interval(1.0, -4.0, 5.0, 3)),
+        ([0.0, 0.0, 0.0], Interval(0.0, 0.0, 0.0, 3)),
     ],
 )
 def test_a_few_rounds_have_their_range_widened(values: list[float], expected: Interval) -> None:
-    """From three to five rounds the range grows by itself on either side; six need it no more."""
+    """From three to five rounds the range grows by its own factor; six rounds need it no more."""
     assert stats.median_interval(values) == expected
 
 
 @pytest.mark.parametrize("n", [3, 4, 5])
 def test_the_widened_range_covers_the_median(n: int) -> None:
-    """The interval of a few normal values holds their distribution's median 95% of the time."""
-    normal = Random(1).gauss
-    found = [stats.median_interval([normal(0.0, 1.0) for _ in range(n)]) for _ in range(5000)]
-    covered = sum(one.low <= 0.0 <= one.high for one in found)
+    """The interval of a few lognormal times holds their median 95% of the time, above 0."""
+    time_s = Random(1).lognormvariate
+    found = [stats.median_interval([time_s(0.0, 1.0) for _ in range(n)]) for _ in range(5000)]
+    covered = sum(0.0 < one.low <= 1.0 <= one.high for one in found)
     assert covered >= stats.CONFIDENCE * len(found)
 
 
@@ -72,8 +76,23 @@ def test_a_ratio_of_few_rounds_is_turned_over_with_its_interval(over: list[float
 
 
 def test_a_ratio_of_nothing_may_be_zero() -> None:
-    """Where a quantity was 0 in a round there is no factor, and the range is widened by itself."""
-    assert stats.ratio_interval([0.0, 1.0, 2.0], [1.0] * 3) == Interval(1.0, -2.0, 4.0, 3)
+    """Where a quantity was 0 in a round there is no factor, and the range is widened by a width."""
+    assert stats.ratio_interval([0.0, 1.0, 2.0], [1.0] * 3) == Interval(1.0, 0.0, 4.0, 3)
+
+
+@pytest.mark.parametrize(
+    ("train_s", "expected"),
+    [
+        ([2.0, 4.0, 4.0], Interval(0.75, 0.0, 0.875, 3)),
+        ([4.0] * 6, Interval(0.75, 0.75, 0.75, 6)),
+        # A step that is quicker in the loop than alone waits for nothing.
+        ([0.9] * 6, Interval(0.0, 0.0, 0.0, 6)),
+        ([2.0], Interval(0.5, -inf, inf, 1)),
+    ],
+)
+def test_a_stall_is_a_share_of_the_real_step(train_s: list[float], expected: Interval) -> None:
+    """However few rounds there are, no end of its interval is below 0 or above 1."""
+    assert stats.stall_interval([1.0] * len(train_s), train_s) == expected
 
 
 def test_a_ratio_wants_as_many_values_of_each() -> None:

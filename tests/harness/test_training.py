@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from netpipe.harness import training
 from netpipe.harness.clock import MonotonicClock
 from netpipe.harness.emulated import EmulatedStep
 from netpipe.harness.errors import LoaderFailedError, MisuseError
@@ -21,7 +22,7 @@ from netpipe.harness.training import (
     late_reading_loop,
     train_block,
 )
-from tests.harness.fakes import FakeClock
+from tests.harness.fakes import FakeClock, paced
 from tests.harness.loops import BATCH, counting_step, slow_loop, syncing_loop
 
 STEPS, SKIPPED = 12, 5
@@ -250,6 +251,26 @@ def test_a_block_ends_in_time() -> None:
 
     assert waited(20.0) == 5  # the seventh batch came after 18 s, an eighth would after 21
     assert waited(0.0) == 3
+
+
+@pytest.mark.parametrize(("is_done", "exposed_s"), [(True, 0.5), (False, 0.0)])
+def test_the_way_from_a_sync_to_the_next_step_is_measured(
+    monkeypatch: pytest.MonkeyPatch, is_done: bool, exposed_s: float
+) -> None:
+    """Where a step is done at the request, the device idles until the next call of the step."""
+    monkeypatch.setattr(training, "is_ready", lambda _: is_done)
+    clock = FakeClock()
+    stepper = Stepper(lambda: (0, counting_step), [BATCH, BATCH], clock)
+
+    def preparing_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
+        for batch in batches:
+            clock.sleep(0.1)  # between the batch and the step: a transfer
+            state, _ = step(state, batch)
+            clock.sleep(3.0)  # beside the step, until the sync
+
+    puller = Puller(lambda: (BATCH for _ in paced(clock, repeat(0.4))), clock)
+    block = train_block(puller, stepper, preparing_loop, Length(STEPS, SKIPPED), clock)
+    assert block.exposed_s_per_step == pytest.approx(exposed_s)
 
 
 def test_a_loop_may_take_its_batches_with_next() -> None:

@@ -37,7 +37,9 @@ def test_a_duration_has_three_digits_and_its_unit(value: float, text: str) -> No
     [
         (Interval(0.0362, 0.0359, 0.0368, 9), "36.2 ms (35.9 to 36.8 ms)"),
         (Interval(0.001, 0.0009, 0.0011, 9), "1 ms (900 us to 1.1 ms)"),
-        (Interval(0.5, -inf, inf, 3), "500 ms (-inf to inf s)"),
+        (Interval(0.5, -inf, inf, 2), "500 ms (2 rounds, too few for an interval)"),
+        (Interval(0.5, 0.0, inf, 2), "500 ms (2 rounds, too few for an interval)"),
+        (Interval(0.5, -inf, inf, 1), "500 ms (1 round, too few for an interval)"),
         (None, "not measured"),
     ],
 )
@@ -50,6 +52,8 @@ def test_a_ratio_has_two_decimals() -> None:
     """A ratio is written with its interval."""
     assert units.ratio_interval(Interval(1.018, 1.0, 1.036, 9)) == "1.02 (1.00 to 1.04)"
     assert units.ratio_interval(None) == "not measured"
+    unbounded = Interval(0.55, -inf, inf, 2)
+    assert units.ratio_interval(unbounded) == "0.55 (2 rounds, too few for an interval)"
 
 
 def test_a_fraction_is_shown_as_a_percentage() -> None:

@@ -56,6 +56,18 @@ def test_a_verdict_is_taken_as_the_command_takes_it(kind: str, device: str, tone
     assert part.headline.tone is tone
 
 
+def test_nothing_is_advised_without_a_verdict() -> None:
+    """An inconclusive measurement needs an unknown number of workers and cores."""
+    (part,) = made(measurement(drained=False))
+    assert part.headline.word == "Inconclusive"
+    assert not [one for one in part.facts if "needed" in one.label]
+    both = examples.measurements()
+    both["measurements"][1] = measurement(device=examples.CPU, drained=False)
+    table = made(both)[0].cards[0]
+    assert isinstance(table, Pair)
+    assert [row[-1].text for row in table.table.rows] == ["2", ""]
+
+
 def test_a_measurement_of_before_has_no_steps_to_show() -> None:
     """Without a timeline and distributions, and with null for them, there is no card of them."""
     for document in (examples.plain_measurement(), measurement() | {"timeline": [],

@@ -164,7 +164,7 @@ def test_the_table_fits_a_terminal() -> None:
     other = [replace(run, wall_s=111.0, cpu_s=101.0) for run in runs]
     found = replace(BESIDE, combinations=CHOSEN[:1], runs=[runs], against=Against("a:b", other))
     rows = [" ".join(row.split()) for row in _rows(found)]
-    assert any("10.8 M (9.15-12.5) 5.4 M (4.58-6.26) 100" in row for row in rows)
+    assert any("10.8 M (9.27-12.6) 5.4 M (4.63-6.32) 100" in row for row in rows)
     assert any("/ other 278 x (278-278) 126 x (126-126) 278 x" in row for row in rows)
     wide = replace(found, against=Against("a:b", [replace(run, wall_s=11_111.0) for run in runs]))
     assert not any("…" in row for row in _rows(wide))

@@ -79,5 +79,5 @@ def _row(document: Mapping[str, Any]) -> tuple[Cell, ...]:
         *(Cell(seconds(document[name]["median"])) for name in times),
         Cell(ratio(document["headroom"]["median"])),
         Cell(percent(document["stall_fraction"]["median"])),
-        Cell(str(document.get("workers_needed", ""))),
+        Cell(str(document.get("workers_needed") or "")),
     )

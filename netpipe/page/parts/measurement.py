@@ -109,7 +109,7 @@ def _facts(document: Mapping[str, Any], measured: Measurement) -> Iterator[Fact]
     yield Fact("headroom", ratio(measured.headroom.median), bounds(measured.headroom, ratio))
     stall = measured.stall_fraction
     yield Fact("stall", percent(stall.median), bounds(stall, whole_percent))
-    if "workers_needed" in document:
+    if document.get("workers_needed") is not None:
         has = f"has {measured.loader_processes}"
         yield Fact("workers needed", str(document["workers_needed"]), has)
     if document.get("cores_needed") is not None:

@@ -8,6 +8,7 @@ from perf_tests.faults.cases import STEP_S, Case, Range, Values, load_s
 from perf_tests.faults.delays import Spend, Steady, compute, wait
 from perf_tests.faults.loaders import Prefetched, in_main_thread
 from perf_tests.faults.loops import READS, Curriculum, reading, working
+from perf_tests.faults.steps import donating
 
 _SYNC = ("forced-sync",)
 # A session's loader and its loop both know it.
@@ -59,6 +60,16 @@ CASES: Final = (
     *(_each_step(name) for name in READS),
     _now_and_then("float"),
     _now_and_then("device-get"),
+    Case(
+        "sync-on-a-cpu",
+        "forced-sync",
+        "the loop reads the loss of each real step on the CPU, so loading runs beside none",
+        _SYNC,
+        lambda values: in_main_thread(Steady(values["load_s"])),
+        {"products": Range(30, 50, whole=True), "load_s": Range(0.012, 0.016)},
+        loop=lambda _: reading(READS["float"]),
+        step=lambda values: donating(int(values["products"])),
+    ),
     Case(
         "curriculum",
         "no-overlap",
