@@ -17,6 +17,7 @@ from netpipe.cli.console import FAILED, FINE, INCONCLUSIVE, MISUSE, clear_errors
 if TYPE_CHECKING:
     from netpipe.suite.versions import Version
 
+_UNDECIDED: Final = ("INCONCLUSIVE", "NOT_COMPARED", "NO_BASELINE")
 _OF_PYTEST: Final = {0: FINE, 1: FAILED}  # whatever else it ends with, nothing was decided
 
 
@@ -104,5 +105,5 @@ def _exit_code(code: int, written: Path) -> int:
         return _OF_PYTEST.get(code, MISUSE)
     compared = json.loads(written.read_text(encoding="utf-8"))["comparisons"]
     outcomes = [one["outcome"] for one in compared if one["against"] is not None]
-    decided = any(one not in ("INCONCLUSIVE", "NO_BASELINE") for one in outcomes)
+    decided = any(one not in _UNDECIDED for one in outcomes)
     return FINE if decided and "INCONCLUSIVE" not in outcomes else INCONCLUSIVE

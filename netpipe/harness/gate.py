@@ -17,8 +17,8 @@ from math import log1p, sqrt
 from statistics import median, pvariance
 from typing import Final
 
-from netpipe.harness.host import host_class, is_same_machine
-from netpipe.harness.measurement import Interval, Measurement
+from netpipe.harness.host import host_difference, is_same_machine
+from netpipe.harness.measurement import Device, Interval, Measurement
 from netpipe.harness.metrics import GATED, Metric, Scope
 
 MOST_SESSIONS: Final = 5
@@ -44,7 +44,12 @@ class Outcome(StrEnum):
     REGRESSED = "REGRESSED"
     IMPROVED = "IMPROVED"
     INCONCLUSIVE = "INCONCLUSIVE"
+    NOT_COMPARED = "NOT_COMPARED"
     NO_BASELINE = "NO_BASELINE"
+
+
+UNJUDGED: Final = (Outcome.NOT_COMPARED, Outcome.NO_BASELINE)
+"""Outcomes of what nothing was decided about."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +80,8 @@ class Compared:
         where: The baseline's name.
         reason: What it comes to, in one sentence.
         is_open: Another session may decide it.
-        is_judged: The two can be compared by it: a PASS means something.
+        why_not: Why it is NOT_COMPARED; "" for every other outcome.
+        is_reported_only: It is NOT_COMPARED by design: no baseline of this device is judged by it.
         is_drift: It is against the oldest baseline, not the latest.
     """
 
@@ -88,7 +94,8 @@ class Compared:
     where: str
     reason: str
     is_open: bool = False
-    is_judged: bool = True
+    why_not: str = ""
+    is_reported_only: bool = False
     is_drift: bool = False
 
 
@@ -102,7 +109,7 @@ class Comparison:
         now: Its value now.
         then: The baseline's median over sessions; None without a baseline.
         worse_ratio: By what factor it is worse than the baseline; above 1 is worse. For a share, 1
-            and by how much of the steps.
+            and by how much of the steps. None where the two cannot be compared.
         reason: Why, in one sentence.
         every: All that was compared.
     """
@@ -139,6 +146,16 @@ class Comparison:
         )
 
     @property
+    def why_not(self) -> str:
+        """Why the metric that decided is NOT_COMPARED; "" for every other outcome."""
+        return self.decisive.why_not if self.decisive else ""
+
+    @property
+    def is_reported_only(self) -> bool:
+        """Whether the metric that decided is NOT_COMPARED by design."""
+        return self.decisive is not None and self.decisive.is_reported_only
+
+    @property
     def by_metric(self) -> "tuple[Comparison, ...]":
         """Each of its metrics alone; itself without a baseline."""
         return tuple(map(worst_of, ((one,) for one in self.every))) or (self,)
@@ -163,12 +180,6 @@ def compare(
     """
     if not baseline.sessions:
         return no_baseline(quantity, now, f"{baseline.where} has no such benchmark")
-    if baseline.sessions[0].fingerprint != now[0].fingerprint:
-        return no_baseline(
-            quantity,
-            now,
-            f"{baseline.where} was recorded with other data or another configuration",
-        )
     metrics = GATED[quantity]
     compared = [_compared(metric, now, baseline, metric.least) for metric in metrics]
     if oldest is not None and _is_of_the_same(oldest, now):
@@ -179,13 +190,14 @@ def compare(
 
 def worst_of(compared: Sequence[Compared]) -> Comparison:
     """Return what several metrics of a quantity come to."""
-    worst = min(compared, key=lambda one: _SEVERITY.index(one.outcome))
+    worst = min(compared, key=lambda one: (_SEVERITY.index(one.outcome), one.is_reported_only))
+    is_comparable = worst.is_reported_only or not worst.why_not
     return Comparison(
         outcome=worst.outcome,
         metric=worst.metric.name,
         now=worst.now,
         then=worst.then,
-        worse_ratio=worst.worse.median + worst.metric.is_share,
+        worse_ratio=worst.worse.median + worst.metric.is_share if is_comparable else None,
         reason=worst.reason,
         every=tuple(compared),
     )
@@ -218,7 +230,7 @@ def settled(
 
 
 _BAD: Final = (Outcome.REGRESSED, Outcome.INCONCLUSIVE)
-_SEVERITY: Final = (*_BAD, Outcome.IMPROVED, Outcome.PASS, Outcome.NO_BASELINE)
+_SEVERITY: Final = (*_BAD, Outcome.IMPROVED, Outcome.PASS, *UNJUDGED)
 
 
 def no_baseline(quantity: str, now: Sequence[Measurement], reason: str) -> Comparison:
@@ -244,14 +256,12 @@ def _compared(
     outcome, is_open = _decided(change, early, last, worth, len(now))
     if outcome is Outcome.PASS and _is_moved_by_the_host(metric, now[-1]):
         is_open = False  # half of what it may move by is no suspicion
-    told = _told(metric, change, worth, accepted.where)
-    why_not = _why_not_comparable(metric, now[-1], then[0])
-    if why_not is not None:
-        outcome, is_open, told = Outcome.PASS, False, f"{told}: not judged, {why_not}"
-    elif outcome is Outcome.INCONCLUSIVE:
+    told = _told(metric, change, accepted.where)
+    reason = f"{told} (bound {metric.shown(worth)})"
+    if outcome is Outcome.INCONCLUSIVE:
         several = f"{len(now)} sessions are too spread to be sure"
-        told += f", but {several if len(now) > 1 else 'one session proves nothing'}"
-    return Compared(
+        reason += f", but {several if len(now) > 1 else 'one session proves nothing'}"
+    found = Compared(
         metric=metric,
         outcome=outcome,
         now=median(metric.value(one) for one in now),
@@ -259,9 +269,37 @@ def _compared(
         worse=metric.worse_interval(Interval(change, change - last, change + last, len(now))),
         bound=metric.worse(worth),
         where=accepted.where,
-        reason=told,
+        reason=reason,
         is_open=is_open and len(now) < MOST_SESSIONS,
-        is_judged=why_not is None,
+    )
+    return unless_comparable(found, now[-1], then[0], told)
+
+
+def unless_comparable(found: Compared, now: Measurement, then: Measurement, told: str) -> Compared:
+    """Return a comparison; NOT_COMPARED where its metric cannot be judged between two sessions.
+
+    Args:
+        found: What the figures come to.
+        now: A session of this version.
+        then: A session of what it is compared with.
+        told: The figures in words, for a metric that is reported only.
+    """
+    is_reported_only = _is_reported_only(found.metric, now.device)
+    why_not = why_not_comparable(found.metric, now, then)
+    beside = f" with {found.where}" if found.where else ""
+    reason = f"{found.metric.name} cannot be compared{beside}: {why_not}"
+    if is_reported_only:
+        why_not = "the device shares its cores with the loader"
+        reason = f"{told}: reported only, {why_not}"
+    if not why_not:
+        return found
+    return replace(
+        found,
+        outcome=Outcome.NOT_COMPARED,
+        reason=reason,
+        is_open=False,
+        why_not=why_not,
+        is_reported_only=is_reported_only,
     )
 
 
@@ -341,16 +379,23 @@ def _decided(
     return Outcome.PASS, sessions < _FEW and change > _SUSPICIOUS * worth
 
 
-def _told(metric: Metric, change: float, worth: float, where: str) -> str:
+def _told(metric: Metric, change: float, where: str) -> str:
     beside = "against" if metric.is_share else "x that of"
-    return f"{metric.name} is {metric.shown(change)} {beside} {where} (bound {metric.shown(worth)})"
+    return f"{metric.name} is {metric.shown(change)} {beside} {where}"
 
 
-def _why_not_comparable(metric: Metric, now: Measurement, then: Measurement) -> str | None:
-    if metric.scope is Scope.HOST and host_class(now.host) != host_class(then.host):
-        return "it is another host"
-    if not metric.on_shared_cores and now.device.shares_host_cores:
-        return "the device shares its cores with the loader"
+def _is_reported_only(metric: Metric, device: Device) -> bool:
+    return not metric.on_shared_cores and device.shares_host_cores
+
+
+def why_not_comparable(metric: Metric, now: Measurement, then: Measurement) -> str:
+    """Return why a metric cannot be compared between two sessions; "" where it can."""
+    if now.device.key != then.device.key:
+        return f"it was measured on {then.device.key}"
+    if now.fingerprint != then.fingerprint:
+        return "other data or another configuration"
+    if metric.scope is Scope.HOST and (difference := host_difference(now.host, then.host)):
+        return f"another host ({difference})"
     if metric.name == "load_cpu_ratio" and now.calibration != then.calibration:
-        return f"it was calibrated by {then.calibration or 'another workload'}"
-    return None
+        return f"calibrated by {then.calibration or 'another workload'}"
+    return ""

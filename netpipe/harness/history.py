@@ -8,7 +8,7 @@ from typing import Final
 
 from netpipe.errors import InputError
 from netpipe.harness.baseline import Baseline, load, numbered
-from netpipe.harness.host import host_class
+from netpipe.harness.host import host_class, host_difference
 from netpipe.harness.measurement import Interval, Measurement
 
 FIGURES: Final = (
@@ -123,9 +123,10 @@ def _change(before: Spread, after: Spread) -> Change:
 def _differences(before: Measurement, after: Measurement) -> Iterator[str]:
     pairs = {
         "device": (before.device.key, after.device.key),
-        "host": (host_class(before.host), host_class(after.host)),
         "data and configuration": (before.fingerprint, after.fingerprint),
     }
+    if host_difference(before.host, after.host):
+        pairs["host"] = (host_class(before.host), host_class(after.host))
     for name in sorted({*before.versions, *after.versions}):
         pairs[name] = (before.versions.get(name, "none"), after.versions.get(name, "none"))
     for what, (old, new) in pairs.items():

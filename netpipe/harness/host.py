@@ -19,16 +19,34 @@ _CONTAINER_MARKS: Final = (
     "run/secrets/kubernetes.io",
     "var/run/secrets/kubernetes.io",
 )
+MEMORY_TOLERANCE_FRACTION: Final = 0.10
+"""How much less memory than another a host of the same class may have."""
+
 _CONTAINER_CGROUPS: Final = ("docker", "kubepods", "containerd", "libpod", "lxc")
 
 
 def host_class(host: Host) -> str:
-    """Name the class of a host: absolute times are compared only between hosts of one class.
-
-    The memory is rounded to whole GiB, for two boots of one machine differ by some kB.
-    """
+    """Name the class of a host, its memory in whole GiB; `host_difference` compares two."""
     where = "container" if host.container else "no container"
     return f"{host.cpu}, {host.cores} cores, {round(host.memory_bytes / 2**30)} GiB, {where}"
+
+
+def host_difference(now: Host, then: Host) -> str:
+    """Return how two hosts differ in class; "" for hosts of one class.
+
+    Absolute times are compared only between hosts of one class. Memory may differ by
+    `MEMORY_TOLERANCE_FRACTION`: firmware and kernel keep some of it, and not always as much.
+    """
+    larger = max(now.memory_bytes, then.memory_bytes)
+    if now.cpu != then.cpu:
+        return f"{now.cpu}, then {then.cpu}"
+    if now.cores != then.cores:
+        return f"{now.cores} cores, then {then.cores}"
+    if abs(now.memory_bytes - then.memory_bytes) > MEMORY_TOLERANCE_FRACTION * larger:
+        return f"{now.memory_bytes / 2**30:.1f} GiB, then {then.memory_bytes / 2**30:.1f} GiB"
+    if now.container != then.container:
+        return "in a container, then not" if now.container else "in no container, then in one"
+    return ""
 
 
 def this_host(root: Path = Path("/")) -> Host:

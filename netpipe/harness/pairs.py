@@ -22,8 +22,9 @@ from netpipe.harness.gate import (
     Comparison,
     Outcome,
     busier,
-    no_baseline,
     quantile,
+    unless_comparable,
+    why_not_comparable,
     worst_of,
 )
 from netpipe.harness.measurement import Interval, Measurement
@@ -76,29 +77,16 @@ def decide(quantity: str, pairs: Sequence[Pair]) -> Decision:
         All of the quantity's metrics; open as long as any of them is, unless one is worse for
         certain.
     """
-    different = _different(pairs)
-    if different:
-        now = [one.now for one in pairs]
-        return Decision(no_baseline(quantity, now, different), is_open=False)
-    shared = pairs[-1].now.device.shares_host_cores
-    metrics = [one for one in GATED[quantity] if one.on_shared_cores or not shared]
-    comparison = worst_of([_compared(metric, pairs) for metric in metrics])
-    is_open = len(pairs) < LEAST_PAIRS or (
-        len(pairs) < MOST_PAIRS
-        and comparison.outcome is not Outcome.REGRESSED
-        and comparison.is_open
+    comparison = worst_of([_compared(metric, pairs) for metric in GATED[quantity]])
+    is_open = comparison.outcome is not Outcome.NOT_COMPARED and (
+        len(pairs) < LEAST_PAIRS
+        or (
+            len(pairs) < MOST_PAIRS
+            and comparison.outcome is not Outcome.REGRESSED
+            and comparison.is_open
+        )
     )
     return Decision(comparison, is_open)
-
-
-def _different(pairs: Sequence[Pair]) -> str:
-    """Return why the two versions are not to be compared; "" where they are."""
-    for one in pairs:
-        if one.base.device.key != one.now.device.key:
-            return f"it ran on {one.base.device.key}, and this version on {one.now.device.key}"
-        if one.base.fingerprint != one.now.fingerprint:
-            return "it measures other data or another configuration"
-    return ""
 
 
 def _compared(metric: Metric, pairs: Sequence[Pair]) -> Compared:
@@ -110,7 +98,9 @@ def _compared(metric: Metric, pairs: Sequence[Pair]) -> Compared:
     far = worth if metric.is_share else max(worth, _OPEN_BEYOND)
     reaches_far = _interval(changes, _OPEN_LEVEL).high > far
     change = _interval(changes, _LEVEL)
-    return Compared(
+    told = _told(metric, change)
+    too_spread = ": too spread to be sure" if outcome is Outcome.INCONCLUSIVE else ""
+    found = Compared(
         metric=metric,
         outcome=outcome,
         now=median(metric.value(one.now) for one in pairs),
@@ -118,9 +108,12 @@ def _compared(metric: Metric, pairs: Sequence[Pair]) -> Compared:
         worse=metric.worse_interval(change),
         bound=metric.worse(worth),
         where="",
-        reason=_told(metric, change, outcome, worth),
+        reason=f"{told}, bound {metric.shown(worth)}{too_spread}",
         is_open=outcome is Outcome.INCONCLUSIVE or reaches_far,
     )
+    different = (one for one in pairs if why_not_comparable(metric, one.now, one.base))
+    pair = next(different, pairs[-1])
+    return unless_comparable(found, pair.now, pair.base, told)
 
 
 def _interval(changes: Sequence[float], level: float) -> Interval:
@@ -141,11 +134,10 @@ def _outcome(change: Interval, worth: float) -> Outcome:
     return Outcome.PASS
 
 
-def _told(metric: Metric, change: Interval, outcome: Outcome, worth: float) -> str:
+def _told(metric: Metric, change: Interval) -> str:
     ends = sorted((metric.shown(change.low), metric.shown(change.high)), key=float)
     times = "" if metric.is_share else " x"
-    told = (
+    return (
         f"{metric.name} is {metric.shown(change.median)}{times} ({' to '.join(ends)}), "
-        f"{change.n} pair{'s' * (change.n != 1)}, bound {metric.shown(worth)}"
+        f"{change.n} pair{'s' * (change.n != 1)}"
     )
-    return f"{told}: too spread to be sure" if outcome is Outcome.INCONCLUSIVE else told

@@ -18,6 +18,7 @@ OF_OUTCOME: Final[Mapping[str, Tone]] = {
     "IMPROVED": Tone.GOOD,
     "REGRESSED": Tone.BAD,
     "INCONCLUSIVE": Tone.OPEN,
+    "NOT_COMPARED": Tone.OPEN,
     "NO_BASELINE": Tone.OPEN,
 }
 

@@ -87,13 +87,17 @@ def properties(comparison: Comparison) -> list[tuple[str, object]]:
     one = comparison.decisive
     if one is None:
         return found
-    return [
-        *found,
+    found += [
         ("netpipe_metric", one.metric.name),
         ("netpipe_unit", one.metric.unit),
         ("netpipe_value", one.now),
         ("netpipe_baseline", one.where),
         ("netpipe_baseline_value", one.then),
+    ]
+    if one.why_not:
+        return found
+    return [
+        *found,
         ("netpipe_worse", one.worse.median),
         ("netpipe_bound", one.bound),
         ("netpipe_sessions", one.worse.n),

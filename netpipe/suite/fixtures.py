@@ -9,7 +9,7 @@ from netpipe.errors import NetpipeError
 from netpipe.harness.clock import RecordedClock
 from netpipe.harness.errors import InconclusiveError
 from netpipe.harness.expect import Limits
-from netpipe.harness.gate import Outcome
+from netpipe.harness.gate import UNJUDGED, Outcome
 from netpipe.harness.measurement import Measurement
 from netpipe.harness.metrics import GATED
 from netpipe.harness.session import request_here
@@ -224,11 +224,16 @@ def _hold(run: Run, node: pytest.Item, quantity: str, subject: Subject) -> None:
     comparison = worst.comparison
     node.user_properties += properties(comparison)
     node.user_properties += [("netpipe_waiver", one.waiver.words) for one in compared if one.waiver]
+    node.user_properties += [
+        ("netpipe_not_compared", one.comparison.reason)
+        for one in compared
+        if one.comparison.outcome in UNJUDGED
+    ]
     if worst.against:
         node.user_properties.append(("netpipe_against", worst.against))
     if worst.fails:
         pytest.fail(_told_offailure(run, node, worst), pytrace=False)
-    if comparison.outcome is Outcome.NO_BASELINE and run.options.fail_when_missing:
+    if worst.is_missing and run.options.fail_when_missing:
         pytest.fail(f"{worst.outcome}: {comparison.reason}", pytrace=False)
     if comparison.outcome is Outcome.INCONCLUSIVE:
         raise InconclusiveError(f"{worst.outcome}: {comparison.reason}")

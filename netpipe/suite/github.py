@@ -25,7 +25,7 @@ _ESCAPED_PROPERTY = {**_ESCAPED_DATA, ":": "%3A", ",": "%2C"}
 
 
 def annotations(reports: Iterable[Any], run: Run) -> Iterator[str]:
-    """Give a workflow command for what failed, and for what a change accepts by itself.
+    """Give a workflow command for what failed, was not compared, or is accepted by the change.
 
     GitHub shows it at its line, or at its file.
 
@@ -38,6 +38,11 @@ def annotations(reports: Iterable[Any], run: Run) -> Iterator[str]:
             path, line, name = report.location
             where = f"file={_property(path)},line={(line or 0) + 1},title={_property(name)}"
             yield f"::error {where}::{_escaped(report.longreprtext, _ESCAPED_DATA)}"
+    for one in run.compared:
+        if one.is_missing:
+            path, _, name = one.benchmark.partition("::")
+            said = _escaped(f"{one.outcome}: {one.comparison.reason}", _ESCAPED_DATA)
+            yield f"::warning file={_property(path)},title={_property(name)}::{said}"
     for sentence in waiver_problems(run):
         where = f"file={_property(run.acceptance.waivers_file)},title=waiver"
         yield f"::error {where}::{_escaped(sentence, _ESCAPED_DATA)}"

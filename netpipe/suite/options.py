@@ -27,7 +27,7 @@ _FLAGS: Final = {
     "batch_limit": ("10", "SECONDS", "a loader that gives no batch for so long hangs"),
     "start_limit": ("600", "SECONDS", "seconds until the first batch must be there"),
     "intent": ("", "INTENT", "throughput or reproducible; pyproject's [tool.netpipe.lint] says it"),
-    "missing": ("warn", "POLICY", "warn or fail: no baseline for this device or this benchmark"),
+    "missing": ("warn", "POLICY", "warn or fail: no baseline, or none that can be compared with"),
     "inconclusive": ("warn", "POLICY", "warn or fail: what a noisy machine left open"),
     "record": ("", "NAME", "write this run as a baseline, if every verdict was valid"),
     "sessions": ("10", "N", "fresh processes that a recorded baseline is made of"),

@@ -6,9 +6,8 @@ from itertools import chain
 from statistics import median
 
 from netpipe.harness.baseline import Baseline
-from netpipe.harness.host import host_class
-from netpipe.harness.measurement import Measurement
-from netpipe.harness.metrics import GATED, Metric, Scope
+from netpipe.harness.gate import why_not_comparable
+from netpipe.harness.metrics import GATED, Metric
 from netpipe.suite.run import Compared, Run
 
 
@@ -60,11 +59,6 @@ class Pasts:
 def _pasts(compared: Compared, metric: Metric, baselines: Sequence[Baseline]) -> Iterator[Past]:
     for held in baselines:
         sessions = held.sessions.get(compared.benchmark, ())
-        if sessions and _is_like(sessions[0], compared.now, metric):
+        if sessions and not why_not_comparable(metric, compared.now, sessions[0]):
             value = median(map(metric.value, sessions))
             yield Past(held.path.name, held.recorded, value)
-
-
-def _is_like(then: Measurement, now: Measurement, metric: Metric) -> bool:
-    same_host = host_class(then.host) == host_class(now.host)
-    return then.fingerprint == now.fingerprint and (same_host or metric.scope is Scope.EVERYWHERE)

@@ -10,7 +10,7 @@ import pytest
 from netpipe.errors import NetpipeError
 from netpipe.harness import baseline, device, gate, history, session
 from netpipe.harness.baseline import Baseline
-from netpipe.harness.gate import Accepted, Comparison, Outcome
+from netpipe.harness.gate import UNJUDGED, Accepted, Comparison, Outcome
 from netpipe.harness.measurement import Device, Finding, Measurement
 from netpipe.harness.session import SessionRequest
 from netpipe.harness.stall import judge
@@ -67,8 +67,14 @@ class Compared:
         return self.comparison.outcome is Outcome.REGRESSED and self.waiver is None
 
     @property
+    def is_missing(self) -> bool:
+        """Whether there was no baseline to judge it by, though there could be one."""
+        unjudged = self.comparison.outcome in UNJUDGED
+        return unjudged and not self.comparison.is_reported_only
+
+    @property
     def outcome(self) -> str:
-        """The outcome as it is shown: beside what, and what is waived is never a PASS."""
+        """The outcome as it is shown: compared with what, under which waiver."""
         against = f" against {self.against}" if self.against else ""
         waived = f", {self.waiver.words}" if self.waiver else ""
         return f"{self.comparison.outcome.value}{against}{waived}"
@@ -86,12 +92,20 @@ _SEVERITY: Final = (
     Outcome.REGRESSED,
     Outcome.IMPROVED,
     Outcome.PASS,
+    Outcome.NOT_COMPARED,
 )
 
 
 def deciding(compared: Sequence[Compared]) -> Compared:
-    """Return which of a benchmark's comparisons its test is told by: the worst."""
-    return min(compared, key=lambda one: (not one.fails, _SEVERITY.index(one.comparison.outcome)))
+    """Return which of a benchmark's comparisons its test is told by: the worst that was judged."""
+    return min(
+        compared,
+        key=lambda one: (
+            not one.fails,
+            _SEVERITY.index(one.comparison.outcome),
+            one.comparison.is_reported_only,
+        ),
+    )
 
 
 @dataclass
@@ -191,7 +205,7 @@ class Run:
         paired: tuple[Compared, ...] = ()
         if self.against is not None:
             paired = self._paired(self.against, benchmark, quantity, subject)
-        decided = any(one.comparison.outcome is not Outcome.NO_BASELINE for one in paired)
+        decided = any(one.comparison.outcome not in UNJUDGED for one in paired)
         held = self._held(benchmark, quantity, subject, decided) if self.compares else ()
         self.compared += (*paired, *held)
         return paired if decided or not held else held

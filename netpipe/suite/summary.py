@@ -114,7 +114,7 @@ def _comparison_table(compared: Sequence[Compared], against: str) -> Table:
             one.benchmark.rpartition("::")[2],
             _metric(one),
             "" if comparison.worse_ratio is None else f"{comparison.worse_ratio:.2f} x",
-            one.outcome,
+            _outcome(one),
         )
     return table
 
@@ -125,6 +125,11 @@ def _metric(compared: Compared) -> str:
     return f"{compared.comparison.metric or compared.quantity}{since}"
 
 
+def _outcome(compared: Compared) -> str:
+    why_not = compared.comparison.why_not
+    return f"{compared.outcome}: {why_not}" if why_not else compared.outcome
+
+
 def comparison_lines(run: Run) -> Iterator[str]:
     """Give why a comparison was no PASS, and which benchmarks were lost."""
     said: set[str] = set()
@@ -133,7 +138,7 @@ def comparison_lines(run: Run) -> Iterator[str]:
         if one.comparison.outcome is not Outcome.PASS and reason not in said:
             said.add(reason)
             yield reason
-    if any("there is no baseline for" in reason for reason in said):
+    if any(one.is_missing and not one.against for one in run.compared):
         yield "record one: the same command with --netpipe-record NAME"
     for name in run.lost_benchmarks():
         yield f"in the baseline, but no test produced it: {name}"
@@ -177,6 +182,7 @@ def run_document(run: Run) -> dict[str, Any]:
                 "outcome": one.comparison.outcome.value,
                 "now": one.comparison.now,
                 "baseline": one.comparison.then,
+                "is_reported_only": one.comparison.is_reported_only,
                 "worse_ratio": one.comparison.worse_ratio,
                 "reason": one.comparison.reason,
                 "waiver": one.waiver and waiver_document(one.waiver),

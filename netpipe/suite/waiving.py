@@ -50,4 +50,4 @@ def _holds(compared: Compared, metric: str) -> bool:
 def _is_counted(compared: Compared, metric: str) -> bool:
     """Return whether a comparison is of a metric, and judged it."""
     one = compared.comparison.decisive
-    return one is not None and one.is_judged and one.metric.name == metric
+    return one is not None and not one.why_not and one.metric.name == metric

@@ -1,6 +1,5 @@
 """What sessions come to, held against a baseline: bounds, directions, and when to look again."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from math import exp
@@ -398,11 +397,13 @@ def test_only_what_is_portable_is_compared_with_another_host_class(elsewhere: Ho
         outcomes = {one.metric.name: one.outcome for one in every}
         portable = {"accelerator_utilisation", "sync_probe_fraction"}
         assert outcomes == {
-            one.name: Outcome.REGRESSED if one.name in portable else Outcome.PASS for one in metrics
+            one.name: Outcome.REGRESSED if one.name in portable else Outcome.NOT_COMPARED
+            for one in metrics
         }
     step = compare("step_s", [session(bad, host=elsewhere)], BASELINE)
-    assert step.reason.endswith("not judged, it is another host")
-    assert not step.is_open
+    assert (step.outcome, step.worse_ratio, step.is_open) == (Outcome.NOT_COMPARED, None, False)
+    assert step.reason.startswith(f"step_s cannot be compared with {WHERE}: another host (")
+    assert not step.is_reported_only
 
 
 @pytest.mark.parametrize(
@@ -419,11 +420,13 @@ def test_machines_of_one_class_differ_by_something(now: str, then: str) -> None:
     assert strict["step_s"] < 1.1
 
 
-def test_a_host_that_booted_again_is_the_same() -> None:
-    """Some kB less of memory make no other host class."""
-    host = replace(HOST, memory_bytes=HOST.memory_bytes - 4096)
-    slow = stepping(2.0, 2.0, host=host)
-    assert compare("step_s", slow, BASELINE).outcome is Outcome.REGRESSED
+@pytest.mark.parametrize("gib", [15.6, 15.9, 16.1, 17.0])
+def test_a_little_less_memory_is_no_other_host(gib: float) -> None:
+    """Hosts with nearly as much memory are of one class, wherever a whole GiB ends."""
+    now, then = (replace(HOST, memory_bytes=int(one * 2**30)) for one in (gib, 16.4))
+    slow = stepping(2.0, 2.0, host=now)
+    baseline = Accepted(WHERE, [session(host=then)] * 10)
+    assert compare("step_s", slow, baseline).outcome is Outcome.REGRESSED
 
 
 @pytest.mark.parametrize(("calibration", "words"), [("clock/1", "clock/1"), ("", "another")])
@@ -431,8 +434,10 @@ def test_a_cost_by_another_reference_is_not_judged(calibration: str, words: str)
     """Of two costs that were calibrated by different loaders nothing follows; times still count."""
     baseline = Accepted(WHERE, [session(calibration=calibration)] * 10)
     costly = compare("load_s_per_batch", costing(3.0), baseline)
-    assert (costly.outcome, costly.is_open) == (Outcome.PASS, False)
-    assert f"not judged, it was calibrated by {words}" in costly.reason
+    cost = of_metric(costly, "load_cpu_ratio")
+    assert (costly.outcome, costly.metric) == (Outcome.PASS, "load_s_per_batch")
+    assert (cost.outcome, cost.is_open) == (Outcome.NOT_COMPARED, False)
+    assert f"cannot be compared with {WHERE}: calibrated by {words}" in cost.reason
     slow = [session({"load_cpu_ratio": 3.0, "load_s_per_batch": 0.020})] * 2
     comparison = compare("load_s_per_batch", slow, baseline)
     assert (comparison.outcome, comparison.metric) == (Outcome.REGRESSED, "load_s_per_batch")
@@ -455,31 +460,43 @@ def test_a_device_that_shares_its_cores_proves_less(
     now = [session(changed, device=CPU)] * 2
     comparison = compare("train_s_per_step", now, Accepted(WHERE, then))
     assert comparison.outcome is outcome
-    told = of_metric(comparison, "accelerator_utilisation").reason
-    assert told.endswith("not judged, the device shares its cores with the loader")
+    utilisation = of_metric(comparison, "accelerator_utilisation")
+    assert utilisation.outcome is Outcome.NOT_COMPARED
+    assert utilisation.is_reported_only
+    told = "reported only, the device shares its cores with the loader"
+    assert utilisation.reason.endswith(told)
+
+
+def test_what_is_reported_only_keeps_its_figure() -> None:
+    """A metric that is never judged on this kind of device still says how it changed."""
+    then = Accepted(WHERE, [session(device=CPU)] * 10)
+    now = [session({"accelerator_utilisation": 0.6}, device=CPU)]
+    (utilisation, *_) = compare("train_s_per_step", now, then).by_metric
+    assert (utilisation.outcome, utilisation.worse_ratio) == (Outcome.NOT_COMPARED, 1.25)
+    assert utilisation.is_reported_only
+    assert utilisation.reason.startswith(f"accelerator_utilisation is 0.80 x that of {WHERE}: ")
 
 
 @pytest.mark.parametrize("quantity", GATED)
-@pytest.mark.parametrize(
-    ("sessions", "words"),
-    [
-        ((), f"{WHERE} has no such benchmark"),
-        (
-            [session(fingerprint="data-2 config-1")] * 10,
-            f"{WHERE} was recorded with other data or another configuration",
-        ),
-    ],
-)
-def test_only_like_is_compared_with_like(
-    quantity: str, sessions: Sequence[Measurement], words: str
-) -> None:
-    """No session of the benchmark, other data or another configuration is NO_BASELINE."""
+def test_a_benchmark_without_a_session_has_no_baseline(quantity: str) -> None:
+    """A baseline that does not hold the benchmark is NO_BASELINE."""
     slow = session({quantity: 0.090})
-    comparison = compare(quantity, [session(), slow], Accepted(WHERE, sessions), BASELINE)
+    comparison = compare(quantity, [session(), slow], Accepted(WHERE, ()))
     assert comparison.outcome is Outcome.NO_BASELINE
     assert (comparison.now, comparison.then, comparison.worse_ratio) == (0.090, None, None)
-    assert (comparison.reason, comparison.metric) == (words, "")
+    assert (comparison.reason, comparison.metric) == (f"{WHERE} has no such benchmark", "")
     assert (comparison.decisive, comparison.is_open, comparison.every) == (None, False, ())
+
+
+@pytest.mark.parametrize("quantity", GATED)
+def test_other_data_are_not_compared(quantity: str) -> None:
+    """Other data or another configuration leave no metric that was judged."""
+    baseline = Accepted(WHERE, [session(fingerprint="data-2 config-1")] * 10)
+    comparison = compare(quantity, [session({quantity: 0.090})] * 2, baseline)
+    assert {one.outcome for one in comparison.every} == {Outcome.NOT_COMPARED}
+    assert (comparison.outcome, comparison.worse_ratio) == (Outcome.NOT_COMPARED, None)
+    assert comparison.reason.endswith("other data or another configuration")
+    assert not comparison.is_open
 
 
 @pytest.mark.parametrize(("slower", "outcome"), [(1.5, Outcome.REGRESSED), (1.0, Outcome.PASS)])

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from netpipe.errors import InputError
-from netpipe.harness.host import host_class, is_same_machine, this_host
+from netpipe.harness.host import host_class, host_difference, is_same_machine, this_host
 from netpipe.harness.measurement import Host
 
 GIB = 2**30
@@ -137,12 +137,31 @@ def test_this_very_machine_can_be_described() -> None:
     assert host.memory_bytes > 0
 
 
-def test_the_host_class_rounds_the_memory() -> None:
-    """Machines that differ by a few kB of memory are of one class, by a core of two."""
-    host = Host("A Xeon", 2, 24 * GIB, container=True)
+def test_the_host_class_is_named() -> None:
+    """By CPU, cores, whole GiB of memory, and whether it is a container."""
+    host = Host("A Xeon", 2, 24 * GIB - 4096, container=True)
     assert host_class(host) == "A Xeon, 2 cores, 24 GiB, container"
-    assert host_class(Host("A Xeon", 2, 24 * GIB - 4096, container=True)) == host_class(host)
-    assert host_class(Host("A Xeon", 3, 24 * GIB, container=True)) != host_class(host)
+
+
+@pytest.mark.parametrize("gib", [0.5, 15.5, 16.0, 23.51, 1024.0])
+def test_nearly_as_much_memory_is_the_same_class(gib: float) -> None:
+    """No boundary separates two hosts of nearly the same memory, small or large."""
+    one, other = (Host("A Xeon", 2, int(gib * GIB * part), container=True) for part in (1, 0.97))
+    assert host_difference(one, other) == host_difference(other, one) == ""
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (Host("A Xeon", 2, 12 * GIB, container=True), "24.0 GiB, then 12.0 GiB"),
+        (Host("A Xeon", 3, 24 * GIB, container=True), "2 cores, then 3"),
+        (Host("An EPYC", 2, 24 * GIB, container=True), "A Xeon, then An EPYC"),
+        (Host("A Xeon", 2, 24 * GIB), "in a container, then not"),
+    ],
+)
+def test_the_difference_of_two_hosts_is_named(other: Host, words: str) -> None:
+    """Half the memory, a core more, another CPU or no container make another class."""
+    assert host_difference(Host("A Xeon", 2, 24 * GIB, container=True), other) == words
 
 
 def test_a_machine_is_told_from_others_of_its_class(root: Path) -> None:

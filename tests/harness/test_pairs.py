@@ -100,15 +100,34 @@ def test_less_utilisation_is_worse() -> None:
     ("other", "reason"),
     [
         (replace(recorded(), fingerprint="other data"), "other data or another configuration"),
-        (recorded(device=H200), "it ran on h200-x1, and this version on cpu-testing-4"),
+        (recorded(device=H200), "measured on h200-x1"),
     ],
 )
 def test_only_like_is_compared(other: Measurement, reason: str) -> None:
     """Other data, and another device, are no base; no further pair is measured for it."""
     decision = decide("step_s", [Pair(other, recorded())])
-    assert decision.comparison.outcome is Outcome.NO_BASELINE
+    assert decision.comparison.outcome is Outcome.NOT_COMPARED
     assert reason in decision.comparison.reason
     assert not decision.is_open
+
+
+def test_costs_by_two_references_are_not_compared() -> None:
+    """A version with other workers is calibrated by another loader: only its wall time counts."""
+    other = replace(recorded(), calibration="reference-loader/1, 2 workers")
+    comparison = decide("load_s_per_batch", [Pair(other, recorded())] * LEAST_PAIRS).comparison
+    outcomes = {one.metric.name: one.outcome for one in comparison.every}
+    assert outcomes == {
+        "load_cpu_ratio": Outcome.NOT_COMPARED,
+        "load_s_per_batch": Outcome.PASS,
+    }
+
+
+def test_a_pair_shows_what_is_reported_only() -> None:
+    """On a device that shares its cores, utilisation is listed and not judged."""
+    comparison = decide("train_s_per_step", [Pair(recorded(), recorded())] * LEAST_PAIRS).comparison
+    (utilisation, *_) = comparison.every
+    assert utilisation.is_reported_only
+    assert comparison.outcome is Outcome.PASS
 
 
 def test_nothing_is_divided_by_zero() -> None:

@@ -191,6 +191,7 @@ def test_a_run_is_told_by_its_worst_comparison() -> None:
         ("PASS", Tone.GOOD),
         ("IMPROVED", Tone.GOOD),
         ("NO_BASELINE", Tone.OPEN),
+        ("NOT_COMPARED", Tone.OPEN),
         ("INCONCLUSIVE", Tone.OPEN),
         ("REGRESSED", Tone.BAD),
     ],

@@ -213,7 +213,9 @@ def test_other_data_have_no_base(versioned: Project) -> None:
     other = replace(recorded(), fingerprint="other")
     versioned.sessions = in_turns(other, recorded())
     result = versioned.run(*AGAINST)
-    result.stdout.fnmatch_lines(["NO_BASELINE against HEAD: it measures other data or another*"])
+    result.stdout.fnmatch_lines(
+        ["NOT_COMPARED against HEAD: *: other data or another configuration"]
+    )
     assert len(versioned.requests) == 3
 
 

@@ -10,7 +10,15 @@ from netpipe.suite.run import Compared, deciding
 from tests.suite.recorded import recorded
 
 WAIVER = Waiver("a::b", "step_s", 1.5, "why", date(2026, 12, 31))
-WORST_FIRST = ["REGRESSED", "INCONCLUSIVE", "NO_BASELINE", "waived", "IMPROVED", "PASS"]
+WORST_FIRST = [
+    "REGRESSED",
+    "INCONCLUSIVE",
+    "NO_BASELINE",
+    "waived",
+    "IMPROVED",
+    "PASS",
+    "NOT_COMPARED",
+]
 
 
 def compared(outcome: str) -> Compared:

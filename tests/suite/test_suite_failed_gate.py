@@ -42,7 +42,10 @@ def failed(
 ) -> Compared:
     """Hold two equal sessions against the baselines."""
     first, *_, latest = (
-        Accepted(f"h200-x1/{one.path.name}", one.sessions.get(NAME, ()))
+        Accepted(
+            f"h200-x1/{one.path.name}",
+            [replace(session, device=now.device) for session in one.sessions.get(NAME, ())],
+        )
         for one in (baselines[0], *baselines)
     )
     oldest = first if len(baselines) > 1 else None
@@ -309,7 +312,7 @@ def test_junit_has_the_figures_of_a_pass(failing: Project) -> None:
     [
         (recorded(load_cpu_ratio=1.0), "IMPROVED"),
         (recorded(device=H200), "NO_BASELINE"),
-        (replace(recorded(), host=replace(HOST, cpu="Another CPU")), "PASS"),
+        (replace(recorded(), host=replace(HOST, cpu="Another CPU")), "NOT_COMPARED"),
     ],
 )
 def test_junit_has_every_outcome(failing: Project, measured: Measurement, outcome: str) -> None:

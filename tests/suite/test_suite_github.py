@@ -1,5 +1,6 @@
 """What GitHub is told: annotations for failures, and the step summary."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,19 @@ def test_a_regression_is_shown_at_its_line(regressed: Project) -> None:
     first, *others = message.split("%0A")
     assert first.startswith("REGRESSED: load_s_per_batch is 5.00 x that of cpu-testing-4/0001_")
     assert others
+
+
+def test_what_was_not_compared_is_a_warning(project: Project, summary: Path) -> None:
+    """One annotation and one item of the summary for each metric, though the run passes."""
+    project.record()
+    project.sessions = [replace(recorded(), fingerprint="other data")]
+    result = project.compare()
+    assert result.ret == pytest.ExitCode.OK
+    (cost, _) = commands(result)
+    where, message = cost.removeprefix("::warning ").split("::", 1)
+    assert where == "file=test_perf.py,title=test_load_time"
+    assert message.startswith("NOT_COMPARED: load_cpu_ratio cannot be compared with cpu-testing-4/")
+    assert "- NOT\\_COMPARED: load\\_cpu\\_ratio cannot be compared" in summary.read_text()
 
 
 def test_messages_keep_their_lines_and_signs(project: Project, summary: Path) -> None:

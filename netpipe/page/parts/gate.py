@@ -31,9 +31,11 @@ def gate_cards(document: Mapping[str, Any]) -> Iterator[Card]:
 
 
 def tone_of(comparison: Mapping[str, Any]) -> Tone:
-    """Return how a comparison is taken; a regression that is waived fails nothing."""
+    """Return how a comparison is taken; a waiver or a metric by design not judged fails nothing."""
     if comparison["waiver"] and comparison["outcome"] == "REGRESSED":
         return Tone.WARN
+    if comparison.get("is_reported_only"):
+        return Tone.PLAIN
     return tones.OF_OUTCOME[comparison["outcome"]]
 
 
