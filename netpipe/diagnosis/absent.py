@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
+from netpipe.diagnosis.blocks import copied
 from netpipe.diagnosis.rebuilt import OneThread
 from netpipe.harness.graph.grain_classes import replace_user_code
 from netpipe.harness.graph.reading import datasets_of
@@ -13,7 +14,9 @@ KEPT: Final = 4
 
 
 class Recorded:
-    """A function that computes its first results, and gives them again and again.
+    """A function that computes its first results, and then returns copies of them.
+
+    They are copies because the stages behind it may change in place what they are given.
 
     Args:
         function: What it stands for.
@@ -27,10 +30,11 @@ class Recorded:
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Return what the function once returned for other arguments."""
         if len(self._kept) < KEPT:
-            self._kept.append(self._function(*arguments, **named))
-            return self._kept[-1]
+            result = self._function(*arguments, **named)
+            self._kept.append(copied(result))
+            return result
         self._calls += 1
-        return self._kept[self._calls % KEPT]
+        return copied(self._kept[self._calls % KEPT])
 
 
 class RecordedSource:

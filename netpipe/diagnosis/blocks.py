@@ -4,10 +4,11 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import astuple, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final, TypeVar
 
 from netpipe.harness.clock import Clock
 from netpipe.harness.processes import ProcessTree
@@ -15,6 +16,7 @@ from netpipe.harness.pull import LoaderFactory, Puller
 from netpipe.harness.watch import UNWATCHED, Watch
 
 LEAST_BATCHES: Final = 2
+Value = TypeVar("Value")
 
 _WARM_UP_SHARE: Final = 0.25  # of a block, before it: what was made ahead comes in no time
 _LEAST_SHARE: Final = 0.05  # of its time that a thread is taken to have run
@@ -106,6 +108,7 @@ class Lane:
 
     def _pull(self, enough_s: float, least: int) -> Pulled:
         started, delay_s, batches, wall_s = self._clock(), _delay_s(), 0, 0.0
+        copying_s = _Copying.cpu_s
         self._restarts.forget()
         while batches < least or self._clock() - started < enough_s:
             restarts = self._puller.restarts
@@ -113,6 +116,7 @@ class Lane:
             batches += 1
             if self._puller.restarts != restarts:
                 self._restarts.over()
+        wall_s = max(_LEAST_SHARE * wall_s, wall_s - (_Copying.cpu_s - copying_s))
         return Pulled(batches, wall_s, _delay_s() - delay_s, *astuple(self._restarts.spent))
 
     def close(self) -> None:
@@ -162,6 +166,21 @@ class _Restarts:
         )
 
 
+class _Copying:
+    """CPU seconds that this process has spent in `copied`."""
+
+    cpu_s: ClassVar[float] = 0.0
+
+
+def copied(value: Value) -> Value:
+    """Return a deep copy; a block that is measured meanwhile leaves out the time it takes."""
+    started_s = time.thread_time()
+    try:
+        return deepcopy(value)
+    finally:
+        _Copying.cpu_s += time.thread_time() - started_s
+
+
 def _workers_cpu_s() -> float:
     """Return the CPU seconds of the children, of those too that have ended."""
     everything_s = ProcessTree().cpu_s()
@@ -186,9 +205,9 @@ def block_of_count(lane: Lane, count: int) -> Block:
 
 
 def _counted(start: Callable[[], list[Callable[[], Pulled]]]) -> Block:
-    workers_s, own_s, read = _workers_cpu_s(), time.process_time(), _read_bytes()
+    workers_s, own_s, read = _workers_cpu_s(), _loading_cpu_s(), _read_bytes()
     pulled = [wait() for wait in start()]
-    own_s, read = time.process_time() - own_s, _read_bytes() - read
+    own_s, read = _loading_cpu_s() - own_s, _read_bytes() - read
     workers_s = _workers_cpu_s() - workers_s
     batches = sum(one.batches for one in pulled)
     # Of a loader that has ended with every batch, nothing is left that is not starting it.
@@ -203,6 +222,11 @@ def _counted(start: Callable[[], list[Callable[[], Pulled]]]) -> Block:
         workers_cpu_s_per_batch=max(0.0, workers_s) / made,
         read_bytes_per_batch=read / batches,
     )
+
+
+def _loading_cpu_s() -> float:
+    """Return the CPU seconds of this process without those spent on copies."""
+    return time.process_time() - _Copying.cpu_s
 
 
 def fresh_block(loader: LoaderFactory, enough_s: float, clock: Clock, watch: Watch) -> Block:

@@ -180,6 +180,7 @@ class Findings:
         verified: The one that was made; None where none could be.
         unverified: Why not, "" where one was.
         elapsed_s: What all of it took.
+        remarks: What could not be done, and why.
     """
 
     load_s_per_batch: Interval
@@ -196,6 +197,7 @@ class Findings:
     verified: Verified | None
     unverified: str
     elapsed_s: float
+    remarks: tuple[str, ...] = ()
 
     def to_document(self) -> dict[str, Any]:
         """Return them as plain JSON values."""

@@ -9,7 +9,7 @@ from netpipe.diagnosis.absent import without_stage
 from netpipe.diagnosis.binding import Evidence, bottleneck
 from netpipe.diagnosis.blocks import Lane, fresh_block
 from netpipe.diagnosis.diagnosis import Findings, Intervention, Stage, Verified
-from netpipe.diagnosis.disk import from_disk_and_cache
+from netpipe.diagnosis.disk import CACHED, from_disk_and_cache
 from netpipe.diagnosis.interventions import (
     AS_IT_IS,
     HALF_THE_CORES,
@@ -29,7 +29,7 @@ from netpipe.diagnosis.rebuilt import (
     with_workers,
 )
 from netpipe.diagnosis.stage_times import StageTime, stage_times
-from netpipe.diagnosis.turns import Side, Turns, in_turns, interval_of
+from netpipe.diagnosis.turns import Side, Turns, in_turns, interval_of, reason
 from netpipe.diagnosis.verifying import verified
 from netpipe.diagnosis.what_if import Change, changes, predictions, worth_trying
 from netpipe.harness.clock import Clock
@@ -84,6 +84,7 @@ class FindingOut:
         self._lane, self._graph = serial(loader)
         self._is_rebuilt = self._lane is not loader
         self._workers = workers_of(self._graph)
+        self._remarks: list[str] = []
 
     def findings(self) -> Findings:
         """Look into all of it.
@@ -91,19 +92,10 @@ class FindingOut:
         Raises:
             SessionError: The loader failed.
         """
-        self._batch_s = self._first_look_s()
-        times = stage_times(
-            self._lane, self._graph, _STAGES * self._budget_s, self._clock, self._watch
-        )
-        lanes = self._lanes(times)
-        disk = from_disk_and_cache(
-            self._lane,
-            _DISK * self._budget_s,
-            self._batch_s,
-            self._clock,
-            self._watch,
-            self._say("disk"),
-        )
+        # Before any variant of it runs, so that a failure here is the loader's own.
+        self._first_look_s(self._loader)
+        times, lanes = self._single_thread()
+        disk = self._disk()
         whole = self._whole()
         known, moved = self._known(times, lanes, whole)
         every = changes(known, moved, times, self._step_s)
@@ -121,15 +113,54 @@ class FindingOut:
             threads=threads_of(self._graph),
             stages=self._stages(times, known, lanes),
             bottleneck=bottleneck(known, times, evidence),
-            interventions=self._interventions(times, lanes, whole, of_the_disk(disk)),
+            interventions=self._interventions(times, lanes, whole, disk),
             what_if=predictions(every, self._step_s),
             verified=verdict,
             unverified=unverified,
             elapsed_s=self._clock() - self._started,
+            remarks=tuple(self._remarks),
         )
 
-    def _first_look_s(self) -> float:
-        lane = Lane(self._lane, self._clock, self._watch)
+    def _single_thread(self) -> tuple[tuple[StageTime, ...], Turns]:
+        """Run the loader in one thread, or as it is where that fails."""
+        try:
+            self._batch_s = self._first_look_s(self._lane)
+            times = self._stage_times()
+            return times, _with(LANE, self._lanes(times))
+        except Exception as error:
+            if not self._is_rebuilt:
+                raise
+            self._remarks.append(
+                f"the loader does not run in one thread ({reason(error)}): it was looked into as "
+                "it is"
+            )
+            self._lane, self._is_rebuilt = self._loader, False
+            return self._single_thread()
+
+    def _stage_times(self) -> tuple[StageTime, ...]:
+        try:
+            budget_s = _STAGES * self._budget_s
+            return stage_times(self._lane, self._graph, budget_s, self._clock, self._watch)
+        except Exception as error:  # noqa: BLE001  # a failure of ours costs only this part
+            self._remarks.append(f"the stages could not be timed: {reason(error)}")
+            return ()
+
+    def _disk(self) -> Intervention:
+        try:
+            turns = from_disk_and_cache(
+                self._lane,
+                _DISK * self._budget_s,
+                self._batch_s,
+                self._clock,
+                self._watch,
+                self._say("disk"),
+            )
+        except Exception as error:  # noqa: BLE001  # a failure of ours costs only this part
+            turns = Turns((), {CACHED: reason(error)})
+        return of_the_disk(turns)
+
+    def _first_look_s(self, loader: LoaderFactory) -> float:
+        lane = Lane(loader, self._clock, self._watch)
         try:
             pulled = lane.pulling(0.0, least=_FIRST_LOOK)()
         finally:
@@ -137,25 +168,29 @@ class FindingOut:
         return pulled.wall_s / pulled.batches
 
     def _lanes(self, times: tuple[StageTime, ...]) -> Turns:
-        absent = None
-        if self._is_rebuilt and times and times[0].lane_node is not None:
-            absent = without_stage(self._lane, times[0].lane_node)
-        lanes = lanes_in_turns(
+        return lanes_in_turns(
             self._lane,
             self._target,
-            absent,
+            self._absent(times),
             _LANES * self._budget_s,
             self._batch_s,
             self._clock,
             self._watch,
             self._say("lanes"),
         )
-        return _with(LANE, lanes)
+
+    def _absent(self, times: tuple[StageTime, ...]) -> LoaderFactory | None:
+        node = times[0].lane_node if self._is_rebuilt and times else None
+        try:
+            return None if node is None else without_stage(self._lane, node)
+        except Exception as error:  # noqa: BLE001  # a failure of ours costs only this part
+            self._remarks.append(f"{times[0].name} could not be left out: {reason(error)}")
+            return None
 
     def _whole(self) -> Turns:
         sides: dict[str, LoaderFactory] = {AS_IT_IS: self._loader}
         if self._workers:
-            sides[TINY_PAYLOAD] = with_tiny_payload(self._loader)
+            sides[TINY_PAYLOAD] = with_tiny_payload(self._loader, self._graph)
         elif self._is_rebuilt:
             sides[ONE_WORKER] = with_workers(self._loader, self._graph, 1)
         if self._cores > 1:
@@ -190,8 +225,11 @@ class FindingOut:
         self, every: list[Change], times: tuple[StageTime, ...], as_it_was_s: float
     ) -> tuple[Verified | None, str]:
         if not self._is_rebuilt:
-            return None, "only a Grain pipeline that its factory makes anew can be changed"
-        omitted = self._omitted(times)
+            return None, "only a Grain pipeline made anew that runs in one thread can be changed"
+        try:
+            omitted = self._omitted(times)
+        except Exception as error:  # noqa: BLE001  # a failure of ours costs only this part
+            return None, f"no stage could be left out: {reason(error)}"
         change = worth_trying(every, self._step_s, tuple(omitted))
         if change is None:
             return None, "no change that can be tried promises anything"
@@ -258,5 +296,10 @@ class FindingOut:
 def _with(side: str, turns: Turns) -> Turns:
     """Return turns that have what all else is held against."""
     if not turns.has(side):
-        raise SessionError(turns.failures[side])
+        # It has given batches in this process before, so that a variant may have caused this.
+        raise SessionError(
+            f"the loader gave batches at first, but failed when it was started again: "
+            f"{turns.failures[side]}. If its source hands out the same objects each time and a map "
+            "changes them in place, let the source return copies"
+        )
     return turns

@@ -11,7 +11,6 @@ from netpipe.diagnosis.blocks import Block, Lane, block_of
 from netpipe.diagnosis.second_process import SecondProcess
 from netpipe.diagnosis.turns import Side, Turns, in_turns
 from netpipe.harness.clock import Clock
-from netpipe.harness.errors import SessionError
 from netpipe.harness.pull import LoaderFactory
 from netpipe.harness.watch import Watch
 
@@ -56,37 +55,44 @@ def lanes_in_turns(
         budget_s / (_ROUNDS * (3 + (absent is not None)) * _WARM_UP),
     )
     with ExitStack() as stack:
-        lanes = [_lane(stack, loader, clock, watch) for _ in range(2)]
+        start = partial(_lane, stack, clock, watch)
+        lane = start(loader)
         sides: dict[str, Side] = {
-            LANE: lambda: block_of(lanes[:1], block_s),
-            TWO_THREADS: lambda: block_of(lanes, block_s),
-            TWO_PROCESSES: _beside_another(stack, lanes[0], target, block_s),
+            LANE: lambda: block_of([lane], block_s),
+            TWO_THREADS: _prepared(lambda: partial(block_of, [lane, start(loader)], block_s)),
+            TWO_PROCESSES: _prepared(lambda: _beside_another(stack, lane, target, block_s)),
         }
         if absent is not None:
-            without = _lane(stack, absent, clock, watch)
-            without.pulling(0.0, least=KEPT)()
-            sides[WITHOUT_STAGE] = lambda: block_of([without], block_s)
+            sides[WITHOUT_STAGE] = _prepared(lambda: _without(start(absent), block_s))
         return in_turns(sides, budget_s, clock, say).undelayed()
 
 
-def _lane(stack: ExitStack, loader: LoaderFactory, clock: Clock, watch: Watch) -> Lane:
+def _lane(stack: ExitStack, clock: Clock, watch: Watch, loader: LoaderFactory) -> Lane:
     lane = Lane(loader, clock, watch)
     stack.callback(lane.close)
     return lane
 
 
-def _beside_another(stack: ExitStack, lane: Lane, target: str, enough_s: float) -> Side:
-    """Start another process; the side fails where that fails, and the others do not."""
-    second = SecondProcess(target)
+def _prepared(prepare: Callable[[], Side]) -> Side:
+    """Return a side; where it cannot be prepared, the side fails and the others do not."""
     try:
-        stack.enter_context(second)
-    except SessionError as error:
+        return prepare()
+    except Exception as error:  # noqa: BLE001  # the user's code may raise anything
         return partial(_failed, error)
-    return lambda: _beside(lane, second, enough_s)
 
 
-def _failed(error: SessionError) -> Block:
+def _failed(error: Exception) -> Block:
     raise error
+
+
+def _without(lane: Lane, enough_s: float) -> Side:
+    lane.pulling(0.0, least=KEPT)()
+    return lambda: block_of([lane], enough_s)
+
+
+def _beside_another(stack: ExitStack, lane: Lane, target: str, enough_s: float) -> Side:
+    second = stack.enter_context(SecondProcess(target))
+    return lambda: _beside(lane, second, enough_s)
 
 
 def _beside(lane: Lane, second: SecondProcess, enough_s: float) -> Block:

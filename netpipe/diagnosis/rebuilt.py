@@ -3,7 +3,8 @@
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import wraps
+from copy import deepcopy
+from functools import partial, wraps
 from typing import Any, Final
 
 import grain
@@ -61,14 +62,17 @@ def with_workers(loader: LoaderFactory, graph: Graph, workers: int) -> LoaderFac
     return lambda: build(loader, variant).mp_prefetch(options)
 
 
-def with_tiny_payload(loader: LoaderFactory) -> LoaderFactory:
+def with_tiny_payload(loader: LoaderFactory, graph: Graph) -> LoaderFactory:
     """Return the factory of the same pipeline whose workers make every element and send nothing.
 
     What they would have sent first is what the training process goes on with each time.
     """
+    # Copies cost time, and only the user's code behind the workers can need them.
+    changes = any("transform" in one.parameters and not one.in_worker for one in graph.nodes)
+    sending_nothing = partial(_sending_nothing, deepcopy if changes else lambda first: first)
 
     def made() -> Any:
-        with _replaced(grain.IterDataset, "mp_prefetch", _sending_nothing):
+        with _replaced(grain.IterDataset, "mp_prefetch", sending_nothing):
             return loader()
 
     return made
@@ -116,13 +120,15 @@ def _passed_over(_: Callable[..., Any]) -> Callable[..., Any]:
     return __iter__
 
 
-def _sending_nothing(original: Callable[..., Any]) -> Callable[..., Any]:
+def _sending_nothing(
+    again: Callable[[Any], Any], original: Callable[..., Any]
+) -> Callable[..., Any]:
     def mp_prefetch(dataset: Any, *arguments: Any, **named: Any) -> Any:
         # Before there are workers: their batches are made for shared memory, which only they give.
         iterator = iter(dataset)
         first = next(iterator)
         iterator.close()
-        return original(dataset.map(_nothing), *arguments, **named).map(lambda _: first)
+        return original(dataset.map(_nothing), *arguments, **named).map(lambda _: again(first))
 
     return mp_prefetch
 

@@ -25,10 +25,10 @@ def tables(diagnosis: Diagnosis) -> Iterator[Table]:
 
 
 def closing(findings: Findings) -> str:
-    """Say what was tried, and how that went beside its prediction."""
-    if findings.verified is None:
-        return f"nothing was tried: {findings.unverified}"
-    return f"tried: {findings.verified.says}"
+    """Say what could not be done, what was tried, and how that went beside its prediction."""
+    tried = findings.verified
+    says = f"tried: {tried.says}" if tried else f"nothing was tried: {findings.unverified}"
+    return "\n".join([*(f"remark: {one}" for one in findings.remarks), says])
 
 
 def _stages(findings: Findings) -> Table:

@@ -8,6 +8,7 @@ from typing import Final
 
 from netpipe.diagnosis.blocks import Block
 from netpipe.harness.clock import Clock
+from netpipe.harness.errors import LoaderFailedError
 from netpipe.harness.gate import quantile
 from netpipe.harness.measurement import Interval
 from netpipe.harness.trying.bounded import in_a_line
@@ -122,5 +123,11 @@ def _one_round(
         try:
             blocks[name] = sides[name]()
         except Exception as error:  # noqa: BLE001  # the user's code may raise anything
-            failures[name] = in_a_line(error)
+            failures[name] = reason(error)
     return blocks
+
+
+def reason(error: Exception) -> str:
+    """Return why something failed in one line, without saying that it was the loader."""
+    cause = error.__cause__ if isinstance(error, LoaderFailedError) else None
+    return in_a_line(cause if isinstance(cause, Exception) else error)

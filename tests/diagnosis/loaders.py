@@ -200,3 +200,57 @@ def ending_process() -> Iterator[int]:
 def empty() -> Any:
     """Give nothing."""
     return grain.MapDataset.range(12).filter(lambda _: False).to_iter_dataset(ALONE)
+
+
+def tokenize(element: dict[str, Any]) -> dict[str, Any]:
+    """Add tokens to the element that was given, as flax's gemma example does."""
+    element["text"] = np.arange(64)
+    return element
+
+
+def rekey(element: dict[str, Any]) -> dict[str, Any]:
+    """Rename a feature of the element that was given, as MaxText's Rekey does."""
+    element["inputs"] = element.pop("text")
+    return element
+
+
+class Rows:
+    """A source that makes a dictionary anew each time."""
+
+    def __len__(self) -> int:
+        return 320
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return {"id": np.int64(index)}
+
+
+def in_place(workers: int = 1) -> Any:
+    """Maps that change their element in place, batches of 32, and workers."""
+    rows = grain.MapDataset.source(Rows()).repeat().map(tokenize).map(rekey)
+    dataset = rows.batch(32).to_iter_dataset(ALONE)
+    return dataset.mp_prefetch(grain.MultiprocessingOptions(workers)) if workers else dataset
+
+
+def renamed_behind_worker() -> Any:
+    """A map behind the workers that changes the batch in place."""
+    rows = grain.MapDataset.source(Rows()).map(tokenize).batch(32)
+    return rows.to_iter_dataset(ALONE).mp_prefetch(ONE_WORKER).map(rekey)
+
+
+_WORKER_STATE: dict[str, int] = {}
+
+
+def initialize_worker(*_: object) -> None:
+    """Set what the map needs, as a `worker_init_fn` that opens a connection does."""
+    _WORKER_STATE["offset"] = 1
+
+
+def with_offset(number: int) -> int:
+    """Be a map that works in workers alone."""
+    return number + _WORKER_STATE["offset"]
+
+
+def works_in_workers_alone() -> Any:
+    """A healthy loader that cannot be run in the training process."""
+    numbers = grain.MapDataset.source(Numbers()).repeat().map(with_offset)
+    return numbers.batch(4).to_iter_dataset(ALONE).mp_prefetch(ONE_WORKER, initialize_worker)

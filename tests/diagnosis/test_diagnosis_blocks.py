@@ -225,6 +225,28 @@ def test_cpu_time_is_of_all_processes() -> None:
     assert Block(1.0, 1.0, 0.25, 0.5).cpu_s_per_batch == 0.75
 
 
+def test_copies_for_an_intervention_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the wall nor the CPU time that a copy takes is counted as loading."""
+    clock = FakeClock()
+
+    class TakesTwoSeconds:
+        def __deepcopy__(self, memo: object) -> str:
+            clock.sleep(2.0)
+            return "copy"
+
+    def loader() -> Iterator[str]:
+        while True:
+            clock.sleep(1.0)
+            yield str(blocks.copied(TakesTwoSeconds()))
+
+    monkeypatch.setattr(blocks, "_workers_cpu_s", lambda: 0.0)
+    for name in ("process_time", "thread_time"):
+        monkeypatch.setattr(time, name, clock)
+    found = fresh_block(loader, 9.0, clock, UNWATCHED)
+    assert found.s_per_batch == pytest.approx(1.0)
+    assert found.cpu_s_per_batch == pytest.approx(1.0)
+
+
 @pytest.mark.parametrize("text", ["", "no number", "1"])
 def test_a_kernel_that_does_not_tell_told_nothing(
     text: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch

@@ -18,6 +18,7 @@ from netpipe.diagnosis.rebuilt import (
     with_workers,
 )
 from netpipe.grain_workers import let_grain_start_workers
+from netpipe.harness.graph.nodes import Graph
 from netpipe.harness.graph.reading import read_graph
 from netpipe.harness.processes import ProcessTree
 from netpipe.harness.trying.variants import iterating
@@ -147,7 +148,7 @@ def test_a_tiny_payload_is_made_and_not_sent(tmp_path: Any) -> None:
     def loader() -> Any:
         return loaders.plain().map(Kept(str(tmp_path))).mp_prefetch(loaders.ONE_WORKER)
 
-    found = batches(with_tiny_payload(loader)())
+    found = batches(with_tiny_payload(loader, serial(loader)[1])())
     assert found == IN_ORDER[:1] * 3
     by_workers = [one for one in tmp_path.iterdir() if one.name != str(os.getpid())]
     assert [one.read_text().split() for one in by_workers] == [["0", "8", "16"]]
@@ -158,7 +159,7 @@ def test_a_factory_that_fails_leaves_grain_as_it_was() -> None:
     """Whatever it raises, `mp_prefetch` is Grain's own again."""
     before = vars(grain.IterDataset)["mp_prefetch"]
     with pytest.raises(OSError, match="no"):
-        with_tiny_payload(loaders.raising)()
+        with_tiny_payload(loaders.raising, Graph(()))()
     assert vars(grain.IterDataset)["mp_prefetch"] is before
 
 

@@ -64,6 +64,8 @@ def verified_cards(found: Findings) -> Iterator[Card]:
         yield _verified(found.verified)
     elif found.unverified:
         yield Notes("No prediction was tried", (Note("", found.unverified),))
+    if found.remarks:
+        yield Notes("What could not be done", tuple(Note("", one) for one in found.remarks))
 
 
 def _speedups(made: Sequence[tuple[str, Interval]]) -> Drawing:

@@ -41,7 +41,9 @@ def diagnosis_parts(document: Mapping[str, Any]) -> tuple[Part, ...]:
 
 
 def _diagnosis(document: Mapping[str, Any]) -> Part:
-    found = findings_from({one.name: document[one.name] for one in fields(Findings)})
+    found = findings_from(
+        {one.name: document[one.name] for one in fields(Findings) if one.name in document}
+    )
     return Part(
         "Diagnosis",
         _headline(document, found.bottleneck),
