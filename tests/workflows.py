@@ -6,6 +6,7 @@ import shlex
 import subprocess
 from collections.abc import Iterator, Mapping
 from configparser import ConfigParser
+from itertools import takewhile
 from pathlib import Path
 from textwrap import dedent
 
@@ -28,13 +29,24 @@ def scripts(workflow: str) -> Iterator[str]:
 
 
 def _block(lines: list[str], indent: int) -> list[str]:
-    """Return the lines of a block, which ends where a line is not indented any deeper."""
-    block: list[str] = []
-    for line in lines:
-        if line.strip() and len(line) - len(line.lstrip()) <= indent:
-            break
-        block.append(line)
-    return dedent("\n".join(block)).strip().splitlines()
+    """Return the lines of a block without what indents all of them."""
+    return dedent("\n".join(_lines_below(lines, indent))).strip().splitlines()
+
+
+def _lines_below(lines: list[str], indent: int) -> list[str]:
+    """Return the lines up to the first one that is not indented any deeper."""
+    return list(
+        takewhile(lambda one: not one.strip() or len(one) - len(one.lstrip()) > indent, lines)
+    )
+
+
+def job(workflow: str, *keys: str) -> str:
+    """Return the block below a key of a workflow, and the keys below that, as a text."""
+    lines = text(workflow).splitlines()
+    for depth, key in enumerate(keys):
+        start = lines.index(f"{'  ' * depth}{key}:")
+        lines = lines[start : start + 1] + _lines_below(lines[start + 1 :], 2 * depth)
+    return "\n".join(lines)
 
 
 def text(workflow: str) -> str:
