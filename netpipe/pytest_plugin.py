@@ -42,7 +42,7 @@ from netpipe.suite.fixtures import (  # noqa: F401  # pytest looks for them here
     netpipe_step,
     netpipe_synthetic,
 )
-from netpipe.suite.options import Options, add_options
+from netpipe.suite.options import BASELINE, Options, add_options
 from netpipe.suite.run import RUN, Run
 from netpipe.suite.waiving import waiver_problems
 from netpipe.whole_file import refuse_unwritable, writable_folder
@@ -88,10 +88,14 @@ def pytest_configure(config: pytest.Config) -> None:
     if options.request.trace:
         with _as_usage_error():
             writable_folder(Path(options.request.trace), "--netpipe-trace")
-    if options.against and not options.record:
+    if options.against not in ("", BASELINE):
         with _as_usage_error():
-            run.against = Against.named(config, options, run.say)
-        config.add_cleanup(run.against.remove)
+            _name_other_version(run, config, options.against)
+
+
+def _name_other_version(run: Run, config: pytest.Config, ref: str) -> None:
+    run.against = Against.named(config, ref, run.options.against_extras, run.say)
+    config.add_cleanup(run.against.remove)
 
 
 @contextmanager
@@ -201,16 +205,21 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         return
     if run.timed:
         bench.refuse_other_comparisons(config, config.stash[_COMPARE])
-    if run.against is not None and any(map(_is_compared, session.items)):
-        with _as_usage_error():
-            run.against.prepare()
-    if not run.compares:
-        return
-    if not run.timed or any(_is_plain_benchmark(item) for item in session.items):
+    is_plain = not run.timed or any(_is_plain_benchmark(item) for item in session.items)
+    if run.compares and is_plain:
         bench.give_comparison_back(config, config.stash[_COMPARE])
-    if run.timed:
-        with _as_usage_error():
+    with _as_usage_error():
+        if run.timed and (run.compares or run.options.against == BASELINE):
             _find_accepted(run, config)
+        if any(map(_is_compared, session.items)):
+            _prepare_other_version(run, config)
+
+
+def _prepare_other_version(run: Run, config: pytest.Config) -> None:
+    if run.options.against == BASELINE and run.against is None:
+        _name_other_version(run, config, run.baseline_commit()[:12])
+    if run.against is not None:
+        run.against.prepare()
 
 
 def _find_accepted(run: Run, config: pytest.Config) -> None:

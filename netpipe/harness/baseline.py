@@ -33,12 +33,20 @@ class Baseline:
         recorded: When, as ISO 8601.
         commit: The commit that was measured.
         sessions: The sessions of every benchmark, by the benchmark's full name.
+        dirty: Whether the working tree had changes that were not committed, so that what was
+            measured is not the commit.
     """
 
     path: Path
     recorded: str
     commit: str
     sessions: Mapping[str, tuple[Measurement, ...]]
+    dirty: bool = False
+
+    @property
+    def name(self) -> str:
+        """Its device key and file, which tell it from all others."""
+        return f"{self.path.parent.name}/{self.path.name}"
 
 
 def numbered(folder: Path) -> list[Path]:
@@ -144,6 +152,7 @@ def load(path: Path) -> Baseline:
         recorded=document["datetime"],
         commit=str(document["commit_info"].get("id")),
         sessions=_sessions(document["netpipe"], path),
+        dirty=bool(document["commit_info"].get("dirty")),
     )
 
 

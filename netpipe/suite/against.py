@@ -16,7 +16,6 @@ from netpipe.harness.measurement import Measurement
 from netpipe.harness.pairs import LEAST_PAIRS, MOST_PAIRS, Pair, decide
 from netpipe.harness.session import SessionRequest
 from netpipe.suite.checkouts import Commit, named_commit
-from netpipe.suite.options import Options
 from netpipe.suite.versions import Version, version_of
 
 
@@ -43,15 +42,15 @@ class Against:
 
     @classmethod
     def named(
-        cls, config: pytest.Config, options: Options, say: Callable[[str], None]
+        cls, config: pytest.Config, ref: str, extras: str, say: Callable[[str], None]
     ) -> "Against":
-        """Return the version that the options name; nothing is checked out so far.
+        """Return the version that a ref names; nothing is checked out so far.
 
         Raises:
             InputError: There is no such commit, or the project lies in no git checkout.
         """
-        commit = named_commit(config.rootpath, options.against, "--netpipe-against")
-        return cls(commit, config, options.against_extras, say)
+        commit = named_commit(config.rootpath, ref, "--netpipe-against")
+        return cls(commit, config, extras, say)
 
     @property
     def ref(self) -> str:

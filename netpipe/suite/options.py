@@ -13,12 +13,19 @@ from netpipe.harness.lint_settings import lint_settings
 from netpipe.harness.session import SessionRequest
 
 _POLICIES: Final = ("warn", "fail")
+BASELINE: Final = "baseline"
+"""The ref that stands for the commit at which the baseline in use was recorded."""
+
 _NAME: Final = re.compile(r"[\w.-]*")
 
 # name: (default, metavar, help)
 _FLAGS: Final = {
     "device": ("", "KEY", "this run must be on that device; a family (a100) matches its variants"),
-    "against": ("", "REF", "measure that git ref in turns with this version; the pairs decide"),
+    "against": (
+        "",
+        "REF",
+        "a git ref to measure in turns with this version; or baseline: its commit",
+    ),
     "against_extras": ("", "EXTRAS", "extras to install with REF where it declares others"),
     "accelerator": ("auto", "A", "auto, emulated:36ms, emulated:8xh100, or a list of them"),
     "flops_per_step": ("", "FLOPS", "FLOPs of a step, for an emulated accelerator with a name"),
@@ -45,7 +52,8 @@ class Options:
 
     Attributes:
         device: The device key or family that must be here; "" for any.
-        against: The git ref to measure in turns with this version; "" for none.
+        against: The git ref to measure in turns with this version, or `BASELINE`; "" for none, as
+            in a run that is recorded.
         against_extras: The extras to install with it, where it declares other dependencies.
         accelerators: What to measure against: "auto" or emulated ones.
         request: The budget, batch and start limits, FLOPs, MFU, intent, silences and folder for
@@ -110,7 +118,7 @@ class Options:
             raise _usage("sessions", "be a whole number above 0", values["sessions"])
         return cls(
             device=values["device"],
-            against=values["against"],
+            against="" if values["record"] else values["against"],
             against_extras=values["against_extras"],
             accelerators=accelerators,
             request=request,

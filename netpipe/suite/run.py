@@ -7,9 +7,10 @@ from typing import Any, Final, TypeVar
 
 import pytest
 
-from netpipe.errors import NetpipeError
+from netpipe.errors import InputError, NetpipeError
 from netpipe.harness import baseline, device, gate, history, session
 from netpipe.harness.baseline import Baseline
+from netpipe.harness.emulation import parse_accelerator
 from netpipe.harness.gate import UNJUDGED, Accepted, Comparison, Outcome
 from netpipe.harness.measurement import Device, Finding, Measurement
 from netpipe.harness.session import SessionRequest
@@ -84,6 +85,9 @@ class Compared:
         here = not self.against and waiver.is_for(self.now.device.key)
         return here and self.benchmark == waiver.benchmark
 
+
+_AGAINST_BASELINE: Final = "--netpipe-against baseline"
+_ALARMS: Final = (Outcome.REGRESSED, Outcome.INCONCLUSIVE)
 
 # Behind what fails; a regression among them is waived.
 _SEVERITY: Final = (
@@ -201,14 +205,15 @@ class Run:
         return self.lints[subject.key]
 
     def decide(self, benchmark: str, quantity: str, subject: Subject) -> tuple[Compared, ...]:
-        """Compare a benchmark with what was asked for; where pairs can decide, they do."""
+        """Compare a benchmark with the ref and the baseline; return what its outcome rests on."""
         paired: tuple[Compared, ...] = ()
         if self.against is not None:
             paired = self._paired(self.against, benchmark, quantity, subject)
-        decided = any(one.comparison.outcome not in UNJUDGED for one in paired)
-        held = self._held(benchmark, quantity, subject, decided) if self.compares else ()
+        held = self._held(benchmark, quantity, subject) if self.compares else ()
+        held = tuple(self._cleared(one, paired) for one in held)
         self.compared += (*paired, *held)
-        return paired if decided or not held else held
+        judged = [one for one in (*paired, *held) if one.comparison.outcome not in UNJUDGED]
+        return tuple(judged) or held or paired
 
     def _paired(
         self, against: Against, benchmark: str, quantity: str, subject: Subject
@@ -231,13 +236,8 @@ class Run:
         judged = (self.acceptance.judged(one, benchmark, now.device.key) for one in found.by_metric)
         return tuple(Compared(benchmark, quantity, one, now, waiver, ref) for one, waiver in judged)
 
-    def _held(
-        self, benchmark: str, quantity: str, subject: Subject, decided: bool
-    ) -> tuple[Compared, ...]:
-        """Hold a benchmark against its baseline.
-
-        What one session leaves open, more decide; unless it is decided by other means already.
-        """
+    def _held(self, benchmark: str, quantity: str, subject: Subject) -> tuple[Compared, ...]:
+        """Hold a benchmark against its baseline; what one session leaves open, more decide."""
         sessions = self.measure(subject)
         key = sessions[-1].device.key
         latest, oldest = self.baseline_of(key), self.oldest_of(key)
@@ -246,18 +246,51 @@ class Run:
             return self._judged(benchmark, quantity, none, sessions[-1])
         accepted = _accepted(latest, benchmark)
         first = None if oldest is None else _accepted(oldest, benchmark)
-        if decided:
-            found = gate.compare(quantity, sessions, accepted, first)
-        else:
-            found, sessions = gate.settled(
-                quantity,
-                sessions,
-                accepted,
-                first,
-                lambda open_: self.again(subject, f"to be sure: {open_.what_is_open}"),
-            )
-            self.sessions[subject.key, subject.accelerator] = sessions
+        found, sessions = gate.settled(
+            quantity,
+            sessions,
+            accepted,
+            first,
+            lambda open_: self.again(subject, f"to be sure: {open_.what_is_open}"),
+        )
+        self.sessions[subject.key, subject.accelerator] = sessions
         return self._judged(benchmark, quantity, found, sessions[-1])
+
+    def _cleared(self, held: Compared, paired: Sequence[Compared]) -> Compared:
+        """Return a comparison with a baseline, without an alarm that the machine has caused.
+
+        That is so where pairs with the commit of that very baseline find no change in the metric.
+        """
+        found, decisive = held.comparison, held.comparison.decisive
+        if decisive is None or found.outcome not in _ALARMS:
+            return held
+        alike = any(
+            one.comparison.metric == found.metric
+            and one.comparison.outcome in (Outcome.PASS, Outcome.IMPROVED)
+            for one in paired
+        )
+        raised_by = [
+            one for one in self.history_of(held.now.device.key) if one.name == decisive.where
+        ]
+        if not alike or not any(map(self._is_against_commit_of, raised_by)):
+            return held
+        # It was recorded on what is another machine now, so it is no baseline of this one.
+        why_not = "the machine has changed, not the code"
+        cleared = replace(
+            decisive,
+            outcome=Outcome.NOT_COMPARED,
+            reason=f"{found.reason}, and so is its commit on this machine now: {why_not}",
+            is_open=False,
+            why_not=why_not,
+        )
+        return replace(held, comparison=gate.worst_of([cleared]), waiver=None)
+
+    def _is_against_commit_of(self, recorded: Baseline) -> bool:
+        return (
+            self.against is not None
+            and self.against.commit.sha == recorded.commit
+            and not recorded.dirty
+        )
 
     def lost_benchmarks(self) -> list[str]:
         """Return the benchmarks that a baseline in use holds and that no test produced."""
@@ -267,6 +300,36 @@ class Run:
         return sorted(
             name for name in stored - set(self.recorded) - self.deselected if self.covers(name)
         )
+
+    def baseline_commit(self) -> str:
+        """Return the commit at which the baseline of what this run measures was recorded.
+
+        Raises:
+            InputError: There is none, or what was recorded is no commit, or there are several.
+        """
+        emulated = map(parse_accelerator, self.options.accelerators)
+        keys = [self.device.key if one is None else one.key for one in emulated]
+        commits = {self._commit_of(key) for key in keys}
+        if len(commits) > 1:
+            raise InputError(
+                _AGAINST_BASELINE, "baselines", "be of one commit", " and ".join(sorted(commits)),
+                "Compare one accelerator at a time: --netpipe-accelerator",
+            )  # fmt: skip
+        return commits.pop()
+
+    def _commit_of(self, key: str) -> str:
+        held = self.baseline_of(key)
+        if held is None:
+            raise InputError(
+                _AGAINST_BASELINE, "baseline", f"be there for {key}", "none",
+                "Record one with --netpipe-record NAME, or name a commit",
+            )  # fmt: skip
+        if held.dirty:
+            raise InputError(
+                held.path, "commit_info.dirty", "be false, to measure its commit again", "true",
+                "Record it again from a commit",
+            )  # fmt: skip
+        return held.commit
 
     def baseline_of(self, key: str) -> Baseline | None:
         """Return the latest baseline of a device key."""
@@ -309,8 +372,7 @@ class Run:
 
 
 def _accepted(held: Baseline, benchmark: str) -> Accepted:
-    where = f"{held.path.parent.name}/{held.path.name}"
-    return Accepted(where, held.sessions.get(benchmark, ()))
+    return Accepted(held.name, held.sessions.get(benchmark, ()))
 
 
 def _unconfirmed(first: Verdict, second: Measurement) -> Finding:

@@ -72,15 +72,15 @@ def test_an_open_question_takes_more_pairs(versioned: Project) -> None:
     versioned.run(*AGAINST, "--netpipe-inconclusive", "fail").assert_outcomes(failed=1)
 
 
-def test_the_pairs_overrule_the_baseline(versioned: Project) -> None:
-    """What the baseline holds for slower is shown, not measured again, and fails nothing."""
+def test_the_baseline_is_held_beside_the_pairs(versioned: Project) -> None:
+    """What is equal to the ref, but slower than the baseline, fails: both were asked for."""
     versioned.record()
     versioned.sessions = in_turns(costly(), costly())
     result = versioned.compare(*AGAINST)
-    result.assert_outcomes(passed=1)
+    result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*against HEAD*", "*1.00 x*PASS*", "*against the baseline*"])
-    result.stdout.fnmatch_lines(["*load_cpu_ratio*1.50 x*INCONCLUSIVE*"])
-    assert len(versioned.requests) == 7
+    result.stdout.fnmatch_lines(["*load_cpu_ratio*1.50 x*REGRESSED*"])
+    assert len(versioned.requests) == 8
 
 
 def test_the_pairs_overrule_a_baseline_that_is_fine(versioned: Project) -> None:
