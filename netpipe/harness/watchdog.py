@@ -28,7 +28,7 @@ _CRASH_S = 0.5  # a loader that copes with the loss of a worker gives a batch wi
 _SILENT_S = 3.0  # a watchdog that has not barked so long after its time cannot: the GIL is held
 _LOOK_S = 0.2
 _INNERMOST = 3
-_WAIT_FOR_STEPS = ("__call__", "completions_s", "late_reading_loop")  # of training.py
+_WAIT_FOR_STEPS = ("__call__", "completed", "late_reading_loop")  # of training.py
 
 
 class Alarm(NamedTuple):
