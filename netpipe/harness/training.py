@@ -90,7 +90,8 @@ class Length:
     Attributes:
         steps: Steps to count.
         skipped: Steps before them, at least 1, until loading and computing overlap.
-        limit_s: Seconds after which no more batches are given, once there are a few steps.
+        limit_s: Seconds after which no more batches are given, once there are a few steps; none
+            are either where the loader's epoch is known to end.
     """
 
     steps: int
@@ -279,7 +280,8 @@ class WatchedBatches:
         if self.given >= self._length.skipped + self._length.steps:
             return True
         few = self.given < self._length.skipped + _FEWEST_STEPS
-        return not few and self._clock() - started > self._length.limit_s
+        late = self._clock() - started > self._length.limit_s
+        return not few and (late or not self._puller.has_left(1))
 
     def _pull(self) -> Batch:
         try:
