@@ -67,6 +67,7 @@ class Reference:
             clock: Seconds.
         """
         for _ in range(_TRIES):
+            puller.make_room(2)
             restarts = puller.restarts
             turns = self._turns(puller, enough_s, clock)
             if puller.restarts == restarts:
@@ -77,7 +78,7 @@ class Reference:
         before = self._spent_when_quiet(puller, clock)
         pulled, started = puller.pulled, clock()
         batches, here_s = self._turn(puller, clock)
-        while clock() - started < enough_s:
+        while clock() - started < enough_s and puller.has_left(1):
             more, longer_s = self._turn(puller, clock)
             batches, here_s = batches + more, here_s + longer_s
         pulled = puller.pulled - pulled
@@ -100,7 +101,8 @@ class Reference:
         """Pull one, then the other; return what was pulled of it, and what this thread spent."""
         started = clock()
         while (took_s := _pulled_s(puller, started, clock)) < _TURN_S:
-            pass
+            if not puller.has_left(1):
+                break
         handed_over_s, batches = time.thread_time(), 0
         while batches == 0 or clock() < started + 2 * took_s:
             next(self._iterator)

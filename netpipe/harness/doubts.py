@@ -24,6 +24,11 @@ def why_no_evidence(measurement: Measurement) -> str | None:
         return "the loader's batches are empty"
     if not measurement.losses_are_finite:
         return "the loss is NaN or infinite: such a step may take another time than a true one"
+    epoch = f"an epoch of {measurement.epoch_batches} batches"
+    if not measurement.within_epochs:
+        return f"{epoch} is too short to measure: the loader must go on (repeat)"
+    if not measurement.drained and measurement.epoch_batches is not None:
+        return f"the loader's buffers outlast {epoch}: the loader must go on (repeat)"
     if not measurement.drained:
         return "the loader's buffers could not be drained in time"
     return _why_gpu_is_no_evidence(measurement)

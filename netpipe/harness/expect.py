@@ -61,7 +61,8 @@ def expect_loading_below_step(measurement: Measurement, limits: Limits) -> None:
         raise PipelineTooSlowError(f"loader too slow: {message}")
     if headroom.low < limits.headroom:
         raise InconclusiveError(f"inconclusive: loader too slow or not: {message}")
-    if not measurement.drained or measurement.batch_bytes == 0:
+    is_void = not (measurement.drained and measurement.within_epochs and measurement.batch_bytes)
+    if is_void:
         raise InconclusiveError(judge(measurement).message)
 
 

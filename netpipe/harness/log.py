@@ -38,6 +38,7 @@ class Log:
     compilations: list[int] = field(default_factory=list)
     overhead_s: float = 0.0
     ended: str = ""
+    within_epochs: bool = True
     trace: str = ""
     no_trace: str = ""
 

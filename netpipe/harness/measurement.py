@@ -218,6 +218,8 @@ class Measurement:
         calibration: The reference loader of `load_cpu_ratio`: only like is compared with like.
         turns: The raw values behind `load_cpu_ratio`, of the loader's first batches.
         timeline: When the last real steps of the last round asked, got, called and were done.
+        epoch_batches: Batches after which the loader last ended; None: it did not end.
+        within_epochs: Whether no restart of the loader falls into a window whose times count.
         trace: The file that a profiler's trace of some real steps was kept in; "" for none.
         distributions: How all real steps' times and waits spread; None in an older document.
         overhead_fraction: The harness's own part of a step: what its instruments add to a bare
@@ -273,6 +275,8 @@ class Measurement:
     timeline: tuple[StepTimes, ...] = ()
     distributions: Distributions | None = None
     trace: str = ""
+    epoch_batches: int | None = None
+    within_epochs: bool = True
 
     def to_document(self) -> dict[str, Any]:
         """Return the measurement as plain JSON values."""

@@ -70,7 +70,7 @@ def instruments_s_per_step(stepper: Stepper, steps: int, looks: int, clock: Cloc
         batches = WatchedBatches(Puller(lambda: repeat(batch), clock), watched, length, clock)
         started = clock()
         _bare_loop(batches, stepper.state, watched)
-        watched.completions_s()
+        watched.completed()
         return clock() - started
 
     seen_s = [(bare_s(), watched_s()) for _ in range(looks)]

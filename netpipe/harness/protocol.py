@@ -163,6 +163,8 @@ def _summary(
         timeline=log.train[-1].timeline,
         distributions=_distributions(log),
         trace=log.trace,
+        epoch_batches=bench.puller.epoch_batches,
+        within_epochs=log.within_epochs,
     )
 
 
@@ -202,8 +204,13 @@ def _findings(bench: Bench) -> list[Finding]:
         found.append(
             Finding(
                 "loader-restarted",
-                f"the loader ended {bench.puller.restarts} times and was started again: a loader "
-                "that goes on (repeat) gives truer figures",
+                f"an epoch of the loader has {bench.puller.epoch_batches} batches; it was started "
+                f"again {bench.puller.restarts} times, "
+                + (
+                    "and no start falls into a time: each is of batches of one epoch"
+                    if bench.log.within_epochs
+                    else "also inside times that count: let it go on (repeat)"
+                ),
             )
         )
     if bench.log.ended:

@@ -65,10 +65,11 @@ class Puller:
 
     Attributes:
         pulled: Batches that the loader has given so far.
-        restarts: How often it had ended and was started again.
         making_s: Seconds that `loader()` and `iter` took the first time.
         first_batch_s: Seconds from there to the first batch, with those.
         longest_start_s: Seconds until the first batch, where it took longest to start.
+        restarts: How often it had ended and was started again.
+        epoch_batches: Batches that it gave when it last ended; None: it has not ended yet.
         strangers: Children of this process that do not load.
     """
 
@@ -78,6 +79,8 @@ class Puller:
         self._watch = watch
         self.pulled = 0
         self.restarts = 0
+        self.epoch_batches: int | None = None
+        self._epoch_began = 0
         self.strangers: tuple[int, ...] = ()
         started = clock()
         watch.waiting(started, starts=True)
@@ -96,6 +99,26 @@ class Puller:
         """Pulls to average together: several workers deliver in bursts of one batch each."""
         return min(_MOST_GROUP, max(_LEAST_GROUP, self.processes.children))
 
+    def has_left(self, batches: int) -> bool:
+        """Return whether the epoch has so many batches left, as far as its length is known."""
+        if self.epoch_batches is None:
+            return True
+        return self.pulled - self._epoch_began + batches <= self.epoch_batches
+
+    def make_room(self, batches: int) -> None:
+        """Begin the next epoch where this one is known to have fewer batches left, and could more.
+
+        Raises:
+            LoaderEndedError: The loader cannot be started again.
+        """
+        if self.epoch_batches is None or self.has_left(min(batches, self.epoch_batches - 1)):
+            return
+        try:
+            self._restarted()
+        finally:
+            self._watch.waiting(None)
+        self.pulled += 1
+
     def _start(self) -> Iterator[Batch]:
         loader = self._loader()
         if not isinstance(loader, Iterable):
@@ -113,6 +136,7 @@ class Puller:
         try:
             batch = self._given()
         except StopIteration:
+            self.epoch_batches = self.pulled - self._epoch_began
             batch = self._restarted()
         finally:
             self._watch.waiting(None)
@@ -144,6 +168,7 @@ class Puller:
             raise self._ended(f"that raised {type(error).__name__}: {error}") from error
         self.restarts += 1
         self.longest_start_s = max(self.longest_start_s, self._clock() - started)
+        self._epoch_began = self.pulled
         self._look_at_processes()
         return batch
 
@@ -170,18 +195,23 @@ class Puller:
             batch = self._next()
         return batch, self._clock() - asked
 
-    def flat_out(self, enough_s: float) -> Pulled:
+    def flat_out(self, enough_s: float, *, in_epoch: bool = False) -> Pulled:
         """Pull whole groups of batches as fast as they come and throw them away.
 
         Args:
             enough_s: Seconds after which to stop, once there are two groups; one is enough for a
                 loader that takes twice as long for it.
+            in_epoch: Also stop where the epoch has no whole group left, as far as that is known.
         """
         started, cpu_s = self._clock(), self.processes.cpu_s()
+
+        def goes_on(until_s: float) -> bool:
+            return self._clock() - started < until_s and (not in_epoch or self.has_left(self.group))
+
         gaps_s = self._groups_s(1)
-        if self._clock() - started < 2 * enough_s:
+        if goes_on(2 * enough_s):
             gaps_s += self._groups_s(1)
-        while self._clock() - started < enough_s and len(gaps_s) < _MOST_BATCHES:
+        while goes_on(enough_s) and len(gaps_s) < _MOST_BATCHES:
             gaps_s += self._groups_s(1)
         return Pulled(tuple(gaps_s), self.processes.cpu_s() - cpu_s, self.group)
 
@@ -197,7 +227,8 @@ class Puller:
             load_s: The loader's steady seconds a batch, as far as they are known.
             typical_s: The same where nothing stutters.
             enough_s: Seconds that may be spent to make sure of a drained loader.
-            limit_s: Seconds after which to give up on one that is not.
+            limit_s: Seconds after which to give up on one that is not; so does an epoch that is
+                known to have no more batches left than a measurement needs.
 
         Returns:
             Whether the buffers are drained, and how many batches they had lent.
@@ -207,7 +238,11 @@ class Puller:
         wanted = max(1, min(_GROUPS, int(enough_s / (self.group * load_s))))
         started, pulled = self._clock(), 0
         groups_s: list[float] = []
-        while self._clock() - started < limit_s and pulled < _MOST_BATCHES:
+        while (
+            self._clock() - started < limit_s
+            and pulled < _MOST_BATCHES
+            and self.has_left(2 * self.group)
+        ):
             groups_s.append(fmean(self._groups_s(1)))
             pulled += self.group
             recent_s = median(groups_s[-wanted:])

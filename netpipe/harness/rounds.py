@@ -4,10 +4,13 @@ Rounds alternate between "step first" and "training first" (A B B A), so that a 
 slower favours neither side.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from math import ceil
 from statistics import median
+from typing import TypeVar
 
 from netpipe.harness import calibration
 from netpipe.harness.blocking import StackSampler
@@ -17,7 +20,7 @@ from netpipe.harness.gpu import GpuWatch
 from netpipe.harness.log import LEAST_ROUNDS, Log
 from netpipe.harness.measurement import BlockingLine
 from netpipe.harness.own_work import host_s_per_step, instruments_s_per_step
-from netpipe.harness.pull import LoaderFactory, Puller
+from netpipe.harness.pull import LoaderFactory, Pulled, Puller
 from netpipe.harness.sizes import LEAST_LOAD_S, Estimates, Sizes, between
 from netpipe.harness.stepping import BatchesFactory, StepFactory, Stepper, batch_bytes
 from netpipe.harness.trace import DRAIN, load_overlap_fraction, marked
@@ -47,6 +50,9 @@ _SELDOM = 0.02  # of the steps were done when the next batch was asked for: noth
 _INSTRUMENT_STEPS = 200
 _INSTRUMENT_LOOKS = 5
 _MOST_WATCHED_STEPS = 100
+_TRIES = 3  # at a window that the end of an epoch fell into; epochs may differ in length
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -213,17 +219,42 @@ class Bench:
             host_s_per_step(stepper, self._loop, sizes.host_steps, self._clock, sizes.host_limit_s)
         )
         if stepper.runs_in_a_thread:
-            log.shadow_s.append(stepper.shadow_s(sizes.short_steps, self.puller, log.step_s[-1]))
+            steps = sizes.short_steps
+            shadow_s = partial(stepper.shadow_s, steps, self.puller, log.step_s[-1])
+            log.shadow_s.append(self._in_an_epoch(steps + 1, shadow_s))
         return compiled
+
+    def _in_an_epoch(self, batches: int, window: Callable[[], _T]) -> _T:
+        """Run a window in which the loader is not started again: a restart is no loading.
+
+        Where its epoch ends in the window, the window is run once more from the start of the next.
+
+        Args:
+            batches: As many as the window takes; fewer where an epoch has no more.
+            window: What is measured.
+        """
+        for _ in range(_TRIES if self.log.within_epochs else 1):
+            self.puller.make_room(batches)
+            restarts = self.puller.restarts
+            measured = window()
+            if self.puller.restarts == restarts:
+                return measured
+        self.log.within_epochs = False
+        return measured
 
     def _loading_blocks(self, sizes: Sizes, round_s: float, lent_log: list[float]) -> int:
         """Measure the loader alone and the real loop; return how often something compiled."""
         log, puller = self.log, self.puller
-        # Drain: what the buffers lend is not the loader's speed.
-        drained, lent = self._drain(sizes)
+
+        def drained_load() -> tuple[bool, float, Pulled]:
+            # Drain: what the buffers lend is not the loader's speed.
+            drained, lent = self._drain(sizes)
+            return drained, lent, puller.flat_out(sizes.load_s, in_epoch=True)
+
+        batches = ceil(2 * sizes.load_s / self._now.load_s)
+        drained, lent, pulled = self._in_an_epoch(batches, drained_load)
         log.drained.append(drained)
         lent_log.append(lent)
-        pulled = puller.flat_out(sizes.load_s)
         log.load_s.append(pulled.s_per_batch)
         log.typical_load_s.append(pulled.typical_s_per_batch)
         log.load_cpu_s.append(pulled.cpu_s_per_batch)
@@ -232,9 +263,17 @@ class Bench:
         # a faster one with full ones.
         near = self._is_near(log.load_s[-1])
         log.trained_drained.append(near)
-        if not near:
-            puller.settle(0.3 * round_s)
-        log.train.append(self._train(sizes.train))
+        restarts = puller.restarts
+
+        def real_steps() -> TrainBlock:
+            if not near:
+                puller.settle(0.3 * round_s)
+            elif puller.restarts != restarts:
+                self._drain(sizes)
+            return self._train(sizes.train)
+
+        steps = sizes.train.steps + sizes.train.skipped
+        log.train.append(self._in_an_epoch(steps, real_steps))
         return log.train[-1].compilations
 
     def _drain(self, sizes: Sizes) -> tuple[bool, float]:

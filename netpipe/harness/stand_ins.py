@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 import jax
 
 from netpipe.harness.errors import MisuseError
+from netpipe.harness.step_times import Work
 
 
 class AbsentError(MisuseError, AttributeError):
@@ -38,10 +39,12 @@ class EmulatedState:
 
     Args:
         token: float32 (8, 8), ready when the step is done.
+        work: When the device does the step that returned this state; None of an initial one.
     """
 
-    def __init__(self, token: Any) -> None:
+    def __init__(self, token: Any, work: Work | None = None) -> None:
         self._token = token
+        self.work = work
 
     def tree_flatten(self) -> tuple[tuple[Any], None]:
         """Take it apart, as `jax.tree` wants it."""

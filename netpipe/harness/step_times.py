@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
+from math import inf
 from typing import Final
 
 MOST_SHOWN: Final = 24
@@ -13,19 +14,33 @@ MOST_SHOWN: Final = 24
 class StepTimes:
     """The moments of one real step, in seconds since the first one of its timeline asked.
 
-    The device works on it from when the step before was done, or about when this one's call began
-    where that was later, until it is done.
-
     Attributes:
         asked_s: The loop asked for the batch.
         given_s: It got it.
         dispatched_s: Its call of the step had returned.
-        done_s: The device was done with the step.
+        done_s: The device was done with the step; as the host saw it, which is later where the
+            loop holds Python's lock, or of an emulated device exactly.
+        began_s: The device began the step: when the step before was done or this one was called,
+            whichever was later; of an emulated device exactly. None in an older document.
     """
 
     asked_s: float
     given_s: float
     dispatched_s: float
+    done_s: float
+    began_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a device does for a step, in seconds of the monotonic clock.
+
+    Attributes:
+        began_s: It began, at the earliest.
+        done_s: It was done.
+    """
+
+    began_s: float
     done_s: float
 
 
@@ -48,7 +63,7 @@ def timeline(
     asked_s: Sequence[float],
     waits_s: Sequence[float],
     dispatched_s: Sequence[float],
-    done_s: Sequence[float],
+    work: Sequence[Work],
     skipped: int,
 ) -> tuple[StepTimes, ...]:
     """Return the moments of a block's last steps.
@@ -58,13 +73,20 @@ def timeline(
             prefetches has some in hand at its end.
         waits_s: How long each was waited for.
         dispatched_s: When each call of the step had returned.
-        done_s: When each step was done.
+        work: When the device could begin each step, and when it was done.
         skipped: Steps that do not count, before the others.
     """
-    first = max(skipped, len(done_s) - MOST_SHOWN)
+    first = max(skipped, len(work) - MOST_SHOWN)
     since_s = asked_s[first]
-    moments = zip(asked_s, waits_s, dispatched_s, done_s, strict=False)
+    before_s = (-inf, *(one.done_s for one in work))
+    moments = zip(asked_s, waits_s, dispatched_s, work, before_s, strict=False)
     return tuple(
-        StepTimes(asked - since_s, asked + wait - since_s, dispatched - since_s, done - since_s)
-        for asked, wait, dispatched, done in islice(moments, first, None)
+        StepTimes(
+            asked_s=asked - since_s,
+            given_s=asked + wait - since_s,
+            dispatched_s=dispatched - since_s,
+            done_s=worked.done_s - since_s,
+            began_s=max(worked.began_s, before) - since_s,
+        )
+        for asked, wait, dispatched, worked, before in islice(moments, first, None)
     )

@@ -15,7 +15,8 @@ from netpipe.harness.blocking import StackSampler
 from netpipe.harness.clock import Clock
 from netpipe.harness.errors import MisuseError
 from netpipe.harness.pull import Batch, Puller
-from netpipe.harness.step_times import StepTimes, timeline
+from netpipe.harness.stand_ins import EmulatedState
+from netpipe.harness.step_times import StepTimes, Work, timeline
 from netpipe.harness.stepping import (
     Aux,
     State,
@@ -89,7 +90,8 @@ class Length:
     Attributes:
         steps: Steps to count.
         skipped: Steps before them, at least 1, until loading and computing overlap.
-        limit_s: Seconds after which no more batches are given, once there are a few steps.
+        limit_s: Seconds after which no more batches are given, once there are a few steps; none
+            are either where the loader's epoch is known to end.
     """
 
     steps: int
@@ -129,10 +131,10 @@ def train_block(
     try:
         run_to_its_end(loop, iter(batches), stepper.state, watched)
     finally:
-        done_s = watched.completions_s()
+        work = watched.completed()
     if batches.failure is not None:  # the loop may have taken it for an end
         raise batches.failure
-    skipped, called = length.skipped, len(done_s)
+    skipped, called = length.skipped, len(work)
     if not batches.given <= _IN_HAND * called <= _IN_HAND * batches.given:
         raise MisuseError(
             f"loop(batches, state, step) must call step once a batch; it was given "
@@ -144,14 +146,14 @@ def train_block(
             f"{called} steps"
         )
     return TrainBlock(
-        steps_s=tuple(np.diff(done_s[skipped - 1 :]).tolist()),
+        steps_s=tuple(np.diff([one.done_s for one in work[skipped - 1 :]]).tolist()),
         waits_s=tuple(batches.waits_s[skipped:]),
         asked=batches.asked,
         ready=batches.ready,
         depth=watched.depth,
         compilations=batches.compilations(),
         finite=is_finite(first_array(watched.aux)),
-        timeline=timeline(batches.asked_s, batches.waits_s, watched.dispatched_s, done_s, skipped),
+        timeline=timeline(batches.asked_s, batches.waits_s, watched.dispatched_s, work, skipped),
         exposed_s=watched.exposed_s,
     )
 
@@ -172,19 +174,25 @@ class WatchedStep:
         self._stepper = stepper
         self._step = step or stepper.step
         self._clock = clock
+        self._called_s: list[float] = []
         self._done_s: list[float] = []
+        self._emulated: list[Work] = []
         self._pending: SimpleQueue[jax.Array | None] = SimpleQueue()
         self._thread = ThreadPoolExecutor(1, "netpipe-completion-stamps")
         self._stamping = self._thread.submit(self._stamp)
 
     def __call__(self, state: State, batch: Batch) -> tuple[State, Any]:
         """Call the step, and note that it was."""
+        called_s = self._clock()
         if self.idle_since_s is not None:
-            self.exposed_s += self._clock() - self.idle_since_s
+            self.exposed_s += called_s - self.idle_since_s
             self.idle_since_s = None
         with marked(DISPATCH):
             state, aux = self._step(state, batch)
         self.dispatched_s.append(self._clock())
+        self._called_s.append(called_s)
+        if isinstance(state, EmulatedState) and state.work is not None:
+            self._emulated.append(state.work)
         # The state handed in may have been donated: only the newest is alive.
         self._stepper.state = state
         self.aux, self.latest = aux, first_array(aux)
@@ -206,12 +214,18 @@ class WatchedStep:
                 array.block_until_ready()
             self._done_s.append(self._clock())
 
-    def completions_s(self) -> list[float]:
-        """Wait for the last step and return when each was done."""
+    def completed(self) -> list[Work]:
+        """Wait for the last step and return when the device could begin each and had done it.
+
+        The side thread sees an end late where the loop holds Python's lock; an emulated device
+        knows its own.
+        """
         self._pending.put(None)
         self._thread.shutdown()
         self._stamping.result()
-        return self._done_s
+        if len(self._emulated) == len(self._done_s):
+            return self._emulated
+        return list(map(Work, self._called_s, self._done_s))
 
 
 class WatchedBatches:
@@ -266,7 +280,8 @@ class WatchedBatches:
         if self.given >= self._length.skipped + self._length.steps:
             return True
         few = self.given < self._length.skipped + _FEWEST_STEPS
-        return not few and self._clock() - started > self._length.limit_s
+        late = self._clock() - started > self._length.limit_s
+        return not few and (late or not self._puller.has_left(1))
 
     def _pull(self) -> Batch:
         try:

@@ -29,7 +29,7 @@ _SLOW_START_S = 2.0  # a start that takes longer is part of the progress
 _SILENT_S = 3.0  # a watchdog that has not barked so long after its time cannot: the GIL is held
 _LOOK_S = 0.2
 _INNERMOST = 3
-_WAIT_FOR_STEPS = ("__call__", "completions_s", "late_reading_loop")  # of training.py
+_WAIT_FOR_STEPS = ("__call__", "completed", "late_reading_loop")  # of training.py
 
 
 class Alarm(NamedTuple):

@@ -225,7 +225,19 @@ def test_turns_with_a_restart_are_taken_again(
     puller._iterator = islice(puller._iterator, 5)
     loader.starts_cpu_s = 5.0
     assert costing(reference.beside(puller, 1.0, clock)) == (0.003, 0.001)
-    assert puller.restarts == 1
+    assert puller.restarts == 2  # where it ended, and before turns that it would end in again
+
+
+def test_turns_end_with_the_epoch(
+    clock: FakeClock, reference: Reference, puller: Puller, loader: Loader
+) -> None:
+    """Where an epoch is shorter than the turns, they stop at its end, before the loader starts."""
+    started = puller._start
+    puller._start = lambda: islice(started(), 5)  # type: ignore[method-assign]
+    puller._iterator = islice(puller._iterator, 5)
+    loader.starts_cpu_s = 5.0
+    for _ in range(4):
+        assert costing(reference.beside(puller, 1.0, clock)) == (0.003, 0.001)
 
 
 def test_a_loader_that_ends_again_and_again_is_taken_as_it_is(
@@ -233,12 +245,13 @@ def test_a_loader_that_ends_again_and_again_is_taken_as_it_is(
 ) -> None:
     """After a few tries what it costs to start is counted too, rather than nothing."""
     puller._iterator = islice(puller._iterator, 5)
-    loader.starts_cpu_s, loader.lasts = 5.0, repeat(9)
+    loader.starts_cpu_s, loader.lasts = 5.0, repeat(1)
     before_s = clock()
     found = reference.beside(puller, 1.0, clock)
     assert found.load_cpu_s_per_batch > 0.1
     assert found.reference_cpu_s_per_batch == pytest.approx(0.001)
-    assert 2.0 < clock() - before_s < 5.0
+    assert puller.restarts > 2
+    assert clock() - before_s < 5.0
 
 
 def test_workers_that_were_started_again_are_no_gain(

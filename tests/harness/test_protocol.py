@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from netpipe.harness.errors import LoaderEndedError, MisuseError
+from netpipe.harness.stall import judge
 from tests.harness.conftest import BATCH, LOAD_S, STEP_S, FakeReference, Rehearse
 from tests.harness.fakes import FakeClock
 from tests.harness.measurements import EMULATED, HOST
@@ -110,6 +111,49 @@ def test_a_slow_start_is_a_finding(clock: FakeClock, rehearse: Rehearse) -> None
     assert [one.name for one in found] == ["slow-start", "loader-restarted"]
     assert "62 s from its start to its first batch" in found[0].message
     assert "15 s the first time, 12 s of them in loader()" in found[0].message
+
+
+@pytest.mark.parametrize("batches", [20, 46, 150])
+def test_no_start_falls_into_a_time(rehearse: Rehearse, batches: int) -> None:
+    """A short epoch is measured within epochs, however often the loader starts between them."""
+    found = rehearse([3.0] + [LOAD_S] * (batches - 1), budget_s=60.0)
+    assert found.step_s.n >= 3
+    assert found.rounds.train_s_per_step == pytest.approx([LOAD_S + STEP_S] * found.step_s.n)
+    assert found.rounds.load_s_per_batch == pytest.approx([LOAD_S] * found.step_s.n)
+    assert found.stall_fraction.high == pytest.approx(0.25)
+    assert found.distributions is not None
+    assert found.distributions.train_step_s[100] == pytest.approx(LOAD_S + STEP_S)
+    assert (found.epoch_batches, found.within_epochs) == (batches, True)
+    (finding,) = found.findings
+    assert f"an epoch of the loader has {batches} batches" in finding.message
+    assert "no start falls into a time" in finding.message
+
+
+def test_epochs_may_differ_in_length(clock: FakeClock, rehearse: Rehearse) -> None:
+    """A window that an end falls into, sooner than expected, is measured again."""
+    lengths = cycle([300, 61, 107])
+
+    def loader() -> Iterator[Any]:
+        clock.sleep(3.0)
+        for _ in range(next(lengths)):
+            clock.sleep(LOAD_S)
+            yield BATCH
+
+    found = rehearse(loader=loader, budget_s=60.0)
+    assert found.within_epochs
+    assert found.rounds.train_s_per_step == pytest.approx([LOAD_S + STEP_S] * found.step_s.n)
+
+
+def test_an_epoch_too_short_to_measure_is_inconclusive(rehearse: Rehearse) -> None:
+    """Where no window fits into an epoch there is no verdict, and the reason and a way out."""
+    found = rehearse([3.0] + [LOAD_S] * 3, budget_s=60.0)
+    assert not found.within_epochs
+    assert "also inside times that count" in found.findings[0].message
+    verdict = judge(found)
+    assert verdict.message == (
+        "inconclusive: an epoch of 4 batches is too short to measure: the loader must go on "
+        "(repeat)"
+    )
 
 
 def test_a_loader_that_ends_for_good_leaves_whole_rounds(

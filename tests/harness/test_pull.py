@@ -88,6 +88,50 @@ def test_a_restart_is_no_wait(clock: FakeClock) -> None:
     assert clock() == 3 * 3.0 + 2.0
 
 
+def test_an_epoch_is_as_long_as_the_last_one(clock: FakeClock) -> None:
+    """Nothing is known of it before a loader has ended; then it has what is left of its length."""
+    puller = puller_of(clock, [0.1] * 5)
+    assert puller.has_left(1000)
+    for _ in range(5):
+        puller.pull()
+    # The sixth is the second one's first, which is no wait: so the seventh was pulled too.
+    assert (puller.epoch_batches, puller.pulled) == (5, 7)
+    assert puller.has_left(3)
+    assert not puller.has_left(4)
+
+
+@pytest.mark.parametrize(
+    ("batches", "restarts", "left"), [(3, 1, 3), (4, 2, 4), (5, 2, 4), (99, 2, 4)]
+)
+def test_room_is_made_by_the_next_epoch(
+    clock: FakeClock, batches: int, restarts: int, left: int
+) -> None:
+    """It begins where this one has too few batches left, once; no epoch has more than it has."""
+    puller = puller_of(clock, [0.1] * 5)
+    puller.make_room(99)
+    assert puller.restarts == 0
+    for _ in range(5):
+        puller.pull()
+    for _ in range(2):
+        puller.make_room(batches)
+        assert puller.restarts == restarts
+        assert puller.has_left(left)
+        assert not puller.has_left(left + 1)
+
+
+def test_pulling_and_draining_end_with_the_epoch(clock: FakeClock) -> None:
+    """What is measured within an epoch takes no more batches than it has."""
+    puller = puller_of(clock, [0.1] * 20)
+    for _ in range(20):
+        puller.pull()
+    puller.make_room(19)
+    assert len(puller.flat_out(100.0, in_epoch=True).gaps_s) == 18
+    puller.make_room(19)
+    assert puller.drain(100.0, 100.0, enough_s=1000.0, limit_s=1000.0) == (False, 16.0)
+    assert len(puller.flat_out(100.0, in_epoch=True).gaps_s) == 2
+    assert puller.restarts == 3
+
+
 def test_a_loader_of_one_batch_is_all_start(clock: FakeClock) -> None:
     """Where every batch needs a start, a start is what a batch takes."""
     assert puller_of(clock, [1.0]).pull() == (0, 1.0)

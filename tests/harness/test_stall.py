@@ -244,6 +244,14 @@ def test_shared_cores_have_their_own_verdicts(
         ),
         ({"drained": False}, "the loader's buffers could not be drained in time"),
         (
+            {"drained": False, "epoch_batches": 46},
+            "the loader's buffers outlast an epoch of 46 batches: the loader must go on (repeat)",
+        ),
+        (
+            {"within_epochs": False, "epoch_batches": 4},
+            "an epoch of 4 batches is too short to measure: the loader must go on (repeat)",
+        ),
+        (
             {"train_s": spread(0.030, 0.036, 0.039)},
             "R is 1.20 (1.00 to 1.30) of the larger of L and S0, on both sides of a limit",
         ),

@@ -9,7 +9,7 @@ import pytest
 
 from netpipe.harness import baseline
 from netpipe.harness.measurement import measurement_from
-from netpipe.harness.step_times import MOST_SHOWN, Distributions, StepTimes, timeline
+from netpipe.harness.step_times import MOST_SHOWN, Distributions, StepTimes, Work, timeline
 from tests.harness.conftest import LOAD_S, STEP_S, Rehearse
 from tests.harness.measurements import make_measurement
 
@@ -24,7 +24,7 @@ def made_timeline(steps: int, skipped: int, in_hand: int = 0) -> tuple[StepTimes
         asked_s,
         [1.0] * len(asked_s),
         [one + 3 for one in asked_s[:steps]],
-        [one + 7 for one in asked_s[:steps]],
+        [Work(one + 2, one + 7) for one in asked_s[:steps]],
         skipped,
     )
 
@@ -36,8 +36,16 @@ def test_the_last_steps_that_count_are_shown(steps: int, shown: int) -> None:
     """At most so many, none of those skipped, and the first one asks at 0."""
     moments = made_timeline(steps, skipped=5)
     assert moments == tuple(
-        StepTimes(at, at + 1, at + 3, at + 7) for at in (10.0 * step for step in range(shown))
+        StepTimes(at, at + 1, at + 3, at + 7, at + 2)
+        for at in (10.0 * step for step in range(shown))
     )
+
+
+def test_a_step_begins_behind_the_one_before() -> None:
+    """The device does one step at a time, however early the next was called."""
+    work = [Work(1.0, 5.0), Work(2.0, 8.0), Work(9.0, 10.0)]
+    found = timeline([0.0, 1.0, 2.0], [0.5] * 3, [1.5, 2.5, 9.5], work, skipped=0)
+    assert [(one.began_s, one.done_s) for one in found] == [(1.0, 5.0), (5.0, 8.0), (9.0, 10.0)]
 
 
 def test_batches_in_hand_at_the_end_are_no_steps() -> None:
@@ -54,6 +62,7 @@ def test_a_measurement_shows_its_last_round(rehearse: Rehearse) -> None:
         assert one.given_s == pytest.approx(one.asked_s + LOAD_S)
         assert one.dispatched_s == pytest.approx(one.given_s + STEP_S)
         assert one.done_s == pytest.approx(one.dispatched_s)
+        assert one.began_s == pytest.approx(one.given_s)
     for one, following in pairwise(found.timeline):
         assert following.asked_s == pytest.approx(one.dispatched_s)
 
@@ -92,8 +101,11 @@ def test_both_survive_json() -> None:
 
 
 def test_an_older_document_has_neither() -> None:
-    """It is read all the same."""
-    document = make_measurement().to_document()
+    """It is read all the same, also where it does not say when a step began."""
+    document = make_measurement(timeline=TIMES).to_document()
+    for moments in document["timeline"]:
+        del moments["began_s"]
+    assert measurement_from(document, "a file").timeline == TIMES
     del document["timeline"], document["distributions"]
     found = measurement_from(document, "a file")
     assert (found.timeline, found.distributions) == ((), None)

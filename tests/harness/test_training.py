@@ -1,8 +1,10 @@
 """The real loop watched from outside: what it waited for, what it forced, how deep it ran."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import islice, repeat
+from statistics import fmean
 from typing import Any
 
 import jax
@@ -22,6 +24,7 @@ from netpipe.harness.training import (
     late_reading_loop,
     train_block,
 )
+from netpipe.page.plots.timeline import lanes
 from tests.harness.fakes import FakeClock, paced
 from tests.harness.loops import BATCH, counting_step, slow_loop, syncing_loop
 
@@ -80,6 +83,27 @@ def test_the_first_steps_are_left_out(skipped: int) -> None:
 def test_an_emulated_step_takes_its_time_in_the_loop() -> None:
     """Completions of steps lie at least as far apart, on average, as the device needs."""
     assert train_emulated(late_reading_loop).s_per_step >= 0.015
+
+
+def test_an_emulated_device_says_itself_when_it_works() -> None:
+    """However late the host sees the end of a step, the timeline's idle share is the stall's."""
+
+    def selfish() -> Iterator[Any]:
+        while True:
+            begun_s = time.monotonic()
+            # Holds Python's lock, so that no other thread sees a step end meanwhile.
+            while time.monotonic() < begun_s + 0.022:
+                pass
+            yield BATCH
+
+    clock, step = MonotonicClock(), EmulatedStep(0.010)
+    stepper = Stepper(lambda: (step.initial_state(), step), [BATCH, BATCH], clock)
+    stepper.warm_up(60.0)
+    block = train_block(Puller(selfish, clock), stepper, syncing_loop, Length(STEPS, 1), clock)
+    shown = lanes(block.timeline)
+    assert [one.length_s for one in shown.working] == pytest.approx([0.010] * STEPS, abs=1e-6)
+    assert shown.idle_fraction == pytest.approx(1 - 0.010 / fmean(block.steps_s[1:]), abs=1e-6)
+    assert shown.idle_fraction > 0.5  # loading alone takes 22 ms
 
 
 def test_the_next_block_goes_on_from_the_newest_state() -> None:

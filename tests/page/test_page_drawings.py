@@ -7,6 +7,7 @@ from math import inf
 import pytest
 
 from netpipe.harness.measurement import Interval
+from netpipe.harness.step_times import StepTimes
 from netpipe.page.content import Tone
 from netpipe.page.plots.canvas import Ink
 from netpipe.page.plots.distributions import distributions
@@ -14,13 +15,13 @@ from netpipe.page.plots.inline import inline
 from netpipe.page.plots.ranges import Line, Row, amounts, durations, factors
 from netpipe.page.plots.sparkline import sparkline
 from netpipe.page.plots.stage_bars import stage_bars
-from netpipe.page.plots.timeline import TimelineStep, lanes, timeline
+from netpipe.page.plots.timeline import lanes, timeline
 from tests.page import examples
 from tests.page.examples import HOSTILE, findings, near
 from tests.page.parsed import parsed
 
 UNBOUNDED = Interval(0.01, -inf, inf, 2)
-STEPS = tuple(TimelineStep(**one) for one in examples.timeline())
+STEPS = tuple(StepTimes(**one) for one in examples.timeline())
 PERCENTILES = examples.distributions()
 
 DRAWINGS = {
@@ -93,7 +94,7 @@ def test_times_of_nothing_are_drawn() -> None:
     """A loader that took no time at all is no reason to fail."""
     assert durations([Row("a", Interval(0.0, 0.0, 0.0, 3))])
     assert distributions([0.0] * 101, [0.0] * 101)
-    assert timeline(lanes((TimelineStep(0.0, 0.0, 0.0, 0.0),)))
+    assert timeline(lanes((StepTimes(0.0, 0.0, 0.0, 0.0),)))
     idle = [replace(one, s_per_batch=0.0, cpu_s_per_batch=0.0) for one in findings("a").stages]
     assert stage_bars(idle, None)
     assert sparkline([0.0], 0.0, Tone.GOOD)

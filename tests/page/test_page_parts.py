@@ -7,6 +7,7 @@ import pytest
 from netpipe.page.content import Card, Drawing, Fact, Facts, Pair, Part, Table, Tone
 from netpipe.page.parts.every import parts_of
 from netpipe.page.reading import printable
+from tests.harness.measurements import CPU
 from tests.page import examples
 from tests.page.examples import comparison, diagnosis, lint, measurement, measurements, run
 
@@ -62,7 +63,7 @@ def test_nothing_is_advised_without_a_verdict() -> None:
     assert part.headline.word == "Inconclusive"
     assert not [one for one in part.facts if "needed" in one.label]
     both = examples.measurements()
-    both["measurements"][1] = measurement(device=examples.CPU, drained=False)
+    both["measurements"][1] = measurement(device=CPU, drained=False)
     table = made(both)[0].cards[0]
     assert isinstance(table, Pair)
     assert [row[-1].text for row in table.table.rows] == ["2", ""]

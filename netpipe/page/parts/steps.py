@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from netpipe.harness.step_times import StepTimes
 from netpipe.page.content import Drawing
 from netpipe.page.plots import distributions, timeline
 
@@ -12,8 +13,9 @@ STEP_FIELDS: Final = ("timeline", "distributions")
 def step_cards(document: Mapping[str, Any]) -> Iterator[Drawing]:
     """Give the drawings of a `netpipe.measurement/1` document's timeline and distributions."""
     if steps := document.get("timeline"):
-        lanes = timeline.lanes(tuple(timeline.TimelineStep(**one) for one in steps))
-        yield Drawing("Who waits for whom", timeline.timeline(lanes), timeline.caption(lanes))
+        lanes = timeline.lanes(tuple(StepTimes(**one) for one in steps))
+        said = timeline.caption(lanes, is_exact=document["device"]["platform"] == "emulated")
+        yield Drawing("Who waits for whom", timeline.timeline(lanes), said)
     if found := document.get("distributions"):
         yield Drawing(
             "All steps, not only the median",

@@ -8,32 +8,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from netpipe.harness.step_times import StepTimes
 from netpipe.harness.units import seconds
 from netpipe.page.plots.canvas import Ink, axes_in, drawn, rule_at_ticks, write
 from netpipe.page.plots.scales import label_seconds
+from netpipe.page.wording import whole_percent
 
 _HEIGHT: Final = 236.0
 _LANE: Final = 0.62  # height, where lanes are 1 apart
 _HOST, _DEVICE = 1.28, 0.0
 _HATCH: Final = "////"
 _IDLE_WORTH_A_MARK: Final = 0.002  # of the whole width; less is not to be seen
-
-
-@dataclass(frozen=True)
-class TimelineStep:
-    """One step, in seconds since the first one's batch was asked for.
-
-    Attributes:
-        asked_s: When the loop asked for its batch.
-        given_s: When it got it.
-        dispatched_s: When the call of the step had returned.
-        done_s: When the step was done on the device.
-    """
-
-    asked_s: float
-    given_s: float
-    dispatched_s: float
-    done_s: float
 
 
 @dataclass(frozen=True)
@@ -67,12 +52,12 @@ class Lanes:
 
     @property
     def device_s(self) -> float:
-        """Seconds from the begin of the device's first step to the end of its last."""
-        return self.working[-1].end_s - self.working[0].begin_s
+        """Seconds from the end of the device's first step to the end of its last."""
+        return self.working[-1].end_s - self.working[0].end_s
 
     @property
     def idle_fraction(self) -> float:
-        """Share of that in which the device has nothing to do."""
+        """Share of that in which the device has nothing to do: the stall fraction of the steps."""
         return _sum_s(self.idle) / self.device_s if self.device_s else 0.0
 
     @property
@@ -82,15 +67,16 @@ class Lanes:
         return _sum_s(self.waiting) / loop_s if loop_s else 0.0
 
 
-def lanes(steps: tuple[TimelineStep, ...]) -> Lanes:
+def lanes(steps: tuple[StepTimes, ...]) -> Lanes:
     """Tell from the times of steps, one at least, what the loop and the device did when.
 
-    The device works on a step from when the one before is done, at the earliest from when its
-    batch is there.
+    A document that does not say when the device began a step is an older one: it did when the
+    step before was done, at the earliest when the batch was there.
     """
-    working = [Span(steps[0].given_s, max(steps[0].given_s, steps[0].done_s))]
-    for one in steps[1:]:
-        begin_s = max(working[-1].end_s, one.given_s)
+    working: list[Span] = []
+    for one in steps:
+        before_s = working[-1].end_s if working else one.given_s
+        begin_s = max(before_s, one.given_s) if one.began_s is None else one.began_s
         working.append(Span(begin_s, max(begin_s, one.done_s)))
     gaps = (Span(before.end_s, after.begin_s) for before, after in pairwise(working))
     return Lanes(
@@ -123,13 +109,20 @@ def timeline(found: Lanes) -> str:
     return drawn(draw, _HEIGHT)
 
 
-def caption(found: Lanes) -> str:
-    """Say what is to be seen."""
+def caption(found: Lanes, *, is_exact: bool) -> str:
+    """Say what is to be seen.
+
+    Args:
+        found: The steps.
+        is_exact: The device itself says when a step was done; the host sees it late where the loop
+            holds Python's lock, so that the device seems to work for longer.
+    """
     idle, waiting = found.idle_fraction, found.waiting_fraction
     return (
-        f"{len(found.working)} consecutive steps of the real loop, {seconds(found.device_s)}. "
-        f"The device has nothing to do {100 * idle:.0f}% of the time; "
-        f"the loop stands waiting for a batch {100 * waiting:.0f}% of it."
+        f"The last {len(found.working)} steps of the last round. From the end of the first to that "
+        f"of the last, {seconds(found.device_s)}, the device has nothing to do for "
+        f"{'' if is_exact else 'at least '}{whole_percent(idle)} of the time; the loop waits for "
+        f"batches {whole_percent(waiting)} of its own."
     )
 
 
