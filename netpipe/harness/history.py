@@ -2,14 +2,17 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Final
 
 from netpipe.errors import InputError
 from netpipe.harness.baseline import Baseline, load, numbered
+from netpipe.harness.gate import why_not_comparable
 from netpipe.harness.host import host_class, host_difference
 from netpipe.harness.measurement import Interval, Measurement
+from netpipe.harness.metrics import GATED
 
 FIGURES: Final = (
     "load_s_per_batch",
@@ -134,13 +137,25 @@ def _differences(before: Measurement, after: Measurement) -> Iterator[str]:
             yield f"{what}: {old}, then {new}"
 
 
-def superfluous(paths: Sequence[Path], keep: int) -> tuple[Path, ...]:
-    """Return which baselines of one device may go: not the latest, and not the first.
+def superfluous(baselines: Sequence[Baseline], keep: int) -> tuple[Path, ...]:
+    """Return which baselines of one device may go.
 
-    The first one shows what has come together in small steps.
+    The latest stay, and for each benchmark the oldest that its newest sessions can be compared
+    with: from it small steps are added up.
 
     Args:
-        paths: Of one device, by number.
+        baselines: All of one device, the latest last.
         keep: How many of the latest stay, at least 1.
     """
-    return tuple(paths[1 : max(1, len(paths) - keep)])
+    kept = {one.path for one in baselines[-keep:]}
+    for name, now in (baselines[-1].sessions if baselines else {}).items():
+        for metric in chain.from_iterable(GATED.values()):
+            kept.add(
+                next(
+                    one.path
+                    for one in baselines
+                    if (then := one.sessions.get(name))
+                    and not why_not_comparable(metric, now[-1], then[0])
+                )
+            )
+    return tuple(one.path for one in baselines if one.path not in kept)

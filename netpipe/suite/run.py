@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 import pytest
 
 from netpipe.errors import NetpipeError
-from netpipe.harness import baseline, device, gate, history, session
+from netpipe.harness import baseline, device, gate, session
 from netpipe.harness.baseline import Baseline
 from netpipe.harness.gate import UNJUDGED, Accepted, Comparison, Outcome
 from netpipe.harness.measurement import Device, Finding, Measurement
@@ -71,6 +71,12 @@ class Compared:
         """Whether there was no baseline to judge it by, though there could be one."""
         unjudged = self.comparison.outcome in UNJUDGED
         return unjudged and not self.comparison.is_reported_only
+
+    @property
+    def has_no_earlier(self) -> bool:
+        """Whether it was judged, and by no baseline before the latest."""
+        is_judged = self.comparison.outcome not in UNJUDGED
+        return is_judged and not self.against and not self.comparison.oldest
 
     @property
     def outcome(self) -> str:
@@ -143,8 +149,7 @@ class Run:
     timed: set[str] = field(default_factory=set)
     left_to_run: dict[str, None] = field(default_factory=dict)
     acceptance: Acceptance = field(default_factory=Acceptance)
-    _baselines: dict[str, Baseline | None] = field(default_factory=dict)
-    _oldest: dict[str, Baseline | None] = field(default_factory=dict)
+    _baselines: dict[str, tuple[Baseline, ...]] = field(default_factory=dict)
     _failures: dict[Hashable, NetpipeError] = field(default_factory=dict)
 
     @cached_property
@@ -240,20 +245,20 @@ class Run:
         """
         sessions = self.measure(subject)
         key = sessions[-1].device.key
-        latest, oldest = self.baseline_of(key), self.oldest_of(key)
+        *earlier, latest = self.baselines_of(key) or (None,)
         if latest is None:
             none = gate.no_baseline(quantity, sessions, f"there is no baseline for {key}")
             return self._judged(benchmark, quantity, none, sessions[-1])
         accepted = _accepted(latest, benchmark)
-        first = None if oldest is None else _accepted(oldest, benchmark)
+        before = [_accepted(one, benchmark) for one in earlier]
         if decided:
-            found = gate.compare(quantity, sessions, accepted, first)
+            found = gate.compare(quantity, sessions, accepted, before)
         else:
             found, sessions = gate.settled(
                 quantity,
                 sessions,
                 accepted,
-                first,
+                before,
                 lambda open_: self.again(subject, f"to be sure: {open_.what_is_open}"),
             )
             self.sessions[subject.key, subject.accelerator] = sessions
@@ -261,32 +266,16 @@ class Run:
 
     def lost_benchmarks(self) -> list[str]:
         """Return the benchmarks that a baseline in use holds and that no test produced."""
-        stored = {
-            name for one in self._baselines.values() if one is not None for name in one.sessions
-        }
+        stored = {name for held in self._baselines.values() if held for name in held[-1].sessions}
         return sorted(
             name for name in stored - set(self.recorded) - self.deselected if self.covers(name)
         )
 
-    def baseline_of(self, key: str) -> Baseline | None:
-        """Return the latest baseline of a device key."""
+    def baselines_of(self, key: str) -> tuple[Baseline, ...]:
+        """Return every baseline of a device key, the latest last."""
         if key not in self._baselines:
-            self._baselines[key] = baseline.latest(self.acceptance.baselines / key)
+            self._baselines[key] = baseline.load_all(self.acceptance.baselines / key)
         return self._baselines[key]
-
-    def oldest_of(self, key: str) -> Baseline | None:
-        """Return the first baseline of a device key, where it is not the latest too."""
-        if key not in self._oldest:
-            found = baseline.oldest(self.acceptance.baselines / key)
-            latest = self.baseline_of(key)
-            alone = found is None or latest is None or found.path == latest.path
-            self._oldest[key] = None if alone else found
-        return self._oldest[key]
-
-    def history_of(self, key: str) -> tuple[Baseline, ...]:
-        """Return the baselines of a device key that can be read, the latest last."""
-        found = (entry.baseline for entry in history.entries_of(self.acceptance.baselines / key))
-        return tuple(one for one in found if one is not None)
 
     def _confirmed(self, subject: Subject, which: str) -> Measurement:
         """Measure once, and again when the verdict is not fine: it may have been the machine."""

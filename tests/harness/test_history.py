@@ -70,9 +70,22 @@ def test_no_ratio_to_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "keep", "gone"), [(0, 1, ""), (1, 1, ""), (2, 1, ""), (5, 1, "bcd"), (5, 3, "b")]
+    ("datas", "keep", "gone"),
+    [
+        ("", 1, ""),
+        ("x", 1, ""),
+        ("xx", 1, ""),
+        ("xxxxx", 1, "bcd"),
+        ("xxxxx", 3, "b"),
+        ("oxxxx", 1, "acd"),
+        ("oxxxo", 1, "bcd"),
+        ("oooox", 2, "abc"),
+    ],
 )
-def test_the_first_and_the_latest_stay(count: int, keep: int, gone: str) -> None:
-    """What lies between may go."""
-    paths = [Path(name) for name in "abcde"[:count]]
-    assert history.superfluous(paths, keep) == tuple(map(Path, gone))
+def test_the_oldest_comparable_and_the_latest_stay(datas: str, keep: int, gone: str) -> None:
+    """What lies between may go, and what the latest cannot be compared with."""
+    baselines = [
+        replace(held(replace(make_measurement(), fingerprint=data)), path=Path(name))
+        for name, data in zip("abcde", datas, strict=False)
+    ]
+    assert history.superfluous(baselines, keep) == tuple(map(Path, gone))
