@@ -96,7 +96,7 @@ def _described(entry: "Entry") -> dict[str, Any]:
         "recorded": held and held.recorded,
         "commit": held and held.commit,
         "sessions": held and len(sessions(held)),
-        "benchmarks": held and sorted(held.sessions),
+        "benchmarks": held and sorted(name for name, some in held.sessions.items() if some),
     }
 
 
@@ -161,7 +161,7 @@ def _shown(held: "Baseline", figures: "Mapping[str, Spread]") -> dict[str, Any]:
         "versions": dict(first.versions),
         "fingerprint": first.fingerprint,
         "sessions": len(sessions(held)),
-        "benchmarks": sorted(held.sessions),
+        "benchmarks": sorted(name for name, some in held.sessions.items() if some),
         "figures": {name: asdict(one) for name, one in figures.items()},
     }
 

@@ -7,7 +7,7 @@ lies under the top-level key `netpipe`.
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +32,8 @@ class Baseline:
         path: Its file.
         recorded: When, as ISO 8601.
         commit: The commit that was measured.
-        sessions: The sessions of every benchmark, by the benchmark's full name.
+        sessions: The sessions of every benchmark, by the benchmark's full name; none for one that
+            earlier baselines hold and that had no test any more.
     """
 
     path: Path
@@ -87,6 +88,18 @@ def latest(folder: Path) -> Baseline | None:
     """
     found = load_all(folder)
     return found[-1] if found else None
+
+
+def holders(baselines: Sequence[Baseline]) -> dict[str, Baseline]:
+    """Return the newest baseline that holds each benchmark; those whose test is gone are left out.
+
+    A recording of some benchmarks takes none of the others out of the gate.
+
+    Args:
+        baselines: Of one device, the latest last.
+    """
+    newest = {name: one for one in baselines for name in one.sessions}
+    return {name: one for name, one in newest.items() if one.sessions[name]}
 
 
 def _refuse_without_number(folder: Path) -> None:

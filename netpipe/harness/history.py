@@ -8,7 +8,7 @@ from statistics import median
 from typing import Final
 
 from netpipe.errors import InputError
-from netpipe.harness.baseline import Baseline, load, numbered
+from netpipe.harness.baseline import Baseline, holders, load, numbered
 from netpipe.harness.gate import why_not_comparable
 from netpipe.harness.host import host_class, host_difference
 from netpipe.harness.measurement import Interval, Measurement
@@ -115,7 +115,16 @@ def changes(before: Baseline, after: Baseline) -> Changes:
     """Compare two baselines."""
     old, new = sessions(before), sessions(after)
     figures = {name: _change(spread(old, name), spread(new, name)) for name in FIGURES}
-    return Changes(tuple(_differences(old[0], new[0])), figures)
+    differences = (*dropped(before, after), *_differences(old[0], new[0]))
+    return Changes(differences, figures)
+
+
+def dropped(before: Baseline, after: Baseline) -> Iterator[str]:
+    """Give each benchmark that only the first of two baselines holds, and what becomes of it."""
+    for name, held in before.sessions.items():
+        if held and not after.sessions.get(name):
+            why = "had no test any more" if name in after.sessions else "was not recorded again"
+            yield f"{name} {why}"
 
 
 def _change(before: Spread, after: Spread) -> Change:
@@ -140,22 +149,23 @@ def _differences(before: Measurement, after: Measurement) -> Iterator[str]:
 def superfluous(baselines: Sequence[Baseline], keep: int) -> tuple[Path, ...]:
     """Return which baselines of one device may go.
 
-    The latest stay, and for each benchmark the oldest that its newest sessions can be compared
-    with: from it small steps are added up.
+    The latest stay, and for each benchmark the newest that holds it, and the oldest that this one
+    can be compared with: from it small steps are added up.
 
     Args:
         baselines: All of one device, the latest last.
         keep: How many of the latest stay, at least 1.
     """
     kept = {one.path for one in baselines[-keep:]}
-    for name, now in (baselines[-1].sessions if baselines else {}).items():
+    for name, holder in holders(baselines).items():
+        kept.add(holder.path)
         for metric in chain.from_iterable(GATED.values()):
             kept.add(
                 next(
                     one.path
                     for one in baselines
                     if (then := one.sessions.get(name))
-                    and not why_not_comparable(metric, now[-1], then[0])
+                    and not why_not_comparable(metric, holder.sessions[name][-1], then[0])
                 )
             )
     return tuple(one.path for one in baselines if one.path not in kept)

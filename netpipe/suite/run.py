@@ -128,7 +128,7 @@ class Run:
         compared: Every comparison made, in order.
         lints: The order of every loader read, by subject.
         recorded: The sessions behind every benchmark, by full name.
-        notes: What became of the files to be written.
+        notes: What became of the files to be written, and which older baselines were needed.
         timed: The ids of the tests that ask for what a session measures or reads.
         left_to_run: The ids of the timed tests that pytest-xdist's workers left out, in order.
         deselected: The ids of the tests that exist but were not chosen.
@@ -245,12 +245,16 @@ class Run:
         """
         sessions = self.measure(subject)
         key = sessions[-1].device.key
-        *earlier, latest = self.baselines_of(key) or (None,)
-        if latest is None:
+        baselines = self.baselines_of(key)
+        if not baselines:
             none = gate.no_baseline(quantity, sessions, f"there is no baseline for {key}")
             return self._judged(benchmark, quantity, none, sessions[-1])
-        accepted = _accepted(latest, benchmark)
-        before = [_accepted(one, benchmark) for one in earlier]
+        holder = baseline.holders(baselines).get(benchmark, baselines[-1])
+        if holder is not baselines[-1]:
+            latest = baselines[-1].path.name
+            self._note(f"{benchmark} is not in {latest}: held against {holder.path.name}")
+        accepted = _accepted(holder, benchmark)
+        before = [_accepted(one, benchmark) for one in baselines[: baselines.index(holder)]]
         if decided:
             found = gate.compare(quantity, sessions, accepted, before)
         else:
@@ -264,9 +268,17 @@ class Run:
             self.sessions[subject.key, subject.accelerator] = sessions
         return self._judged(benchmark, quantity, found, sessions[-1])
 
+    def _note(self, note: str) -> None:
+        if note not in self.notes:
+            self.notes.append(note)
+
+    def is_gone(self, benchmark: str) -> bool:
+        """Return whether this run would have found the benchmark's test, and there is none."""
+        return benchmark not in self.timed | self.deselected and self.covers(benchmark)
+
     def lost_benchmarks(self) -> list[str]:
-        """Return the benchmarks that a baseline in use holds and that no test produced."""
-        stored = {name for held in self._baselines.values() if held for name in held[-1].sessions}
+        """Return the benchmarks that baselines in use hold and that no test produced."""
+        stored = {name for held in self._baselines.values() for name in baseline.holders(held)}
         return sorted(
             name for name in stored - set(self.recorded) - self.deselected if self.covers(name)
         )
