@@ -230,10 +230,9 @@ def _find_accepted(run: Run, config: pytest.Config) -> None:
 
     run.acceptance = acceptance(run.options, config.rootpath, os.environ, temporary)
     if run.options.accelerators == ("auto",):
-        run.oldest_of(run.device.key)
-        found = run.baseline_of(run.device.key)
-        if found is not None:
-            bench.show_baseline(config, found.path)
+        found = run.baselines_of(run.device.key)
+        if found:
+            bench.show_baseline(config, found[-1].path)
 
 
 def _is_plain_benchmark(item: pytest.Item) -> bool:

@@ -96,7 +96,7 @@ def _described(entry: "Entry") -> dict[str, Any]:
         "recorded": held and held.recorded,
         "commit": held and held.commit,
         "sessions": held and len(sessions(held)),
-        "benchmarks": held and sorted(held.sessions),
+        "benchmarks": held and sorted(name for name, some in held.sessions.items() if some),
     }
 
 
@@ -161,7 +161,7 @@ def _shown(held: "Baseline", figures: "Mapping[str, Spread]") -> dict[str, Any]:
         "versions": dict(first.versions),
         "fingerprint": first.fingerprint,
         "sessions": len(sessions(held)),
-        "benchmarks": sorted(held.sessions),
+        "benchmarks": sorted(name for name, some in held.sessions.items() if some),
         "figures": {name: asdict(one) for name, one in figures.items()},
     }
 
@@ -204,17 +204,17 @@ def diff(before: Path, after: Path, as_json: bool) -> None:
 @_baselines
 @click.option(
     "--keep", type=click.IntRange(min=1), default=5, show_default=True,
-    help="How many of each device's latest stay; the first one always does.",
+    help="How many of each device's latest stay; the oldest comparable one always does.",
 )  # fmt: skip
 @click.option("--yes", is_flag=True, help="Remove them; without it they are only named.")
 @clear_errors
 def prune(baselines: Path, keep: int, yes: bool) -> None:
-    """Remove old baselines, all but the latest few and the first of each device."""
-    from netpipe.harness.baseline import numbered
+    """Remove old baselines, all but each device's latest few and the oldest comparable one."""
+    from netpipe.harness.baseline import load_all
     from netpipe.harness.history import devices, superfluous
 
     for device in devices(_existing(baselines)):
-        for path in superfluous(numbered(device), keep):
+        for path in superfluous(load_all(device), keep):
             output.print(f"{'removed' if yes else 'would remove'} {path}")
             if yes:
                 path.unlink()

@@ -7,7 +7,7 @@ lies under the top-level key `netpipe`.
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +32,8 @@ class Baseline:
         path: Its file.
         recorded: When, as ISO 8601.
         commit: The commit that was measured.
-        sessions: The sessions of every benchmark, by the benchmark's full name.
+        sessions: The sessions of every benchmark, by the benchmark's full name; none for one that
+            earlier baselines hold and that had no test any more.
         dirty: Whether the working tree had changes that were not committed, so that what was
             measured is not the commit.
     """
@@ -63,20 +64,15 @@ def numbered(folder: Path) -> list[Path]:
         raise InputError(folder, "folder", "be readable", error.strerror) from error
 
 
-def latest(folder: Path) -> Baseline | None:
-    """Read the baseline with the highest number in `<baselines>/<device key>`.
-
-    Returns:
-        The baseline, or None where there is none.
+def load_all(folder: Path) -> tuple[Baseline, ...]:
+    """Read every baseline in `<baselines>/<device key>`, the latest last.
 
     Raises:
-        InputError: Two files share the highest number, the file is not a baseline of this device,
-            or another one has lost its number.
+        InputError: Two files share the highest number, one is not a baseline of this device, or
+            one has lost its number.
     """
     paths = numbered(folder)
     _refuse_without_number(folder)
-    if not paths:
-        return None
     newest = [path for path in paths if path.name[:4] == paths[-1].name[:4]]
     if len(newest) > 1:
         raise InputError(
@@ -86,9 +82,32 @@ def latest(folder: Path) -> Baseline | None:
             " and ".join(path.name for path in newest),
             "Two branches recorded: keep one, or record again",
         )
-    found = load(newest[0])
-    _refuse_other_device(found, folder.name)
+    found = tuple(map(load, paths))
+    for one in reversed(found):
+        _refuse_other_device(one, folder.name)
     return found
+
+
+def latest(folder: Path) -> Baseline | None:
+    """Read the baseline with the highest number in `<baselines>/<device key>`; None without one.
+
+    Raises:
+        InputError: As `load_all` does.
+    """
+    found = load_all(folder)
+    return found[-1] if found else None
+
+
+def holders(baselines: Sequence[Baseline]) -> dict[str, Baseline]:
+    """Return the newest baseline that holds each benchmark; those whose test is gone are left out.
+
+    A recording of some benchmarks takes none of the others out of the gate.
+
+    Args:
+        baselines: Of one device, the latest last.
+    """
+    newest = {name: one for one in baselines for name in one.sessions}
+    return {name: one for name, one in newest.items() if one.sessions[name]}
 
 
 def _refuse_without_number(folder: Path) -> None:
@@ -122,16 +141,6 @@ def _refuse_other_device(found: Baseline, key: str) -> None:
                 raise InputError(
                     found.path, "device.key", constraint, one.device.key, "Move it back"
                 )
-
-
-def oldest(folder: Path) -> Baseline | None:
-    """Read the baseline with the lowest number in `<baselines>/<device key>`; None without one.
-
-    Raises:
-        InputError: The file is not a baseline.
-    """
-    paths = numbered(folder)
-    return load(paths[0]) if paths else None
 
 
 def load(path: Path) -> Baseline:

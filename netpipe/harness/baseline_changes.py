@@ -9,7 +9,7 @@ from rich.table import Table
 
 from netpipe.errors import InputError
 from netpipe.harness.baseline import Baseline, latest, load, numbered
-from netpipe.harness.history import Changes, changes
+from netpipe.harness.history import Changes, changes, dropped
 from netpipe.harness.report import new_table
 from netpipe.harness.units import figure
 
@@ -44,6 +44,13 @@ class FileChange:
         if self.before is None or self.after is None:
             return None
         return changes(self.before, self.after)
+
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """The benchmarks that the old one holds and the new one does not, each with the reason."""
+        if self.before is None or self.after is None:
+            return ()
+        return tuple(dropped(self.before, self.after))
 
     def to_document(self) -> dict[str, Any]:
         """Give what `netpipe/schemas/run.1.json` says of it."""

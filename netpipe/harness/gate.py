@@ -82,7 +82,8 @@ class Compared:
         is_open: Another session may decide it.
         why_not: Why it is NOT_COMPARED; "" for every other outcome.
         is_reported_only: It is NOT_COMPARED by design: no baseline of this device is judged by it.
-        is_drift: It is against the oldest baseline, not the latest.
+        is_drift: It is against the oldest comparable baseline, not the latest.
+        oldest: The name of that baseline; "" where none before the latest is comparable.
     """
 
     metric: Metric
@@ -97,6 +98,7 @@ class Compared:
     why_not: str = ""
     is_reported_only: bool = False
     is_drift: bool = False
+    oldest: str = ""
 
 
 @dataclass(frozen=True)
@@ -151,6 +153,11 @@ class Comparison:
         return self.decisive.why_not if self.decisive else ""
 
     @property
+    def oldest(self) -> str:
+        """The oldest baseline that the metric that decided was compared with; "" for none."""
+        return self.decisive.oldest if self.decisive else ""
+
+    @property
     def is_reported_only(self) -> bool:
         """Whether the metric that decided is NOT_COMPARED by design."""
         return self.decisive is not None and self.decisive.is_reported_only
@@ -165,15 +172,15 @@ def compare(
     quantity: str,
     now: Sequence[Measurement],
     baseline: Accepted,
-    oldest: Accepted | None = None,
+    earlier: Sequence[Accepted] = (),
 ) -> Comparison:
-    """Compare one quantity with a baseline, and with the oldest one.
+    """Compare one quantity with a baseline, and with the oldest that is comparable.
 
     Args:
         quantity: A key of `GATED`.
         now: What this run's sessions measured, at least one.
         baseline: What it is held against.
-        oldest: The first baseline of this device; None where that is the only one.
+        earlier: The baselines before it, the oldest first.
 
     Returns:
         The worst comparison of the quantity's metrics.
@@ -182,10 +189,25 @@ def compare(
         return no_baseline(quantity, now, f"{baseline.where} has no such benchmark")
     metrics = GATED[quantity]
     compared = [_compared(metric, now, baseline, metric.least) for metric in metrics]
-    if oldest is not None and _is_of_the_same(oldest, now):
-        drifts = (_compared(one, now, oldest, max(DRIFT, one.least)) for one in metrics)
-        compared += [replace(one, is_drift=True) for one in drifts if one.outcome in _BAD]
+    for place, metric in enumerate(metrics):
+        oldest = _oldest_comparable(metric, now[-1], earlier)
+        if oldest is not None:
+            compared[place] = replace(compared[place], oldest=oldest.where)
+            drift = _compared(metric, now, oldest, max(DRIFT, metric.least))
+            if drift.outcome in _BAD:
+                compared.append(replace(drift, is_drift=True, oldest=oldest.where))
     return worst_of(compared)
+
+
+def _oldest_comparable(
+    metric: Metric, now: Measurement, earlier: Sequence[Accepted]
+) -> Accepted | None:
+    comparable = (
+        one
+        for one in earlier
+        if one.sessions and not why_not_comparable(metric, now, one.sessions[0])
+    )
+    return next(comparable, None)
 
 
 def worst_of(compared: Sequence[Compared]) -> Comparison:
@@ -207,7 +229,7 @@ def settled(
     quantity: str,
     now: Sequence[Measurement],
     baseline: Accepted,
-    oldest: Accepted | None,
+    earlier: Sequence[Accepted],
     another: Callable[[Comparison], Measurement],
 ) -> tuple[Comparison, tuple[Measurement, ...]]:
     """Compare, and measure again as long as another session may decide what is open.
@@ -216,16 +238,16 @@ def settled(
         quantity: A key of `GATED`.
         now: What this run's sessions measured so far, at least one.
         baseline: What it is held against.
-        oldest: The first baseline of this device; None where that is the only one.
+        earlier: The baselines before it, the oldest first.
         another: Measures once more, in a fresh process; told of what is open.
 
     Returns:
         The comparison, and all sessions that it rests on.
     """
-    comparison = compare(quantity, now, baseline, oldest)
+    comparison = compare(quantity, now, baseline, earlier)
     while comparison.is_open:
         now = (*now, another(comparison))
-        comparison = compare(quantity, now, baseline, oldest)
+        comparison = compare(quantity, now, baseline, earlier)
     return comparison, tuple(now)
 
 
@@ -237,10 +259,6 @@ def no_baseline(quantity: str, now: Sequence[Measurement], reason: str) -> Compa
     """Return the comparison of what there is nothing to compare with."""
     value: Interval = getattr(now[-1], quantity)
     return Comparison(Outcome.NO_BASELINE, "", value.median, None, None, reason)
-
-
-def _is_of_the_same(accepted: Accepted, now: Sequence[Measurement]) -> bool:
-    return bool(accepted.sessions) and accepted.sessions[0].fingerprint == now[0].fingerprint
 
 
 def _compared(

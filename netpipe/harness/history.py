@@ -2,14 +2,17 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Final
 
 from netpipe.errors import InputError
-from netpipe.harness.baseline import Baseline, load, numbered
+from netpipe.harness.baseline import Baseline, holders, load, numbered
+from netpipe.harness.gate import why_not_comparable
 from netpipe.harness.host import host_class, host_difference
 from netpipe.harness.measurement import Interval, Measurement
+from netpipe.harness.metrics import GATED
 
 FIGURES: Final = (
     "load_s_per_batch",
@@ -112,7 +115,16 @@ def changes(before: Baseline, after: Baseline) -> Changes:
     """Compare two baselines."""
     old, new = sessions(before), sessions(after)
     figures = {name: _change(spread(old, name), spread(new, name)) for name in FIGURES}
-    return Changes(tuple(_differences(old[0], new[0])), figures)
+    differences = (*dropped(before, after), *_differences(old[0], new[0]))
+    return Changes(differences, figures)
+
+
+def dropped(before: Baseline, after: Baseline) -> Iterator[str]:
+    """Give each benchmark that only the first of two baselines holds, and what becomes of it."""
+    for name, held in before.sessions.items():
+        if held and not after.sessions.get(name):
+            why = "had no test any more" if name in after.sessions else "was not recorded again"
+            yield f"{name} {why}"
 
 
 def _change(before: Spread, after: Spread) -> Change:
@@ -134,13 +146,26 @@ def _differences(before: Measurement, after: Measurement) -> Iterator[str]:
             yield f"{what}: {old}, then {new}"
 
 
-def superfluous(paths: Sequence[Path], keep: int) -> tuple[Path, ...]:
-    """Return which baselines of one device may go: not the latest, and not the first.
+def superfluous(baselines: Sequence[Baseline], keep: int) -> tuple[Path, ...]:
+    """Return which baselines of one device may go.
 
-    The first one shows what has come together in small steps.
+    The latest stay, and for each benchmark the newest that holds it, and the oldest that this one
+    can be compared with: from it small steps are added up.
 
     Args:
-        paths: Of one device, by number.
+        baselines: All of one device, the latest last.
         keep: How many of the latest stay, at least 1.
     """
-    return tuple(paths[1 : max(1, len(paths) - keep)])
+    kept = {one.path for one in baselines[-keep:]}
+    for name, holder in holders(baselines).items():
+        kept.add(holder.path)
+        for metric in chain.from_iterable(GATED.values()):
+            kept.add(
+                next(
+                    one.path
+                    for one in baselines
+                    if (then := one.sessions.get(name))
+                    and not why_not_comparable(metric, holder.sessions[name][-1], then[0])
+                )
+            )
+    return tuple(one.path for one in baselines if one.path not in kept)

@@ -110,7 +110,8 @@ def acceptance_lines(held: Acceptance) -> Iterator[str]:
 def change_notes(held: Acceptance) -> Iterator[tuple[str, str]]:
     """Give each change that is to be seen: the file, from the root on, and a line."""
     for one in held.changes:
-        yield f"{held.shown}/{one.file}", f"baseline changed: {_told(one)}"
+        told = "; ".join((_told(one), *one.dropped))
+        yield f"{held.shown}/{one.file}", f"baseline changed: {told}"
     for waiver in held.added:
         yield held.waivers_file, f"waiver added by this change: {waiver.name}, {_terms(waiver)}"
 

@@ -242,6 +242,6 @@ def _hold(run: Run, node: pytest.Item, quantity: str, subject: Subject) -> None:
 def _told_offailure(run: Run, node: pytest.Item, worst: Compared) -> str:
     return failed_gate.told(
         worst,
-        run.history_of(worst.now.device.key),
+        run.baselines_of(worst.now.device.key) if run.compares else (),
         nodes.repeating_command(node.config, node.nodeid),
     )

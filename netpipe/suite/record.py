@@ -2,11 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 from netpipe.errors import InputError, NetpipeError
-from netpipe.harness import baseline
+from netpipe.harness import baseline, history
 from netpipe.harness.measurement import Measurement
 from netpipe.harness.stall import judge
 from netpipe.suite import bench
@@ -50,8 +52,11 @@ def _write(run: Run, config: pytest.Config) -> str:
     refused: list[str] = []
     for key, part in _by_device(run.recorded).items():
         document = bench.document(config, part)
+        folder = run.options.baselines / key
         try:
-            path = baseline.save(run.options.baselines / key, run.options.record, document, part)
+            path = baseline.save(
+                folder, run.options.record, document, {**part, **_gone(run, config, folder)}
+            )
         except InputError as error:
             refused.append(f"no baseline was recorded: {error}")
         else:
@@ -60,6 +65,23 @@ def _write(run: Run, config: pytest.Config) -> str:
     if refused:
         raise NotRecordedError(said)
     return said
+
+
+def _gone(run: Run, config: pytest.Config, folder: Path) -> dict[str, Sessions]:
+    """Return the benchmarks of a device that have no test any more, each with no session.
+
+    Those that this run left out stay with the baseline that has them: of an ignored file, say.
+    """
+    with suppress(InputError):  # saving says so, and keeps the recording elsewhere
+        earlier = [one.baseline for one in history.entries_of(folder) if one.baseline]
+        return {name: () for name in baseline.holders(earlier) if _is_gone(run, config, name)}
+    return {}
+
+
+def _is_gone(run: Run, config: pytest.Config, benchmark: str) -> bool:
+    file = benchmark.partition("::")[0]
+    is_collected = any(one.startswith(f"{file}::") for one in run.timed | run.deselected)
+    return run.is_gone(benchmark) and (is_collected or not (config.rootpath / file).exists())
 
 
 def _by_device(recorded: Mapping[str, Sessions]) -> dict[str, dict[str, Sessions]]:

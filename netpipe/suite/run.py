@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 import pytest
 
 from netpipe.errors import InputError, NetpipeError
-from netpipe.harness import baseline, device, gate, history, session
+from netpipe.harness import baseline, device, gate, session
 from netpipe.harness.baseline import Baseline
 from netpipe.harness.emulation import parse_accelerator
 from netpipe.harness.gate import UNJUDGED, Accepted, Comparison, Outcome
@@ -74,6 +74,12 @@ class Compared:
         return unjudged and not self.comparison.is_reported_only
 
     @property
+    def has_no_earlier(self) -> bool:
+        """Whether it was judged, and by no baseline before the latest."""
+        is_judged = self.comparison.outcome not in UNJUDGED
+        return is_judged and not self.against and not self.comparison.oldest
+
+    @property
     def outcome(self) -> str:
         """The outcome as it is shown: compared with what, under which waiver."""
         against = f" against {self.against}" if self.against else ""
@@ -126,7 +132,7 @@ class Run:
         compared: Every comparison made, in order.
         lints: The order of every loader read, by subject.
         recorded: The sessions behind every benchmark, by full name.
-        notes: What became of the files to be written.
+        notes: What became of the files to be written, and which older baselines were needed.
         timed: The ids of the tests that ask for what a session measures or reads.
         left_to_run: The ids of the timed tests that pytest-xdist's workers left out, in order.
         deselected: The ids of the tests that exist but were not chosen.
@@ -147,8 +153,7 @@ class Run:
     timed: set[str] = field(default_factory=set)
     left_to_run: dict[str, None] = field(default_factory=dict)
     acceptance: Acceptance = field(default_factory=Acceptance)
-    _baselines: dict[str, Baseline | None] = field(default_factory=dict)
-    _oldest: dict[str, Baseline | None] = field(default_factory=dict)
+    _baselines: dict[str, tuple[Baseline, ...]] = field(default_factory=dict)
     _failures: dict[Hashable, NetpipeError] = field(default_factory=dict)
 
     @cached_property
@@ -240,17 +245,21 @@ class Run:
         """Hold a benchmark against its baseline; what one session leaves open, more decide."""
         sessions = self.measure(subject)
         key = sessions[-1].device.key
-        latest, oldest = self.baseline_of(key), self.oldest_of(key)
-        if latest is None:
+        baselines = self.baselines_of(key)
+        if not baselines:
             none = gate.no_baseline(quantity, sessions, f"there is no baseline for {key}")
             return self._judged(benchmark, quantity, none, sessions[-1])
-        accepted = _accepted(latest, benchmark)
-        first = None if oldest is None else _accepted(oldest, benchmark)
+        holder = baseline.holders(baselines).get(benchmark, baselines[-1])
+        if holder is not baselines[-1]:
+            latest = baselines[-1].path.name
+            self._note(f"{benchmark} is not in {latest}: held against {holder.path.name}")
+        accepted = _accepted(holder, benchmark)
+        before = [_accepted(one, benchmark) for one in baselines[: baselines.index(holder)]]
         found, sessions = gate.settled(
             quantity,
             sessions,
             accepted,
-            first,
+            before,
             lambda open_: self.again(subject, f"to be sure: {open_.what_is_open}"),
         )
         self.sessions[subject.key, subject.accelerator] = sessions
@@ -270,7 +279,7 @@ class Run:
             for one in paired
         )
         raised_by = [
-            one for one in self.history_of(held.now.device.key) if one.name == decisive.where
+            one for one in self.baselines_of(held.now.device.key) if one.name == decisive.where
         ]
         if not alike or not any(map(self._is_against_commit_of, raised_by)):
             return held
@@ -292,11 +301,17 @@ class Run:
             and not recorded.dirty
         )
 
+    def _note(self, note: str) -> None:
+        if note not in self.notes:
+            self.notes.append(note)
+
+    def is_gone(self, benchmark: str) -> bool:
+        """Return whether this run would have found the benchmark's test, and there is none."""
+        return benchmark not in self.timed | self.deselected and self.covers(benchmark)
+
     def lost_benchmarks(self) -> list[str]:
-        """Return the benchmarks that a baseline in use holds and that no test produced."""
-        stored = {
-            name for one in self._baselines.values() if one is not None for name in one.sessions
-        }
+        """Return the benchmarks that baselines in use hold and that no test produced."""
+        stored = {name for held in self._baselines.values() for name in baseline.holders(held)}
         return sorted(
             name for name in stored - set(self.recorded) - self.deselected if self.covers(name)
         )
@@ -318,38 +333,25 @@ class Run:
         return commits.pop()
 
     def _commit_of(self, key: str) -> str:
-        held = self.baseline_of(key)
-        if held is None:
+        baselines = self.baselines_of(key)
+        if not baselines:
             raise InputError(
                 _AGAINST_BASELINE, "baseline", f"be there for {key}", "none",
                 "Record one with --netpipe-record NAME, or name a commit",
             )  # fmt: skip
-        if held.dirty:
+        latest = baselines[-1]
+        if latest.dirty:
             raise InputError(
-                held.path, "commit_info.dirty", "be false, to measure its commit again", "true",
+                latest.path, "commit_info.dirty", "be false, to measure its commit again", "true",
                 "Record it again from a commit",
             )  # fmt: skip
-        return held.commit
+        return latest.commit
 
-    def baseline_of(self, key: str) -> Baseline | None:
-        """Return the latest baseline of a device key."""
+    def baselines_of(self, key: str) -> tuple[Baseline, ...]:
+        """Return every baseline of a device key, the latest last."""
         if key not in self._baselines:
-            self._baselines[key] = baseline.latest(self.acceptance.baselines / key)
+            self._baselines[key] = baseline.load_all(self.acceptance.baselines / key)
         return self._baselines[key]
-
-    def oldest_of(self, key: str) -> Baseline | None:
-        """Return the first baseline of a device key, where it is not the latest too."""
-        if key not in self._oldest:
-            found = baseline.oldest(self.acceptance.baselines / key)
-            latest = self.baseline_of(key)
-            alone = found is None or latest is None or found.path == latest.path
-            self._oldest[key] = None if alone else found
-        return self._oldest[key]
-
-    def history_of(self, key: str) -> tuple[Baseline, ...]:
-        """Return the baselines of a device key that can be read, the latest last."""
-        found = (entry.baseline for entry in history.entries_of(self.acceptance.baselines / key))
-        return tuple(one for one in found if one is not None)
 
     def _confirmed(self, subject: Subject, which: str) -> Measurement:
         """Measure once, and again when the verdict is not fine: it may have been the machine."""

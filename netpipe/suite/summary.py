@@ -28,7 +28,7 @@ from netpipe.suite.acceptance import (
     difference_lines,
     waiver_document,
 )
-from netpipe.suite.past import Pasts
+from netpipe.suite.past import pasts
 from netpipe.suite.run import Compared, Run
 from netpipe.suite.waiving import waiver_problems
 from netpipe.whole_file import write_whole
@@ -140,6 +140,10 @@ def comparison_lines(run: Run) -> Iterator[str]:
             yield reason
     if any(one.is_missing and not one.against for one in run.compared):
         yield "record one: the same command with --netpipe-record NAME"
+    alone = [one.comparison.metric for one in run.compared if one.has_no_earlier]
+    if alone:
+        metrics = ", ".join(dict.fromkeys(alone))
+        yield f"small steps were not added up: no earlier baseline to compare {metrics} with"
     for name in run.lost_benchmarks():
         yield f"in the baseline, but no test produced it: {name}"
     yield from waiver_problems(run)
@@ -166,7 +170,6 @@ def write_json(run: Run, path: Path) -> None:
 
 def run_document(run: Run) -> dict[str, Any]:
     """Return every measurement, verdict and comparison as one `netpipe.run/1` document."""
-    pasts = Pasts(run)
     return {
         "schema": "netpipe.run/1",
         "measurements": [_measured(one) for sessions in run.sessions.values() for one in sessions],
@@ -185,8 +188,9 @@ def run_document(run: Run) -> dict[str, Any]:
                 "is_reported_only": one.comparison.is_reported_only,
                 "worse_ratio": one.comparison.worse_ratio,
                 "reason": one.comparison.reason,
+                "oldest": one.comparison.oldest or None,
                 "waiver": one.waiver and waiver_document(one.waiver),
-                "history": [asdict(past) for past in pasts.of(one)],
+                "history": [asdict(past) for past in pasts(run, one)],
             }
             for one in run.compared
         ],

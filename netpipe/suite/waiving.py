@@ -25,7 +25,7 @@ def waiver_problems(run: Run) -> Iterator[str]:
 def _why_not(run: Run, waiver: Waiver) -> str | None:
     if waiver.is_expired(run.acceptance.today):
         return f"it expired on {waiver.expires}"
-    if _is_gone(run, waiver.benchmark):
+    if run.is_gone(waiver.benchmark):
         return "there is no such benchmark"
     compared = [one for one in run.compared if one.is_of(waiver)]
     if compared and not any(_holds(one, waiver.metric) for one in compared):
@@ -37,10 +37,6 @@ def _why_not(run: Run, waiver: Waiver) -> str | None:
 
 
 _FINE = (Outcome.PASS, Outcome.IMPROVED)
-
-
-def _is_gone(run: Run, benchmark: str) -> bool:
-    return benchmark not in run.timed | run.deselected and run.covers(benchmark)
 
 
 def _holds(compared: Compared, metric: str) -> bool:

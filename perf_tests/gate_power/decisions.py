@@ -38,7 +38,7 @@ def decided(baseline: Sequence[Measurement], supply: Iterator[Measurement]) -> D
     another: Callable[[Comparison], Measurement] = lambda _: next(supply)  # noqa: E731  # a supply
     found = []
     for quantity in GATED:
-        comparison, sessions = settled(quantity, sessions, accepted, None, another)
+        comparison, sessions = settled(quantity, sessions, accepted, (), another)
         found.append(comparison)
     worst = min(found, key=lambda one: _SEVERITY.index(one.outcome))
     return Decision(worst.outcome, worst.metric, len(sessions))

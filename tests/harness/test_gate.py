@@ -190,7 +190,7 @@ def test_more_sessions_decide(later: list[float], outcome: Outcome, sessions: in
         told.append(comparison)
         return waiting.pop(0)
 
-    found, measured = settled("load_s_per_batch", costing(1.5), BASELINE, None, another)
+    found, measured = settled("load_s_per_batch", costing(1.5), BASELINE, (), another)
     assert (found.outcome, len(measured)) == (outcome, sessions)
     assert found == compare("load_s_per_batch", measured, BASELINE)
     assert all(one.is_open for one in told)
@@ -205,7 +205,7 @@ def test_what_is_clear_takes_no_other_session() -> None:
 
     for factor, outcome in ((1.0, Outcome.PASS), (0.5, Outcome.IMPROVED)):
         now = costing(factor)
-        found = settled("load_s_per_batch", now, BASELINE, None, another)
+        found = settled("load_s_per_batch", now, BASELINE, (), another)
         assert (found[0].outcome, found[1]) == (outcome, tuple(now))
 
 
@@ -290,43 +290,62 @@ def test_small_steps_come_together() -> None:
     for before, after in pairwise(steps):
         assert compare("step_s", after, Accepted(WHERE, before)).outcome is Outcome.PASS
     latest, oldest = Accepted(WHERE, steps[2]), Accepted(FIRST, steps[0])
-    comparison = compare("step_s", steps[3], latest, oldest)
+    comparison = compare("step_s", steps[3], latest, [oldest])
     assert comparison.outcome is Outcome.REGRESSED
     assert comparison.reason == f"step_s is 1.12 x that of {FIRST} (bound 1.10)"
     assert comparison.decisive is not None
     assert (comparison.decisive.where, comparison.then) == (FIRST, 0.030)
 
 
+OTHER_DATA = stepping(*[1.0] * 3, fingerprint="data-1 config-0")
+OTHER_HOST = stepping(*[1.0] * 3, host=replace(HOST, cores=64))
+
+
 @pytest.mark.parametrize(
-    "oldest",
+    ("earlier", "oldest"),
     [
-        None,
-        Accepted(FIRST, ()),
-        Accepted(FIRST, stepping(*[1.0] * 3, fingerprint="data-1 config-0")),
-        Accepted(FIRST, stepping(*[1.03] * 3)),
-        Accepted(FIRST, stepping(*[1.0] * 3, host=replace(HOST, cores=64))),
+        ((), ""),
+        ([Accepted(FIRST, ())], ""),
+        ([Accepted(FIRST, OTHER_DATA)], ""),
+        ([Accepted(FIRST, OTHER_HOST)], ""),
+        ([Accepted(FIRST, stepping(*[1.03] * 3))], FIRST),
     ],
 )
-def test_only_what_is_like_it_and_far_off_is_drift(oldest: Accepted | None) -> None:
+def test_only_what_is_like_it_and_far_off_is_drift(earlier: list[Accepted], oldest: str) -> None:
     """Other data or another host long ago, or less than 10% in sum, is no matter."""
     comparison = compare(
-        "step_s", stepping(*[1.12] * 3), Accepted(WHERE, stepping(*[1.08] * 3)), oldest
+        "step_s", stepping(*[1.12] * 3), Accepted(WHERE, stepping(*[1.08] * 3)), earlier
     )
     assert (comparison.outcome, comparison.is_open) == (Outcome.PASS, False)
     assert [one.where for one in comparison.every] == [WHERE]
+    assert comparison.oldest == oldest
+
+
+@pytest.mark.parametrize("incomparable", [OTHER_DATA, OTHER_HOST, []])
+def test_drift_is_judged_from_the_oldest_comparable_one(incomparable: list[Measurement]) -> None:
+    """A first baseline that cannot be compared with hides no later one that can."""
+    second, third = (
+        Accepted(name, stepping(*[factor] * 3))
+        for name, factor in (("second", 1.0), ("third", 1.2))
+    )
+    latest = Accepted(WHERE, stepping(*[1.08] * 3))
+    earlier = [Accepted(FIRST, incomparable), second, third]
+    comparison = compare("step_s", stepping(*[1.12] * 3), latest, earlier)
+    assert (comparison.outcome, comparison.oldest) == (Outcome.REGRESSED, "second")
+    assert comparison.reason == "step_s is 1.12 x that of second (bound 1.10)"
 
 
 def test_drift_takes_more_than_one_session_too() -> None:
     """One session beyond what may come together asks for another."""
     latest, oldest = (Accepted(WHERE, stepping(*[one] * 3)) for one in (1.08, 1.0))
-    comparison = compare("step_s", stepping(1.12), latest, oldest)
+    comparison = compare("step_s", stepping(1.12), latest, [oldest])
     assert (comparison.outcome, comparison.is_open) == (Outcome.INCONCLUSIVE, True)
 
 
 def test_drift_allows_what_one_step_may() -> None:
     """Where a single change may be larger than 10%, so may their sum: a CPU device's step."""
     latest, oldest = (Accepted(WHERE, stepping(*[one] * 3, device=CPU)) for one in (1.1, 1.0))
-    comparison = compare("step_s", stepping(*[1.25] * 3, device=CPU), latest, oldest)
+    comparison = compare("step_s", stepping(*[1.25] * 3, device=CPU), latest, [oldest])
     assert comparison.outcome is Outcome.PASS
 
 

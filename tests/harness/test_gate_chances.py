@@ -90,7 +90,7 @@ def outcomes(slowdown: float) -> Counter[Outcome]:
     found: Counter[Outcome] = Counter()
     for _ in range(DECISIONS):
         baseline = Accepted("a", [drawn(1.0) for _ in range(10)])
-        comparison, _ = settled("load_s_per_batch", [drawn(slowdown)], baseline, None, another)
+        comparison, _ = settled("load_s_per_batch", [drawn(slowdown)], baseline, (), another)
         found[comparison.outcome] += 1
     return found
 

@@ -70,9 +70,44 @@ def test_no_ratio_to_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "keep", "gone"), [(0, 1, ""), (1, 1, ""), (2, 1, ""), (5, 1, "bcd"), (5, 3, "b")]
+    ("fingerprints", "keep", "gone"),
+    [
+        ("", 1, ""),
+        ("x", 1, ""),
+        ("xx", 1, ""),
+        ("xxxxx", 1, "bcd"),
+        ("xxxxx", 3, "b"),
+        ("oxxxx", 1, "acd"),
+        ("oxxxo", 1, "bcd"),
+        ("oooox", 2, "abc"),
+    ],
 )
-def test_the_first_and_the_latest_stay(count: int, keep: int, gone: str) -> None:
-    """What lies between may go."""
-    paths = [Path(name) for name in "abcde"[:count]]
-    assert history.superfluous(paths, keep) == tuple(map(Path, gone))
+def test_the_oldest_comparable_and_the_latest_stay(fingerprints: str, keep: int, gone: str) -> None:
+    """What lies between may go, and what the latest cannot be compared with."""
+    baselines = [
+        replace(held(replace(make_measurement(), fingerprint=data)), path=Path(name))
+        for name, data in zip("abcde", fingerprints, strict=False)
+    ]
+    assert history.superfluous(baselines, keep) == tuple(map(Path, gone))
+
+
+def test_a_benchmark_that_only_one_holds_is_a_difference() -> None:
+    """One that was not recorded again, and one whose test was gone by then, are named."""
+    before = held(make_measurement())
+    sessions = before.sessions["a::b"]
+    assert history.changes(before, replace(before, sessions={"a::b": sessions})).differences == (
+        "a::c was not recorded again",
+    )
+    gone = replace(before, sessions={"a::b": sessions, "a::c": ()})
+    assert history.changes(before, gone).differences == ("a::c had no test any more",)
+
+
+def test_the_only_one_that_holds_a_benchmark_stays() -> None:
+    """A baseline that lacks a benchmark does not let go the newest that has it."""
+    full = held(make_measurement())
+    partial = replace(full, sessions={"a::b": full.sessions["a::b"]})
+    baselines = [
+        replace(one, path=Path(name))
+        for name, one in zip("abcd", (full, full, partial, partial), strict=True)
+    ]
+    assert history.superfluous(baselines, 1) == (Path("c"),)

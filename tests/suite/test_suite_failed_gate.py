@@ -48,8 +48,8 @@ def failed(
         )
         for one in (baselines[0], *baselines)
     )
-    oldest = first if len(baselines) > 1 else None
-    return Compared(NAME, quantity, compare(quantity, [now, now], latest, oldest), now)
+    earlier = [first] if len(baselines) > 1 else []
+    return Compared(NAME, quantity, compare(quantity, [now, now], latest, earlier), now)
 
 
 def lines(now: Measurement, quantity: str = "load_s_per_batch") -> dict[str, str]:

@@ -1,0 +1,42 @@
+"""Small steps that add up, from the oldest baseline that a run can be compared with."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.suite.project import Project
+from tests.suite.recorded import recorded
+
+ALONE = "small steps were not added up: no earlier baseline to compare load_cpu_ratio, *"
+
+
+def test_other_data_at_first_hide_no_drift(project: Project) -> None:
+    """The second baseline is the oldest comparable one, so 12% since then fail."""
+    project.record(replace(recorded(), fingerprint="other data"))
+    project.record(recorded(load_cpu_ratio=2.0))
+    project.record(recorded(load_cpu_ratio=2.2))
+    project.sessions = [recorded(load_cpu_ratio=2.24)]
+    result = project.compare("--netpipe-json=run.json")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*REGRESSED: load_cpu_ratio is 1.12 x *0002_first.json*"])
+    oldest = {one["oldest"] for one in project.read_json("run.json")["comparisons"]}
+    assert oldest == {"cpu-testing-4/0002_first.json"}
+
+
+@pytest.mark.parametrize("fingerprint", ["other data", ""])
+def test_without_a_comparable_one_that_is_said(project: Project, fingerprint: str) -> None:
+    """Whether the only baselines before the latest are of other data, or there are none."""
+    if fingerprint:
+        project.record(replace(recorded(), fingerprint=fingerprint))
+    project.record()
+    result = project.compare("--netpipe-json=run.json")
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines([ALONE])
+    assert {one["oldest"] for one in project.read_json("run.json")["comparisons"]} == {None}
+
+
+def test_with_a_comparable_one_nothing_is_said(project: Project) -> None:
+    """A second baseline of the same data is what the next runs are added up from."""
+    project.record()
+    project.record()
+    project.compare().stdout.no_fnmatch_line(ALONE)
