@@ -7,17 +7,18 @@ from statistics import median
 from typing import Final
 
 from netpipe.diagnosis.blocks import Block
-from netpipe.diagnosis.diagnosis import Bottleneck
+from netpipe.diagnosis.diagnosis import Bottleneck, Intervention, clearness
 from netpipe.diagnosis.lanes import LANE, TWO_PROCESSES, TWO_THREADS
 from netpipe.diagnosis.model import with_stage_times
 from netpipe.diagnosis.prediction import Known
 from netpipe.diagnosis.stage_times import StageTime
-from netpipe.diagnosis.turns import Turns
+from netpipe.diagnosis.turns import Turns, interval_of
 from netpipe.harness.measurement import Interval
-from netpipe.harness.units import percent, seconds
+from netpipe.harness.units import percent
 
 _WAITS_BELOW: Final = 0.5  # of its time that a stage computes
-_SCALES: Final = 1.25  # two processes: what a core that is free and not slowed gives is 2
+_SCALES: Final = 1.25  # two processes
+_FREE_CORE: Final = 2.0  # two processes, where a core is free and not slowed
 _THREADS_SHARE: Final = 0.5  # of what the second process adds, for threads to be of use
 _INFLATED: Final = 1.3  # CPU time of a batch beside another process over that alone
 _SENT: Final = 1.10  # batches a second without a payload, for it to be worth a thought
@@ -33,12 +34,14 @@ class Evidence:
         tiny: Batches a second with a payload of nothing over those as it is; None if not measured.
         as_it_is: Blocks of the loader as it is.
         sender: The name of the node whose workers send; "" without workers.
+        interventions: All that were tried, the clearest first.
     """
 
     lanes: Turns
     tiny: Interval | None
     as_it_is: Sequence[Block]
     sender: str = ""
+    interventions: Sequence[Intervention] = ()
 
 
 def bottleneck(known: Known, times: Sequence[StageTime], evidence: Evidence) -> Bottleneck:
@@ -70,7 +73,7 @@ def bottleneck(known: Known, times: Sequence[StageTime], evidence: Evidence) -> 
 
 def _sent_fraction(tiny: Interval | None) -> float:
     """Return the share of the time that the payload takes, where that is beyond doubt."""
-    if tiny is None or tiny.median < _SENT or tiny.low <= 1:
+    if tiny is None or tiny.median < _SENT or not clearness(tiny):
         return 0.0
     return 1 - 1 / tiny.median
 
@@ -83,9 +86,23 @@ def _share(stage: StageTime, times: Sequence[StageTime]) -> float:
 def _resource(known: Known, place: int, evidence: Evidence) -> tuple[str, str]:
     work, _ = known.parts.stages[place]
     working = min(1.0, work.cpu_s / work.wall_s) if work.wall_s else 1.0
-    if working < _WAITS_BELOW:
+    clearly_waits = clearness(_wall_over_cpu(evidence)) > 0
+    if working < _WAITS_BELOW and clearly_waits:
         return _waits(working, evidence)
-    return _computes(known, evidence.lanes)
+    named = None if working < _WAITS_BELOW else _computes(known, evidence.lanes)
+    return named or ("unknown", no_clear_cause(evidence.interventions))
+
+
+def no_clear_cause(interventions: Sequence[Intervention]) -> str:
+    """Say that no resource can be named, and which effect is the clearest."""
+    clear = next((one for one in interventions if one.clearness), None)
+    led = f"the clearest effect is {clear.effect}" if clear else "no change made a clear difference"
+    return f"no clear cause; {led}"
+
+
+def _wall_over_cpu(evidence: Evidence) -> Interval:
+    blocks = evidence.lanes.blocks(LANE) if evidence.lanes.rounds else evidence.as_it_is
+    return interval_of([one.s_per_batch / one.cpu_s_per_batch for one in blocks])
 
 
 def _waits(working: float, evidence: Evidence) -> tuple[str, str]:
@@ -102,31 +119,37 @@ def _read(blocks: Sequence[Block]) -> float:
     return median(one.read_bytes_per_batch for one in blocks) if blocks else 0.0
 
 
-def _computes(known: Known, lanes: Turns) -> tuple[str, str]:
+def _computes(known: Known, lanes: Turns) -> tuple[str, str] | None:
+    """Return the resource that the lanes clearly show, if any."""
     if not (lanes.has(TWO_THREADS) and lanes.has(TWO_PROCESSES)):
-        return "cpu", "it computes; two threads and two processes could not be compared"
-    threads, processes = (lanes.speedup(side, LANE).median for side in (TWO_THREADS, TWO_PROCESSES))
+        return None
+    threads, processes = (lanes.speedup(side, LANE) for side in (TWO_THREADS, TWO_PROCESSES))
     why = scaling(lanes)
-    if processes < _SCALES:
+    if processes.median < _SCALES:
         return _does_not_scale(lanes, why)
+    if not clearness(processes):
+        return None
     if known.parts.workers and known.parts.binding() == "cores":
         return "cpu", f"{why}; its {known.parts.workers} workers use the cores up"
-    if threads - 1 < _THREADS_SHARE * (processes - 1):
-        return "gil", why
-    return "cpu", why
+    if threads.median - 1 < _THREADS_SHARE * (processes.median - 1):
+        is_clear = clearness(lanes.speedup(TWO_PROCESSES, TWO_THREADS)) > 0
+        return ("gil", why) if is_clear else None
+    return ("cpu", why) if clearness(threads) else None
 
 
-def _does_not_scale(lanes: Turns, why: str) -> tuple[str, str]:
-    alone, beside = (
-        median(one.trainer_cpu_s_per_batch for one in lanes.blocks(side))
-        for side in (LANE, TWO_PROCESSES)
+def _does_not_scale(lanes: Turns, why: str) -> tuple[str, str] | None:
+    pairs = zip(lanes.blocks(TWO_PROCESSES), lanes.blocks(LANE), strict=True)
+    inflation = interval_of(
+        [beside.trainer_cpu_s_per_batch / alone.trainer_cpu_s_per_batch for beside, alone in pairs]
     )
-    if beside > _INFLATED * alone:
+    if inflation.median > _INFLATED and clearness(inflation):
         return "memory", (
-            f"{why}; beside another process a batch takes {seconds(beside)} of CPU time instead "
-            f"of {seconds(alone)}: they share caches and memory"
+            f"{why}; beside another process a batch takes {inflation.median:.2f} times the CPU "
+            "time: they share caches and memory"
         )
-    return "cpu", f"{why}: no second core is free"
+    # A core of its own would double the rate.
+    is_clear = lanes.speedup(TWO_PROCESSES, LANE).high < _FREE_CORE
+    return ("cpu", f"{why}: no second core is free") if is_clear else None
 
 
 def scaling(lanes: Turns) -> str:

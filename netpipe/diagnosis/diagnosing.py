@@ -98,6 +98,8 @@ def composed(
         request: Its FLOPs and MFU, for the needs of accelerators.
     """
     findings = findings_from(found["findings"])
+    if measurement is not None:
+        findings = findings.held_to(measurement.load_s_per_batch)
     verdict = None if measurement is None else judge(measurement)
     limits = _limiting(findings, measurement)
     flops = request.flops_per_step or found["flops_per_step"]

@@ -1,15 +1,22 @@
 """What a diagnosis holds: plain, frozen numbers that travel as JSON."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from netpipe.harness.documents import check
 from netpipe.harness.measurement import Host, Interval, Measurement, converter
 from netpipe.harness.report import measurement_document
 from netpipe.harness.stall import judge
+from netpipe.harness.units import ratio_interval, seconds
 
 SCHEMA: Final = "netpipe.diagnosis/1"
+
+NO_EFFECT: Final = 0.05
+"""A ratio whose interval reaches closer to 1 than this is no clear difference."""
+
+OF_THE_LOADER: Final = ("tiny-payload", "half-the-cores")
+"""Interventions that are measured in turns with the loader as it is."""
 
 RESOURCES: Final = (
     "cpu",
@@ -80,6 +87,32 @@ class Intervention:
     after_s_per_batch: Interval | None
     speedup: Interval | None
     says: str
+
+    @property
+    def clearness(self) -> float:
+        """How far the interval stays away from no difference, as a factor; 0: not clear."""
+        return 0.0 if self.speedup is None else clearness(self.speedup)
+
+    @property
+    def effect(self) -> str:
+        """What was changed and what it gave, with the interval."""
+        return f"{self.what}: {ratio_interval(self.speedup)} times as fast"
+
+
+def clearness(ratio: Interval) -> float:
+    """Return by what factor at least a ratio differs from 1; 0: it may not differ at all."""
+    bound = ratio.low if ratio.median > 1 else 1 / ratio.high
+    return bound if bound > 1 + NO_EFFECT else 0.0
+
+
+def scaled(interval: Interval, factor: float) -> Interval:
+    """Return an interval times a factor."""
+    return replace(
+        interval,
+        median=interval.median * factor,
+        low=interval.low * factor,
+        high=interval.high * factor,
+    )
 
 
 @dataclass(frozen=True)
@@ -160,6 +193,18 @@ class Verified:
     error_fraction: float
     says: str
 
+    @classmethod
+    def of(
+        cls, change: str, kind: str, predicted: Interval, measured: Interval, before: Interval
+    ) -> "Verified":
+        """Return the comparison of a prediction with its measurement."""
+        error = predicted.median / measured.median - 1
+        says = (
+            f"{change}: predicted {seconds(predicted.median)}, measured "
+            f"{seconds(measured.median)} ({error:+.0%}) instead of {seconds(before.median)}"
+        )
+        return cls(change, kind, predicted, measured, before, error, says)
+
 
 @dataclass(frozen=True)
 class Findings:
@@ -199,10 +244,49 @@ class Findings:
     elapsed_s: float
     remarks: tuple[str, ...] = ()
 
+    def held_to(self, load_s: Interval) -> "Findings":
+        """Return the same with one figure for the loader as it is.
+
+        What changes give was measured in turns with it, or predicted from it: the ratios stay.
+
+        Args:
+            load_s: The best measured seconds of a batch.
+        """
+        factor = load_s.median / self.load_s_per_batch.median
+        tried = self.verified
+        return replace(
+            self,
+            load_s_per_batch=load_s,
+            interventions=tuple(_held_to(one, load_s, factor) for one in self.interventions),
+            what_if=tuple(
+                replace(
+                    one,
+                    load_s_per_batch=scaled(one.load_s_per_batch, factor),
+                    headroom=one.headroom and scaled(one.headroom, 1 / factor),
+                )
+                for one in self.what_if
+            ),
+            verified=tried
+            and Verified.of(
+                tried.change,
+                tried.kind,
+                scaled(tried.predicted_s_per_batch, factor),
+                scaled(tried.measured_s_per_batch, factor),
+                load_s,
+            ),
+        )
+
     def to_document(self) -> dict[str, Any]:
         """Return them as plain JSON values."""
         document: dict[str, Any] = converter().unstructure(self)
         return document
+
+
+def _held_to(one: Intervention, load_s: Interval, factor: float) -> Intervention:
+    after_s = one.after_s_per_batch
+    if one.name not in OF_THE_LOADER or after_s is None:
+        return one
+    return replace(one, before_s_per_batch=load_s, after_s_per_batch=scaled(after_s, factor))
 
 
 def findings_from(document: Mapping[str, Any]) -> Findings:

@@ -15,6 +15,7 @@ from netpipe.diagnosis.interventions import (
     HALF_THE_CORES,
     ONE_WORKER,
     TINY_PAYLOAD,
+    clearest_first,
     of_lanes,
     of_the_disk,
     of_the_whole,
@@ -34,6 +35,7 @@ from netpipe.diagnosis.verifying import verified
 from netpipe.diagnosis.what_if import Change, changes, predictions, worth_trying
 from netpipe.harness.clock import Clock
 from netpipe.harness.errors import SessionError
+from netpipe.harness.measurement import Interval
 from netpipe.harness.pull import LoaderFactory
 from netpipe.harness.watch import Watch
 
@@ -99,12 +101,14 @@ class FindingOut:
         whole = self._whole()
         known, moved = self._known(times, lanes, whole)
         every = changes(known, moved, times, self._step_s)
-        verdict, unverified = self._verified(every, times, known.s_per_batch)
+        load_s = whole.interval(AS_IT_IS)
+        verdict, unverified = self._verified(every, times, load_s)
+        interventions = self._interventions(times, lanes, whole, disk)
         tiny = whole.speedup(TINY_PAYLOAD, AS_IT_IS) if whole.has(TINY_PAYLOAD) else None
-        evidence = Evidence(lanes, tiny, whole.blocks(AS_IT_IS), self._sender())
+        evidence = Evidence(lanes, tiny, whole.blocks(AS_IT_IS), self._sender(), interventions)
         as_it_is = whole.blocks(AS_IT_IS)
         return Findings(
-            load_s_per_batch=whole.interval(AS_IT_IS),
+            load_s_per_batch=load_s,
             load_cpu_s_per_batch=interval_of([one.cpu_s_per_batch for one in as_it_is]),
             lane="rebuilt" if self._is_rebuilt else "as-it-is",
             lane_s_per_batch=lanes.interval(LANE),
@@ -113,7 +117,7 @@ class FindingOut:
             threads=threads_of(self._graph),
             stages=self._stages(times, known, lanes),
             bottleneck=bottleneck(known, times, evidence),
-            interventions=self._interventions(times, lanes, whole, disk),
+            interventions=interventions,
             what_if=predictions(every, self._step_s),
             verified=verdict,
             unverified=unverified,
@@ -222,7 +226,7 @@ class FindingOut:
         return known(AS_IT_IS, TINY_PAYLOAD, self._workers), moved
 
     def _verified(
-        self, every: list[Change], times: tuple[StageTime, ...], as_it_was_s: float
+        self, every: list[Change], times: tuple[StageTime, ...], load_s: Interval
     ) -> tuple[Verified | None, str]:
         if not self._is_rebuilt:
             return None, "only a Grain pipeline made anew that runs in one thread can be changed"
@@ -240,7 +244,7 @@ class FindingOut:
         )
         sides = {AS_IT_IS: self._loader, change.says: made}
         turns = self._in_turns(sides, _VERIFYING * self._budget_s, f"trying {change.says}")
-        return verified(change, turns, as_it_was_s)
+        return verified(change, turns, load_s)
 
     def _omitted(self, times: tuple[StageTime, ...]) -> dict[int, LoaderFactory]:
         """Return the loaders without a stage, by its place.
@@ -262,7 +266,7 @@ class FindingOut:
     ) -> tuple[Stage, ...]:
         works = [work for work, _ in known.parts.stages]
         total_s = sum(work.wall_s for work in works)
-        absent = lanes.interval(WITHOUT_STAGE) if lanes.has(WITHOUT_STAGE) else None
+        absent = lanes.after(WITHOUT_STAGE, LANE) if lanes.has(WITHOUT_STAGE) else None
         return tuple(
             Stage(
                 one.name,
@@ -283,7 +287,7 @@ class FindingOut:
         self, times: tuple[StageTime, ...], lanes: Turns, whole: Turns, disk: Intervention
     ) -> tuple[Intervention, ...]:
         largest = times[0].name if times else "no stage"
-        return (*of_lanes(lanes, largest), *of_the_whole(whole, self._cores), disk)
+        return clearest_first((*of_lanes(lanes, largest), *of_the_whole(whole, self._cores), disk))
 
     def _sender(self) -> str:
         nodes = self._graph.of_kind("ProcessPrefetch", "DataLoader")

@@ -1,21 +1,18 @@
 """What each intervention says: pure, over turns."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
-from netpipe.diagnosis.diagnosis import Intervention
+from netpipe.diagnosis.diagnosis import Intervention, clearness
 from netpipe.diagnosis.disk import CACHED, FROM_DISK
 from netpipe.diagnosis.lanes import LANE, TWO_PROCESSES, TWO_THREADS, WITHOUT_STAGE
 from netpipe.diagnosis.turns import Turns
 from netpipe.harness.measurement import Interval
-from netpipe.harness.units import seconds
 
 AS_IT_IS: Final = "as-it-is"
 TINY_PAYLOAD: Final = "tiny-payload"
 HALF_THE_CORES: Final = "half-the-cores"
 ONE_WORKER: Final = "one-worker"
-
-_NO_EFFECT: Final = 0.05
 
 
 def of_lanes(lanes: Turns, stage: str) -> Iterator[Intervention]:
@@ -56,17 +53,20 @@ def _told(turns: Turns, side: str, before: str, what: str) -> Intervention:
         side,
         what,
         turns.interval(before),
-        turns.interval(side),
+        turns.after(side, before),
         speedup,
-        _says(turns, side, before, speedup),
+        _says(speedup),
     )
 
 
-def _says(turns: Turns, side: str, before: str, speedup: Interval) -> str:
-    after_s, before_s = turns.interval(side).median, turns.interval(before).median
-    figures = f"{seconds(after_s)} instead of {seconds(before_s)} a batch"
-    if speedup.low > 1 + _NO_EFFECT:
-        return f"{speedup.median:.2f} times as fast: {figures}"
-    if speedup.high < 1 - _NO_EFFECT:
-        return f"{1 / speedup.median:.2f} times slower: {figures}"
-    return f"no clear difference: {figures}"
+def _says(speedup: Interval) -> str:
+    if not clearness(speedup):
+        return "no clear difference"
+    if speedup.median > 1:
+        return f"{speedup.median:.2f} times as fast"
+    return f"{1 / speedup.median:.2f} times slower"
+
+
+def clearest_first(made: Iterable[Intervention]) -> tuple[Intervention, ...]:
+    """Return interventions in the order of how clear their effect is; those without one last."""
+    return tuple(sorted(made, key=lambda one: (-one.clearness, one.speedup is None)))

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from rich.table import Table
 
-from netpipe.diagnosis.diagnosis import Diagnosis, Findings
+from netpipe.diagnosis.diagnosis import Diagnosis, Findings, Intervention
 from netpipe.harness.measurement import Interval
 from netpipe.harness.report import new_table
 from netpipe.harness.units import percent, seconds, seconds_interval
@@ -59,7 +59,7 @@ def _interventions(findings: Findings) -> Table:
     table.add_column("times as fast", no_wrap=True)
     table.add_column("", overflow="fold")
     for one in findings.interventions:
-        table.add_row(one.what, _ratio(one.speedup), one.says)
+        table.add_row(one.what, _ratio(one.speedup), f"{one.says}{_batch(one)}")
     return table
 
 
@@ -91,6 +91,13 @@ def _needs(diagnosis: Diagnosis) -> Table:
             f"{one.headroom:.2f}",
         )
     return table
+
+
+def _batch(one: Intervention) -> str:
+    if one.before_s_per_batch is None or one.after_s_per_batch is None:
+        return ""
+    after_s, before_s = one.after_s_per_batch.median, one.before_s_per_batch.median
+    return f": {seconds(after_s)} instead of {seconds(before_s)} a batch"
 
 
 def _ratio(interval: Interval | None) -> str:

@@ -14,7 +14,6 @@ _BOUND: Final = {
     "disk": "bound by the disk",
     "memory": "bound by the memory that all cores share",
     "waiting": "waiting for storage elsewhere, a lock or a sleep",
-    "unknown": "by what, is not known",
 }
 _BY_LOADING: Final = (
     *("loader-bound", "masked-loader-bound", "at-risk", "healthy", "jitter", "contention"),
@@ -41,7 +40,11 @@ def sentence(
     parts = [_rate(findings, measurement, verdict)]
     if verdict is None or verdict.kind in _BY_LOADING:
         waits = verdict is None or verdict.kind != "healthy"
-        parts += [_stage(bottleneck, waits=waits), *_help(findings)]
+        parts += [
+            _stage(bottleneck, waits=waits),
+            *_clearest(findings, bottleneck),
+            *_help(findings),
+        ]
     else:
         parts += [f"Next: {verdict.next}."]
     return " ".join(parts)
@@ -68,10 +71,17 @@ def _stage(bottleneck: Bottleneck, *, waits: bool) -> str:
         return f"The copy to the device limits: {bottleneck.why}."
     if bottleneck.stage is None:
         return f"No stage stands out: {bottleneck.why}."
-    return (
-        f"{whose} {bottleneck.stage} holds {bottleneck.fraction:.0%} of loading, "
-        f"{_BOUND[bottleneck.resource]} ({bottleneck.why})."
-    )
+    holds = f"{whose} {bottleneck.stage} holds {bottleneck.fraction:.0%} of loading"
+    if bottleneck.resource == "unknown":
+        return f"{holds}; {bottleneck.why}."
+    return f"{holds}, {_BOUND[bottleneck.resource]} ({bottleneck.why})."
+
+
+def _clearest(findings: Findings, bottleneck: Bottleneck) -> Iterator[str]:
+    """Say the clearest effect, unless that is why no cause is named."""
+    first = next(iter(findings.interventions), None)
+    if first and first.clearness and bottleneck.resource != "unknown":
+        yield f"Clearest effect: {first.effect}."
 
 
 def _help(findings: Findings) -> Iterator[str]:

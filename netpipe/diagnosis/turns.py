@@ -66,6 +66,16 @@ class Turns:
         pairs = zip(self.s_per_batch(over), self.s_per_batch(side), strict=True)
         return interval_of([before / after for before, after in pairs])
 
+    def after(self, side: str, over: str) -> Interval:
+        """Return the seconds a batch of a side, as those of another over the speedup.
+
+        The two were measured in turns: their ratio is better known than either of them.
+        """
+        before_s, speedup = self.interval(over).median, self.speedup(side, over)
+        low_s = before_s / speedup.high
+        high_s = before_s / speedup.low if speedup.low else inf
+        return Interval(before_s / speedup.median, low_s, high_s, speedup.n)
+
 
 def interval_of(values: Sequence[float]) -> Interval:
     """Return the median with Student's 95% interval of the mean of the logarithms.

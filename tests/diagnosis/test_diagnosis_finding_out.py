@@ -12,7 +12,7 @@ from netpipe.harness.clock import MonotonicClock
 from netpipe.harness.errors import SessionError
 from netpipe.harness.watch import UNWATCHED
 from tests.diagnosis import loaders
-from tests.diagnosis.diagnosed import turns
+from tests.diagnosis.diagnosed import interval, turns
 
 
 def looking(loader: Any, cores: int = 2) -> FindingOut:
@@ -54,13 +54,13 @@ def test_plain_python_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither workers nor a payload can be given to it; one core has no half."""
     asked, found = sides(monkeypatch, loaders.raising_late, cores=1)
     assert asked == {"as-it-is"}
-    assert found._verified([], (), 0.01)[1].startswith("only a Grain pipeline")
+    assert found._verified([], (), interval(0.01))[1].startswith("only a Grain pipeline")
 
 
 def test_what_promises_nothing_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     """The reason is told."""
     _, found = sides(monkeypatch, loaders.plain)
-    assert found._verified([], (), 0.01) == (
+    assert found._verified([], (), interval(0.01)) == (
         None,
         "no change that can be tried promises anything",
     )

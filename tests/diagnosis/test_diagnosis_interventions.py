@@ -27,12 +27,12 @@ def test_lanes_tell_what_another_one_gave() -> None:
     assert found.before_s_per_batch.median == pytest.approx(0.040)
     assert found.after_s_per_batch.median == pytest.approx(0.020)
     assert found.speedup.median == pytest.approx(2.0)
-    assert found.says == "2.00 times as fast: 20 ms instead of 40 ms a batch"
+    assert found.says == "2.00 times as fast"
 
 
 def test_what_changes_nothing_says_so() -> None:
     """A second thread under one lock is no difference."""
-    assert named("two-threads", *of_lanes(LANES, "")).says.startswith("no clear difference: 40 ms")
+    assert named("two-threads", *of_lanes(LANES, "")).says == "no clear difference"
 
 
 def test_what_is_in_doubt_is_no_difference() -> None:
@@ -47,7 +47,7 @@ def test_what_is_in_doubt_is_no_difference() -> None:
 def test_what_harms_is_slower() -> None:
     """Half of the cores may take twice the time."""
     found = named("half-the-cores", *of_the_whole(turns(as_it_is=0.010, half_the_cores=0.020), 4))
-    assert found.says == "2.00 times slower: 20 ms instead of 10 ms a batch"
+    assert found.says == "2.00 times slower"
     assert found.what == "the loader on 2 of 4 cores"
 
 
@@ -93,6 +93,6 @@ def test_a_cache_that_cannot_be_given_up_tells_nothing() -> None:
 def test_a_disk_is_held_against_the_cache() -> None:
     """Bytes came from a disk, and without it the batches come faster."""
     disk = turns(from_disk=block(0.010, read_bytes_per_batch=1e6), cached_bytes=0.005)
-    assert of_the_disk(disk).says == "2.00 times as fast: 5 ms instead of 10 ms a batch"
+    assert of_the_disk(disk).says == "2.00 times as fast"
     failed = replace(turns(from_disk=0.01), failures={"cached-bytes": "gone"})
     assert of_the_disk(failed).says == "not made: gone"

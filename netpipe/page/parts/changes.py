@@ -3,7 +3,13 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from netpipe.diagnosis.diagnosis import Findings, Intervention, Prediction, Verified
+from netpipe.diagnosis.diagnosis import (
+    Findings,
+    Intervention,
+    Prediction,
+    Verified,
+    clearness,
+)
 from netpipe.harness.measurement import Interval
 from netpipe.harness.units import seconds
 from netpipe.page.content import Card, Cell, Column, Drawing, Note, Notes, Pair, Table, Tone
@@ -108,9 +114,9 @@ def _verified(verified: Verified) -> Drawing:
 
 
 def _look(speedup: Interval) -> tuple[Ink, str]:
-    if speedup.low > 1:
-        return Ink.GOOD, "o"
-    return (Ink.BAD, "X") if speedup.high < 1 else (Ink.FAINT, "D")
+    if not clearness(speedup):
+        return Ink.FAINT, "D"
+    return (Ink.GOOD, "o") if speedup.median > 1 else (Ink.BAD, "X")
 
 
 def _intervention(one: Intervention) -> tuple[Cell, ...]:
