@@ -37,7 +37,7 @@ def linted_loader(request: SessionRequest, loader: LoaderFactory) -> dict[str, o
     trials: tuple[Trial, ...] = ()
     if request.tries:
         teller.doing("measuring what the proposals give", likely_s)
-        trials = _tried(request, loader, report)
+        report, trials = _tried(request, loader, report)
     return {**report.to_document(), "trials": [one.to_document() for one in trials]}
 
 
@@ -49,7 +49,8 @@ def _proven(request: SessionRequest, loader: LoaderFactory, report: LintReport) 
 
 def _tried(
     request: SessionRequest, loader: LoaderFactory, report: LintReport
-) -> "tuple[Trial, ...]":
-    from netpipe.harness.trying.trials import try_fixes
+) -> "tuple[LintReport, tuple[Trial, ...]]":
+    from netpipe.harness.trying.trials import try_fixes, with_trials
 
-    return try_fixes(loader, report, this_host().cores, MonotonicClock(), request.budget_s)
+    trials = try_fixes(loader, report, this_host().cores, MonotonicClock(), request.budget_s)
+    return with_trials(report, trials), trials

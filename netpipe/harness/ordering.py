@@ -42,6 +42,7 @@ RULES: Final[Mapping[str, Rule]] = {
     # What costs speed
     "batch-after-mp-prefetch": placement.batch_after_mp_prefetch,
     "map-after-mp-prefetch": placement.map_after_mp_prefetch,
+    "threads-in-training-process": buffers.threads_in_training_process,
     "no-workers": workers.no_workers,
     "no-prefetch": buffers.no_prefetch,
     "threads-in-workers": workers.threads_in_workers,

@@ -1,7 +1,7 @@
 """Fixes that are verified: what each gives on this machine, before and after in one run."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial, reduce
 from math import isfinite
 from operator import or_
@@ -89,6 +89,31 @@ def try_fixes(
         return tuple(trials)
     fix, variant = together
     return (*trials, _trial(fix, bench.compare([variant], 1.0, fix.overlaps)))
+
+
+def with_trials(report: LintReport, trials: Sequence[Trial]) -> LintReport:
+    """Return the report with a warning as a remark where all its proposals were clearly slower.
+
+    A source that waits for storage, say, needs the threads that the rules warn of.
+    """
+    seen: dict[str, list[Trial]] = {}
+    for trial in trials:
+        seen.setdefault(trial.rule, []).append(trial)
+    slower = {
+        rule
+        for rule, ones in seen.items()
+        if all(trial.ratio is not None and trial.ratio.high < 1 for trial in ones)
+    }
+    proof = "not so here: what the fix proposes was measured to be slower"
+    return replace(
+        report,
+        findings=tuple(
+            replace(finding, severity="info", proof=proof)
+            if finding.rule in slower and finding.severity == "warning"
+            else finding
+            for finding in report.findings
+        ),
+    )
 
 
 def _compared(bench: Bench, fixes: Sequence[Fix]) -> Mapping[bool, Mapping[Variant, Compared]]:

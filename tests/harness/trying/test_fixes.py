@@ -42,6 +42,15 @@ def test_threads_are_taken_away() -> None:
     assert variants("threads-in-workers") == [Variant(read_threads=0)]
 
 
+def test_threads_in_the_training_process_are_replaced() -> None:
+    """One thread that makes batches takes their place, unless something reads ahead already."""
+    rule = "threads-in-training-process"
+    assert variants(rule) == [Variant(read_threads=0, thread_prefetch=True)]
+    for nodes in ((DATA_LOADER,), (("ThreadPrefetch", {}),)):
+        assert variants(rule, nodes=nodes) == [Variant(read_threads=0)]
+    assert not any(fix.overlaps for fix in fixes(rule))
+
+
 def test_a_read_buffer_shrinks() -> None:
     """Where an element is a batch a few of them are enough, read by as many threads."""
     (fix,) = fixes("oversized-read-buffer")

@@ -1,6 +1,7 @@
 """Fixes tried: what is said of faster, slower, equal and failed ones, alone and together."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import grain
@@ -14,7 +15,7 @@ from netpipe.harness.rules.finding import LintFinding
 from netpipe.harness.trying.alternation import Compared
 from netpipe.harness.trying.blocks import Block, Pace
 from netpipe.harness.trying.fixes import Fix
-from netpipe.harness.trying.trials import Trial, judged, try_fixes
+from netpipe.harness.trying.trials import Trial, judged, try_fixes, with_trials
 from netpipe.harness.trying.variants import Variant
 from tests.harness.fakes import FakeClock
 
@@ -177,6 +178,28 @@ def test_a_slower_fix_is_not_joined(clock: FakeClock) -> None:
     trials = try_fixes(factory, report(*RULES), 2, clock, 60.0, measure=speeds)
     assert trials[0].message.startswith("slower")
     assert [one.rule for one in trials] == [*RULES, "no-prefetch"]
+
+
+@pytest.mark.parametrize(("calm", "severity"), [(0.1, "info"), (3.0, "warning"), (1.0, "warning")])
+def test_threads_that_a_source_needs_are_no_warning(
+    clock: FakeClock, calm: float, severity: str
+) -> None:
+    """The trial decides: where reading waits, threads are faster, and the warning is withdrawn."""
+    found = report("threads-in-training-process")
+    trials = try_fixes(factory, found, 2, clock, 60.0, measure=Speeds(clock, calm=calm))
+    (finding,) = with_trials(found, trials).findings
+    assert finding.severity == severity
+    assert ("not so here" in finding.proof) is (severity == "info")
+
+
+def test_one_proposal_that_is_not_slower_keeps_the_warning(clock: FakeClock) -> None:
+    """Of two proposals for a rule one is enough, and an error stays one whatever the speed."""
+    found = report("no-prefetch", "too-many-workers")
+    wrong = replace(found, findings=tuple(replace(f, severity="error") for f in found.findings))
+    speeds = Speeds(clock, thread=1.5, workers=0.5)
+    trials = try_fixes(factory, report("no-prefetch"), 2, clock, 60.0, measure=speeds)
+    assert with_trials(found, trials) == found
+    assert with_trials(wrong, trials[1:]) == wrong
 
 
 def test_a_fix_that_cannot_be_tried_is_said(clock: FakeClock) -> None:
