@@ -410,6 +410,6 @@ def _innermost(stacks: Path) -> str:
 
 def child_command(loader: str, step: str | None, loop: str | None) -> list[str]:
     """Return the command of a session whose loader, step and loop are targets."""
-    command = [sys.executable, "-m", "netpipe.harness.child", "--loader", loader]
+    command = [sys.executable, "-P", "-m", "netpipe.harness.child", "--loader", loader]
     command += ["--step", step] if step else []
     return command + (["--loop", loop] if loop else [])
