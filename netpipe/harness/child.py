@@ -17,12 +17,14 @@ from netpipe.harness.errors import LoaderFailedError, MisuseError
 from netpipe.harness.failure import told
 from netpipe.harness.measurement import Device
 from netpipe.harness.origin import check_origin
+from netpipe.harness.progress import Teller
 from netpipe.harness.session import (
     SessionRequest,
     error_document,
     gather_sockets,
     is_abandoned,
     leave,
+    progress_file,
     request_here,
     write_result,
 )
@@ -172,16 +174,15 @@ def main() -> None:
     request = request_here()
     if request is None:
         parser.error("this module is started by netpipe, not by hand")
-    answer(
-        request,
-        lambda: _found(
-            request,
-            Factories(
-                loader=resolve(arguments.loader),
-                step=resolve(arguments.step) if arguments.step else None,
-                loop=resolve(arguments.loop) if arguments.loop else None,
-            ),
-        ),
+    answer(request, lambda: _found(request, _imported(request, arguments)))
+
+
+def _imported(request: SessionRequest, arguments: argparse.Namespace) -> Factories:
+    Teller(progress_file(request), MonotonicClock()).doing(f"importing {arguments.loader}")
+    return Factories(
+        loader=resolve(arguments.loader),
+        step=resolve(arguments.step) if arguments.step else None,
+        loop=resolve(arguments.loop) if arguments.loop else None,
     )
 
 

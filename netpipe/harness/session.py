@@ -29,11 +29,13 @@ from netpipe.harness.rules.finding import INTENTS
 REQUEST_VARIABLE: Final = "NETPIPE_SESSION"
 SCHEMA: Final = "netpipe.session/1"
 OVERTIME_S: Final = 10.0  # beyond its budget, after which a measurement is ended
+# Beyond the budget of --prove and of --try: workers start, and what hangs is ended.
+LINT_OVERTIME_S: Final = 20.0
 
 _FOLDER: Final = "netpipe-session-"
 _TRACES: Final = "netpipe-trace-{}-*"  # as trace.py names them, which jax would come with
 _START_S = 660.0  # for what comes before the rounds: imports, and what the watchdog allows
-_LINT_START_S = 120.0  # the same where only the loader is made, and no watchdog looks
+LINT_START_S: Final = 120.0  # the same where only the loader is made, and no watchdog looks
 _FAREWELL_S = 5.0  # from a written result to the end of the process
 _CLEANING_S = 5.0  # for killed processes to be gone, and their shared memory with them
 _LOOK_S = 0.05
@@ -116,7 +118,7 @@ class SessionRequest:
         """Seconds after which the session is ended."""
         if self.kind == "lint":
             tried = self.proves + self.tries  # each has the budget for itself
-            return _LINT_START_S + tried * (self.budget_s + OVERTIME_S) + _FAREWELL_S
+            return LINT_START_S + tried * (self.budget_s + LINT_OVERTIME_S) + _FAREWELL_S
         return _START_S + self.budget_s + OVERTIME_S + _FAREWELL_S
 
 

@@ -14,6 +14,7 @@ _FEW: Final = 4  # threads, with a batch each: as the rule proposes
 _THREADS: Final = "threads-in-workers"
 _OWN_THREADS: Final = "threads-in-training-process"
 _BUFFER: Final = "oversized-read-buffer"
+_SEVERITIES: Final = ("error", "warning", "info")
 _OVERLAPPING: Final = ("no-prefetch", "no-workers")
 _READING_AHEAD: Final = ("ProcessPrefetch", "ThreadPrefetch", "MultithreadPrefetch")
 
@@ -39,13 +40,14 @@ class Fix:
 
 
 def fixes_for(report: LintReport, cores: int) -> tuple[Fix, ...]:
-    """Return what to try: some rules have one fix, some two, most none that is about speed.
+    """Return what to try, the gravest first: some rules have one fix, some two, most none.
 
     Args:
         report: What the rules found.
         cores: CPU cores that the process may use.
     """
-    rules = dict.fromkeys(finding.rule for finding in report.findings if finding.rule in _FIXES)
+    gravest_first = sorted(report.findings, key=lambda one: _SEVERITIES.index(one.severity))
+    rules = dict.fromkeys(finding.rule for finding in gravest_first if finding.rule in _FIXES)
     if _THREADS in rules or _OWN_THREADS in rules:  # without threads there is no buffer
         rules.pop(_BUFFER, None)
     fixes = (fix for rule in rules for fix in _FIXES[rule](rule, report.graph, cores))

@@ -128,3 +128,15 @@ def test_what_overlaps_is_marked() -> None:
     assert all(fix.overlaps for fix in fixes("no-prefetch", "no-workers"))
     assert not any(fix.overlaps for fix in fixes("threads-in-workers", "no-workers")[:1])
     assert not any(fix.overlaps for fix in fixes("no-prefetch", nodes=(PREFETCH,)))
+
+
+def test_the_gravest_finding_is_tried_first() -> None:
+    """The order of the rules decides among findings that are equally severe."""
+    severities = {"no-workers": "info", "no-prefetch": "warning", "map-after-mp-prefetch": "error"}
+    found = tuple(
+        LintFinding(rule, severity, (), "", "")  # type: ignore[arg-type]  # they are severities
+        for rule, severity in severities.items()
+    )
+    fixes = fixes_for(LintReport("throughput", "0.2.18", Graph(), found), CORES)
+    rules = list(dict.fromkeys(fix.rule for fix in fixes))
+    assert rules == ["map-after-mp-prefetch", "no-prefetch", "no-workers"]

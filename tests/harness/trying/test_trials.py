@@ -241,6 +241,23 @@ def test_nothing_to_try(clock: FakeClock) -> None:
     assert try_fixes(factory, report("shuffle-after-batch"), 2, clock, 60.0) == ()
 
 
+@pytest.mark.parametrize("start_s", [0.5, 2.0, 6.0, 11.0, 30.0])
+def test_trials_end_with_their_budget(clock: FakeClock, start_s: float) -> None:
+    """However slowly the pipeline starts, one block at most is under way when time is over."""
+    speeds = Speeds(clock, calm=2.0, thread=1.5)
+
+    def slow(loader: LoaderFactory, pace: Pace) -> Block:
+        clock.sleep(start_s)
+        return speeds(loader, pace)
+
+    found = report("no-prefetch", "threads-in-workers", "oversized-read-buffer", "no-workers")
+    trials = try_fixes(factory, found, 2, clock, 25.0, measure=slow)
+    assert clock() <= 25.0 + start_s + 0.2
+    measured = [one.before_s_per_batch is not None for one in trials]
+    assert measured[0] is (start_s < 12.0)
+    assert all(done or "time" in one.message for done, one in zip(measured, trials, strict=True))
+
+
 class Ticking:
     """A source each of whose elements takes 10 ms."""
 
