@@ -17,10 +17,11 @@ from netpipe.cli.console import (
     clear_errors,
     command_line,
     folder,
+    notes,
     output,
     print_json,
 )
-from netpipe.cli.live import live, quietly
+from netpipe.cli.live import live, printable, quietly
 from netpipe.harness.rules.finding import INTENTS
 from netpipe.whole_file import refuse_unwritable, write_whole
 
@@ -43,7 +44,8 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--budget", type=float, default=20.0, show_default=True,
-    help="Seconds for --prove, and for --try.",
+    help="Seconds for --prove, and for --try, each of which ends 20 s later at the latest; 120 s"
+    " more are allowed for importing and building the pipeline.",
 )  # fmt: skip
 @click.option("--svg", type=folder, metavar="FILE", help="Draw the pipeline into a file.")
 @as_html
@@ -67,7 +69,7 @@ def lint(
     """
     from netpipe.harness.lint_settings import lint_settings
     from netpipe.harness.ordering import report_from
-    from netpipe.harness.session import SessionRequest, child_command, linted
+    from netpipe.harness.session import LINT_START_S, SessionRequest, child_command, linted
 
     if html is not None:
         refuse_unwritable(html, "--html")
@@ -80,6 +82,12 @@ def lint(
         proves=proves,
         tries=tries,
     )
+    if (proves or tries) and not quiet:
+        notes.print(
+            f"{printable(target)}: ends within {request.limit_s:g} s, of which {LINT_START_S:g} s"
+            " are for importing and building the pipeline",
+            soft_wrap=True,
+        )
     with live(target, quiet=quiet) as progress:
         document = linted(child_command(target, None, None), request, progress=progress)
     report = report_from(document)

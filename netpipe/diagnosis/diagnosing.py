@@ -77,7 +77,7 @@ def _measurement(asked: Asked, budget_s: float, progress: Tell | None) -> Measur
 def _found(
     asked: Asked, measurement: Measurement | None, budget_s: float, progress: Tell | None
 ) -> dict[str, Any]:
-    command = [sys.executable, "-m", "netpipe.diagnosis.child", "--loader", asked.loader]
+    command = [sys.executable, "-P", "-m", "netpipe.diagnosis.child", "--loader", asked.loader]
     command += ["--step", asked.step] if asked.step else []
     command += ["--step-s", repr(measurement.step_s.median)] if measurement else []
     return answered(command, replace(asked.request, kind=KIND, budget_s=budget_s), progress)

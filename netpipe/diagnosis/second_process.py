@@ -39,7 +39,7 @@ class SecondProcess:
 
     def __enter__(self) -> "SecondProcess":
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "netpipe.diagnosis.lane", self._target],
+            [sys.executable, "-P", "-m", "netpipe.diagnosis.lane", self._target],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -24,8 +24,11 @@ def told(error: BaseException) -> str:
     failed = isinstance(error, LoaderFailedError) and error.__cause__ is not None
     source = error.__cause__ if failed and error.__cause__ is not None else error
     first = str(error) if failed else f"{type(error).__name__}: {error}"
-    frames = lines_of(traceback.extract_tb(source.__traceback__))
-    return f"{first}\n{frames}".rstrip()
+    passed = traceback.extract_tb(source.__traceback__)
+    if isinstance(source, SyntaxError) and source.filename:  # it has no frame in that file
+        place = (source.filename, source.lineno or 0, "<module>")
+        passed.append(traceback.FrameSummary(*place, line=(source.text or "").strip()))
+    return f"{first}\n{lines_of(passed)}".rstrip()
 
 
 def lines_of(frames: traceback.StackSummary, innermost: int = 0) -> str:

@@ -1,5 +1,7 @@
 """A loader's order, read and, where that is asked for, tried: what a session that lints does."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from netpipe.grain_workers import let_grain_start_workers
@@ -26,18 +28,18 @@ def linted_loader(request: SessionRequest, loader: LoaderFactory) -> dict[str, o
         MisuseError: The intent or a silence is not one of those that there are.
     """
     let_grain_start_workers()
+    teller = Teller(progress_file(request), MonotonicClock())
+    teller.doing("building the pipeline")
     with recorded() as recording:
         dataset = loader()
     report = lint(dataset, request.intent, recording=recording, silences=request.silences)
-    teller = Teller(progress_file(request), MonotonicClock())
     likely_s = (request.proves + request.tries) * request.budget_s
     if request.proves:
         teller.doing("trying on elements what the structure leaves open", likely_s)
         report = _proven(request, loader, report)
     trials: tuple[Trial, ...] = ()
     if request.tries:
-        teller.doing("measuring what the proposals give", likely_s)
-        trials = _tried(request, loader, report)
+        report, trials = _tried(request, loader, report, partial(teller.doing, of_s=likely_s))
     return {**report.to_document(), "trials": [one.to_document() for one in trials]}
 
 
@@ -48,8 +50,13 @@ def _proven(request: SessionRequest, loader: LoaderFactory, report: LintReport) 
 
 
 def _tried(
-    request: SessionRequest, loader: LoaderFactory, report: LintReport
-) -> "tuple[Trial, ...]":
-    from netpipe.harness.trying.trials import try_fixes
+    request: SessionRequest,
+    loader: LoaderFactory,
+    report: LintReport,
+    tell: Callable[[str], object],
+) -> "tuple[LintReport, tuple[Trial, ...]]":
+    from netpipe.harness.trying.trials import try_fixes, with_trials
 
-    return try_fixes(loader, report, this_host().cores, MonotonicClock(), request.budget_s)
+    cores, clock = this_host().cores, MonotonicClock()
+    trials = try_fixes(loader, report, cores, clock, request.budget_s, tell=tell)
+    return with_trials(report, trials), trials

@@ -1,7 +1,7 @@
 """Rules over the graph of a Grain pipeline: what stands in the wrong place, and what it costs."""
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib.metadata import version
@@ -12,9 +12,10 @@ from cattrs.errors import BaseValidationError
 
 from netpipe.errors import InputError
 from netpipe.harness.errors import MisuseError
-from netpipe.harness.graph.nodes import Graph, Node
+from netpipe.harness.graph.nodes import Graph, Node, name_of
 from netpipe.harness.graph.reading import read_graph
 from netpipe.harness.graph.recording import Recording
+from netpipe.harness.graph.wrapped import held_datasets, properties_of_datasets
 from netpipe.harness.host import this_host
 from netpipe.harness.rules import buffers, contents, placement, sending, shuffling, workers
 from netpipe.harness.rules.costs import cost_of
@@ -42,6 +43,7 @@ RULES: Final[Mapping[str, Rule]] = {
     # What costs speed
     "batch-after-mp-prefetch": placement.batch_after_mp_prefetch,
     "map-after-mp-prefetch": placement.map_after_mp_prefetch,
+    "threads-in-training-process": buffers.threads_in_training_process,
     "no-workers": workers.no_workers,
     "no-prefetch": buffers.no_prefetch,
     "threads-in-workers": workers.threads_in_workers,
@@ -122,8 +124,8 @@ def lint(
         raise MisuseError(f"intent must be one of {', '.join(INTENTS)}. Found: {intent!r}")
     silences = silences or {}
     _check(silences)
-    graph = read_graph(dataset, recording)
-    found = list(_judged(graph, intent) if graph.nodes else [_no_graph(dataset)])
+    graph, remarks = _graph_of(dataset, recording)
+    found = [*_judged(graph, intent), *remarks]
     silenced = list(_silenced(found, graph, silences))
     aside = [one.finding for one in silenced]
     meant = {one.nodes[0] for one in aside if one.rule not in silences}
@@ -158,7 +160,21 @@ def _without_work(graph: Graph, meant: Collection[int]) -> Graph:
     )
 
 
+def _graph_of(dataset: object, recording: Recording | None) -> tuple[Graph, list[LintFinding]]:
+    """Read the graph of a dataset, or of the only one that the loader holds; and say which."""
+    graph = read_graph(dataset, recording)
+    if graph.nodes:
+        return graph, []
+    held = held_datasets(dataset)
+    if len(held) == 1:
+        ((name, inner),) = held.items()
+        return read_graph(inner, recording), [_held(dataset, name)]
+    return graph, [_no_graph(dataset, held or properties_of_datasets(dataset))]
+
+
 def _judged(graph: Graph, intent: str) -> Iterator[LintFinding]:
+    if not graph.nodes:
+        return
     pipeline = Inspected(graph, intent, this_host().cores)
     for name, rule in RULES.items():
         for finding in merged(rule(pipeline)):
@@ -197,15 +213,28 @@ def _unused(
             )
 
 
-def _no_graph(dataset: object) -> LintFinding:
-    kind = type(dataset)
+def _held(dataset: object, name: str) -> LintFinding:
+    kind = name_of(type(dataset))
     return LintFinding(
         _NO_GRAPH,
         "info",
         (),
-        f"The loader is a {kind.__module__}.{kind.__qualname__}, no Grain dataset: there is no"
+        f"The loader is a {kind}, no Grain dataset: the graph is that of the dataset in its"
+        f" attribute {name}, and nothing is known about what {kind} does with it",
+        f"To lint all that runs, let the loader factory return the dataset itself: loader.{name}",
+    )
+
+
+def _no_graph(dataset: object, places: Iterable[str]) -> LintFinding:
+    names = " or ".join(f"loader.{name}" for name in places)
+    return LintFinding(
+        _NO_GRAPH,
+        "info",
+        (),
+        f"The loader is a {name_of(type(dataset))}, no Grain dataset: there is no"
         " Grain graph to read, and nothing is known about its order",
-        "Let the loader factory return the grain IterDataset, MapDataset or DataLoader itself",
+        "Let the loader factory return the grain IterDataset, MapDataset or DataLoader itself"
+        + (f": {names}" if names else ""),
     )
 
 

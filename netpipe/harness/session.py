@@ -29,11 +29,14 @@ from netpipe.harness.rules.finding import INTENTS
 REQUEST_VARIABLE: Final = "NETPIPE_SESSION"
 SCHEMA: Final = "netpipe.session/1"
 OVERTIME_S: Final = 10.0  # beyond its budget, after which a measurement is ended
+# Beyond the budget of --prove and of --try: workers start, and what hangs is ended.
+LINT_OVERTIME_S: Final = 20.0
 
 _FOLDER: Final = "netpipe-session-"
 _TRACES: Final = "netpipe-trace-{}-*"  # as trace.py names them, which jax would come with
 START_UP_S = 600.0  # to load the model, and to compile and warm up its step: minutes on a GPU
 _IMPORT_S = 60.0  # before anything is watched
+LINT_START_S: Final = 120.0  # to import and make a loader that is only read, unwatched
 _FAREWELL_S = 5.0  # from a written result to the end of the process
 _CLEANING_S = 5.0  # for killed processes to be gone, and their shared memory with them
 _LOOK_S = 0.05
@@ -116,8 +119,7 @@ class SessionRequest:
         """Seconds after which the session is ended."""
         if self.kind == "lint":
             tried = self.proves + self.tries  # each has the budget for itself
-            around_s = _IMPORT_S + self.start_limit_s + _FAREWELL_S
-            return around_s + tried * (self.budget_s + OVERTIME_S)
+            return LINT_START_S + tried * (self.budget_s + LINT_OVERTIME_S) + _FAREWELL_S
         # Loaders that end are started again in the rounds.
         around_s = _IMPORT_S + START_UP_S + 2 * self.start_limit_s + _FAREWELL_S
         return around_s + self.budget_s + OVERTIME_S
@@ -413,6 +415,6 @@ def _innermost(stacks: Path) -> str:
 
 def child_command(loader: str, step: str | None, loop: str | None) -> list[str]:
     """Return the command of a session whose loader, step and loop are targets."""
-    command = [sys.executable, "-m", "netpipe.harness.child", "--loader", loader]
+    command = [sys.executable, "-P", "-m", "netpipe.harness.child", "--loader", loader]
     command += ["--step", step] if step else []
     return command + (["--loop", loop] if loop else [])

@@ -58,6 +58,6 @@ def measure_once(subject: Subject, seconds: float) -> Tally:
         MisuseError: A loader is not what it must be, or its data are not.
         SessionError: The run crashed, hung or ran out of time.
     """
-    command = [sys.executable, "-m", "netpipe.throughput.child", "--seconds", str(seconds)]
+    command = [sys.executable, "-P", "-m", "netpipe.throughput.child", "--seconds", str(seconds)]
     request = SessionRequest(KIND, budget_s=longest_s(seconds) + _SLOW_BATCHES_S)
     return Tally(**answered([*command, *subject.words], request))

@@ -75,6 +75,7 @@ CATALOGUE: Final[Mapping[str, tuple[Trial, ...]]] = {
     "map-after-mp-prefetch": (_speed(CPU),),
     "nested-mp-prefetch": _CRASH,
     "threads-in-workers": (_speed(CPU), _speed(LIGHT)),
+    "threads-in-training-process": (_speed(CPU), _speed(LIGHT)),
     "batch-in-workers-loses-data": _content(
         measures.delivered,
         _EPOCH,

@@ -1,44 +1,47 @@
 """A session that lints says what it tries, and of how many seconds."""
 
-import json
 from pathlib import Path
 
 import grain
 import pytest
 
 from netpipe.harness.linting import linted_loader
-from netpipe.harness.session import SessionRequest, progress_file
+from netpipe.harness.progress import Teller
+from netpipe.harness.session import SessionRequest
+from netpipe.harness.trying.alternation import AS_IT_IS, Bench
 
+BUILDS = "building the pipeline"
 PROVES = "trying on elements what the structure leaves open"
-TRIES = "measuring what the proposals give"
+WAITS = "waiting for the first batches of the pipeline as it is"
 
 
-def loader() -> grain.MapDataset:
-    """Make a pipeline that leaves nothing to try."""
-    return grain.MapDataset.range(8).batch(2)
+def loader() -> grain.IterDataset:
+    """Make a pipeline that leaves nothing to prove, and a prefetch to try."""
+    return grain.MapDataset.range(8).batch(2).to_iter_dataset(grain.ReadOptions(0, 0))
 
 
 @pytest.mark.parametrize(
-    ("proves", "tries", "doing", "of_s"),
-    [(True, False, PROVES, 7.0), (False, True, TRIES, 7.0), (True, True, TRIES, 14.0)],
+    ("proves", "tries", "said"),
+    [
+        (False, False, [(BUILDS, 0)]),
+        (True, False, [(BUILDS, 0), (PROVES, 7.0)]),
+        (False, True, [(BUILDS, 0), (WAITS, 7.0)]),
+        (True, True, [(BUILDS, 0), (PROVES, 14.0), (WAITS, 14.0)]),
+    ],
 )
 def test_what_takes_time_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, proves: bool, tries: bool, doing: str,
-    of_s: float,
-) -> None:  # fmt: skip
-    """Proofs and trials have the budget for themselves each; the last of them is said last."""
-    monkeypatch.setattr("netpipe.harness.linting._proven", lambda *given: given[-1])
-    monkeypatch.setattr("netpipe.harness.linting._tried", lambda *_: ())
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    proves: bool,
+    tries: bool,
+    said: list[tuple[str, float]],
+) -> None:
+    """The factory, the proofs, and the first batches; --prove and --try have a budget each."""
+    heard: list[tuple[str, float]] = []
+    monkeypatch.setattr(Teller, "doing", lambda _, what, of_s=0.0: heard.append((what, of_s)))
+    monkeypatch.setattr(Bench, "_round", lambda *_: ({}, {AS_IT_IS: "it was not run"}))
     request = SessionRequest(
         "lint", str(tmp_path / "result.json"), budget_s=7.0, proves=proves, tries=tries
     )
     linted_loader(request, loader)
-    said = json.loads(progress_file(request).read_text())
-    assert (said["doing"], said["of_s"]) == (doing, of_s)
-
-
-def test_reading_alone_is_not_worth_a_word(tmp_path: Path) -> None:
-    """It takes no time."""
-    request = SessionRequest("lint", str(tmp_path / "result.json"))
-    linted_loader(request, loader)
-    assert not progress_file(request).exists()
+    assert [one for one in heard if not one[0].startswith("measuring")] == said

@@ -1,6 +1,7 @@
 """Targets: what they name, and what is said when they name nothing."""
 
 import sys
+import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -47,7 +48,8 @@ def test_workers_can_import_what_a_file_defines(tmp_path: Path) -> None:
     """A file is imported under its own stem, and its folder is where workers look too."""
     found = resolve(f"{write(tmp_path, 'stranger_workers.py')}:loader")
     assert found.__module__ == "stranger_workers"
-    assert sys.path[0] == str(tmp_path)
+    assert sys.path.index(str(tmp_path)) > sys.path.index(sysconfig.get_path("stdlib"))
+    assert sys.path.index(str(tmp_path)) < sys.path.index(sysconfig.get_path("purelib"))
     assert sys.path.count(str(tmp_path)) == 1
 
 

@@ -6,11 +6,18 @@ from typing import Final
 from netpipe.harness.graph.nodes import Graph, Node
 from netpipe.harness.rules.finding import Inspected, LintFinding, Severity
 from netpipe.harness.rules.kinds import USER_CODE, is_work, puts_together
-from netpipe.harness.rules.pools import below_until
-from netpipe.harness.rules.workers import read_without_threads
+from netpipe.harness.rules.pools import below_until, data_loader
+from netpipe.harness.rules.workers import (
+    read_without_threads,
+    reading_calls,
+    reads_with_threads,
+)
 
 # With so many batches ready even a step of 20 ms is served for more than a second.
 MANY_BATCHES: Final = 64
+THREAD_PREFETCH: Final = (
+    "grain.experimental.ThreadPrefetchIterDataset(dataset, prefetch_buffer_size=2)"
+)
 _GRAINS_BUFFER: Final = 500  # elements: what iterating a MapDataset has, as to_iter_dataset()
 
 
@@ -61,14 +68,47 @@ def _follows_workers(graph: Graph, node: Node) -> bool:
     return any(one.kind == "ProcessPrefetch" for one in graph.below(node))
 
 
+def threads_in_training_process(pipeline: Inspected) -> Iterator[LintFinding]:
+    """Threads read single elements in the process that trains.
+
+    A warning: a source that waits (remote storage) needs them. Threads that read whole batches
+    cost nothing that could be measured, and read ahead.
+    """
+    graph = pipeline.graph
+    readers = [
+        node
+        for node in graph.of_kind("ToIter")  # an ElasticIterator's threads read batches
+        if reads_with_threads(node) and not node.in_worker and not _batch_of(graph, node)
+    ]
+    if readers:
+        yield LintFinding(
+            "threads-in-training-process",
+            "warning",
+            tuple(node.id for node in readers),
+            f"{reading_calls(readers)} single elements with"
+            f" {readers[0].parameters['num_threads']} threads in the process that trains: they"
+            " contend with it for the interpreter lock, and pay only where reading waits (remote"
+            " storage) or its work releases the lock",
+            f"{read_without_threads(graph, readers[0])}{_still_ahead(graph)}",
+        )
+
+
+def _still_ahead(graph: Graph) -> str:
+    """Say what reads ahead instead of the threads, unless something behind them does already."""
+    if data_loader(graph):
+        return "; if the step then waits for batches, add worker_count=1"
+    if any(_reads_ahead(node) for node in graph.nodes if not reads_with_threads(node)):
+        return ""
+    return f", and end with {THREAD_PREFETCH} to make batches ahead"
+
+
 def _late(severity: Severity, graph: Graph, node: Node, told: str) -> LintFinding:
     return LintFinding(
         "no-prefetch",
         severity,
         (node.id,),
         f"{told} when the trainer asks for it, while the device waits",
-        "End with grain.experimental.ThreadPrefetchIterDataset(dataset, prefetch_buffer_size=2)"
-        f"{_or_workers(graph)}; only a device_put comes after it",
+        f"End with {THREAD_PREFETCH}{_or_workers(graph)}; only a device_put comes after it",
     )
 
 

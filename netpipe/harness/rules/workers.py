@@ -1,6 +1,6 @@
 """How the workers are set up."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from netpipe.harness.graph.nodes import Graph, Node
@@ -16,28 +16,34 @@ _ELASTIC_WORKERS: Final = (
 def threads_in_workers(pipeline: Inspected) -> Iterator[LintFinding]:
     """Every worker reads with threads of its own. A warning: remote storage may want them."""
     for pool in pools(pipeline.graph):
-        readers = [node for node in pool.nodes if _reads_with_threads(node)]
+        readers = [node for node in pool.nodes if reads_with_threads(node)]
         if readers:
-            call = "ElasticIterator" if readers[0].kind == "Elastic" else "to_iter_dataset"
-            reads = f"{call} reads" if len(readers) == 1 else f"{len(readers)} {call} each read"
             yield LintFinding(
                 "threads-in-workers",
                 "warning",
                 (pool.prefetch.id, *(node.id for node in readers)),
-                f"{reads} with {readers[0].parameters['num_threads']} threads in {pool.each}: they"
+                f"{reading_calls(readers)} with {readers[0].parameters['num_threads']} threads in"
+                f" {pool.each}: they"
                 " contend for the worker's interpreter lock, and pay only where reading waits"
                 " (remote storage)",
                 read_without_threads(pipeline.graph, readers[0]),
             )
 
 
-def _reads_with_threads(node: Node) -> bool:
+def reads_with_threads(node: Node) -> bool:
+    """Whether threads of its own read the elements of a node."""
     threads, buffer = map(node.parameters.get, ("num_threads", "prefetch_buffer_size"))
     return node.kind in ("ToIter", "Elastic") and bool(threads) and buffer != 0
 
 
+def reading_calls(readers: Sequence[Node]) -> str:
+    """Return the subject and the verb of a sentence about nodes that read."""
+    call = "ElasticIterator" if readers[0].kind == "Elastic" else "to_iter_dataset"
+    return f"{call} reads" if len(readers) == 1 else f"{len(readers)} {call} each read"
+
+
 def read_without_threads(graph: Graph, node: Node) -> str:
-    """Say how a node in a worker reads as it should."""
+    """Return the call that makes a node read without threads."""
     options = "grain.ReadOptions(num_threads=0)"
     call = setting(graph, f"DataLoader(read_options={options})", f".to_iter_dataset({options})")
     if node.kind == "Elastic":
@@ -57,10 +63,12 @@ def no_workers(pipeline: Inspected) -> Iterator[LintFinding]:
         if any(one.kind == "ProcessPrefetch" for one in graph.below(node)):
             yield _needless(node)
         elif is_elastic:
-            yield _none("warning", node, "ElasticIterator", _ELASTIC_WORKERS.format(1))
+            fix = _threads_first(graph, node, _ELASTIC_WORKERS.format(1))
+            yield _none("warning", node, "ElasticIterator", fix)
         else:
             ahead = any(one.kind == "ThreadPrefetch" for one in above(graph, node))
-            yield _none("info" if ahead else "warning", node, "mp_prefetch", _WORKERS.format(1))
+            fix = _threads_first(graph, node, _WORKERS.format(1))
+            yield _none("info" if ahead else "warning", node, "mp_prefetch", fix)
     for node in graph.of_kind("Interleave"):
         count = node.parameters.get("cycle_length")
         if not node.parents and isinstance(count, int) and count < 0:
@@ -73,8 +81,17 @@ def no_workers(pipeline: Inspected) -> Iterator[LintFinding]:
             (loader.id,),
             "DataLoader has no workers: its operations run in the process that trains, when the"
             " trainer asks for a batch",
-            "DataLoader(worker_count=1) or more",
+            _threads_first(graph, loader, "DataLoader(worker_count=1) or more"),
         )
+
+
+def _threads_first(graph: Graph, node: Node, workers: str) -> str:
+    """Propose workers after reading without threads: in workers they would cost as much."""
+    reader = next(filter(reads_with_threads, graph.below(node)), None)
+    if reader is None:
+        return workers
+    without = read_without_threads(graph, reader)
+    return f"{without}. Only if one core is not enough then: {workers}"
 
 
 def _none(severity: Severity, node: Node, call: str, fix: str) -> LintFinding:

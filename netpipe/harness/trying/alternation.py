@@ -5,9 +5,9 @@ is timed; its first part is thrown away. Rounds of a block for each side run the
 (A B B A), so that a machine that grows slower favours none.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
+from math import ceil, inf
 from typing import Final
 
 from netpipe.harness.clock import Clock
@@ -20,6 +20,7 @@ from netpipe.harness.trying.variants import Variant, build
 AS_IT_IS: Final = Variant()
 LEAST_ROUNDS: Final = 3  # with fewer, a ratio has no interval
 
+_ALL: Final = 1_000  # variants: more than are ever proposed
 _MOST_ROUNDS: Final = 6
 _BLOCK_SHARE: Final = 1 / 12  # of a side's time: half of it is for starting and ending loaders
 _GRACE_S: Final = 5.0  # for a block that began in time to end: its workers start anew
@@ -51,14 +52,21 @@ class Bench:
         clock: Seconds.
         budget_s: Seconds for all.
         measure: What measures a block.
+        tell: Hears what is done.
     """
 
     def __init__(
-        self, loader: LoaderFactory, clock: Clock, budget_s: float, measure: MeasureBlock
+        self,
+        loader: LoaderFactory,
+        clock: Clock,
+        budget_s: float,
+        measure: MeasureBlock,
+        tell: Callable[[str], object] = str,
     ) -> None:
         self._loader = loader
         self._clock = clock
         self._measure = measure
+        self._tell = tell
         self._ends_s = clock() + budget_s
 
     def compare(
@@ -66,8 +74,11 @@ class Bench:
     ) -> Mapping[Variant, Compared]:
         """Do rounds of a block for each variant and one for the pipeline as it is.
 
+        No block is begun when the budget is over, and what was begun is given up soon after.
+
         Args:
-            variants: At least one; what fails once is left out from then on.
+            variants: At least one, the most important first: the last are skipped where there is
+                no time for all. What fails once is left out from then on.
             share: The part of the time left to spend, or more for the least number of rounds.
             stepping: Whether to pull as a trainer does whose step takes as long as a batch of the
                 pipeline as it is; otherwise flat out.
@@ -76,14 +87,22 @@ class Bench:
         ends_s = self._clock() + share_s
         # Warm-up: what is read for the first time comes from the disk.
         look = Pace(_BLOCK_SHARE * share_s / (1 + len(variants)), from_start=True)
+        began_s = self._clock()
+        self._tell("waiting for the first batches of the pipeline as it is")
         looked, failed = self._round([AS_IT_IS], look)
+        looked_s = self._clock() - began_s
+        chosen = variants[: _affordable(self._left_s(), looked_s)]
+        self._tell(f"measuring {len(chosen)} of {len(variants)} proposals, the gravest first")
         pace = _pace(looked.get(AS_IT_IS), look.block_s, stepping)
-        rounds, failures = self._rounds(variants, ends_s, pace, failed)
+        rounds, failures = self._rounds(chosen, ends_s, pace, failed)
+        late = _lacks_time(looked_s, len(variants)) if looked else "there was no time left"
         return {
             variant: Compared(
                 tuple(blocks[AS_IT_IS] for blocks in rounds if variant in blocks),
                 tuple(blocks[variant] for blocks in rounds if variant in blocks),
-                failures.get(AS_IT_IS) or failures.get(variant, ""),
+                failures.get(AS_IT_IS)
+                or failures.get(variant, "")
+                or ("" if any(variant in blocks for blocks in rounds) else late),
                 pace,
             )
             for variant in variants
@@ -102,10 +121,12 @@ class Bench:
             asked_s = self._clock()
             by_s = ends_s if len(rounds) >= LEAST_ROUNDS else self._ends_s
             sides = [side for side in (AS_IT_IS, *variants) if side not in failures]
-            if asked_s + longest_s > by_s or sides == [AS_IT_IS]:
+            if self._is_over() or asked_s + longest_s > by_s or sides == [AS_IT_IS]:
                 break
             blocks, failed = self._round(sides[:: -1 if len(rounds) % 2 else 1], pace)
-            failures = {**failures, **failed}
+            # What the end of the budget cuts off is no failure of what was measured before.
+            measured = {side for one in rounds for side in one} if self._is_over() else set()
+            failures = {**failures, **{k: why for k, why in failed.items() if k not in measured}}
             rounds += [blocks] if AS_IT_IS in blocks else []
             longest_s = max(longest_s, self._clock() - asked_s)
         return rounds, failures
@@ -116,6 +137,8 @@ class Bench:
         blocks: dict[Variant, Block] = {}
         failures: dict[Variant, str] = {}
         for side in sides:
+            if self._is_over():
+                break
             try:
                 blocks[side] = self._block(side, pace)
             except Exception as error:  # noqa: BLE001  # the user's code may raise anything
@@ -135,8 +158,24 @@ class Bench:
                 " longer --budget would do, or it hangs"
             ) from error
 
+    def _is_over(self) -> bool:
+        return self._left_s() <= 0
+
     def _left_s(self) -> float:
         return max(0.0, self._ends_s - self._clock())
+
+
+def _affordable(left_s: float, looked_s: float) -> int:
+    """Return how many variants there is time for, at least one; a block is like the first look."""
+    return max(1, int(left_s / (LEAST_ROUNDS * looked_s)) - 1) if looked_s else _ALL
+
+
+def _lacks_time(looked_s: float, variants: int) -> str:
+    needed_s = looked_s * (1 + LEAST_ROUNDS * (1 + variants))
+    return (
+        f"skipped for lack of time: starting the pipeline for a few batches takes {looked_s:.3g} s,"
+        f" so a --budget of about {ceil(needed_s)} s would do"
+    )
 
 
 def _pace(seen: Block | None, block_s: float, stepping: bool) -> Pace:

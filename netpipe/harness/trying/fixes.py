@@ -6,12 +6,15 @@ from typing import Final
 
 from netpipe.harness.graph.nodes import Graph
 from netpipe.harness.ordering import LintReport
-from netpipe.harness.trying.variants import BATCHES_AHEAD, Variant
+from netpipe.harness.rules.buffers import THREAD_PREFETCH
+from netpipe.harness.trying.variants import Variant
 
 _MOST_WORKERS: Final = 4  # to begin with, where there were none: each one costs memory
 _FEW: Final = 4  # threads, with a batch each: as the rule proposes
 _THREADS: Final = "threads-in-workers"
+_OWN_THREADS: Final = "threads-in-training-process"
 _BUFFER: Final = "oversized-read-buffer"
+_SEVERITIES: Final = ("error", "warning", "info")
 _OVERLAPPING: Final = ("no-prefetch", "no-workers")
 _READING_AHEAD: Final = ("ProcessPrefetch", "ThreadPrefetch", "MultithreadPrefetch")
 
@@ -37,22 +40,36 @@ class Fix:
 
 
 def fixes_for(report: LintReport, cores: int) -> tuple[Fix, ...]:
-    """Return what to try: some rules have one fix, some two, most none that is about speed.
+    """Return what to try, the gravest first: some rules have one fix, some two, most none.
 
     Args:
         report: What the rules found.
         cores: CPU cores that the process may use.
     """
-    rules = dict.fromkeys(finding.rule for finding in report.findings if finding.rule in _FIXES)
-    if _THREADS in rules:  # without threads there is no buffer
+    gravest_first = sorted(report.findings, key=lambda one: _SEVERITIES.index(one.severity))
+    rules = dict.fromkeys(finding.rule for finding in gravest_first if finding.rule in _FIXES)
+    if _THREADS in rules or _OWN_THREADS in rules:  # without threads there is no buffer
         rules.pop(_BUFFER, None)
     fixes = (fix for rule in rules for fix in _FIXES[rule](rule, report.graph, cores))
-    ahead = any(report.graph.of_kind(kind) for kind in _READING_AHEAD)
+    ahead = _reads_ahead(report.graph)
     return tuple(replace(fix, overlaps=fix.rule in _OVERLAPPING and not ahead) for fix in fixes)
+
+
+def _reads_ahead(graph: Graph) -> bool:
+    return bool(graph.of_kind(*_READING_AHEAD))
 
 
 def _without_threads(rule: str, _graph: Graph, _cores: int) -> Iterator[Fix]:
     yield Fix(rule, "grain.ReadOptions(num_threads=0)", Variant(read_threads=0))
+
+
+def _without_own_threads(rule: str, graph: Graph, cores: int) -> Iterator[Fix]:
+    """Propose one thread that makes batches instead of many that read elements."""
+    if _is_data_loader(graph) or _reads_ahead(graph):
+        yield from _without_threads(rule, graph, cores)
+    else:
+        change = f"grain.ReadOptions(num_threads=0), and {THREAD_PREFETCH} at the end"
+        yield Fix(rule, change, Variant(read_threads=0, thread_prefetch=True))
 
 
 def _small_buffer(rule: str, _graph: Graph, _cores: int) -> Iterator[Fix]:
@@ -64,8 +81,7 @@ def _some_prefetch(rule: str, graph: Graph, cores: int) -> Iterator[Fix]:
     if not _is_data_loader(graph):
         yield Fix(
             rule,
-            "grain.experimental.ThreadPrefetchIterDataset(dataset,"
-            f" prefetch_buffer_size={BATCHES_AHEAD}) at the end",
+            f"{THREAD_PREFETCH} at the end",
             Variant(thread_prefetch=True),
         )
     if not _obstacle(graph):
@@ -118,6 +134,7 @@ def _call(workers: int) -> str:
 
 _FIXES: Final[Mapping[str, Callable[[str, Graph, int], Iterator[Fix]]]] = {
     _THREADS: _without_threads,
+    _OWN_THREADS: _without_own_threads,
     _BUFFER: _small_buffer,
     "no-prefetch": _some_prefetch,
     "no-workers": _some_workers,

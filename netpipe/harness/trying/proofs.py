@@ -17,10 +17,11 @@ from netpipe.harness.graph.nodes import Graph
 from netpipe.harness.ordering import LintReport
 from netpipe.harness.pull import LoaderFactory
 from netpipe.harness.rules.finding import LintFinding, Severity
-from netpipe.harness.trying.bounded import in_a_line
+from netpipe.harness.trying.bounded import bounded, in_a_line
 from netpipe.harness.trying.runs import Run, read_batches
 from netpipe.harness.trying.variants import CannotRebuildError, Variant, build, initializes_workers
 
+_STARTS_S: Final = 10.0
 ORDER: Final = "worker-count-changes-order"
 LOSS: Final = "batch-in-workers-loses-data"
 
@@ -59,7 +60,8 @@ def prove(
         loader: Makes the pipeline; called anew for each number of workers.
         report: What the rules found in it.
         clock: Seconds.
-        limit_s: Seconds that the reading may take in all, besides the starts of workers.
+        limit_s: Seconds that the reading may take in all, besides the starts of workers, for
+            which there are 10 more at most.
         most: Batches to compare of data that do not come to their end in time.
         read: What reads a loader; by default `read_batches` on the clock.
 
@@ -72,7 +74,7 @@ def prove(
         return report
     try:
         # With 0 workers that function would not run, and the data could be others.
-        base = 1 if initializes_workers(loader) else 0
+        base = 1 if bounded(lambda: initializes_workers(loader), limit_s) else 0
     except Exception as error:  # noqa: BLE001  # the user's code may raise anything
         proofs: Mapping[str, Proof] = dict.fromkeys(rules, _unbuilt(error))
     else:
@@ -123,6 +125,7 @@ class _Runs:
         self._read = read
         self._clock = clock
         self._ends_s = clock() + limit_s
+        self._latest_s = self._ends_s + _STARTS_S
         self._limit_s = limit_s
         self._base = base
 
@@ -135,20 +138,25 @@ class _Runs:
         enough = inf if alone.whole else most
         again = self._run(Variant(workers=self._base), enough, left - 1)
         others: dict[str, Run] = {}
+        found: dict[str, Proof] = {}
         for number, (label, variant) in enumerate(counts.items()):
             others[label] = self._run(variant, enough, left - 2 - number)
+            proven = {rule: one for rule, one in found.items() if one.outcome == "proven"}
             found = {
                 ORDER: reordered(alone, again, others, most, self._limit_s, self._base),
                 LOSS: lost(alone, again, others, self._limit_s, self._base),
+                **proven,  # another number of workers cannot take that back
             }
             if others[label].hung or all(found[rule].outcome == "proven" for rule in rules):
                 break
         return {rule: found[rule] for rule in rules}
 
     def _run(self, variant: Variant, enough: float, left: int) -> Run:
+        if self._clock() >= self._latest_s:
+            return Run((), 0, False, skipped=True)
         limit_s = max(0.0, self._ends_s - self._clock()) / left
         run = self._read(lambda: build(self._loader, variant), enough, limit_s)
-        self._ends_s += run.start_s
+        self._ends_s = min(self._ends_s + run.start_s, self._latest_s)
         return run
 
 
@@ -223,6 +231,8 @@ def lost(alone: Run, again: Run, others: Mapping[str, Run], limit_s: float, base
 
 def _failure(alone: Run, others: Mapping[str, Run], base: int) -> Proof | None:
     for label, run in chain([(_workers(base), alone)], others.items()):
+        if run.skipped:
+            return _undecided(f"skipped for lack of time: the loader was not read with {label}")
         if run.failure:
             return _undecided(f"with {label} the loader failed: {run.failure}")
     return None

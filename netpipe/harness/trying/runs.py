@@ -28,6 +28,7 @@ class Run:
         failure: What the loader raised; "" when it did not fail.
         hung: Whether it was still waited for when it was left.
         start_s: Seconds to the first batch: workers start anew for every run.
+        skipped: Whether there was no time left for it.
     """
 
     digests: tuple[bytes, ...]
@@ -36,6 +37,7 @@ class Run:
     failure: str = ""
     hung: bool = False
     start_s: float = 0.0
+    skipped: bool = False
 
     def same_until(self, other: "Run") -> float:
         """Return the number of batches after which the two differ; infinite if none is seen to."""

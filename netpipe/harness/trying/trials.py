@@ -1,7 +1,7 @@
 """Fixes that are verified: what each gives on this machine, before and after in one run."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial, reduce
 from math import isfinite
 from operator import or_
@@ -62,6 +62,7 @@ def try_fixes(
     budget_s: float,
     watch: Watch = UNWATCHED,
     measure: MeasureBlock | None = None,
+    tell: Callable[[str], object] = str,
 ) -> tuple[Trial, ...]:
     """Measure what each proposed fix gives, and what those give together that are not slower.
 
@@ -72,16 +73,17 @@ def try_fixes(
         report: What the rules found in it.
         cores: CPU cores that the process may use.
         clock: Seconds.
-        budget_s: Seconds for all trials.
+        budget_s: Seconds for all trials; what runs when they are over is given up soon after.
         watch: Told of every wait for a batch.
         measure: What measures a block; by default `measured_block`.
+        tell: Hears what is done.
 
     Returns:
         One trial for each fix, then the one of several together where there is one.
     """
     fixes = fixes_for(report, cores)
     measure = measure or partial(measured_block, clock=clock, watch=watch)
-    bench = Bench(loader, clock, budget_s, measure)
+    bench = Bench(loader, clock, budget_s, measure, tell)
     compared = _compared(bench, fixes)
     trials = [_trial(fix, compared[fix.overlaps]) for fix in fixes]
     together = _together(fixes, trials)
@@ -89,6 +91,31 @@ def try_fixes(
         return tuple(trials)
     fix, variant = together
     return (*trials, _trial(fix, bench.compare([variant], 1.0, fix.overlaps)))
+
+
+def with_trials(report: LintReport, trials: Sequence[Trial]) -> LintReport:
+    """Return the report with a warning as a remark where all its proposals were clearly slower.
+
+    A source that waits for storage, say, needs the threads that the rules warn of.
+    """
+    seen: dict[str, list[Trial]] = {}
+    for trial in trials:
+        seen.setdefault(trial.rule, []).append(trial)
+    slower = {
+        rule
+        for rule, ones in seen.items()
+        if all(trial.ratio is not None and trial.ratio.high < 1 for trial in ones)
+    }
+    proof = "not so here: what the fix proposes was measured to be slower"
+    return replace(
+        report,
+        findings=tuple(
+            replace(finding, severity="info", proof=proof)
+            if finding.rule in slower and finding.severity == "warning"
+            else finding
+            for finding in report.findings
+        ),
+    )
 
 
 def _compared(bench: Bench, fixes: Sequence[Fix]) -> Mapping[bool, Mapping[Variant, Compared]]:
@@ -102,11 +129,12 @@ def _compared(bench: Bench, fixes: Sequence[Fix]) -> Mapping[bool, Mapping[Varia
     sides = {stepping: 1 + len(one) if one else 0 for stepping, one in variants.items()}
     # One more comparison, of two sides, may follow.
     later = 2 if sum(map(len, variants.values())) > 1 else 0
-    share = {False: sides[False] / max(1, sum(sides.values()) + later)}
-    share[True] = sides[True] / max(1, sides[True] + later)
+    first = bool(fixes and fixes[0].overlaps)
+    share = {first: sides[first] / max(1, sum(sides.values()) + later)}
+    share[not first] = sides[not first] / max(1, sides[not first] + later)
     return {
-        stepping: bench.compare(some, share[stepping], stepping) if some else {}
-        for stepping, some in variants.items()
+        stepping: bench.compare(variants[stepping], part, stepping) if variants[stepping] else {}
+        for stepping, part in share.items()
     }
 
 

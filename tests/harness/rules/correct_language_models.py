@@ -12,6 +12,7 @@ from tests.harness.rules.pipeline_parts import (
     PAD,
     PAIRS,
     TEXTS,
+    THREADS_READ_ELEMENTS,
     THROUGHPUT,
     TWO_WORKERS,
     UNTHREADED,
@@ -150,7 +151,11 @@ def tunix_prompts() -> Any:
     return batches[:6].repeat(2).to_iter_dataset(FEW_AHEAD)
 
 
-@correct("google/tunix tunix/cli/utils/data.py (max_prompt_length)", BOTH)
+@correct(
+    "google/tunix tunix/cli/utils/data.py (max_prompt_length)",
+    BOTH,
+    THREADS_READ_ELEMENTS,
+)
 def tunix_limited() -> Any:
     """A filter, the batch, and a limit on the number of batches, without workers."""
     prompts = grain.MapDataset.source(TEXTS).filter(Short()).to_iter_dataset(FEW_AHEAD)

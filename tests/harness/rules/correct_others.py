@@ -12,6 +12,7 @@ from tests.harness.rules.pipeline_parts import (
     FEW_AHEAD,
     IMAGES,
     TEXTS,
+    THREADS_READ_ELEMENTS,
     THROUGHPUT,
     TWO_WORKERS,
     UNTHREADED,
@@ -160,7 +161,11 @@ def window_by_place() -> Any:
     return batches.to_iter_dataset(UNTHREADED).mp_prefetch(TWO_WORKERS)
 
 
-@correct("google/grain docs/grain.experimental.rst (ZipIterDataset)", BOTH)
+@correct(
+    "google/grain docs/grain.experimental.rst (ZipIterDataset)",
+    BOTH,
+    THREADS_READ_ELEMENTS,
+)
 def zipped_streams() -> Any:
     """Two streams side by side, without workers."""
     texts = grain.MapDataset.source(TEXTS)[: len(IMAGES)].map(Tokenize()).to_iter_dataset(FEW_AHEAD)

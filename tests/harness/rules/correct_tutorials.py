@@ -10,6 +10,7 @@ from tests.harness.rules.pipeline_parts import (
     FEW_AHEAD,
     IMAGES,
     TEXTS,
+    THREADS_READ_ELEMENTS,
     THROUGHPUT,
     TWO_WORKERS,
     UNTHREADED,
@@ -165,7 +166,11 @@ def data_loader_of_remote_storage() -> Any:
     )
 
 
-@correct("google/tunix tunix/examples/data/translation_dataset.py", BOTH)
+@correct(
+    "google/tunix tunix/examples/data/translation_dataset.py",
+    BOTH,
+    THREADS_READ_ELEMENTS,
+)
 def data_loader_without_workers() -> Any:
     """Supervised fine-tuning: a filter before the batch, all in the training process."""
     return grain.DataLoader(
@@ -175,7 +180,11 @@ def data_loader_without_workers() -> Any:
     )
 
 
-@correct(f"{DOCS}/dataset_basic_tutorial.md#mapdataset", BOTH)
+@correct(
+    f"{DOCS}/dataset_basic_tutorial.md#mapdataset",
+    BOTH,
+    THREADS_READ_ELEMENTS,
+)
 def filter_on_the_thread_side() -> Any:
     """Positions that a filter empties are skipped where the dataset turns into an iterable."""
     texts = grain.MapDataset.source(TEXTS).filter(is_short).map(tokenize).map(padded)

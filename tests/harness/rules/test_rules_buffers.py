@@ -12,6 +12,7 @@ from tests.harness.rules.linting import (
     NO_THREADS,
     OneToThree,
     both,
+    built,
     elements,
     in_workers,
     increment,
@@ -24,6 +25,7 @@ from tests.harness.rules.linting import (
 
 NOTHING = "no-prefetch"
 BUFFER = "oversized-read-buffer"
+THREADS = "threads-in-training-process"
 X = grain.experimental
 
 
@@ -232,3 +234,81 @@ def test_a_batch_of_one_is_no_batch() -> None:
     """What is kept in memory is what was without it."""
     assert both(source().batch(1).to_iter_dataset(), BUFFER) == (None, None)
     assert both(source().batch(4).batch(1).to_iter_dataset(), BUFFER) == ("warning", "warning")
+
+
+def data_loader(workers: int = 0, **settings: Any) -> Any:
+    """A DataLoader that reads as Grain does by default."""
+    return grain.DataLoader(
+        data_source=range(8),
+        sampler=grain.samplers.IndexSampler(8, grain.sharding.NoSharding(), seed=0),
+        operations=[grain.transforms.Batch(4)],
+        worker_count=workers,
+        **settings,
+    )
+
+
+@pytest.mark.parametrize(
+    ("dataset", "severity"),
+    [
+        (data_loader(), "warning"),
+        (data_loader(read_options=NO_THREADS), None),
+        (data_loader(workers=2), None),
+        (source().to_iter_dataset().batch(4), "warning"),
+        (thread(source().to_iter_dataset(read(1, 4)).batch(4)), "warning"),
+        (in_workers(source().to_iter_dataset().batch(4)), None),
+        (in_workers(source().to_iter_dataset().batch(4), workers=0), "warning"),
+        (source().to_iter_dataset(read(4, 0)).batch(4), None),
+        (source().batch(4).to_iter_dataset(), None),
+        (source().batch(4), None),
+        (X.ElasticIterator(source(), 4, grain.sharding.NoSharding()), None),
+    ],
+)
+def test_threads_that_read_elements_in_the_training_process_are_a_warning(
+    dataset: Any, severity: str | None
+) -> None:
+    """They are found where they read single elements, not batches, and not in workers."""
+    assert both(dataset, THREADS) == (severity, severity)
+
+
+def test_readers_in_the_training_process_are_one_finding() -> None:
+    """A mixture of many sources does not repeat itself."""
+    report = lint(grain.IterDataset.mix([source().to_iter_dataset() for _ in range(3)]))
+    finding = the(THREADS, report)
+    assert kinds(finding, report) == ["ToIter"] * 3
+    assert finding.message.startswith("3 to_iter_dataset each read single elements with 16 threads")
+
+
+def test_threads_are_replaced_by_one_that_makes_batches() -> None:
+    """What reads ahead besides the threads is kept; where nothing does, a prefetch is proposed."""
+    calls = ".to_iter_dataset(grain.ReadOptions(num_threads=0))"
+    threaded = source().to_iter_dataset().batch(4)
+    assert f"{calls}, and end with grain.experimental.Thread" in the(THREADS, lint(threaded)).fix
+    assert the(THREADS, lint(thread(threaded))).fix == f"Read without threads: {calls}"
+
+
+def test_workers_are_no_alternative_to_reading_without_threads() -> None:
+    """Of a DataLoader, and of mp_prefetch with 0 workers, both rules say the same first step."""
+    report = lint(data_loader())
+    first = "Read without threads: DataLoader(read_options=grain.ReadOptions(num_threads=0))"
+    assert the(THREADS, report).fix.startswith(first)
+    assert the("no-workers", report).fix.startswith(f"{first}. Only if one core is not enough")
+    report = built(lambda: in_workers(source().to_iter_dataset(), workers=0))
+    assert the("no-workers", report).fix.startswith(
+        the(THREADS, report).fix.partition(", and end")[0]
+    )
+    assert "threads" not in the("no-workers", lint(data_loader(read_options=NO_THREADS))).fix
+
+
+@pytest.mark.parametrize(
+    "put_right",
+    [
+        thread(source().to_iter_dataset(read(0, 0)).batch(4)),
+        in_workers(source().to_iter_dataset(read(0, 0)).batch(4)),
+        data_loader(read_options=read(0, 0)),
+        data_loader(workers=1, read_options=read(0, 0)),
+    ],
+)
+def test_a_pipeline_without_threads_is_not_sent_back_to_them(put_right: Any) -> None:
+    """Whoever follows the advice breaks none of the rules about reading ahead."""
+    warned = {rule for rule, severity in severities(put_right).items() if severity != "info"}
+    assert not warned & {THREADS, NOTHING, BUFFER, "no-workers", "threads-in-workers"}

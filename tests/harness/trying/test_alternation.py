@@ -224,3 +224,49 @@ def test_an_epoch_is_timed_from_its_start(clock: FakeClock) -> None:
     assert (look.s_per_element, look.ended) == (3.5 / 4, False)
     with pytest.raises(MisuseError, match="gave no batch"):
         measured_block(paced(clock, iter([]), 1), Pace(1.0, 0.0, from_start=True), clock)
+
+
+def test_the_gravest_is_measured_where_there_is_no_time_for_all(clock: FakeClock) -> None:
+    """A pipeline that starts slowly leaves time for one variant: the others say that, and end."""
+    script, told = Script(clock, block_s=6.0), list[str]()
+    bench = Bench(factory, clock, 25.0, script, told.append)
+    compared = bench.compare([CALM, SMALL], 1.0)
+    assert script.order == ["A", "A", "calm"]
+    assert len(compared[CALM].before) == len(compared[CALM].after) == 1
+    assert compared[CALM].failure == ""
+    assert compared[SMALL].failure == (
+        "skipped for lack of time: starting the pipeline for a few batches takes 6 s, so a"
+        " --budget of about 60 s would do"
+    )
+    assert told == [
+        "waiting for the first batches of the pipeline as it is",
+        "measuring 1 of 2 proposals, the gravest first",
+    ]
+
+
+def test_nothing_is_begun_when_the_budget_is_over(clock: FakeClock) -> None:
+    """Neither in a round nor in the comparison after it; what was skipped is said."""
+    script = Script(clock, block_s=20.0)
+    bench = Bench(factory, clock, 25.0, script)
+    assert "about 200 s would do" in bench.compare([CALM, SMALL], 0.5)[CALM].failure
+    assert script.order == ["A", "A"]
+    assert bench.compare([CALM], 1.0)[CALM].failure == "there was no time left"
+    assert script.order == ["A", "A"]
+
+
+def test_a_round_that_the_budget_cuts_off_takes_nothing_back(clock: FakeClock) -> None:
+    """What was measured before is kept; a failure with time left is told instead."""
+
+    class Late(Script):
+        def __call__(self, loader: LoaderFactory, pace: Pace) -> Block:
+            if self.order.count("calm") == 2 and name(loader) == "calm":
+                clock.sleep(late_s)
+                raise ValueError("it broke late")
+            return super().__call__(loader, pace)
+
+    late_s = 100.0
+    compared = Bench(factory, clock, 10.0, Late(clock, block_s=1.0)).compare([CALM], 1.0)
+    assert (compared[CALM].failure, len(compared[CALM].after)) == ("", 2)
+    late_s = 0.5
+    compared = Bench(factory, clock, 10.0, Late(clock, block_s=1.0)).compare([CALM], 1.0)
+    assert compared[CALM].failure == "ValueError: it broke late"

@@ -42,6 +42,15 @@ def test_threads_are_taken_away() -> None:
     assert variants("threads-in-workers") == [Variant(read_threads=0)]
 
 
+def test_threads_in_the_training_process_are_replaced() -> None:
+    """One thread that makes batches takes their place, unless something reads ahead already."""
+    rule = "threads-in-training-process"
+    assert variants(rule) == [Variant(read_threads=0, thread_prefetch=True)]
+    for nodes in ((DATA_LOADER,), (("ThreadPrefetch", {}),)):
+        assert variants(rule, nodes=nodes) == [Variant(read_threads=0)]
+    assert not any(fix.overlaps for fix in fixes(rule))
+
+
 def test_a_read_buffer_shrinks() -> None:
     """Where an element is a batch a few of them are enough, read by as many threads."""
     (fix,) = fixes("oversized-read-buffer")
@@ -119,3 +128,15 @@ def test_what_overlaps_is_marked() -> None:
     assert all(fix.overlaps for fix in fixes("no-prefetch", "no-workers"))
     assert not any(fix.overlaps for fix in fixes("threads-in-workers", "no-workers")[:1])
     assert not any(fix.overlaps for fix in fixes("no-prefetch", nodes=(PREFETCH,)))
+
+
+def test_the_gravest_finding_is_tried_first() -> None:
+    """The order of the rules decides among findings that are equally severe."""
+    severities = {"no-workers": "info", "no-prefetch": "warning", "map-after-mp-prefetch": "error"}
+    found = tuple(
+        LintFinding(rule, severity, (), "", "")  # type: ignore[arg-type]  # they are severities
+        for rule, severity in severities.items()
+    )
+    fixes = fixes_for(LintReport("throughput", "0.2.18", Graph(), found), CORES)
+    rules = list(dict.fromkeys(fix.rule for fix in fixes))
+    assert rules == ["map-after-mp-prefetch", "no-prefetch", "no-workers"]

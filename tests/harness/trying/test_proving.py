@@ -229,3 +229,31 @@ def test_a_real_pipeline_is_judged(tmp_path: Path) -> None:
     # Grain leaves a batch that it drops to Python's resource tracker, which has ended by now: the
     # output that it shares with the process has.
     assert list(Path("/dev/shm").glob(f"{mark}*")) == []
+
+
+def test_proofs_end_with_their_limit(clock: FakeClock) -> None:
+    """Slow starts of workers count up to 10 s in all; what is left then is said to be skipped."""
+
+    def slow(*_: object) -> Run:
+        clock.sleep(15.0)
+        return replace(run("abc"), start_s=14.0)
+
+    (finding,) = prove(pipeline, report(ORDER), clock, 20.0, read=slow).findings
+    assert clock() <= 20.0 + 10.0 + 15.0
+    assert finding.proof == (
+        "not decided: skipped for lack of time: the loader was not read with 3 workers"
+    )
+
+
+def test_what_was_proven_is_not_taken_back(clock: FakeClock) -> None:
+    """A run that there was no time for leaves what an earlier one showed."""
+    answers = iter(("abc", "abc", "acb", "abc"))
+
+    def slow(*_: object) -> Run:
+        clock.sleep(10.0)
+        return run(next(answers), elements=3)
+
+    proven = prove(pipeline, report(ORDER, LOSS), clock, 20.0, read=slow)
+    by_rule = {one.rule: one.proof for one in proven.findings}
+    assert by_rule[ORDER].startswith("proven: batch 2 of 3 differs with 3 workers")
+    assert "skipped for lack of time" in by_rule[LOSS]

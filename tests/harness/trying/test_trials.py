@@ -1,6 +1,7 @@
 """Fixes tried: what is said of faster, slower, equal and failed ones, alone and together."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import grain
@@ -14,7 +15,7 @@ from netpipe.harness.rules.finding import LintFinding
 from netpipe.harness.trying.alternation import Compared
 from netpipe.harness.trying.blocks import Block, Pace
 from netpipe.harness.trying.fixes import Fix
-from netpipe.harness.trying.trials import Trial, judged, try_fixes
+from netpipe.harness.trying.trials import Trial, judged, try_fixes, with_trials
 from netpipe.harness.trying.variants import Variant
 from tests.harness.fakes import FakeClock
 
@@ -179,6 +180,28 @@ def test_a_slower_fix_is_not_joined(clock: FakeClock) -> None:
     assert [one.rule for one in trials] == [*RULES, "no-prefetch"]
 
 
+@pytest.mark.parametrize(("calm", "severity"), [(0.1, "info"), (3.0, "warning"), (1.0, "warning")])
+def test_threads_that_a_source_needs_are_no_warning(
+    clock: FakeClock, calm: float, severity: str
+) -> None:
+    """The trial decides: where reading waits, threads are faster, and the warning is withdrawn."""
+    found = report("threads-in-training-process")
+    trials = try_fixes(factory, found, 2, clock, 60.0, measure=Speeds(clock, calm=calm))
+    (finding,) = with_trials(found, trials).findings
+    assert finding.severity == severity
+    assert ("not so here" in finding.proof) is (severity == "info")
+
+
+def test_one_proposal_that_is_not_slower_keeps_the_warning(clock: FakeClock) -> None:
+    """Of two proposals for a rule one is enough, and an error stays one whatever the speed."""
+    found = report("no-prefetch", "too-many-workers")
+    wrong = replace(found, findings=tuple(replace(f, severity="error") for f in found.findings))
+    speeds = Speeds(clock, thread=1.5, workers=0.5)
+    trials = try_fixes(factory, report("no-prefetch"), 2, clock, 60.0, measure=speeds)
+    assert with_trials(found, trials) == found
+    assert with_trials(wrong, trials[1:]) == wrong
+
+
 def test_a_fix_that_cannot_be_tried_is_said(clock: FakeClock) -> None:
     """Nothing is measured for it, and the others are."""
 
@@ -216,6 +239,23 @@ def test_two_rules_with_one_fix(clock: FakeClock) -> None:
 def test_nothing_to_try(clock: FakeClock) -> None:
     """A report without findings that have a fix costs nothing."""
     assert try_fixes(factory, report("shuffle-after-batch"), 2, clock, 60.0) == ()
+
+
+@pytest.mark.parametrize("start_s", [0.5, 2.0, 6.0, 11.0, 30.0])
+def test_trials_end_with_their_budget(clock: FakeClock, start_s: float) -> None:
+    """However slowly the pipeline starts, one block at most is under way when time is over."""
+    speeds = Speeds(clock, calm=2.0, thread=1.5)
+
+    def slow(loader: LoaderFactory, pace: Pace) -> Block:
+        clock.sleep(start_s)
+        return speeds(loader, pace)
+
+    found = report("no-prefetch", "threads-in-workers", "oversized-read-buffer", "no-workers")
+    trials = try_fixes(factory, found, 2, clock, 25.0, measure=slow)
+    assert clock() <= 25.0 + start_s + 0.2
+    measured = [one.before_s_per_batch is not None for one in trials]
+    assert measured[0] is (start_s < 12.0)
+    assert all(done or "time" in one.message for done, one in zip(measured, trials, strict=True))
 
 
 class Ticking:

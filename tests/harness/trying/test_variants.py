@@ -268,3 +268,10 @@ def test_variants_join() -> None:
     assert joined == Variant(workers=3, read_threads=0, thread_prefetch=True)
     assert Variant(workers=3) | Variant(workers=0) == Variant(workers=0)
     assert Variant(workers_last=True) | Variant() == Variant(workers_last=True)
+
+
+def test_a_data_loader_without_workers_is_read_without_threads() -> None:
+    """Its threads are those of the to_iter_dataset that it calls; the batches stay the same."""
+    made = build(lambda: data_loader(workers=0), Variant(read_threads=0))
+    assert only(made, "ToIter").parameters["num_threads"] == 0
+    assert batches(made) == IN_ORDER

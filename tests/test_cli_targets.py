@@ -1,0 +1,103 @@
+"""Targets as a user gives them: files beside them that are named like other modules."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PIPELINE = """
+import grain
+
+from neighbour import double
+
+
+def loader():
+    numbers = grain.MapDataset.range(64).map(double).batch(4)
+    in_process = numbers.to_iter_dataset(grain.ReadOptions(num_threads=0))
+    return in_process.mp_prefetch(grain.MultiprocessingOptions(num_workers=1))
+
+
+def read():
+    return loader
+"""
+WRONG = 'raise RuntimeError("the wrong module was imported")\n'
+
+
+def run(*arguments: str | Path, folder: Path) -> "subprocess.CompletedProcess[str]":
+    """Run netpipe as its console script does: the current folder is not on its path."""
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "netpipe", *map(str, arguments)],
+        cwd=folder, capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A pipeline with a function in a file beside it."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "pipe.py").write_text(PIPELINE)
+    (folder / "neighbour.py").write_text("def double(number):\n    return 2 * number\n")
+    return folder
+
+
+@pytest.mark.parametrize("name", ["timeit.py", "random.py", "grain.py", "cloudpickle.py"])
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_file_beside_the_target_hides_no_module(project: Path, name: str, inside: bool) -> None:
+    """Neither the standard library's nor an installed one, wherever netpipe is started."""
+    (project / name).write_text(WRONG)
+    target = "pipe.py:loader" if inside else f"{project / 'pipe.py'}:loader"
+    result = run("lint", target, "--quiet", folder=project if inside else project.parent)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "ProcessPrefetch" in result.stdout or "mp_prefetch" in result.stdout
+
+
+def test_workers_import_the_target_and_hide_no_module(project: Path) -> None:
+    """A worker process imports the target's functions by its stem, and the right modules."""
+    for name in ("timeit.py", "grain.py"):
+        (project / name).write_text(WRONG)
+    result = run(
+        "lint", "pipe.py:loader", "--prove", "--intent", "reproducible", "--quiet", folder=project
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    result = run("throughput", "--loader", "pipe.py:loader", "--seconds", "1", folder=project)
+    assert "wrong module" not in result.stderr
+
+
+def test_a_module_in_the_current_folder_is_found(project: Path) -> None:
+    """A dotted target is imported from where netpipe is started."""
+    (project / "timeit.py").write_text(WRONG)
+    result = run("lint", "pipe:loader", "--quiet", folder=project)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("source", "line", "says"),
+    [
+        ("import grain\nimport no_such_thing\n", 2, "No module named 'no_such_thing'"),
+        ("import grain\n\ndef loader(:\n", 3, "invalid syntax"),
+        ("from json import no_such_name\n", 1, "cannot import name 'no_such_name'"),
+        ("import sys\nsys.exit(3)\n", 2, "SystemExit: 3"),
+    ],
+    ids=["absent module", "syntax", "absent name", "exit"],
+)
+@pytest.mark.parametrize("beside", [False, True])
+def test_an_import_error_names_the_file_and_the_line(
+    project: Path, source: str, line: int, says: str, beside: bool
+) -> None:
+    """Of the target itself and of a file beside it that it imports."""
+    file = project / ("neighbour.py" if beside else "pipe.py")
+    file.write_text(source)
+    result = run("lint", "pipe.py:loader", "--quiet", folder=project)
+    assert result.returncode == 2
+    assert says in result.stderr
+    assert f'File "{file}", line {line}' in result.stderr
+
+
+def test_a_target_named_like_an_installed_module_is_refused(project: Path) -> None:
+    """It could not be told from the installed one, which its own imports need."""
+    (project / "pipe.py").rename(project / "grain.py")
+    result = run("lint", "grain.py:loader", "--quiet", folder=project)
+    assert result.returncode == 2
+    assert "grain.py: its name must not hide another module; found grain in" in result.stderr
