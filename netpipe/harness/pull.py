@@ -66,7 +66,6 @@ class Puller:
     Attributes:
         pulled: Batches that the loader has given so far.
         restarts: How often it had ended and was started again.
-        strangers: Children of this process that do not load.
     """
 
     def __init__(self, loader: LoaderFactory, clock: Clock, watch: Watch = UNWATCHED) -> None:
@@ -75,7 +74,7 @@ class Puller:
         self._watch = watch
         self.pulled = 0
         self.restarts = 0
-        self.strangers: tuple[int, ...] = ()
+        self._strangers: tuple[int, ...] = ()
         started = clock()
         watch.waiting(started, starts=True)
         try:
@@ -100,8 +99,13 @@ class Puller:
             )
         return iter(loader)
 
+    def ignore(self, pids: tuple[int, ...]) -> None:
+        """Take some children of this process for none of the loader's."""
+        self._strangers = pids
+        self._look_at_processes()
+
     def _look_at_processes(self) -> None:
-        self.processes = ProcessTree(without=self.strangers)
+        self.processes = ProcessTree(without=self._strangers)
         self._watch.started(self.processes.worker_pids)
 
     def _next(self) -> Batch:
