@@ -47,7 +47,7 @@ class ParquetSource:
             ],
             np.int64,
         )
-        in_eval = split_rows(counted[:, 2], file_of_group[counted[:, 0]], eval_files)
+        in_eval = split_rows(counted[:, 2], file_of_group[counted[:, 0]], files, eval_files)
         in_split = in_eval == (split == "eval")
         self._places = counted[in_split, :2]
         self.row_measurements: NDArray[np.int64] = counted[in_split, 3]

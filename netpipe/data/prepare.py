@@ -68,6 +68,7 @@ def prepare(
             in_eval = split_rows(
                 probes,
                 np.repeat(np.arange(len(files)), list(map(len, in_file))),
+                files,
                 eval_files,
                 seed=seed,
                 eval_fraction=eval_fraction,

@@ -63,6 +63,7 @@ def _stated_split(file: Path, roots: Sequence[Path], top: Path) -> str | None:
 def split_rows(
     probes: NDArray[np.int64],
     files: NDArray[np.int64],
+    paths: Sequence[Path],
     eval_files: NDArray[np.bool_] | None,
     *,
     seed: int = 0,
@@ -73,6 +74,7 @@ def split_rows(
     Args:
         probes: The probe of each row, int64 (rows,).
         files: The number of the file of each row, int64 (rows,).
+        paths: The files.
         eval_files: What `find_eval_files` returned.
         seed: As `choose_eval` takes it.
         eval_fraction: As `choose_eval` takes it.
@@ -89,8 +91,12 @@ def split_rows(
     in_eval = eval_files[files]
     both = np.intersect1d(probes[in_eval], probes[~in_eval])
     if len(both):
-        way_out = "Remove it from one of them, or name no file by a split: probes are then split"
-        raise InputError("split", f"probe {both[0]}", "be in one split", "train and eval", way_out)
+        train, evaluation = (
+            paths[files[(probes == both[0]) & (in_eval == side)][0]] for side in (False, True)
+        )
+        way_out = "Remove it from one of them, or let no name state a split: probes are then split"
+        found = f"it in {evaluation} too"
+        raise InputError(train, f"probe {both[0]}", "be in one split", found, way_out)
     return in_eval
 
 

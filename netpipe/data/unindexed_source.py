@@ -37,7 +37,7 @@ class UnindexedSource:
         self._shards = ShardReader(paths, records)
         counted = np.array([self._count(number) for number in range(sum(records))], np.int64)
         probes, files = counted.reshape(-1, 2)[:, 0], np.repeat(np.arange(len(paths)), records)
-        in_split = split_rows(probes, files, eval_files, seed=seed) == (split == "eval")
+        in_split = split_rows(probes, files, paths, eval_files, seed=seed) == (split == "eval")
         self.probes = len(np.unique(probes[in_split]))
         self._records = np.flatnonzero(in_split)
         self.row_measurements: NDArray[np.int64] = counted[in_split, 1]

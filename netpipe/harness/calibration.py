@@ -15,9 +15,10 @@ import numpy as np
 
 from netpipe.grain_workers import let_grain_start_workers
 from netpipe.harness.clock import Clock
+from netpipe.harness.descendants import thread_cpu_s
 from netpipe.harness.host import this_host
 from netpipe.harness.measurement import Turns
-from netpipe.harness.processes import ProcessTree, own_threads, thread_cpu_s
+from netpipe.harness.processes import ProcessTree, own_threads
 from netpipe.harness.pull import Puller, until_quiet
 
 VERSION: Final = "reference-loader/1"

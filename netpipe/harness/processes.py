@@ -1,8 +1,7 @@
-"""CPU time of this process and its children, and of everything else on the machine."""
+"""CPU time of this process and its descendants, and of everything else on the machine."""
 
 import multiprocessing.process
 import os
-import resource
 import signal
 import time
 from collections.abc import Collection
@@ -13,8 +12,8 @@ from typing import NamedTuple
 
 import psutil
 
-_SCHEDULER_CLOCK = 2  # CPUCLOCK_SCHED of the kernel's posix-timers.h
-_OF_A_THREAD = 4  # CPUCLOCK_PERTHREAD_MASK
+from netpipe.harness.descendants import DESCENDANTS, list_descendants, outside, process_cpu_s
+
 _TRACKER = "multiprocessing.resource_tracker"
 _HELPERS = (_TRACKER, "multiprocessing.forkserver")
 
@@ -22,13 +21,15 @@ _HELPERS = (_TRACKER, "multiprocessing.forkserver")
 class ProcessTree:
     """This process and the children it has now, loader workers among them.
 
+    CPU time is that of all descendants, those that start later or have ended included.
+
     Args:
-        without: Children that are none of it.
+        without: Children that are none of it; their descendants are none of it either.
     """
 
     def __init__(self, without: Collection[int] = ()) -> None:
-        every = (child.pid for child in psutil.Process().children(recursive=True))
-        self._children = [pid for pid in every if pid not in without]
+        self._without = frozenset(without)
+        self._children = outside(list_descendants(), self._without)
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -51,39 +52,17 @@ class ProcessTree:
         return len(self.worker_pids)
 
     def cpu_s(self) -> float:
-        """Return the CPU time used so far, in seconds; of a child that has ended too."""
-        ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return time.process_time() + self.children_cpu_s() + ended.ru_utime + ended.ru_stime
+        """Return the CPU time used so far, in seconds; of descendants that have ended too."""
+        return time.process_time() + DESCENDANTS.cpu_s(self._without)
 
     def children_cpu_s(self) -> float:
         """Return the CPU time that the children have used, in seconds; 0 for an ended one."""
-        return sum(map(_process_cpu_s, self._children))
-
-
-def _process_cpu_s(pid: int) -> float:
-    """Read another process's CPU clock, to the nanosecond; 0 when it has ended.
-
-    The clock's number is built as the kernel's MAKE_PROCESS_CPUCLOCK builds it, which is what
-    clock_getcpuclockid(3) returns and Python does not offer.
-    """
-    return _clock_s((~pid << 3) | _SCHEDULER_CLOCK)
-
-
-def _clock_s(number: int) -> float:
-    try:
-        return time.clock_gettime(number)
-    except OSError:
-        return 0.0
+        return sum(map(process_cpu_s, self._children))
 
 
 def own_threads() -> frozenset[int]:
     """Return the ids of the threads of this process, those that Python does not know too."""
     return frozenset(int(one.name) for one in Path("/proc/self/task").iterdir())
-
-
-def thread_cpu_s(thread: int) -> float:
-    """Return the CPU time that a thread of this process has used; 0 when it has ended."""
-    return _clock_s((~thread << 3) | _SCHEDULER_CLOCK | _OF_A_THREAD)
 
 
 def is_resource_tracker(pid: int) -> bool:
@@ -159,7 +138,7 @@ class HostCpu:
     Attributes:
         busy_s: CPU seconds that any program used, or that were stolen from this machine.
         total_s: CPU seconds that passed, over all CPUs.
-        own_s: CPU seconds that this process and its children used.
+        own_s: CPU seconds that this process and its descendants used.
     """
 
     busy_s: float

@@ -70,7 +70,6 @@ class Puller:
         longest_start_s: Seconds until the first batch, where it took longest to start.
         restarts: How often it had ended and was started again.
         epoch_batches: Batches that it gave when it last ended; None: it has not ended yet.
-        strangers: Children of this process that do not load.
     """
 
     def __init__(self, loader: LoaderFactory, clock: Clock, watch: Watch = UNWATCHED) -> None:
@@ -81,7 +80,7 @@ class Puller:
         self.restarts = 0
         self.epoch_batches: int | None = None
         self._epoch_began = 0
-        self.strangers: tuple[int, ...] = ()
+        self._strangers: tuple[int, ...] = ()
         started = clock()
         watch.waiting(started, starts=True)
         try:
@@ -127,8 +126,13 @@ class Puller:
             )
         return iter(loader)
 
+    def ignore(self, pids: tuple[int, ...]) -> None:
+        """Take some children of this process for none of the loader's."""
+        self._strangers = pids
+        self._look_at_processes()
+
     def _look_at_processes(self) -> None:
-        self.processes = ProcessTree(without=self.strangers)
+        self.processes = ProcessTree(without=self._strangers)
         self._watch.started(self.processes.worker_pids)
 
     def _next(self) -> Batch:

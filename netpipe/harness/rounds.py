@@ -89,7 +89,7 @@ class Bench:
         self.batch_bytes = min(map(batch_bytes, batches))
         self.stepper = Stepper(subject.step, batches, clock, subject.synthetic)
         self.reference = calibration.Reference(puller.processes.workers)
-        puller.strangers = self.reference.processes.pids
+        puller.ignore(self.reference.processes.pids)
 
     def run(self, watch: Watch = UNWATCHED) -> None:
         """Warm up, estimate every time, then do rounds until they agree or time is up."""

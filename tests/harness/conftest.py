@@ -83,7 +83,7 @@ class FakeReference:
     def beside(self, puller: Puller, enough_s: float, _: FakeClock) -> Turns:
         """Tell of a loader that costs as much the first time, twice the second, ..."""
         assert enough_s > 0
-        self.strangers.append(puller.strangers)
+        self.strangers.append(puller._strangers)
         return Turns(0.006, 0.006 / len(self.strangers))
 
     def close(self) -> None:

@@ -329,8 +329,7 @@ def test_two_real_loaders_are_told_apart(workers: int) -> None:
     try:
         assert len(ours) == workers
         assert not ours & (theirs | before)
-        puller.strangers = reference.processes.pids
-        puller._look_at_processes()
+        puller.ignore(reference.processes.pids)
         assert not ours & set(puller.processes.pids)
         assert theirs <= set(puller.processes.pids)
         turns = reference.beside(puller, 0.1, clock)

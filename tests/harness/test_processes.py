@@ -43,8 +43,7 @@ def burner() -> Iterator["subprocess.Popen[str]"]:
 
 def test_a_living_child_counts(burner: "subprocess.Popen[str]") -> None:
     """The CPU time of a tree holds what its children have used until now."""
-    with_child, alone = ProcessTree(), ProcessTree()
-    alone._children.clear()
+    with_child, alone = ProcessTree(), ProcessTree(without=[burner.pid])
     assert burner.pid in with_child._children
     assert with_child.children >= 1
     assert with_child.cpu_s() - alone.cpu_s() >= USED_S / 2
