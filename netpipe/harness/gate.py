@@ -1,12 +1,12 @@
 """How measurements compare with a baseline: PASS, REGRESSED, IMPROVED, ... Pure.
 
 The unit is the session, a fresh process: rounds of one process are not independent. A change is
-the median over this run's sessions against the median over the baseline's; its interval is
-Student's over sessions, with the spread that both show. A change counts when it is worth it
-(`Metric.least`) and its interval leaves no change out. One session never fails a run: more are
-measured while that is open, and until the last of them an alarm must be beyond much doubt
-(Haybittle and Peto: Br. J. Cancer 34, 1976, p. 585), so that looking again and again raises no
-false ones.
+the median over this run's sessions against the median over the baseline's; its interval is the
+deviation of these medians times Student's quantile, with the spread that both groups show. A change
+counts when it is worth it (`Metric.least`) and its interval leaves no change out. One session never
+fails a run: more are measured while that is open, and until the last of them an alarm must be
+beyond much doubt (Haybittle and Peto: Br. J. Cancer 34, 1976, p. 585), so that looking again and
+again raises no false ones.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,6 +20,7 @@ from typing import Final
 from netpipe.harness.host import host_difference, is_same_machine
 from netpipe.harness.measurement import Device, Interval, Measurement
 from netpipe.harness.metrics import GATED, Metric, Scope
+from netpipe.harness.stats import median_variance
 
 MOST_SESSIONS: Final = 5
 """Sessions after which what is open stays INCONCLUSIVE."""
@@ -356,10 +357,13 @@ def _is_moved_by_the_host(metric: Metric, now: Measurement) -> bool:
 def _change(
     metric: Metric, now: Sequence[Measurement], then: Sequence[Measurement]
 ) -> tuple[float, float, float]:
-    """Return the change, and half its interval's width at an early and at the last look."""
+    """Return the change, and half its interval's width at an early and at the last look.
+
+    The change is a difference of medians, so its deviation is that of medians, not of means.
+    """
     new, old = [metric.level(one) for one in now], [metric.level(one) for one in then]
     change = median(new) - median(old)
-    deviation = _spread(new, old) * sqrt(1 / len(new) + 1 / len(old))
+    deviation = _spread(new, old) * sqrt(median_variance(len(new)) + median_variance(len(old)))
     freedom = len(new) + len(old) - 2 if len(old) >= _FEW else _KNOWN
     early, last = (quantile(level, freedom) * deviation for level in (_EARLY_LEVEL, _LEVEL))
     return change, early, last

@@ -6,15 +6,15 @@ the rounds within a session.
 
 The rule is sequential: `LEAST_PAIRS` first, then one more at a time, up to `MOST_PAIRS`, while the
 answer is open. Looking several times costs certainty, so until the last look an alarm must be
-beyond more doubt; the interval is Student's over pairs. What more of other programs on one side of
-a pair explains is added to the bound. `tests/harness/test_pairs.py` draws pairs and holds how often
-the rule is wrong.
+beyond more doubt. The interval is that of a median, from the spread that the pairs show.
+What more of other programs on one side of a pair explains is added to the bound.
+`tests/harness/test_pairs.py` draws pairs and holds how often the rule is wrong.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf, log, log1p, sqrt
-from statistics import fmean, median, stdev
+from math import inf, log, log1p
+from statistics import median, stdev
 from typing import Final
 
 from netpipe.harness.gate import (
@@ -22,13 +22,13 @@ from netpipe.harness.gate import (
     Comparison,
     Outcome,
     busier,
-    quantile,
     unless_comparable,
     why_not_comparable,
     worst_of,
 )
 from netpipe.harness.measurement import Interval, Measurement
 from netpipe.harness.metrics import GATED, Metric
+from netpipe.harness.stats import median_quantile
 
 LEAST_PAIRS: Final = 3
 MOST_PAIRS: Final = 7
@@ -117,13 +117,12 @@ def _compared(metric: Metric, pairs: Sequence[Pair]) -> Compared:
 
 
 def _interval(changes: Sequence[float], level: float) -> Interval:
-    """Return the median, with the ends of Student's one-sided intervals of the mean."""
-    if len(changes) < LEAST_PAIRS:
-        return Interval(median(changes), -inf, inf, len(changes))
-    spread = max(_LEAST_SPREAD, stdev(changes)) / sqrt(len(changes))
-    reach = quantile(level, len(changes) - 1) * spread
-    middle = fmean(changes)
-    return Interval(median(changes), middle - reach, middle + reach, len(changes))
+    """Return the median, with the ends of its one-sided intervals."""
+    middle, count = median(changes), len(changes)
+    if count < LEAST_PAIRS:
+        return Interval(middle, -inf, inf, count)
+    reach = median_quantile(level, count) * max(_LEAST_SPREAD, stdev(changes))
+    return Interval(middle, middle - reach, middle + reach, count)
 
 
 def _outcome(change: Interval, worth: float) -> Outcome:

@@ -70,6 +70,42 @@ def test_the_order_of_sessions_is_nothing(
     assert held(shuffled, then) is held(now, then)
 
 
+LEVEL = 0.005
+"""One-sided, of an interval, as docs/gate.md states it."""
+DRAWS = 6_000
+MOST_ALARMS = DRAWS * LEVEL + 3 * (DRAWS * LEVEL) ** 0.5  # three standard deviations of a count
+
+
+@pytest.mark.parametrize("sessions", range(2, MOST_SESSIONS + 1))
+def test_intervals_keep_their_level_at_every_number_of_sessions(sessions: int) -> None:
+    """Sessions of identical code that spread by 1.5 to 10% seldom exclude a change of zero."""
+    draw = np.random.default_rng(20_260 + sessions)
+    alarms = 0
+    for _ in range(DRAWS):
+        spread = draw.uniform(0.015, 0.10)
+        costs = 2.0 * np.exp(draw.normal(0.0, spread, 10 + sessions))
+        baseline, *now = Accepted("a", list(map(costing, costs[:10]))), *map(costing, costs[10:])
+        every = compare("load_s_per_batch", now, baseline).every
+        alarms += every[0].worse.low > 1
+    assert alarms <= MOST_ALARMS
+
+
+def test_a_whole_run_keeps_the_level() -> None:
+    """Looking after each session raises no more false alarms than the level of one interval."""
+    draw = np.random.default_rng(20_260)
+    alarms = 0
+    for _ in range(DRAWS):
+        spread = draw.uniform(0.015, 0.10)
+
+        def drawn(_: Comparison | None = None, spread: float = spread) -> Measurement:
+            return costing(float(2.0 * np.exp(draw.normal(0.0, spread))))
+
+        baseline = Accepted("a", [drawn() for _ in range(10)])
+        found, _ = settled("load_s_per_batch", [drawn()], baseline, None, drawn)
+        alarms += found.outcome is Outcome.REGRESSED
+    assert alarms <= MOST_ALARMS
+
+
 DECISIONS = 2_000
 
 

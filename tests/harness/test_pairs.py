@@ -154,6 +154,11 @@ def test_what_a_busier_machine_explains_is_no_slowdown() -> None:
 # ---- How often it is wrong: all is drawn
 
 
+def costing(cost: float) -> Measurement:
+    """Make a session whose loader costs so many times the reference."""
+    return replace(USUAL, load_cpu_ratio=Interval(cost, cost, cost, 9))
+
+
 def chances(slowdown: float, spread: float, decisions: int = 600) -> Counter[Outcome]:
     """Decide on pairs whose ratios spread normally, as many as it takes."""
     rng = np.random.default_rng([round(1000 * slowdown), round(1000 * spread)])
@@ -169,6 +174,24 @@ def chances(slowdown: float, spread: float, decisions: int = 600) -> Counter[Out
 
 
 USUAL = recorded()
+
+
+LEVEL = 0.005
+DRAWS = 4_000
+
+
+@pytest.mark.parametrize("count", range(LEAST_PAIRS, MOST_PAIRS + 1))
+def test_intervals_keep_their_level_at_every_number_of_pairs(count: int) -> None:
+    """Pairs of identical code that spread by 1.5 to 10% seldom exclude a change of zero."""
+    rng = np.random.default_rng(20_260 + count)
+    alarms = 0
+    for _ in range(DRAWS):
+        factors = np.exp(rng.normal(0.0, rng.uniform(0.015, 0.10), count))
+        pairs = [Pair(USUAL, costing(2.0 * one)) for one in factors]
+        worse = decide("load_s_per_batch", pairs).comparison.every[0].worse
+        alarms += worse.low > 1
+        assert worse.median**2 == pytest.approx(worse.low * worse.high)
+    assert alarms <= DRAWS * LEVEL + 3 * (DRAWS * LEVEL) ** 0.5
 
 
 @pytest.mark.parametrize("spread", [0.01, 0.03, 0.1])

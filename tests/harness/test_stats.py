@@ -4,6 +4,7 @@ from itertools import pairwise
 from math import comb, inf
 from random import Random
 
+import numpy as np
 import pytest
 
 from netpipe.harness import stats
@@ -146,3 +147,10 @@ def test_percentiles_run_from_the_least_to_the_most(count: int) -> None:
     """Each is the smallest value that so many percent of the values do not exceed, exactly."""
     found = stats.percentiles([float(number) for number in range(count, 0, -1)])
     assert found == tuple(max(1.0, float(-(-percent * count // 100))) for percent in range(101))
+
+
+@pytest.mark.parametrize("n", range(1, 13))
+def test_the_variance_of_a_median_is_that_of_medians(n: int) -> None:
+    """The medians of drawn normal values spread as the formula says, within 5%."""
+    medians = np.median(np.random.default_rng(n).normal(size=(20_000, n)), axis=1)
+    assert stats.median_variance(n) == pytest.approx(medians.var(), rel=0.05)
