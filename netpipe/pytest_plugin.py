@@ -201,6 +201,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         return
     if run.timed:
         bench.refuse_other_comparisons(config, config.stash[_COMPARE])
+        run.say_limit(sum(map(_is_compared, session.items)))
     if run.against is not None and any(map(_is_compared, session.items)):
         with _as_usage_error():
             run.against.prepare()

@@ -20,7 +20,13 @@ import psutil
 
 from netpipe.harness.clock import MonotonicClock
 from netpipe.harness.emulation import checked_flops, parse_accelerator
-from netpipe.harness.errors import HangError, MisuseError, NoSuchTestError, SessionError
+from netpipe.harness.errors import (
+    HangError,
+    MisuseError,
+    NoSuchTestError,
+    OutOfTimeError,
+    SessionError,
+)
 from netpipe.harness.measurement import Measurement, measurement_from
 from netpipe.harness.processes import is_resource_tracker
 from netpipe.harness.progress import Follower, Tell
@@ -66,6 +72,7 @@ class SessionRequest:
         proves: Whether the lint tries on elements what the structure does not decide.
         tries: Whether the lint measures what its proposals give.
         trace: The folder to keep a profiler's trace of some real steps in; "" for none.
+        most_s: Seconds after which the session is ended, whatever its own limits allow.
         trace_name: What that is of, for its file's name beside the device's.
         parent: The process that waits for the result; None when nobody does.
         code_from: The checkout whose code is measured, where that matters: see `not_from`.
@@ -86,6 +93,7 @@ class SessionRequest:
     tries: bool = False
     trace: str = ""
     trace_name: str = ""
+    most_s: float = inf
     parent: int | None = None
     code_from: str = ""
     not_from: tuple[str, ...] = ()
@@ -114,6 +122,10 @@ class SessionRequest:
     @property
     def limit_s(self) -> float:
         """Seconds after which the session is ended."""
+        return min(self.most_s, self._own_limit_s)
+
+    @property
+    def _own_limit_s(self) -> float:
         if self.kind == "lint":
             tried = self.proves + self.tries  # each has the budget for itself
             around_s = _IMPORT_S + self.start_limit_s + _FAREWELL_S
@@ -244,10 +256,11 @@ def _run(
             try:
                 _await(child, result, limit_s, _look(asked, progress))
                 ending = _ending(child.returncode, limit_s)
+                is_cut_short = child.returncode is None and limit_s == request.most_s
             finally:
                 _end(child, str(result))
         if not result.exists():
-            raise SessionError(
+            raise (OutOfTimeError if is_cut_short else SessionError)(
                 f"the session {ending} without a result; its last lines:\n"
                 f"{_last_lines(log)}{_innermost(stacks_file(asked))}"
             )
