@@ -151,12 +151,25 @@ class Place:
 _HERE: Final = Place()
 
 
-def write_result(request: SessionRequest, document: Mapping[str, object]) -> None:
-    """Write what a session found, whole or not at all."""
-    result = Path(request.result)
+def write_result(
+    request: SessionRequest, document: Mapping[str, object], *, is_whole: bool = True
+) -> None:
+    """Write what a session found, completely or not at all.
+
+    Args:
+        request: What the session was asked for.
+        document: What it found.
+        is_whole: Whether that is all; else it is the result only where the rest does not end.
+    """
+    result = Path(request.result) if is_whole else partial_result(request)
     part = result.with_suffix(".part")
     part.write_text(json.dumps({"schema": SCHEMA, **document}, allow_nan=False), encoding="utf-8")
     part.replace(result)
+
+
+def partial_result(request: SessionRequest) -> Path:
+    """Return where a session keeps what it found, while it is not all yet."""
+    return Path(request.result).with_name("partial.json")
 
 
 def error_document(kind: str, message: str) -> dict[str, object]:
@@ -259,6 +272,8 @@ def _run(
                 is_cut_short = child.returncode is None and limit_s == request.most_s
             finally:
                 _end(child, str(result))
+        if not result.exists():
+            result = partial_result(asked)
         if not result.exists():
             raise (OutOfTimeError if is_cut_short else SessionError)(
                 f"the session {ending} without a result; its last lines:\n"

@@ -173,6 +173,15 @@ def test_a_child_that_has_less_time_than_its_limits_is_told_apart(here: Path) ->
         measured(child(here, "time.sleep(1000)"), request)
 
 
+def test_a_child_that_crashes_later_leaves_what_it_had(here: Path) -> None:
+    """What a session found before its end counts where that end never comes."""
+    source = (
+        "answer(lint={'found': 1}); result.rename(result.with_name('partial.json'))\n"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    assert linted(child(here, source), REQUEST) == {"found": 1}
+
+
 def test_a_child_that_lingers_is_killed_with_its_result_read(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
