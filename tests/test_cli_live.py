@@ -20,6 +20,7 @@ from netpipe.harness.progress import Progress, Tell
 from tests.command import Netpipe, document
 from tests.harness.measurements import EMULATED, make_measurement
 
+LIMIT = "20 s of rounds, at most 32 min in all: the loader's start may take 600 s"
 ROUNDS = "step alone, loading, training"
 HEARD = (
     Progress("starting a process"),
@@ -180,6 +181,7 @@ def test_measure_tells_in_lines_beside_its_document(netpipe: Netpipe) -> None:
     result = netpipe("measure", "--loader", "a:b", "--accelerator", "emulated:8xh100", "--json")
     document(result, "measurement.1.json")
     assert result.stderr.splitlines() == [
+        LIMIT,
         "8xh100 (derived): starting a process",
         f"8xh100 (derived): {ROUNDS}",
     ]
@@ -277,4 +279,4 @@ def test_a_real_pipe_holds_plain_lines(
         command(), env=environment(**further), capture_output=True, check=True, text=True
     )
     told = ("starting a process", "warming up the step", "loading")
-    assert done.stderr.splitlines() == [f"30ms (derived): {one}" for one in told]
+    assert done.stderr.splitlines() == [LIMIT, *(f"30ms (derived): {one}" for one in told)]

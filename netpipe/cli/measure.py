@@ -1,6 +1,7 @@
 """`netpipe measure`: why training waits."""
 
 import sys
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from netpipe.cli.console import (
     bold_first,
     clear_errors,
     command_line,
+    notes,
     output,
     print_json,
 )
@@ -37,6 +39,12 @@ def measure(chosen: Chosen) -> None:
 
     requests = [chosen.request("measure", one) for one in parse_accelerators(chosen.accelerator)]
     command = child_command(chosen.loader, chosen.step, chosen.loop)
+    if not chosen.quiet:
+        limit_s = sum(request.limit_s for request in requests)
+        notes.print(
+            f"{chosen.budget:g} s of rounds, at most {ceil(limit_s / 60)} min in all: the loader's "
+            f"start may take {chosen.start_limit:g} s"
+        )
     measurements: list[Measurement] = []
     try:
         for request in requests:

@@ -107,9 +107,7 @@ def _found(request: SessionRequest, factories: Factories, closing: ExitStack) ->
         return {"lint": linted_loader(request, factories.loader)}
     # Before, since a refusal must not take minutes; after, since more was imported meanwhile.
     check_origin(request.code_from, request.not_from)
-    document = {"measurement": _measure(request, factories, closing)}
-    check_origin(request.code_from, request.not_from)
-    return document
+    return _measure(request, factories, closing)
 
 
 def _measure(request: SessionRequest, factories: Factories, closing: ExitStack) -> dict[str, Any]:
@@ -131,8 +129,12 @@ def _measure(request: SessionRequest, factories: Factories, closing: ExitStack) 
             factories.synthetic,
             factories.fingerprint,
         )
-        found = measure(subject, place, request.budget_s, MonotonicClock(), closing, watch, trace)
-    return found.to_document()
+        clock = MonotonicClock()
+        for found in measure(subject, place, request.budget_s, clock, closing, watch, trace):
+            check_origin(request.code_from, request.not_from)
+            document = {"measurement": found.to_document()}
+            write_result(request, document, is_whole=False)
+    return document
 
 
 def _device_and_step(

@@ -19,6 +19,10 @@ class SessionError(HarnessError):
     """A session's process ended without a result: it crashed, hung or ran out of time."""
 
 
+class OutOfTimeError(SessionError):
+    """The time that several sessions have together is over."""
+
+
 class NoSuchTestError(SessionError):
     """A session was to measure what a test asks for, and there is no such test."""
 

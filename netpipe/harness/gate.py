@@ -17,6 +17,7 @@ from math import log1p, sqrt
 from statistics import median, pvariance
 from typing import Final
 
+from netpipe.harness.errors import OutOfTimeError
 from netpipe.harness.host import host_difference, is_same_machine
 from netpipe.harness.measurement import Device, Interval, Measurement
 from netpipe.harness.metrics import GATED, Metric, Scope
@@ -240,16 +241,32 @@ def settled(
         now: What this run's sessions measured so far, at least one.
         baseline: What it is held against.
         earlier: The baselines before it, the oldest first.
-        another: Measures once more, in a fresh process; told of what is open.
+        another: Measures once more, in a fresh process; told of what is open. Raises
+            OutOfTimeError where there is no time for it.
 
     Returns:
         The comparison, and all sessions that it rests on.
     """
     comparison = compare(quantity, now, baseline, earlier)
     while comparison.is_open:
-        now = (*now, another(comparison))
+        try:
+            now = (*now, another(comparison))
+        except OutOfTimeError as error:
+            return undecided(comparison, error), tuple(now)
         comparison = compare(quantity, now, baseline, earlier)
     return comparison, tuple(now)
+
+
+def undecided(comparison: Comparison, error: OutOfTimeError) -> Comparison:
+    """Return a comparison that there was no time to decide: what is open in it is no PASS."""
+    return worst_of(
+        [
+            replace(one, outcome=Outcome.INCONCLUSIVE, reason=f"{one.reason}; {error}")
+            if one.is_open
+            else one
+            for one in comparison.every
+        ]
+    )
 
 
 _BAD: Final = (Outcome.REGRESSED, Outcome.INCONCLUSIVE)

@@ -1,6 +1,6 @@
 """The protocol: warm up, drain, then rounds of interleaved blocks; produces a Measurement."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
@@ -46,7 +46,7 @@ def measure(
     closing: ExitStack,
     watch: Watch = UNWATCHED,
     trace: TraceTarget | None = None,
-) -> Measurement:
+) -> Iterator[Measurement]:
     """Measure a loader and a step together.
 
     Args:
@@ -58,8 +58,8 @@ def measure(
         watch: Told of what could hang.
         trace: Where to keep a profiler's trace of some real steps; None: none is taken.
 
-    Returns:
-        Everything that was measured.
+    Yields:
+        Everything that was measured; where a trace is to be kept, once without and once with it.
 
     Raises:
         MisuseError: A factory does not give what it must.
@@ -74,10 +74,12 @@ def measure(
     bench.run(watch)
     busy = processes.busy_elsewhere_fraction(host_cpu, processes.read_host_cpu())
     if trace is not None:
+        bench.log.no_trace = "taking it did not end"
+        yield _summary(bench, place, subject.fingerprint, clock() - started, busy)
         watch.doing("a trace of some steps", budget_s)
         watch.rounds_begin()  # it has a budget of its own
         _keep_trace(bench, trace.file(_device(bench, place).key))
-    return _summary(bench, place, subject.fingerprint, clock() - started, busy)
+    yield _summary(bench, place, subject.fingerprint, clock() - started, busy)
 
 
 def _device(bench: Bench, place: Place) -> Device:
@@ -91,7 +93,7 @@ def _keep_trace(bench: Bench, file: Path) -> None:
     except (NoTraceError, LoaderEndedError) as error:
         bench.log.no_trace = str(error)
     else:
-        bench.log.trace = str(file)
+        bench.log.trace, bench.log.no_trace = str(file), ""
 
 
 def _summary(

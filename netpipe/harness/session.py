@@ -20,7 +20,13 @@ import psutil
 
 from netpipe.harness.clock import MonotonicClock
 from netpipe.harness.emulation import checked_flops, parse_accelerator
-from netpipe.harness.errors import HangError, MisuseError, NoSuchTestError, SessionError
+from netpipe.harness.errors import (
+    HangError,
+    MisuseError,
+    NoSuchTestError,
+    OutOfTimeError,
+    SessionError,
+)
 from netpipe.harness.measurement import Measurement, measurement_from
 from netpipe.harness.processes import is_resource_tracker
 from netpipe.harness.progress import Follower, Tell
@@ -69,6 +75,7 @@ class SessionRequest:
         proves: Whether the lint tries on elements what the structure does not decide.
         tries: Whether the lint measures what its proposals give.
         trace: The folder to keep a profiler's trace of some real steps in; "" for none.
+        most_s: Seconds after which the session is ended, whatever its own limits allow.
         trace_name: What that is of, for its file's name beside the device's.
         parent: The process that waits for the result; None when nobody does.
         code_from: The checkout whose code is measured, where that matters: see `not_from`.
@@ -89,6 +96,7 @@ class SessionRequest:
     tries: bool = False
     trace: str = ""
     trace_name: str = ""
+    most_s: float = inf
     parent: int | None = None
     code_from: str = ""
     not_from: tuple[str, ...] = ()
@@ -117,6 +125,10 @@ class SessionRequest:
     @property
     def limit_s(self) -> float:
         """Seconds after which the session is ended."""
+        return min(self.most_s, self._own_limit_s)
+
+    @property
+    def _own_limit_s(self) -> float:
         if self.kind == "lint":
             tried = self.proves + self.tries  # each has the budget for itself
             return LINT_START_S + tried * (self.budget_s + LINT_OVERTIME_S) + _FAREWELL_S
@@ -141,12 +153,25 @@ class Place:
 _HERE: Final = Place()
 
 
-def write_result(request: SessionRequest, document: Mapping[str, object]) -> None:
-    """Write what a session found, whole or not at all."""
-    result = Path(request.result)
+def write_result(
+    request: SessionRequest, document: Mapping[str, object], *, is_whole: bool = True
+) -> None:
+    """Write what a session found, completely or not at all.
+
+    Args:
+        request: What the session was asked for.
+        document: What it found.
+        is_whole: Whether that is all; else it is the result only where the rest does not end.
+    """
+    result = Path(request.result) if is_whole else partial_result(request)
     part = result.with_suffix(".part")
     part.write_text(json.dumps({"schema": SCHEMA, **document}, allow_nan=False), encoding="utf-8")
     part.replace(result)
+
+
+def partial_result(request: SessionRequest) -> Path:
+    """Return where a session keeps what it found, while it is not all yet."""
+    return Path(request.result).with_name("partial.json")
 
 
 def error_document(kind: str, message: str) -> dict[str, object]:
@@ -246,10 +271,13 @@ def _run(
             try:
                 _await(child, result, limit_s, _look(asked, progress))
                 ending = _ending(child.returncode, limit_s)
+                is_cut_short = child.returncode is None and limit_s == request.most_s
             finally:
                 _end(child, str(result))
         if not result.exists():
-            raise SessionError(
+            result = partial_result(asked)
+        if not result.exists():
+            raise (OutOfTimeError if is_cut_short else SessionError)(
                 f"the session {ending} without a result; its last lines:\n"
                 f"{_last_lines(log)}{_innermost(stacks_file(asked))}"
             )

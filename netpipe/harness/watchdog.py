@@ -18,6 +18,7 @@ from netpipe.harness.session import (
     SessionRequest,
     error_document,
     leave,
+    partial_result,
     progress_file,
     stacks_file,
     write_result,
@@ -201,7 +202,8 @@ class Watchdog:
         while not self._over.wait(_LOOK_S):
             alarm = self.alarm()
             if alarm is not None:
-                write_result(self._request, error_document(*alarm))
+                if not partial_result(self._request).exists():
+                    write_result(self._request, error_document(*alarm))
                 leave(self._request)
             self._tell_of_slow_start()
 
@@ -218,7 +220,10 @@ class Watchdog:
             "or an exception ended one of its own threads or processes"
         )
         if wait.start is not None:
-            message += ". If it only starts slowly, give a larger start limit"
+            message += (
+                ". If it only starts slowly, give a larger start limit: --start-limit, in pytest "
+                "--netpipe-start-limit"
+            )
         return Alarm("hang", "\n".join([message, *self._loader_lines(), _place(wait.thread)]))
 
     def _crash(self) -> str | None:

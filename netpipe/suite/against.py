@@ -3,6 +3,7 @@
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -10,13 +11,19 @@ import pytest
 
 from netpipe.errors import NetpipeError
 from netpipe.harness import session
-from netpipe.harness.errors import NoSuchTestError, SessionError
-from netpipe.harness.gate import Comparison
+from netpipe.harness.errors import NoSuchTestError, OutOfTimeError, SessionError
+from netpipe.harness.gate import Comparison, undecided
 from netpipe.harness.measurement import Measurement
-from netpipe.harness.pairs import LEAST_PAIRS, MOST_PAIRS, Pair, decide
+from netpipe.harness.pairs import LEAST_PAIRS, MOST_PAIRS, Decision, Pair, decide
 from netpipe.harness.session import SessionRequest
 from netpipe.suite.checkouts import Commit, named_commit
+from netpipe.suite.time_limit import LongPhases, TimeLimit, limit_s
 from netpipe.suite.versions import Version, version_of
+
+
+def pairs_limit_s(request: SessionRequest) -> float:
+    """Return the seconds that all pairs of a subject may take."""
+    return limit_s(request, 2 * MOST_PAIRS)
 
 
 @dataclass
@@ -36,6 +43,7 @@ class Against:
     extras: str
     say: Callable[[str], None]
     pairs: dict[Hashable, list[Pair]] = field(default_factory=dict)
+    _limits: dict[Hashable, TimeLimit] = field(default_factory=dict)
     _version: Version | None = None
     _others: tuple[str, ...] = ()
     _made: ExitStack = field(default_factory=ExitStack)
@@ -94,12 +102,19 @@ class Against:
         Raises:
             NetpipeError: A session of either version has failed.
         """
+        decision: Decision
         pairs = self.pairs.setdefault(key, [])
+        limit = self._limits.setdefault(key, TimeLimit(pairs_limit_s(request)))
         while not pairs or (decision := decide(quantity, pairs)).is_open:
+            measure = partial(self._pair, len(pairs), command)
             try:
-                pairs.append(self._pair(len(pairs), command, request))
+                pairs.append(limit.run(request, measure, sessions=2))
             except NoSuchTestError:
                 return None
+            except OutOfTimeError as error:
+                if not pairs:
+                    raise
+                return undecided(decision.comparison, error), pairs[-1].now
         return decision.comparison, pairs[-1].now
 
     def _pair(self, done: int, command: Sequence[str], request: SessionRequest) -> Pair:
@@ -119,7 +134,7 @@ class Against:
             code_from=str(here),
             not_from=tuple(one for one in others if Path(one).resolve() != here),
         )
-        return session.measured(command, asked)
+        return session.measured(command, asked, progress=LongPhases(self.say))
 
     def _base(self, command: Sequence[str], request: SessionRequest) -> Measurement:
         there = self._there
@@ -129,8 +144,8 @@ class Against:
         moved += self._same_cache()
         asked = replace(request, code_from=str(there.checkout.folder), not_from=self._others)
         try:
-            return session.measured(moved, asked, there.place(folder))
-        except NoSuchTestError:
+            return session.measured(moved, asked, there.place(folder), LongPhases(self.say))
+        except (NoSuchTestError, OutOfTimeError):
             raise
         except NetpipeError as error:
             raise SessionError(f"the session of {self.ref} failed: {error}") from error

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from math import ceil
 from typing import Any, Final, TypeVar
 
 import pytest
@@ -11,15 +12,17 @@ from netpipe.errors import InputError, NetpipeError
 from netpipe.harness import baseline, device, gate, session
 from netpipe.harness.baseline import Baseline
 from netpipe.harness.emulation import parse_accelerator
-from netpipe.harness.gate import UNJUDGED, Accepted, Comparison, Outcome
+from netpipe.harness.errors import OutOfTimeError
+from netpipe.harness.gate import MOST_SESSIONS, UNJUDGED, Accepted, Comparison, Outcome
 from netpipe.harness.measurement import Device, Finding, Measurement
 from netpipe.harness.session import SessionRequest
 from netpipe.harness.stall import judge
 from netpipe.harness.verdict import Verdict
 from netpipe.harness.waivers import Waiver
 from netpipe.suite.acceptance import Acceptance
-from netpipe.suite.against import Against
+from netpipe.suite.against import Against, pairs_limit_s
 from netpipe.suite.options import Options
+from netpipe.suite.time_limit import LongPhases, TimeLimit, limit_s
 
 Command = Sequence[str]
 _Result = TypeVar("_Result")
@@ -155,11 +158,24 @@ class Run:
     acceptance: Acceptance = field(default_factory=Acceptance)
     _baselines: dict[str, tuple[Baseline, ...]] = field(default_factory=dict)
     _failures: dict[Hashable, NetpipeError] = field(default_factory=dict)
+    _limits: dict[Hashable, TimeLimit] = field(default_factory=dict)
 
     @cached_property
     def device(self) -> Device:
         """The device that jax finds, looked up in a process of its own."""
         return device.find_device()
+
+    def say_limit(self, compared: int) -> None:
+        """Say how long the timed tests may take, of which so many are compared with a ref."""
+        request = self.options.request
+        total_s = len(self.timed) * self.sessions_limit_s
+        if self.against is not None:
+            total_s += compared * pairs_limit_s(request)
+        self.say(
+            f"timed tests: {len(self.timed)}, with {request.budget_s:g} s of rounds a session and "
+            f"at most {ceil(total_s / 60)} min in all: "
+            f"a loader's start may take {request.start_limit_s:g} s"
+        )
 
     @property
     def misses_its_measurement(self) -> bool:
@@ -197,7 +213,24 @@ class Run:
     def again(self, subject: Subject, why: str) -> Measurement:
         """Measure a subject once more, in a fresh process."""
         self.say(f"measuring again, {why}")
-        return session.measured(subject.command, self._request(subject, "measure"))
+        return self._measured(subject)
+
+    def _measured(self, subject: Subject) -> Measurement:
+        """Measure once, in the time that the sessions of this subject have left."""
+        request, slow = self._request(subject, "measure"), LongPhases(self.say)
+        limit = TimeLimit(self.sessions_limit_s)
+        return self._limits.setdefault((subject.key, subject.accelerator), limit).run(
+            request, partial(session.measured, subject.command, progress=slow)
+        )
+
+    @property
+    def sessions_limit_s(self) -> float:
+        """Seconds that the sessions of one subject may take in all, beside pairs."""
+        # One may confirm a bad verdict, and a comparison may ask for more.
+        most = 1 + (MOST_SESSIONS if self.compares else 1)
+        if self.options.record:
+            most = 2 * self.options.sessions
+        return limit_s(self.options.request, most)
 
     def lint(self, subject: Subject) -> dict[str, Any]:
         """Return the `netpipe.lint/1` document of a subject's loader."""
@@ -205,7 +238,8 @@ class Run:
             self.say("reading the order of the pipeline")
             request = self._request(subject, "lint")
             self.lints[subject.key] = self._once(
-                (subject.key, "lint"), partial(session.linted, subject.command, request)
+                (subject.key, "lint"),
+                partial(session.linted, subject.command, request, LongPhases(self.say)),
             )
         return self.lints[subject.key]
 
@@ -355,13 +389,15 @@ class Run:
 
     def _confirmed(self, subject: Subject, which: str) -> Measurement:
         """Measure once, and again when the verdict is not fine: it may have been the machine."""
-        request = self._request(subject, "measure")
         self.say(f"measuring against {subject.accelerator}, {which}")
-        first = session.measured(subject.command, request)
+        first = self._measured(subject)
         verdict = judge(first)
         if verdict.passes(first):
             return first
-        second = self.again(subject, f"to confirm: {verdict.message}")
+        try:
+            second = self.again(subject, f"to confirm: {verdict.message}")
+        except OutOfTimeError as error:
+            return replace(first, findings=(*first.findings, Finding("not-repeated", str(error))))
         return replace(second, findings=(*second.findings, _unconfirmed(verdict, second)))
 
     def _request(self, subject: Subject, kind: str) -> SessionRequest:

@@ -146,6 +146,7 @@ def rehearse(
         given = {"loader": loader, "step": lambda: (0, step), "loop": stamped_loop, **subject}
         place = Place(lambda count: device or replace(GPU, count=count), HOST, {"jax": "1"})
         with ExitStack() as closing:
-            return measure(Subject(**given), place, budget_s, clock, closing, watch, trace)
+            *_, found = measure(Subject(**given), place, budget_s, clock, closing, watch, trace)
+        return found
 
     return run

@@ -101,7 +101,7 @@ def test_a_whole_run_keeps_the_level() -> None:
             return costing(float(2.0 * np.exp(draw.normal(0.0, spread))))
 
         baseline = Accepted("a", [drawn() for _ in range(10)])
-        found, _ = settled("load_s_per_batch", [drawn()], baseline, None, drawn)
+        found, _ = settled("load_s_per_batch", [drawn()], baseline, (), drawn)
         alarms += found.outcome is Outcome.REGRESSED
     assert alarms <= MOST_ALARMS
 

@@ -5,7 +5,7 @@ import json
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import pairwise, repeat
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from netpipe.harness.emulated import EmulatedStep
 from netpipe.harness.errors import LoaderEndedError
 from netpipe.harness.kept_trace import TraceTarget, keep_trace, with_named_threads
 from netpipe.harness.pull import Puller
-from netpipe.harness.session import SessionRequest
+from netpipe.harness.session import SessionRequest, partial_result
 from netpipe.harness.stepping import Stepper
 from netpipe.harness.trace import DEVICE, DISPATCH, LOADING, LOOP, STEP, NoTraceError
 from netpipe.harness.training import Length, late_reading_loop, train_block
@@ -288,3 +288,25 @@ def test_a_session_keeps_the_trace_that_it_is_asked_for(tmp_path: Path) -> None:
     [file] = traces.iterdir()
     assert file.name == "emulated-1ms_test-it.py-test-it.trace.json.gz"
     assert found["trace"] == str(file)
+
+
+def test_a_measurement_is_written_before_its_trace_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trace that does not end takes no measurement along; the finding says that there is none."""
+    request = SessionRequest(
+        "measure", str(tmp_path / "result.json"), accelerator="emulated:1ms", budget_s=0.1,
+        trace=str(tmp_path),
+    )  # fmt: skip
+    before: list[Any] = []
+
+    def note_result(*_: object) -> None:
+        before.append(json.loads(partial_result(request).read_text())["measurement"])
+
+    monkeypatch.setattr("netpipe.harness.protocol.keep_trace", note_result)
+    serve(request, Factories(lambda: repeat(BATCH)))
+    [found] = before
+    lacks_trace = {"name": "no-trace", "message": "no trace was kept: taking it did not end"}
+    assert lacks_trace in found["findings"]
+    after = json.loads((tmp_path / "result.json").read_text())["measurement"]
+    assert lacks_trace not in after["findings"]

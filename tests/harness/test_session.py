@@ -18,7 +18,7 @@ import pytest
 
 from netpipe.errors import InputError
 from netpipe.harness import session
-from netpipe.harness.errors import HangError, MisuseError, SessionError
+from netpipe.harness.errors import HangError, MisuseError, OutOfTimeError, SessionError
 from netpipe.harness.host import this_host
 from netpipe.harness.session import SessionRequest, child_command, linted, measured
 from tests.harness.measurements import make_measurement
@@ -164,6 +164,22 @@ def test_a_child_out_of_time_is_killed(here: Path, monkeypatch: pytest.MonkeyPat
     request = SessionRequest("measure", budget_s=0.1, start_limit_s=0.1)
     with pytest.raises(SessionError, match=r"did not end within 0\.6 s and was killed without"):
         measured(child(here, "time.sleep(1000)"), request)
+
+
+def test_a_child_that_has_less_time_than_its_limits_is_told_apart(here: Path) -> None:
+    """What several sessions have together is over: that is no failure of this one."""
+    request = SessionRequest("measure", most_s=0.1)
+    with pytest.raises(OutOfTimeError, match=r"did not end within 0\.1 s and was killed without"):
+        measured(child(here, "time.sleep(1000)"), request)
+
+
+def test_a_child_that_crashes_later_leaves_what_it_had(here: Path) -> None:
+    """What a session found before its end counts where that end never comes."""
+    source = (
+        "answer(lint={'found': 1}); result.rename(result.with_name('partial.json'))\n"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    assert linted(child(here, source), REQUEST) == {"found": 1}
 
 
 def test_a_child_that_lingers_is_killed_with_its_result_read(

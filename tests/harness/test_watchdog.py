@@ -23,6 +23,7 @@ from netpipe.harness.session import (
     child_command,
     measured,
     progress_file,
+    write_result,
 )
 from netpipe.harness.watchdog import Alarm, Watchdog
 from tests.harness import session_targets
@@ -185,6 +186,26 @@ def test_a_batch_that_came_is_no_hang(dog: Watchdog, clock: FakeClock) -> None:
     assert dog.alarm() is None
     clock.sleep(4.0)
     assert dog.alarm() is None
+
+
+def test_an_alarm_takes_no_result_along(
+    dog: Watchdog, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was measured before something hung is the result, and the session still ends."""
+
+    class Left(Exception):  # noqa: N818  # it is no error
+        pass
+
+    def leave(_: SessionRequest) -> None:
+        raise Left
+
+    monkeypatch.setattr(watchdog, "leave", leave)
+    monkeypatch.setattr(watchdog, "_LOOK_S", 0.0)
+    write_result(dog._request, {"measurement": {}}, is_whole=False)
+    clock.sleep(START_S + 1)
+    with pytest.raises(Left):
+        dog._look()
+    assert not Path(dog._request.result).exists()
 
 
 def test_a_hang_says_where_and_who(dog: Watchdog, clock: FakeClock) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from netpipe.harness.measurement import Device, Measurement
+from netpipe.harness.progress import Tell
 from netpipe.harness.session import Place, SessionRequest
 from tests.suite.recorded import CPU, recorded
 
@@ -94,14 +95,23 @@ class Project:
     places: list[Place] = field(default_factory=list)
 
     def measured(
-        self, command: Sequence[str], request: SessionRequest, place: Place = HERE
+        self,
+        command: Sequence[str],
+        request: SessionRequest,
+        place: Place = HERE,
+        progress: Tell | None = None,  # noqa: ARG002  # nothing takes long
     ) -> Measurement:
         """Stand in for a session that measures."""
         self._note(command, request)
         self.places.append(place)
         return self.sessions.pop(0) if len(self.sessions) > 1 else self.sessions[0]
 
-    def linted(self, command: Sequence[str], request: SessionRequest) -> dict[str, Any]:
+    def linted(
+        self,
+        command: Sequence[str],
+        request: SessionRequest,
+        progress: Tell | None = None,  # noqa: ARG002  # nothing takes long
+    ) -> dict[str, Any]:
         """Stand in for a session that reads the order."""
         self._note(command, request)
         return self.lints.pop(0) if self.lints else self.lint

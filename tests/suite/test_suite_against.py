@@ -1,15 +1,18 @@
 """--netpipe-against: both versions in turns, and the pairs decide."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import repeat
 from xml.etree import ElementTree
 
 import pytest
 
 from netpipe.harness import session
+from netpipe.harness.clock import MonotonicClock
 from netpipe.harness.errors import NoSuchTestError, SessionError
 from netpipe.harness.measurement import Measurement
 from netpipe.suite import against
+from tests.harness.fakes import FakeClock
 from tests.repository import commit_files, worktrees
 from tests.suite.project import HERE, LOAD_TIME, Project
 from tests.suite.recorded import costly, recorded
@@ -163,10 +166,10 @@ def base_raises(
     def let(error: BaseException) -> Project:
         measured = versioned.measured
 
-        def fails(command, request, place=HERE):  # type: ignore[no-untyped-def]
+        def fails(command, request, place=HERE, progress=None):  # type: ignore[no-untyped-def]
             if place.folder is not None:
                 raise error
-            return measured(command, request, place)
+            return measured(command, request, place, progress)
 
         monkeypatch.setattr(session, "measured", fails)
         return versioned
@@ -232,3 +235,51 @@ def test_a_run_without_benchmarks_checks_nothing_out(
     monkeypatch.setattr(against, "version_of", lambda *_: pytest.fail("checked out"))
     versioned.has("def test_other(): pass")
     versioned.run(*AGAINST).assert_outcomes(passed=1)
+
+
+@pytest.fixture
+def slow_sessions(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[Iterable[float]], None]:
+    """Let each session take so many seconds of a clock that nothing else moves."""
+
+    def let(seconds: Iterable[float]) -> None:
+        clock, coming = FakeClock(), iter(seconds)
+        monkeypatch.setattr(MonotonicClock, "__call__", lambda _: clock())
+
+        def takes_long(command, request, place=HERE, progress=None):  # type: ignore[no-untyped-def]
+            clock.sleep(next(coming))
+            return project.measured(command, request, place, progress)
+
+        monkeypatch.setattr(session, "measured", takes_long)
+
+    return let
+
+
+def test_pairs_end_with_their_time(
+    versioned: Project, slow_sessions: Callable[[Iterable[float]], None]
+) -> None:
+    """Pairs that slow sessions leave no time for are not measured; what is open is no PASS."""
+    slow_sessions(repeat(700.0))
+    result = versioned.run(*AGAINST, "--netpipe-start-limit", "60", "-rs")
+    result.assert_outcomes(skipped=1)
+    assert [one.limit_s for one in versioned.requests] == [815.0, 815.0, 815.0]
+    result.stdout.fnmatch_lines(
+        [
+            "*timed tests: 1, with 20 s of rounds a session and at most 49 min in all: *",
+            "*INCONCLUSIVE against HEAD: *, 1 pair, *; no more sessions: 1400 of at most 1985 s*",
+        ]
+    )
+
+
+def test_a_comparison_ends_with_its_time(
+    project: Project, slow_sessions: Callable[[Iterable[float]], None]
+) -> None:
+    """An open comparison is INCONCLUSIVE where there is no time for another session."""
+    project.record()
+    project.sessions = [costly()]
+    slow_sessions([800.0])
+    result = project.compare("--netpipe-start-limit", "60", "-rs")
+    result.assert_outcomes(skipped=1)
+    assert [one.limit_s for one in project.requests] == [815.0]
+    result.stdout.fnmatch_lines(["*INCONCLUSIVE: *; no more sessions: 800 of at most 1265 s*"])

@@ -17,7 +17,7 @@ def test_a_hanging_loader_is_waited_for_once(
     """Every test of a subject whose session failed says why, and no second session is started."""
     started: list[Sequence[str]] = []
 
-    def hang(command: Sequence[str], request: SessionRequest) -> Measurement:
+    def hang(command: Sequence[str], request: SessionRequest, **_: object) -> Measurement:
         started.append(command)
         raise HangError(f"no batch for {request.batch_limit_s:g} s")
 
@@ -43,7 +43,7 @@ def test_a_test_that_fails_has_one_outcome_where_warnings_are_errors(
 ) -> None:
     """A test whose measurement failed, or that ended before it, has no error at teardown too."""
 
-    def fail(*_: object) -> Measurement:
+    def fail(*_: object, **__: object) -> Measurement:
         raise HangError("no batch")
 
     monkeypatch.setattr(session, "measured", fail)
