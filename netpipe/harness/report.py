@@ -10,7 +10,7 @@ from rich.table import Table
 from netpipe.harness.measurement import Device, Measurement
 from netpipe.harness.sizing import cores_needed, workers_needed
 from netpipe.harness.stall import judge, remarks
-from netpipe.harness.units import percent, seconds
+from netpipe.harness.units import percent, rounded, seconds
 from netpipe.harness.verdict import Verdict
 
 
@@ -68,7 +68,7 @@ def sizing_line(measurement: Measurement) -> str:
     if cores is None:
         return line
     beyond = "more than this host has: " if cores > has else "has "
-    return f"{line}; cores needed: {cores:.2g} ({beyond}{has})"
+    return f"{line}; cores needed: {rounded(cores, 2)} ({beyond}{has})"
 
 
 def trace_line(measurement: Measurement) -> str:

@@ -9,11 +9,16 @@ _STEPS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
 def seconds(value: float) -> str:
     """Write a duration with three significant digits: `36.2 ms`."""
-    rounded = float(f"{value:.3g}")  # first, or 999.9 us would become 1e+03 us
-    if rounded == 0:
+    short = float(f"{value:.3g}")  # first, or 999.9 us would become 1000 us
+    if short == 0:
         return "0 s"
-    scale, unit = next((one for one in _STEPS if abs(rounded) >= one[0]), _STEPS[-1])
-    return f"{float(f'{rounded / scale:.3g}'):g} {unit}"
+    scale, unit = next((one for one in _STEPS if abs(short) >= one[0]), _STEPS[-1])
+    return f"{rounded(short / scale)} {unit}"
+
+
+def rounded(value: float, digits: int = 3) -> str:
+    """Write a number with so many significant digits: `48.8`, and never `1.23e+03` but `1230`."""
+    return f"{float(f'{value:.{digits}g}'):.15g}"
 
 
 def minutes(value: float) -> str:
@@ -54,4 +59,4 @@ def percent(fraction: float | None) -> str:
 
 def figure(name: str, value: float) -> str:
     """Write a figure of a Measurement: its name says whether it is a duration."""
-    return seconds(value) if name.partition("_per_")[0].endswith("_s") else f"{value:.3g}"
+    return seconds(value) if name.partition("_per_")[0].endswith("_s") else rounded(value)

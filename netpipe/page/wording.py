@@ -6,7 +6,7 @@ from math import isfinite
 from typing import Final
 
 from netpipe.harness.measurement import Interval
-from netpipe.harness.units import seconds
+from netpipe.harness.units import rounded, seconds
 
 _BYTES: Final = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 
@@ -16,7 +16,7 @@ _COUNTS: Final = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 def ratio(value: float) -> str:
     """Write a ratio: `0.88`, `20.1`."""
-    return f"{value:.2f}" if abs(value) < 10 else f"{value:.3g}"
+    return f"{value:.2f}" if abs(value) < 10 else rounded(value)
 
 
 def whole_percent(fraction: float) -> str:
@@ -26,14 +26,17 @@ def whole_percent(fraction: float) -> str:
 
 def size(count: float) -> str:
     """Write a number of bytes: `48 KiB`."""
-    scale, unit = next((one for one in _BYTES if count >= one[0]), (1, "bytes"))
-    return f"{count / scale:.3g} {unit}"
+    if count < _BYTES[-1][0]:
+        return f"{count:.0f} bytes"
+    scale, unit = next(one for one in _BYTES if count >= one[0])
+    return f"{rounded(count / scale)} {unit}"
 
 
 def short_count(value: float) -> str:
     """Write a large number in short: `20.9 M`."""
-    scale, unit = next((one for one in _COUNTS if value >= one[0]), (1, ""))
-    return f"{value / scale:.3g} {unit}".rstrip()
+    short = float(rounded(value))  # first, or 999,900 would become 1000 k
+    scale, unit = next((one for one in _COUNTS if short >= one[0]), (1, ""))
+    return f"{rounded(short / scale)} {unit}".rstrip()
 
 
 def without_modules(text: str) -> str:

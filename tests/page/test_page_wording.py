@@ -42,3 +42,10 @@ def test_figures_are_short() -> None:
     assert [ratio(0.876), ratio(20.09)] == ["0.88", "20.1"]
     assert [size(49_152), size(12)] == ["48 KiB", "12 bytes"]
     assert [short_count(20_900_000), short_count(162.4)] == ["20.9 M", "162"]
+
+
+def test_no_figure_has_an_exponent() -> None:
+    """A figure that is rounded up to the next unit has that unit, others all their digits."""
+    assert [ratio(999.9), ratio(1234.0)] == ["1000", "1230"]
+    assert [size(1000), size(1_047_000), size(2**20)] == ["1000 bytes", "1020 KiB", "1 MiB"]
+    assert [short_count(999_900), short_count(1e13)] == ["1 M", "10000 G"]

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from netpipe.diagnosis.diagnosis import Bottleneck, Findings, Need, findings_from
 from netpipe.harness.measurement import Interval, converter
-from netpipe.harness.units import seconds
+from netpipe.harness.units import rounded, seconds
 from netpipe.page.content import Card, Cell, Column, Fact, Headline, Pair, Part, Table, Tone
 from netpipe.page.parts.accelerators import headroom_drawing
 from netpipe.page.parts.changes import intervention_cards, prediction_cards, verified_cards
@@ -121,9 +121,9 @@ def _need(need: Need) -> tuple[Cell, ...]:
     return (
         Cell(need.accelerator),
         Cell(seconds(need.step_s)),
-        Cell(f"{need.batches_per_s:.3g}"),
+        Cell(rounded(need.batches_per_s)),
         Cell(str(need.workers)),
-        Cell(f"{need.cores:.2g}"),
+        Cell(rounded(need.cores, 2)),
         Cell(ratio(need.headroom), tone),
     )
 

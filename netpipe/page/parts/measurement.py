@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from netpipe.harness.measurement import Interval, Measurement, measurement_from
 from netpipe.harness.report import device_label
-from netpipe.harness.units import percent, seconds
+from netpipe.harness.units import percent, rounded, seconds
 from netpipe.harness.verdict import Verdict
 from netpipe.page import tones
 from netpipe.page.content import (
@@ -114,7 +114,7 @@ def _facts(document: Mapping[str, Any], measured: Measurement) -> Iterator[Fact]
         yield Fact("workers needed", str(document["workers_needed"]), has)
     if document.get("cores_needed") is not None:
         has = f"has {measured.host.cores}"
-        yield Fact("cores needed", f"{document['cores_needed']:.2g}", has)
+        yield Fact("cores needed", rounded(document["cores_needed"], 2), has)
 
 
 def _times(measured: Measurement) -> Drawing:
@@ -162,7 +162,7 @@ def _further(document: Mapping[str, Any], measured: Measurement) -> Iterator[Fac
     yield Fact("steps done before the next batch", percent(measured.sync_probe_fraction))
     yield Fact("steps in flight", str(measured.dispatch_depth), "at most")
     if measured.buffered_batches is not None:
-        yield Fact("batches in the buffers", f"{measured.buffered_batches:.3g}")
+        yield Fact("batches in the buffers", rounded(measured.buffered_batches))
     yield Fact("batch", size(measured.batch_bytes))
     yield Fact("first batch after", seconds(measured.first_batch_s))
     yield Fact("CPU of a batch", f"{ratio(measured.load_cpu_ratio.median)} x",

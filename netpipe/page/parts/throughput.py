@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from netpipe.harness.measurement import Interval, converter
+from netpipe.harness.units import rounded
 from netpipe.page.content import Cell, Column, Drawing, Fact, Headline, Part, Table, Tone
 from netpipe.page.parts.surroundings import surroundings
 from netpipe.page.plots.ranges import Row, amounts
@@ -70,6 +71,6 @@ def _row(name: str, one: Mapping[str, Any]) -> tuple[Cell, ...]:
         Cell(short_count(median["tokens_per_cpu_s"])),
         Cell(short_count(median["batches_per_s"])),
         Cell(whole_percent(median["padding_fraction"])),
-        Cell(f"{median['bytes_read_per_token']:.3g}"),
+        Cell(rounded(median["bytes_read_per_token"])),
         Cell(size(median["peak_pss_bytes"])),
     )
