@@ -186,6 +186,7 @@ def pytest_deselected(items: list[pytest.Item]) -> None:
         run = item.config.stash.get(RUN, None)
         if run is not None:
             run.deselected.add(item.nodeid)
+            run.has_benchmarks |= _is_compared(item)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -201,6 +202,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if run is None:
         return
     run.timed = {item.nodeid for item in session.items if _is_measured(item)}
+    run.has_benchmarks |= any(map(_is_compared, session.items))
     if config.option.collectonly:
         return
     if run.timed:
@@ -266,11 +268,11 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write what was asked for; a run that was to compare and measured nothing fails."""
+    """Write what was asked for; a run that was to compare and compared nothing fails."""
     run = session.config.stash.get(RUN, None)
-    if run is None or session.config.option.collectonly:
+    if run is None or _only_lists(session.config):
         return
-    if run.misses_its_measurement:
+    if run.compares_nothing and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
     if run.options.fail_when_missing and run.lost_benchmarks():
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -282,6 +284,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         except NetpipeError as error:
             run.notes.append(str(error))
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _only_lists(config: pytest.Config) -> bool:
+    """Return whether somebody who typed it wants the tests listed; in addopts it hides a gate."""
+    typed = {"--collect-only", "--collectonly", "--co"}
+    return bool(config.option.collectonly) and not typed.isdisjoint(config.invocation_params.args)
 
 
 def _record(run: Run, session: pytest.Session) -> None:
@@ -313,9 +321,9 @@ def _add_step_summary(run: Run, _: pytest.Session) -> None:
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Print the verdicts, the comparisons, and what was recorded; tell GitHub where it runs."""
     run = config.stash.get(RUN, None)
-    if run is None or config.option.collectonly:
+    if run is None or _only_lists(config):
         return
-    if not (run.timed or run.notes or run.misses_its_measurement):
+    if not (run.timed or run.notes or run.compares_nothing):
         return
     terminalreporter.section("netpipe")
     for line in summary.summary_lines(run):

@@ -160,12 +160,11 @@ def superfluous(baselines: Sequence[Baseline], keep: int) -> tuple[Path, ...]:
     for name, holder in holders(baselines).items():
         kept.add(holder.path)
         for metric in chain.from_iterable(GATED.values()):
-            kept.add(
-                next(
-                    one.path
-                    for one in baselines
-                    if (then := one.sessions.get(name))
-                    and not why_not_comparable(metric, holder.sessions[name][-1], then[0])
-                )
+            comparable = (
+                one.path
+                for one in baselines
+                if (then := one.sessions.get(name))
+                and not why_not_comparable(metric, holder.sessions[name][-1], then[0])
             )
+            kept.add(next(comparable, holder.path))
     return tuple(one.path for one in baselines if one.path not in kept)

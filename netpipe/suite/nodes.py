@@ -5,6 +5,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import fields
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -81,17 +82,22 @@ def _forwarded(arguments: Iterable[str | Any], positional: list[str]) -> Iterabl
 
 
 def coverage(config: pytest.Config) -> Callable[[str], bool]:
-    """Return whether a node id lies in the files and folders that this run was given."""
-    root = config.rootpath
-    given = [
-        (config.invocation_params.dir / argument).resolve()
-        for argument in config.args
-        if "::" not in argument
-    ]
+    """Return whether a node id lies in the folders, files, classes and tests of this run."""
+
+    def parts(folder: Path, node_id: str) -> tuple[Path, str]:
+        # pytest follows no links in the root, nor in a path that it was given.
+        path, _, name = node_id.partition("::")
+        return (folder / path).resolve(), name
+
+    given = [parts(config.invocation_params.dir, argument) for argument in config.args]
 
     def covers(node_id: str) -> bool:
-        path = root / node_id.partition("::")[0]
-        return any(path.is_relative_to(one) for one in given)
+        path, name = parts(config.rootpath, node_id)
+        return any(
+            path.is_relative_to(within)
+            and (not chosen or name == chosen or name.startswith((f"{chosen}::", f"{chosen}[")))
+            for within, chosen in given
+        )
 
     return covers
 

@@ -139,6 +139,7 @@ class Run:
         timed: The ids of the tests that ask for what a session measures or reads.
         left_to_run: The ids of the timed tests that pytest-xdist's workers left out, in order.
         deselected: The ids of the tests that exist but were not chosen.
+        has_benchmarks: Whether any test is to be compared, chosen or not.
         acceptance: The baselines and waivers that it is held against.
     """
 
@@ -152,6 +153,7 @@ class Run:
     compared: list[Compared] = field(default_factory=list)
     recorded: dict[str, tuple[Measurement, ...]] = field(default_factory=dict)
     deselected: set[str] = field(default_factory=set)
+    has_benchmarks: bool = False
     notes: list[str] = field(default_factory=list)
     timed: set[str] = field(default_factory=set)
     left_to_run: dict[str, None] = field(default_factory=dict)
@@ -178,11 +180,19 @@ class Run:
         )
 
     @property
-    def misses_its_measurement(self) -> bool:
-        """Whether there was to be something to compare, and nothing was measured or read."""
-        compares = self.compares or self.against is not None
-        wanted = compares and (self.timed or self.options.fail_when_missing)
-        return bool(wanted) and not self.sessions and not self.lints
+    def compares_nothing(self) -> bool:
+        """Whether there was to be something to compare, and there was none, for whatever reason.
+
+        Where a missing baseline fails, metrics that were not judged do not count.
+        """
+        if not self.compares and self.against is None:
+            return False
+        if self.options.fail_when_missing:
+            return all(one.comparison.outcome in UNJUDGED for one in self.compared)
+        is_unmeasured = bool(self.timed) and not self.sessions and not self.lints
+        return not self.compared and bool(
+            is_unmeasured or self.has_benchmarks or self.lost_benchmarks()
+        )
 
     def measure(self, subject: Subject, wanted: int = 1) -> tuple[Measurement, ...]:
         """Return at least `wanted` sessions of a subject, measuring those not there yet."""

@@ -34,6 +34,12 @@ from netpipe.suite.waiving import waiver_problems
 from netpipe.whole_file import write_whole
 
 _WIDTH = 118
+_NOTHING_COMPARED = (
+    "nothing was compared, which fails the run: no benchmark ran. Leave out what skips or "
+    "deselects them (-k, -m, --lf, --benchmark-skip, --collect-only; in addopts too), or "
+    "--benchmark-compare"
+)
+_NOTHING_JUDGED = "no metric was judged, which fails the run: --netpipe-missing fail"
 
 
 def summary_lines(run: Run) -> Iterator[str]:
@@ -48,6 +54,8 @@ def summary_lines(run: Run) -> Iterator[str]:
         yield from verdict_lines(run)
     elif not run.lints:
         yield "nothing was measured: no test asked for it, or all that did were skipped"
+    if run.compares_nothing:
+        yield _NOTHING_JUDGED if run.compared else _NOTHING_COMPARED
     if run.compares or run.against:
         yield from _comparisons(run)
     elif run.sessions and not run.options.record:

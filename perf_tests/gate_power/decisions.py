@@ -13,7 +13,13 @@ from netpipe.harness.pairs import Pair
 
 BASELINE_SESSIONS: Final = 10
 _One = TypeVar("_One")
-_SEVERITY: Final = (Outcome.REGRESSED, Outcome.INCONCLUSIVE, Outcome.IMPROVED, Outcome.PASS)
+_SEVERITY: Final = (
+    Outcome.REGRESSED,
+    Outcome.INCONCLUSIVE,
+    Outcome.IMPROVED,
+    Outcome.PASS,
+    Outcome.NOT_COMPARED,
+)
 
 
 @dataclass(frozen=True)

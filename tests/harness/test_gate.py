@@ -442,7 +442,7 @@ def test_machines_of_one_class_differ_by_something(now: str, then: str) -> None:
 @pytest.mark.parametrize("gib", [15.6, 15.9, 16.1, 17.0])
 def test_a_little_less_memory_is_no_other_host(gib: float) -> None:
     """Hosts with nearly as much memory are of one class, wherever a whole GiB ends."""
-    now, then = (replace(HOST, memory_bytes=int(one * 2**30)) for one in (gib, 16.4))
+    now, then = (replace(HOST, memory_bytes=int(one * 2**30)) for one in (gib, 16.6))
     slow = stepping(2.0, 2.0, host=now)
     baseline = Accepted(WHERE, [session(host=then)] * 10)
     assert compare("step_s", slow, baseline).outcome is Outcome.REGRESSED

@@ -205,6 +205,16 @@ def test_an_outcome_is_taken_as_the_suite_takes_it(outcome: str, tone: Tone) -> 
     assert part.headline.word == f"1 of 1 {outcome.replace('_', ' ')}"
 
 
+def test_what_is_reported_only_is_plain() -> None:
+    """A metric that is not judged on this device does not outweigh one that passed."""
+    reported = comparison("NOT_COMPARED", "train_s_per_step", is_reported_only=True)
+    (part,) = made(run(measurements=[], lints=[], comparisons=[reported]))
+    assert part.headline.tone is Tone.PLAIN
+    both = [reported, comparison("PASS", "step_s")]
+    (part,) = made(run(measurements=[], lints=[], comparisons=both))
+    assert (part.headline.tone, part.headline.word) == (Tone.GOOD, "1 of 2 PASS")
+
+
 def test_a_waived_regression_is_a_warning() -> None:
     """It fails nothing, but it is no PASS; its reason stands beside it."""
     waiver = {"benchmark": "a", "metric": "step_s", "bound": 2, "reason": "known",

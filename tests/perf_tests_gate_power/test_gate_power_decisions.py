@@ -8,9 +8,10 @@ import pytest
 
 from netpipe.harness.gate import MOST_SESSIONS, Outcome
 from netpipe.harness.measurement import Interval, Measurement
+from netpipe.harness.metrics import GATED, STEP
 from netpipe.harness.pairs import Pair
 from perf_tests.gate_power.decisions import against, decided, in_order, replayed
-from tests.harness.measurements import HOST, make_measurement
+from tests.harness.measurements import CPU, HOST, make_measurement
 
 SPREAD = (0.99, 1.0, 1.01, 1.0, 0.995, 1.005)
 
@@ -47,6 +48,15 @@ def test_a_run_is_as_bad_as_its_worst_quantity() -> None:
     slow = make_measurement(step_s=0.060, load_cpu_ratio=fine.load_cpu_ratio, host=fine.host)
     decision = decided(sessions(2.0, 10), iter([slow] * MOST_SESSIONS))
     assert (decision.outcome, decision.metric) == (Outcome.REGRESSED, "step_s")
+
+
+def test_what_is_reported_only_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quantity that is not judged on the device leaves the decision to the others."""
+    monkeypatch.setitem(GATED, "step_s", (replace(STEP, on_shared_cores=False),))
+    kept = [replace(one, device=CPU) for one in sessions(2.0, 10)]
+    assert decided(kept, iter(kept)).outcome is Outcome.PASS
+    pairs = [Pair(one, one) for one in kept]
+    assert {one.outcome for one in against(pairs, 3, seed=1)} == {Outcome.PASS}
 
 
 def test_no_session_is_in_its_own_baseline(monkeypatch: pytest.MonkeyPatch) -> None:

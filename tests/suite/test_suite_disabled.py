@@ -1,8 +1,11 @@
 """Benchmarks that cannot run: the run fails and says why, it never passes."""
 
+from dataclasses import replace
+
 import pytest
 
-from tests.suite.project import Project
+from netpipe.harness import metrics
+from tests.suite.project import INI, LOAD_TIME, NO_STALL, Project
 
 DISABLED = "benchmarks are disabled (--benchmark-disable): nothing was measured*"
 
@@ -21,6 +24,74 @@ def test_a_run_that_measured_nothing_fails(project: Project) -> None:
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.assert_outcomes(skipped=1)
     result.stdout.fnmatch_lines(["nothing was measured*"])
+
+
+ORDER = "def test_order(netpipe_lint): assert netpipe_lint"
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "--benchmark-skip",
+        "-m 'not slow'",
+        "-k 'order or stall'",
+        "--deselect=test_perf.py::test_load_time",
+        "-n2 --benchmark-skip",
+        "-n2 -m 'not slow'",
+        "--collect-only",
+        "--setup-only",
+    ],
+)
+def test_a_run_that_compared_nothing_fails(project: Project, flags: str) -> None:
+    """Other tests that measure or read do not stand in for the benchmarks that addopts left out."""
+    project.record()
+    project.has(f"\n    import pytest\n    pytestmark = pytest.mark.slow\n{LOAD_TIME}")
+    project.has(NO_STALL, "test_stall")
+    project.has(ORDER, "test_order")
+    project.pytester.makeini(f"{INI.rstrip()} {flags}\nmarkers = slow\n")
+    result = project.compare()
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["nothing was compared, which fails the run: no benchmark ran*"])
+
+
+def test_last_failed_that_skips_the_benchmarks_fails(project: Project) -> None:
+    """A file of benchmarks that --lf does not even collect is not compared either."""
+    project.record()
+    project.has("def test_order(netpipe_lint): assert False", "test_order")
+    project.compare()
+    project.has(ORDER, "test_order")
+    assert project.compare("--lf").ret == pytest.ExitCode.TESTS_FAILED
+
+
+def test_benchmarks_that_are_all_gone_fail(project: Project) -> None:
+    """Where only baselines still know of benchmarks, there is nothing to compare."""
+    project.record()
+    project.has(NO_STALL)
+    assert project.compare().ret == pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.mark.parametrize("text", [NO_STALL, ORDER, "def test_plain(): pass"])
+def test_a_project_without_benchmarks_has_nothing_to_compare(project: Project, text: str) -> None:
+    """Where no benchmark is, chosen or stored, --benchmark-compare asks for nothing."""
+    project.has(text)
+    assert project.compare().ret == pytest.ExitCode.OK
+
+
+def test_where_missing_fails_something_must_be_judged(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A metric that is reported only fails no test, but a run that judged no other one."""
+    reported = replace(metrics.STEP, on_shared_cores=False)
+    monkeypatch.setitem(metrics.GATED, "step_s", (reported,))
+    project.has(LOAD_TIME.replace("load_s_per_batch", "step_s"), "test_step")
+    project.record()
+    result = project.compare("--netpipe-missing=fail")
+    result.assert_outcomes(passed=2)
+    assert result.ret == pytest.ExitCode.OK
+    result = project.compare("--netpipe-missing=fail", "test_step.py")
+    result.assert_outcomes(passed=1)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["no metric was judged, which fails the run: *"])
 
 
 def test_looking_is_no_failure(project: Project) -> None:
