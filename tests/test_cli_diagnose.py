@@ -53,6 +53,13 @@ def test_the_sentence_comes_first(netpipe: Netpipe, asked: list[Any]) -> None:
     assert asked[0][0].request.budget_s == 60.0
 
 
+def test_the_longest_time_is_said_first(netpipe: Netpipe, asked: list[Any]) -> None:
+    """Twice the budget and 20 s, on standard error; nothing where all is to be quiet."""
+    said = netpipe("diagnose", "--loader", "a:b", "--budget", "60").stderr
+    assert said.startswith("diagnosing takes at most 2:20 from the first batches on")
+    assert netpipe("diagnose", "--loader", "a:b", "--quiet").stderr == ""
+
+
 def test_options_reach_the_session(netpipe: Netpipe, asked: list[Any]) -> None:
     """A loader that does not feed its step fails the command, as `measure` does."""
     result = netpipe(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from netpipe.cli.chosen import Chosen, chosen_by_options
-from netpipe.cli.console import FINE, clear_errors, command_line, output, print_json
+from netpipe.cli.console import FINE, clear_errors, command_line, notes, output, print_json
 from netpipe.cli.live import live
 from netpipe.cli.measure import exit_code
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.command()
 @chosen_by_options(
     60.0,
-    "Seconds to measure; starting processes and the least rounds may take as long again.",
+    "Seconds to measure; it takes at most twice as long and 30 s, besides starting the loader.",
 )
 @clear_errors
 def diagnose(chosen: Chosen) -> None:
@@ -28,12 +28,16 @@ def diagnose(chosen: Chosen) -> None:
     looked into by itself. TARGET is package.module:name or path/to/file.py:name, a callable without
     arguments.
     """
-    from netpipe.diagnosis.diagnosing import Asked, diagnosed
+    from netpipe.diagnosis.diagnosing import Asked, diagnosed, most_s
     from netpipe.harness.lint_settings import lint_settings
+    from netpipe.harness.units import minutes
 
     settings = lint_settings(Path.cwd())
     request = chosen.request("diagnose", chosen.accelerator)
     asked = Asked(chosen.loader, chosen.step, chosen.loop, request)
+    if not chosen.quiet:
+        longest = f"at most {minutes(most_s(asked))} from the first batches on"
+        notes.print(f"diagnosing takes {longest}, besides starting the loader", soft_wrap=True)
     with live("diagnosing", quiet=chosen.quiet) as progress:
         found = diagnosed(asked, settings.silences, settings.intent, progress)
     if chosen.as_json:

@@ -2,11 +2,12 @@
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import astuple, dataclass
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeVar
 
@@ -20,9 +21,29 @@ Value = TypeVar("Value")
 
 _WARM_UP_SHARE: Final = 0.25  # of a block, before it: what was made ahead comes in no time
 _LEAST_SHARE: Final = 0.05  # of its time that a thread is taken to have run
+_CLOSING_S: Final = 10.0  # Grain stops its workers one after the other
 _LEAST_CPU_S: Final = 1e-9  # what ratios are made of is never nothing
 _IO: Final = Path("/proc/self/io")
 _SCHEDULING: Final = Path("/proc/thread-self/schedstat")
+
+
+@dataclass(frozen=True)
+class Time:
+    """How long a part of a diagnosis may take.
+
+    Attributes:
+        clock: Seconds.
+        budget_s: Seconds that it is meant to take.
+        until_s: When it must be over, on the clock.
+    """
+
+    clock: Clock
+    budget_s: float
+    until_s: float
+
+    def left_s(self) -> float:
+        """Return the seconds until it must be over, not below 0."""
+        return max(0.0, self.until_s - self.clock())
 
 
 @dataclass(frozen=True)
@@ -84,10 +105,18 @@ class Lane:
         loader: Makes the loader.
         clock: Seconds.
         watch: Told of every wait for a batch.
+        until_s: When to stop after a single batch, on the clock.
     """
 
-    def __init__(self, loader: LoaderFactory, clock: Clock, watch: Watch = UNWATCHED) -> None:
+    def __init__(
+        self,
+        loader: LoaderFactory,
+        clock: Clock,
+        watch: Watch = UNWATCHED,
+        until_s: float = inf,
+    ) -> None:
         self._clock = clock
+        self._until_s = until_s
         self._restarts = _Restarts(loader)
         self._thread = ThreadPoolExecutor(1, "netpipe-lane")
         try:
@@ -110,7 +139,10 @@ class Lane:
         started, delay_s, batches, wall_s = self._clock(), _delay_s(), 0, 0.0
         copying_s = _Copying.cpu_s
         self._restarts.forget()
-        while batches < least or self._clock() - started < enough_s:
+        while not batches or (
+            self._clock() < self._until_s
+            and (batches < least or self._clock() - started < enough_s)
+        ):
             restarts = self._puller.restarts
             wall_s += self._puller.pull()[1]
             batches += 1
@@ -121,9 +153,10 @@ class Lane:
 
     def close(self) -> None:
         """Stop the loader, where it knows how to."""
-        with suppress(Exception):  # a loader that cannot be closed ends with its process
-            self._thread.submit(self._puller.close).result()
-        self._thread.shutdown()
+        closing = self._thread.submit(self._puller.close)
+        # A loader that cannot be closed ends with its process.
+        is_over = wait([closing], _CLOSING_S).done
+        self._thread.shutdown(wait=bool(is_over))
 
 
 @dataclass(frozen=True)
@@ -194,8 +227,8 @@ def block_of(lanes: Sequence[Lane], enough_s: float) -> Block:
         lanes: At least one.
         enough_s: Seconds that each pulls at least, behind a warm-up that does not count.
     """
-    for wait in [lane.pulling(_WARM_UP_SHARE * enough_s) for lane in lanes]:
-        wait()
+    for pulled in [lane.pulling(_WARM_UP_SHARE * enough_s) for lane in lanes]:
+        pulled()
     return _counted(lambda: [lane.pulling(enough_s) for lane in lanes])
 
 
@@ -206,7 +239,7 @@ def block_of_count(lane: Lane, count: int) -> Block:
 
 def _counted(start: Callable[[], list[Callable[[], Pulled]]]) -> Block:
     workers_s, own_s, read = _workers_cpu_s(), _loading_cpu_s(), _read_bytes()
-    pulled = [wait() for wait in start()]
+    pulled = [result() for result in start()]
     own_s, read = _loading_cpu_s() - own_s, _read_bytes() - read
     workers_s = _workers_cpu_s() - workers_s
     batches = sum(one.batches for one in pulled)
@@ -229,9 +262,11 @@ def _loading_cpu_s() -> float:
     return time.process_time() - _Copying.cpu_s
 
 
-def fresh_block(loader: LoaderFactory, enough_s: float, clock: Clock, watch: Watch) -> Block:
+def fresh_block(
+    loader: LoaderFactory, enough_s: float, clock: Clock, watch: Watch, until_s: float = inf
+) -> Block:
     """Start a loader, whose buffers are empty then, pull a block of batches, and stop it."""
-    lane = Lane(loader, clock, watch)
+    lane = Lane(loader, clock, watch, until_s)
     try:
         return block_of([lane], enough_s)
     finally:

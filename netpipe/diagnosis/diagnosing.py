@@ -6,14 +6,27 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from netpipe.diagnosis.child import KIND
-from netpipe.diagnosis.diagnosis import Bottleneck, Diagnosis, Findings, findings_from
+from netpipe.diagnosis.diagnosis import (
+    Bottleneck,
+    Diagnosis,
+    Findings,
+    findings_from,
+    longest_s,
+)
 from netpipe.diagnosis.needs import needs
 from netpipe.diagnosis.sentence import sentence
 from netpipe.harness.device import found_versions
 from netpipe.harness.host import this_host
 from netpipe.harness.measurement import Measurement
 from netpipe.harness.progress import Tell
-from netpipe.harness.session import SessionRequest, answered, child_command, linted, measured
+from netpipe.harness.session import (
+    OVERTIME_S,
+    SessionRequest,
+    answered,
+    child_command,
+    linted,
+    measured,
+)
 from netpipe.harness.stall import judge
 
 _MEASURING: Final = 1 / 3  # of the budget, where there is a step
@@ -80,7 +93,20 @@ def _found(
     command = [sys.executable, "-P", "-m", "netpipe.diagnosis.child", "--loader", asked.loader]
     command += ["--step", asked.step] if asked.step else []
     command += ["--step-s", repr(measurement.step_s.median)] if measurement else []
-    return answered(command, replace(asked.request, kind=KIND, budget_s=budget_s), progress)
+    command += ["--budget-s", repr(budget_s)]
+    request = replace(asked.request, kind=KIND, budget_s=longest_s(budget_s))
+    return answered(command, request, progress)
+
+
+def most_s(asked: Asked) -> float:
+    """Return the seconds that a diagnosis takes at most, without those of starting.
+
+    Its processes start, import and give a first batch within limits of their own.
+    """
+    budget_s = asked.request.budget_s
+    if not asked.has_step:
+        return longest_s(budget_s)
+    return _MEASURING * budget_s + OVERTIME_S + longest_s((1 - _MEASURING) * budget_s)
 
 
 def composed(

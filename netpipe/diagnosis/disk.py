@@ -10,9 +10,8 @@ from fcntl import F_GETFL, fcntl
 from pathlib import Path
 from typing import Final
 
-from netpipe.diagnosis.blocks import Block, Lane, block_of_count
+from netpipe.diagnosis.blocks import Block, Lane, Time, block_of_count
 from netpipe.diagnosis.turns import Turns, in_turns
-from netpipe.harness.clock import Clock
 from netpipe.harness.pull import LoaderFactory
 from netpipe.harness.watch import Watch
 
@@ -35,9 +34,8 @@ _LIBRARY: Final = (".so", ".py", ".pyc")
 
 def from_disk_and_cache(
     loader: LoaderFactory,
-    budget_s: float,
+    time: Time,
     batch_s: float,
-    clock: Clock,
     watch: Watch,
     say: Callable[[int], None],
 ) -> Turns | None:
@@ -48,9 +46,8 @@ def from_disk_and_cache(
 
     Args:
         loader: Makes a lane.
-        budget_s: Seconds for all.
+        time: How long all may take.
         batch_s: About what a batch takes.
-        clock: Seconds.
         watch: Told of every wait for a batch.
         say: Is told the number of each round.
 
@@ -58,9 +55,9 @@ def from_disk_and_cache(
         None where it has no file open.
     """
     # A lane starts anew for each block, and what it has read before is cached then.
-    count = round(budget_s / (2 * _ROUNDS * 1.5 * batch_s))
+    count = round(time.budget_s / (2 * _ROUNDS * 1.5 * batch_s))
     count = min(_MOST_BATCHES, max(_LEAST_BATCHES, count))
-    lane = Lane(loader, clock, watch)
+    lane = Lane(loader, time.clock, watch, time.until_s)
     try:
         files = open_files()
         if not files:
@@ -71,14 +68,14 @@ def from_disk_and_cache(
     def block(*, cold: bool) -> Block:
         if cold:
             drop_from_page_cache(files)
-        anew = Lane(loader, clock, watch)
+        anew = Lane(loader, time.clock, watch, time.until_s)
         try:
             return block_of_count(anew, count)
         finally:
             anew.close()
 
     sides = {FROM_DISK: lambda: block(cold=True), CACHED: lambda: block(cold=False)}
-    return in_turns(sides, budget_s, clock, say)
+    return in_turns(sides, time, say, count * batch_s)
 
 
 def open_files() -> tuple[str, ...]:

@@ -1,14 +1,15 @@
 """All that a session does to a loader to find out why it takes as long as it does."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from math import inf
 from statistics import median
 from typing import Final
 
 from netpipe.diagnosis.absent import without_stage
 from netpipe.diagnosis.binding import Evidence, bottleneck
-from netpipe.diagnosis.blocks import Lane, fresh_block
-from netpipe.diagnosis.diagnosis import Findings, Intervention, Stage, Verified
+from netpipe.diagnosis.blocks import Lane, Time, fresh_block
+from netpipe.diagnosis.diagnosis import Findings, Intervention, Stage, Verified, longest_s
 from netpipe.diagnosis.disk import CACHED, from_disk_and_cache
 from netpipe.diagnosis.interventions import (
     AS_IT_IS,
@@ -30,14 +31,23 @@ from netpipe.diagnosis.rebuilt import (
     with_workers,
 )
 from netpipe.diagnosis.stage_times import StageTime, stage_times
-from netpipe.diagnosis.turns import Side, Turns, in_turns, interval_of, reason
+from netpipe.diagnosis.turns import (
+    LEAST_ROUNDS,
+    NO_TIME,
+    Side,
+    Turns,
+    in_turns,
+    interval_of,
+    reason,
+)
 from netpipe.diagnosis.verifying import verified
 from netpipe.diagnosis.what_if import Change, changes, predictions, worth_trying
 from netpipe.harness.clock import Clock
 from netpipe.harness.errors import SessionError
 from netpipe.harness.measurement import Interval
 from netpipe.harness.pull import LoaderFactory
-from netpipe.harness.watch import Watch
+from netpipe.harness.trying.bounded import bounded
+from netpipe.harness.watch import UNWATCHED, Watch
 
 # Of the budget: what is looked at in which share of it.
 _STAGES: Final = 0.08
@@ -47,9 +57,13 @@ _WHOLE: Final = 0.32
 _VERIFYING: Final = 0.25
 _LEAST_BLOCK_S: Final = 0.4
 _LEAST_BATCHES: Final = 4
-_START_S: Final = 1.0  # of workers, before each block of theirs
+# Of the longest time: when what comes later still needs the rest.
+_LANES_UNTIL: Final = 0.6
+_WHOLE_UNTIL: Final = 0.85
+_WORKERS_START_S: Final = 1.0
 _FIRST_LOOK: Final = 3  # batches
 _ROUNDS: Final = 4
+_WITH_WARM_UP: Final = 1.25  # a block and its warm-up
 
 
 class FindingOut:
@@ -87,6 +101,7 @@ class FindingOut:
         self._is_rebuilt = self._lane is not loader
         self._workers = workers_of(self._graph)
         self._remarks: list[str] = []
+        self._begun_s, self._start_s = self._started, 0.0
 
     def findings(self) -> Findings:
         """Look into all of it.
@@ -95,15 +110,18 @@ class FindingOut:
             SessionError: The loader failed.
         """
         # Before any variant of it runs, so that a failure here is the loader's own.
-        self._first_look_s(self._loader)
+        start_s, self._as_it_is_s = self._first_look(self._loader, self._watch, inf)
+        # Variants may have workers where the loader as it is has none.
+        self._start_s = max(start_s, _WORKERS_START_S * bool(self._graph.nodes))
+        self._begun_s = self._clock()
         times, lanes = self._single_thread()
-        disk = self._disk()
         whole = self._whole()
         known, moved = self._known(times, lanes, whole)
         every = changes(known, moved, times, self._step_s)
         load_s = whole.interval(AS_IT_IS)
         verdict, unverified = self._verified(every, times, load_s)
-        interventions = self._interventions(times, lanes, whole, disk)
+        interventions = self._interventions(times, lanes, whole, self._disk())
+        self._remark_on_time(interventions, unverified)
         tiny = whole.speedup(TINY_PAYLOAD, AS_IT_IS) if whole.has(TINY_PAYLOAD) else None
         evidence = Evidence(lanes, tiny, whole.blocks(AS_IT_IS), self._sender(), interventions)
         as_it_is = whole.blocks(AS_IT_IS)
@@ -128,7 +146,13 @@ class FindingOut:
     def _single_thread(self) -> tuple[tuple[StageTime, ...], Turns]:
         """Run the loader in one thread, or as it is where that fails."""
         try:
-            self._batch_s = self._first_look_s(self._lane)
+            if self._is_rebuilt:
+                time = self._time(1.0, _LANES_UNTIL)
+                look = partial(self._first_look, self._lane, UNWATCHED, time.until_s)
+                # The watchdog would call a variant that hangs a loader that hangs.
+                self._lane_start_s, self._batch_s = bounded(look, time.left_s())
+            else:
+                self._lane_start_s, self._batch_s = self._start_s, self._as_it_is_s
             times = self._stage_times()
             return times, _with(LANE, self._lanes(times))
         except Exception as error:
@@ -143,43 +167,53 @@ class FindingOut:
 
     def _stage_times(self) -> tuple[StageTime, ...]:
         try:
-            budget_s = _STAGES * self._budget_s
-            return stage_times(self._lane, self._graph, budget_s, self._clock, self._watch)
+            time = self._time(_STAGES, _LANES_UNTIL)
+            # Another start follows, which all else is held against.
+            self._demand(time, 2 * self._lane_start_s + _LEAST_BATCHES * self._batch_s)
+            timing = partial(
+                stage_times, self._lane, self._graph, time.budget_s, self._clock, self._lane_watch
+            )
+            return bounded(timing, time.left_s()) if self._is_rebuilt else timing()
         except Exception as error:  # noqa: BLE001  # a failure of ours costs only this part
             self._remarks.append(f"the stages could not be timed: {reason(error)}")
             return ()
 
     def _disk(self) -> Intervention:
         try:
+            time = self._time(_DISK)
+            self._demand(time, 2 * LEAST_ROUNDS * (self._lane_start_s + self._batch_s))
             turns = from_disk_and_cache(
                 self._lane,
-                _DISK * self._budget_s,
+                time,
                 self._batch_s,
-                self._clock,
-                self._watch,
+                self._lane_watch,
                 self._say("disk"),
             )
         except Exception as error:  # noqa: BLE001  # a failure of ours costs only this part
             turns = Turns((), {CACHED: reason(error)})
         return of_the_disk(turns)
 
-    def _first_look_s(self, loader: LoaderFactory) -> float:
-        lane = Lane(loader, self._clock, self._watch)
+    def _first_look(
+        self, loader: LoaderFactory, watch: Watch, until_s: float
+    ) -> tuple[float, float]:
+        """Return the seconds that a start takes, and about those that a batch takes."""
+        started = self._clock()
+        lane = Lane(loader, self._clock, watch, until_s)
+        start_s = self._clock() - started
         try:
             pulled = lane.pulling(0.0, least=_FIRST_LOOK)()
         finally:
             lane.close()
-        return pulled.wall_s / pulled.batches
+        return start_s, pulled.wall_s / pulled.batches
 
     def _lanes(self, times: tuple[StageTime, ...]) -> Turns:
         return lanes_in_turns(
             self._lane,
             self._target,
             self._absent(times),
-            _LANES * self._budget_s,
+            self._time(_LANES, _LANES_UNTIL),
             self._batch_s,
-            self._clock,
-            self._watch,
+            self._lane_watch,
             self._say("lanes"),
         )
 
@@ -199,18 +233,32 @@ class FindingOut:
             sides[ONE_WORKER] = with_workers(self._loader, self._graph, 1)
         if self._cores > 1:
             sides[HALF_THE_CORES] = on_half_the_cores(self._loader)
-        whole = self._in_turns(sides, _WHOLE * self._budget_s, "the loader as it is")
+        time = self._time(_WHOLE, _WHOLE_UNTIL)
+        whole = self._in_turns(sides, time, "the loader as it is")
         return _with(AS_IT_IS, whole)
 
-    def _in_turns(self, sides: dict[str, LoaderFactory], budget_s: float, name: str) -> Turns:
-        has_workers = bool(self._workers) or ONE_WORKER in sides
-        share_s = budget_s / (_ROUNDS * len(sides)) - _START_S * has_workers
-        block_s = max(_LEAST_BLOCK_S, _LEAST_BATCHES * self._batch_s, share_s)
+    def _in_turns(self, sides: dict[str, LoaderFactory], time: Time, name: str) -> Turns:
+        block_s = self._block_s(time, sides)
         measured: dict[str, Side] = {
-            side: partial(fresh_block, made, block_s, self._clock, self._watch)
+            side: partial(
+                fresh_block,
+                made,
+                block_s,
+                self._clock,
+                self._watch if side == AS_IT_IS else UNWATCHED,
+                time.until_s,
+            )
             for side, made in sides.items()
         }
-        return in_turns(measured, budget_s, self._clock, self._say(name))
+        return in_turns(measured, time, self._say(name), self._block_cost_s(block_s), AS_IT_IS)
+
+    def _block_s(self, time: Time, sides: Mapping[str, LoaderFactory]) -> float:
+        share_s = time.budget_s / (_ROUNDS * len(sides)) - self._start_s
+        wanted_s = max(_LEAST_BLOCK_S, _LEAST_BATCHES * self._batch_s, share_s)
+        return min(wanted_s, max(_LEAST_BLOCK_S, time.left_s() / LEAST_ROUNDS - self._start_s))
+
+    def _block_cost_s(self, block_s: float) -> float:
+        return self._start_s + _WITH_WARM_UP * block_s
 
     def _known(
         self, times: tuple[StageTime, ...], lanes: Turns, whole: Turns
@@ -243,7 +291,10 @@ class FindingOut:
             else omitted[change.place or 0]
         )
         sides = {AS_IT_IS: self._loader, change.says: made}
-        turns = self._in_turns(sides, _VERIFYING * self._budget_s, f"trying {change.says}")
+        time = self._time(_VERIFYING)
+        if LEAST_ROUNDS * 2 * self._block_cost_s(self._block_s(time, sides)) > time.left_s():
+            return None, f"{change.says} could not be tried: {NO_TIME}"
+        turns = self._in_turns(sides, time, f"trying {change.says}")
         return verified(change, turns, load_s)
 
     def _omitted(self, times: tuple[StageTime, ...]) -> dict[int, LoaderFactory]:
@@ -288,6 +339,27 @@ class FindingOut:
     ) -> tuple[Intervention, ...]:
         largest = times[0].name if times else "no stage"
         return clearest_first((*of_lanes(lanes, largest), *of_the_whole(whole, self._cores), disk))
+
+    @property
+    def _lane_watch(self) -> Watch:
+        return UNWATCHED if self._is_rebuilt else self._watch
+
+    def _time(self, share: float, until: float = 1.0) -> Time:
+        until_s = self._begun_s + until * longest_s(self._budget_s)
+        return Time(self._clock, share * self._budget_s, until_s)
+
+    @staticmethod
+    def _demand(time: Time, cost_s: float) -> None:
+        if cost_s > time.left_s():
+            raise SessionError(NO_TIME)
+
+    def _remark_on_time(self, interventions: Sequence[Intervention], unverified: str) -> None:
+        skipped = [one.what for one in interventions if one.says.endswith(NO_TIME)]
+        skipped += [unverified.split(" could not be tried")[0]] * unverified.endswith(NO_TIME)
+        if skipped:
+            self._remarks.append(
+                f"not tried for lack of time: {', '.join(skipped)}; give a larger --budget"
+            )
 
     def _sender(self) -> str:
         nodes = self._graph.of_kind("ProcessPrefetch", "DataLoader")

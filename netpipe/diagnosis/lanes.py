@@ -7,12 +7,12 @@ from functools import partial
 from typing import Final
 
 from netpipe.diagnosis.absent import KEPT
-from netpipe.diagnosis.blocks import Block, Lane, block_of
+from netpipe.diagnosis.blocks import Block, Lane, Time, block_of
 from netpipe.diagnosis.second_process import SecondProcess
-from netpipe.diagnosis.turns import Side, Turns, in_turns
-from netpipe.harness.clock import Clock
+from netpipe.diagnosis.turns import LEAST_ROUNDS, NO_TIME, Side, Turns, in_turns
+from netpipe.harness.errors import SessionError
 from netpipe.harness.pull import LoaderFactory
-from netpipe.harness.watch import Watch
+from netpipe.harness.watch import UNWATCHED, Watch
 
 LANE: Final = "lane"
 TWO_THREADS: Final = "two-threads"
@@ -29,9 +29,8 @@ def lanes_in_turns(
     loader: LoaderFactory,
     target: str,
     absent: LoaderFactory | None,
-    budget_s: float,
+    time: Time,
     batch_s: float,
-    clock: Clock,
     watch: Watch,
     say: Callable[[int], None],
 ) -> Turns:
@@ -43,38 +42,45 @@ def lanes_in_turns(
         loader: Makes a lane.
         target: The loader's, which another process resolves for itself.
         absent: Makes a lane without a stage, if there is one to be left out.
-        budget_s: Seconds for all.
+        time: How long all may take.
         batch_s: About what a batch of a lane takes.
-        clock: Seconds.
         watch: Told of every wait for a batch.
         say: Is told the number of each round.
     """
     block_s = max(
         _LEAST_BLOCK_S,
         _LEAST_BATCHES * batch_s,
-        budget_s / (_ROUNDS * (3 + (absent is not None)) * _WARM_UP),
+        time.budget_s / (_ROUNDS * (3 + (absent is not None)) * _WARM_UP),
     )
+    block_s = min(block_s, max(_LEAST_BLOCK_S, time.left_s() / (LEAST_ROUNDS * _WARM_UP)))
     with ExitStack() as stack:
-        start = partial(_lane, stack, clock, watch)
+        start = partial(_lane, stack, time, watch)
+        started = time.clock()
         lane = start(loader)
+        # What one more lane takes, until it has been measured three times.
+        cost_s = time.clock() - started + LEAST_ROUNDS * _WARM_UP * block_s
+        prepared = partial(_prepared, time, cost_s)
         sides: dict[str, Side] = {
             LANE: lambda: block_of([lane], block_s),
-            TWO_THREADS: _prepared(lambda: partial(block_of, [lane, start(loader)], block_s)),
-            TWO_PROCESSES: _prepared(lambda: _beside_another(stack, lane, target, block_s)),
+            TWO_THREADS: prepared(lambda: partial(block_of, [lane, start(loader)], block_s)),
+            TWO_PROCESSES: prepared(lambda: _beside_another(stack, lane, target, time, block_s)),
         }
         if absent is not None:
-            sides[WITHOUT_STAGE] = _prepared(lambda: _without(start(absent), block_s))
-        return in_turns(sides, budget_s, clock, say).undelayed()
+            sides[WITHOUT_STAGE] = prepared(lambda: _without(start(absent), block_s))
+        watched = LANE if watch is not UNWATCHED else ""
+        return in_turns(sides, time, say, _WARM_UP * block_s, watched).undelayed()
 
 
-def _lane(stack: ExitStack, clock: Clock, watch: Watch, loader: LoaderFactory) -> Lane:
-    lane = Lane(loader, clock, watch)
+def _lane(stack: ExitStack, time: Time, watch: Watch, loader: LoaderFactory) -> Lane:
+    lane = Lane(loader, time.clock, watch, time.until_s)
     stack.callback(lane.close)
     return lane
 
 
-def _prepared(prepare: Callable[[], Side]) -> Side:
+def _prepared(time: Time, cost_s: float, prepare: Callable[[], Side]) -> Side:
     """Return a side; where it cannot be prepared, the side fails and the others do not."""
+    if cost_s > time.left_s():
+        return partial(_failed, SessionError(NO_TIME))
     try:
         return prepare()
     except Exception as error:  # noqa: BLE001  # the user's code may raise anything
@@ -90,8 +96,8 @@ def _without(lane: Lane, enough_s: float) -> Side:
     return lambda: block_of([lane], enough_s)
 
 
-def _beside_another(stack: ExitStack, lane: Lane, target: str, enough_s: float) -> Side:
-    second = stack.enter_context(SecondProcess(target))
+def _beside_another(stack: ExitStack, lane: Lane, target: str, time: Time, enough_s: float) -> Side:
+    second = stack.enter_context(SecondProcess(target, time.left_s() / 2))
     return lambda: _beside(lane, second, enough_s)
 
 

@@ -19,7 +19,6 @@ from netpipe.harness.processes import is_resource_tracker
 FAILED: Final = "failed"
 """Under which it answers with what its loader raised."""
 
-_START_S: Final = 60.0
 _FAREWELL_S: Final = 5.0
 _GRACE_S: Final = 20.0  # beyond the time asked for: a slow batch is pulled to its end
 
@@ -29,13 +28,15 @@ class SecondProcess:
 
     Args:
         target: The loader's, as `netpipe.harness.targets` reads it.
+        start_limit_s: Seconds until it has to be ready.
 
     Raises:
         SessionError: It could not start, or does not answer.
     """
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, start_limit_s: float = 60.0) -> None:
         self._target = target
+        self._start_limit_s = start_limit_s
 
     def __enter__(self) -> "SecondProcess":
         self._process = subprocess.Popen(
@@ -46,7 +47,7 @@ class SecondProcess:
             env={**os.environ, "JAX_PLATFORMS": "cpu"},
         )
         try:
-            self._answer(_START_S)
+            self._answer(self._start_limit_s)
         except BaseException:
             self._end(0.0)
             raise

@@ -6,17 +6,20 @@ from math import exp, inf, log, sqrt
 from statistics import fmean, median, stdev
 from typing import Final
 
-from netpipe.diagnosis.blocks import Block
-from netpipe.harness.clock import Clock
+from netpipe.diagnosis.blocks import Block, Time
 from netpipe.harness.errors import LoaderFailedError
 from netpipe.harness.gate import quantile
 from netpipe.harness.measurement import Interval
-from netpipe.harness.trying.bounded import in_a_line
+from netpipe.harness.trying.bounded import bounded, in_a_line
 
 LEAST_ROUNDS: Final = 3  # with fewer, a ratio has no interval
 _MOST_ROUNDS: Final = 9
 _LEAST_FOR_SPREAD: Final = 2
+_LEAST_LIMIT_S: Final = 5.0  # for a block that is begun as the time is up
 _UPPER: Final = 0.975
+
+NO_TIME: Final = "no time was left"
+"""Why a side was not measured."""
 
 Side = Callable[[], Block]
 """Measures one block."""
@@ -96,26 +99,34 @@ def interval_of(values: Sequence[float]) -> Interval:
 
 
 def in_turns(
-    sides: Mapping[str, Side], budget_s: float, clock: Clock, say: Callable[[int], None]
+    sides: Mapping[str, Side],
+    time: Time,
+    say: Callable[[int], None],
+    cost_s: float = 0.0,
+    watched: str = "",
 ) -> Turns:
-    """Measure sides until the time is up, three rounds at least.
+    """Measure sides until the time is up, three rounds at least where they fit.
 
     Args:
-        sides: What measures each side, by its name; one that raises is left out.
-        budget_s: Seconds.
-        clock: Seconds.
+        sides: What measures each side, by its name, the most informative first; one that raises is
+            left out, and so are the last ones where there is no time for three rounds of them.
+        time: How long it may take.
         say: Is told the number of each round, from 1 on.
+        cost_s: About what one block of a side takes, its start included.
+        watched: The side whose hanging somebody else looks after.
     """
-    started = clock()
+    started, longest_s = time.clock(), 0.0
+    fitting = min(len(sides), time.left_s() / (LEAST_ROUNDS * cost_s)) if cost_s else len(sides)
+    failures = dict.fromkeys(list(sides)[max(1, int(fitting)) :], NO_TIME)
     rounds: list[dict[str, Block]] = []
-    failures: dict[str, str] = {}
-    while len(rounds) < _MOST_ROUNDS:
-        elapsed_s = clock() - started
-        if len(rounds) >= LEAST_ROUNDS and elapsed_s * (1 + 1 / len(rounds)) > budget_s:
+    while len(rounds) < _MOST_ROUNDS and longest_s <= time.left_s():
+        elapsed_s = time.clock() - started
+        if len(rounds) >= LEAST_ROUNDS and elapsed_s * (1 + 1 / len(rounds)) > time.budget_s:
             break
         say(len(rounds) + 1)
-        left = [name for name in sides if name not in failures]
-        rounds.append(_one_round({name: sides[name] for name in left}, len(rounds), failures))
+        left = {name: side for name, side in sides.items() if name not in failures}
+        rounds.append(_one_round(left, len(rounds), failures, time, watched))
+        longest_s = max(longest_s, time.clock() - started - elapsed_s)
         if not any(rounds[-1].values()):
             break
     kept = [one for one in rounds if one]
@@ -126,14 +137,24 @@ def in_turns(
 
 
 def _one_round(
-    sides: Mapping[str, Side], number: int, failures: dict[str, str]
+    sides: Mapping[str, Side], number: int, failures: dict[str, str], time: Time, watched: str
 ) -> dict[str, Block]:
-    blocks = {}
+    blocks, longest_s = dict[str, Block](), 0.0
     for name in list(sides)[:: -1 if number % 2 else 1]:
+        started = time.clock()
+        # Of the first round only: a later one is not begun unless all of it fits.
+        if blocks and not number and longest_s > time.left_s():
+            failures[name] = NO_TIME
+            continue
         try:
-            blocks[name] = sides[name]()
+            blocks[name] = (
+                sides[name]()
+                if name == watched
+                else bounded(sides[name], max(_LEAST_LIMIT_S, time.left_s()))
+            )
         except Exception as error:  # noqa: BLE001  # the user's code may raise anything
             failures[name] = reason(error)
+        longest_s = max(longest_s, time.clock() - started)
     return blocks
 
 

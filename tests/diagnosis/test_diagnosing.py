@@ -8,7 +8,7 @@ import pytest
 
 from netpipe.diagnosis import diagnosing
 from netpipe.diagnosis.child import KIND, counted_flops
-from netpipe.diagnosis.diagnosing import Asked, composed, diagnosed
+from netpipe.diagnosis.diagnosing import Asked, composed, diagnosed, most_s
 from netpipe.harness.errors import MisuseError
 from netpipe.harness.measurement import Measurement
 from netpipe.harness.session import SessionRequest
@@ -62,8 +62,11 @@ def test_a_loader_alone_has_all_of_the_budget(sessions: Sessions) -> None:
     found = diagnosed(asked, {"rule": "why"}, "reproducible")
     assert found.measurement is None
     command, request = sessions.of(KIND)
-    assert request.budget_s == 60.0
-    assert command[1:] == ["-m", "netpipe.diagnosis.child", "--loader", "a:loader"]
+    assert request.budget_s == 140.0  # all that it may take, for the session's own limit
+    assert command[1:] == [
+        "-m", "netpipe.diagnosis.child", "--loader", "a:loader", "--budget-s", "60.0",
+    ]  # fmt: skip
+    assert most_s(asked) == 140.0
     _, lint = sessions.of("lint")
     assert (lint.silences, lint.intent) == ({"rule": "why"}, "reproducible")
 
@@ -83,8 +86,10 @@ def test_a_step_has_a_third_of_the_budget(
     assert request.budget_s == pytest.approx(20.0)
     assert command[-2:] == ["--loop", "a:loop"]
     command, request = sessions.of(KIND)
-    assert request.budget_s == pytest.approx(40.0)
-    assert command[-2:] == ["--step-s", "0.03"]
+    assert request.budget_s == pytest.approx(100.0)
+    assert command[-4:] == ["--step-s", "0.03", "--budget-s", command[-1]]
+    assert float(command[-1]) == pytest.approx(40.0)
+    assert most_s(asked) == pytest.approx(20.0 + 10.0 + 100.0)
     assert ("a:step" in command) is (step is not None)
 
 

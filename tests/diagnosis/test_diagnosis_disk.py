@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from netpipe.diagnosis import disk
+from netpipe.diagnosis.blocks import Time
 from netpipe.diagnosis.disk import (
     CACHED,
     FROM_DISK,
@@ -18,6 +19,11 @@ from netpipe.diagnosis.disk import (
 )
 from netpipe.harness.clock import MonotonicClock
 from netpipe.harness.watch import UNWATCHED
+
+
+def time_of(budget_s: float) -> Time:
+    """Return a time without an end."""
+    return Time(MonotonicClock(), budget_s, MonotonicClock()() + 1e6)
 
 
 @pytest.fixture
@@ -120,7 +126,7 @@ def test_batches_are_pulled_from_both(data: Path, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(disk, "open_files", lambda: (str(data),))
     monkeypatch.setattr(disk, "drop_from_page_cache", lambda files: happened.append(f"{files}"))
-    found = from_disk_and_cache(loader, 0.0, 1.0, MonotonicClock(), UNWATCHED, lambda _: None)
+    found = from_disk_and_cache(loader, time_of(0.0), 1.0, UNWATCHED, lambda _: None)
     assert found is not None
     assert found.has(FROM_DISK)
     assert found.has(CACHED)
@@ -154,7 +160,5 @@ def test_a_loader_without_files_is_not_tried(monkeypatch: pytest.MonkeyPatch) ->
             closed.append(self)
 
     monkeypatch.setattr(disk, "open_files", tuple)
-    assert (
-        from_disk_and_cache(Endless, 1.0, 0.1, MonotonicClock(), UNWATCHED, lambda _: None) is None
-    )
+    assert from_disk_and_cache(Endless, time_of(1.0), 0.1, UNWATCHED, lambda _: None) is None
     assert len(closed) == 1

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from netpipe.diagnosis import finding_out
+from netpipe.diagnosis import finding_out, lanes
+from netpipe.diagnosis.diagnosis import longest_s
 from netpipe.diagnosis.finding_out import FindingOut
 from netpipe.diagnosis.turns import Turns
 from netpipe.harness.clock import MonotonicClock
@@ -13,6 +14,7 @@ from netpipe.harness.errors import SessionError
 from netpipe.harness.watch import UNWATCHED
 from tests.diagnosis import loaders
 from tests.diagnosis.diagnosed import interval, turns
+from tests.harness.fakes import FakeClock
 
 
 def looking(loader: Any, cores: int = 2) -> FindingOut:
@@ -84,3 +86,63 @@ def test_turns_that_have_what_counts_are_given_back() -> None:
     """Others may have failed."""
     made = turns(as_it_is=0.01)
     assert finding_out._with("as-it-is", made) is made
+
+
+class Slow:
+    """A loader on a clock that tests hold: each start and each batch takes its time.
+
+    Args:
+        clock: Moved on by both.
+        start_s: Seconds of a start.
+        batch_s: Seconds of a batch.
+    """
+
+    def __init__(self, clock: FakeClock, start_s: float, batch_s: float) -> None:
+        self._clock, self._start_s, self._batch_s = clock, start_s, batch_s
+
+    def __call__(self) -> Iterator[int]:
+        """Start."""
+        self._clock.sleep(self._start_s)
+        while True:
+            self._clock.sleep(self._batch_s)
+            yield 1
+
+
+def on_a_fake_clock(
+    monkeypatch: pytest.MonkeyPatch, start_s: float, batch_s: float, budget_s: float
+) -> tuple[Any, float]:
+    """Diagnose a slow loader; return what was found, and the seconds since its first batches."""
+    monkeypatch.setattr(lanes, "SecondProcess", lambda *_: (_ for _ in ()).throw(OSError("none")))
+    clock = FakeClock()
+    loader = Slow(clock, start_s, batch_s)
+    found = FindingOut(loader, "a:b", None, 2, budget_s, clock, UNWATCHED).findings()
+    return found, clock() - start_s - 4 * batch_s
+
+
+@pytest.mark.parametrize("budget_s", [5.0, 10.0, 60.0])
+@pytest.mark.parametrize(("start_s", "batch_s"), [(0.0, 0.01), (5.0, 0.1), (20.0, 0.5), (2.0, 3.0)])
+def test_a_diagnosis_keeps_its_limit(
+    monkeypatch: pytest.MonkeyPatch, start_s: float, batch_s: float, budget_s: float
+) -> None:
+    """Slow starts and slow batches count: at most what was begun in time ends behind it."""
+    found, took_s = on_a_fake_clock(monkeypatch, start_s, batch_s, budget_s)
+    assert took_s <= longest_s(budget_s) + start_s + 3 * batch_s
+    assert found.load_s_per_batch.median == pytest.approx(batch_s, rel=0.01)
+
+
+def test_what_is_skipped_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loader that takes 20 s to start leaves no time to do it again and again."""
+    found, _ = on_a_fake_clock(monkeypatch, 20.0, 0.1, 5.0)
+    (remark,) = (one for one in found.remarks if one.startswith("not tried for lack of time: "))
+    assert "the loader on 1 of 2 cores" in remark
+    assert remark.endswith("give a larger --budget")
+
+
+def test_nothing_is_skipped_where_there_is_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quick loader has no such remark."""
+    assert on_a_fake_clock(monkeypatch, 0.1, 0.01, 10.0)[0].remarks == ()
+
+
+def test_the_longest_time_is_a_function_of_the_budget() -> None:
+    """Twice the budget and 20 s."""
+    assert longest_s(10.0) == 40.0

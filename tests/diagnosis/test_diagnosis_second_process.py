@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from netpipe.diagnosis import lanes, second_process
-from netpipe.diagnosis.blocks import Pulled
+from netpipe.diagnosis.blocks import Pulled, Time
 from netpipe.diagnosis.lanes import LANE, TWO_PROCESSES, TWO_THREADS, WITHOUT_STAGE, lanes_in_turns
 from netpipe.diagnosis.rebuilt import serial
 from netpipe.diagnosis.second_process import SecondProcess
@@ -99,9 +99,8 @@ def test_a_process_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
 def turns_of(loader: Callable[[], Any], name: str, absent: Any = None) -> Turns:
     """Return the turns of a loader's lanes, each for next to no time."""
     lane, _ = serial(loader)
-    return lanes_in_turns(
-        lane, TARGET.format(name), absent, 0.0, 0.0, MonotonicClock(), UNWATCHED, lambda _: None
-    )
+    time = Time(MonotonicClock(), 0.0, MonotonicClock()() + 1e6)
+    return lanes_in_turns(lane, TARGET.format(name), absent, time, 0.0, UNWATCHED, lambda _: None)
 
 
 @pytest.fixture

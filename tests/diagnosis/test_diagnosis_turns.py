@@ -1,14 +1,17 @@
 """Sides measured in turns."""
 
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from math import exp, inf, log
 
 import pytest
 
-from netpipe.diagnosis.blocks import Block
-from netpipe.diagnosis.turns import LEAST_ROUNDS, Turns, in_turns, interval_of
+from netpipe.diagnosis import turns as turns_module
+from netpipe.diagnosis.blocks import Block, Time
+from netpipe.diagnosis.turns import LEAST_ROUNDS, NO_TIME, Turns, in_turns, interval_of
 from netpipe.harness.errors import SessionError
+from netpipe.harness.trying import bounded as bounded_module
 from tests.diagnosis.diagnosed import block, turns
 from tests.harness.fakes import FakeClock
 
@@ -29,13 +32,15 @@ class Sides:
             raise error or ValueError("no more\nof it")
         return block(0.010 * len(self.measured))
 
-    def in_turns(self, budget_s: float, **fails_at: int) -> Turns:
+    def in_turns(
+        self, budget_s: float, until_s: float = inf, cost_s: float = 0.0, **fails_at: int
+    ) -> Turns:
         """Measure a and b, and others that fail."""
         names: dict[str, Callable[[], Block]] = {
             name: lambda name=name: self.side(name, fails_at.get(name, 1_000))  # type: ignore[misc]
             for name in {"a": 0, "b": 0, **fails_at}
         }
-        return in_turns(names, budget_s, self.clock, self.told.append)
+        return in_turns(names, Time(self.clock, budget_s, until_s), self.told.append, cost_s)
 
 
 def test_there_and_back() -> None:
@@ -55,6 +60,42 @@ def test_the_budget_ends_it() -> None:
 def test_three_rounds_are_made_whatever_they_take() -> None:
     """With fewer there is no interval: the budget waits for them."""
     assert len(Sides().in_turns(0.001).rounds) == LEAST_ROUNDS
+
+
+def test_the_last_sides_are_dropped_where_three_rounds_do_not_fit() -> None:
+    """The most informative ones come first, and what is dropped says that there was no time."""
+    sides = Sides()
+    found = sides.in_turns(6.0, until_s=7.0, cost_s=1.0, c=1_000, d=1_000)
+    assert "".join(sides.measured) == "abbaab"
+    assert found.failures == {"c": NO_TIME, "d": NO_TIME}
+
+
+def test_no_round_is_begun_that_would_end_too_late() -> None:
+    """Blocks that take longer than was foreseen end it with fewer rounds."""
+    sides = Sides()
+    assert len(sides.in_turns(9.0, until_s=5.9).rounds) == 2
+    assert sides.clock() == 4.0
+
+
+def test_the_first_side_is_measured_whatever_it_takes() -> None:
+    """It is what all else is held against; the others are not begun."""
+    sides = Sides()
+    found = sides.in_turns(0.1, until_s=0.5)
+    assert sides.measured == ["a"]
+    assert found.failures == {"b": NO_TIME}
+
+
+def test_a_variant_that_hangs_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It fails by itself; the side that somebody else watches is waited for."""
+    over = threading.Event()
+    monkeypatch.setattr(turns_module, "_LEAST_LIMIT_S", 0.01)
+    monkeypatch.setattr(bounded_module, "_FAREWELL_S", 0.0)
+    clock = FakeClock()
+    hanging = {"a": lambda: block(0.01), "b": lambda: over.wait() and block(0.01)}
+    found = in_turns(hanging, Time(clock, 1.0, 0.001), print, watched="a")  # type: ignore[arg-type]
+    over.set()
+    assert found.has("a")
+    assert found.failures["b"].startswith("it did not end within")
 
 
 def test_enough_is_enough() -> None:
@@ -77,7 +118,9 @@ def test_an_error_of_the_harness_is_told_as_it_is() -> None:
     """What is meant for the user needs no class in front."""
     sides = Sides()
     found = in_turns(
-        {"a": lambda: sides.side("a", 1, SessionError("it ended"))}, 5.0, sides.clock, print
+        {"a": lambda: sides.side("a", 1, SessionError("it ended"))},
+        Time(sides.clock, 5.0, 1e9),
+        print,
     )
     assert found.failures == {"a": "it ended"}
 
