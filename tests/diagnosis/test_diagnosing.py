@@ -63,7 +63,7 @@ def test_a_loader_alone_has_all_of_the_budget(sessions: Sessions) -> None:
     assert found.measurement is None
     command, request = sessions.of(KIND)
     assert request.budget_s == 60.0
-    assert command[1:] == ["-m", "netpipe.diagnosis.child", "--loader", "a:loader"]
+    assert command[1:] == ["-P", "-m", "netpipe.diagnosis.child", "--loader", "a:loader"]
     _, lint = sessions.of("lint")
     assert (lint.silences, lint.intent) == ({"rule": "why"}, "reproducible")
 
