@@ -62,7 +62,7 @@ def try_fixes(
     budget_s: float,
     watch: Watch = UNWATCHED,
     measure: MeasureBlock | None = None,
-    tell: Callable[[str], object] = str,
+    tell: Callable[[str], object] = lambda _: None,
 ) -> tuple[Trial, ...]:
     """Measure what each proposed fix gives, and what those give together that are not slower.
 
