@@ -53,7 +53,8 @@ def test_the_sentence_comes_first(netpipe: Netpipe, asked: list[Any]) -> None:
     assert asked[0][0].request.budget_s == 60.0
 
 
-def test_the_longest_time_is_said_first(netpipe: Netpipe, asked: list[Any]) -> None:
+@pytest.mark.usefixtures("asked")
+def test_the_longest_time_is_said_first(netpipe: Netpipe) -> None:
     """Twice the budget and 20 s, on standard error; nothing where all is to be quiet."""
     said = netpipe("diagnose", "--loader", "a:b", "--budget", "60").stderr
     assert said.startswith("diagnosing takes at most 2:20 from the first batches on")

@@ -50,9 +50,12 @@ def _module_of_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise MisuseError(f"{path}: file must exist; found none")
     _add_folder(path.resolve().parent)
-    found = find_spec(path.stem)
-    if found is None or found.origin is None or Path(found.origin).resolve() != path.resolve():
-        origin = found and found.origin
+    try:
+        found = find_spec(path.stem)
+    except (ImportError, ValueError):  # a stem with a dot is the name of no module
+        found = None
+    origin = found.origin if found and found.origin else "no file"
+    if Path(origin).resolve() != path.resolve():
         raise MisuseError(
             f"{path}: its name must not hide another module; found {path.stem} in {origin}. "
             "Rename the file"

@@ -64,7 +64,7 @@ def test_a_loader_alone_has_all_of_the_budget(sessions: Sessions) -> None:
     command, request = sessions.of(KIND)
     assert request.budget_s == 140.0  # all that it may take, for the session's own limit
     assert command[1:] == [
-        "-m", "netpipe.diagnosis.child", "--loader", "a:loader", "--budget-s", "60.0",
+        "-P", "-m", "netpipe.diagnosis.child", "--loader", "a:loader", "--budget-s", "60.0",
     ]  # fmt: skip
     assert most_s(asked) == 140.0
     _, lint = sessions.of("lint")

@@ -91,7 +91,7 @@ def test_a_lint_has_minutes_and_a_measurement_as_long_as_it_may_compile() -> Non
             ("measure", False, False),
         )
     ]  # fmt: skip
-    assert limits == [665.0, 695.0, 725.0, 1895.0]
+    assert limits == [125.0, 165.0, 205.0, 1895.0]
 
 
 def test_only_a_session_has_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -406,7 +406,7 @@ def test_shared_memory_of_a_killed_child_is_removed(
 
 def test_the_command_names_its_targets() -> None:
     """A step and a loop that are left out are left out of the command."""
-    start = [sys.executable, "-m", "netpipe.harness.child", "--loader", "a:b"]
+    start = [sys.executable, "-P", "-m", "netpipe.harness.child", "--loader", "a:b"]
     assert child_command("a:b", None, None) == start
     assert child_command("a:b", "c:d", "e:f") == [*start, "--step", "c:d", "--loop", "e:f"]
 

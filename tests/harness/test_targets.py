@@ -97,6 +97,21 @@ def test_a_file_must_not_hide_a_module(tmp_path: Path) -> None:
         resolve(f"{path}:loader")
 
 
+def test_a_file_that_is_no_module_is_refused(tmp_path: Path) -> None:
+    """A stem with a dot cannot be imported: the file is to be renamed."""
+    path = write(tmp_path, "stranger.config.py")
+    with pytest.raises(MisuseError, match=r"found stranger\.config in no file\. Rename the file"):
+        resolve(f"{path}:loader")
+
+
+def test_a_folder_with_the_name_of_an_installed_module_comes_last(tmp_path: Path) -> None:
+    """Then the installed module is the one that is imported."""
+    write(tmp_path, "stranger_first.py")
+    write(tmp_path, "grain.py")
+    resolve(f"{tmp_path}/stranger_first.py:loader")
+    assert sys.path[-1] == str(tmp_path)
+
+
 @pytest.mark.parametrize("missing", ["no_such_module", "stranger"])
 def test_what_a_target_itself_cannot_import_is_its_own_error(tmp_path: Path, missing: str) -> None:
     """A missing import inside the target is told as such, even when the names are alike."""

@@ -43,12 +43,17 @@ def reading_calls(readers: Sequence[Node]) -> str:
 
 
 def read_without_threads(graph: Graph, node: Node) -> str:
+    """Say how a node reads as it should, unless its source waits."""
+    return f"Read without threads: {_without_threads(graph, node)}"
+
+
+def _without_threads(graph: Graph, node: Node) -> str:
     """Return the call that makes a node read without threads."""
     options = "grain.ReadOptions(num_threads=0)"
     call = setting(graph, f"DataLoader(read_options={options})", f".to_iter_dataset({options})")
     if node.kind == "Elastic":
         call = f"ElasticIterator(read_options={options})"
-    return f"Read without threads: {call}"
+    return call
 
 
 def no_workers(pipeline: Inspected) -> Iterator[LintFinding]:
@@ -86,12 +91,14 @@ def no_workers(pipeline: Inspected) -> Iterator[LintFinding]:
 
 
 def _threads_first(graph: Graph, node: Node, workers: str) -> str:
-    """Propose workers after reading without threads: in workers they would cost as much."""
+    """Propose workers after reading without threads: in workers threads would cost as much."""
     reader = next(filter(reads_with_threads, graph.below(node)), None)
     if reader is None:
         return workers
-    without = read_without_threads(graph, reader)
-    return f"{without}. Only if one core is not enough then: {workers}"
+    return (
+        "First, unless reading waits (remote storage), read without threads:"
+        f" {_without_threads(graph, reader)}. If one core is not enough then: {workers}"
+    )
 
 
 def _none(severity: Severity, node: Node, call: str, fix: str) -> LintFinding:

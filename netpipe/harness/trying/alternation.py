@@ -18,6 +18,7 @@ from netpipe.harness.trying.bounded import bounded, in_a_line
 from netpipe.harness.trying.variants import Variant, build
 
 AS_IT_IS: Final = Variant()
+LATE: Final = "skipped for lack of time"
 LEAST_ROUNDS: Final = 3  # with fewer, a ratio has no interval
 
 _ALL: Final = 1_000  # variants: more than are ever proposed
@@ -61,7 +62,7 @@ class Bench:
         clock: Clock,
         budget_s: float,
         measure: MeasureBlock,
-        tell: Callable[[str], object] = str,
+        tell: Callable[[str], object] = lambda _: None,
     ) -> None:
         self._loader = loader
         self._clock = clock
@@ -95,7 +96,7 @@ class Bench:
         self._tell(f"measuring {len(chosen)} of {len(variants)} proposals, the gravest first")
         pace = _pace(looked.get(AS_IT_IS), look.block_s, stepping)
         rounds, failures = self._rounds(chosen, ends_s, pace, failed)
-        late = _lacks_time(looked_s, len(variants)) if looked else "there was no time left"
+        late = _lacks_time(looked_s, len(variants)) if looked else LATE
         return {
             variant: Compared(
                 tuple(blocks[AS_IT_IS] for blocks in rounds if variant in blocks),
@@ -173,7 +174,7 @@ def _affordable(left_s: float, looked_s: float) -> int:
 def _lacks_time(looked_s: float, variants: int) -> str:
     needed_s = looked_s * (1 + LEAST_ROUNDS * (1 + variants))
     return (
-        f"skipped for lack of time: starting the pipeline for a few batches takes {looked_s:.3g} s,"
+        f"{LATE}: starting the pipeline for a few batches takes {looked_s:.3g} s,"
         f" so a --budget of about {ceil(needed_s)} s would do"
     )
 

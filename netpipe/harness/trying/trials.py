@@ -13,7 +13,7 @@ from netpipe.harness.measurement import Interval
 from netpipe.harness.ordering import LintReport
 from netpipe.harness.pull import LoaderFactory
 from netpipe.harness.stats import ratio_interval
-from netpipe.harness.trying.alternation import Bench, Compared
+from netpipe.harness.trying.alternation import LATE, Bench, Compared
 from netpipe.harness.trying.blocks import MeasureBlock, Pace, measured_block
 from netpipe.harness.trying.fixes import Fix, fixes_for
 from netpipe.harness.trying.variants import Variant
@@ -62,7 +62,7 @@ def try_fixes(
     budget_s: float,
     watch: Watch = UNWATCHED,
     measure: MeasureBlock | None = None,
-    tell: Callable[[str], object] = str,
+    tell: Callable[[str], object] = lambda _: None,
 ) -> tuple[Trial, ...]:
     """Measure what each proposed fix gives, and what those give together that are not slower.
 
@@ -170,7 +170,7 @@ def judged(fix: Fix, compared: Compared) -> Trial:
     """
     before, after = compared.before, compared.after
     if compared.failure or not before:
-        why = compared.failure or "there was no time left"
+        why = compared.failure or LATE
         return Trial(fix.rule, fix.change, f"not measured: {why}")
     elements = median(block.elements_per_batch for block in before)
     before_s, after_s = ([block.s_per_element for block in side] for side in (before, after))

@@ -109,7 +109,7 @@ def test_what_failed_is_said() -> None:
     """A side that failed has no figures."""
     trial = judged(FIX, Compared(blocks(0.01), blocks(0.01), "ValueError: broken"))
     assert trial == Trial(FIX.rule, FIX.change, "not measured: ValueError: broken")
-    assert said((), ()) == "not measured: there was no time left"
+    assert said((), ()) == "not measured: skipped for lack of time"
 
 
 def test_trials_are_plain_json() -> None:
