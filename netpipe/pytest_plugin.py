@@ -16,11 +16,13 @@ from typing import Any
 import pytest
 
 from netpipe.errors import NetpipeError
+from netpipe.harness.emulation import parse_accelerator
 from netpipe.harness.errors import InconclusiveError
 from netpipe.harness.session import request_here
 from netpipe.suite import alone, bench, github, nodes, record, summary
 from netpipe.suite.acceptance import acceptance
 from netpipe.suite.against import Against
+from netpipe.suite.clearing import commit_of
 
 # They belong to this plugin, so that those of a project's own plugins come after them.
 from netpipe.suite.fixtures import (  # noqa: F401  # pytest looks for them here
@@ -220,7 +222,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 def _prepare_other_version(run: Run, config: pytest.Config) -> None:
     if run.options.against == BASELINE and run.against is None:
-        _name_other_version(run, config, run.baseline_commit()[:12])
+        emulated = parse_accelerator(run.options.accelerators[0])
+        key = run.device.key if emulated is None else emulated.key
+        _name_other_version(run, config, commit_of(run.baselines_of(key), key)[:12])
     if run.against is not None:
         run.against.prepare()
 

@@ -8,10 +8,9 @@ from typing import Any, Final, TypeVar
 
 import pytest
 
-from netpipe.errors import InputError, NetpipeError
+from netpipe.errors import NetpipeError
 from netpipe.harness import baseline, device, gate, session
 from netpipe.harness.baseline import Baseline
-from netpipe.harness.emulation import parse_accelerator
 from netpipe.harness.errors import OutOfTimeError
 from netpipe.harness.gate import MOST_SESSIONS, UNJUDGED, Accepted, Comparison, Outcome
 from netpipe.harness.measurement import Device, Finding, Measurement
@@ -21,6 +20,7 @@ from netpipe.harness.verdict import Verdict
 from netpipe.harness.waivers import Waiver
 from netpipe.suite.acceptance import Acceptance
 from netpipe.suite.against import Against, pairs_limit_s
+from netpipe.suite.clearing import cleared
 from netpipe.suite.options import Options
 from netpipe.suite.time_limit import LongPhases, TimeLimit, limit_s
 
@@ -94,9 +94,6 @@ class Compared:
         here = not self.against and waiver.is_for(self.now.device.key)
         return here and self.benchmark == waiver.benchmark
 
-
-_AGAINST_BASELINE: Final = "--netpipe-against baseline"
-_ALARMS: Final = (Outcome.REGRESSED, Outcome.INCONCLUSIVE)
 
 # Behind what fails; a regression among them is waived.
 _SEVERITY: Final = (
@@ -310,40 +307,16 @@ class Run:
         return self._judged(benchmark, quantity, found, sessions[-1])
 
     def _cleared(self, held: Compared, paired: Sequence[Compared]) -> Compared:
-        """Return a comparison with a baseline, without an alarm that the machine has caused.
-
-        That is so where pairs with the commit of that very baseline find no change in the metric.
-        """
-        found, decisive = held.comparison, held.comparison.decisive
-        if decisive is None or found.outcome not in _ALARMS:
+        """Return a comparison with a baseline, without an alarm that the machine has caused."""
+        if self.against is None:
             return held
-        alike = any(
-            one.comparison.metric == found.metric
-            and one.comparison.outcome in (Outcome.PASS, Outcome.IMPROVED)
-            for one in paired
+        found = cleared(
+            held.comparison,
+            [one.comparison for one in paired],
+            self.against.commit.sha,
+            self.baselines_of(held.now.device.key),
         )
-        raised_by = [
-            one for one in self.baselines_of(held.now.device.key) if one.name == decisive.where
-        ]
-        if not alike or not any(map(self._is_against_commit_of, raised_by)):
-            return held
-        # It was recorded on what is another machine now, so it is no baseline of this one.
-        why_not = "the machine has changed, not the code"
-        cleared = replace(
-            decisive,
-            outcome=Outcome.NOT_COMPARED,
-            reason=f"{found.reason}, and so is its commit on this machine now: {why_not}",
-            is_open=False,
-            why_not=why_not,
-        )
-        return replace(held, comparison=gate.worst_of([cleared]), waiver=None)
-
-    def _is_against_commit_of(self, recorded: Baseline) -> bool:
-        return (
-            self.against is not None
-            and self.against.commit.sha == recorded.commit
-            and not recorded.dirty
-        )
+        return held if found is held.comparison else replace(held, comparison=found, waiver=None)
 
     def _note(self, note: str) -> None:
         if note not in self.notes:
@@ -359,37 +332,6 @@ class Run:
         return sorted(
             name for name in stored - set(self.recorded) - self.deselected if self.covers(name)
         )
-
-    def baseline_commit(self) -> str:
-        """Return the commit at which the baseline of what this run measures was recorded.
-
-        Raises:
-            InputError: There is none, or what was recorded is no commit, or there are several.
-        """
-        emulated = map(parse_accelerator, self.options.accelerators)
-        keys = [self.device.key if one is None else one.key for one in emulated]
-        commits = {self._commit_of(key) for key in keys}
-        if len(commits) > 1:
-            raise InputError(
-                _AGAINST_BASELINE, "baselines", "be of one commit", " and ".join(sorted(commits)),
-                "Compare one accelerator at a time: --netpipe-accelerator",
-            )  # fmt: skip
-        return commits.pop()
-
-    def _commit_of(self, key: str) -> str:
-        baselines = self.baselines_of(key)
-        if not baselines:
-            raise InputError(
-                _AGAINST_BASELINE, "baseline", f"be there for {key}", "none",
-                "Record one with --netpipe-record NAME, or name a commit",
-            )  # fmt: skip
-        latest = baselines[-1]
-        if latest.dirty:
-            raise InputError(
-                latest.path, "commit_info.dirty", "be false, to measure its commit again", "true",
-                "Record it again from a commit",
-            )  # fmt: skip
-        return latest.commit
 
     def baselines_of(self, key: str) -> tuple[Baseline, ...]:
         """Return every baseline of a device key, the latest last."""

@@ -136,6 +136,7 @@ def test_an_installed_copy_is_refused(
     files = {file: ""}
     if name == "inner_4.sub.deep":
         files |= {"src/inner_4/__init__.py": "", "src/inner_4/sub/__init__.py": ""}
+        files["src/__init__.py"] = ""  # a common mistake, which hides no package
     commit_files(checkout, files)
     target = installed(checkout / shipped)
     importlib.import_module(name)

@@ -179,6 +179,15 @@ def test_uncommitted_changes_clear_nothing(versions: Versions) -> None:
     result.stderr.fnmatch_lines(["*0001_first.json: commit_info.dirty must be false*found true*"])
 
 
+def test_the_parent_of_uncommitted_changes_clears_nothing(versions: Versions) -> None:
+    """Not even when it is named: the baseline is of the changes that came after it."""
+    at = versions.commit()
+    versions.recorded_at(at, dirty=True)
+    versions.record(slower(1.0))
+    versions.now = versions.base = slower(3.0)
+    versions.project.compare("--netpipe-against", at).assert_outcomes(failed=1)
+
+
 def test_without_a_baseline_there_is_nothing_to_clear(versions: Versions) -> None:
     """A device that has no baseline is a usage error, which names the device."""
     result = versions.confirm()
@@ -192,4 +201,24 @@ def test_other_data_at_the_commit_clear_nothing(versions: Versions) -> None:
     versions.commit()
     versions.now = slower(3.0)
     versions.base = replace(slower(3.0), fingerprint="other")
-    versions.confirm().assert_outcomes(failed=1)
+    result = versions.confirm()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["REGRESSED: step_s is 3.00 x that of h200-x1/0001_first.json*"])
+
+
+def test_a_commit_clears_the_alarm_of_its_own_baseline_only(versions: Versions) -> None:
+    """The first baseline's commit says nothing about an alarm of the latest baseline."""
+    at = versions.commit()
+    versions.record(slower(1.0))
+    versions.commit()
+    versions.record(slower(1.02), "second")
+    versions.commit()
+    versions.now = versions.base = slower(3.0)
+    result = versions.project.compare("--netpipe-against", at)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines_random(
+        [
+            "NO_BASELINE: step_s is 3.00 x that of h200-x1/0001_first.json*machine has changed*",
+            "REGRESSED: step_s is 2.94 x that of h200-x1/0002_second.json*",
+        ]
+    )
