@@ -355,6 +355,8 @@ def _why_not_comparable(metric: Metric, now: Measurement, then: Measurement) -> 
         return "it is another host"
     if not metric.on_shared_cores and now.device.shares_host_cores:
         return "the device shares its cores with the loader"
+    if metric.is_step_time and now.device.shares_host_cores:
+        return "wall time on a device that shares its cores is reported, not gated"
     if metric.name == "load_cpu_ratio" and now.calibration != then.calibration:
         return f"it was calibrated by {then.calibration or 'another workload'}"
     return None
