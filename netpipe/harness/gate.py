@@ -19,7 +19,7 @@ from typing import Final
 
 from netpipe.harness.errors import OutOfTimeError
 from netpipe.harness.host import host_difference, is_same_machine
-from netpipe.harness.measurement import Device, Interval, Measurement
+from netpipe.harness.measurement import Interval, Measurement
 from netpipe.harness.metrics import GATED, Metric, Scope
 from netpipe.harness.stats import median_variance
 
@@ -308,25 +308,28 @@ def _compared(
         reason=reason,
         is_open=is_open and len(now) < MOST_SESSIONS,
     )
-    return unless_comparable(found, now[-1], then[0], told)
+    # What else the cores do moves such a time by more than a bound that is worth having.
+    is_reported_only = shared and (metric.is_step_time or not metric.on_shared_cores)
+    return unless_comparable(found, now[-1], then[0], told if is_reported_only else "")
 
 
-def unless_comparable(found: Compared, now: Measurement, then: Measurement, told: str) -> Compared:
+def unless_comparable(
+    found: Compared, now: Measurement, then: Measurement, reported: str
+) -> Compared:
     """Return a comparison; NOT_COMPARED where its metric cannot be judged between two sessions.
 
     Args:
         found: What the figures come to.
         now: A session of this version.
         then: A session of what it is compared with.
-        told: The figures in words, for a metric that is reported only.
+        reported: The figures in words, for a metric that is reported only; "" for others.
     """
-    is_reported_only = _is_reported_only(found.metric, now.device)
     why_not = why_not_comparable(found.metric, now, then)
     beside = f" with {found.where}" if found.where else ""
     reason = f"{found.metric.name} cannot be compared{beside}: {why_not}"
-    if is_reported_only:
+    if reported:
         why_not = "the device shares its cores with the loader"
-        reason = f"{told}: reported only, {why_not}"
+        reason = f"{reported}: reported only, {why_not}"
     if not why_not:
         return found
     return replace(
@@ -335,7 +338,7 @@ def unless_comparable(found: Compared, now: Measurement, then: Measurement, told
         reason=reason,
         is_open=False,
         why_not=why_not,
-        is_reported_only=is_reported_only,
+        is_reported_only=bool(reported),
     )
 
 
@@ -421,10 +424,6 @@ def _decided(
 def _told(metric: Metric, change: float, where: str) -> str:
     beside = "against" if metric.is_share else "x that of"
     return f"{metric.name} is {metric.shown(change)} {beside} {where}"
-
-
-def _is_reported_only(metric: Metric, device: Device) -> bool:
-    return not metric.on_shared_cores and device.shares_host_cores
 
 
 def why_not_comparable(metric: Metric, now: Measurement, then: Measurement) -> str:

@@ -13,7 +13,7 @@ from netpipe.harness.measurement import Interval, Measurement
 
 _LEAST_FIGURE: Final = 1e-12  # of what is taken a logarithm
 _ANOTHER_MACHINE: Final = 0.10  # of one class differ: by their clocks, chips and neighbours
-_WALL_ON_SHARED_CORES: Final = 0.30  # a CPU device's steps move so by what else its cores do
+_WALL_ON_SHARED_CORES: Final = 0.30  # loading beside a CPU device's steps moves so by their cores
 
 
 class Scope(StrEnum):
@@ -50,6 +50,11 @@ class Metric:
     of_neighbours: float = 0.0
     is_share: bool = False
     on_shared_cores: bool = True
+
+    @property
+    def is_step_time(self) -> bool:
+        """Whether it is a wall time of steps, which the host moves only where they share cores."""
+        return self.unit == "s" and not self.of_host
 
     def value(self, measurement: Measurement) -> float:
         """Return the figure's value in a session, in its unit."""

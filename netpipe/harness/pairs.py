@@ -113,7 +113,8 @@ def _compared(metric: Metric, pairs: Sequence[Pair]) -> Compared:
     )
     different = (one for one in pairs if why_not_comparable(metric, one.now, one.base))
     pair = next(different, pairs[-1])
-    return unless_comparable(found, pair.now, pair.base, told)
+    is_reported_only = pair.now.device.shares_host_cores and not metric.on_shared_cores
+    return unless_comparable(found, pair.now, pair.base, told if is_reported_only else "")
 
 
 def _interval(changes: Sequence[float], level: float) -> Interval:

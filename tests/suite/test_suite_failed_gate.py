@@ -66,7 +66,7 @@ def test_the_figures_come_first_then_why_then_how() -> None:
         "REGRESSED: load_cpu_ratio is 1.49 x that of h200-x1/0002_night.json (bound 1.03)",
         "metric:    load_cpu_ratio, lower is better",
         "value:     3, the baseline 2.02 (medians over sessions)",
-        "worse by:  1.485 (1.469 to 1.501) over 2 sessions; bound 1.030",
+        "worse by:  1.485 (1.468 to 1.502) over 2 sessions; bound 1.030",
         f"baseline:  {FOLDER}/0002_night.json, commit 2bcdef012345, 2026-11-22T03:04",
         "history:   0001 2, 0002 2.02",
         f"verdict:   {HEALTHY}; next: nothing",
