@@ -124,7 +124,8 @@ class FindingOut:
             and threads_of(self._graph) > 0
             and lanes.interval(LANE).high < whole.interval(AS_IT_IS).low
         )
-        every = changes(known, moved, times, self._step_s, threads_cost=slower_by_threads)
+        one_thread = Known(known.parts, lanes.s_per_batch(LANE)) if slower_by_threads else None
+        every = changes(known, moved, times, self._step_s, one_thread)
         load_s = whole.interval(AS_IT_IS)
         verdict, unverified = self._verified(every, times, load_s)
         interventions = self._interventions(times, lanes, whole, self._disk())

@@ -158,11 +158,6 @@ def with_workers(parts: Parts, workers: int) -> Parts:
     return replace(parts, workers=workers)
 
 
-def without_threads(parts: Parts) -> Parts:
-    """Return the loader that reads in the thread that asks: what the threads cost is gone."""
-    return replace(parts, threads=0, receive_s=0.0, trainer_rest_s=0.0)
-
-
 def with_stage_times(parts: Parts, place: int, factor: float) -> Parts:
     """Return the loader with one stage that takes `factor` times as long; 0: it is absent."""
     stages = tuple(

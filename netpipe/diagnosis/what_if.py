@@ -12,7 +12,6 @@ from netpipe.diagnosis.model import (
     with_payload,
     with_stage_times,
     with_workers,
-    without_threads,
 )
 from netpipe.diagnosis.prediction import Known, predicted
 from netpipe.diagnosis.stage_times import StageTime
@@ -62,8 +61,7 @@ def changes(
     moved: Known | None,
     times: Sequence[StageTime],
     step_s: float | None,
-    *,
-    threads_cost: bool = False,
+    one_thread: Known | None = None,
 ) -> list[Change]:
     """Return what could be changed.
 
@@ -72,12 +70,12 @@ def changes(
         moved: The same with one worker, where it has none and that was measured.
         times: Its stages, the largest first.
         step_s: Seconds of a step; None without one.
-        threads_cost: Whether the loader is clearly faster in one thread than with its reader
-            threads.
+        one_thread: The single-thread run, where that is clearly faster than the loader as it is
+            with its reader threads: what it takes is the prediction.
     """
     says = "no reader threads (grain.ReadOptions(num_threads=0))"
     return [
-        *([Change(says, NO_THREADS, without_threads, known)] if threads_cost else []),
+        *([Change(says, NO_THREADS, lambda parts: parts, one_thread)] if one_thread else []),
         *_of_workers(known, moved or known, step_s),
         *_of_stages(known, times),
         *_of_size(known),
@@ -122,7 +120,7 @@ def worth_trying(
     """
     helpful = [one for one in every if _ratio(one) < _WORTH]
     workers = [one for one in helpful if one.kind == WORKERS]
-    threads = [one for one in helpful if one.kind == NO_THREADS]
+    threads = [one for one in every if one.kind == NO_THREADS]
     stages = [one for one in helpful if one.kind == WITHOUT_STAGE and one.place in can_omit]
     fed = [one for one in workers if step_s and step_s / one.prediction.median >= _FED]
     return next(iter((*threads, *fed, *workers, *stages)), None)

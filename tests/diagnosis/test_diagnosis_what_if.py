@@ -148,12 +148,11 @@ def test_what_promises_nothing_is_not_tried() -> None:
 
 
 def test_reader_threads_that_cost_are_given_up_first() -> None:
-    """The prediction is what the stages take in one thread, and it is tried before workers."""
-    threads = replace(PARTS, workers=0, threads=16, receive_s=0.050)
-    known = Known(threads.held_to(0.098), (0.098,) * 3)
-    every = changes(known, None, TIMES, None, threads_cost=True)
+    """The prediction is what the single-thread run takes, and it is tried before workers."""
+    known = Known(replace(PARTS, workers=0, threads=16), (0.098,) * 3)
+    every = changes(known, None, TIMES, None, Known(PARTS, (0.041,) * 3))
     change = worth_trying(every, None, (0, 1))
     assert change is not None
     assert change.kind == "no-threads"
-    assert change.prediction.median == pytest.approx(0.041)
+    assert change.prediction == Interval(0.041, 0.041, 0.041, 3)
     assert "no-threads" not in {one.kind for one in changes(known, None, TIMES, None)}
