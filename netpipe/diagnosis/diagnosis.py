@@ -149,8 +149,8 @@ class Prediction:
 
     Attributes:
         change: "3 workers", in words that follow "with".
-        kind: "workers", "without-stage", "faster-stage", "smaller-batch", "narrower-dtype" or
-            "no-transfer".
+        kind: "no-threads", "workers", "without-stage", "faster-stage", "smaller-batch",
+            "narrower-dtype" or "no-transfer".
         load_s_per_batch: Seconds of a batch then.
         headroom: The step's time over it; None without a step.
     """

@@ -29,6 +29,7 @@ from netpipe.diagnosis.rebuilt import (
     serial,
     with_tiny_payload,
     with_workers,
+    without_read_threads,
 )
 from netpipe.diagnosis.stage_times import StageTime, stage_times
 from netpipe.diagnosis.turns import (
@@ -41,7 +42,7 @@ from netpipe.diagnosis.turns import (
     reason,
 )
 from netpipe.diagnosis.verifying import verified
-from netpipe.diagnosis.what_if import Change, changes, predictions, worth_trying
+from netpipe.diagnosis.what_if import NO_THREADS, Change, changes, predictions, worth_trying
 from netpipe.harness.clock import Clock
 from netpipe.harness.errors import SessionError
 from netpipe.harness.measurement import Interval
@@ -117,7 +118,14 @@ class FindingOut:
         times, lanes = self._single_thread()
         whole = self._whole()
         known, moved = self._known(times, lanes, whole)
-        every = changes(known, moved, times, self._step_s)
+        slower_by_threads = (
+            self._is_rebuilt
+            and not self._workers
+            and threads_of(self._graph) > 0
+            and lanes.interval(LANE).high < whole.interval(AS_IT_IS).low
+        )
+        one_thread = Known(known.parts, lanes.s_per_batch(LANE)) if slower_by_threads else None
+        every = changes(known, moved, times, self._step_s, one_thread)
         load_s = whole.interval(AS_IT_IS)
         verdict, unverified = self._verified(every, times, load_s)
         interventions = self._interventions(times, lanes, whole, self._disk())
@@ -285,11 +293,12 @@ class FindingOut:
         change = worth_trying(every, self._step_s, tuple(omitted))
         if change is None:
             return None, "no change that can be tried promises anything"
-        made = (
-            with_workers(self._loader, self._graph, change.workers)
-            if change.workers is not None
-            else omitted[change.place or 0]
-        )
+        if change.kind == NO_THREADS:
+            made = without_read_threads(self._loader)
+        elif change.workers is not None:
+            made = with_workers(self._loader, self._graph, change.workers)
+        else:
+            made = omitted[change.place or 0]
         sides = {AS_IT_IS: self._loader, change.says: made}
         time = self._time(_VERIFYING)
         if LEAST_ROUNDS * 2 * self._block_cost_s(self._block_s(time, sides)) > time.left_s():

@@ -62,6 +62,11 @@ def with_workers(loader: LoaderFactory, graph: Graph, workers: int) -> LoaderFac
     return lambda: build(loader, variant).mp_prefetch(options)
 
 
+def without_read_threads(loader: LoaderFactory) -> LoaderFactory:
+    """Return the factory of the same pipeline that reads without threads of their own."""
+    return lambda: build(loader, Variant(read_threads=0))
+
+
 def with_tiny_payload(loader: LoaderFactory, graph: Graph) -> LoaderFactory:
     """Return the factory of the same pipeline whose workers make every element and send nothing.
 

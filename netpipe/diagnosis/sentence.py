@@ -96,7 +96,7 @@ def _help(findings: Findings) -> Iterator[str]:
         return
     now_s = findings.load_s_per_batch.median
     helpful = [one for one in findings.what_if if one.load_s_per_batch.median < _WORTH * now_s]
-    workers = [one for one in helpful if one.kind == "workers"]
+    workers = [one for one in helpful if one.kind in ("no-threads", "workers")]
     best = next(iter((*workers, *helpful)), None)
     if best is not None:
         yield f"{_would(best)} (not tried: {findings.unverified})."

@@ -19,6 +19,7 @@ from netpipe.harness.measurement import Interval
 
 WORKERS: Final = "workers"
 WITHOUT_STAGE: Final = "without-stage"
+NO_THREADS: Final = "no-threads"
 SMALLER_BATCH: Final = "smaller-batch"
 
 _FED: Final = 1.25  # headroom that is enough
@@ -56,7 +57,11 @@ class Change:
 
 
 def changes(
-    known: Known, moved: Known | None, times: Sequence[StageTime], step_s: float | None
+    known: Known,
+    moved: Known | None,
+    times: Sequence[StageTime],
+    step_s: float | None,
+    one_thread: Known | None = None,
 ) -> list[Change]:
     """Return what could be changed.
 
@@ -65,8 +70,12 @@ def changes(
         moved: The same with one worker, where it has none and that was measured.
         times: Its stages, the largest first.
         step_s: Seconds of a step; None without one.
+        one_thread: The single-thread run, where that is clearly faster than the loader as it is
+            with its reader threads: what it takes is the prediction.
     """
+    says = "no reader threads (grain.ReadOptions(num_threads=0))"
     return [
+        *([Change(says, NO_THREADS, lambda parts: parts, one_thread)] if one_thread else []),
         *_of_workers(known, moved or known, step_s),
         *_of_stages(known, times),
         *_of_size(known),
@@ -102,7 +111,7 @@ def headroom(load_s: Interval, step_s: float | None) -> Interval | None:
 def worth_trying(
     every: Sequence[Change], step_s: float | None, can_omit: Sequence[int]
 ) -> Change | None:
-    """Return the change to try: the fewest workers that feed the step, or a stage left out.
+    """Return the change to try: no threads, the fewest workers that feed the step, or a stage less.
 
     Args:
         every: What could be changed.
@@ -111,9 +120,10 @@ def worth_trying(
     """
     helpful = [one for one in every if _ratio(one) < _WORTH]
     workers = [one for one in helpful if one.kind == WORKERS]
+    threads = [one for one in every if one.kind == NO_THREADS]
     stages = [one for one in helpful if one.kind == WITHOUT_STAGE and one.place in can_omit]
     fed = [one for one in workers if step_s and step_s / one.prediction.median >= _FED]
-    return next(iter((*fed, *workers, *stages)), None)
+    return next(iter((*threads, *fed, *workers, *stages)), None)
 
 
 def _ratio(change: Change) -> float:

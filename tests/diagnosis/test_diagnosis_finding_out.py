@@ -13,7 +13,7 @@ from netpipe.harness.clock import MonotonicClock
 from netpipe.harness.errors import SessionError
 from netpipe.harness.watch import UNWATCHED
 from tests.diagnosis import loaders
-from tests.diagnosis.diagnosed import interval, turns
+from tests.diagnosis.diagnosed import block, interval, turns
 from tests.harness.fakes import FakeClock
 
 
@@ -146,3 +146,21 @@ def test_nothing_is_skipped_where_there_is_time(monkeypatch: pytest.MonkeyPatch)
 def test_the_longest_time_is_a_function_of_the_budget() -> None:
     """Twice the budget and 20 s."""
     assert longest_s(10.0) == 40.0
+
+
+@pytest.mark.parametrize(("lane_s", "proposes"), [(0.010, True), (0.0395, False), (0.060, False)])
+def test_reading_without_threads_is_proposed_and_tried(
+    monkeypatch: pytest.MonkeyPatch, lane_s: float, proposes: bool
+) -> None:
+    """Only where the single-thread run is clearly faster than the loader as it is."""
+
+    def in_turns(measured: Any, *_: object) -> Turns:
+        rounds = [{name: block(0.04 + 0.001 * n) for name in measured} for n in range(3)]
+        return Turns(tuple(rounds))
+
+    made = turns(lane=lane_s, two_threads=lane_s, two_processes=lane_s)
+    monkeypatch.setattr(finding_out, "lanes_in_turns", lambda *_: made)
+    monkeypatch.setattr(finding_out, "in_turns", in_turns)
+    found = looking(loaders.data_loader).findings()
+    assert any(one.kind == "no-threads" for one in found.what_if) is proposes
+    assert (found.verified is not None and found.verified.kind == "no-threads") is proposes

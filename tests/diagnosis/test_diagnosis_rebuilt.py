@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 
 from netpipe.diagnosis import rebuilt
+from netpipe.diagnosis.parts import threads_of
 from netpipe.diagnosis.rebuilt import (
     OneThread,
     on_half_the_cores,
     serial,
     with_tiny_payload,
     with_workers,
+    without_read_threads,
 )
 from netpipe.grain_workers import let_grain_start_workers
 from netpipe.harness.graph.nodes import Graph
@@ -194,3 +196,11 @@ def test_only_the_thread_that_makes_it_has_fewer_cores() -> None:
 def test_nothing_is_sent_of_a_tiny_payload() -> None:
     """An element becomes a number."""
     assert rebuilt._nothing([1, 2, 3]) == 0
+
+
+@pytest.mark.parametrize("loader", [loaders.threaded, loaders.data_loader, loaders.random_access])
+def test_reader_threads_are_left_out(loader: Factory) -> None:
+    """A pipeline and a DataLoader in the training process start 16 threads by default."""
+    _, graph = serial(loader)
+    assert threads_of(graph) > 0
+    assert threads_of(read_graph(without_read_threads(loader)())) == 0

@@ -145,3 +145,14 @@ def test_what_promises_nothing_is_not_tried() -> None:
     """Neither a stage that cannot be left out, nor one that hardly counts."""
     assert tried(CROWDED) is None
     assert tried(CROWDED, can_omit=(2,)) is None
+
+
+def test_reader_threads_that_cost_are_given_up_first() -> None:
+    """The prediction is what the single-thread run takes, and it is tried before workers."""
+    known = Known(replace(PARTS, workers=0, threads=16), (0.098,) * 3)
+    every = changes(known, None, TIMES, None, Known(PARTS, (0.041,) * 3))
+    change = worth_trying(every, None, (0, 1))
+    assert change is not None
+    assert change.kind == "no-threads"
+    assert change.prediction == Interval(0.041, 0.041, 0.041, 3)
+    assert "no-threads" not in {one.kind for one in changes(known, None, TIMES, None)}
