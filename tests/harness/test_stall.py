@@ -467,6 +467,33 @@ def test_a_sync_that_exposes_the_loader_is_no_health() -> None:
             {"load_s": 0.300, "step_s": 0.010, "train_s": 0.312, "exposed_s": 0.300},
             "loader-bound",
         ),
+        # A thread that asks ahead for a slow loader's batches finds each step done, and waits.
+        *(
+            (
+                {"load_s": 0.020, "step_s": 0.015, "train_s": 0.0203, "exposed_s": 0.015, **device},
+                "loader-bound",
+            )
+            for device in ({}, {"device": EMULATED})
+        ),
+        # A step of microseconds is done at many requests, whatever the loop does.
+        (
+            {"load_s": 0.002, "step_s": 0.0003, "train_s": 0.00205, "exposed_s": 0.0003},
+            "loader-bound",
+        ),
+        (
+            {
+                "load_s": 0.0007,
+                "step_s": 0.001,
+                "train_s": 0.00104,
+                "exposed_s": 0.0001,
+                "sync_probe_fraction": 0.15,
+                "sync_probe_idle_fraction": 0.10,
+            },
+            "healthy",
+        ),
+        # Batches that are ready expose nothing, and cores that both want are no sync.
+        ({"load_s": 0.001, "step_s": 0.005, "train_s": 0.0052, "exposed_s": 0.0001}, "healthy"),
+        ({"train_s": 0.090, "exposed_s": 0.0, "sync_probe_fraction": 0.0}, "contention"),
         ({"device": EMULATED, "exposed_s": 0.0001}, "inconclusive"),
         ({"device": EMULATED}, "forced-sync"),
     ],
