@@ -163,7 +163,7 @@ class Puller:
         started = self._clock()
         self._watch.waiting(started, starts=True)
         try:
-            self.close()
+            close_soon(self.close)
             self._iterator = self._start()
             batch = next(self._iterator)
         except StopIteration:
