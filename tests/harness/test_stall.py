@@ -242,7 +242,10 @@ def test_shared_cores_have_their_own_verdicts(
             {"gpu": GpuHealth((990.0,), (91.0,), 2, ("HW thermal slowdown",), ())},
             "the GPU was throttled in 2 of 9 rounds: HW thermal slowdown",
         ),
-        ({"drained": False}, "the loader's buffers could not be drained in time"),
+        (
+            {"drained": False},
+            "the loader's buffers could not be drained in time; a larger budget gives more",
+        ),
         (
             {"drained": False, "epoch_batches": 46},
             "the loader's buffers outlast an epoch of 46 batches: the loader must go on (repeat)",
@@ -275,9 +278,9 @@ def test_what_is_open_has_its_reason(changed: dict[str, Any], reason: str) -> No
     [
         ({"rounds": 2}, "a larger budget"),
         ({"load_s": spread(0.020, 0.030, 0.040), "train_s": 0.040}, "a larger budget"),
-        ({"batch_bytes": 0}, "what the message says"),
-        ({"losses_are_finite": False}, "what the message says"),
-        ({"gpu": GpuHealth((1980.0,), (71.0,), 0, (), (4711,))}, "what the message says"),
+        ({"batch_bytes": 0}, "what the message names"),
+        ({"losses_are_finite": False}, "what the message names"),
+        ({"gpu": GpuHealth((1980.0,), (71.0,), 0, (), (4711,))}, "what the message names"),
     ],
 )
 def test_more_time_is_advised_where_it_helps(changed: dict[str, Any], way_out: str) -> None:
