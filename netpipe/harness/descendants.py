@@ -40,6 +40,9 @@ class Descendants:
         """Return the seconds used by all but some children and what those have started."""
         with self._lock:
             parents, used_s, is_steady = _read_used()
+            if sum(used_s.values()) < self._last_s:
+                # The kernel may leave a child out of its list while another one ends.
+                parents, used_s, is_steady = _read_used()
             now_s = sum(used_s.values())
             if is_steady:
                 self._lost_s += max(0.0, self._last_s - now_s)
@@ -54,15 +57,14 @@ def _read_used() -> tuple[Mapping[int, int], Mapping[int, float], bool]:
     Returns:
         The parents; the CPU seconds of every descendant and of those that it has waited for, and
         under the number of this process those that it has waited for; and whether no process was
-        missed or waited for meanwhile, which would then count twice or not at all.
+        waited for meanwhile, which would then count twice or not at all.
     """
     for _ in range(_MAX_READINGS):
         parents = list_descendants()
         ended_s = _ended_s(parents)
         used_s = {pid: ended_s[pid] + process_cpu_s(pid) for pid in parents}
         used_s[os.getpid()] = ended_s[os.getpid()]
-        # The kernel may leave a child out of its list while another one ends.
-        is_steady = list_descendants() == parents and _ended_s(parents) == ended_s
+        is_steady = _ended_s(parents) == ended_s
         if is_steady:
             break
     return parents, used_s, is_steady
