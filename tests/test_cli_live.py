@@ -20,7 +20,7 @@ from netpipe.harness.progress import Progress, Tell
 from tests.command import Netpipe, document
 from tests.harness.measurements import EMULATED, make_measurement
 
-LIMIT = "20 s of rounds, at most 32 min in all: the loader's start may take 600 s"
+LIMIT = "20 s of rounds, at most 32 min in all, with 600 s for a start of the loader"
 ROUNDS = "step alone, loading, training"
 HEARD = (
     Progress("starting a process"),

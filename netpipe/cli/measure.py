@@ -42,8 +42,8 @@ def measure(chosen: Chosen) -> None:
     if not chosen.quiet:
         limit_s = sum(request.limit_s for request in requests)
         notes.print(
-            f"{chosen.budget:g} s of rounds, at most {ceil(limit_s / 60)} min in all: the loader's "
-            f"start may take {chosen.start_limit:g} s"
+            f"{chosen.budget:g} s of rounds, at most {ceil(limit_s / 60)} min in all, with "
+            f"{chosen.start_limit:g} s for a start of the loader"
         )
     measurements: list[Measurement] = []
     try:

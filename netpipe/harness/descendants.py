@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -23,8 +22,8 @@ class Descendants:
     """The CPU time of all processes that descend from this one.
 
     The kernel hands the time of an ended process to the parent that waits for it. Nobody is handed
-    that of an orphan, whose parent ended first: it counts by its own clock, and after its end by
-    what was read last.
+    that of an orphan, whose parent ended first, nor what a parent that ignores its children's ends
+    could be handed: what was read of those last still counts.
     """
 
     def __init__(self) -> None:
@@ -35,71 +34,40 @@ class Descendants:
     def forget(self) -> None:
         """Count as if nothing had been read before."""
         self._lock = threading.Lock()
-        self._last = _Reading({}, {}, {})
-        self._started: dict[int, int] = {}
-        self._orphans_s: dict[tuple[int, int], float] = {}
-        self._lost_s = 0.0
+        self._last_s = self._lost_s = 0.0
 
     def cpu_s(self, without: frozenset[int]) -> float:
         """Return the seconds used by all but some children and what those have started."""
         with self._lock:
-            now = _read_descendants()
-            self._count_orphans(now)
-            self._last = now
-            counted = [os.getpid(), *outside(now.parents, without)]
-            return sum(map(now.used_s, counted)) + sum(self._orphans_s.values()) + self._lost_s
-
-    def _count_orphans(self, now: "_Reading") -> None:
-        for pid, started in list(self._started.items()):
-            ended_s, now_started = _stat(pid)
-            if pid in now.parents:
-                # The kernel may leave a child out while another one ends: that was no orphan.
-                self._orphans_s.pop((pid, started), None)
-            elif now_started == started:
-                self._orphans_s[pid, started] = process_cpu_s(pid) + ended_s
-            else:
-                del self._started[pid]
-        self._started |= {pid: _stat(pid)[1] for pid in now.parents if pid not in self._started}
-        gone = [pid for pid in self._last.parents if pid not in self._started]
-        if any(self._last.parents[pid] in gone for pid in gone):
-            # Either the parent waited before it ended, and its own parent was handed the time of
-            # both, or nobody was.
-            handed_s = sum(
-                now.ended_s[pid] - ended_s
-                for pid, ended_s in self._last.ended_s.items()
-                if pid in now.ended_s
-            )
-            self._lost_s += max(0.0, sum(map(self._last.used_s, gone)) - handed_s)
+            parents, used_s, is_steady = _read_used()
+            if sum(used_s.values()) < self._last_s:
+                # The kernel may leave a child out of its list while another one ends.
+                parents, used_s, is_steady = _read_used()
+            now_s = sum(used_s.values())
+            if is_steady:
+                self._lost_s += max(0.0, self._last_s - now_s)
+                self._last_s = now_s
+            counted = {os.getpid(), *outside(parents, without)}
+            return now_s + self._lost_s - sum(used_s[pid] for pid in used_s.keys() - counted)
 
 
-@dataclass(frozen=True)
-class _Reading:
-    """The descendants of this process at one time.
+def _read_used() -> tuple[Mapping[int, int], Mapping[int, float], bool]:
+    """Return the parents of all descendants, and what each process here has used.
 
-    Attributes:
-        parents: The parent of each.
-        clock_s: The CPU seconds that each has used itself.
-        ended_s: The CPU seconds of the processes that each has waited for; this process's too.
+    Returns:
+        The parents; the CPU seconds of every descendant and of those that it has waited for, and
+        under the number of this process those that it has waited for; and whether no process was
+        waited for meanwhile, which would then count twice or not at all.
     """
-
-    parents: Mapping[int, int]
-    clock_s: Mapping[int, float]
-    ended_s: Mapping[int, float]
-
-    def used_s(self, pid: int) -> float:
-        """Return the CPU seconds of a process and of what it has waited for."""
-        return self.clock_s.get(pid, 0.0) + self.ended_s[pid]
-
-
-def _read_descendants() -> _Reading:
     for _ in range(_MAX_READINGS):
         parents = list_descendants()
         ended_s = _ended_s(parents)
-        clock_s = {pid: process_cpu_s(pid) for pid in parents}
-        # A process that is waited for meanwhile would count twice, or not at all.
-        if _ended_s(parents) == ended_s:
+        used_s = {pid: ended_s[pid] + process_cpu_s(pid) for pid in parents}
+        used_s[os.getpid()] = ended_s[os.getpid()]
+        is_steady = _ended_s(parents) == ended_s
+        if is_steady:
             break
-    return _Reading(parents, clock_s, ended_s)
+    return parents, used_s, is_steady
 
 
 DESCENDANTS = Descendants()
@@ -148,18 +116,12 @@ def outside(tree: Mapping[int, int], without: Collection[int]) -> list[int]:
 def _ended_s(living: Collection[int]) -> dict[int, float]:
     """Return the CPU seconds of what this process and each living one have waited for."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return {os.getpid(): ended.ru_utime + ended.ru_stime} | {pid: _stat(pid)[0] for pid in living}
-
-
-def _stat(pid: int) -> tuple[float, int]:
-    """Return the CPU seconds that a process was handed by ended children, and when it started.
-
-    In proc(5) they are cutime and cstime, and starttime; 0 and -1 of a process that is gone.
-    """
-    words = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-    if not words:
-        return 0.0, -1
-    return (int(words[13]) + int(words[14])) / _TICKS_PER_S, int(words[19])
+    found = {os.getpid(): ended.ru_utime + ended.ru_stime}
+    for pid in living:
+        # cutime and cstime in proc(5)
+        words = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[13:15]
+        found[pid] = sum(map(int, words)) / _TICKS_PER_S
+    return found
 
 
 def _read(path: str) -> bytes:

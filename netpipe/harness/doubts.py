@@ -30,7 +30,7 @@ def why_no_evidence(measurement: Measurement) -> str | None:
     if not measurement.drained and measurement.epoch_batches is not None:
         return f"the loader's buffers outlast {epoch}: the loader must go on (repeat)"
     if not measurement.drained:
-        return "the loader's buffers could not be drained in time"
+        return "the loader's buffers could not be drained in time; a larger budget gives more"
     return _why_gpu_is_no_evidence(measurement)
 
 

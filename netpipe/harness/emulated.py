@@ -18,7 +18,7 @@ import numpy as np
 from netpipe.harness.errors import MisuseError
 from netpipe.harness.sleep_call import register_sleep_target
 from netpipe.harness.stand_ins import EmulatedState, OnlyLoss, refuse_attribute
-from netpipe.harness.step_times import Work
+from netpipe.harness.step_times import DeviceStep
 from netpipe.harness.stepping import StepFactory, array_of, made_step
 
 _NS = 1_000_000_000
@@ -55,9 +55,9 @@ class Engines:
         self.free_ns = max(self.free_ns, self._copies_done_ns) + self._step_ns
         return self.free_ns
 
-    def work(self, done_ns: int) -> Work:
-        """Return when a step is computed that is done at some time."""
-        return Work((done_ns - self._step_ns) / _NS, done_ns / _NS)
+    def device_step(self, done_ns: int) -> DeviceStep:
+        """Return when the step is computed that is done at this time."""
+        return DeviceStep((done_ns - self._step_ns) / _NS, done_ns / _NS)
 
 
 class EmulatedStep:
@@ -106,7 +106,7 @@ class EmulatedStep:
         # Only now: a real device does not begin before its program is compiled either.
         done_ns = self._engines.dispatch(time.monotonic_ns(), self._copied_bytes(arrays))
         token, aux = compute(_halves(done_ns), *jax.tree.leaves(state))
-        return EmulatedState(token, self._engines.work(done_ns)), aux
+        return EmulatedState(token, self._engines.device_step(done_ns)), aux
 
     def _copied_bytes(self, arrays: _Arrays) -> int:
         """Return the bytes that the device has not seen, and note what it has from now on."""

@@ -29,7 +29,8 @@ class ProcessTree:
 
     def __init__(self, without: Collection[int] = ()) -> None:
         self._without = frozenset(without)
-        self._children = outside(list_descendants(), self._without)
+        self._parents = list_descendants()
+        self._children = outside(self._parents, self._without)
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -48,8 +49,8 @@ class ProcessTree:
 
     @property
     def workers(self) -> int:
-        """How many children work."""
-        return len(self.worker_pids)
+        """How many children work, without the programs that those have started."""
+        return sum(self._parents[pid] not in self.worker_pids for pid in self.worker_pids)
 
     def cpu_s(self) -> float:
         """Return the CPU time used so far, in seconds; of descendants that have ended too."""

@@ -198,21 +198,21 @@ def _findings(bench: Bench) -> list[Finding]:
                 "slow-start",
                 f"the loader took {puller.longest_start_s:.0f} s from its start to its first "
                 f"batch ({puller.first_batch_s:.0f} s the first time, {puller.making_s:.0f} s of "
-                "them in loader()): each start of the training waits as long. What is built then, "
-                "such as an index, can be built once and kept",
+                "them in loader()); every start of the training waits as long. Build an index "
+                "once and keep it",
             )
         )
-    if bench.puller.restarts:
+    if puller.restarts:
+        where = (
+            "outside all timed windows"
+            if bench.log.within_epochs
+            else "also inside timed windows: let it go on (repeat)"
+        )
         found.append(
             Finding(
                 "loader-restarted",
-                f"an epoch of the loader has {bench.puller.epoch_batches} batches; it was started "
-                f"again {bench.puller.restarts} times, "
-                + (
-                    "and no start falls into a time: each is of batches of one epoch"
-                    if bench.log.within_epochs
-                    else "also inside times that count: let it go on (repeat)"
-                ),
+                f"an epoch of the loader has {puller.epoch_batches} batches; it was started again "
+                f"{puller.restarts} times, {where}",
             )
         )
     if bench.log.ended:

@@ -105,7 +105,7 @@ class Puller:
         return self.pulled - self._epoch_began + batches <= self.epoch_batches
 
     def make_room(self, batches: int) -> None:
-        """Begin the next epoch where this one is known to have fewer batches left, and could more.
+        """Begin the next epoch if this one is known to have fewer batches left than a new one has.
 
         Raises:
             LoaderEndedError: The loader cannot be started again.
@@ -163,7 +163,7 @@ class Puller:
         started = self._clock()
         self._watch.waiting(started, starts=True)
         try:
-            self.close()
+            close_soon(self.close)
             self._iterator = self._start()
             batch = next(self._iterator)
         except StopIteration:
@@ -205,7 +205,7 @@ class Puller:
         Args:
             enough_s: Seconds after which to stop, once there are two groups; one is enough for a
                 loader that takes twice as long for it.
-            in_epoch: Also stop where the epoch has no whole group left, as far as that is known.
+            in_epoch: Whether to stop before the epoch ends, as far as its length is known.
         """
         started, cpu_s = self._clock(), self.processes.cpu_s()
 
@@ -231,8 +231,8 @@ class Puller:
             load_s: The loader's steady seconds a batch, as far as they are known.
             typical_s: The same where nothing stutters.
             enough_s: Seconds that may be spent to make sure of a drained loader.
-            limit_s: Seconds after which to give up on one that is not; so does an epoch that is
-                known to have no more batches left than a measurement needs.
+            limit_s: Seconds after which to give up; an epoch is also given up once it is known to
+                have no more batches left than a measurement needs.
 
         Returns:
             Whether the buffers are drained, and how many batches they had lent.

@@ -49,8 +49,10 @@ def excess_s(measurement: Measurement) -> float:
 
 def exposed_fraction(measurement: Measurement) -> Interval | None:
     """Return the share of R that a sync costs, round by round; None when not measured."""
-    exposed_s, train_s = _exposed_s(measurement), measurement.rounds.train_s_per_step
-    return stats.ratio_interval(exposed_s, train_s) if exposed_s else None
+    rounds_s = _exposed_s(measurement)
+    if not rounds_s:
+        return None
+    return stats.ratio_interval(rounds_s, measurement.rounds.train_s_per_step)
 
 
 def exposed_s(measurement: Measurement) -> float:
@@ -60,10 +62,23 @@ def exposed_s(measurement: Measurement) -> float:
 
 
 def _exposed_s(measurement: Measurement) -> list[float]:
-    """Return what would run beside the step without the sync: no longer than the step itself."""
-    rounds = measurement.rounds
-    pairs = zip(rounds.exposed_s_per_step, rounds.step_s, strict=False)
-    return [min(exposed_s, step_s) for exposed_s, step_s in pairs]
+    """Return what the loop would save without its sync.
+
+    That is no more than the step itself, nor than what R has beyond L: a slow loader also finds
+    the step done. Nor do requests count that find a step done without any loop.
+    """
+    rounds, probe = measurement.rounds, measurement.sync_probe_fraction
+    by_sync = max(0.0, excess_probe(measurement)) / probe if probe else 0.0
+    return [
+        by_sync * max(0.0, min(exposed_s, step_s, train_s - load_s))
+        for exposed_s, step_s, train_s, load_s in zip(
+            rounds.exposed_s_per_step,
+            rounds.step_s,
+            rounds.train_s_per_step,
+            rounds.load_s_per_batch,
+            strict=False,
+        )
+    ]
 
 
 def smaller_s(measurement: Measurement) -> float:

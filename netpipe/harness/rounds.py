@@ -141,6 +141,8 @@ class Bench:
         rounds, now = len(self.log.load_s), self._clock()
         if rounds == 0:
             return False
+        if not self.log.within_epochs:  # nothing can be told from it
+            return True
         with_another_s = now - self._started + (now - estimated) / rounds
         if rounds < LEAST_ROUNDS:
             return with_another_s > self._budget_s + min(self._budget_s, _MOST_OVERRUN_S)

@@ -75,8 +75,8 @@ class SessionRequest:
         proves: Whether the lint tries on elements what the structure does not decide.
         tries: Whether the lint measures what its proposals give.
         trace: The folder to keep a profiler's trace of some real steps in; "" for none.
-        most_s: Seconds after which the session is ended, whatever its own limits allow.
         trace_name: What that is of, for its file's name beside the device's.
+        most_s: Seconds after which the session is ended, whatever its own limits allow.
         parent: The process that waits for the result; None when nobody does.
         code_from: The checkout whose code is measured, where that matters: see `not_from`.
         not_from: Other checkouts of its repository, none of whose files may have been loaded.
@@ -161,7 +161,8 @@ def write_result(
     Args:
         request: What the session was asked for.
         document: What it found.
-        is_whole: Whether that is all; else it is the result only where the rest does not end.
+        is_whole: Whether that is all; if not, it becomes the result only if nothing else is
+            written before the session ends.
     """
     result = Path(request.result) if is_whole else partial_result(request)
     part = result.with_suffix(".part")

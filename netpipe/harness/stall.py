@@ -234,7 +234,7 @@ def _not_judged(measurement: Measurement) -> tuple[str, ...]:
 # A doubt stands before the first verdict that hangs on it, and behind those that do not.
 RULES: tuple[Rule, ...] = (
     _recompiling,
-    _doubtful(doubts.why_no_evidence, "change what the message says, then measure again"),
+    _doubtful(doubts.why_no_evidence, "fix what the message names, then measure again"),
     _doubtful(doubts.why_too_few_rounds),
     host_causes.forced_sync,
     _loader_bound,

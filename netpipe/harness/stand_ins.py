@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import jax
 
 from netpipe.harness.errors import MisuseError
-from netpipe.harness.step_times import Work
+from netpipe.harness.step_times import DeviceStep
 
 
 class AbsentError(MisuseError, AttributeError):
@@ -39,12 +39,13 @@ class EmulatedState:
 
     Args:
         token: float32 (8, 8), ready when the step is done.
-        work: When the device does the step that returned this state; None of an initial one.
+        device_step: When the device does the step that returned this state; None for an initial
+            one.
     """
 
-    def __init__(self, token: Any, work: Work | None = None) -> None:
+    def __init__(self, token: Any, device_step: DeviceStep | None = None) -> None:
         self._token = token
-        self.work = work
+        self.device_step = device_step
 
     def tree_flatten(self) -> tuple[tuple[Any], None]:
         """Take it apart, as `jax.tree` wants it."""

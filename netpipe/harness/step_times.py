@@ -32,8 +32,8 @@ class StepTimes:
 
 
 @dataclass(frozen=True)
-class Work:
-    """What a device does for a step, in seconds of the monotonic clock.
+class DeviceStep:
+    """When a device does a step, in seconds of the monotonic clock.
 
     Attributes:
         began_s: It began, at the earliest.
@@ -63,7 +63,7 @@ def timeline(
     asked_s: Sequence[float],
     waits_s: Sequence[float],
     dispatched_s: Sequence[float],
-    work: Sequence[Work],
+    device_steps: Sequence[DeviceStep],
     skipped: int,
 ) -> tuple[StepTimes, ...]:
     """Return the moments of a block's last steps.
@@ -73,13 +73,13 @@ def timeline(
             prefetches has some in hand at its end.
         waits_s: How long each was waited for.
         dispatched_s: When each call of the step had returned.
-        work: When the device could begin each step, and when it was done.
+        device_steps: When the device could begin each step, and when it was done.
         skipped: Steps that do not count, before the others.
     """
-    first = max(skipped, len(work) - MOST_SHOWN)
+    first = max(skipped, len(device_steps) - MOST_SHOWN)
     since_s = asked_s[first]
-    before_s = (-inf, *(one.done_s for one in work))
-    moments = zip(asked_s, waits_s, dispatched_s, work, before_s, strict=False)
+    before_s = (-inf, *(one.done_s for one in device_steps))
+    moments = zip(asked_s, waits_s, dispatched_s, device_steps, before_s, strict=False)
     return tuple(
         StepTimes(
             asked_s=asked - since_s,

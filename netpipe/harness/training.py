@@ -16,7 +16,7 @@ from netpipe.harness.clock import Clock
 from netpipe.harness.errors import MisuseError
 from netpipe.harness.pull import Batch, Puller
 from netpipe.harness.stand_ins import EmulatedState
-from netpipe.harness.step_times import StepTimes, Work, timeline
+from netpipe.harness.step_times import DeviceStep, StepTimes, timeline
 from netpipe.harness.stepping import (
     Aux,
     State,
@@ -131,10 +131,10 @@ def train_block(
     try:
         run_to_its_end(loop, iter(batches), stepper.state, watched)
     finally:
-        work = watched.completed()
+        device_steps = watched.completed()
     if batches.failure is not None:  # the loop may have taken it for an end
         raise batches.failure
-    skipped, called = length.skipped, len(work)
+    skipped, called = length.skipped, len(device_steps)
     if not batches.given <= _IN_HAND * called <= _IN_HAND * batches.given:
         raise MisuseError(
             f"loop(batches, state, step) must call step once a batch; it was given "
@@ -146,14 +146,16 @@ def train_block(
             f"{called} steps"
         )
     return TrainBlock(
-        steps_s=tuple(np.diff([one.done_s for one in work[skipped - 1 :]]).tolist()),
+        steps_s=tuple(np.diff([one.done_s for one in device_steps[skipped - 1 :]]).tolist()),
         waits_s=tuple(batches.waits_s[skipped:]),
         asked=batches.asked,
         ready=batches.ready,
         depth=watched.depth,
         compilations=batches.compilations(),
         finite=is_finite(first_array(watched.aux)),
-        timeline=timeline(batches.asked_s, batches.waits_s, watched.dispatched_s, work, skipped),
+        timeline=timeline(
+            batches.asked_s, batches.waits_s, watched.dispatched_s, device_steps, skipped
+        ),
         exposed_s=watched.exposed_s,
     )
 
@@ -176,7 +178,7 @@ class WatchedStep:
         self._clock = clock
         self._called_s: list[float] = []
         self._done_s: list[float] = []
-        self._emulated: list[Work] = []
+        self._emulated: list[DeviceStep] = []
         self._pending: SimpleQueue[jax.Array | None] = SimpleQueue()
         self._thread = ThreadPoolExecutor(1, "netpipe-completion-stamps")
         self._stamping = self._thread.submit(self._stamp)
@@ -191,8 +193,8 @@ class WatchedStep:
             state, aux = self._step(state, batch)
         self.dispatched_s.append(self._clock())
         self._called_s.append(called_s)
-        if isinstance(state, EmulatedState) and state.work is not None:
-            self._emulated.append(state.work)
+        if isinstance(state, EmulatedState) and state.device_step is not None:
+            self._emulated.append(state.device_step)
         # The state handed in may have been donated: only the newest is alive.
         self._stepper.state = state
         self.aux, self.latest = aux, first_array(aux)
@@ -214,7 +216,7 @@ class WatchedStep:
                 array.block_until_ready()
             self._done_s.append(self._clock())
 
-    def completed(self) -> list[Work]:
+    def completed(self) -> list[DeviceStep]:
         """Wait for the last step and return when the device could begin each and had done it.
 
         The side thread sees an end late where the loop holds Python's lock; an emulated device
@@ -225,7 +227,7 @@ class WatchedStep:
         self._stamping.result()
         if len(self._emulated) == len(self._done_s):
             return self._emulated
-        return list(map(Work, self._called_s, self._done_s))
+        return list(map(DeviceStep, self._called_s, self._done_s))
 
 
 class WatchedBatches:

@@ -130,7 +130,7 @@ class Watchdog:
             start = before.start._replace(doing="waiting for the first batch")
             self._waits[thread] = before._replace(start=start)
         else:
-            doing = "making the loader" if before is None else "starting the loader again"
+            doing = "starting the loader again" if self._batches else "making the loader"
             start = _Start(doing, frozenset(one.pid for one in workers_now()))
             self._waits[thread] = _Wait(since_s, thread, start)
             self._bark_without_gil(self._request.start_limit_s)

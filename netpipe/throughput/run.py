@@ -74,16 +74,19 @@ def _warm_up(puller: Puller, seconds: float, clock: Clock) -> None:
 
 def _measured(puller: Puller, seconds: float, clock: Clock) -> Tally:
     counted: list[Counted] = []
-    counting_s = 0.0
+    counting_s = restarting_s = 0.0
     read, cpu_s = bytes_read(puller.processes.worker_pids), puller.processes.cpu_s()
     started = clock()
     while not counted or clock() - started < seconds:
         for _ in range(puller.group):
-            batch, _ = puller.pull()
+            asked_s = clock()
+            batch, wait_s = puller.pull()
+            restarting_s += clock() - asked_s - wait_s
             before_s = time.thread_time()
             counted.append(count_tokens(batch))
             counting_s += time.thread_time() - before_s
-    wall_s, cpu_s = clock() - started, puller.processes.cpu_s() - cpu_s - counting_s
+    wall_s = clock() - started - restarting_s
+    cpu_s = puller.processes.cpu_s() - cpu_s - counting_s
     read_bytes = read_between(read, bytes_read(puller.processes.worker_pids))
     peak = _peak_memory(puller, clock)
     tokens = sum(one.tokens for one in counted)

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from multiprocessing import get_context
-from multiprocessing.connection import wait
 
 import pytest
 
@@ -121,7 +120,8 @@ def test_a_worker_is_known_until_it_is_joined(
     """A process of Python's multiprocessing is told with how it crashed, if it did."""
     process = get_context("spawn").Process(target=target, args=(argument,))
     process.start()
-    wait([process.sentinel])
+    # Its sentinel is ready a moment earlier.
+    os.waitid(os.P_PID, process.pid or 0, os.WEXITED | os.WNOWAIT)
     assert Worker(process.pid or 0, crash) in workers_now()
     process.join()
     assert process.pid not in [one.pid for one in workers_now()]

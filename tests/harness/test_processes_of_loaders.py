@@ -57,6 +57,7 @@ def test_programs_of_a_loader_count(
         float(puller.pull()[0][0]) for _ in range(ELEMENTS - 1)
     )
     assert said_s >= ELEMENTS * USED_S
+    assert ProcessTree(tree.pids).workers == (workers or transform is LivingHelper)
     loading_s = sum(map(process_cpu_s, puller.processes.worker_pids[:workers]))
     counted_s = [count() - then_s for count, then_s in zip(counters, before_s, strict=True)]
     loading_s += time.process_time() - here_s

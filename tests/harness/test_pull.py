@@ -3,16 +3,19 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, cycle, repeat
+from threading import Event
 from typing import Any
 
 import pytest
 
 from netpipe.errors import InputError
+from netpipe.harness import pull
 from netpipe.harness.errors import LoaderEndedError, LoaderFailedError, MisuseError
 from netpipe.harness.pull import _MOST_BATCHES, Puller
 from tests.harness.fakes import FakeClock, FakeProcesses, paced
 
 BUFFERED_S, STEADY_S = 0.001, 0.1
+AMPLE_S = 60.0
 ENOUGH_S = 15 * STEADY_S  # to be sure of a drained loader
 
 
@@ -161,6 +164,33 @@ def test_a_restart_stops_the_old_loader(clock: FakeClock) -> None:
     for _ in range(2):
         puller.pull()
     assert events == ["made", "closed", "made"]
+
+
+def test_a_restart_does_not_wait_for_ever_until_the_old_loader_is_closed(
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers that never stop at an epoch's end cost a moment, and not the measurement."""
+    monkeypatch.setattr(pull, "_CLOSING_S", 0.0)
+    over = Event()
+
+    class NeverClosed:
+        """An iterator of two batches whose workers never stop by themselves."""
+
+        def __init__(self) -> None:
+            self._batches = iter([1, 2])
+
+        def __iter__(self) -> Iterator[int]:
+            return self
+
+        def __next__(self) -> int:
+            return next(self._batches)
+
+        def close(self) -> None:
+            assert over.wait(AMPLE_S)
+
+    puller = Puller(NeverClosed, clock)
+    assert [puller.pull()[0] for _ in range(3)] == [2, 2, 2]
+    over.set()
 
 
 @pytest.mark.parametrize("made", [None, 3, lambda: None])

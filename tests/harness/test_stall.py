@@ -242,7 +242,10 @@ def test_shared_cores_have_their_own_verdicts(
             {"gpu": GpuHealth((990.0,), (91.0,), 2, ("HW thermal slowdown",), ())},
             "the GPU was throttled in 2 of 9 rounds: HW thermal slowdown",
         ),
-        ({"drained": False}, "the loader's buffers could not be drained in time"),
+        (
+            {"drained": False},
+            "the loader's buffers could not be drained in time; a larger budget gives more",
+        ),
         (
             {"drained": False, "epoch_batches": 46},
             "the loader's buffers outlast an epoch of 46 batches: the loader must go on (repeat)",
@@ -275,9 +278,9 @@ def test_what_is_open_has_its_reason(changed: dict[str, Any], reason: str) -> No
     [
         ({"rounds": 2}, "a larger budget"),
         ({"load_s": spread(0.020, 0.030, 0.040), "train_s": 0.040}, "a larger budget"),
-        ({"batch_bytes": 0}, "what the message says"),
-        ({"losses_are_finite": False}, "what the message says"),
-        ({"gpu": GpuHealth((1980.0,), (71.0,), 0, (), (4711,))}, "what the message says"),
+        ({"batch_bytes": 0}, "what the message names"),
+        ({"losses_are_finite": False}, "what the message names"),
+        ({"gpu": GpuHealth((1980.0,), (71.0,), 0, (), (4711,))}, "what the message names"),
     ],
 )
 def test_more_time_is_advised_where_it_helps(changed: dict[str, Any], way_out: str) -> None:
@@ -467,6 +470,33 @@ def test_a_sync_that_exposes_the_loader_is_no_health() -> None:
             {"load_s": 0.300, "step_s": 0.010, "train_s": 0.312, "exposed_s": 0.300},
             "loader-bound",
         ),
+        # A thread that asks ahead for a slow loader's batches finds each step done, and waits.
+        *(
+            (
+                {"load_s": 0.020, "step_s": 0.015, "train_s": 0.0203, "exposed_s": 0.015, **device},
+                "loader-bound",
+            )
+            for device in ({}, {"device": EMULATED})
+        ),
+        # A step of microseconds is done at many requests, whatever the loop does.
+        (
+            {"load_s": 0.002, "step_s": 0.0003, "train_s": 0.00205, "exposed_s": 0.0003},
+            "loader-bound",
+        ),
+        (
+            {
+                "load_s": 0.0007,
+                "step_s": 0.001,
+                "train_s": 0.00104,
+                "exposed_s": 0.0001,
+                "sync_probe_fraction": 0.15,
+                "sync_probe_idle_fraction": 0.10,
+            },
+            "healthy",
+        ),
+        # Batches that are ready expose nothing, and cores that both want are no sync.
+        ({"load_s": 0.001, "step_s": 0.005, "train_s": 0.0052, "exposed_s": 0.0001}, "healthy"),
+        ({"train_s": 0.090, "exposed_s": 0.0, "sync_probe_fraction": 0.0}, "contention"),
         ({"device": EMULATED, "exposed_s": 0.0001}, "inconclusive"),
         ({"device": EMULATED}, "forced-sync"),
     ],

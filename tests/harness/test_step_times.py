@@ -9,7 +9,7 @@ import pytest
 
 from netpipe.harness import baseline
 from netpipe.harness.measurement import measurement_from
-from netpipe.harness.step_times import MOST_SHOWN, Distributions, StepTimes, Work, timeline
+from netpipe.harness.step_times import MOST_SHOWN, DeviceStep, Distributions, StepTimes, timeline
 from tests.harness.conftest import LOAD_S, STEP_S, Rehearse
 from tests.harness.measurements import make_measurement
 
@@ -24,7 +24,7 @@ def made_timeline(steps: int, skipped: int, in_hand: int = 0) -> tuple[StepTimes
         asked_s,
         [1.0] * len(asked_s),
         [one + 3 for one in asked_s[:steps]],
-        [Work(one + 2, one + 7) for one in asked_s[:steps]],
+        [DeviceStep(one + 2, one + 7) for one in asked_s[:steps]],
         skipped,
     )
 
@@ -43,7 +43,7 @@ def test_the_last_steps_that_count_are_shown(steps: int, shown: int) -> None:
 
 def test_a_step_begins_behind_the_one_before() -> None:
     """The device does one step at a time, however early the next was called."""
-    work = [Work(1.0, 5.0), Work(2.0, 8.0), Work(9.0, 10.0)]
+    work = [DeviceStep(1.0, 5.0), DeviceStep(2.0, 8.0), DeviceStep(9.0, 10.0)]
     found = timeline([0.0, 1.0, 2.0], [0.5] * 3, [1.5, 2.5, 9.5], work, skipped=0)
     assert [(one.began_s, one.done_s) for one in found] == [(1.0, 5.0), (5.0, 8.0), (9.0, 10.0)]
 

@@ -377,7 +377,7 @@ def hasty(tmp_path: Path) -> Callable[..., None]:
 
     def run(loop: str, before: str = "") -> None:
         targets = (f"{TARGETS}:tiny_loader", None, f"{tmp_path}/hasty_loops.py:{loop}")
-        command = [sys.executable, "-c", before + HASTY, *child_command(*targets)[3:]]
+        command = [sys.executable, "-c", before + HASTY, *child_command(*targets)[4:]]
         request = SessionRequest("measure", accelerator="emulated:5ms", budget_s=0.5)
         measured(command, request)
 

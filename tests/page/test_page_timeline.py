@@ -71,7 +71,7 @@ def simulated(seed: int) -> tuple[float, tuple[StepTimes, ...], list[float]]:
         asked_s.append(now_s)
         waits_s.append(load_s * draw.uniform(0.5, 2))
         now_s += waits_s[-1] + work_s * draw.uniform(0.5, 2)
-        work.append(engines.work(engines.dispatch(round(now_s * 1e9), 5_000_000)))
+        work.append(engines.device_step(engines.dispatch(round(now_s * 1e9), 5_000_000)))
         now_s += 0.0001
         dispatched_s.append(now_s)
         now_s = max(now_s, work[-1 if syncs else -2 if len(work) > 1 else -1].done_s)

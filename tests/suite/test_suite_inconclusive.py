@@ -5,7 +5,9 @@ import pytest
 from tests.suite.project import NO_STALL, Project
 from tests.suite.recorded import loader_bound, open_question, recorded
 
-REASON = "inconclusive: the loader's buffers could not be drained in time"
+REASON = (
+    "inconclusive: the loader's buffers could not be drained in time; a larger budget gives more"
+)
 
 
 @pytest.fixture

@@ -73,6 +73,16 @@ def test_batches_made_before_the_clock_do_not_count(clock: FakeClock) -> None:
     assert tally.first_batch_s == 3.0
 
 
+def test_a_start_is_no_part_of_the_steady_state(clock: FakeClock) -> None:
+    """A loader that ends is started again, and its own pace counts."""
+
+    def epoch() -> Iterator[Batch]:
+        return iter(paced(clock, chain([3.0], repeat(0.25, 7)), repeat(10))())
+
+    tally = run(epoch, 8.0, clock)
+    assert tally.batches / tally.wall_s == 4
+
+
 def test_a_loader_that_never_settles_is_measured_all_the_same(clock: FakeClock) -> None:
     """The warm-up ends when it has taken as long as the measurement."""
     gaps_s = (0.001 * 1.2**n for n in range(1000))

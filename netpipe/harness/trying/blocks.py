@@ -1,6 +1,6 @@
 """A block of batches, timed: flat out, as a trainer pulls, or a whole epoch of short data."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any, Final
@@ -8,7 +8,7 @@ from typing import Any, Final
 from netpipe.harness.clock import Clock
 from netpipe.harness.errors import MisuseError
 from netpipe.harness.processes import ProcessTree
-from netpipe.harness.pull import LoaderFactory, Puller
+from netpipe.harness.pull import LoaderFactory, Puller, close_soon
 from netpipe.harness.trying.digest import element_count
 from netpipe.harness.trying.variants import iterating
 from netpipe.harness.watch import UNWATCHED, Watch
@@ -85,7 +85,7 @@ def measured_block(
             pulled = puller.flat_out(pace.block_s)
             spent = _Spent(pulled.s_per_batch, pulled.cpu_s_per_batch, pulled.typical_s_per_batch)
     finally:
-        puller.close()
+        close_soon(puller.close)
     elements = counted.elements / puller.pulled
     return Block(
         spent.s_per_batch / elements, spent.cpu_s_per_batch / elements, elements, spent.typical_s
@@ -121,7 +121,8 @@ def _from_start(loader: LoaderFactory, pace: Pace, clock: Clock) -> Block:
     started, cpu_s = clock(), ProcessTree().cpu_s()
     gaps_s: list[float] = []
     first_s = ends_s = started
-    with iterating(counted.batches()) as batches:
+    batches = counted.batches()
+    try:
         while not gaps_s or ends_s - first_s < pace.block_s:
             asked_s = clock()
             if next(batches, _END) is _END:
@@ -132,6 +133,8 @@ def _from_start(loader: LoaderFactory, pace: Pace, clock: Clock) -> Block:
             ends_s = clock()
         # Before the loader is closed: of workers that have ended nothing is known.
         used_s = ProcessTree().cpu_s() - cpu_s
+    finally:
+        close_soon(batches.close)
     if not gaps_s:
         raise MisuseError("loader() gave no batch: it must give at least one")
     elements = counted.elements
@@ -152,7 +155,7 @@ class _Counted:
         self.elements = 0
         self.ended = False
 
-    def batches(self) -> Iterator[Any]:
+    def batches(self) -> Generator[Any, None, None]:
         """Start the loader."""
         with iterating(self._loader()) as batches:
             for batch in batches:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from itertools import count
 from math import inf
+from threading import Event
 from typing import Any
 
 import grain
@@ -19,6 +20,7 @@ from netpipe.harness.trying.blocks import Block, Pace, measured_block
 from netpipe.harness.trying.variants import Variant
 from tests.harness.fakes import FakeClock, FakeProcesses
 
+AMPLE_S = 60.0
 CALM, SMALL = Variant(read_threads=0), Variant(read_buffer=3)
 THREADS = grain.ReadOptions(num_threads=2, prefetch_buffer_size=7)
 
@@ -204,6 +206,27 @@ def test_a_block_closes_its_loader(clock: FakeClock) -> None:
     with pytest.raises(Exception, match="broken"):
         measured_block(lambda: batches(3), Pace(2.0), clock)
     assert closed == [1000, 3]
+
+
+@pytest.mark.usefixtures("_one_process")
+@pytest.mark.parametrize("pace", [Pace(2.0), Pace(2.0, 0.1), Pace(2.0, from_start=True)])
+def test_a_block_is_there_before_its_loader_is_closed(
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch, pace: Pace
+) -> None:
+    """Workers that never stop take nothing that was measured along."""
+    monkeypatch.setattr(pull, "_CLOSING_S", 0.0)
+    over = Event()
+
+    def batches() -> Iterator[Any]:
+        try:
+            while True:
+                clock.sleep(0.5)
+                yield np.zeros(1)
+        finally:
+            assert over.wait(AMPLE_S)
+
+    assert measured_block(batches, pace, clock).elements_per_batch == 1
+    over.set()
 
 
 @pytest.mark.usefixtures("_one_process")
