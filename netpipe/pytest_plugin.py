@@ -209,7 +209,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         return
     if run.timed:
         bench.refuse_other_comparisons(config, config.stash[_COMPARE])
-        run.say_limit(sum(map(_is_compared, session.items)))
+        run.say_limit()
     is_plain = not run.timed or any(_is_plain_benchmark(item) for item in session.items)
     if run.compares and is_plain:
         bench.give_comparison_back(config, config.stash[_COMPARE])

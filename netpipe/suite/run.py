@@ -164,16 +164,14 @@ class Run:
         """The device that jax finds, looked up in a process of its own."""
         return device.find_device()
 
-    def say_limit(self, compared: int) -> None:
-        """Say how long the timed tests may take, of which so many are compared with a ref."""
+    def say_limit(self) -> None:
+        """Say how long it may take to measure a loader with its step, for all tests of it."""
         request = self.options.request
-        total_s = len(self.timed) * self.sessions_limit_s
-        if self.against is not None:
-            total_s += compared * pairs_limit_s(request)
+        limit_s = self.sessions_limit_s + bool(self.options.against) * pairs_limit_s(request)
         self.say(
-            f"timed tests: {len(self.timed)}, with {request.budget_s:g} s of rounds a session and "
-            f"at most {ceil(total_s / 60)} min in all: "
-            f"a loader's start may take {request.start_limit_s:g} s"
+            f"timed tests: {len(self.timed)}; each loader with its step is measured within "
+            f"{ceil(limit_s / 60)} min: {request.budget_s:g} s of rounds a session, and at most "
+            f"{request.start_limit_s:g} s until the first batch"
         )
 
     @property
