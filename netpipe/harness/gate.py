@@ -36,7 +36,6 @@ _LEAST_SPREAD: Final = 0.002  # of sessions that happen to agree
 _FEW: Final = 3
 _KNOWN: Final = 10_000  # degrees of freedom: Student's quantile is the normal one
 _LEAST_LEFT: Final = 0.1  # of the host's CPU time
-_SHARED_CORES: Final = "the device shares its cores with the loader"
 _SUSPICIOUS: Final = 0.5  # of the smallest change worth failing for, at which to look again
 
 
@@ -331,7 +330,7 @@ def unless_comparable(
         beside = f" with {found.where}" if found.where else ""
         reason = f"{found.metric.name} cannot be compared{beside}: {different}"
     elif reported:
-        reason = f"{reported}: reported only, {_SHARED_CORES}"
+        reason = f"{reported}: reported only, the device shares its cores with the loader"
     else:
         return found
     return replace(
@@ -339,7 +338,7 @@ def unless_comparable(
         outcome=Outcome.NOT_COMPARED,
         reason=reason,
         is_open=False,
-        why_not=different or _SHARED_CORES,
+        why_not=different or "reported only",
         is_comparable=not different,
         is_reported_only=bool(reported),
     )
