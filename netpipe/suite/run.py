@@ -180,14 +180,13 @@ class Run:
 
         Where a missing baseline fails, metrics that were not judged do not count.
         """
-        if not self.compares and self.against is None:
+        if not self.compares and not self.options.against:
             return False
-        if self.options.fail_when_missing:
-            return all(one.comparison.outcome in UNJUDGED for one in self.compared)
-        is_unmeasured = bool(self.timed) and not self.sessions and not self.lints
-        return not self.compared and bool(
-            is_unmeasured or self.has_benchmarks or self.lost_benchmarks()
-        )
+        fails = self.options.fail_when_missing
+        if self.compared:
+            return fails and all(one.comparison.outcome in UNJUDGED for one in self.compared)
+        is_unmeasured = bool(self.timed or fails) and not self.sessions and not self.lints
+        return is_unmeasured or self.has_benchmarks or bool(self.lost_benchmarks())
 
     def measure(self, subject: Subject, wanted: int = 1) -> tuple[Measurement, ...]:
         """Return at least `wanted` sessions of a subject, measuring those not there yet."""
