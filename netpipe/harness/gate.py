@@ -51,7 +51,7 @@ class Outcome(StrEnum):
 
 
 UNJUDGED: Final = (Outcome.NOT_COMPARED, Outcome.NO_BASELINE)
-"""Outcomes of what nothing was decided about."""
+"""The outcomes of a metric that was not judged."""
 
 
 @dataclass(frozen=True)
@@ -292,7 +292,7 @@ def _compared(
     change, early, last = _change(metric, now, then)
     outcome, is_open = _decided(change, early, last, worth, len(now))
     if outcome is Outcome.PASS and _is_moved_by_the_host(metric, now[-1]):
-        is_open = False  # half of what it may move by is no suspicion
+        is_open = False  # host noise alone explains this much
     told = _told(metric, change, accepted.where)
     reason = f"{told} (bound {metric.shown(worth)})"
     if outcome is Outcome.INCONCLUSIVE:

@@ -290,7 +290,9 @@ class Run:
         holder = baseline.holders(baselines).get(benchmark, baselines[-1])
         if holder is not baselines[-1]:
             latest = baselines[-1].path.name
-            self._note(f"{benchmark} is not in {latest}: held against {holder.path.name}")
+            note = f"{benchmark} is not in {latest}: held against {holder.path.name}"
+            if note not in self.notes:
+                self.notes.append(note)
         accepted = _accepted(holder, benchmark)
         before = [_accepted(one, benchmark) for one in baselines[: baselines.index(holder)]]
         found, sessions = gate.settled(
@@ -314,10 +316,6 @@ class Run:
             self.baselines_of(held.now.device.key),
         )
         return held if found is held.comparison else replace(held, comparison=found, waiver=None)
-
-    def _note(self, note: str) -> None:
-        if note not in self.notes:
-            self.notes.append(note)
 
     def is_gone(self, benchmark: str) -> bool:
         """Return whether this run would have found the benchmark's test, and there is none."""
