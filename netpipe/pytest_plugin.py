@@ -317,7 +317,7 @@ def _write_report(run: Run, session: pytest.Session) -> None:
 
 def _add_step_summary(run: Run, _: pytest.Session) -> None:
     path = os.environ.get("GITHUB_STEP_SUMMARY")
-    if path and run.timed:
+    if path and (run.timed or run.compares_nothing):
         github.add_step_summary(run, Path(path))
 
 
