@@ -5,8 +5,8 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-# Set while git runs a hook: they would name the repository instead of the folder given.
-_OF_A_HOOK: Final = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
+# git sets them for its hooks; they override the folder.
+_HOOK_VARIABLES: Final = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
 
 
 class GitError(Exception):
@@ -19,7 +19,7 @@ def git(folder: Path, *words: str) -> str:
     Raises:
         GitError: git failed, or is not installed.
     """
-    environment = {name: value for name, value in os.environ.items() if name not in _OF_A_HOOK}
+    environment = {name: value for name, value in os.environ.items() if name not in _HOOK_VARIABLES}
     try:
         done = subprocess.run(
             ["git", "-C", str(folder), *words],

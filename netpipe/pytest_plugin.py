@@ -209,7 +209,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         return
     if run.timed:
         bench.refuse_other_comparisons(config, config.stash[_COMPARE])
-        run.say_limit(sum(map(_is_compared, session.items)))
+        run.say_limit()
     is_plain = not run.timed or any(_is_plain_benchmark(item) for item in session.items)
     if run.compares and is_plain:
         bench.give_comparison_back(config, config.stash[_COMPARE])
@@ -317,7 +317,7 @@ def _write_report(run: Run, session: pytest.Session) -> None:
 
 def _add_step_summary(run: Run, _: pytest.Session) -> None:
     path = os.environ.get("GITHUB_STEP_SUMMARY")
-    if path and run.timed:
+    if path and (run.timed or run.compares_nothing):
         github.add_step_summary(run, Path(path))
 
 

@@ -51,7 +51,7 @@ class Outcome(StrEnum):
 
 
 UNJUDGED: Final = (Outcome.NOT_COMPARED, Outcome.NO_BASELINE)
-"""Outcomes of what nothing was decided about."""
+"""The outcomes of a metric that was not judged."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,7 @@ class Compared:
         reason: What it comes to, in one sentence.
         is_open: Another session may decide it.
         why_not: Why it is NOT_COMPARED; "" for every other outcome.
+        is_comparable: Its values are of the same thing, so that `worse` says something.
         is_reported_only: It is NOT_COMPARED by design: no baseline of this device is judged by it.
         is_drift: It is against the oldest comparable baseline, not the latest.
         oldest: The name of that baseline; "" where none before the latest is comparable.
@@ -98,6 +99,7 @@ class Compared:
     reason: str
     is_open: bool = False
     why_not: str = ""
+    is_comparable: bool = True
     is_reported_only: bool = False
     is_drift: bool = False
     oldest: str = ""
@@ -215,13 +217,12 @@ def _oldest_comparable(
 def worst_of(compared: Sequence[Compared]) -> Comparison:
     """Return what several metrics of a quantity come to."""
     worst = min(compared, key=lambda one: (_SEVERITY.index(one.outcome), one.is_reported_only))
-    is_comparable = worst.is_reported_only or not worst.why_not
     return Comparison(
         outcome=worst.outcome,
         metric=worst.metric.name,
         now=worst.now,
         then=worst.then,
-        worse_ratio=worst.worse.median + worst.metric.is_share if is_comparable else None,
+        worse_ratio=worst.worse.median + worst.metric.is_share if worst.is_comparable else None,
         reason=worst.reason,
         every=tuple(compared),
     )
@@ -291,7 +292,7 @@ def _compared(
     change, early, last = _change(metric, now, then)
     outcome, is_open = _decided(change, early, last, worth, len(now))
     if outcome is Outcome.PASS and _is_moved_by_the_host(metric, now[-1]):
-        is_open = False  # half of what it may move by is no suspicion
+        is_open = False  # host noise alone explains this much
     told = _told(metric, change, accepted.where)
     reason = f"{told} (bound {metric.shown(worth)})"
     if outcome is Outcome.INCONCLUSIVE:
@@ -324,20 +325,21 @@ def unless_comparable(
         then: A session of what it is compared with.
         reported: The figures in words, for a metric that is reported only; "" for others.
     """
-    why_not = why_not_comparable(found.metric, now, then)
-    beside = f" with {found.where}" if found.where else ""
-    reason = f"{found.metric.name} cannot be compared{beside}: {why_not}"
-    if reported:
-        why_not = "the device shares its cores with the loader"
-        reason = f"{reported}: reported only, {why_not}"
-    if not why_not:
+    different = why_not_comparable(found.metric, now, then)
+    if different:
+        beside = f" with {found.where}" if found.where else ""
+        reason = f"{found.metric.name} cannot be compared{beside}: {different}"
+    elif reported:
+        reason = f"{reported}: reported only, the device shares its cores with the loader"
+    else:
         return found
     return replace(
         found,
         outcome=Outcome.NOT_COMPARED,
         reason=reason,
         is_open=False,
-        why_not=why_not,
+        why_not=different or "reported only",
+        is_comparable=not different,
         is_reported_only=bool(reported),
     )
 

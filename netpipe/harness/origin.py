@@ -1,7 +1,6 @@
 """Where the code of this process came from: a session of one version must not run another's."""
 
 import ast
-import json
 import re
 import sys
 import tomllib
@@ -12,7 +11,6 @@ from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from types import ModuleType
 from typing import Final
-from urllib.parse import unquote, urlsplit
 
 from netpipe.git import GitError, git
 from netpipe.harness.errors import MisuseError
@@ -178,19 +176,12 @@ def _refuse_installed(units: Mapping[str, Path], checkout: _Checkout) -> None:
     projects = {_declared_name(checkout.folder / one) for one in checkout.files}
     for name, file in units.items():
         for owner in () if checkout.contains(file) else owners.get(name.partition(".")[0], ()):
-            if _normalised(owner) in projects or _is_built_from(checkout.folder, owner):
+            if _normalised(owner) in projects:
                 raise MisuseError(
                     f"{name} belongs to {owner}, which this checkout contains, and must be built "
                     f"for each version; found {file}, which every version would run. "
                     f"{_INSTALL_EDITABLE}"
                 )
-
-
-def _is_built_from(folder: Path, distribution: str) -> bool:
-    """Return whether pip installed a distribution from a project's folder in a checkout."""
-    origin = json.loads(metadata.distribution(distribution).read_text("direct_url.json") or "{}")
-    source = Path(unquote(urlsplit(origin.get("url", "")).path))
-    return "dir_info" in origin and source.is_relative_to(folder)
 
 
 def _declared_name(file: Path) -> str | None:

@@ -38,10 +38,16 @@ class Checkout:
     folder: Path
 
     def there(self, path: Path) -> Path:
-        """Return where a path of this checkout lies in the other one; itself when outside."""
-        if not path.is_relative_to(self.commit.repository):
-            return path
-        return self.folder / path.relative_to(self.commit.repository)
+        """Return where a path of this checkout lies in the other one; itself when outside.
+
+        Links that lead into this checkout are followed, those in it that lead out of it are not.
+        """
+        for outer in (*reversed(path.parents), path):
+            inner = outer.resolve()
+            if inner.is_relative_to(self.commit.repository):
+                within = inner.relative_to(self.commit.repository)
+                return self.folder / within / path.relative_to(outer)
+        return path
 
     def others(self) -> tuple[str, ...]:
         """Return every other checkout of the repository."""

@@ -42,12 +42,12 @@ def cleared(
     commit: str,
     baselines: Iterable[Baseline],
 ) -> Comparison:
-    """Return a comparison of one metric with a baseline, without an alarm of the machine.
+    """Return a comparison with a baseline; NOT_COMPARED where the machine has caused its alarm.
 
-    It is one where pairs with the commit of that very baseline find the metric no worse.
+    It has where pairs with the commit of that very baseline find the metric no worse.
 
     Args:
-        held: The comparison with the baseline.
+        held: The comparison of one metric with the baseline.
         paired: What the pairs come to, metric by metric.
         commit: What they are with.
         baselines: Those of the device; the one that raised the alarm is found by its name.

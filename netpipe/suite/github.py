@@ -79,7 +79,7 @@ def _markdown(run: Run) -> Iterator[str]:
         yield from _table(verdict_table(latest(run)))
     for table in (*comparison_tables(run), *change_tables(run.acceptance)):
         yield from _table(table)
-    against = comparison_lines(run) if run.compares or run.against else ()
+    against = comparison_lines(run) if run.compares or run.options.against else ()
     for line in (*order_lines(run), *verdict_lines(run), *against, *run.notes):
         yield f"- {_cell(line)}"
 

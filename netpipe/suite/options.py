@@ -24,7 +24,7 @@ _FLAGS: Final = {
     "against": (
         "",
         "REF",
-        "a git ref to measure in turns with this version; or baseline: its commit",
+        "a git ref to measure in turns with this version; baseline: the commit it was recorded at",
     ),
     "against_extras": ("", "EXTRAS", "extras to install with REF where it declares others"),
     "accelerator": ("auto", "A", "auto, emulated:36ms, emulated:8xh100, or a list of them"),

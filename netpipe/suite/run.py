@@ -164,16 +164,14 @@ class Run:
         """The device that jax finds, looked up in a process of its own."""
         return device.find_device()
 
-    def say_limit(self, compared: int) -> None:
-        """Say how long the timed tests may take, of which so many are compared with a ref."""
+    def say_limit(self) -> None:
+        """Say how long it may take to measure a loader with its step, for all tests of it."""
         request = self.options.request
-        total_s = len(self.timed) * self.sessions_limit_s
-        if self.against is not None:
-            total_s += compared * pairs_limit_s(request)
+        limit_s = self.sessions_limit_s + bool(self.options.against) * pairs_limit_s(request)
         self.say(
-            f"timed tests: {len(self.timed)}, with {request.budget_s:g} s of rounds a session and "
-            f"at most {ceil(total_s / 60)} min in all: "
-            f"a loader's start may take {request.start_limit_s:g} s"
+            f"timed tests: {len(self.timed)}; each loader with its step is measured within "
+            f"{ceil(limit_s / 60)} min: {request.budget_s:g} s of rounds a session, and at most "
+            f"{request.start_limit_s:g} s until the first batch"
         )
 
     @property
@@ -182,14 +180,13 @@ class Run:
 
         Where a missing baseline fails, metrics that were not judged do not count.
         """
-        if not self.compares and self.against is None:
+        if not self.compares and not self.options.against:
             return False
-        if self.options.fail_when_missing:
-            return all(one.comparison.outcome in UNJUDGED for one in self.compared)
-        is_unmeasured = bool(self.timed) and not self.sessions and not self.lints
-        return not self.compared and bool(
-            is_unmeasured or self.has_benchmarks or self.lost_benchmarks()
-        )
+        fails = self.options.fail_when_missing
+        if self.compared:
+            return fails and all(one.comparison.outcome in UNJUDGED for one in self.compared)
+        is_unmeasured = bool(self.timed or fails) and not self.sessions and not self.lints
+        return is_unmeasured or self.has_benchmarks or bool(self.lost_benchmarks())
 
     def measure(self, subject: Subject, wanted: int = 1) -> tuple[Measurement, ...]:
         """Return at least `wanted` sessions of a subject, measuring those not there yet."""
@@ -293,7 +290,9 @@ class Run:
         holder = baseline.holders(baselines).get(benchmark, baselines[-1])
         if holder is not baselines[-1]:
             latest = baselines[-1].path.name
-            self._note(f"{benchmark} is not in {latest}: held against {holder.path.name}")
+            note = f"{benchmark} is not in {latest}: held against {holder.path.name}"
+            if note not in self.notes:
+                self.notes.append(note)
         accepted = _accepted(holder, benchmark)
         before = [_accepted(one, benchmark) for one in baselines[: baselines.index(holder)]]
         found, sessions = gate.settled(
@@ -317,10 +316,6 @@ class Run:
             self.baselines_of(held.now.device.key),
         )
         return held if found is held.comparison else replace(held, comparison=found, waiver=None)
-
-    def _note(self, note: str) -> None:
-        if note not in self.notes:
-            self.notes.append(note)
 
     def is_gone(self, benchmark: str) -> bool:
         """Return whether this run would have found the benchmark's test, and there is none."""

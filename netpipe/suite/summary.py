@@ -54,9 +54,7 @@ def summary_lines(run: Run) -> Iterator[str]:
         yield from verdict_lines(run)
     elif not run.lints:
         yield "nothing was measured: no test asked for it, or all that did were skipped"
-    if run.compares_nothing:
-        yield _NOTHING_JUDGED if run.compared else _NOTHING_COMPARED
-    if run.compares or run.against:
+    if run.compares or run.options.against:
         yield from _comparisons(run)
     elif run.sessions and not run.options.record:
         yield "compared with no baseline: --benchmark-compare does that"
@@ -140,6 +138,8 @@ def _outcome(compared: Compared) -> str:
 
 def comparison_lines(run: Run) -> Iterator[str]:
     """Give why a comparison was no PASS, and which benchmarks were lost."""
+    if run.compares_nothing:
+        yield _NOTHING_JUDGED if run.compared else _NOTHING_COMPARED
     said: set[str] = set()
     for one in run.compared:
         reason = f"{one.outcome}{';' if one.waiver else ':'} {one.comparison.reason}"

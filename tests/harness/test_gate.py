@@ -325,6 +325,18 @@ def test_steps_on_shared_cores_are_reported_and_not_gated() -> None:
         assert "reported only, the device shares its cores" in compared[name].reason
 
 
+@pytest.mark.parametrize("now", [{"fingerprint": "others"}, {"host": replace(HOST, cores=64)}])
+def test_what_is_reported_only_has_no_ratio_of_different_things(now: dict[str, Any]) -> None:
+    """Times of steps on other data or another host are not put in proportion, nor do they fail."""
+    baseline = Accepted(WHERE, stepping(1.0, device=CPU))
+    comparison = compare("step_s", stepping(2.0, **{"device": CPU, **now}), baseline)
+    assert comparison.outcome is Outcome.NOT_COMPARED
+    assert comparison.worse_ratio is None
+    assert comparison.reason.startswith(f"step_s cannot be compared with {WHERE}: ")
+    assert comparison.why_not in comparison.reason
+    assert comparison.is_reported_only
+
+
 def test_steps_on_a_device_of_their_own_are_gated() -> None:
     """The same sessions on a GPU are REGRESSED by both times."""
     compared = replayed(GPU)

@@ -224,21 +224,15 @@ def test_other_packages_pass(checkout: Path, tmp_path: Path) -> None:
     check_origin(str(checkout), [])
 
 
-@pytest.mark.parametrize("known_by", ["name", "url"])
 def test_a_compiled_module_of_the_project_is_refused(
-    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known_by: str
+    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A module without a source file in the checkout is told by the distribution it belongs to."""
-    named = '[project]\nname = "My.Project"\n' if known_by == "name" else ""
-    commit_files(checkout, {"pyproject.toml": named, "fast.c": ""})
+    commit_files(checkout, {"pyproject.toml": '[project]\nname = "My.Project"\n', "fast.c": ""})
     info = tmp_path / "site-packages" / "my_project-1.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-project\nVersion: 1\n")
     (info / "RECORD").write_text("fast_4.so,,\n")
-    if known_by == "url":
-        (info / "direct_url.json").write_text(
-            json.dumps({"url": checkout.as_uri(), "dir_info": {}})
-        )
     sys.path.insert(0, str(info.parent))
     monkeypatch.setattr(metadata, "packages_distributions", lambda: {"fast_4": ["my-project"]})
     compiled = ModuleType("fast_4")

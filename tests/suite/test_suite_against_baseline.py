@@ -71,8 +71,8 @@ def versions(project: Project, monkeypatch: pytest.MonkeyPatch) -> Versions:
     """A project that has been committed, on a GPU."""
     made = Versions(project)
 
-    def measured(command, request, place=HERE):  # type: ignore[no-untyped-def]
-        project.measured(command, request, place)
+    def measured(command, request, place=HERE, progress=None):  # type: ignore[no-untyped-def]
+        project.measured(command, request, place, progress)
         return made.base if place.folder is not None else made.now
 
     monkeypatch.setattr(session, "measured", measured)
@@ -158,7 +158,9 @@ def test_a_local_run_needs_one_flag(versions: Versions) -> None:
     versions.now = slower(1.5)
     result = versions.project.run(*AGAINST_BASELINE)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["REGRESSED against *: step_s is 1.50 x *"])
+    result.stdout.fnmatch_lines(
+        ["*is measured within 85 min: *", "REGRESSED against *: step_s is 1.50 x *"]
+    )
 
 
 def test_a_commit_that_is_not_here_clears_nothing(versions: Versions) -> None:
@@ -218,7 +220,7 @@ def test_a_commit_clears_the_alarm_of_its_own_baseline_only(versions: Versions) 
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines_random(
         [
-            "NO_BASELINE: step_s is 3.00 x that of h200-x1/0001_first.json*machine has changed*",
+            "NOT_COMPARED: step_s is 3.00 x that of h200-x1/0001_first.json*machine has changed*",
             "REGRESSED: step_s is 2.94 x that of h200-x1/0002_second.json*",
         ]
     )

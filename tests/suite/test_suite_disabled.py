@@ -77,6 +77,26 @@ def test_a_project_without_benchmarks_has_nothing_to_compare(project: Project, t
     assert project.compare().ret == pytest.ExitCode.OK
 
 
+@pytest.mark.parametrize("text", [NO_STALL, ORDER])
+def test_a_chosen_file_without_benchmarks_has_nothing_to_compare(
+    project: Project, text: str
+) -> None:
+    """Where a missing baseline fails, a file that measures or reads and compares nothing passes."""
+    project.record()
+    project.has(text, "test_other")
+    result = project.compare("test_other.py", "--netpipe-missing=fail")
+    assert result.ret == pytest.ExitCode.OK
+
+
+def test_a_deselected_comparison_with_the_baselines_commit_fails(project: Project) -> None:
+    """--netpipe-against baseline asks for a comparison, though no version was checked out yet."""
+    project.record()
+    project.has(ORDER, "test_order")
+    result = project.run("--netpipe-against=baseline", "-k", "order")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["nothing was compared, which fails the run: no benchmark ran*"])
+
+
 def test_where_missing_fails_something_must_be_judged(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

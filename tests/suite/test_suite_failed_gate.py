@@ -147,6 +147,14 @@ def test_versions_that_changed_are_a_suspicion() -> None:
     assert lines(replace(costly(), versions=many))["versions"].count("->") == 6
 
 
+def test_versions_are_those_of_the_baseline_that_holds_the_benchmark() -> None:
+    """A later recording of other benchmarks hides no change of versions."""
+    now = replace(costly(), versions={**recorded().versions, "python": "3.12"})
+    partial = held(3, recorded(), benchmark="test_other.py::test_load_time")
+    said = told(failed(now), (FIRST, LATEST, partial), COMMAND)
+    assert "versions:  python 3.11 -> 3.12" in said
+
+
 def test_the_verdict_says_what_to_do() -> None:
     """A loader that has become too slow is told of with its remedy, and with a busy machine."""
     slow = replace(recorded(load_s=0.060, train_s=0.060), busy_elsewhere_fraction=0.25)

@@ -55,6 +55,16 @@ def test_what_was_not_compared_is_a_warning(project: Project, summary: Path) -> 
     assert "- NOT\\_COMPARED: load\\_cpu\\_ratio cannot be compared" in summary.read_text()
 
 
+@pytest.mark.parametrize("flag", ["--benchmark-skip", "-knothing"])
+def test_the_summary_says_that_nothing_was_compared(
+    project: Project, summary: Path, flag: str
+) -> None:
+    """What fails a run without failing a test stands there too."""
+    project.record()
+    project.compare(flag)
+    assert "- nothing was compared, which fails the run" in summary.read_text()
+
+
 def test_messages_keep_their_lines_and_signs(project: Project, summary: Path) -> None:
     """GitHub's escapes: of lines and percent signs, in a name of commas and colons too."""
     project.has(

@@ -145,6 +145,25 @@ def test_paths_are_moved_and_data_are_not(
         ]  # fmt: skip
 
 
+def test_paths_through_links_are_moved(
+    repository: Path, before: AbstractContextManager[Version], tmp_path: Path
+) -> None:
+    """Whether a link leads to the checkout or into it, the ref's own test is run."""
+    (tmp_path / "link").symlink_to(repository)
+    (tmp_path / "tests").symlink_to(repository / "flat")
+    (repository / "data").symlink_to(tmp_path)
+    with before as version:
+        there = version.checkout.folder
+        assert version.moved(
+            [f"{tmp_path}/link/flat/__init__.py::test_b", f"--rootdir={tmp_path}/link",
+             f"{tmp_path}/tests/__init__.py::test_b", f"{tmp_path}/link/data"],
+            repository,
+        ) == [
+            f"{there}/flat/__init__.py::test_b", f"--rootdir={there}",
+            f"{there}/flat/__init__.py::test_b", f"{tmp_path}/link/data",
+        ]  # fmt: skip
+
+
 def test_nothing_is_left(repository: Path, before: AbstractContextManager[Version]) -> None:
     """At the end, and when it is interrupted, the worktree is gone, and git knows of none."""
     with pytest.raises(KeyboardInterrupt), before as version:  # noqa: PT012

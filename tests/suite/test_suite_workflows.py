@@ -134,10 +134,12 @@ def test_a_run_that_compared_nothing_fails(
     """Neither a baseline nor the test in the version before: that is not to pass unseen."""
     measured = versioned.measured
 
-    def no_base(command, request, place=HERE):  # type: ignore[no-untyped-def]
+    def no_base(command, request, place=HERE, progress=None):  # type: ignore[no-untyped-def]
         if place.folder is not None:
             raise NoSuchTestError("no such test")
-        return measured(command, request, place)
+        return measured(command, request, place, progress)
 
     monkeypatch.setattr(session, "measured", no_base)
-    run_as_ci(versioned).assert_outcomes(failed=1)
+    result = run_as_ci(versioned)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["NO_BASELINE*"])
