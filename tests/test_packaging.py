@@ -33,7 +33,9 @@ def test_ci_runs_the_commands_of_the_readme() -> None:
     promised = {"pip install tox && tox -e cpu", "pip install tox && tox"}
     assert set(lines("README.md", "(pip install tox && .*)")) == promised
     # Behind the command stand the flags that the script itself was given, usually none.
-    assert set(lines(".ci/run", r"""run ['"](pip install tox && .*?)(?:\$flags)?['"]""")) == promised
+    assert (
+        set(lines(".ci/run", r"""run ['"](pip install tox && .*?)(?:\$flags)?['"]""")) == promised
+    )
 
 
 @pytest.mark.parametrize("script", [".ci/run", ".ci/foreign"])

@@ -4,7 +4,7 @@ import ast
 import re
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib import metadata
 from importlib.util import find_spec
@@ -50,11 +50,10 @@ def check_origin(
                 f"this session must run the code of {code_from}; found {name} from {file}"
             )
     checkout = _Checkout(allowed[0], [*allowed[1:], *others])
-    units = dict(_loaded_units(files))
+    owners = metadata.packages_distributions()
     own_code = list(filter(checkout.contains, files.values()))
-    for name, file in (*units.items(), *_imported_units(own_code, checkout)):
-        checkout.refuse_copy(name, file)
-    _refuse_installed(units, checkout)
+    for name, file in (*_loaded_units(files), *_imported_units(own_code, checkout)):
+        checkout.refuse_copy(name, file, owners.get(name.partition(".")[0], ()))
 
 
 class _Checkout:
@@ -74,23 +73,43 @@ class _Checkout:
             if not any((folder / one).is_relative_to(other) for other in inside)
         }
         self._sources = dict(self._importable())
+        declared = (_declared_name(folder / one) for one in self.files)
+        self._projects = {one for one in declared if one}
 
     def contains(self, file: Path) -> bool:
         """Return whether a file is part of the checkout's code."""
         return file.is_relative_to(self.folder) and str(file.relative_to(self.folder)) in self.files
 
-    def refuse_copy(self, name: str, file: Path) -> None:
-        """Refuse a module of the checkout that was imported from elsewhere.
+    def refuse_copy(self, name: str, file: Path, owners: Iterable[str]) -> None:
+        """Refuse a module of the checkout, or one built from it, that lies anywhere else.
+
+        A file of the checkout may have the name of somebody else's installed package, as a
+        vendored copy has. That package is no copy of the checkout's.
+
+        Args:
+            name: The module.
+            file: Where it was found.
+            owners: The installed distributions that have a package or module of this name.
 
         Raises:
-            MisuseError: The checkout contains it, and the file is another one.
+            MisuseError: The module must come from the checkout, and the file lies elsewhere.
         """
-        source = self._sources.get(name)
-        if source is not None and not self.contains(file):
+        if self.contains(file):
+            return
+        source, names = self._sources.get(name), set(map(_normalised, owners))
+        if source is not None and not (
+            names and self._projects and names.isdisjoint(self._projects)
+        ):
             raise MisuseError(
                 f"{name} must be imported from {self.folder}, which contains it as {source}; found "
                 f"{file}, which every version would run. {_INSTALL_EDITABLE}, or put the folder "
                 f"that contains {name.partition('.')[0]} on PYTHONPATH"
+            )
+        # A namespace package belongs to each of the distributions that have a part of it.
+        for owner in names & self._projects if "." not in name else ():
+            raise MisuseError(
+                f"{name} belongs to {owner}, which this checkout contains, and must be built for "
+                f"each version; found {file}, which every version would run. {_INSTALL_EDITABLE}"
             )
 
     def _importable(self) -> Iterator[tuple[str, str]]:
@@ -164,24 +183,6 @@ def _found(name: str) -> tuple[str, Path] | None:
         if spec.has_location and spec.origin:
             return part, Path(spec.origin).resolve()
     return None
-
-
-def _refuse_installed(units: Mapping[str, Path], checkout: _Checkout) -> None:
-    """Refuse what has no source file in the checkout, but was built from it and installed.
-
-    Raises:
-        MisuseError: A module belongs to a distribution of the checkout's project.
-    """
-    owners = metadata.packages_distributions()
-    projects = {_declared_name(checkout.folder / one) for one in checkout.files}
-    for name, file in units.items():
-        for owner in () if checkout.contains(file) else owners.get(name.partition(".")[0], ()):
-            if _normalised(owner) in projects:
-                raise MisuseError(
-                    f"{name} belongs to {owner}, which this checkout contains, and must be built "
-                    f"for each version; found {file}, which every version would run. "
-                    f"{_INSTALL_EDITABLE}"
-                )
 
 
 def _declared_name(file: Path) -> str | None:

@@ -5,6 +5,7 @@ import json
 import sys
 import zipfile
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
@@ -222,6 +223,25 @@ def test_other_packages_pass(checkout: Path, tmp_path: Path) -> None:
     sys.path[:0] = [str(packages), str(checkout / "src")]
     importlib.import_module("inner_4")
     check_origin(str(checkout), [])
+
+
+@pytest.mark.parametrize(("owner", "is_refused"), [("grain-4", False), ("my-project", True)])
+def test_a_vendored_copy_does_not_refuse_an_installed_package(
+    checkout: Path,
+    installed: Installed,
+    monkeypatch: pytest.MonkeyPatch,
+    owner: str,
+    is_refused: bool,
+) -> None:
+    """A package of another distribution is no copy, though the checkout has one of its name."""
+    vendored = "third_party/grain_4"
+    project = '[project]\nname = "My.Project"\n'
+    commit_files(checkout, {"pyproject.toml": project, f"{vendored}/__init__.py": ""})
+    installed(checkout / vendored)
+    importlib.import_module("grain_4")
+    monkeypatch.setattr(metadata, "packages_distributions", lambda: {"grain_4": [owner]})
+    with pytest.raises(MisuseError) if is_refused else nullcontext():
+        check_origin(str(checkout), [])
 
 
 def test_a_compiled_module_of_the_project_is_refused(

@@ -46,8 +46,8 @@ def test_a_run_that_compared_nothing_fails(project: Project, flags: str) -> None
     """Other tests that measure or read do not stand in for the benchmarks that addopts left out."""
     project.record()
     project.has(f"\n    import pytest\n    pytestmark = pytest.mark.slow\n{LOAD_TIME}")
-    project.has(NO_STALL, "test_stall")
-    project.has(ORDER, "test_order")
+    project.has(NO_STALL, "test_waits_stall")
+    project.has(ORDER, "test_reads_order")
     project.pytester.makeini(f"{INI.rstrip()} {flags}\nmarkers = slow\n")
     result = project.compare()
     assert result.ret == pytest.ExitCode.TESTS_FAILED
@@ -57,9 +57,9 @@ def test_a_run_that_compared_nothing_fails(project: Project, flags: str) -> None
 def test_last_failed_that_skips_the_benchmarks_fails(project: Project) -> None:
     """A file of benchmarks that --lf does not even collect is not compared either."""
     project.record()
-    project.has("def test_order(netpipe_lint): assert False", "test_order")
+    project.has("def test_order(netpipe_lint): assert False", "test_reads_order")
     project.compare()
-    project.has(ORDER, "test_order")
+    project.has(ORDER, "test_reads_order")
     assert project.compare("--lf").ret == pytest.ExitCode.TESTS_FAILED
 
 
@@ -91,7 +91,7 @@ def test_a_chosen_file_without_benchmarks_has_nothing_to_compare(
 def test_a_deselected_comparison_with_the_baselines_commit_fails(project: Project) -> None:
     """--netpipe-against baseline asks for a comparison, though no version was checked out yet."""
     project.record()
-    project.has(ORDER, "test_order")
+    project.has(ORDER, "test_reads_order")
     result = project.run("--netpipe-against=baseline", "-k", "order")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["nothing was compared, which fails the run: no benchmark ran*"])
