@@ -13,7 +13,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("tests", "perf_tests")
-NEVER_COPIED = (".git", ".*", "*.egg-info", "__pycache__", "build", "dist", "venv", "env")
+NEVER_COPIED = (
+    *(".git", ".venv", ".tox", ".hypothesis", ".*_cache", "*.egg-info", "__pycache__"),
+    *("build", "dist", "venv", "env"),
+)
 
 # Rewriting the assertions would take as long as everything else, and changes no id.
 COLLECT = """
