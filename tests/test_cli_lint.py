@@ -178,8 +178,9 @@ def test_a_picture_that_cannot_be_written_is_misuse(
 
 def test_the_longest_time_is_said(netpipe: Netpipe, linted: Linted) -> None:
     """Of a trial or a proof, before it begins; the limit is the one that ends the session."""
-    result = netpipe("lint", "a:b", "--try", "--prove", "--budget", 25)
-    assert "a:b: ends within 215 s, of which 120 s are for importing and building" in result.stderr
-    assert linted.requests[0].limit_s == 215
+    trying = ["--try", "--prove", "--budget", 25, "--start-limit", 200]
+    result = netpipe("lint", "a:b", *trying)
+    assert "a:b: ends within 295 s, of which 200 s are for importing and building" in result.stderr
+    assert linted.requests[0].limit_s == 295
     for quiet in (["--try", "--quiet"], []):
         assert "ends within" not in netpipe("lint", "a:b", *quiet).stderr

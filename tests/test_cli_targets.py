@@ -98,6 +98,17 @@ def test_an_import_error_names_the_file_and_the_line(
     assert f'File "{file}", line {line}' in result.stderr
 
 
+@pytest.mark.parametrize("use", ["from cattrs import double", "import cattrs\ncattrs.double"])
+def test_a_file_beside_the_target_that_is_hidden_is_named(project: Path, use: str) -> None:
+    """The installed module lacks what the file has: the error says which of them was imported."""
+    (project / "neighbour.py").rename(project / "cattrs.py")
+    (project / "pipe.py").write_text(f"{use}\n")
+    result = run("lint", "pipe.py:loader", "--quiet", folder=project)
+    assert result.returncode == 2
+    assert f"; {project / 'cattrs.py'} has the name of the module " in result.stderr
+    assert "cattrs/__init__.py: rename the file" in result.stderr
+
+
 def test_a_target_named_like_an_installed_module_is_refused(project: Path) -> None:
     """It could not be told from the installed one, which its own imports need."""
     (project / "pipe.py").rename(project / "grain.py")

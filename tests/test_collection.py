@@ -14,16 +14,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("tests", "perf_tests")
 NEVER_COPIED = (
-    ".git",
-    ".tox",
-    ".venv",
-    ".*_cache",
-    "*.egg-info",
-    "__pycache__",
-    "build",
-    "dist",
-    "venv",
-    "env",
+    *(".git", ".venv", ".tox", ".hypothesis", ".*_cache", "*.egg-info", "__pycache__"),
+    *("build", "dist", "venv", "env"),
 )
 
 # Rewriting the assertions would take as long as everything else, and changes no id.

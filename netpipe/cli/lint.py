@@ -44,8 +44,11 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--budget", type=float, default=20.0, show_default=True,
-    help="Seconds for --prove, and for --try, each of which ends 20 s later at the latest; 120 s"
-    " more are allowed for importing and building the pipeline.",
+    help="Seconds for --prove, and for --try, each of which ends 20 s later at the latest.",
+)  # fmt: skip
+@click.option(
+    "--start-limit", type=float, default=600.0, show_default=True,
+    help="Seconds for importing and building the pipeline, before that.",
 )  # fmt: skip
 @click.option("--svg", type=folder, metavar="FILE", help="Draw the pipeline into a file.")
 @as_html
@@ -58,6 +61,7 @@ def lint(
     proves: bool,
     tries: bool,
     budget: float,
+    start_limit: float,
     svg: Path | None,
     html: Path | None,
     quiet: bool,
@@ -69,7 +73,7 @@ def lint(
     """
     from netpipe.harness.lint_settings import lint_settings
     from netpipe.harness.ordering import report_from
-    from netpipe.harness.session import LINT_START_S, SessionRequest, child_command, linted
+    from netpipe.harness.session import SessionRequest, child_command, linted
 
     if html is not None:
         refuse_unwritable(html, "--html")
@@ -77,6 +81,7 @@ def lint(
     request = SessionRequest(
         "lint",
         budget_s=budget,
+        start_limit_s=start_limit,
         intent=intent or settings.intent,
         silences=settings.silences,
         proves=proves,
@@ -84,7 +89,7 @@ def lint(
     )
     if (proves or tries) and not quiet:
         notes.print(
-            f"{printable(target)}: ends within {request.limit_s:g} s, of which {LINT_START_S:g} s"
+            f"{printable(target)}: ends within {request.limit_s:g} s, of which {start_limit:g} s"
             " are for importing and building the pipeline",
             soft_wrap=True,
         )

@@ -15,16 +15,20 @@ EVAL_FRACTION = 0.05
 """The share of probes kept for evaluation, unless told otherwise."""
 
 _SPLIT = 0
-_EVAL_WORDS = ("eval", "evaluation", "val", "valid", "validation", "test", "testing")
-_SPLIT_OF_WORD = {"train": "train", "training": "train", **dict.fromkeys(_EVAL_WORDS, "eval")}
+_SPLIT_OF_WORD = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("eval", "evaluation", "val", "validation"), "eval"),
+}
+# Measurements have such names too, as `speed_test` and `valid_rows` have.
+_EVAL_NAME = re.compile(r"(test|testing|valid)[\W_]*(\d.*)?")
 _RENAME = "Rename it: `train` and `eval` are words that state a split"
 
 
 def find_eval_files(files: Sequence[Path], sources: Sequence[Path]) -> NDArray[np.bool_] | None:
     """Return which files state the eval split by their paths.
 
-    Words count in the names of the files and of the folders inside a source. Of a source itself,
-    and of the folders in which several sources differ, only the whole name counts.
+    Words count in the names of the files, of the folders in the sources, and of the folders in
+    which several sources differ. The name of a source that holds all files counts if it is a word.
 
     Args:
         files: What is read.
@@ -36,9 +40,10 @@ def find_eval_files(files: Sequence[Path], sources: Sequence[Path]) -> NDArray[n
     Raises:
         InputError: A path states both splits, or only some of the paths state one.
     """
-    roots = [(one if one.is_dir() else one.parent).absolute() for one in sources]
-    top = Path(os.path.commonpath(roots))
-    stated = [_stated_split(file, roots, top) for file in files]
+    folders = [(one if one.is_dir() else one.parent).absolute() for one in sources]
+    top = Path(os.path.commonpath(folders))
+    whole = top.name if top in folders and re.fullmatch("(split=)?[A-Za-z]+", top.name) else ""
+    stated = [_stated_split(file.absolute(), top, whole) for file in files]
     if not any(stated):
         return None
     if None in stated:
@@ -48,16 +53,19 @@ def find_eval_files(files: Sequence[Path], sources: Sequence[Path]) -> NDArray[n
     return np.array([split == "eval" for split in stated])
 
 
-def _stated_split(file: Path, roots: Sequence[Path], top: Path) -> str | None:
-    path = file.absolute()
-    root = next(root for root in roots if root in path.parents)
-    words = re.split("[^a-z]+", str(path.relative_to(root).with_suffix("")).lower())
-    folders = (root.name, *root.relative_to(top).parts)
-    words += [name.lower().removeprefix("split=") for name in folders]
-    stated = {_SPLIT_OF_WORD[word] for word in words if word in _SPLIT_OF_WORD}
+def _stated_split(file: Path, top: Path, whole: str) -> str | None:
+    names = (whole, *file.relative_to(top).parent.parts, file.stem)
+    stated = {split for name in names for split in _splits_in(name)}
     if len(stated) > 1:
         raise InputError(file, "path", "state one split", "train and eval", _RENAME)
     return next(iter(stated), None)
+
+
+def _splits_in(name: str) -> set[str]:
+    """Return the splits that the name of a file or of a folder states."""
+    name = name.lower().removeprefix("split=")
+    stated = {_SPLIT_OF_WORD[word] for word in re.split("[^a-z]+", name) if word in _SPLIT_OF_WORD}
+    return stated | {"eval"} if _EVAL_NAME.fullmatch(name) else stated
 
 
 def split_rows(

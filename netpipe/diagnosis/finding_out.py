@@ -290,7 +290,7 @@ class FindingOut:
             omitted = self._omitted(times)
         except Exception as error:  # noqa: BLE001  # a failure of ours costs only this part
             return None, f"no stage could be left out: {reason(error)}"
-        change = worth_trying(every, self._step_s, tuple(omitted))
+        change = worth_trying(every, load_s.median, self._step_s, tuple(omitted))
         if change is None:
             return None, "no change that can be tried promises anything"
         if change.kind == NO_THREADS:

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 from rich.table import Table
 
 from netpipe.diagnosis.diagnosis import Diagnosis, Findings, Intervention
-from netpipe.harness.measurement import Interval
 from netpipe.harness.report import new_table
-from netpipe.harness.units import percent, seconds, seconds_interval
+from netpipe.harness.units import percent, ratio_interval, seconds, seconds_interval
 
 _MOST_STAGES = 8
 
@@ -59,7 +58,8 @@ def _interventions(findings: Findings) -> Table:
     table.add_column("times as fast", no_wrap=True)
     table.add_column("", overflow="fold")
     for one in findings.interventions:
-        table.add_row(one.what, _ratio(one.speedup), f"{one.says}{_batch(one)}")
+        ratio = ratio_interval(one.speedup) if one.speedup else ""
+        table.add_row(one.what, ratio, f"{one.says}{_batch(one)}")
     return table
 
 
@@ -98,9 +98,3 @@ def _batch(one: Intervention) -> str:
         return ""
     after_s, before_s = one.after_s_per_batch.median, one.before_s_per_batch.median
     return f": {seconds(after_s)} instead of {seconds(before_s)} a batch"
-
-
-def _ratio(interval: Interval | None) -> str:
-    if interval is None:
-        return ""
-    return f"{interval.median:.2f} ({interval.low:.2f} to {interval.high:.2f})"

@@ -109,25 +109,22 @@ def headroom(load_s: Interval, step_s: float | None) -> Interval | None:
 
 
 def worth_trying(
-    every: Sequence[Change], step_s: float | None, can_omit: Sequence[int]
+    every: Sequence[Change], now_s: float, step_s: float | None, can_omit: Sequence[int]
 ) -> Change | None:
     """Return the change to try: no threads, the fewest workers that feed the step, or a stage less.
 
     Args:
         every: What could be changed.
+        now_s: Seconds of a batch of the loader as it is.
         step_s: Seconds of a step; None without one.
         can_omit: The places of the stages that can be left out.
     """
-    helpful = [one for one in every if _ratio(one) < _WORTH]
+    helpful = [one for one in every if one.prediction.median < _WORTH * now_s]
     workers = [one for one in helpful if one.kind == WORKERS]
-    threads = [one for one in every if one.kind == NO_THREADS]
+    threads = [one for one in helpful if one.kind == NO_THREADS]
     stages = [one for one in helpful if one.kind == WITHOUT_STAGE and one.place in can_omit]
     fed = [one for one in workers if step_s and step_s / one.prediction.median >= _FED]
     return next(iter((*threads, *fed, *workers, *stages)), None)
-
-
-def _ratio(change: Change) -> float:
-    return change.known.ratio(change.make)
 
 
 def _of_workers(known: Known, moved: Known, step_s: float | None) -> Iterator[Change]:

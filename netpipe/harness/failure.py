@@ -1,9 +1,11 @@
 """Telling of an exception: its type, its text, and the lines that a user can act on."""
 
 import os
+import sys
 import sysconfig
 import traceback
 from pathlib import Path
+from types import ModuleType
 
 from netpipe.harness.errors import LoaderFailedError
 
@@ -28,7 +30,21 @@ def told(error: BaseException) -> str:
     if isinstance(source, SyntaxError) and source.filename:  # it has no frame in that file
         place = (source.filename, source.lineno or 0, "<module>")
         passed.append(traceback.FrameSummary(*place, line=(source.text or "").strip()))
-    return f"{first}\n{lines_of(passed)}".rstrip()
+    return f"{first}{_hidden_file(source)}\n{lines_of(passed)}".rstrip()
+
+
+def _hidden_file(error: BaseException) -> str:
+    """Name the user's file that was not imported because another module has its name."""
+    used = getattr(error, "obj", None) if isinstance(error, AttributeError) else None
+    if isinstance(error, ImportError):
+        used = sys.modules.get((error.name or "").partition(".")[0])
+    if not isinstance(used, ModuleType) or used.__file__ is None:
+        return ""
+    for folder in sys.path:
+        file = Path(folder, f"{used.__name__}.py")
+        if file.is_file() and file.resolve() != Path(used.__file__).resolve():
+            return f"; {file} has the name of the module {used.__file__}: rename the file"
+    return ""
 
 
 def lines_of(frames: traceback.StackSummary, innermost: int = 0) -> str:

@@ -42,7 +42,6 @@ _FOLDER: Final = "netpipe-session-"
 _TRACES: Final = "netpipe-trace-{}-*"  # as trace.py names them, which jax would come with
 START_UP_S = 600.0  # to load the model, and to compile and warm up its step: minutes on a GPU
 _IMPORT_S = 60.0  # before anything is watched
-LINT_START_S: Final = 120.0  # to import and make a loader that is only read, unwatched
 _FAREWELL_S = 5.0  # from a written result to the end of the process
 _CLEANING_S = 5.0  # for killed processes to be gone, and their shared memory with them
 _LOOK_S = 0.05
@@ -66,7 +65,8 @@ class SessionRequest:
         accelerator: "auto" or an emulated one.
         budget_s: Seconds for the measured rounds.
         batch_limit_s: A loader that gives no batch for so long hangs.
-        start_limit_s: Seconds until the first batch must be there, each time the loader starts.
+        start_limit_s: Seconds until the first batch must be there, each time the loader starts;
+            of a lint, until the loader is imported and made.
         flops_per_step: FLOPs of a step, for an emulated accelerator of a known peak; None: the step
             knows them.
         mfu: The part of that peak that a step reaches, above 0 and at most 1.
@@ -131,7 +131,7 @@ class SessionRequest:
     def _own_limit_s(self) -> float:
         if self.kind == "lint":
             tried = self.proves + self.tries  # each has the budget for itself
-            return LINT_START_S + tried * (self.budget_s + LINT_OVERTIME_S) + _FAREWELL_S
+            return self.start_limit_s + tried * (self.budget_s + LINT_OVERTIME_S) + _FAREWELL_S
         # Loaders that end are started again in the rounds.
         around_s = _IMPORT_S + START_UP_S + 2 * self.start_limit_s + _FAREWELL_S
         return around_s + self.budget_s + OVERTIME_S

@@ -22,12 +22,15 @@ from tests.data.layout_v0 import encode_row_v0, write_records
 Write = Callable[[Path, Sequence[int]], None]
 
 TRAIN_WORDS = ("train", "training", "Train", "TRAIN")
-EVAL_WORDS = ("eval", "evaluation", "val", "valid", "validation", "test", "testing", "Eval")
+EVAL_WORDS = ("eval", "evaluation", "val", "validation", "Eval")
+# Words that count only at the beginning of a name, and before nothing but a number.
+EVAL_NAMES = ("test", "testing", "valid", "Test")
 # How a path states its split; "{}" is the word, "#" the number of the file.
-PATTERNS = (
-    "{}-#", "{}", "{}-0000#-of-00009", "{}_2024_#", "{}#", "latency_{}.#", "#.{}", "{}/#",
-    "{}_2024/#", "{}/2024/#", "split={}/#", "2024/{}/part-#", "{}/{}-#",
+NAME_PATTERNS = (
+    "{}-#", "{}", "{}-0000#-of-00009-a09b74", "{}_2024_#", "{}#", "{}/#", "{}_2024/#", "{}/2024/#",
+    "split={}/#", "2024/{}/part-#", "{}/{}-#", "speed_test/{}/#", "speed_test/{}-#",
 )  # fmt: skip
+PATTERNS = (*NAME_PATTERNS, "latency_{}.#", "#.{}", "speed_test_{}_#")
 
 
 def write_parquet(path: Path, probes: Sequence[int]) -> None:
@@ -66,12 +69,14 @@ def file_sets(draw: st.DrawFn) -> dict[str, tuple[str, list[int]]]:
     probes = draw(st.lists(st.integers(0, 10**6), min_size=2, max_size=12, unique=True))
     train = draw(st.integers(1, len(probes) - 1))
     files: dict[str, tuple[str, list[int]]] = {}
-    for split, words, some in (
-        ("train", TRAIN_WORDS, probes[:train]),
-        ("eval", EVAL_WORDS, probes[train:]),
+    anywhere, as_name = st.sampled_from(PATTERNS), st.sampled_from(NAME_PATTERNS)
+    evaluating = st.tuples(anywhere, st.sampled_from(EVAL_WORDS))
+    for split, forms, some in (
+        ("train", st.tuples(anywhere, st.sampled_from(TRAIN_WORDS)), probes[:train]),
+        ("eval", evaluating | st.tuples(as_name, st.sampled_from(EVAL_NAMES)), probes[train:]),
     ):
         parts = [some[: len(some) // 2], some[len(some) // 2 :]]
-        pattern, word = draw(st.sampled_from(PATTERNS)), draw(st.sampled_from(words))
+        pattern, word = draw(forms)
         for number, part in enumerate(filter(None, parts)):
             name = pattern.replace("{}", word).replace("#", str(number))
             before = files.get(name, (split, []))[1]
@@ -121,6 +126,12 @@ def test_batches_are_made_of_the_stated_split(tmp_path: Path, write: Write) -> N
         (["train_eval", "train"], r"train_eval\.\w+: path must state one split"),
         (["train", "more"], r"more\.\w+: path must state a split, as .*train\.\w+ does"),
         (["eval/0", "other/0"], r"other/0\.\w+: path must state a split, as .*eval/0\.\w+ does"),
+        (
+            ["speed_test", "train"],
+            r"speed_test\.\w+: path must state a split, as .*train\.\w+ does",
+        ),
+        (["train/0", "ping-test/0"], r"ping-test/0\.\w+: path must state a split, as .*train/0"),
+        (["test/train-0", "train/1"], r"test/train-0\.\w+: path must state one split"),
     ],
 )
 def test_contradictory_names_are_refused(
@@ -170,11 +181,15 @@ def test_a_split_that_no_file_states_is_empty(
 
 @both_formats
 def test_a_word_within_a_word_states_nothing(tmp_path: Path, write: Write) -> None:
-    """Names like `interval`, and a given folder called `test_...`, leave the split to the probe."""
-    for number, name in enumerate(["interval", "trainset", "trains/0", "latest", "tested/0"]):
-        write(tmp_path / "test_of_names0" / f"x/{name}", range(40 * number, 40 * number + 40))
+    """Names of words that merely contain one leave the split to the probe, as does `speed_test`."""
+    names = (
+        "interval", "trainset", "trains/0", "latest", "tested/0", "speed_test", "test_results_1",
+        "latency-test/0", "2024-test", "valid_rows", "testing-modem-3", "test-of-Lille/0",
+    )  # fmt: skip
     data = tmp_path / "test_of_names0"
-    assert probes_of(data, "train") | probes_of(data, "eval") == set(range(200))
+    for number, name in enumerate(names):
+        write(data / f"x/{name}", range(40 * number, 40 * number + 40))
+    assert probes_of(data, "train") | probes_of(data, "eval") == set(range(40 * len(names)))
     assert not probes_of(data, "train") & probes_of(data, "eval")
 
 
@@ -192,6 +207,16 @@ def test_named_files_state_by_their_folders(
         out = tmp_path.parent / f"{tmp_path.name}-{number}"
         assert prepare(out, *sources) == ""
         assert [probes_of(out, split) for split in ("train", "eval")] == [{1, 2}, {3, 4}]
+
+
+def test_folders_that_are_prepared_together_state_a_split(tmp_path: Path) -> None:
+    """Words in the names of several folders count, as they do in the folder that holds them."""
+    sources = [tmp_path / name for name in ("ping_train_2024", "ping_eval_2024")]
+    for number, source in enumerate(sources):
+        write_parquet(source / "0", range(40 * number, 40 * number + 40))
+    assert prepare(tmp_path / "out", *sources) == ""
+    assert probes_of(tmp_path / "out", "train") == set(range(40))
+    assert probes_of(tmp_path / "out", "eval") == set(range(40, 80))
 
 
 def test_folders_above_the_data_state_nothing(tmp_path: Path) -> None:

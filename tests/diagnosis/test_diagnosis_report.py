@@ -1,9 +1,13 @@
 """A diagnosis for people."""
 
+from dataclasses import replace
+from math import inf
+
 from rich.console import Console
 
 from netpipe.diagnosis.diagnosis import Diagnosis, Need
 from netpipe.diagnosis.report import closing, tables
+from netpipe.harness.measurement import Interval
 from tests.diagnosis.diagnosed import VERIFIED, diagnosis, findings, interval, stage
 
 NEED = Need("h200", 0.0101, 98.9, 5, 4.15, 0.51)
@@ -42,6 +46,13 @@ def test_interventions_that_failed_have_no_figure() -> None:
     text = printed(diagnosis())[1]
     assert "two lanes, each in a process 1.90 (1.71 to 2.09) 1.90 times as fast" in text
     assert "from the cache not made: no file" in text
+
+
+def test_a_single_round_has_no_interval() -> None:
+    """An interval from 0 to infinity is no figure."""
+    one = replace(findings().interventions[0], speedup=Interval(2.0, 0.0, inf, 1))
+    text = printed(diagnosis(findings=findings(interventions=(one,))))[1]
+    assert "2.00 (1 round, too few for an interval)" in text
 
 
 def test_predictions_stand_below_what_was_measured() -> None:

@@ -40,7 +40,7 @@ def tried(
 ) -> Change | None:
     """Return the change that is worth trying."""
     every = changes(known, None, TIMES, step_s)
-    return worth_trying(every, step_s, can_omit)
+    return worth_trying(every, known.s_per_batch, step_s, can_omit)
 
 
 @pytest.mark.parametrize(
@@ -151,8 +151,18 @@ def test_reader_threads_that_cost_are_given_up_first() -> None:
     """The prediction is what the single-thread run takes, and it is tried before workers."""
     known = Known(replace(PARTS, workers=0, threads=16), (0.098,) * 3)
     every = changes(known, None, TIMES, None, Known(PARTS, (0.041,) * 3))
-    change = worth_trying(every, None, (0, 1))
+    change = worth_trying(every, 0.098, None, (0, 1))
     assert change is not None
     assert change.kind == "no-threads"
     assert change.prediction == Interval(0.041, 0.041, 0.041, 3)
     assert "no-threads" not in {one.kind for one in changes(known, None, TIMES, None)}
+
+
+@pytest.mark.parametrize(("with_one_s", "workers"), [(0.020, 1), (0.100, 3), (0.200, None)])
+def test_workers_are_held_against_the_loader_as_it_is(
+    with_one_s: float, workers: int | None
+) -> None:
+    """Not against one worker, which may be faster than the loader as it is, or much slower."""
+    moved = Known(replace(PARTS, cores=3), (with_one_s,) * 3)
+    change = worth_trying(changes(ALONE, moved, TIMES, None), 0.041, None, ())
+    assert (change.workers if change else None) == workers

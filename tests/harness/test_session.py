@@ -82,16 +82,18 @@ def test_a_child_hears_only_what_it_is_asked_for(here: Path) -> None:
     assert set(heard) == {"kind", "result", "budget_s", "silences", "parent"}
 
 
-def test_a_lint_has_minutes_and_a_measurement_as_long_as_it_may_compile() -> None:
-    """A factory that hangs ends a lint soon; what is proven or tried has its budget beside that."""
+def test_a_lint_has_its_start_limit_and_a_measurement_as_long_as_it_may_compile() -> None:
+    """What a lint proves or tries has its budget beside the limit of the start."""
     limits = [
-        SessionRequest(kind, budget_s=20.0, proves=proves, tries=tries).limit_s
+        SessionRequest(
+            kind, budget_s=20.0, start_limit_s=300.0, proves=proves, tries=tries
+        ).limit_s
         for kind, proves, tries in (
             ("lint", False, False), ("lint", True, False), ("lint", True, True),
             ("measure", False, False),
         )
     ]  # fmt: skip
-    assert limits == [125.0, 165.0, 205.0, 1895.0]
+    assert limits == [305.0, 345.0, 385.0, 1295.0]
 
 
 def test_only_a_session_has_a_request(monkeypatch: pytest.MonkeyPatch) -> None:

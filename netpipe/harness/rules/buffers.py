@@ -5,9 +5,10 @@ from typing import Final
 
 from netpipe.harness.graph.nodes import Graph, Node
 from netpipe.harness.rules.finding import Inspected, LintFinding, Severity
-from netpipe.harness.rules.kinds import USER_CODE, is_work, puts_together
-from netpipe.harness.rules.pools import below_until, data_loader
+from netpipe.harness.rules.kinds import USER_CODE, is_work
+from netpipe.harness.rules.pools import batch_of, below_until, data_loader
 from netpipe.harness.rules.workers import (
+    element_readers,
     read_without_threads,
     reading_calls,
     reads_with_threads,
@@ -75,12 +76,7 @@ def threads_in_training_process(pipeline: Inspected) -> Iterator[LintFinding]:
     cost nothing that could be measured, and read ahead.
     """
     graph = pipeline.graph
-    readers = [
-        node
-        for node in graph.of_kind("ToIter")  # an ElasticIterator's threads read batches
-        if reads_with_threads(node) and not node.in_worker and not _batch_of(graph, node)
-    ]
-    if readers:
+    if readers := element_readers(graph):
         yield LintFinding(
             "threads-in-training-process",
             "warning",
@@ -132,12 +128,12 @@ def oversized_read_buffer(pipeline: Inspected) -> Iterator[LintFinding]:
     """
     graph = pipeline.graph
     for node in graph.of_kind("ToIter"):
-        if (batch := _batch_of(graph, node)) and _reading_buffer(node) > MANY_BATCHES:
+        if (batch := batch_of(graph, node)) and _reading_buffer(node) > MANY_BATCHES:
             yield _oversized(
                 "warning", graph, (node, batch), _reading_buffer(node), "to_iter_dataset"
             )
     root = graph.nodes[0]
-    if root.random_access and (batch := _batch_of(graph, root)):
+    if root.random_access and (batch := batch_of(graph, root)):
         told = "iterating a MapDataset"
         yield _oversized("info", graph, (root, batch), _GRAINS_BUFFER, told)
 
@@ -166,9 +162,3 @@ def _reading_buffer(node: Node) -> int:
     """Return how many elements threads read ahead; without threads the buffer is not used."""
     size = node.parameters.get("prefetch_buffer_size")
     return size if isinstance(size, int) and node.parameters.get("num_threads") else 0
-
-
-def _batch_of(graph: Graph, node: Node) -> Node | None:
-    """Return the batch that an element of a node is, if nothing has taken it apart."""
-    found = (node, *below_until(graph, node, lambda one: one.kind == "FlatMap"))
-    return next(filter(puts_together, found), None)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from netpipe.harness.graph.nodes import Graph, Node
+from netpipe.harness.rules.kinds import puts_together
 
 _PROCESSES = "ProcessPrefetch"
 _THREADS = "MultithreadPrefetch"
@@ -102,3 +103,9 @@ def listed(nodes: Iterable[Node]) -> str:
 
 def _is_pool(node: Node) -> bool:
     return node.kind in (_PROCESSES, _THREADS)
+
+
+def batch_of(graph: Graph, node: Node) -> Node | None:
+    """Return the batch that an element of a node is, if nothing has taken it apart."""
+    found = (node, *below_until(graph, node, lambda one: one.kind == "FlatMap"))
+    return next(filter(puts_together, found), None)

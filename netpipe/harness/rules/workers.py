@@ -5,7 +5,7 @@ from typing import Final
 
 from netpipe.harness.graph.nodes import Graph, Node
 from netpipe.harness.rules.finding import Inspected, LintFinding, Severity
-from netpipe.harness.rules.pools import above, data_loader, listed, pools, setting
+from netpipe.harness.rules.pools import above, batch_of, data_loader, listed, pools, setting
 
 _WORKERS: Final = ".mp_prefetch(grain.MultiprocessingOptions(num_workers={}))"
 _ELASTIC_WORKERS: Final = (
@@ -36,6 +36,15 @@ def reads_with_threads(node: Node) -> bool:
     return node.kind in ("ToIter", "Elastic") and bool(threads) and buffer != 0
 
 
+def element_readers(graph: Graph) -> list[Node]:
+    """Return the nodes whose threads read single elements in the process that trains."""
+    return [
+        node
+        for node in graph.of_kind("ToIter")  # an ElasticIterator's threads read batches
+        if reads_with_threads(node) and not node.in_worker and not batch_of(graph, node)
+    ]
+
+
 def reading_calls(readers: Sequence[Node]) -> str:
     """Return the subject and the verb of a sentence about nodes that read."""
     call = "ElasticIterator" if readers[0].kind == "Elastic" else "to_iter_dataset"
@@ -44,16 +53,11 @@ def reading_calls(readers: Sequence[Node]) -> str:
 
 def read_without_threads(graph: Graph, node: Node) -> str:
     """Say how a node reads as it should, unless its source waits."""
-    return f"Read without threads: {_without_threads(graph, node)}"
-
-
-def _without_threads(graph: Graph, node: Node) -> str:
-    """Return the call that makes a node read without threads."""
     options = "grain.ReadOptions(num_threads=0)"
     call = setting(graph, f"DataLoader(read_options={options})", f".to_iter_dataset({options})")
     if node.kind == "Elastic":
         call = f"ElasticIterator(read_options={options})"
-    return call
+    return f"Read without threads: {call}"
 
 
 def no_workers(pipeline: Inspected) -> Iterator[LintFinding]:
@@ -68,11 +72,10 @@ def no_workers(pipeline: Inspected) -> Iterator[LintFinding]:
         if any(one.kind == "ProcessPrefetch" for one in graph.below(node)):
             yield _needless(node)
         elif is_elastic:
-            fix = _threads_first(graph, node, _ELASTIC_WORKERS.format(1))
-            yield _none("warning", node, "ElasticIterator", fix)
+            yield _none("warning", node, "ElasticIterator", _ELASTIC_WORKERS.format(1))
         else:
             ahead = any(one.kind == "ThreadPrefetch" for one in above(graph, node))
-            fix = _threads_first(graph, node, _WORKERS.format(1))
+            fix = _threads_first(graph, _WORKERS.format(1))
             yield _none("info" if ahead else "warning", node, "mp_prefetch", fix)
     for node in graph.of_kind("Interleave"):
         count = node.parameters.get("cycle_length")
@@ -86,18 +89,18 @@ def no_workers(pipeline: Inspected) -> Iterator[LintFinding]:
             (loader.id,),
             "DataLoader has no workers: its operations run in the process that trains, when the"
             " trainer asks for a batch",
-            _threads_first(graph, loader, "DataLoader(worker_count=1) or more"),
+            _threads_first(graph, "DataLoader(worker_count=1) or more"),
         )
 
 
-def _threads_first(graph: Graph, node: Node, workers: str) -> str:
+def _threads_first(graph: Graph, workers: str) -> str:
     """Propose workers after reading without threads: in workers threads would cost as much."""
-    reader = next(filter(reads_with_threads, graph.below(node)), None)
-    if reader is None:
+    readers = element_readers(graph)
+    if not readers:
         return workers
     return (
-        "First, unless reading waits (remote storage), read without threads:"
-        f" {_without_threads(graph, reader)}. If one core is not enough then: {workers}"
+        f"{read_without_threads(graph, readers[0])}, unless reading waits (remote storage). If one"
+        f" core is not enough then: {workers}"
     )
 
 

@@ -21,7 +21,6 @@ AS_IT_IS: Final = Variant()
 LATE: Final = "skipped for lack of time"
 LEAST_ROUNDS: Final = 3  # with fewer, a ratio has no interval
 
-_ALL: Final = 1_000  # variants: more than are ever proposed
 _MOST_ROUNDS: Final = 6
 _BLOCK_SHARE: Final = 1 / 12  # of a side's time: half of it is for starting and ending loaders
 _GRACE_S: Final = 5.0  # for a block that began in time to end: its workers start anew
@@ -53,7 +52,7 @@ class Bench:
         clock: Seconds.
         budget_s: Seconds for all.
         measure: What measures a block.
-        tell: Hears what is done.
+        tell: Is told what is being done.
     """
 
     def __init__(
@@ -122,11 +121,11 @@ class Bench:
             asked_s = self._clock()
             by_s = ends_s if len(rounds) >= LEAST_ROUNDS else self._ends_s
             sides = [side for side in (AS_IT_IS, *variants) if side not in failures]
-            if self._is_over() or asked_s + longest_s > by_s or sides == [AS_IT_IS]:
+            if asked_s >= self._ends_s or asked_s + longest_s > by_s or sides == [AS_IT_IS]:
                 break
             blocks, failed = self._round(sides[:: -1 if len(rounds) % 2 else 1], pace)
             # What the end of the budget cuts off is no failure of what was measured before.
-            measured = {side for one in rounds for side in one} if self._is_over() else set()
+            measured = set() if self._left_s() else {side for one in rounds for side in one}
             failures = {**failures, **{k: why for k, why in failed.items() if k not in measured}}
             rounds += [blocks] if AS_IT_IS in blocks else []
             longest_s = max(longest_s, self._clock() - asked_s)
@@ -138,7 +137,7 @@ class Bench:
         blocks: dict[Variant, Block] = {}
         failures: dict[Variant, str] = {}
         for side in sides:
-            if self._is_over():
+            if not self._left_s():
                 break
             try:
                 blocks[side] = self._block(side, pace)
@@ -159,16 +158,13 @@ class Bench:
                 " longer --budget would do, or it hangs"
             ) from error
 
-    def _is_over(self) -> bool:
-        return self._left_s() <= 0
-
     def _left_s(self) -> float:
         return max(0.0, self._ends_s - self._clock())
 
 
 def _affordable(left_s: float, looked_s: float) -> int:
     """Return how many variants there is time for, at least one; a block is like the first look."""
-    return max(1, int(left_s / (LEAST_ROUNDS * looked_s)) - 1) if looked_s else _ALL
+    return max(1, int(left_s / max(1e-9, LEAST_ROUNDS * looked_s)) - 1)
 
 
 def _lacks_time(looked_s: float, variants: int) -> str:

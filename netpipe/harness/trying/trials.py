@@ -76,7 +76,7 @@ def try_fixes(
         budget_s: Seconds for all trials; what runs when they are over is given up soon after.
         watch: Told of every wait for a batch.
         measure: What measures a block; by default `measured_block`.
-        tell: Hears what is done.
+        tell: Is told what is being done.
 
     Returns:
         One trial for each fix, then the one of several together where there is one.

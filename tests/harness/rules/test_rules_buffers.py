@@ -295,9 +295,13 @@ def test_workers_are_no_alternative_to_reading_without_threads() -> None:
         call = the(THREADS, report).fix.removeprefix("Read without threads: ").partition("))")[0]
         fix = the("no-workers", report).fix
         assert fix.startswith(
-            f"First, unless reading waits (remote storage), read without threads: {call})). If one"
+            f"Read without threads: {call})), unless reading waits (remote storage). If one core"
         )
     assert "threads" not in the("no-workers", lint(data_loader(read_options=NO_THREADS))).fix
+    # Threads that read batches read ahead, and no rule objects to them.
+    batches = built(lambda: in_workers(source().batch(4).to_iter_dataset(), workers=0))
+    assert THREADS not in severities(batches)
+    assert "without threads" not in the("no-workers", batches).fix
 
 
 @pytest.mark.parametrize(
