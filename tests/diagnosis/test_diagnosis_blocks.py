@@ -10,6 +10,7 @@ import pytest
 
 from netpipe.diagnosis import blocks
 from netpipe.diagnosis.blocks import Block, Lane, Pulled, block_of, block_of_count, fresh_block
+from netpipe.diagnosis.copies import copied
 from netpipe.harness.clock import MonotonicClock
 from netpipe.harness.errors import LoaderFailedError, MisuseError
 from netpipe.harness.watch import UNWATCHED
@@ -237,7 +238,7 @@ def test_copies_for_an_intervention_are_left_out(monkeypatch: pytest.MonkeyPatch
     def loader() -> Iterator[str]:
         while True:
             clock.sleep(1.0)
-            yield str(blocks.copied(TakesTwoSeconds()))
+            yield str(copied(TakesTwoSeconds()))
 
     monkeypatch.setattr(blocks, "_workers_cpu_s", lambda: 0.0)
     for name in ("process_time", "thread_time"):
@@ -245,6 +246,25 @@ def test_copies_for_an_intervention_are_left_out(monkeypatch: pytest.MonkeyPatch
     found = fresh_block(loader, 9.0, clock, UNWATCHED)
     assert found.s_per_batch == pytest.approx(1.0)
     assert found.cpu_s_per_batch == pytest.approx(1.0)
+
+
+def test_copies_of_another_thread_are_left_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lane waits for it, or does something else meanwhile: nothing is known of that."""
+    clock = FakeClock()
+
+    class TakesTwoSeconds:
+        def __deepcopy__(self, memo: object) -> None:
+            clock.sleep(2.0)
+
+    def loader() -> Iterator[int]:
+        while True:
+            reader = threading.Thread(target=copied, args=(TakesTwoSeconds(),))
+            reader.start()
+            reader.join()
+            yield 1
+
+    monkeypatch.setattr(time, "thread_time", clock)
+    assert fresh_block(loader, 9.0, clock, UNWATCHED).s_per_batch == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize("text", ["", "no number", "1"])
