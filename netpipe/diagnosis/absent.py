@@ -1,10 +1,11 @@
 """A stage as if it cost nothing: it gives back what it gave before."""
 
+import threading
+import time
 from collections.abc import Callable
-from functools import partial
+from copy import deepcopy
 from typing import Any, Final
 
-from netpipe.diagnosis.copies import copied
 from netpipe.diagnosis.rebuilt import OneThread
 from netpipe.harness.graph.grain_classes import replace_user_code
 from netpipe.harness.graph.reading import datasets_of
@@ -13,8 +14,17 @@ from netpipe.harness.pull import LoaderFactory
 KEPT: Final = 4
 """Results that a stage which is left out computes, before it gives only those."""
 
-Copy = Callable[[Any], Any]
-"""Makes a deep copy."""
+
+class _Copying(threading.local):
+    cpu_s = 0.0
+
+
+_COPYING: Final = _Copying()
+
+
+def copying_s() -> float:
+    """Return the CPU seconds that copies have taken this thread: a stage at no cost makes none."""
+    return _COPYING.cpu_s
 
 
 class Recorded:
@@ -24,11 +34,10 @@ class Recorded:
 
     Args:
         function: What it stands for.
-        copy: Makes the copies.
     """
 
-    def __init__(self, function: Callable[..., Any], copy: Copy = copied) -> None:
-        self._function, self._copy = function, copy
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
         self._kept: list[Any] = []
         self._calls = 0  # a lock or a counter would not go to a worker
 
@@ -36,10 +45,10 @@ class Recorded:
         """Return what the function once returned for other arguments."""
         if len(self._kept) < KEPT:
             result = self._function(*arguments, **named)
-            self._kept.append(self._copy(result))
+            self._kept.append(_copied(result))
             return result
         self._calls += 1
-        return self._copy(self._kept[self._calls % KEPT])
+        return _copied(self._kept[self._calls % KEPT])
 
 
 class RecordedSource:
@@ -47,12 +56,11 @@ class RecordedSource:
 
     Args:
         source: What it stands for.
-        copy: Makes the copies.
     """
 
-    def __init__(self, source: Any, copy: Copy = copied) -> None:
+    def __init__(self, source: Any) -> None:
         self._source = source
-        self._read = Recorded(source.__getitem__, copy)
+        self._read = Recorded(source.__getitem__)
 
     def __len__(self) -> int:
         return len(self._source)
@@ -61,37 +69,44 @@ class RecordedSource:
         return self._read(index)
 
 
-def without_stage(loader: LoaderFactory, node: int, copy: Copy = copied) -> LoaderFactory | None:
+def without_stage(loader: LoaderFactory, node: int) -> LoaderFactory | None:
     """Return the factory of the same Grain pipeline with a stage that costs nothing.
 
     Args:
         loader: Makes the pipeline; what it returns is made anew each time.
         node: The stage's node in the graph of what the loader makes.
-        copy: Makes the copies of what the stage gave; `copied` where nothing runs beside the lane.
 
     Returns:
         None where the stage is not one that can be left out: a map, a batch or a source; and where
         `loader` gives the same one each time, which all others share.
     """
     first, second = loader(), loader()
-    if _dataset(first, node) is _dataset(second, node) or not _leave_out(first, node, copy):
+    if _dataset(first, node) is _dataset(second, node) or not _leave_out(first, node):
         return None
 
     def made() -> Any:
         dataset = loader()
-        _leave_out(dataset, node, copy)
+        _leave_out(dataset, node)
         return dataset
 
     return made
 
 
-def _leave_out(made: Any, node: int, copy: Copy) -> bool:
-    return replace_user_code(_dataset(made, node), partial(_recorded, copy))
+def _leave_out(made: Any, node: int) -> bool:
+    return replace_user_code(_dataset(made, node), _recorded)
 
 
 def _dataset(made: Any, node: int) -> object:
     return datasets_of(made.dataset if isinstance(made, OneThread) else made)[node]
 
 
-def _recorded(copy: Copy, value: Any) -> Any:
-    return Recorded(value, copy) if callable(value) else RecordedSource(value, copy)
+def _recorded(value: Any) -> Any:
+    return Recorded(value) if callable(value) else RecordedSource(value)
+
+
+def _copied(value: Any) -> Any:
+    started_s = time.thread_time()
+    try:
+        return deepcopy(value)
+    finally:
+        _COPYING.cpu_s += time.thread_time() - started_s

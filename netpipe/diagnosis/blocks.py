@@ -10,7 +10,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from netpipe.diagnosis.copies import copying_s
+from netpipe.diagnosis.absent import copying_s
 from netpipe.harness.clock import Clock
 from netpipe.harness.processes import ProcessTree
 from netpipe.harness.pull import LoaderFactory, Puller
@@ -34,7 +34,8 @@ class Block:
     Attributes:
         s_per_batch: Wall seconds of a batch, all pulling threads together.
         undelayed_s_per_batch: The same without the time that those threads waited for a core which
-            another program had; that of a machine with nothing else to do.
+            another program had; that of a machine with nothing else to do. It is without copies
+            too, which only a loader that does nothing meanwhile may leave out.
         trainer_cpu_s_per_batch: CPU seconds of this process, all its threads.
         workers_cpu_s_per_batch: CPU seconds of its children.
         read_bytes_per_batch: Bytes that came from a disk, not from the page cache; 0 where the
@@ -64,7 +65,7 @@ class Pulled:
         restarts: How often the loader had ended.
         restarts_own_cpu_s: CPU seconds of this process while it was started again.
         restarts_workers_cpu_s: Those of its children, which start and end then.
-        copying_s: CPU seconds that the thread spent in `copied`; `wall_s` is without them.
+        copying_s: CPU seconds that the thread copied for an intervention.
     """
 
     batches: int
@@ -77,8 +78,8 @@ class Pulled:
 
     @property
     def undelayed_s(self) -> float:
-        """Seconds that they would have taken on a core of its own."""
-        return max(_LEAST_SHARE * self.wall_s, self.wall_s - self.delay_s)
+        """Seconds that they would have taken on a core of its own, without copies."""
+        return max(_LEAST_SHARE * self.wall_s, self.wall_s - self.delay_s - self.copying_s)
 
 
 class Lane:
@@ -131,9 +132,7 @@ class Lane:
             batches += 1
             if self._puller.restarts != restarts:
                 self._restarts.over()
-        copied_s = copying_s() - copied_s
-        wall_s = max(_LEAST_SHARE * wall_s, wall_s - copied_s)
-        spent = (*astuple(self._restarts.spent), copied_s)
+        spent = (*astuple(self._restarts.spent), copying_s() - copied_s)
         return Pulled(batches, wall_s, _delay_s() - delay_s, *spent)
 
     def close(self) -> None:

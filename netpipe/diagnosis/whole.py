@@ -1,16 +1,14 @@
 """The loader as it is in turns with variants of it, one of which is the change that is tried."""
 
-from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from netpipe.diagnosis.absent import without_stage
 from netpipe.diagnosis.blocks import FirstLook, fresh_block
-from netpipe.diagnosis.copies import copied
 from netpipe.diagnosis.diagnosis import Verified
 from netpipe.diagnosis.interventions import AS_IT_IS, HALF_THE_CORES, ONE_WORKER, TINY_PAYLOAD
-from netpipe.diagnosis.parts import threads_of, workers_of
+from netpipe.diagnosis.parts import workers_of
 from netpipe.diagnosis.rebuilt import (
     on_half_the_cores,
     with_tiny_payload,
@@ -112,14 +110,11 @@ class Whole:
         cannot be given twice.
         """
         omitted = dict[int, LoaderFactory]()
-        # Workers and threads go on meanwhile: the time of the copies counts.
-        prefetches = self.graph.of_kind("ProcessPrefetch", "DataLoader", "ThreadPrefetch")
-        copy = deepcopy if prefetches or threads_of(self.graph) else copied
         for place, one in enumerate(times if self.can_change else ()):
             if one.node is None or (one.node.in_worker and one.node.kind == "Batch"):
                 continue
             try:
-                made = without_stage(self.loader, one.node.id, copy)
+                made = without_stage(self.loader, one.node.id)
             except Exception as error:  # noqa: BLE001  # a failure of ours costs only this part
                 remarks.append(f"{one.name} could not be left out: {reason(error)}")
                 continue

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from netpipe.diagnosis import blocks
+from netpipe.diagnosis.absent import _copied
 from netpipe.diagnosis.blocks import Block, Lane, Pulled, block_of, block_of_count, fresh_block
-from netpipe.diagnosis.copies import copied
 from netpipe.harness.clock import MonotonicClock
 from netpipe.harness.errors import LoaderFailedError, MisuseError
 from netpipe.harness.watch import UNWATCHED
@@ -227,7 +227,7 @@ def test_cpu_time_is_of_all_processes() -> None:
 
 
 def test_copies_for_an_intervention_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither the wall nor the CPU time that a copy takes is counted as loading."""
+    """Neither the time of a machine with nothing else to do, nor CPU time has that of copies."""
     clock = FakeClock()
 
     class TakesTwoSeconds:
@@ -238,13 +238,15 @@ def test_copies_for_an_intervention_are_left_out(monkeypatch: pytest.MonkeyPatch
     def loader() -> Iterator[str]:
         while True:
             clock.sleep(1.0)
-            yield str(copied(TakesTwoSeconds()))
+            yield str(_copied(TakesTwoSeconds()))
 
+    monkeypatch.setattr(blocks, "_delay_s", lambda: 0.0)
     monkeypatch.setattr(blocks, "_workers_cpu_s", lambda: 0.0)
     for name in ("process_time", "thread_time"):
         monkeypatch.setattr(time, name, clock)
     found = fresh_block(loader, 9.0, clock, UNWATCHED)
-    assert found.s_per_batch == pytest.approx(1.0)
+    assert found.s_per_batch == pytest.approx(3.0)  # workers would go on meanwhile
+    assert found.undelayed_s_per_batch == pytest.approx(1.0)
     assert found.cpu_s_per_batch == pytest.approx(1.0)
 
 
@@ -258,13 +260,15 @@ def test_copies_of_another_thread_are_left_in(monkeypatch: pytest.MonkeyPatch) -
 
     def loader() -> Iterator[int]:
         while True:
-            reader = threading.Thread(target=copied, args=(TakesTwoSeconds(),))
+            reader = threading.Thread(target=_copied, args=(TakesTwoSeconds(),))
             reader.start()
             reader.join()
             yield 1
 
     monkeypatch.setattr(time, "thread_time", clock)
-    assert fresh_block(loader, 9.0, clock, UNWATCHED).s_per_batch == pytest.approx(2.0)
+    monkeypatch.setattr(blocks, "_delay_s", lambda: 0.0)
+    found = fresh_block(loader, 9.0, clock, UNWATCHED)
+    assert found.undelayed_s_per_batch == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize("text", ["", "no number", "1"])

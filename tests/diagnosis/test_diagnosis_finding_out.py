@@ -1,14 +1,12 @@
 """What a session does to a loader."""
 
 from collections.abc import Iterator
-from copy import deepcopy
 from typing import Any
 
 import pytest
 
 from netpipe.diagnosis import lanes, single_thread, whole
 from netpipe.diagnosis.blocks import FirstLook
-from netpipe.diagnosis.copies import copied
 from netpipe.diagnosis.finding_out import FindingOut
 from netpipe.diagnosis.rebuilt import serial
 from netpipe.diagnosis.schedule import Schedule, longest_s
@@ -18,7 +16,7 @@ from netpipe.harness.clock import MonotonicClock
 from netpipe.harness.errors import SessionError
 from netpipe.harness.watch import UNWATCHED
 from tests.diagnosis import loaders
-from tests.diagnosis.diagnosed import block, interval, stage_time, turns
+from tests.diagnosis.diagnosed import block, interval, turns
 from tests.harness.fakes import FakeClock
 
 
@@ -75,27 +73,6 @@ def test_what_promises_nothing_is_not_tried() -> None:
         None,
         "no change that can be tried promises anything",
     )
-
-
-@pytest.mark.parametrize(
-    ("loader", "copy"),
-    [
-        (loaders.plain, copied),
-        (loaders.threaded, deepcopy),
-        (loaders.with_worker, deepcopy),
-        (loaders.random_access, deepcopy),
-    ],
-)
-def test_copies_count_where_others_go_on_meanwhile(
-    monkeypatch: pytest.MonkeyPatch, loader: Any, copy: Any
-) -> None:
-    """Workers and threads go on meanwhile: were the time left out, their batches would be free."""
-    asked: list[Any] = []
-    monkeypatch.setattr(whole, "without_stage", lambda *given: asked.append(given[-1]))
-    _, graph = serial(loader)
-    times = [stage_time(str(one), 0.01, node=one) for one in graph.nodes if one.kind == "Map"]
-    whole_of(loader).without_stages(tuple(times), [])
-    assert asked == [copy]
 
 
 def test_a_loader_that_fails_as_it_is_ends_it() -> None:
