@@ -99,7 +99,7 @@ def _help(findings: Findings) -> Iterator[str]:
     workers = [one for one in helpful if one.kind in ("no-threads", "workers")]
     best = next(iter((*workers, *helpful)), None)
     if best is not None:
-        why = findings.unverified.removeprefix(f"{best.change} could not be tried: ")
+        why = findings.unverified.rpartition(" could not be tried: ")[2]
         yield f"{_would(best)} (not tried: {why})."
 
 

@@ -8,6 +8,8 @@ import pytest
 from netpipe.diagnosis import lanes, single_thread, whole
 from netpipe.diagnosis.blocks import FirstLook
 from netpipe.diagnosis.finding_out import FindingOut
+from netpipe.diagnosis.model import Parts
+from netpipe.diagnosis.prediction import Known
 from netpipe.diagnosis.rebuilt import serial
 from netpipe.diagnosis.schedule import Schedule, longest_s
 from netpipe.diagnosis.turns import Turns, with_side
@@ -171,3 +173,19 @@ def test_reading_without_threads_is_proposed_and_tried(
     found = looking(loaders.data_loader).findings()
     assert any(one.kind == "no-threads" for one in found.what_if) is proposes
     assert (found.verified is not None and found.verified.kind == "no-threads") is proposes
+
+
+@pytest.mark.parametrize(
+    ("loader", "proposes"),
+    [
+        (loaders.data_loader, True),
+        (lambda: loaders.data_loader(1), False),
+        (loaders.plain, False),
+    ],
+    ids=["threads", "threads-in-a-worker", "no-threads"],
+)
+def test_only_threads_of_the_training_process_are_given_up(loader: Any, proposes: bool) -> None:
+    """Where a lane beats workers, or a loader without threads, it shows something else."""
+    known = Known(Parts((), 0, 0, 2), (0.04,))
+    found = looking(loader)._one_thread(known, turns(lane=0.01), turns(as_it_is=0.04))
+    assert (found is not None) is proposes
