@@ -1,6 +1,7 @@
 """What a session does to a loader."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from netpipe.diagnosis.prediction import Known
 from netpipe.diagnosis.rebuilt import serial
 from netpipe.diagnosis.schedule import Schedule, longest_s
 from netpipe.diagnosis.turns import Turns, with_side
+from netpipe.diagnosis.what_if import Change
 from netpipe.diagnosis.whole import Whole
 from netpipe.harness.clock import MonotonicClock
 from netpipe.harness.errors import SessionError
@@ -189,3 +191,14 @@ def test_only_threads_of_the_training_process_are_given_up(loader: Any, proposes
     known = Known(Parts((), 0, 0, 2), (0.04,))
     found = looking(loader)._one_thread(known, turns(lane=0.01), turns(as_it_is=0.04))
     assert (found is not None) is proposes
+
+
+def test_a_change_that_does_not_fit_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three rounds of two sides that start in 5 s take longer than the 22 s of a budget of 1 s."""
+    monkeypatch.setattr(whole, "in_turns", None)
+    change = Change("2 workers", "workers", lambda parts: parts, Known(Parts((), 0, 0, 2), ()), 2)
+    slow = replace(whole_of(loaders.plain), look=FirstLook(5.0, 0.01))
+    assert slow.tried(change, interval(0.01), {}) == (
+        None,
+        "2 workers could not be tried: no time was left",
+    )
