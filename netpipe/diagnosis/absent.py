@@ -1,9 +1,11 @@
 """A stage as if it cost nothing: it gives back what it gave before."""
 
+import threading
+import time
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any, Final
 
-from netpipe.diagnosis.blocks import copied
 from netpipe.diagnosis.rebuilt import OneThread
 from netpipe.harness.graph.grain_classes import replace_user_code
 from netpipe.harness.graph.reading import datasets_of
@@ -11,6 +13,18 @@ from netpipe.harness.pull import LoaderFactory
 
 KEPT: Final = 4
 """Results that a stage which is left out computes, before it gives only those."""
+
+
+class _Copying(threading.local):
+    cpu_s = 0.0
+
+
+_COPYING: Final = _Copying()
+
+
+def copying_s() -> float:
+    """Return the CPU seconds that copies have taken this thread: a stage at no cost makes none."""
+    return _COPYING.cpu_s
 
 
 class Recorded:
@@ -31,10 +45,10 @@ class Recorded:
         """Return what the function once returned for other arguments."""
         if len(self._kept) < KEPT:
             result = self._function(*arguments, **named)
-            self._kept.append(copied(result))
+            self._kept.append(_copied(result))
             return result
         self._calls += 1
-        return copied(self._kept[self._calls % KEPT])
+        return _copied(self._kept[self._calls % KEPT])
 
 
 class RecordedSource:
@@ -88,3 +102,11 @@ def _dataset(made: Any, node: int) -> object:
 
 def _recorded(value: Any) -> Any:
     return Recorded(value) if callable(value) else RecordedSource(value)
+
+
+def _copied(value: Any) -> Any:
+    started_s = time.thread_time()
+    try:
+        return deepcopy(value)
+    finally:
+        _COPYING.cpu_s += time.thread_time() - started_s

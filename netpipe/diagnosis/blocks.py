@@ -4,21 +4,21 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
-from copy import deepcopy
 from dataclasses import astuple, dataclass
 from functools import partial
 from math import inf
 from pathlib import Path
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, Final, NamedTuple
 
+from netpipe.diagnosis.absent import copying_s
 from netpipe.harness.clock import Clock
 from netpipe.harness.processes import ProcessTree
 from netpipe.harness.pull import LoaderFactory, Puller
 from netpipe.harness.watch import UNWATCHED, Watch
 
 LEAST_BATCHES: Final = 2
-Value = TypeVar("Value")
 
+_FIRST_LOOK: Final = 3  # batches
 _WARM_UP_SHARE: Final = 0.25  # of a block, before it: what was made ahead comes in no time
 _LEAST_SHARE: Final = 0.05  # of its time that a thread is taken to have run
 _CLOSING_S: Final = 10.0  # Grain stops its workers one after the other
@@ -28,32 +28,14 @@ _SCHEDULING: Final = Path("/proc/thread-self/schedstat")
 
 
 @dataclass(frozen=True)
-class Time:
-    """How long a part of a diagnosis may take.
-
-    Attributes:
-        clock: Seconds.
-        budget_s: Seconds that it is meant to take.
-        until_s: When it must be over, on the clock.
-    """
-
-    clock: Clock
-    budget_s: float
-    until_s: float
-
-    def left_s(self) -> float:
-        """Return the seconds until it must be over, not below 0."""
-        return max(0.0, self.until_s - self.clock())
-
-
-@dataclass(frozen=True)
 class Block:
     """What pulling for a while took.
 
     Attributes:
         s_per_batch: Wall seconds of a batch, all pulling threads together.
         undelayed_s_per_batch: The same without the time that those threads waited for a core which
-            another program had; that of a machine with nothing else to do.
+            another program had; that of a machine with nothing else to do. It is without copies
+            too, which only a loader that does nothing meanwhile may leave out.
         trainer_cpu_s_per_batch: CPU seconds of this process, all its threads.
         workers_cpu_s_per_batch: CPU seconds of its children.
         read_bytes_per_batch: Bytes that came from a disk, not from the page cache; 0 where the
@@ -83,6 +65,7 @@ class Pulled:
         restarts: How often the loader had ended.
         restarts_own_cpu_s: CPU seconds of this process while it was started again.
         restarts_workers_cpu_s: Those of its children, which start and end then.
+        copying_s: CPU seconds that the thread copied for an intervention.
     """
 
     batches: int
@@ -91,11 +74,12 @@ class Pulled:
     restarts: int = 0
     restarts_own_cpu_s: float = 0.0
     restarts_workers_cpu_s: float = 0.0
+    copying_s: float = 0.0
 
     @property
     def undelayed_s(self) -> float:
-        """Seconds that they would have taken on a core of its own."""
-        return max(_LEAST_SHARE * self.wall_s, self.wall_s - self.delay_s)
+        """Seconds that they would have taken on a core of its own, without copies."""
+        return max(_LEAST_SHARE * self.wall_s, self.wall_s - self.delay_s - self.copying_s)
 
 
 class Lane:
@@ -137,7 +121,7 @@ class Lane:
 
     def _pull(self, enough_s: float, least: int) -> Pulled:
         started, delay_s, batches, wall_s = self._clock(), _delay_s(), 0, 0.0
-        copying_s = _Copying.cpu_s
+        copied_s = copying_s()
         self._restarts.forget()
         while not batches or (
             self._clock() < self._until_s
@@ -148,8 +132,8 @@ class Lane:
             batches += 1
             if self._puller.restarts != restarts:
                 self._restarts.over()
-        wall_s = max(_LEAST_SHARE * wall_s, wall_s - (_Copying.cpu_s - copying_s))
-        return Pulled(batches, wall_s, _delay_s() - delay_s, *astuple(self._restarts.spent))
+        spent = (*astuple(self._restarts.spent), copying_s() - copied_s)
+        return Pulled(batches, wall_s, _delay_s() - delay_s, *spent)
 
     def close(self) -> None:
         """Stop the loader, where it knows how to."""
@@ -185,7 +169,7 @@ class _Restarts:
 
     def started(self) -> Iterable[Any]:
         """Make the loader, and note what had been used until then."""
-        self._own_s = time.process_time()
+        self._own_s = time.process_time() - copying_s()
         self._workers_s = _workers_cpu_s()
         return self._loader()
 
@@ -194,24 +178,9 @@ class _Restarts:
         spent, workers_s = self.spent, _workers_cpu_s() - self._workers_s
         self.spent = _Spent(
             spent.restarts + 1,
-            spent.own_cpu_s + time.process_time() - self._own_s,
+            spent.own_cpu_s + time.process_time() - copying_s() - self._own_s,
             spent.workers_cpu_s + workers_s,
         )
-
-
-class _Copying:
-    """CPU seconds that this process has spent in `copied`."""
-
-    cpu_s: ClassVar[float] = 0.0
-
-
-def copied(value: Value) -> Value:
-    """Return a deep copy; a block that is measured meanwhile leaves out the time it takes."""
-    started_s = time.thread_time()
-    try:
-        return deepcopy(value)
-    finally:
-        _Copying.cpu_s += time.thread_time() - started_s
 
 
 def _workers_cpu_s() -> float:
@@ -238,9 +207,10 @@ def block_of_count(lane: Lane, count: int) -> Block:
 
 
 def _counted(start: Callable[[], list[Callable[[], Pulled]]]) -> Block:
-    workers_s, own_s, read = _workers_cpu_s(), _loading_cpu_s(), _read_bytes()
+    workers_s, own_s, read = _workers_cpu_s(), time.process_time(), _read_bytes()
     pulled = [result() for result in start()]
-    own_s, read = _loading_cpu_s() - own_s, _read_bytes() - read
+    own_s, read = time.process_time() - own_s, _read_bytes() - read
+    own_s -= sum(one.copying_s for one in pulled)
     workers_s = _workers_cpu_s() - workers_s
     batches = sum(one.batches for one in pulled)
     # Of a loader that has ended with every batch, nothing is left that is not starting it.
@@ -257,11 +227,6 @@ def _counted(start: Callable[[], list[Callable[[], Pulled]]]) -> Block:
     )
 
 
-def _loading_cpu_s() -> float:
-    """Return the CPU seconds of this process without those spent on copies."""
-    return time.process_time() - _Copying.cpu_s
-
-
 def fresh_block(
     loader: LoaderFactory, enough_s: float, clock: Clock, watch: Watch, until_s: float = inf
 ) -> Block:
@@ -271,6 +236,25 @@ def fresh_block(
         return block_of([lane], enough_s)
     finally:
         lane.close()
+
+
+class FirstLook(NamedTuple):
+    """Seconds that a start takes, and about those that a batch takes."""
+
+    start_s: float
+    batch_s: float
+
+
+def first_look(loader: LoaderFactory, clock: Clock, watch: Watch, until_s: float) -> FirstLook:
+    """Start a loader, pull a few batches, and stop it."""
+    started = clock()
+    lane = Lane(loader, clock, watch, until_s)
+    start_s = clock() - started
+    try:
+        pulled = lane.pulling(0.0, least=_FIRST_LOOK)()
+    finally:
+        lane.close()
+    return FirstLook(start_s, pulled.wall_s / pulled.batches)
 
 
 def _delay_s() -> float:

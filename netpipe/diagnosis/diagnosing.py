@@ -6,14 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from netpipe.diagnosis.child import KIND
-from netpipe.diagnosis.diagnosis import (
-    Bottleneck,
-    Diagnosis,
-    Findings,
-    findings_from,
-    longest_s,
-)
+from netpipe.diagnosis.diagnosis import Bottleneck, Diagnosis, Findings, findings_from
 from netpipe.diagnosis.needs import needs
+from netpipe.diagnosis.schedule import longest_s
 from netpipe.diagnosis.sentence import sentence
 from netpipe.harness.device import found_versions
 from netpipe.harness.host import this_host

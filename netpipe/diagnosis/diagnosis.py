@@ -31,17 +31,6 @@ RESOURCES: Final = (
 )
 
 
-_EXTRA_S: Final = 20.0
-
-
-def longest_s(budget_s: float) -> float:
-    """Return the seconds after which a diagnosis is over, from the loader's first batches on.
-
-    Starting workers and the least rounds take as long as they take, on a slow machine too.
-    """
-    return 2 * budget_s + _EXTRA_S
-
-
 @dataclass(frozen=True)
 class Stage:
     """One stage of a loader, as it runs in one thread of one process.

@@ -10,7 +10,8 @@ from fcntl import F_GETFL, fcntl
 from pathlib import Path
 from typing import Final
 
-from netpipe.diagnosis.blocks import Block, Lane, Time, block_of_count
+from netpipe.diagnosis.blocks import Block, Lane, block_of_count
+from netpipe.diagnosis.schedule import Time
 from netpipe.diagnosis.turns import Turns, in_turns
 from netpipe.harness.pull import LoaderFactory
 from netpipe.harness.watch import Watch

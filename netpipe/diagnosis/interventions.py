@@ -6,6 +6,7 @@ from typing import Final
 from netpipe.diagnosis.diagnosis import Intervention, clearness
 from netpipe.diagnosis.disk import CACHED, FROM_DISK
 from netpipe.diagnosis.lanes import LANE, TWO_PROCESSES, TWO_THREADS, WITHOUT_STAGE
+from netpipe.diagnosis.schedule import NO_TIME
 from netpipe.diagnosis.turns import Turns
 from netpipe.harness.measurement import Interval
 
@@ -46,7 +47,7 @@ def of_the_disk(disk: Turns | None) -> Intervention:
 
 def _told(turns: Turns, side: str, before: str, what: str) -> Intervention:
     if not (turns.has(side) and turns.has(before)):
-        why = turns.failures.get(side) or turns.failures.get(before) or "there was no time"
+        why = turns.failures.get(side) or turns.failures.get(before) or NO_TIME
         return Intervention(side, what, None, None, None, f"not made: {why}")
     speedup = turns.speedup(side, before)
     return Intervention(

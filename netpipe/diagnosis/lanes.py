@@ -7,10 +7,10 @@ from functools import partial
 from typing import Final
 
 from netpipe.diagnosis.absent import KEPT
-from netpipe.diagnosis.blocks import Block, Lane, Time, block_of
+from netpipe.diagnosis.blocks import Block, Lane, block_of
+from netpipe.diagnosis.schedule import Time
 from netpipe.diagnosis.second_process import SecondProcess
-from netpipe.diagnosis.turns import LEAST_ROUNDS, NO_TIME, Side, Turns, in_turns
-from netpipe.harness.errors import SessionError
+from netpipe.diagnosis.turns import LEAST_ROUNDS, Side, Turns, in_turns
 from netpipe.harness.pull import LoaderFactory
 from netpipe.harness.watch import UNWATCHED, Watch
 
@@ -79,9 +79,8 @@ def _lane(stack: ExitStack, time: Time, watch: Watch, loader: LoaderFactory) -> 
 
 def _prepared(time: Time, cost_s: float, prepare: Callable[[], Side]) -> Side:
     """Return a side; where it cannot be prepared, the side fails and the others do not."""
-    if cost_s > time.left_s():
-        return partial(_failed, SessionError(NO_TIME))
     try:
+        time.demand(cost_s)
         return prepare()
     except Exception as error:  # noqa: BLE001  # the user's code may raise anything
         return partial(_failed, error)

@@ -99,7 +99,8 @@ def _help(findings: Findings) -> Iterator[str]:
     workers = [one for one in helpful if one.kind in ("no-threads", "workers")]
     best = next(iter((*workers, *helpful)), None)
     if best is not None:
-        yield f"{_would(best)} (not tried: {findings.unverified})."
+        why = findings.unverified.rpartition(" could not be tried: ")[2]
+        yield f"{_would(best)} (not tried: {why})."
 
 
 def _would(foreseen: Prediction) -> str:

@@ -6,8 +6,9 @@ from math import exp, inf, log, sqrt
 from statistics import fmean, median, stdev
 from typing import Final
 
-from netpipe.diagnosis.blocks import Block, Time
-from netpipe.harness.errors import LoaderFailedError
+from netpipe.diagnosis.blocks import Block
+from netpipe.diagnosis.schedule import NO_TIME, Time
+from netpipe.harness.errors import LoaderFailedError, SessionError
 from netpipe.harness.gate import quantile
 from netpipe.harness.measurement import Interval
 from netpipe.harness.trying.bounded import bounded, in_a_line
@@ -17,9 +18,6 @@ _MOST_ROUNDS: Final = 9
 _LEAST_FOR_SPREAD: Final = 2
 _LEAST_LIMIT_S: Final = 5.0  # for a block that is begun as the time is up
 _UPPER: Final = 0.975
-
-NO_TIME: Final = "no time was left"
-"""Why a side was not measured."""
 
 Side = Callable[[], Block]
 """Measures one block."""
@@ -156,6 +154,22 @@ def _one_round(
             failures[name] = reason(error)
         longest_s = max(longest_s, time.clock() - started)
     return blocks
+
+
+def with_side(side: str, turns: Turns) -> Turns:
+    """Return turns that have the side which all others are held against.
+
+    Raises:
+        SessionError: They have not.
+    """
+    if not turns.has(side):
+        # It has given batches in this process before, so that a variant may have caused this.
+        raise SessionError(
+            f"the loader gave batches at first, but failed when it was started again: "
+            f"{turns.failures[side]}. If its source hands out the same objects each time and a map "
+            "changes them in place, let the source return copies"
+        )
+    return turns
 
 
 def reason(error: Exception) -> str:

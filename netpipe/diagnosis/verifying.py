@@ -2,6 +2,7 @@
 
 from netpipe.diagnosis.diagnosis import Verified, scaled
 from netpipe.diagnosis.interventions import AS_IT_IS
+from netpipe.diagnosis.schedule import NO_TIME
 from netpipe.diagnosis.turns import Turns
 from netpipe.diagnosis.what_if import Change
 from netpipe.harness.measurement import Interval
@@ -22,11 +23,9 @@ def verified(change: Change, turns: Turns, load_s: Interval) -> tuple[Verified |
         The comparison, or why there is none.
     """
     if not (turns.has(change.says) and turns.has(AS_IT_IS)):
-        why = turns.failures.get(change.says) or turns.failures.get(AS_IT_IS) or "no time was left"
+        why = turns.failures.get(change.says) or turns.failures.get(AS_IT_IS) or NO_TIME
         return None, f"{change.says} could not be tried: {why}"
     measured = turns.after(change.says, AS_IT_IS)
     factor = load_s.median / turns.interval(AS_IT_IS).median
-    return (
-        Verified.of(change.says, change.kind, change.prediction, scaled(measured, factor), load_s),
-        "",
-    )
+    measured = scaled(measured, factor)
+    return Verified.of(change.says, change.kind, change.prediction, measured, load_s), ""

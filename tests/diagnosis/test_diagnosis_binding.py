@@ -1,10 +1,12 @@
 """Which stage limits, and which resource binds it."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from netpipe.diagnosis.binding import Evidence, bottleneck, scaling
+from netpipe.diagnosis.blocks import Block
 from netpipe.diagnosis.diagnosis import Bottleneck, Intervention
 from netpipe.diagnosis.model import Parts, Work
 from netpipe.diagnosis.prediction import Known
@@ -165,6 +167,54 @@ def test_an_unclear_effect_names_no_resource() -> None:
     assert result.resource == "unknown"
     assert result.why == (
         "no clear cause; the clearest effect is from the cache: 2.80 (2.52 to 3.08) times as fast"
+    )
+
+
+def named(lanes: Turns, work: Work = COMPUTES) -> str:
+    """Return the resource that lanes show."""
+    return found(work, lanes).resource
+
+
+def in_rounds(**sides: Sequence[Block | float]) -> Turns:
+    """Return rounds that differ, three of each side."""
+    rounds = [turns(1, **{name: each[n] for name, each in sides.items()}) for n in range(3)]
+    return Turns(tuple(one.rounds[0] for one in rounds))
+
+
+def test_each_resource_needs_a_clear_effect() -> None:
+    """What names it must stay away from no difference, whatever its median is."""
+    lane, half, wild = (0.040,) * 3, (0.020,) * 3, (0.050, 0.040, 0.010)
+    assert named(in_rounds(lane=lane, two_threads=lane, two_processes=half)) == "gil"
+    # A second thread may be as good as a second process.
+    assert named(in_rounds(lane=lane, two_threads=wild, two_processes=half)) == "unknown"
+    assert named(in_rounds(lane=lane, two_threads=half, two_processes=half)) == "cpu"
+    wild = (0.045, 0.020, 0.010)
+    assert named(in_rounds(lane=lane, two_threads=wild, two_processes=half)) == "unknown"
+    wild = (0.044, 0.019, 0.004)
+    assert named(in_rounds(lane=lane, two_threads=half, two_processes=wild)) == "unknown"
+    wild = (0.080, 0.040, 0.010)
+    assert named(in_rounds(lane=lane, two_threads=lane, two_processes=wild)) == "unknown"
+
+
+def test_memory_needs_clearly_more_cpu_time() -> None:
+    """CPU time beside another process that is more in one round and less in the next is noise."""
+    lane = (0.040,) * 3
+    clear, noise = (
+        [block(0.038, cpu_s) for cpu_s in each]
+        for each in (
+            (0.074, 0.075, 0.076),
+            (0.020, 0.060, 0.200),
+        )
+    )
+    assert named(in_rounds(lane=lane, two_threads=lane, two_processes=clear)) == "memory"
+    assert named(in_rounds(lane=lane, two_threads=lane, two_processes=noise)) == "cpu"
+
+
+def test_a_lane_that_may_compute_all_the_time_does_not_wait() -> None:
+    """A stage seems to wait, but its lane's wall time is not clearly above its CPU time."""
+    lane = [block(0.040, cpu_s) for cpu_s in (0.010, 0.035, 0.080)]
+    assert named(in_rounds(lane=lane, two_threads=[0.04] * 3, two_processes=[0.02] * 3), WAITS) == (
+        "unknown"
     )
 
 

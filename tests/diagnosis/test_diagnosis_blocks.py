@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from netpipe.diagnosis import blocks
+from netpipe.diagnosis.absent import _copied
 from netpipe.diagnosis.blocks import Block, Lane, Pulled, block_of, block_of_count, fresh_block
 from netpipe.harness.clock import MonotonicClock
 from netpipe.harness.errors import LoaderFailedError, MisuseError
@@ -226,7 +227,7 @@ def test_cpu_time_is_of_all_processes() -> None:
 
 
 def test_copies_for_an_intervention_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither the wall nor the CPU time that a copy takes is counted as loading."""
+    """Neither the time of a machine with nothing else to do, nor CPU time has that of copies."""
     clock = FakeClock()
 
     class TakesTwoSeconds:
@@ -237,14 +238,37 @@ def test_copies_for_an_intervention_are_left_out(monkeypatch: pytest.MonkeyPatch
     def loader() -> Iterator[str]:
         while True:
             clock.sleep(1.0)
-            yield str(blocks.copied(TakesTwoSeconds()))
+            yield str(_copied(TakesTwoSeconds()))
 
+    monkeypatch.setattr(blocks, "_delay_s", lambda: 0.0)
     monkeypatch.setattr(blocks, "_workers_cpu_s", lambda: 0.0)
     for name in ("process_time", "thread_time"):
         monkeypatch.setattr(time, name, clock)
     found = fresh_block(loader, 9.0, clock, UNWATCHED)
-    assert found.s_per_batch == pytest.approx(1.0)
+    assert found.s_per_batch == pytest.approx(3.0)  # workers would go on meanwhile
+    assert found.undelayed_s_per_batch == pytest.approx(1.0)
     assert found.cpu_s_per_batch == pytest.approx(1.0)
+
+
+def test_copies_of_another_thread_are_left_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lane waits for it, or does something else meanwhile: nothing is known of that."""
+    clock = FakeClock()
+
+    class TakesTwoSeconds:
+        def __deepcopy__(self, memo: object) -> None:
+            clock.sleep(2.0)
+
+    def loader() -> Iterator[int]:
+        while True:
+            reader = threading.Thread(target=_copied, args=(TakesTwoSeconds(),))
+            reader.start()
+            reader.join()
+            yield 1
+
+    monkeypatch.setattr(time, "thread_time", clock)
+    monkeypatch.setattr(blocks, "_delay_s", lambda: 0.0)
+    found = fresh_block(loader, 9.0, clock, UNWATCHED)
+    assert found.undelayed_s_per_batch == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize("text", ["", "no number", "1"])

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from netpipe.diagnosis import finding_out
+from netpipe.diagnosis import single_thread, whole
 from netpipe.diagnosis.child import KIND
 from netpipe.diagnosis.diagnosing import composed
 from netpipe.diagnosis.diagnosis import NO_EFFECT, OF_THE_LOADER, Diagnosis, Intervention
@@ -51,14 +51,14 @@ def diagnosed(seed: int, monkeypatch: pytest.MonkeyPatch, *, with_step: bool) ->
     generator = np.random.default_rng(seed)
     working = float(generator.choice([0.1, 1.0]))
     times = (stage_time("Map of f", 0.03, 0.03 * working), stage_time("Source", 0.01))
-    measured = {
+    of_one_thread = {
         "stage_times": lambda *_: times,
         "lanes_in_turns": lambda *_: drawn(generator, OF_ONE_THREAD, working),
         "from_disk_and_cache": lambda *_: drawn(generator, ("from-disk", "cached-bytes"), working),
-        "in_turns": lambda sides, *_: drawn(generator, sides, working),
     }
-    for name, stand_in in measured.items():
-        monkeypatch.setattr(finding_out, name, stand_in)
+    for name, stand_in in of_one_thread.items():
+        monkeypatch.setattr(single_thread, name, stand_in)
+    monkeypatch.setattr(whole, "in_turns", lambda sides, *_: drawn(generator, sides, working))
     looking = FindingOut(loaders.plain, "a:b", 0.02, 2, 1.0, MonotonicClock(), UNWATCHED)
     found: dict[str, Any] = {"findings": looking.findings().to_document(), "flops_per_step": 1e12}
     measurement = make_measurement(load_s=0.0406) if with_step else None

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from netpipe.diagnosis import disk
-from netpipe.diagnosis.blocks import Time
 from netpipe.diagnosis.disk import (
     CACHED,
     FROM_DISK,
@@ -17,6 +16,7 @@ from netpipe.diagnosis.disk import (
     from_disk_and_cache,
     open_files,
 )
+from netpipe.diagnosis.schedule import Time
 from netpipe.harness.clock import MonotonicClock
 from netpipe.harness.watch import UNWATCHED
 

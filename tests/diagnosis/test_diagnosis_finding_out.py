@@ -1,14 +1,21 @@
 """What a session does to a loader."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from netpipe.diagnosis import finding_out, lanes
-from netpipe.diagnosis.diagnosis import longest_s
+from netpipe.diagnosis import lanes, single_thread, whole
+from netpipe.diagnosis.blocks import FirstLook
 from netpipe.diagnosis.finding_out import FindingOut
-from netpipe.diagnosis.turns import Turns
+from netpipe.diagnosis.model import Parts
+from netpipe.diagnosis.prediction import Known
+from netpipe.diagnosis.rebuilt import serial
+from netpipe.diagnosis.schedule import Schedule, longest_s
+from netpipe.diagnosis.turns import Turns, with_side
+from netpipe.diagnosis.what_if import Change
+from netpipe.diagnosis.whole import Whole
 from netpipe.harness.clock import MonotonicClock
 from netpipe.harness.errors import SessionError
 from netpipe.harness.watch import UNWATCHED
@@ -22,9 +29,16 @@ def looking(loader: Any, cores: int = 2) -> FindingOut:
     return FindingOut(loader, "a:b", None, cores, 1.0, MonotonicClock(), UNWATCHED)
 
 
-def sides(
-    monkeypatch: pytest.MonkeyPatch, loader: Any, cores: int = 2
-) -> tuple[set[str], FindingOut]:
+def whole_of(loader: Any, cores: int = 2) -> Whole:
+    """Return a loader to be measured beside variants of it."""
+    lane, graph = serial(loader)
+    schedule = Schedule(MonotonicClock(), 1.0, UNWATCHED)
+    return Whole(
+        loader, graph, cores, lane is not loader, FirstLook(0.0, 0.01), schedule, UNWATCHED
+    )
+
+
+def sides(monkeypatch: pytest.MonkeyPatch, loader: Any, cores: int = 2) -> set[str]:
     """Return which sides of the whole loader are measured."""
     asked: list[str] = []
 
@@ -32,37 +46,34 @@ def sides(
         asked.extend(measured)
         return turns(as_it_is=0.01)
 
-    monkeypatch.setattr(finding_out, "in_turns", in_turns)
-    found = looking(loader, cores)
-    found._batch_s = 0.01
-    found._whole()
-    return set(asked), found
+    monkeypatch.setattr(whole, "in_turns", in_turns)
+    whole_of(loader, cores).turns()
+    return set(asked)
 
 
 def test_a_grain_loader_is_tried_with_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has none: one worker tells what more would give."""
-    asked, _ = sides(monkeypatch, loaders.plain)
+    asked = sides(monkeypatch, loaders.plain)
     assert asked == {"as-it-is", "one-worker", "half-the-cores"}
 
 
 def test_workers_are_tried_with_nothing_to_send(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has workers: what they send may be what limits."""
-    asked, found = sides(monkeypatch, loaders.with_worker)
+    asked = sides(monkeypatch, loaders.with_worker)
     assert asked == {"as-it-is", "tiny-payload", "half-the-cores"}
-    assert found._sender() == "ProcessPrefetch"
+    assert looking(loaders.with_worker)._sender() == "ProcessPrefetch"
 
 
 def test_plain_python_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither workers nor a payload can be given to it; one core has no half."""
-    asked, found = sides(monkeypatch, loaders.raising_late, cores=1)
-    assert asked == {"as-it-is"}
-    assert found._verified([], (), interval(0.01))[1].startswith("only a Grain pipeline")
+    assert sides(monkeypatch, loaders.raising_late, cores=1) == {"as-it-is"}
+    tried = whole_of(loaders.raising_late).tried(None, interval(0.01), {})
+    assert tried[1].startswith("only a Grain pipeline")
 
 
-def test_what_promises_nothing_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_promises_nothing_is_not_tried() -> None:
     """The reason is told."""
-    _, found = sides(monkeypatch, loaders.plain)
-    assert found._verified([], (), interval(0.01)) == (
+    assert whole_of(loaders.plain).tried(None, interval(0.01), {}) == (
         None,
         "no change that can be tried promises anything",
     )
@@ -77,7 +88,7 @@ def test_a_loader_that_fails_as_it_is_ends_it() -> None:
         raise OSError("disk gone")
 
     with pytest.raises(SessionError, match="disk gone"):
-        finding_out._with("as-it-is", Turns((), {"as-it-is": "OSError: disk gone"}))
+        with_side("as-it-is", Turns((), {"as-it-is": "OSError: disk gone"}))
     with pytest.raises(SessionError, match="after 3 batches: OSError: disk gone"):
         looking(loader).findings()
 
@@ -85,7 +96,7 @@ def test_a_loader_that_fails_as_it_is_ends_it() -> None:
 def test_turns_that_have_what_counts_are_given_back() -> None:
     """Others may have failed."""
     made = turns(as_it_is=0.01)
-    assert finding_out._with("as-it-is", made) is made
+    assert with_side("as-it-is", made) is made
 
 
 class Slow:
@@ -159,8 +170,35 @@ def test_reading_without_threads_is_proposed_and_tried(
         return Turns(tuple(rounds))
 
     made = turns(lane=lane_s, two_threads=lane_s, two_processes=lane_s)
-    monkeypatch.setattr(finding_out, "lanes_in_turns", lambda *_: made)
-    monkeypatch.setattr(finding_out, "in_turns", in_turns)
+    monkeypatch.setattr(single_thread, "lanes_in_turns", lambda *_: made)
+    monkeypatch.setattr(whole, "in_turns", in_turns)
     found = looking(loaders.data_loader).findings()
     assert any(one.kind == "no-threads" for one in found.what_if) is proposes
     assert (found.verified is not None and found.verified.kind == "no-threads") is proposes
+
+
+@pytest.mark.parametrize(
+    ("loader", "proposes"),
+    [
+        (loaders.data_loader, True),
+        (lambda: loaders.data_loader(1), False),
+        (loaders.plain, False),
+    ],
+    ids=["threads", "threads-in-a-worker", "no-threads"],
+)
+def test_only_threads_of_the_training_process_are_given_up(loader: Any, proposes: bool) -> None:
+    """Where a lane beats workers, or a loader without threads, it shows something else."""
+    known = Known(Parts((), 0, 0, 2), (0.04,))
+    found = looking(loader)._one_thread(known, turns(lane=0.01), turns(as_it_is=0.04))
+    assert (found is not None) is proposes
+
+
+def test_a_change_that_does_not_fit_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three rounds of two sides that start in 5 s take longer than the 22 s of a budget of 1 s."""
+    monkeypatch.setattr(whole, "in_turns", None)
+    change = Change("2 workers", "workers", lambda parts: parts, Known(Parts((), 0, 0, 2), ()), 2)
+    slow = replace(whole_of(loaders.plain), look=FirstLook(5.0, 0.01))
+    assert slow.tried(change, interval(0.01), {}) == (
+        None,
+        "2 workers could not be tried: no time was left",
+    )

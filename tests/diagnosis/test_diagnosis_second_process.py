@@ -11,9 +11,10 @@ import psutil
 import pytest
 
 from netpipe.diagnosis import lanes, second_process
-from netpipe.diagnosis.blocks import Pulled, Time
+from netpipe.diagnosis.blocks import Pulled
 from netpipe.diagnosis.lanes import LANE, TWO_PROCESSES, TWO_THREADS, WITHOUT_STAGE, lanes_in_turns
 from netpipe.diagnosis.rebuilt import serial
+from netpipe.diagnosis.schedule import Time
 from netpipe.diagnosis.second_process import SecondProcess
 from netpipe.diagnosis.turns import Turns
 from netpipe.harness.clock import MonotonicClock

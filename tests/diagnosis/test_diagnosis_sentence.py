@@ -75,6 +75,13 @@ def test_copies_to_the_device_that_limit() -> None:
     assert "tokenize" not in text
 
 
+def test_a_change_that_could_not_be_tried_is_named_once() -> None:
+    """The reason follows it, without the change again."""
+    found = findings(unverified="3 workers could not be tried: no time was left")
+    said = sentence(found, BOTTLENECK, None, None)
+    assert said.endswith("headroom then 1.1 (not tried: no time was left).")
+
+
 def test_what_is_open_is_said_to_be() -> None:
     """An inconclusive verdict is one about loading all the same."""
     text = said(measurement=make_measurement(rounds=2))

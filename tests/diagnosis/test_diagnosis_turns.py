@@ -8,8 +8,9 @@ from math import exp, inf, log
 import pytest
 
 from netpipe.diagnosis import turns as turns_module
-from netpipe.diagnosis.blocks import Block, Time
-from netpipe.diagnosis.turns import LEAST_ROUNDS, NO_TIME, Turns, in_turns, interval_of
+from netpipe.diagnosis.blocks import Block
+from netpipe.diagnosis.schedule import NO_TIME, Time
+from netpipe.diagnosis.turns import LEAST_ROUNDS, Turns, in_turns, interval_of
 from netpipe.harness.errors import SessionError
 from netpipe.harness.trying import bounded as bounded_module
 from tests.diagnosis.diagnosed import block, turns
