@@ -97,6 +97,8 @@ def test_another_head_has_its_own_checkout(
         (Started(0, "PASS", "NO_BASELINE"), 0),
         (Started(0, "PASS", "INCONCLUSIVE"), 3),
         (Started(0, "NO_BASELINE"), 3),
+        (Started(1, "NO_BASELINE"), 3),
+        (Started(1), 1),
         (Started(0, "NOT_COMPARED"), 3),
         (Started(0), 3),
         (Started(1, "REGRESSED"), 1),

@@ -100,10 +100,14 @@ def _pytest(words: Sequence[str], version: "Version | None") -> int:
 
 
 def _exit_code(code: int, written: Path) -> int:
-    """Return the command's exit code: an open question is one, though pytest skips its test."""
-    if code != 0 or not written.exists():
+    """Return the command's exit code: an open question is one, whatever pytest makes of it."""
+    if code not in (0, 1) or not written.exists():
         return _OF_PYTEST.get(code, MISUSE)
     compared = json.loads(written.read_text(encoding="utf-8"))["comparisons"]
     outcomes = [one["outcome"] for one in compared if one["against"] is not None]
-    decided = any(one not in _UNDECIDED for one in outcomes)
-    return FINE if decided and "INCONCLUSIVE" not in outcomes else INCONCLUSIVE
+    is_decided = any(one not in _UNDECIDED for one in outcomes)
+    if not is_decided and (outcomes or code == 0):
+        return INCONCLUSIVE
+    if code != 0:
+        return _OF_PYTEST[code]
+    return INCONCLUSIVE if "INCONCLUSIVE" in outcomes else FINE

@@ -178,13 +178,14 @@ class Run:
     def compares_nothing(self) -> bool:
         """Whether there was to be something to compare, and there was none, for whatever reason.
 
-        Where a missing baseline fails, metrics that were not judged do not count.
+        Metrics that were not judged do not count with a ref, nor where a missing baseline fails.
         """
         if not self.compares and not self.options.against:
             return False
         fails = self.options.fail_when_missing
         if self.compared:
-            return fails and all(one.comparison.outcome in UNJUDGED for one in self.compared)
+            counts = fails or bool(self.options.against)
+            return counts and all(one.comparison.outcome in UNJUDGED for one in self.compared)
         is_unmeasured = bool(self.timed or fails) and not self.sessions and not self.lints
         return is_unmeasured or self.has_benchmarks or bool(self.lost_benchmarks())
 

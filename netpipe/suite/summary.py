@@ -39,7 +39,9 @@ _NOTHING_COMPARED = (
     "deselects them (-k, -m, --lf, --benchmark-skip, --collect-only; in addopts too), or "
     "--benchmark-compare"
 )
-_NOTHING_JUDGED = "no metric was judged, which fails the run: --netpipe-missing fail"
+_NOTHING_JUDGED = (
+    "no metric was judged, which fails a run with --netpipe-against or --netpipe-missing fail"
+)
 
 
 def summary_lines(run: Run) -> Iterator[str]:

@@ -8,7 +8,7 @@ from netpipe.harness import session
 from netpipe.harness.errors import NoSuchTestError
 from tests.repository import commit, commit_files, git
 from tests.root_process import ROOT
-from tests.suite.project import HERE, Project
+from tests.suite.project import HERE, LOAD_TIME, Project
 from tests.suite.recorded import costly, recorded
 from tests.workflows import job, run_with, scripts, tox_flags
 
@@ -42,21 +42,21 @@ def test_a_pull_request_is_compared_with_its_merge_base(clone: Path) -> None:
     git(clone, "switch", "--quiet", "change")
     found = flags(clone, GITHUB_EVENT_NAME="pull_request", GITHUB_BASE_REF="main", BEFORE="")
     first = git(clone, "rev-parse", "main^")
-    assert found == [f"--netpipe-against={first}", "--netpipe-missing=fail"]
+    assert found == [f"--netpipe-against={first}"]
 
 
 def test_a_push_is_compared_with_the_version_before_it(clone: Path) -> None:
     """All commits of a push are judged together."""
     before = git(clone, "rev-parse", "main^")
     found = flags(clone, GITHUB_EVENT_NAME="push", BEFORE=before)
-    assert found == [f"--netpipe-against={before}", "--netpipe-missing=fail"]
+    assert found == [f"--netpipe-against={before}"]
 
 
 @pytest.mark.parametrize("before", [NO_COMMIT, "0123456789" * 4])
 def test_a_push_over_lost_commits_is_compared_with_the_parent(clone: Path, before: str) -> None:
     """A new branch, and one that was rewritten, has no version before it in the clone."""
     found = flags(clone, GITHUB_EVENT_NAME="push", BEFORE=before)
-    assert found == ["--netpipe-against=HEAD^", "--netpipe-missing=fail"]
+    assert found == ["--netpipe-against=HEAD^"]
 
 
 def test_the_branch_that_is_tested_is_pushed_or_requested() -> None:
@@ -141,5 +141,23 @@ def test_a_run_that_compared_nothing_fails(
 
     monkeypatch.setattr(session, "measured", no_base)
     result = run_as_ci(versioned)
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["NO_BASELINE*"])
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["no metric was judged, which fails a run*"])
+
+
+def test_a_new_benchmark_passes_beside_one_that_is_compared(
+    versioned: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change may add a benchmark: the version before has none, which is shown."""
+    versioned.has(LOAD_TIME, "test_new")
+    measured = versioned.measured
+
+    def without_new(command, request, place=HERE, progress=None):  # type: ignore[no-untyped-def]
+        if place.folder is not None and any("test_new" in word for word in command):
+            raise NoSuchTestError("no such test")
+        return measured(command, request, place, progress)
+
+    monkeypatch.setattr(session, "measured", without_new)
+    result = run_as_ci(versioned)
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines_random(["*PASS against HEAD^*", "NO_BASELINE against HEAD^*"])
