@@ -8,6 +8,7 @@ from typing import Final
 
 from netpipe.diagnosis.absent import KEPT
 from netpipe.diagnosis.blocks import Block, Lane, block_of
+from netpipe.diagnosis.diagnosis import clearness
 from netpipe.diagnosis.schedule import Time
 from netpipe.diagnosis.second_process import SecondProcess
 from netpipe.diagnosis.turns import LEAST_ROUNDS, Side, Turns, in_turns
@@ -68,7 +69,20 @@ def lanes_in_turns(
         if absent is not None:
             sides[WITHOUT_STAGE] = prepared(lambda: _without(start(absent), block_s))
         watched = LANE if watch is not UNWATCHED else ""
-        return in_turns(sides, time, say, _WARM_UP * block_s, watched).undelayed()
+        turns = in_turns(sides, time, say, _WARM_UP * block_s, watched).undelayed()
+        return without_dear_copies(turns)
+
+
+def without_dear_copies(turns: Turns) -> Turns:
+    """Drop the lane without a stage where copies of what the stage returns slow it down."""
+    if not turns.has(WITHOUT_STAGE):
+        return turns
+    speedup = turns.speedup(WITHOUT_STAGE, LANE)
+    if speedup.median > 1 or not clearness(speedup):
+        return turns
+    return turns.dropping(
+        WITHOUT_STAGE, "copying what the stage returns takes longer than the stage"
+    )
 
 
 def _lane(stack: ExitStack, time: Time, watch: Watch, loader: LoaderFactory) -> Lane:

@@ -58,6 +58,11 @@ class Turns:
         )
         return Turns(rounds, self.failures)
 
+    def dropping(self, side: str, why: str) -> "Turns":
+        """Return the same without a side that tells nothing, and why it does not."""
+        rounds = tuple({name: one[name] for name in one if name != side} for one in self.rounds)
+        return Turns(rounds, {**self.failures, side: why})
+
     def interval(self, side: str) -> Interval:
         """Return the seconds a batch of a side."""
         return interval_of(self.s_per_batch(side))

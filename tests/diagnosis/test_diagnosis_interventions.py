@@ -6,6 +6,7 @@ import pytest
 
 from netpipe.diagnosis.diagnosis import Intervention
 from netpipe.diagnosis.interventions import of_lanes, of_the_disk, of_the_whole
+from netpipe.diagnosis.lanes import without_dear_copies
 from netpipe.diagnosis.turns import Turns
 from tests.diagnosis.diagnosed import block, turns
 
@@ -55,6 +56,17 @@ def test_the_stage_that_was_left_out_is_named() -> None:
     """Markup in its name is text."""
     found = named("without-stage", *of_lanes(LANES, "Map of f[/x]"))
     assert "Map of f[/x]" in found.what
+
+
+def test_copies_that_cost_more_than_the_stage_are_no_effect() -> None:
+    """A stage at no cost cannot make a lane slower: only copies of its results can."""
+    slower = without_dear_copies(turns(lane=0.001, two_threads=0.001, without_stage=0.025))
+    assert not slower.has("without-stage")
+    says = named("without-stage", *of_lanes(slower, "Batch")).says
+    assert says == "not made: copying what the stage returns takes longer than the stage"
+    for seconds in (0.0005, 0.00101):
+        kept = turns(lane=0.001, two_threads=0.001, without_stage=seconds)
+        assert without_dear_copies(kept) is kept
 
 
 def test_a_stage_that_cannot_be_left_out_is_no_intervention() -> None:
