@@ -6,7 +6,7 @@ from rich.table import Table
 
 from netpipe.diagnosis.diagnosis import Diagnosis, Findings, Intervention
 from netpipe.harness.report import new_table
-from netpipe.harness.units import percent, ratio_interval, seconds, seconds_interval
+from netpipe.harness.units import percent, ratio_interval, rounded, seconds, seconds_interval
 
 _MOST_STAGES = 8
 
@@ -85,7 +85,7 @@ def _needs(diagnosis: Diagnosis) -> Table:
         table.add_row(
             one.accelerator,
             seconds(one.step_s),
-            f"{one.batches_per_s:.3g}",
+            rounded(one.batches_per_s),
             str(one.workers),
             f"{one.cores:.2g}",
             f"{one.headroom:.2f}",

@@ -5,7 +5,7 @@ from typing import Final
 
 from netpipe.diagnosis.diagnosis import Bottleneck, Findings, Prediction
 from netpipe.harness.measurement import Interval, Measurement
-from netpipe.harness.units import seconds
+from netpipe.harness.units import rounded, seconds
 from netpipe.harness.verdict import Verdict
 
 _BOUND: Final = {
@@ -53,14 +53,14 @@ def sentence(
 def _rate(findings: Findings, measurement: Measurement | None, verdict: Verdict | None) -> str:
     load_s = findings.load_s_per_batch.median
     if measurement is None or verdict is None:
-        return f"Loads {1 / load_s:.3g} batches/s, {seconds(load_s)} each."
+        return f"Loads {rounded(1 / load_s)} batches/s, {seconds(load_s)} each."
     device = measurement.device
     where = f"{device.key} (derived)" if device.emulated else device.key
     kind = verdict.kind.capitalize()
     if verdict.kind not in _BY_LOADING:
         return f"{kind} on {where}{verdict.message.removeprefix(verdict.kind)}."
     needs, sustains = 1 / measurement.step_s.median, 1 / measurement.load_s_per_batch.median
-    return f"{kind} on {where}: needs {needs:.3g} batches/s, sustains {sustains:.3g}."
+    return f"{kind} on {where}: needs {rounded(needs)} batches/s, sustains {rounded(sustains)}."
 
 
 def _stage(bottleneck: Bottleneck, *, waits: bool) -> str:
@@ -113,5 +113,7 @@ def _would(foreseen: Prediction) -> str:
 
 def _in_brackets(interval: Interval) -> str:
     scale, unit = (1e3, "ms") if interval.median < 1 else (1.0, "s")
-    low, high = scale * interval.low, scale * interval.high
-    return f"{scale * interval.median:.3g} {unit} [{low:.3g}, {high:.3g}]"
+    median, low, high = (
+        rounded(scale * one) for one in (interval.median, interval.low, interval.high)
+    )
+    return f"{median} {unit} [{low}, {high}]"

@@ -5,7 +5,7 @@ from math import isfinite
 from netpipe.harness import quantities, stats
 from netpipe.harness.measurement import Measurement
 from netpipe.harness.quantities import AT_RISK_ABOVE, EPSILON
-from netpipe.harness.units import ratio_interval, seconds_interval
+from netpipe.harness.units import counted_rounds, ratio_interval, seconds_interval
 
 _WIDE_LOAD = 0.10  # half of an interval, of its median
 
@@ -15,7 +15,7 @@ def why_too_few_rounds(measurement: Measurement) -> str | None:
     load = measurement.load_s_per_batch
     if isfinite(load.low):
         return None
-    return f"only {load.n} rounds fitted into the time; an interval needs 3"
+    return f"only {counted_rounds(load.n)} fitted into the time; an interval needs 3"
 
 
 def why_no_evidence(measurement: Measurement) -> str | None:

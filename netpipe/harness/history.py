@@ -32,7 +32,8 @@ class Entry:
 
     Attributes:
         path: The file.
-        is_compared: Whether runs on its device are compared with it: the latest.
+        is_compared: Whether runs on its device are compared with it: the latest, and each that
+            holds a benchmark which no later one names.
         baseline: What it holds; None where it cannot be read.
         error: Why not; "" where it can.
     """
@@ -88,12 +89,19 @@ def entries(folder: Path) -> Iterator[Entry]:
 def entries_of(device: Path) -> Iterator[Entry]:
     """Read every baseline in `<baselines>/<device key>`, by number."""
     paths = numbered(device)
-    for path in paths:
-        is_compared = path.name[:4] == paths[-1].name[:4]
+    found: list[Entry] = []
+    later: set[str] = set()
+    for path in reversed(paths):
+        is_latest = path.name[:4] == paths[-1].name[:4]
         try:
-            yield Entry(path, is_compared, load(path))
+            held = load(path)
         except InputError as error:
-            yield Entry(path, is_compared, None, str(error))
+            found.append(Entry(path, is_latest, None, str(error)))
+            continue
+        benchmarks = {name for name, some in held.sessions.items() if some}
+        found.append(Entry(path, is_latest or not benchmarks <= later, held))
+        later.update(held.sessions)
+    yield from reversed(found)
 
 
 def sessions(baseline: Baseline) -> tuple[Measurement, ...]:

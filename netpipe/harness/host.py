@@ -39,13 +39,13 @@ def host_difference(now: Host, then: Host) -> str:
     """
     larger = max(now.memory_bytes, then.memory_bytes)
     if now.cpu != then.cpu:
-        return f"{now.cpu}, then {then.cpu}"
+        return f"{now.cpu} now, {then.cpu} then"
     if now.cores != then.cores:
-        return f"{now.cores} cores, then {then.cores}"
+        return f"{now.cores} cores now, {then.cores} then"
     if abs(now.memory_bytes - then.memory_bytes) > MEMORY_TOLERANCE_FRACTION * larger:
-        return f"{now.memory_bytes / 2**30:.1f} GiB, then {then.memory_bytes / 2**30:.1f} GiB"
+        return f"{now.memory_bytes / 2**30:.1f} GiB now, {then.memory_bytes / 2**30:.1f} GiB then"
     if now.container != then.container:
-        return "in a container, then not" if now.container else "in no container, then in one"
+        return "in a container now, not then" if now.container else "in a container then, not now"
     return ""
 
 

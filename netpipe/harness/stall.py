@@ -10,7 +10,13 @@ from netpipe.harness import doubts, host_causes, quantities, stats
 from netpipe.harness.host_causes import SEEN_PROBE
 from netpipe.harness.measurement import Finding, Measurement
 from netpipe.harness.quantities import AT_RISK_ABOVE, EPSILON
-from netpipe.harness.units import percent, ratio_interval, seconds, seconds_interval
+from netpipe.harness.units import (
+    counted_rounds,
+    percent,
+    ratio_interval,
+    seconds,
+    seconds_interval,
+)
 from netpipe.harness.verdict import HEALTHY_KINDS, Rule, Verdict
 
 _MORE_TIME = "give it more time (a larger budget), or a machine with less else to do"
@@ -66,7 +72,7 @@ def _doubtful(why: Callable[[Measurement], str | None], way_out: str = _MORE_TIM
         return Verdict(
             "inconclusive",
             f"inconclusive: {reason}",
-            (*quantities.evidence(measurement), f"{measurement.step_s.n} rounds"),
+            (*quantities.evidence(measurement), counted_rounds(measurement.step_s.n)),
             way_out,
         )
 
@@ -83,7 +89,7 @@ def _recompiling(measurement: Measurement) -> Verdict | None:
         "recompiling",
         f"recompiling: {measurement.compilations} compilations inside the timed windows",
         (
-            f"{measurement.compilations} compilations in {measurement.step_s.n} rounds",
+            f"{measurement.compilations} compilations in {counted_rounds(measurement.step_s.n)}",
             *quantities.evidence(measurement),
         ),
         "give the step batches of one shape and dtype; JAX_LOG_COMPILES=1 says what is compiled",

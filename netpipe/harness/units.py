@@ -49,7 +49,12 @@ def ratio_interval(interval: Interval | None) -> str:
 
 
 def _unbounded(interval: Interval) -> str:
-    return f"{interval.n} round{'s' * (interval.n != 1)}, too few for an interval"
+    return f"{counted_rounds(interval.n)}, too few for an interval"
+
+
+def counted_rounds(count: int) -> str:
+    """Write how many rounds there were: `1 round`, `9 rounds`."""
+    return f"{count} round{'s' * (count != 1)}"
 
 
 def percent(fraction: float | None) -> str:

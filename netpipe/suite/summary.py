@@ -35,9 +35,9 @@ from netpipe.whole_file import write_whole
 
 _WIDTH = 118
 _NOTHING_COMPARED = (
-    "nothing was compared, which fails the run: no benchmark ran. Leave out what skips or "
-    "deselects them (-k, -m, --lf, --benchmark-skip, --collect-only; in addopts too), or "
-    "--benchmark-compare"
+    "nothing was compared, which fails the run: no benchmark got so far. Mend those that failed; "
+    "leave out what skips or deselects them (-k, -m, --lf, --benchmark-skip, --collect-only; in "
+    "addopts too), or --benchmark-compare"
 )
 _NOTHING_JUDGED = (
     "no metric was judged, which fails a run with --netpipe-against or --netpipe-missing fail"

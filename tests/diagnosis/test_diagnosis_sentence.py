@@ -38,6 +38,12 @@ def test_a_loader_alone() -> None:
     )
 
 
+def test_a_fast_loader_has_its_rate_in_plain_digits() -> None:
+    """No figure has an exponent."""
+    fast = replace(findings(), load_s_per_batch=Interval(0.00093, 0.0009, 0.00096, 9))
+    assert said(fast).startswith("Loads 1080 batches/s, 930 us each.")
+
+
 def test_a_loader_without_workers_loads() -> None:
     """There is no worker whose time a stage could hold."""
     assert "holds 71% of loading," in said(findings(workers=0))

@@ -30,6 +30,16 @@ def test_every_baseline_is_an_entry(tmp_path: Path) -> None:
     assert [one.is_compared for one in history.entries(tmp_path)] == [False, True, True]
 
 
+def test_a_baseline_of_what_no_later_one_holds_is_compared_with(tmp_path: Path) -> None:
+    """A recording of some benchmarks leaves the others to the file before it."""
+    some = (make_measurement(),)
+    for name, held_by in (("a", {"a::b": some, "a::c": some}), ("b", {"a::b": some})):
+        baseline.save(tmp_path / "t4-x1", name, DOCUMENT, held_by)
+    assert [one.is_compared for one in history.entries(tmp_path)] == [True, True]
+    baseline.save(tmp_path / "t4-x1", "c", DOCUMENT, {"a::b": some, "a::c": ()})
+    assert [one.is_compared for one in history.entries(tmp_path)] == [False, False, True]
+
+
 def test_a_damaged_baseline_is_an_entry_too(tmp_path: Path) -> None:
     """It is told of, and hides none of the others."""
     path = baseline.save(tmp_path / "t4-x1", "a", DOCUMENT, {"a::b": (make_measurement(),)})

@@ -153,10 +153,10 @@ def test_nearly_as_much_memory_is_the_same_class(gib: float) -> None:
 @pytest.mark.parametrize(
     ("other", "words"),
     [
-        (Host("A Xeon", 2, 12 * GIB, container=True), "24.0 GiB, then 12.0 GiB"),
-        (Host("A Xeon", 3, 24 * GIB, container=True), "2 cores, then 3"),
-        (Host("An EPYC", 2, 24 * GIB, container=True), "A Xeon, then An EPYC"),
-        (Host("A Xeon", 2, 24 * GIB), "in a container, then not"),
+        (Host("A Xeon", 2, 12 * GIB, container=True), "24.0 GiB now, 12.0 GiB then"),
+        (Host("A Xeon", 3, 24 * GIB, container=True), "2 cores now, 3 then"),
+        (Host("An EPYC", 2, 24 * GIB, container=True), "A Xeon now, An EPYC then"),
+        (Host("A Xeon", 2, 24 * GIB), "in a container now, not then"),
     ],
 )
 def test_the_difference_of_two_hosts_is_named(other: Host, words: str) -> None:

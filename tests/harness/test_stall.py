@@ -229,6 +229,7 @@ def test_shared_cores_have_their_own_verdicts(
     ("changed", "reason"),
     [
         ({"rounds": 2}, "only 2 rounds fitted into the time; an interval needs 3"),
+        ({"rounds": 1}, "only 1 round fitted into the time; an interval needs 3"),
         ({"batch_bytes": 0}, "the loader's batches are empty"),
         (
             {"losses_are_finite": False},

@@ -49,3 +49,18 @@ def test_a_test_that_fails_has_one_outcome_where_warnings_are_errors(
     monkeypatch.setattr(session, "measured", fail)
     project.has(f"def test_load_time(netpipe_benchmark): {body}")
     project.run("-W", "error:Benchmark fixture was not used").assert_outcomes(**outcomes)
+
+
+def test_a_benchmark_that_failed_is_not_said_to_have_been_left_out(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nothing was compared because measuring failed, the summary allows for that."""
+    project.record()
+
+    def fail(*_: object, **__: object) -> Measurement:
+        raise HangError("no batch")
+
+    monkeypatch.setattr(session, "measured", fail)
+    result = project.compare()
+    result.stdout.fnmatch_lines(["*no benchmark got so far. Mend those that failed;*"])
+    result.stdout.no_fnmatch_line("*no benchmark ran*")

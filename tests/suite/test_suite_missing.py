@@ -59,7 +59,7 @@ def test_a_run_without_comparison_says_so(project: Project) -> None:
 @pytest.mark.parametrize(
     ("measured", "why_not"),
     [
-        (replace(costly(), host=ELSEWHERE), "another host (8.0 GiB, then 16.0 GiB)"),
+        (replace(costly(), host=ELSEWHERE), "another host (8.0 GiB now, 16.0 GiB then)"),
         (replace(costly(), fingerprint="others"), "other data or another configuration"),
     ],
     ids=["host", "data"],
