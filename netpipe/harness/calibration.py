@@ -83,8 +83,11 @@ class Reference:
             more, longer_s = self._turn(puller, clock)
             batches, here_s = batches + more, here_s + longer_s
         pulled = puller.pulled - pulled
+        pulled_s = time.thread_time()
         spent = self._spent_when_quiet(puller, clock) - before
-        load_s = spent.load_s - spent.threads_s - here_s
+        # Reading the clocks of all processes takes this thread up to a millisecond each time.
+        reading_s = time.thread_time() - pulled_s
+        load_s = spent.load_s - spent.threads_s - here_s - reading_s
         return Turns(load_s / pulled, (spent.workers_s + spent.threads_s + here_s) / batches)
 
     def _spent_when_quiet(self, puller: Puller, clock: Clock) -> "_Spent":

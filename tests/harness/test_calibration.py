@@ -35,6 +35,7 @@ class Makers:
         self._pulled: list[tuple[float, float]] = []
         self.cpu_s_per_batch = 0.0
         self.cores = 0.0  # that they use whatever is pulled
+        self.reading_s = 0.0  # that it costs this thread to read their CPU time
         self.ended_s = 0.0  # of those before them
 
     def pulled(self) -> None:
@@ -48,7 +49,9 @@ class Makers:
 
     def cpu_s(self) -> float:
         """Return the CPU seconds that they, those before them and this process have used."""
-        return self._cpu.process_time() + self.ended_s + self.children_cpu_s()
+        used_s = self._cpu.process_time() + self.ended_s + self.children_cpu_s()
+        self._cpu.thread_s += self.reading_s
+        return used_s
 
 
 class Cpu:
@@ -145,6 +148,14 @@ def test_each_turn_of_this_process_counts_for_whose_it_is(
     clock: FakeClock, reference: Reference, puller: Puller
 ) -> None:
     """Without workers a batch costs what this process used while that loader was pulled."""
+    assert costing(reference.beside(puller, 1.0, clock)) == (0.003, 0.001)
+
+
+def test_reading_cpu_times_does_not_count_for_the_loader(
+    clock: FakeClock, reference: Reference, puller: Puller, loader: Loader
+) -> None:
+    """The CPU time that this thread spends on reading the clocks of processes is the harness's."""
+    loader.workers.reading_s = 0.001
     assert costing(reference.beside(puller, 1.0, clock)) == (0.003, 0.001)
 
 
