@@ -9,13 +9,14 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from netpipe.errors import InputError
 from netpipe.harness import documents
-from netpipe.harness.measurement import Measurement, measurement_from
+from netpipe.harness.host import cpu_model, host_difference
+from netpipe.harness.measurement import Host, Measurement, measurement_from
 from netpipe.harness.numbered_files import NUMBERED, keep_elsewhere, write_next
 
 SCHEMA: Final = "netpipe.baseline/1"
@@ -110,6 +111,28 @@ def holders(baselines: Sequence[Baseline]) -> dict[str, Baseline]:
     return {name: one for name, one in newest.items() if one.sessions[name]}
 
 
+def holder_of(benchmark: str, baselines: Sequence[Baseline], host: Host) -> Baseline | None:
+    """Return the baseline that a benchmark is compared with; None where its test is gone, or new.
+
+    It is the newest that holds the benchmark and was recorded on a host of this class, or the
+    newest that holds it where none was: each class of host has baselines of its own.
+
+    Args:
+        benchmark: Its full name.
+        baselines: Of one device, the latest last.
+        host: Where it was measured now.
+    """
+    newest = holders(baselines).get(benchmark)
+    if newest is None:
+        return None
+    alike = (
+        one
+        for one in reversed(baselines)
+        if (sessions := one.sessions.get(benchmark)) and not host_difference(host, sessions[0].host)
+    )
+    return next(alike, newest)
+
+
 def _refuse_without_number(folder: Path) -> None:
     """Refuse a renamed baseline: to pass it over would be to compare with an older one.
 
@@ -160,7 +183,7 @@ def load(path: Path) -> Baseline:
         path=path,
         recorded=document["datetime"],
         commit=str(document["commit_info"].get("id")),
-        sessions=_sessions(document["netpipe"], path),
+        sessions=_sessions(document, path),
         dirty=bool(document["commit_info"].get("dirty")),
     )
 
@@ -256,9 +279,22 @@ def _kept_of(session: Measurement) -> dict[str, Any]:
     return {name: value for name, value in document.items() if name not in _FOR_A_PICTURE}
 
 
-def _sessions(ours: Mapping[str, Any], path: Path) -> dict[str, tuple[Measurement, ...]]:
-    every = [measurement_from(one, path) for one in ours["sessions"]]
+def _sessions(document: Mapping[str, Any], path: Path) -> dict[str, tuple[Measurement, ...]]:
+    ours = document["netpipe"]
+    every = [
+        _with_cpu_model(measurement_from(one, path), document.get("machine_info", {}))
+        for one in ours["sessions"]
+    ]
     return {
         benchmark: tuple(every[place] for place in places)
         for benchmark, places in ours["benchmarks"].items()
     }
+
+
+def _with_cpu_model(session: Measurement, machine_info: Mapping[str, Any]) -> Measurement:
+    """Complete the host of an older recording from what pytest-benchmark wrote beside it."""
+    if session.host.cpu_model:
+        return session
+    cpu = machine_info.get("cpu", {})
+    model = cpu_model(*map(cpu.get, ("family", "model", "stepping")))
+    return replace(session, host=replace(session.host, cpu_model=model))

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from statistics import median
 from typing import Final
 
 from netpipe.errors import InputError
-from netpipe.harness.baseline import Baseline, holders, load, numbered
+from netpipe.harness.baseline import Baseline, holder_of, holders, load, numbered
 from netpipe.harness.gate import why_not_comparable
 from netpipe.harness.host import host_class, host_difference
 from netpipe.harness.measurement import Interval, Measurement
@@ -33,7 +33,7 @@ class Entry:
     Attributes:
         path: The file.
         is_compared: Whether runs on its device are compared with it: the latest, and each that
-            holds a benchmark which no later one names.
+            holds a benchmark that no later one has of that class of host.
         baseline: What it holds; None where it cannot be read.
         error: Why not; "" where it can.
     """
@@ -90,7 +90,8 @@ def entries_of(device: Path) -> Iterator[Entry]:
     """Read every baseline in `<baselines>/<device key>`, by number."""
     paths = numbered(device)
     found: list[Entry] = []
-    later: set[str] = set()
+    later: set[tuple[str, str]] = set()
+    gone: set[str] = set()
     for path in reversed(paths):
         is_latest = path.name[:4] == paths[-1].name[:4]
         try:
@@ -98,9 +99,14 @@ def entries_of(device: Path) -> Iterator[Entry]:
         except InputError as error:
             found.append(Entry(path, is_latest, None, str(error)))
             continue
-        benchmarks = {name for name, some in held.sessions.items() if some}
+        benchmarks = {
+            (name, host_class(some[0].host))
+            for name, some in held.sessions.items()
+            if some and name not in gone
+        }
         found.append(Entry(path, is_latest or not benchmarks <= later, held))
-        later.update(held.sessions)
+        later |= benchmarks
+        gone.update(name for name, some in held.sessions.items() if not some)
     yield from reversed(found)
 
 
@@ -157,15 +163,18 @@ def _differences(before: Measurement, after: Measurement) -> Iterator[str]:
 def superfluous(baselines: Sequence[Baseline], keep: int) -> tuple[Path, ...]:
     """Return which baselines of one device may go.
 
-    The latest stay, and for each benchmark the newest that holds it, and the oldest that this one
-    can be compared with: from it small steps are added up.
+    The latest stay, and for each benchmark and class of host the newest that holds it, and the
+    oldest that this one can be compared with: from it small steps are added up.
 
     Args:
         baselines: All of one device, the latest last.
         keep: How many of the latest stay, at least 1.
     """
     kept = {one.path for one in baselines[-keep:]}
-    for name, holder in holders(baselines).items():
+    hosts = {host_class(one.host): one.host for held in baselines for one in sessions(held)}
+    for name, host in product(holders(baselines), hosts.values()):
+        holder = holder_of(name, baselines, host)
+        assert holder is not None
         kept.add(holder.path)
         for metric in chain.from_iterable(GATED.values()):
             comparable = (

@@ -3,7 +3,7 @@
 import hashlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import inf
 from pathlib import Path, PurePosixPath
 from platform import machine
@@ -28,7 +28,8 @@ _CONTAINER_CGROUPS: Final = ("docker", "kubepods", "containerd", "libpod", "lxc"
 def host_class(host: Host) -> str:
     """Name the class of a host, its memory in whole GiB; `host_difference` compares two."""
     where = "container" if host.container else "no container"
-    return f"{host.cpu}, {host.cores} cores, {round(host.memory_bytes / 2**30)} GiB, {where}"
+    cpu = f"{host.cpu} ({host.cpu_model})" if host.cpu_model else host.cpu
+    return f"{cpu}, {host.cores} cores, {round(host.memory_bytes / 2**30)} GiB, {where}"
 
 
 def host_difference(now: Host, then: Host) -> str:
@@ -40,6 +41,8 @@ def host_difference(now: Host, then: Host) -> str:
     larger = max(now.memory_bytes, then.memory_bytes)
     if now.cpu != then.cpu:
         return f"{now.cpu} now, {then.cpu} then"
+    if now.cpu_model != then.cpu_model:
+        return f"CPU {now.cpu_model or 'unknown'} now, {then.cpu_model or 'unknown'} then"
     if now.cores != then.cores:
         return f"{now.cores} cores now, {then.cores} then"
     if abs(now.memory_bytes - then.memory_bytes) > MEMORY_TOLERANCE_FRACTION * larger:
@@ -62,8 +65,10 @@ def this_host(root: Path = Path("/")) -> Host:
     Raises:
         InputError: `proc/meminfo` does not say how much memory there is.
     """
+    cpuinfo = _cpuinfo_fields(_text(root / "proc/cpuinfo"))
     return Host(
-        cpu=_cpu_model(_text(root / "proc/cpuinfo")),
+        cpu=_cpu_name(cpuinfo),
+        cpu_model=cpu_model(*map(cpuinfo.get, ("cpu family", "model", "stepping"))),
         cores=max(1, int(min(len(os.sched_getaffinity(0)), _quota_cores(root)))),
         memory_bytes=min([_machine_memory_bytes(root / "proc/meminfo"), *_memory_limits(root)]),
         container=_in_container(root),
@@ -87,9 +92,19 @@ def _machine(root: Path) -> str:
     return hashlib.sha256(told.encode()).hexdigest()[:16] if told else ""
 
 
-def _cpu_model(cpuinfo: str) -> str:
+def _cpuinfo_fields(cpuinfo: str) -> dict[str, str]:
+    return dict(re.findall(r"^([^\t:]+?)[\t ]*: (.*)$", cpuinfo, re.MULTILINE))
+
+
+def cpu_model(family: object, model: object, stepping: object) -> str:
+    """Write a CPU's family, model and stepping; "" where one of them is unknown."""
+    if None in (family, model, stepping):
+        return ""
+    return f"family {family}, model {model}, stepping {stepping}"
+
+
+def _cpu_name(fields: Mapping[str, str]) -> str:
     """Give the model name; ARM processors have none and are told by implementer and part."""
-    fields = dict(re.findall(r"^([^\t:]+?)[\t ]*: (.*)$", cpuinfo, re.MULTILINE))
     arm = [fields[name] for name in ("CPU implementer", "CPU part") if name in fields]
     return fields.get("model name") or " ".join([machine(), *arm])
 

@@ -51,6 +51,8 @@ class Host:
         cores: CPUs that this process may use, by affinity and cgroup quota.
         memory_bytes: Memory that this process may use.
         container: Whether the process runs in a container.
+        cpu_model: The CPU's family, model and stepping, which a cloud's "Intel Xeon Processor" does
+            not tell apart; "" where the kernel does not give them.
         machine: Tells this machine from others of its class, without telling which it is; "" where
             that cannot be told, as of virtual ones.
     """
@@ -59,6 +61,7 @@ class Host:
     cores: int
     memory_bytes: int
     container: bool = False
+    cpu_model: str = ""
     machine: str = ""
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from netpipe.harness.baseline import Baseline, holders
+from netpipe.harness.baseline import Baseline, holder_of
 from netpipe.harness.gate import Compared, Comparison
 from netpipe.harness.measurement import Measurement
 from netpipe.harness.metrics import Metric
@@ -29,7 +29,7 @@ def told(failed: run.Compared, baselines: Sequence[Baseline], command: str) -> s
         lines += _figures(decisive, failed.against or "the baseline")
         lines += _baseline(decisive, baselines)
         lines += _history(decisive.metric, failed.benchmark, baselines)
-    held = holders(baselines).get(failed.benchmark)
+    held = holder_of(failed.benchmark, baselines, failed.now.host)
     lines += _cause(failed.now, held.sessions[failed.benchmark] if held else ())
     return "\n".join((*lines, f"again:     {command}"))
 

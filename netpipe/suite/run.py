@@ -288,10 +288,13 @@ class Run:
         if not baselines:
             none = gate.no_baseline(quantity, sessions, f"there is no baseline for {key}")
             return self._judged(benchmark, quantity, none, sessions[-1])
-        holder = baseline.holders(baselines).get(benchmark, baselines[-1])
-        if holder is not baselines[-1]:
-            latest = baselines[-1].path.name
-            note = f"{benchmark} is not in {latest}: held against {holder.path.name}"
+        latest = baselines[-1]
+        holder = baseline.holder_of(benchmark, baselines, sessions[-1].host) or latest
+        if holder is not latest:
+            why = "was recorded on another class of host"
+            if not latest.sessions.get(benchmark):
+                why = f"does not hold {benchmark}"
+            note = f"{latest.path.name} {why}: {benchmark} is compared with {holder.path.name}"
             if note not in self.notes:
                 self.notes.append(note)
         accepted = _accepted(holder, benchmark)

@@ -45,6 +45,14 @@ def test_a_baseline_reads_back(tmp_path: Path) -> None:
     assert baseline.latest(path.parent) == found
 
 
+def test_an_older_recording_has_its_cpu_model_from_pytest_benchmark(tmp_path: Path) -> None:
+    """Files from before `cpu_model` was measured hold it among pytest-benchmark's own figures."""
+    cpu = {"brand_raw": "Intel Xeon", "family": 6, "model": 207, "stepping": 2}
+    path = baseline.save(tmp_path, "first", {**DOCUMENT, "machine_info": {"cpu": cpu}}, SESSIONS)
+    (found,) = baseline.load(path).sessions.values()
+    assert {one.host.cpu_model for one in found} == {"family 6, model 207, stepping 2"}
+
+
 def test_pytest_benchmark_finds_its_own_document(tmp_path: Path) -> None:
     """What pytest-benchmark wrote stays where its tools look for it."""
     written = json.loads(save(tmp_path).read_text())

@@ -292,7 +292,7 @@ def replayed(device: Device) -> dict[str, Compared]:
     A run of unchanged code beside other programs took 2.02 times as long for a step alone and 1.79
     times as long for a step of training; it is replayed on the baseline's own sessions.
     """
-    kept = load(Path("tests/baselines/cpu-intel-xeon-2/0002_packed.json"))
+    kept = load(Path("baselines/cpu-intel-xeon-2/0002_packed.json"))
     then = [replace(one, device=device) for one in kept.sessions[STEP_BENCHMARK]]
     now = [
         replace(

@@ -101,6 +101,26 @@ def test_the_oldest_comparable_and_the_latest_stay(fingerprints: str, keep: int,
     assert history.superfluous(baselines, keep) == tuple(map(Path, gone))
 
 
+def test_the_newest_of_each_class_of_host_stays() -> None:
+    """Runs on every class are compared with it."""
+    one = make_measurement()
+    other = replace(one, host=replace(one.host, cpu_model="family 6, model 167"))
+    baselines = [
+        replace(held(session), path=Path(name))
+        for name, session in zip("abcde", (one, one, one, other, other), strict=True)
+    ]
+    assert history.superfluous(baselines, 1) == (Path("b"),)
+
+
+def test_a_baseline_of_another_class_of_host_is_compared_with(tmp_path: Path) -> None:
+    """A recording on another CPU leaves the file before it in use."""
+    one = make_measurement()
+    other = replace(one, host=replace(one.host, cpu_model="family 6, model 167"))
+    for name, session in zip("abc", (one, one, other), strict=True):
+        baseline.save(tmp_path / "t4-x1", name, DOCUMENT, {"a::b": (session,)})
+    assert [entry.is_compared for entry in history.entries(tmp_path)] == [False, True, True]
+
+
 def test_a_benchmark_that_only_one_holds_is_a_difference() -> None:
     """One that was not recorded again, and one whose test was gone by then, are named."""
     before = held(make_measurement())

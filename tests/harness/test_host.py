@@ -11,7 +11,8 @@ from netpipe.harness.measurement import Host
 
 GIB = 2**30
 CPUINFO = (
-    "processor\t: 0\nvendor_id\t: GenuineIntel\nmodel\t\t: 207\nmodel name\t: A Xeon @ 2 GHz\n"
+    "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 207\n"
+    "model name\t: A Xeon @ 2 GHz\nstepping\t: 2\n"
 )
 ARM_CPUINFO = "processor\t: 0\nCPU implementer\t: 0x41\nCPU architecture: 8\nCPU part\t: 0xd4f\n"
 
@@ -35,7 +36,15 @@ def write(root: Path, name: str, text: str) -> None:
 
 def test_an_unlimited_process_has_the_whole_machine(root: Path) -> None:
     """Without quota and limit the host is the machine itself."""
-    assert this_host(root) == Host("A Xeon @ 2 GHz", 8, 32 * GIB, container=False)
+    assert this_host(root) == Host(
+        "A Xeon @ 2 GHz", 8, 32 * GIB, cpu_model="family 6, model 207, stepping 2"
+    )
+
+
+def test_a_kernel_without_family_and_stepping_leaves_the_model_unknown(root: Path) -> None:
+    """The model name is all that is known of such a CPU."""
+    write(root, "proc/cpuinfo", "model\t\t: 207\nmodel name\t: A Xeon @ 2 GHz\n")
+    assert this_host(root).cpu_model == ""
 
 
 def test_affinity_bounds_the_cores(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,7 +58,8 @@ def test_cgroup_v2_bounds_cores_and_memory(root: Path) -> None:
     write(root, "proc/self/cgroup", "0::/user.slice/job\n")
     write(root, "sys/fs/cgroup/user.slice/job/cpu.max", "300000 100000\n")
     write(root, "sys/fs/cgroup/user.slice/job/memory.max", f"{4 * GIB}\n")
-    assert this_host(root) == Host("A Xeon @ 2 GHz", 3, 4 * GIB, container=False)
+    host = this_host(root)
+    assert (host.cores, host.memory_bytes) == (3, 4 * GIB)
 
 
 def test_cgroup_v1_bounds_cores_and_memory(root: Path) -> None:
@@ -58,7 +68,8 @@ def test_cgroup_v1_bounds_cores_and_memory(root: Path) -> None:
     write(root, "sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "200000\n")
     write(root, "sys/fs/cgroup/cpu/job/cpu.cfs_period_us", "50000\n")
     write(root, "sys/fs/cgroup/memory/job/memory.limit_in_bytes", f"{2 * GIB}\n")
-    assert this_host(root) == Host("A Xeon @ 2 GHz", 4, 2 * GIB, container=False)
+    host = this_host(root)
+    assert (host.cores, host.memory_bytes) == (4, 2 * GIB)
 
 
 @pytest.mark.parametrize(("outer", "inner"), [(2, 6), (6, 2)])
@@ -156,6 +167,10 @@ def test_nearly_as_much_memory_is_the_same_class(gib: float) -> None:
         (Host("A Xeon", 2, 12 * GIB, container=True), "24.0 GiB now, 12.0 GiB then"),
         (Host("A Xeon", 3, 24 * GIB, container=True), "2 cores now, 3 then"),
         (Host("An EPYC", 2, 24 * GIB, container=True), "A Xeon now, An EPYC then"),
+        (
+            Host("A Xeon", 2, 24 * GIB, container=True, cpu_model="family 6, model 207"),
+            "CPU unknown now, family 6, model 207 then",
+        ),
         (Host("A Xeon", 2, 24 * GIB), "in a container now, not then"),
     ],
 )

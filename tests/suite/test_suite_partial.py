@@ -1,6 +1,7 @@
 """Recordings of some benchmarks, which take none of the others out of the gate."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from tests.suite.project import LOAD_TIME, Project
 from tests.suite.recorded import costly, recorded
 
 OTHER = "test_other.py::test_load_time"
-CARRIED = f"{OTHER} is not in 0002_second.json: held against 0001_first.json"
+CARRIED = f"0002_second.json does not hold {OTHER}: {OTHER} is compared with 0001_first.json"
 LOST = f"in the baseline, but no test produced it: {OTHER}"
 
 
@@ -54,6 +55,22 @@ def test_a_recording_of_a_choice_drops_nothing(project: Project, deselect: tuple
     record(project, *deselect)
     assert set(benchmarks(project, "0002_second.json")) == {"test_perf.py::test_load_time"}
     assert CARRIED in project.compare().outlines
+
+
+def test_each_class_of_host_has_its_own_baseline(project: Project) -> None:
+    """A baseline of another CPU leaves the one before it in use, and the run says which."""
+    project.record()
+    slower = costly()
+    project.sessions = [replace(slower, host=replace(slower.host, cpu_model="family 6, model 167"))]
+    record(project)
+    project.sessions = [costly()]
+    result = project.compare()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*REGRESSED: load_cpu_ratio is 1.50 x *0001_first.json*"])
+    test = "test_perf.py::test_load_time"
+    result.stdout.fnmatch_lines(
+        [f"0002_second.json was recorded on another class of host: {test} is compared with 0001_*"]
+    )
 
 
 def test_a_test_that_is_deleted_later_is_missed(partly: Project) -> None:

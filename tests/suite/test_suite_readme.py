@@ -12,7 +12,7 @@ from netpipe.suite.run import Compared
 from netpipe.suite.summary import comparison_tables
 from tests.root_process import ROOT
 
-KEPT = Path("tests", "baselines", "cpu-intel-xeon-2", "0002_packed.json")
+KEPT = Path("baselines", "cpu-intel-xeon-2", "0002_packed.json")
 QUANTITIES = {
     "perf_tests/test_loading.py::test_load_time": "load_s_per_batch",
     "perf_tests/test_training.py::test_step_time": "step_s",
