@@ -1,9 +1,10 @@
 """Performance regression tests for Grain input pipelines that feed JAX training steps.
 
-`netpipe.harness` measures any loader together with any step and says why training waits;
-`netpipe.pytest_plugin` puts its measurements on pytest-benchmark's table and gates them against
-baselines; `netpipe.data` and `netpipe.step` are the real pipeline and the real step that this
-repository keeps on the bench; `netpipe.cli` is the `netpipe` command.
+A user's loader and step are measured in a child process (`session`, `measuring`); `verdict` says
+why training waits, `gate` compares with baselines, `linting` reads a Grain pipeline's graph, and
+`diagnosis` finds the stage and the resource that limit a loader. `suite` is one pytest run, `page`
+one HTML page, `cli` the `netpipe` command; `device` knows accelerators and hosts, and `results`
+holds what was measured. `data`, `step` and `throughput` are this repository's own workload.
 """
 
 __version__ = "0.1.0"

@@ -15,14 +15,19 @@ from typing import Any
 
 import pytest
 
-from netpipe.errors import NetpipeError
-from netpipe.harness.emulation import parse_accelerator
-from netpipe.harness.errors import InconclusiveError
-from netpipe.harness.session import request_here
-from netpipe.suite import alone, bench, github, nodes, record, summary
+from netpipe.device.emulated_names import parse_accelerator
+from netpipe.errors import InconclusiveError, NetpipeError
+from netpipe.session.session import request_here
+from netpipe.suite import (
+    baseline_recording,
+    benchmark_replay,
+    github,
+    session_nodes,
+    summary,
+    xdist_isolation,
+)
 from netpipe.suite.acceptance import acceptance
 from netpipe.suite.against import Against
-from netpipe.suite.clearing import commit_of
 
 # They belong to this plugin, so that those of a project's own plugins come after them.
 from netpipe.suite.fixtures import (  # noqa: F401  # pytest looks for them here
@@ -44,9 +49,10 @@ from netpipe.suite.fixtures import (  # noqa: F401  # pytest looks for them here
     netpipe_step,
     netpipe_synthetic,
 )
+from netpipe.suite.machine_drift import commit_of
 from netpipe.suite.options import BASELINE, Options, add_options
 from netpipe.suite.run import RUN, Run
-from netpipe.suite.waiving import waiver_problems
+from netpipe.suite.unused_waivers import waiver_problems
 from netpipe.whole_file import refuse_unwritable, writable_folder
 
 _COMPARE = pytest.StashKey[object]()
@@ -70,23 +76,23 @@ def pytest_configure(config: pytest.Config) -> None:
     if request_here() is not None:
         _become_session(config)
         return
-    bench.refuse_only_beside_workers(config)
-    compare = bench.take_comparison(config)
-    if alone.is_worker(config):
+    benchmark_replay.refuse_only_beside_workers(config)
+    compare = benchmark_replay.take_comparison(config)
+    if xdist_isolation.is_worker(config):
         return
     config.stash[_COMPARE] = compare
     # A run that is recorded becomes what later ones are compared with.
     compares = bool(compare) and not options.record
-    run = Run(options, compares, covers=nodes.coverage(config), say=_teller(config))
+    run = Run(options, compares, covers=session_nodes.coverage(config), say=_teller(config))
     config.stash[RUN] = run
     if options.report is not None:
         with _as_usage_error():
             refuse_unwritable(options.report, "--netpipe-report")
     if options.device:
-        from netpipe.harness import device
+        from netpipe.device import detection
 
         with _as_usage_error():
-            device.require(run.device, options.device)
+            detection.require(run.device, options.device)
     if options.request.trace:
         with _as_usage_error():
             writable_folder(Path(options.request.trace), "--netpipe-trace")
@@ -150,9 +156,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                     f"{item.nodeid}: the netpipe marker takes {', '.join(_MARKER_KEYS)}; "
                     f"found {unknown[0]!r}"
                 )
-    alone.share_out(config, items, _is_measured)
+    xdist_isolation.share_out(config, items, _is_measured)
     if any(_is_measured(item) for item in items):
-        bench.enable_without_workers(config)
+        benchmark_replay.enable_without_workers(config)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -160,7 +166,7 @@ def pytest_testnodedown(node: Any) -> None:
     """Remember whether a worker of pytest-xdist left timed tests to this process."""
     run = node.config.stash.get(RUN, None)
     if run is not None:
-        run.left_to_run.update(dict.fromkeys(alone.left_out(node)))
+        run.left_to_run.update(dict.fromkeys(xdist_isolation.left_out(node)))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -170,7 +176,7 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
     run = session.config.stash.get(RUN, None)
     if run is not None and run.left_to_run:
         run.say(f"{len(run.left_to_run)} timed tests were left out of the workers: now, alone")
-        alone.run_alone(session, list(run.left_to_run))
+        xdist_isolation.run_alone(session, list(run.left_to_run))
     return result
 
 
@@ -179,7 +185,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """Refuse a path that was taken for something else, before other tests are collected."""
     config = session.config
     if config.stash.get(RUN, None) is not None:
-        bench.refuse_path_as_run(config, config.stash[_COMPARE])
+        benchmark_replay.refuse_path_as_run(config, config.stash[_COMPARE])
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
@@ -199,7 +205,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             has been measured yet.
     """
     config = session.config
-    nodes.answer_when_missing(session)
+    session_nodes.answer_when_missing(session)
     run = config.stash.get(RUN, None)
     if run is None:
         return
@@ -208,11 +214,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if config.option.collectonly:
         return
     if run.timed:
-        bench.refuse_other_comparisons(config, config.stash[_COMPARE])
+        benchmark_replay.refuse_other_comparisons(config, config.stash[_COMPARE])
         run.say_limit()
     is_plain = not run.timed or any(_is_plain_benchmark(item) for item in session.items)
     if run.compares and is_plain:
-        bench.give_comparison_back(config, config.stash[_COMPARE])
+        benchmark_replay.give_comparison_back(config, config.stash[_COMPARE])
     with _as_usage_error():
         if run.timed and (run.compares or run.options.against == BASELINE):
             _find_accepted(run, config)
@@ -239,7 +245,7 @@ def _find_accepted(run: Run, config: pytest.Config) -> None:
     if run.options.accelerators == ("auto",):
         found = run.baselines_of(run.device.key)
         if found:
-            bench.show_baseline(config, found[-1].path)
+            benchmark_replay.show_baseline(config, found[-1].path)
 
 
 def _is_plain_benchmark(item: pytest.Item) -> bool:
@@ -298,7 +304,7 @@ def _only_lists(config: pytest.Config) -> bool:
 
 def _record(run: Run, session: pytest.Session) -> None:
     if run.options.record:
-        run.notes.append(record.recorded(run, session.config, int(session.exitstatus)))
+        run.notes.append(baseline_recording.recorded(run, session.config, int(session.exitstatus)))
 
 
 def _write_json(run: Run, _: pytest.Session) -> None:

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from netpipe.data.batches import Sequences
-from netpipe.data.draws import ContextDraws, DrawnRows, read_block
-from netpipe.data.order import RowOrder, contexts_per_row
-from netpipe.data.packing import likely_contexts, pack
-from netpipe.data.sampler import Contexts
-from netpipe.data.sources import RowSource, open_source
+from netpipe.data.sampling.context_order import RowOrder, contexts_per_row
+from netpipe.data.sampling.draws import ContextDraws, DrawnRows, read_block
+from netpipe.data.sampling.sampler import Contexts
+from netpipe.data.sources.probe_rows import RowSource, open_source
+from netpipe.data.tokens.batches import Sequences
+from netpipe.data.tokens.packing import likely_contexts, pack
 
 SEED, TARGET, SEQUENCES, LENGTH = 0, 34, 128, 1024
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from netpipe.harness.expect import Limits, expect_loading_below_step
-from netpipe.harness.measurement import Measurement
+from netpipe.results.measurement import Measurement
+from netpipe.suite.expectations import Limits, expect_loading_below_step
 
 Benchmark = Callable[[str], Measurement]
 

@@ -4,9 +4,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from netpipe.harness.expect import expect_order
-from netpipe.harness.graph.recording import recorded
-from netpipe.harness.ordering import lint
+from netpipe.linting.graph.source_lines import recorded
+from netpipe.linting.linter import lint
+from netpipe.suite.expectations import expect_order
 
 MOST_LINT_CPU_S = 1.0  # beyond this nobody would wait for it before every run
 

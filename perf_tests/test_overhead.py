@@ -1,7 +1,7 @@
 """The harness's own cost, in the run that it measures."""
 
-from netpipe.harness.measurement import Measurement
-from netpipe.harness.units import percent, seconds
+from netpipe.results.measurement import Measurement
+from netpipe.results.units import percent, seconds
 
 _STEP_S = 0.020  # the shortest step whose figures the harness vouches for
 _MOST = 0.01

@@ -14,8 +14,8 @@ from statistics import median
 import numpy as np
 import pytest
 
-from netpipe.data.batches import widen
-from netpipe.data.tokenizer import encode
+from netpipe.data.tokens.batches import widen
+from netpipe.data.tokens.tokenizer import encode
 from perf_tests.stage_bench import LENGTH, SEED, TARGET, Bench, benches
 from tests.data import reference
 from tests.data.reference_loader import pings_of, reference_batches

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from netpipe.harness.expect import Limits, expect_no_stall
-from netpipe.harness.measurement import Measurement
+from netpipe.results.measurement import Measurement
+from netpipe.suite.expectations import Limits, expect_no_stall
 
 Benchmark = Callable[[str], Measurement]
 

@@ -8,12 +8,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from netpipe.harness import session, stall
-from netpipe.harness.errors import MisuseError
-from netpipe.harness.measurement import Finding, Measurement
-from netpipe.harness.verdict import Verdict
+from netpipe.errors import MisuseError
+from netpipe.results.measurement import Finding, Measurement
+from netpipe.session import session
+from netpipe.verdict import decision
+from netpipe.verdict.kinds import Verdict
 from tests.command import Netpipe, document
-from tests.harness.measurements import CPU, EMULATED, make_measurement
+from tests.measurements import CPU, EMULATED, make_measurement
 
 PIPELINES = """
 import itertools
@@ -190,7 +191,7 @@ def test_code_is_printed_as_it_is(netpipe: Netpipe, monkeypatch: pytest.MonkeyPa
     )  # fmt: skip
     said = Verdict("loader-bound", CODE, (CODE,), CODE)
     monkeypatch.setattr(session, "measured", lambda *_, **__: recorded)
-    monkeypatch.setattr(stall, "judge", lambda _: said)
+    monkeypatch.setattr(decision, "judge", lambda _: said)
     result = netpipe("measure", "--loader", "a:b", "--accelerator", "emulated:30ms")
     assert result.exit_code == 1, result.output
     assert result.stdout.count(CODE) == 5

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from netpipe.harness import baseline
+from netpipe.gate import baseline
 from tests.command import Netpipe
-from tests.harness.measurements import make_measurement
+from tests.measurements import make_measurement
 
 DOCUMENT = {
     "datetime": "2026-11-21T14:00:00+00:00",

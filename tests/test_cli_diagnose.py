@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from netpipe.diagnosis import diagnosing
-from netpipe.diagnosis.diagnosing import Asked
+from netpipe.diagnosis import diagnose
+from netpipe.diagnosis.diagnose import Asked
 from netpipe.diagnosis.diagnosis import Diagnosis
-from netpipe.harness import session
+from netpipe.session import session
 from tests.command import Netpipe, document
 from tests.diagnosis.diagnosed import LINT, diagnosis, findings, stage
-from tests.harness.measurements import make_measurement
+from tests.measurements import make_measurement
 
 LOADERS = "tests.diagnosis.loaders:{}"
 ODD = "Map of f[/x] :smile: [red]"
@@ -38,7 +38,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
             measurement=make_measurement(load_s=0.04, train_s=0.04) if asked.has_step else None,
         )
 
-    monkeypatch.setattr(diagnosing, "diagnosed", stand_in)
+    monkeypatch.setattr(diagnose, "diagnosed", stand_in)
     return given
 
 
@@ -140,7 +140,7 @@ def _unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
         assert unhurried != command
         return session.answered(unhurried, *rest)
 
-    monkeypatch.setattr(diagnosing, "answered", answered)
+    monkeypatch.setattr(diagnose, "answered", answered)
 
 
 @pytest.mark.usefixtures("_unhurried")

@@ -7,11 +7,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from netpipe.harness import session
-from netpipe.harness.graph.nodes import Graph, Node
-from netpipe.harness.ordering import LintReport
-from netpipe.harness.rules.finding import LintFinding, Silenced
-from netpipe.harness.session import SessionRequest
+from netpipe.linting.graph.nodes import Graph, Node
+from netpipe.linting.linter import LintReport
+from netpipe.linting.rules.finding import LintFinding, Silenced
+from netpipe.session import session
+from netpipe.session.session import SessionRequest
 from tests.command import Netpipe, document
 
 PIPELINES = """

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from netpipe.cli import live as shown
-from netpipe.cli.live import live
-from netpipe.harness import session
-from netpipe.harness.progress import Progress, Tell
+from netpipe.cli import progress_display as shown
+from netpipe.cli.progress_display import live
+from netpipe.session import session
+from netpipe.session.progress import Progress, Tell
 from tests.command import Netpipe, document
-from tests.harness.measurements import EMULATED, make_measurement
+from tests.measurements import EMULATED, make_measurement
 
 LIMIT = "20 s of rounds, at most 32 min in all, with 600 s for a start of the loader"
 ROUNDS = "step alone, loading, training"
@@ -31,10 +31,10 @@ ESCAPE = "\x1b"
 CHILD = """
 import time
 from pathlib import Path
-from netpipe.harness.clock import MonotonicClock
-from netpipe.harness.progress import Teller
-from netpipe.harness.session import progress_file, request_here, write_result
-from tests.harness.measurements import EMULATED, make_measurement
+from netpipe.clock import MonotonicClock
+from netpipe.session.progress import Teller
+from netpipe.session.session import progress_file, request_here, write_result
+from tests.measurements import EMULATED, make_measurement
 request = request_here()
 doing = Teller(progress_file(request), MonotonicClock()).doing
 doing("warming up the step")

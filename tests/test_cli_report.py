@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from netpipe.harness import session
+from netpipe.session import session
 from tests.command import Netpipe, document
-from tests.harness.measurements import make_measurement
+from tests.measurements import make_measurement
 from tests.page.examples import lint, measurement
 from tests.page.parsed import Parsed, parsed
 

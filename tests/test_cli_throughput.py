@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from netpipe.data.synthetic import generate
-from netpipe.harness import host
-from netpipe.harness.measurement import Host
+from netpipe.data.preparation.synthetic import generate
+from netpipe.device import host
+from netpipe.results.measurement import Host
 from netpipe.throughput import turns
 from netpipe.throughput.figures import Tally
 from netpipe.throughput.subjects import Combination, Foreign, Subject

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from netpipe.harness import session
-from netpipe.harness.measurement import Measurement
-from netpipe.harness.session import SessionRequest
+from netpipe.results.measurement import Measurement
+from netpipe.session import session
+from netpipe.session.session import SessionRequest
 from tests.command import Netpipe, document
-from tests.harness.measurements import make_measurement
+from tests.measurements import make_measurement
 
 
 @pytest.fixture

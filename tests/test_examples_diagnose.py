@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from netpipe.harness.trying.variants import iterating
+from netpipe.linting.experiments.variants import iterating
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "diagnose"
 SMALL = {

@@ -8,7 +8,7 @@ import pytest
 from fixtures import targets
 from fixtures.workload import flops_per_step, gpu_workload
 from netpipe.config import Config
-from netpipe.data.synthetic import generate
+from netpipe.data.preparation.synthetic import generate
 from tests.root_process import run_module
 
 GPU_BATCH_BYTES = 6 * 128 * 1024 * 4

@@ -5,28 +5,28 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from netpipe.harness import ordering
-from netpipe.harness.graph.recording import recorded
-from netpipe.harness.host import this_host
-from netpipe.harness.picture.text import text_picture
-from netpipe.harness.targets import resolve
+from netpipe.device.host import this_host
+from netpipe.linting import linter
+from netpipe.linting.graph.source_lines import recorded
+from netpipe.linting.picture.terminal import text_picture
+from netpipe.session.targets import resolve
 from tests.root_process import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture
-def report(monkeypatch: pytest.MonkeyPatch) -> ordering.LintReport:
+def report(monkeypatch: pytest.MonkeyPatch) -> linter.LintReport:
     """What is found in the README's example, as on the two cores that it was run on."""
-    monkeypatch.setattr(ordering, "this_host", lambda: replace(this_host(), cores=2))
+    monkeypatch.setattr(linter, "this_host", lambda: replace(this_host(), cores=2))
     monkeypatch.chdir(ROOT / "examples" / "order")
     monkeypatch.syspath_prepend(".")
     with recorded() as recording:
         dataset = resolve("input_pipeline.py:batches")()
-    return ordering.lint(dataset, recording=recording)
+    return linter.lint(dataset, recording=recording)
 
 
-def test_the_picture_is_the_readmes(report: ordering.LintReport) -> None:
+def test_the_picture_is_the_readmes(report: linter.LintReport) -> None:
     """Line by line."""
     console = Console(width=118, color_system=None)
     with console.capture() as captured:
@@ -36,7 +36,7 @@ def test_the_picture_is_the_readmes(report: ordering.LintReport) -> None:
     assert picture in README
 
 
-def test_the_findings_are_the_readmes(report: ordering.LintReport) -> None:
+def test_the_findings_are_the_readmes(report: linter.LintReport) -> None:
     """Message, cost and mend of each, however the lines are broken."""
     words = " ".join(README.split())
     assert report.findings

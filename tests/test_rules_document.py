@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from netpipe.harness.graph.recording import recorded
-from netpipe.harness.lint_settings import lint_settings
-from netpipe.harness.ordering import RULE_NAMES, LintReport, lint
-from netpipe.harness.rules import costs
-from netpipe.harness.rules.finding import INTENTS
-from perf_tests.rule_costs.catalogue import CATALOGUE
-from perf_tests.rule_costs.document import (
+from netpipe.linting.graph.source_lines import recorded
+from netpipe.linting.linter import RULE_NAMES, LintReport, lint
+from netpipe.linting.rules import costs
+from netpipe.linting.settings import lint_settings
+from netpipe.session.session import INTENTS
+from perf_tests.studies.rule_costs.catalogue import CATALOGUE
+from perf_tests.studies.rule_costs.document import (
     RULES_DOCUMENT,
     SILENCING,
     Form,
@@ -21,7 +21,7 @@ from perf_tests.rule_costs.document import (
     sections,
     with_costs,
 )
-from perf_tests.rule_costs.examples import example
+from perf_tests.studies.rule_costs.examples import example
 from tests.root_process import ROOT
 
 TEXT = RULES_DOCUMENT.read_text(encoding="utf-8")
@@ -136,7 +136,7 @@ def test_every_rule_but_two_is_measured() -> None:
 
 @pytest.mark.parametrize("rule", CATALOGUE)
 def test_the_cost_is_the_measured_one(rule: str) -> None:
-    """The page says what a finding says; run `python -m perf_tests.rule_costs --document`."""
+    """The page says what a finding says; `perf_tests.studies.rule_costs --document` writes it."""
     assert SECTIONS[rule].cost == costs.cost_of(rule) != ""
 
 

@@ -15,7 +15,7 @@ import click
 from netpipe.cli.console import FAILED, FINE, INCONCLUSIVE, MISUSE, clear_errors, notes
 
 if TYPE_CHECKING:
-    from netpipe.suite.versions import Version
+    from netpipe.suite.other_version import Version
 
 _UNDECIDED: Final = ("INCONCLUSIVE", "NOT_COMPARED", "NO_BASELINE")
 _OF_PYTEST: Final = {0: FINE, 1: FAILED}  # whatever else it ends with, nothing was decided
@@ -37,7 +37,7 @@ def ab(base: str, words: tuple[str, ...], results: Path | None) -> None:
     (perf_tests), and its flags; with HEAD, a file that pytest is to write needs its whole path. No
     baseline is needed.
     """
-    from netpipe.suite.checkouts import named_commit
+    from netpipe.suite.worktrees import named_commit
 
     compared_with = named_commit(Path.cwd(), base, "netpipe ab")
     head, arguments = _split(words)
@@ -66,8 +66,8 @@ def _is_path(word: str) -> bool:
 @contextmanager
 def _version(head: str) -> "Iterator[Version | None]":
     """Check HEAD out, if there is one to check out."""
-    from netpipe.suite.checkouts import named_commit
-    from netpipe.suite.versions import version_of
+    from netpipe.suite.other_version import version_of
+    from netpipe.suite.worktrees import named_commit
 
     if not head:
         yield None

@@ -21,8 +21,8 @@ from netpipe.cli.console import (
 )
 
 if TYPE_CHECKING:
-    from netpipe.harness.baseline import Baseline
-    from netpipe.harness.history import Entry, Spread
+    from netpipe.gate.baseline import Baseline
+    from netpipe.gate.history import Entry, Spread
 
 _baselines = click.option(
     "--baselines", type=folder, default=Path("baselines"), show_default=True,
@@ -59,7 +59,7 @@ def record(name: str, sessions: int, words: tuple[str, ...]) -> None:
 @clear_errors
 def list_(baselines: Path, as_json: bool) -> None:
     """List all baselines; one that cannot be read is named, and fails."""
-    from netpipe.harness.history import entries
+    from netpipe.gate.history import entries
 
     found = list(entries(_existing(baselines)))
     if as_json:
@@ -85,7 +85,7 @@ def _existing(baselines: Path) -> Path:
 
 
 def _described(entry: "Entry") -> dict[str, Any]:
-    from netpipe.harness.history import sessions
+    from netpipe.gate.history import sessions
 
     held = entry.baseline
     return {
@@ -101,7 +101,7 @@ def _described(entry: "Entry") -> dict[str, Any]:
 
 
 def _listing(found: "list[Entry]") -> Any:
-    from netpipe.harness.report import new_table
+    from netpipe.verdict.report import new_table
 
     table = new_table("baselines")
     for heading in ("device", "file", "recorded", "commit", "sessions", "benchmarks", ""):
@@ -125,8 +125,8 @@ def _listing(found: "list[Entry]") -> Any:
 @clear_errors
 def show(file: Path, as_json: bool) -> None:
     """Show what a baseline holds: each figure over its sessions, on which host, with what."""
-    from netpipe.harness.baseline import load
-    from netpipe.harness.history import sessions
+    from netpipe.gate.baseline import load
+    from netpipe.gate.history import sessions
 
     held = load(file)
     first = sessions(held)[0]
@@ -142,7 +142,7 @@ def show(file: Path, as_json: bool) -> None:
 
 
 def _figures(held: "Baseline") -> "Mapping[str, Spread]":
-    from netpipe.harness.history import FIGURES, sessions, spread
+    from netpipe.gate.history import FIGURES, sessions, spread
 
     return {name: spread(sessions(held), name) for name in FIGURES}
 
@@ -150,7 +150,7 @@ def _figures(held: "Baseline") -> "Mapping[str, Spread]":
 def _shown(held: "Baseline", figures: "Mapping[str, Spread]") -> dict[str, Any]:
     from dataclasses import asdict
 
-    from netpipe.harness.history import sessions
+    from netpipe.gate.history import sessions
 
     first = sessions(held)[0]
     return {
@@ -167,8 +167,8 @@ def _shown(held: "Baseline", figures: "Mapping[str, Spread]") -> dict[str, Any]:
 
 
 def _figure_table(figures: "Mapping[str, Spread]", count: int) -> Any:
-    from netpipe.harness.report import new_table
-    from netpipe.harness.units import figure
+    from netpipe.results.units import figure
+    from netpipe.verdict.report import new_table
 
     table = new_table(f"over {count} sessions")
     for heading in ("figure", "median", "lowest", "highest"):
@@ -185,9 +185,9 @@ def _figure_table(figures: "Mapping[str, Spread]", count: int) -> Any:
 @clear_errors
 def diff(before: Path, after: Path, as_json: bool) -> None:
     """Put two baselines side by side: what one was accepted with, and the other."""
-    from netpipe.harness.baseline import load
-    from netpipe.harness.baseline_changes import change_table
-    from netpipe.harness.history import changes
+    from netpipe.gate.baseline import load
+    from netpipe.gate.baseline_changes import change_table
+    from netpipe.gate.history import changes
 
     found = changes(load(before), load(after))
     if as_json:
@@ -210,8 +210,8 @@ def diff(before: Path, after: Path, as_json: bool) -> None:
 @clear_errors
 def prune(baselines: Path, keep: int, yes: bool) -> None:
     """Remove old baselines, all but each device's latest few and the oldest comparable one."""
-    from netpipe.harness.baseline import load_all
-    from netpipe.harness.history import devices, superfluous
+    from netpipe.gate.baseline import load_all
+    from netpipe.gate.history import devices, superfluous
 
     for device in devices(_existing(baselines)):
         for path in superfluous(load_all(device), keep):

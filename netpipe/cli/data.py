@@ -8,7 +8,7 @@ import click
 from netpipe.cli.console import Progress, clear_errors, folder, notes
 
 if TYPE_CHECKING:
-    from netpipe.data.index import Index
+    from netpipe.data.formats.index import Index
 
 
 @click.command()
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 @clear_errors
 def generate(out: Path, probes: int | None, seed: int, profile: str) -> None:
     """Make the embedded default data set, or one like it: parquet and prepared probe rows."""
-    from netpipe.data.synthetic import PROFILES
-    from netpipe.data.synthetic import generate as generate_data
+    from netpipe.data.preparation.synthetic import PROFILES
+    from netpipe.data.preparation.synthetic import generate as generate_data
 
     with Progress("generating") as progress:
         index = generate_data(
@@ -49,8 +49,8 @@ def prepare(sources: tuple[Path, ...], out: Path, seed: int, shards: int) -> Non
     A folder that holds inherited ArrayRecord files (layout 0) and no parquet is converted: its rows
     keep their order, in one file for each split.
     """
-    from netpipe.data.convert import convert, is_inherited
-    from netpipe.data.prepare import prepare as prepare_data
+    from netpipe.data.preparation.convert import convert, is_inherited
+    from netpipe.data.preparation.prepare import prepare as prepare_data
 
     with Progress("preparing") as progress:
         if len(sources) == 1 and is_inherited(sources[0]):

@@ -16,8 +16,8 @@ from netpipe.cli.console import as_json, bold_first, clear_errors, folder, outpu
 @clear_errors
 def devices(baselines: Path, as_json: bool) -> None:
     """Say which device is here, its key, and whether a baseline matches it."""
-    from netpipe.harness.device import devices_report, find_device
-    from netpipe.harness.host import this_host
+    from netpipe.device.detection import devices_report, find_device
+    from netpipe.device.host import this_host
 
     document = devices_report(find_device(), this_host(), baselines).to_document()
     if as_json:

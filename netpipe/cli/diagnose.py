@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from netpipe.cli.chosen import Chosen, chosen_by_options
 from netpipe.cli.console import FINE, clear_errors, command_line, notes, output, print_json
-from netpipe.cli.live import live
 from netpipe.cli.measure import exit_code
+from netpipe.cli.options import Chosen, chosen_by_options
+from netpipe.cli.progress_display import live
 
 if TYPE_CHECKING:
     from netpipe.diagnosis.diagnosis import Diagnosis
@@ -28,9 +28,9 @@ def diagnose(chosen: Chosen) -> None:
     looked into by itself. TARGET is package.module:name or path/to/file.py:name, a callable without
     arguments.
     """
-    from netpipe.diagnosis.diagnosing import Asked, diagnosed, most_s
-    from netpipe.harness.lint_settings import lint_settings
-    from netpipe.harness.units import minutes
+    from netpipe.diagnosis.diagnose import Asked, diagnosed, most_s
+    from netpipe.linting.settings import lint_settings
+    from netpipe.results.units import minutes
 
     settings = lint_settings(Path.cwd())
     request = chosen.request("diagnose", chosen.accelerator)

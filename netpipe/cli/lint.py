@@ -21,12 +21,12 @@ from netpipe.cli.console import (
     output,
     print_json,
 )
-from netpipe.cli.live import live, printable, quietly
-from netpipe.harness.rules.finding import INTENTS
+from netpipe.cli.progress_display import live, printable, quietly
+from netpipe.session.session import INTENTS
 from netpipe.whole_file import refuse_unwritable, write_whole
 
 if TYPE_CHECKING:
-    from netpipe.harness.ordering import LintReport
+    from netpipe.linting.linter import LintReport
 
 
 @click.command()
@@ -71,9 +71,10 @@ def lint(
 
     TARGET is package.module:name or path/to/file.py:name, a callable that returns the pipeline.
     """
-    from netpipe.harness.lint_settings import lint_settings
-    from netpipe.harness.ordering import report_from
-    from netpipe.harness.session import SessionRequest, child_command, linted
+    from netpipe.linting.child import child_command
+    from netpipe.linting.linter import report_from
+    from netpipe.linting.settings import lint_settings
+    from netpipe.session.session import SessionRequest, linted
 
     if html is not None:
         refuse_unwritable(html, "--html")
@@ -94,7 +95,7 @@ def lint(
             soft_wrap=True,
         )
     with live(target, quiet=quiet) as progress:
-        document = linted(child_command(target, None, None), request, progress=progress)
+        document = linted(child_command(target), request, progress=progress)
     report = report_from(document)
     if svg is not None:
         _draw(report, svg)
@@ -109,7 +110,7 @@ def lint(
 
 
 def _draw(report: "LintReport", path: Path) -> None:
-    from netpipe.harness.picture.drawing import svg_picture
+    from netpipe.linting.picture.drawing import svg_picture
 
     write_whole(path, svg_picture(report), "--svg")
 
@@ -121,8 +122,8 @@ def _write_page(document: dict[str, Any], path: Path) -> None:
 
 
 def _print_report(report: "LintReport", trials: list[dict[str, Any]]) -> None:
-    from netpipe.harness.picture.shown import worst_first
-    from netpipe.harness.picture.text import text_picture
+    from netpipe.linting.picture.terminal import text_picture
+    from netpipe.linting.picture.visible_graph import worst_first
 
     if report.graph.nodes:
         output.print(text_picture(report, output.width))

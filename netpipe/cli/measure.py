@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from netpipe.cli.chosen import Chosen, chosen_by_options
 from netpipe.cli.console import (
     FAILED,
     FINE,
@@ -19,10 +18,11 @@ from netpipe.cli.console import (
     output,
     print_json,
 )
-from netpipe.cli.live import live
+from netpipe.cli.options import Chosen, chosen_by_options
+from netpipe.cli.progress_display import live
 
 if TYPE_CHECKING:
-    from netpipe.harness.measurement import Measurement
+    from netpipe.results.measurement import Measurement
 
 
 @click.command()
@@ -34,8 +34,9 @@ def measure(chosen: Chosen) -> None:
     TARGET is package.module:name or path/to/file.py:name, a callable without arguments. The
     accelerator may be several, with commas between them.
     """
-    from netpipe.harness.emulation import accelerator_label, parse_accelerators
-    from netpipe.harness.session import child_command, measured
+    from netpipe.device.emulated_names import accelerator_label, parse_accelerators
+    from netpipe.measuring.child import child_command
+    from netpipe.session.session import measured
 
     requests = [chosen.request("measure", one) for one in parse_accelerators(chosen.accelerator)]
     command = child_command(chosen.loader, chosen.step, chosen.loop)
@@ -79,8 +80,8 @@ def _write_page(measurements: "list[Measurement]", path: Path) -> None:
 
 
 def _every_document(measurements: "list[Measurement]") -> dict[str, Any]:
-    from netpipe.harness.report import measurement_document
-    from netpipe.harness.stall import judge
+    from netpipe.verdict.decision import judge
+    from netpipe.verdict.report import measurement_document
 
     documents = [measurement_document(one, judge(one)) for one in measurements]
     return {"schema": "netpipe.measurements/1", "measurements": documents}
@@ -88,8 +89,8 @@ def _every_document(measurements: "list[Measurement]") -> dict[str, Any]:
 
 def print_verdicts(measurements: "list[Measurement]") -> None:
     """Print the table of measurements, then what there is to say of each."""
-    from netpipe.harness.report import device_label, sizing_line, trace_line, verdict_table
-    from netpipe.harness.stall import judge, remarks
+    from netpipe.verdict.decision import judge, remarks
+    from netpipe.verdict.report import device_label, sizing_line, trace_line, verdict_table
 
     output.print(verdict_table(measurements))
     for one in measurements:
@@ -107,7 +108,7 @@ def print_verdicts(measurements: "list[Measurement]") -> None:
 
 def exit_code(measurement: "Measurement") -> int:
     """Return how a command ends that measured this."""
-    from netpipe.harness.stall import judge
+    from netpipe.verdict.decision import judge
 
     verdict = judge(measurement)
     if verdict.kind == "inconclusive":

@@ -75,7 +75,7 @@ def throughput(
     fresh process. TARGET is package.module:name or path/to/file.py:name, a callable that returns a
     loader; of a batch without inputs_segmentation every element of its first leaf is a token.
     """
-    from netpipe.data.embedded import data_of_user
+    from netpipe.data.preparation.embedded import data_of_user
     from netpipe.throughput.subjects import combinations
 
     if rounds < 1:
@@ -155,8 +155,8 @@ def _plan(subjects: int, rounds: int, seconds: float) -> str:
 
 
 def _print_document(found: "Throughput") -> None:
-    from netpipe.harness.device import find_device, found_versions
-    from netpipe.harness.host import this_host
+    from netpipe.device.detection import find_device, found_versions
+    from netpipe.device.host import this_host
     from netpipe.throughput.report import throughput_document
 
     print_json(throughput_document(found, find_device(), this_host(), found_versions()))

@@ -58,7 +58,7 @@ def choose_workers(
         InputError: The budget cannot be read, or is below the least candidate.
         SessionError: No number of workers could be run.
     """
-    from netpipe.harness.host import this_host
+    from netpipe.device.host import this_host
     from netpipe.throughput.budget import parse_budget
     from netpipe.throughput.candidates import worker_counts
     from netpipe.throughput.choice import choose
@@ -76,7 +76,7 @@ def choose_workers(
 
 
 def _announce(subjects: "Collection[Combination]", budget_bytes: int, trial_s: float) -> None:
-    from netpipe.throughput.amounts import megabytes
+    from netpipe.throughput.formatting import megabytes
     from netpipe.throughput.trials import MOST_ROUNDS, ROUNDS
     from netpipe.throughput.turns import expected_s
 

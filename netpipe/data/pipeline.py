@@ -6,13 +6,13 @@ from pathlib import Path
 import grain
 
 from netpipe.config import PipelineConfig
-from netpipe.data.batches import concatenate, widen
-from netpipe.data.draws import read_block
-from netpipe.data.order import MAX_CONTEXTS, BlockOrder, RowOrder, contexts_per_row
-from netpipe.data.packing import fill, likely_contexts, pack
-from netpipe.data.sampler import TOKENS_PER_MEASUREMENT, read_rows, sample
-from netpipe.data.sources import RowSource, open_source
-from netpipe.data.tokenizer import encode
+from netpipe.data.sampling.context_order import MAX_CONTEXTS, BlockOrder, RowOrder, contexts_per_row
+from netpipe.data.sampling.draws import read_block
+from netpipe.data.sampling.sampler import TOKENS_PER_MEASUREMENT, read_rows, sample
+from netpipe.data.sources.probe_rows import RowSource, open_source
+from netpipe.data.tokens.batches import concatenate, widen
+from netpipe.data.tokens.packing import fill, likely_contexts, pack
+from netpipe.data.tokens.tokenizer import encode
 from netpipe.errors import InputError
 from netpipe.grain_workers import let_grain_start_workers
 
@@ -31,7 +31,7 @@ def build(data: Path, config: PipelineConfig) -> grain.IterDataset:
         config: What to make of it.
 
     Returns:
-        A dataset of batches (`netpipe.data.batches.Batch`), each int32 (batch_size,
+        A dataset of batches (`netpipe.data.tokens.batches.Batch`), each int32 (batch_size,
         sequence_length).
 
     Raises:

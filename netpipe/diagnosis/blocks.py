@@ -10,11 +10,11 @@ from math import inf
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from netpipe.diagnosis.absent import copying_s
-from netpipe.harness.clock import Clock
-from netpipe.harness.processes import ProcessTree
-from netpipe.harness.pull import LoaderFactory, Puller
-from netpipe.harness.watch import UNWATCHED, Watch
+from netpipe.clock import Clock
+from netpipe.diagnosis.stage_ablation import copying_s
+from netpipe.measuring.loader_puller import LoaderFactory, Puller
+from netpipe.session.heartbeat import UNWATCHED, Watch
+from netpipe.session.processes import ProcessTree
 
 LEAST_BATCHES: Final = 2
 

@@ -4,15 +4,14 @@ import argparse
 from contextlib import ExitStack
 from typing import Any
 
-from netpipe.harness.emulation import Flops, checked_flops
+from netpipe.device.emulated_names import Flops, checked_flops
 
 KIND = "diagnose"
 
 
 def main() -> None:
     """Run the session that this process was started for."""
-    from netpipe.harness.child import answer, tell_of_import
-    from netpipe.harness.session import request_here
+    from netpipe.session.child import answer, requested, tell_of_import
 
     parser = argparse.ArgumentParser()
     parser.add_argument("--loader", required=True)
@@ -20,18 +19,16 @@ def main() -> None:
     parser.add_argument("--step-s", type=float)
     parser.add_argument("--budget-s", type=float, required=True)
     arguments = parser.parse_args()
-    request = request_here()
-    if request is None:
-        parser.error("this module is started by netpipe, not by hand")
+    request = requested(parser)
 
     def found(_: ExitStack) -> dict[str, Any]:
-        from netpipe.diagnosis.finding_out import FindingOut
+        from netpipe.clock import MonotonicClock
+        from netpipe.device.host import this_host
+        from netpipe.diagnosis.investigation import FindingOut
         from netpipe.grain_workers import let_grain_start_workers
-        from netpipe.harness.clock import MonotonicClock
-        from netpipe.harness.host import this_host
-        from netpipe.harness.session import START_UP_S
-        from netpipe.harness.targets import resolve
-        from netpipe.harness.watchdog import Watchdog
+        from netpipe.session.session import START_UP_S
+        from netpipe.session.targets import resolve
+        from netpipe.session.watchdog import Watchdog
 
         let_grain_start_workers()
         tell_of_import(request, arguments.loader)

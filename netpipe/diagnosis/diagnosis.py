@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from netpipe.harness.documents import check
-from netpipe.harness.measurement import Host, Interval, Measurement, converter
-from netpipe.harness.report import measurement_document
-from netpipe.harness.stall import judge
-from netpipe.harness.units import ratio_interval, seconds
+from netpipe.results.documents import check
+from netpipe.results.measurement import Host, Interval, Measurement, converter
+from netpipe.results.units import ratio_interval, seconds
+from netpipe.verdict.decision import judge
+from netpipe.verdict.report import measurement_document
 
 SCHEMA: Final = "netpipe.diagnosis/1"
 

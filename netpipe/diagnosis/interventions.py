@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from netpipe.diagnosis.diagnosis import Intervention, clearness
-from netpipe.diagnosis.disk import CACHED, FROM_DISK
-from netpipe.diagnosis.lanes import LANE, TWO_PROCESSES, TWO_THREADS, WITHOUT_STAGE
+from netpipe.diagnosis.page_cache import CACHED, FROM_DISK
 from netpipe.diagnosis.schedule import NO_TIME
+from netpipe.diagnosis.thread_scaling import LANE, TWO_PROCESSES, TWO_THREADS, WITHOUT_STAGE
 from netpipe.diagnosis.turns import Turns
-from netpipe.harness.measurement import Interval
+from netpipe.results.measurement import Interval
 
 AS_IT_IS: Final = "as-it-is"
 TINY_PAYLOAD: Final = "tiny-payload"

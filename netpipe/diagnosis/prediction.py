@@ -7,13 +7,13 @@ from typing import Final
 
 import numpy as np
 
-from netpipe.diagnosis.model import Parts
-from netpipe.harness.measurement import Interval
+from netpipe.diagnosis.cost_model import Parts
+from netpipe.results.measurement import Interval
 
 _DRAWS: Final = 500
 _SEED: Final = 0
 # The spread of the logarithm of predicted over measured, by its median absolute deviation: 0.08 and
-# 0.09 in the two files of trials in perf_tests/diagnosis.
+# 0.09 in the two files of trials in perf_tests/studies/diagnosis.
 _MODEL_ERROR: Final = 0.09
 
 

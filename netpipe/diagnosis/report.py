@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from rich.table import Table
 
 from netpipe.diagnosis.diagnosis import Diagnosis, Findings, Intervention
-from netpipe.harness.report import new_table
-from netpipe.harness.units import percent, ratio_interval, rounded, seconds, seconds_interval
+from netpipe.results.units import percent, ratio_interval, rounded, seconds, seconds_interval
+from netpipe.verdict.report import new_table
 
 _MOST_STAGES = 8
 

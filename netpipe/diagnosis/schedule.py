@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from netpipe.harness.clock import Clock
-from netpipe.harness.errors import SessionError
-from netpipe.harness.watch import Watch
+from netpipe.clock import Clock
+from netpipe.errors import SessionError
+from netpipe.session.heartbeat import Watch
 
 NO_TIME: Final = "no time was left"
 """Why a part was left out."""

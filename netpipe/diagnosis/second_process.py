@@ -13,8 +13,8 @@ from typing import Any, Final
 import psutil
 
 from netpipe.diagnosis.blocks import Pulled
-from netpipe.harness.errors import SessionError
-from netpipe.harness.processes import is_resource_tracker
+from netpipe.errors import SessionError
+from netpipe.session.processes import is_resource_tracker
 
 FAILED: Final = "failed"
 """Under which it answers with what its loader raised."""
@@ -27,7 +27,7 @@ class SecondProcess:
     """A process with a lane of the same loader; started when it is entered.
 
     Args:
-        target: The loader's, as `netpipe.harness.targets` reads it.
+        target: The loader's, as `netpipe.session.targets` reads it.
         start_limit_s: Seconds until it has to be ready.
 
     Raises:
@@ -40,7 +40,7 @@ class SecondProcess:
 
     def __enter__(self) -> "SecondProcess":
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "netpipe.diagnosis.lane", self._target],
+            [sys.executable, "-P", "-m", "netpipe.diagnosis.pulling_process", self._target],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

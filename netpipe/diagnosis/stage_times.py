@@ -5,15 +5,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from netpipe.clock import Clock
 from netpipe.diagnosis.blocks import Lane
-from netpipe.diagnosis.rebuilt import OneThread
-from netpipe.diagnosis.stacks import Sampled, UsersPath, functions, sampled
-from netpipe.diagnosis.stages import measured_overhead, timed, without_overhead
-from netpipe.harness.clock import Clock
-from netpipe.harness.graph.nodes import Graph, Node
-from netpipe.harness.graph.reading import datasets_of, read_graph
-from netpipe.harness.pull import LoaderFactory
-from netpipe.harness.watch import Watch
+from netpipe.diagnosis.instrumented_stages import measured_overhead, timed, without_overhead
+from netpipe.diagnosis.loader_variants import OneThread
+from netpipe.diagnosis.stack_sampling import Sampled, UsersPath, functions, sampled
+from netpipe.linting.graph.nodes import Graph, Node
+from netpipe.linting.graph.reader import datasets_of, read_graph
+from netpipe.measuring.loader_puller import LoaderFactory
+from netpipe.session.heartbeat import Watch
 
 _INFRASTRUCTURE: Final = ("ProcessPrefetch", "NoWorkers", "ThreadPrefetch", "Options", "DataLoader")
 _HALF: Final = 0.5

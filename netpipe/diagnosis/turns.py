@@ -8,10 +8,10 @@ from typing import Final
 
 from netpipe.diagnosis.blocks import Block
 from netpipe.diagnosis.schedule import NO_TIME, Time
-from netpipe.harness.errors import LoaderFailedError, SessionError
-from netpipe.harness.gate import quantile
-from netpipe.harness.measurement import Interval
-from netpipe.harness.trying.bounded import bounded, in_a_line
+from netpipe.errors import LoaderFailedError, SessionError
+from netpipe.gate.comparison import quantile
+from netpipe.results.measurement import Interval
+from netpipe.session.bounded_calls import bounded, in_a_line
 
 LEAST_ROUNDS: Final = 3  # with fewer, a ratio has no interval
 _MOST_ROUNDS: Final = 9

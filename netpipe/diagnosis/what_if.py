@@ -5,17 +5,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from netpipe.diagnosis.diagnosis import Prediction
-from netpipe.diagnosis.model import (
+from netpipe.diagnosis.cost_model import (
     Parts,
     scaled,
     with_payload,
     with_stage_times,
     with_workers,
 )
+from netpipe.diagnosis.diagnosis import Prediction
 from netpipe.diagnosis.prediction import Known, predicted
 from netpipe.diagnosis.stage_times import StageTime
-from netpipe.harness.measurement import Interval
+from netpipe.results.measurement import Interval
 
 WORKERS: Final = "workers"
 WITHOUT_STAGE: Final = "without-stage"

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from netpipe.errors import InputError
-from netpipe.harness.documents import check
-from netpipe.page.parts.every import SCHEMAS
+from netpipe.page.parts.registry import SCHEMAS
+from netpipe.results.documents import check
 
 _NEWER: Final = re.compile(r"netpipe\.[a-z]+/([2-9]|[1-9]\d+)")
 

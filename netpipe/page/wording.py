@@ -5,8 +5,8 @@ from collections.abc import Callable
 from math import isfinite
 from typing import Final
 
-from netpipe.harness.measurement import Interval
-from netpipe.harness.units import rounded, seconds
+from netpipe.results.measurement import Interval
+from netpipe.results.units import rounded, seconds
 
 _BYTES: Final = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 

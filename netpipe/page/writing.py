@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from netpipe.page.content import Part
-from netpipe.page.parts.every import parts_of
+from netpipe.page.parts.registry import parts_of
 from netpipe.page.reading import printable
 from netpipe.page.rendering import rendered
 from netpipe.whole_file import write_whole

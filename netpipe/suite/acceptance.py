@@ -9,10 +9,10 @@ from typing import Any
 from rich.table import Table
 
 from netpipe.errors import InputError
-from netpipe.harness import waivers
-from netpipe.harness.baseline_changes import FileChange, change_table, file_changes
-from netpipe.harness.gate import Comparison, Outcome
-from netpipe.harness.waivers import Waiver
+from netpipe.gate import waivers
+from netpipe.gate.baseline_changes import FileChange, change_table, file_changes
+from netpipe.gate.comparison import Comparison, Outcome
+from netpipe.gate.waivers import Waiver
 from netpipe.suite.accepted_tree import Commit, accepted_commit, write_tree
 from netpipe.suite.options import Options
 

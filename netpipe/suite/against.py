@@ -9,16 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from netpipe.errors import NetpipeError
-from netpipe.harness import session
-from netpipe.harness.errors import NoSuchTestError, OutOfTimeError, SessionError
-from netpipe.harness.gate import Comparison, undecided
-from netpipe.harness.measurement import Measurement
-from netpipe.harness.pairs import LEAST_PAIRS, MOST_PAIRS, Decision, Pair, decide
-from netpipe.harness.session import SessionRequest
-from netpipe.suite.checkouts import Commit, named_commit
+from netpipe.errors import NetpipeError, NoSuchTestError, OutOfTimeError, SessionError
+from netpipe.gate.comparison import Comparison, undecided
+from netpipe.gate.pairs import LEAST_PAIRS, MOST_PAIRS, Decision, Pair, decide
+from netpipe.results.measurement import Measurement
+from netpipe.session import session
+from netpipe.session.session import SessionRequest
+from netpipe.suite.other_version import Version, version_of
 from netpipe.suite.time_limit import LongPhases, TimeLimit, limit_s
-from netpipe.suite.versions import Version, version_of
+from netpipe.suite.worktrees import Commit, named_commit
 
 
 def pairs_limit_s(request: SessionRequest) -> float:

@@ -5,18 +5,17 @@ from typing import Any, Final, TypeVar
 
 import pytest
 
-from netpipe.errors import NetpipeError
-from netpipe.harness.clock import RecordedClock
-from netpipe.harness.errors import InconclusiveError
-from netpipe.harness.expect import Limits
-from netpipe.harness.gate import UNJUDGED, Outcome
-from netpipe.harness.measurement import Measurement
-from netpipe.harness.metrics import GATED
-from netpipe.harness.session import request_here
-from netpipe.harness.stall import judge
-from netpipe.suite import alone, bench, failed_gate, nodes
-from netpipe.suite.failed_gate import properties
+from netpipe.clock import RecordedClock
+from netpipe.errors import InconclusiveError, NetpipeError
+from netpipe.gate.comparison import UNJUDGED, Outcome
+from netpipe.gate.metrics import GATED
+from netpipe.results.measurement import Measurement
+from netpipe.session.session import request_here
+from netpipe.suite import benchmark_replay, failure_message, session_nodes, xdist_isolation
+from netpipe.suite.expectations import Limits
+from netpipe.suite.failure_message import properties
 from netpipe.suite.run import RUN, Compared, Run, Subject, deciding
+from netpipe.verdict.decision import judge
 
 _Result = TypeVar("_Result")
 
@@ -34,7 +33,7 @@ def _netpipe_session(request: pytest.FixtureRequest) -> None:
     """In a session's process, measure instead of running the test."""
     session = request_here()
     if session is not None:
-        nodes.serve_node(request, session)
+        session_nodes.serve_node(request, session)
 
 
 @pytest.fixture
@@ -100,7 +99,7 @@ def netpipe_limits(request: pytest.FixtureRequest) -> Limits:
 @pytest.fixture
 def _netpipe_alone(request: pytest.FixtureRequest) -> None:
     """Fail a test that got into a worker because it does not say what it asks for."""
-    if alone.is_worker(request.config):
+    if xdist_isolation.is_worker(request.config):
         pytest.fail(
             "a timed test must run alone, not in a pytest-xdist worker: take netpipe's fixtures "
             "as arguments, which keeps a test out of workers, or run it with -n0",
@@ -113,9 +112,9 @@ def _netpipe_subject(
     request: pytest.FixtureRequest, _netpipe_alone: None, netpipe_accelerator: str
 ) -> Subject:
     return Subject(
-        key=nodes.subject_key(request),
+        key=session_nodes.subject_key(request),
         accelerator=netpipe_accelerator,
-        command=nodes.node_command(request.config, request.node.nodeid),
+        command=session_nodes.node_command(request.config, request.node.nodeid),
         name=request.node.nodeid,
     )
 
@@ -176,7 +175,7 @@ def netpipe_benchmark(
     the baseline; a regression fails the test.
     """
     run = request.config.stash[RUN]
-    replay = bench.Replay(benchmark, _netpipe_clock)
+    replay = benchmark_replay.Replay(benchmark, _netpipe_clock)
     request.node.stash[UNUSED] = benchmark.enabled
 
     def put(quantity: str) -> Measurement:
@@ -240,8 +239,8 @@ def _hold(run: Run, node: pytest.Item, quantity: str, subject: Subject) -> None:
 
 
 def _told_offailure(run: Run, node: pytest.Item, worst: Compared) -> str:
-    return failed_gate.told(
+    return failure_message.told(
         worst,
         run.baselines_of(worst.now.device.key) if run.compares else (),
-        nodes.repeating_command(node.config, node.nodeid),
+        session_nodes.repeating_command(node.config, node.nodeid),
     )

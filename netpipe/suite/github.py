@@ -7,7 +7,6 @@ from typing import Any
 from rich.table import Table
 
 from netpipe.errors import InputError
-from netpipe.harness.report import verdict_table
 from netpipe.suite.acceptance import change_notes, change_tables
 from netpipe.suite.run import Run
 from netpipe.suite.summary import (
@@ -17,7 +16,8 @@ from netpipe.suite.summary import (
     order_lines,
     verdict_lines,
 )
-from netpipe.suite.waiving import waiver_problems
+from netpipe.suite.unused_waivers import waiver_problems
+from netpipe.verdict.report import verdict_table
 
 # https://github.com/actions/toolkit/blob/main/packages/core/src/command.ts
 _ESCAPED_DATA = {"%": "%25", "\r": "%0D", "\n": "%0A"}

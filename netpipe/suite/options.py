@@ -7,10 +7,10 @@ from typing import Final
 
 import pytest
 
+from netpipe.device.emulated_names import parse_accelerators
 from netpipe.errors import NetpipeError
-from netpipe.harness.emulation import parse_accelerators
-from netpipe.harness.lint_settings import lint_settings
-from netpipe.harness.session import SessionRequest
+from netpipe.linting.settings import lint_settings
+from netpipe.session.session import SessionRequest
 
 _POLICIES: Final = ("warn", "fail")
 BASELINE: Final = "baseline"

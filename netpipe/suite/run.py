@@ -8,21 +8,22 @@ from typing import Any, Final, TypeVar
 
 import pytest
 
-from netpipe.errors import NetpipeError
-from netpipe.harness import baseline, device, gate, session
-from netpipe.harness.baseline import Baseline
-from netpipe.harness.errors import OutOfTimeError
-from netpipe.harness.gate import MOST_SESSIONS, UNJUDGED, Accepted, Comparison, Outcome
-from netpipe.harness.measurement import Device, Finding, Measurement
-from netpipe.harness.session import SessionRequest
-from netpipe.harness.stall import judge
-from netpipe.harness.verdict import Verdict
-from netpipe.harness.waivers import Waiver
+from netpipe.device import detection
+from netpipe.errors import NetpipeError, OutOfTimeError
+from netpipe.gate import baseline, comparison
+from netpipe.gate.baseline import Baseline
+from netpipe.gate.comparison import MOST_SESSIONS, UNJUDGED, Accepted, Comparison, Outcome
+from netpipe.gate.waivers import Waiver
+from netpipe.results.measurement import Device, Finding, Measurement
+from netpipe.session import session
+from netpipe.session.session import SessionRequest
 from netpipe.suite.acceptance import Acceptance
 from netpipe.suite.against import Against, pairs_limit_s
-from netpipe.suite.clearing import cleared
+from netpipe.suite.machine_drift import cleared
 from netpipe.suite.options import Options
 from netpipe.suite.time_limit import LongPhases, TimeLimit, limit_s
+from netpipe.verdict.decision import judge
+from netpipe.verdict.kinds import Verdict
 
 Command = Sequence[str]
 _Result = TypeVar("_Result")
@@ -162,7 +163,7 @@ class Run:
     @cached_property
     def device(self) -> Device:
         """The device that jax finds, looked up in a process of its own."""
-        return device.find_device()
+        return detection.find_device()
 
     def say_limit(self) -> None:
         """Say how long it may take to measure a loader with its step, for all tests of it."""
@@ -269,10 +270,10 @@ class Run:
         found = self._once(key, compare)
         if found is None:
             now = self.measure(subject)
-            none = gate.no_baseline(quantity, now, f"{against.ref} has no test {benchmark}")
+            none = comparison.no_baseline(quantity, now, f"{against.ref} has no test {benchmark}")
             return self._judged(benchmark, quantity, none, now[-1], against.ref)
-        comparison, latest = found
-        return self._judged(benchmark, quantity, comparison, latest, against.ref)
+        compared, latest = found
+        return self._judged(benchmark, quantity, compared, latest, against.ref)
 
     def _judged(
         self, benchmark: str, quantity: str, found: Comparison, now: Measurement, ref: str = ""
@@ -286,7 +287,7 @@ class Run:
         key = sessions[-1].device.key
         baselines = self.baselines_of(key)
         if not baselines:
-            none = gate.no_baseline(quantity, sessions, f"there is no baseline for {key}")
+            none = comparison.no_baseline(quantity, sessions, f"there is no baseline for {key}")
             return self._judged(benchmark, quantity, none, sessions[-1])
         latest = baselines[-1]
         holder = baseline.holder_of(benchmark, baselines, sessions[-1].host) or latest
@@ -299,7 +300,7 @@ class Run:
                 self.notes.append(note)
         accepted = _accepted(holder, benchmark)
         before = [_accepted(one, benchmark) for one in baselines[: baselines.index(holder)]]
-        found, sessions = gate.settled(
+        found, sessions = comparison.settled(
             quantity,
             sessions,
             accepted,

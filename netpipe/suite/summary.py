@@ -10,17 +10,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from netpipe.harness.gate import Outcome
-from netpipe.harness.measurement import Measurement
-from netpipe.harness.ordering import UNUSED
-from netpipe.harness.report import (
-    device_label,
-    measurement_document,
-    new_table,
-    trace_line,
-    verdict_table,
-)
-from netpipe.harness.stall import judge, remarks
+from netpipe.gate.comparison import Outcome
+from netpipe.linting.linter import UNUSED
+from netpipe.results.measurement import Measurement
 from netpipe.suite.acceptance import (
     acceptance_document,
     acceptance_lines,
@@ -28,9 +20,17 @@ from netpipe.suite.acceptance import (
     difference_lines,
     waiver_document,
 )
-from netpipe.suite.past import pasts
+from netpipe.suite.metric_history import pasts
 from netpipe.suite.run import Compared, Run
-from netpipe.suite.waiving import waiver_problems
+from netpipe.suite.unused_waivers import waiver_problems
+from netpipe.verdict.decision import judge, remarks
+from netpipe.verdict.report import (
+    device_label,
+    measurement_document,
+    new_table,
+    trace_line,
+    verdict_table,
+)
 from netpipe.whole_file import write_whole
 
 _WIDTH = 118

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
-from netpipe.harness.clock import Clock, MonotonicClock
-from netpipe.harness.errors import OutOfTimeError
-from netpipe.harness.progress import Progress
-from netpipe.harness.session import OVERTIME_S, SessionRequest
+from netpipe.clock import Clock, MonotonicClock
+from netpipe.errors import OutOfTimeError
+from netpipe.session.progress import Progress
+from netpipe.session.session import OVERTIME_S, SessionRequest
 
 _AROUND_S: Final = 60.0  # of a further session: imports, the loader's start, compiling the step
 _LONG_PHASE_S: Final = 15.0

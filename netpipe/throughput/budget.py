@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from netpipe.errors import InputError
-from netpipe.throughput.amounts import megabytes
 from netpipe.throughput.candidates import Candidate
+from netpipe.throughput.formatting import megabytes
 
 OPTION: Final = "--memory-budget"
 

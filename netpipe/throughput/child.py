@@ -13,8 +13,7 @@ from typing import Any
 
 def main() -> None:
     """Run the session that this process was started for."""
-    from netpipe.harness.child import answer
-    from netpipe.harness.session import request_here
+    from netpipe.session.child import answer, requested
 
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, required=True)
@@ -22,16 +21,14 @@ def main() -> None:
     parser.add_argument("--data")
     parser.add_argument("--pipeline", type=json.loads)
     arguments = parser.parse_args()
-    request = request_here()
-    if request is None:
-        parser.error("this module is started by netpipe, not by hand")
+    request = requested(parser)
 
     def found(closing: ExitStack) -> dict[str, Any]:
         from dataclasses import asdict
 
+        from netpipe.clock import MonotonicClock
         from netpipe.grain_workers import let_grain_start_workers
-        from netpipe.harness.clock import MonotonicClock
-        from netpipe.harness.watchdog import Watchdog
+        from netpipe.session.watchdog import Watchdog
         from netpipe.throughput.run import run
 
         let_grain_start_workers()
@@ -44,7 +41,7 @@ def main() -> None:
 
 def _loader(arguments: argparse.Namespace) -> Callable[[], Any]:
     if arguments.target:
-        from netpipe.harness.targets import resolve
+        from netpipe.session.targets import resolve
 
         return resolve(arguments.target)
     from pathlib import Path

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from netpipe.throughput.amounts import amount
 from netpipe.throughput.candidates import AS_FAST, Candidate, still_open
 from netpipe.throughput.explanation import explained, times
 from netpipe.throughput.figures import FIGURES, ratio
+from netpipe.throughput.formatting import amount
 
 _HOPELESS: Final = 1 / 3  # of the best; runs of one candidate were seen to differ by 1.7
 

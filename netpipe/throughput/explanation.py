@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from netpipe.throughput.amounts import amount, megabytes
 from netpipe.throughput.candidates import AS_FAST, Candidate
+from netpipe.throughput.formatting import amount, megabytes
 
 
 def times(workers: int) -> str:

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
-from netpipe.harness.measurement import Interval
-from netpipe.harness.stats import median_interval, ratio_interval
+from netpipe.results.measurement import Interval
+from netpipe.results.statistics import median_interval, ratio_interval
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Tally:
         peak_pss_bytes: The most memory of all processes, shared memory counted once.
         peak_rss_bytes: The same, shared memory counted in each.
         first_batch_s: Seconds from building the pipeline to its first batch, after the imports.
-        counted_by: What a token is: see `netpipe.throughput.counting`.
+        counted_by: What a token is: see `netpipe.throughput.token_counting`.
     """
 
     wall_s: float

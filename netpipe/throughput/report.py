@@ -9,14 +9,14 @@ from typing import Any, Final
 
 from rich.table import Table
 
-from netpipe.harness.measurement import Device, Host, Interval
-from netpipe.harness.report import new_table
-from netpipe.harness.units import percent, seconds
-from netpipe.throughput.amounts import amount, megabytes, scale_of, short
+from netpipe.results.measurement import Device, Host, Interval
+from netpipe.results.units import percent, seconds
 from netpipe.throughput.candidates import Candidate
 from netpipe.throughput.choice import WorkerChoice
 from netpipe.throughput.figures import FIGURES, Tally, best, over_rounds, ratio
+from netpipe.throughput.formatting import amount, megabytes, scale_of, short
 from netpipe.throughput.subjects import Combination
+from netpipe.verdict.report import new_table
 
 SCHEMA: Final = "netpipe.throughput/1"
 

@@ -5,13 +5,13 @@ from contextlib import ExitStack
 from itertools import count
 from typing import Final
 
-from netpipe.harness.clock import Clock
-from netpipe.harness.errors import MisuseError
-from netpipe.harness.pull import LoaderFactory, Puller, close_soon
-from netpipe.harness.watch import UNWATCHED, Watch
-from netpipe.throughput.counting import Counted, count_tokens
+from netpipe.clock import Clock
+from netpipe.errors import MisuseError
+from netpipe.measuring.loader_puller import LoaderFactory, Puller, close_soon
+from netpipe.session.heartbeat import UNWATCHED, Watch
 from netpipe.throughput.figures import Tally
 from netpipe.throughput.footprint import Memory, bytes_read, memory_now, read_between
+from netpipe.throughput.token_counting import Counted, count_tokens
 
 _MEMORY_S: Final = 1.0
 _LOOK_SHARE: Final = 0.125  # of the measured time

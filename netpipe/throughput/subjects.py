@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from netpipe.config import PipelineConfig
-from netpipe.data.batches import BATCH_BYTES_PER_TOKEN, SEQUENCE_BYTES_PER_TOKEN
+from netpipe.data.tokens.batches import BATCH_BYTES_PER_TOKEN, SEQUENCE_BYTES_PER_TOKEN
 
 _MB: Final = 1e6
 

@@ -4,13 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from netpipe.errors import InputError
-from netpipe.harness.errors import SessionError
-from netpipe.throughput.amounts import megabytes
+from netpipe.errors import InputError, SessionError
 from netpipe.throughput.budget import OPTION, too_much_before, too_much_measured
 from netpipe.throughput.candidates import Candidate, still_open
 from netpipe.throughput.choice import is_decided, without_hopeless, without_slower
 from netpipe.throughput.figures import Tally
+from netpipe.throughput.formatting import megabytes
 
 ROUNDS: Final = 3  # the fewest that bound a ratio
 MOST_ROUNDS: Final = 6

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from netpipe.harness.session import SessionRequest, answered
+from netpipe.session.session import SessionRequest, answered
 from netpipe.throughput.figures import Tally
 from netpipe.throughput.run import longest_s
 from netpipe.throughput.subjects import Subject

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from netpipe.data.prepare import prepare
+from netpipe.data.preparation.prepare import prepare
 from tests.data.factories import make_pings, write_probes
 from tests.data.reference import Ping
 

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from netpipe.data.addresses import AddressTable
-from netpipe.data.measurements import MEASUREMENT
-from netpipe.data.rows import ProbeRow, make_row
-from netpipe.data.rtt import encode_rtt
+from netpipe.data.formats.addresses import AddressTable
+from netpipe.data.formats.measurements import MEASUREMENT
+from netpipe.data.formats.rows import ProbeRow, make_row
+from netpipe.data.formats.rtt import encode_rtt
 from tests.data.reference import Ping
 
 _FIELDS: list[tuple[str, pa.DataType]] = [

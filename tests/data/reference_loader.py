@@ -15,10 +15,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from netpipe.data.embedded import data_of_user
-from netpipe.data.rows import ProbeRow, take
-from netpipe.data.rtt import decode_rtt_us
-from netpipe.data.sources import ArrayRecordSource
+from netpipe.data.formats.rows import ProbeRow, take
+from netpipe.data.formats.rtt import decode_rtt_us
+from netpipe.data.preparation.embedded import data_of_user
+from netpipe.data.sources.probe_rows import ArrayRecordSource
 from tests.data import reference
 from tests.data.reference import Ping
 

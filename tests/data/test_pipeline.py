@@ -15,17 +15,17 @@ import pytest
 
 from netpipe.config import PipelineConfig
 from netpipe.data import pipeline
-from netpipe.data.batches import Batch, Sequences, concatenate
-from netpipe.data.draws import DrawnRows, read_block
-from netpipe.data.index import INDEX_NAME, load_index
-from netpipe.data.order import RowBlock, contexts_per_row
-from netpipe.data.parquet_source import ParquetSource
+from netpipe.data.formats.index import INDEX_NAME, load_index
+from netpipe.data.formats.rows import ProbeRow
 from netpipe.data.pipeline import build
-from netpipe.data.rows import ProbeRow
-from netpipe.data.sources import ArrayRecordSource
-from netpipe.data.vocabulary import FIRST_BYTE, MEASUREMENT_START
+from netpipe.data.sampling.context_order import RowBlock, contexts_per_row
+from netpipe.data.sampling.draws import DrawnRows, read_block
+from netpipe.data.sources.parquet_source import ParquetSource
+from netpipe.data.sources.probe_rows import ArrayRecordSource
+from netpipe.data.tokens.batches import Batch, Sequences, concatenate
+from netpipe.data.tokens.vocabulary import FIRST_BYTE, MEASUREMENT_START
 from netpipe.errors import InputError
-from netpipe.harness.graph.reading import read_graph
+from netpipe.linting.graph.reader import read_graph
 from tests.data import reference
 from tests.data.factories import as_table
 from tests.data.layout_v0 import encode_row_v0, write_records
@@ -128,7 +128,7 @@ def test_only_sequences_travel(prepared: Path) -> None:
     graph = read_graph(build(prepared, dataclasses.replace(IN_PROCESS, workers=2)))
     behind = [node for node in graph.nodes if not node.in_worker]
     assert [str(node) for node in behind if node.kind == "Map"] == [
-        "Map of netpipe.data.batches.widen"
+        "Map of netpipe.data.tokens.batches.widen"
     ]
     assert {node.kind for node in behind} == {"Map", "Options", "ProcessPrefetch"}
 

@@ -8,8 +8,8 @@ import pytest
 
 from netpipe.config import PipelineConfig
 from netpipe.data.pipeline import build
-from netpipe.data.sources import ArrayRecordSource
-from netpipe.data.synthetic import generate
+from netpipe.data.preparation.synthetic import generate
+from netpipe.data.sources.probe_rows import ArrayRecordSource
 from tests.data import reference_loader
 from tests.data.reference import Ping, result_field
 from tests.data.reference_loader import pings_of, reference_batches

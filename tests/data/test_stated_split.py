@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from netpipe.cli import main
 from netpipe.config import PipelineConfig
-from netpipe.data.index import INDEX_NAME, load_index
+from netpipe.data.formats.index import INDEX_NAME, load_index
 from netpipe.data.pipeline import build
-from netpipe.data.sources import open_source
+from netpipe.data.sources.probe_rows import open_source
 from netpipe.errors import InputError
 from tests.data.factories import make_pings, write_probes
 from tests.data.layout_v0 import encode_row_v0, write_records

@@ -16,9 +16,9 @@ from netpipe.diagnosis.diagnosis import (
 )
 from netpipe.diagnosis.stage_times import StageTime
 from netpipe.diagnosis.turns import Turns
-from netpipe.harness.graph.nodes import Graph, Node
-from netpipe.harness.measurement import Interval
-from tests.harness.measurements import HOST
+from netpipe.linting.graph.nodes import Graph, Node
+from netpipe.results.measurement import Interval
+from tests.measurements import HOST
 
 NAME = "Map of mine.tokenize"
 LINT: dict[str, Any] = {

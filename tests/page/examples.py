@@ -14,13 +14,13 @@ from netpipe.diagnosis.diagnosis import (
     Stage,
     Verified,
 )
-from netpipe.harness.graph.nodes import Graph, Node
-from netpipe.harness.measurement import BlockingLine, Finding, Interval, Measurement
-from netpipe.harness.ordering import LintReport
-from netpipe.harness.report import measurement_document
-from netpipe.harness.rules.finding import LintFinding, Silenced
-from netpipe.harness.stall import judge
-from tests.harness.measurements import CPU, EMULATED, HOST, make_measurement, spread
+from netpipe.linting.graph.nodes import Graph, Node
+from netpipe.linting.linter import LintReport
+from netpipe.linting.rules.finding import LintFinding, Silenced
+from netpipe.results.measurement import BlockingLine, Finding, Interval, Measurement
+from netpipe.verdict.decision import judge
+from netpipe.verdict.report import measurement_document
+from tests.measurements import CPU, EMULATED, HOST, make_measurement, spread
 
 Document = dict[str, Any]
 

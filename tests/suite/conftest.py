@@ -3,7 +3,8 @@
 import pytest
 import scipy.stats  # noqa: F401  # a run within a run forgets what it imports; this can be once only
 
-from netpipe.harness import device, session
+from netpipe.device import detection
+from netpipe.session import session
 from tests.suite.project import CONFTEST, INI, LOAD_TIME, Project, leave_xdist
 
 
@@ -13,7 +14,7 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Proje
     project = Project(pytester)
     monkeypatch.setattr(session, "measured", project.measured)
     monkeypatch.setattr(session, "linted", project.linted)
-    monkeypatch.setattr(device, "find_device", lambda: project.device)
+    monkeypatch.setattr(detection, "find_device", lambda: project.device)
     leave_xdist(monkeypatch)
     pytester.makeini(INI)
     pytester.makeconftest(CONFTEST)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from netpipe.harness.measurement import Device, Measurement
-from netpipe.harness.progress import Tell
-from netpipe.harness.session import Place, SessionRequest
+from netpipe.results.measurement import Device, Measurement
+from netpipe.session.progress import Tell
+from netpipe.session.session import Place, SessionRequest
 from tests.suite.recorded import CPU, recorded
 
 HERE = Place()
@@ -57,7 +57,7 @@ LOAD_TIME = """
 """
 
 NO_STALL = """
-    from netpipe.harness.expect import expect_no_stall
+    from netpipe.suite.expectations import expect_no_stall
 
     def test_no_stall(netpipe_measurement, netpipe_limits):
         expect_no_stall(netpipe_measurement, netpipe_limits)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from netpipe.harness.measurement import Device, Host, Interval, Measurement, Rounds, Waits
+from netpipe.results.measurement import Device, Host, Interval, Measurement, Rounds, Waits
 
 CPU = Device("cpu-testing-4", "cpu", "cpu")
 H200 = Device("h200-x1", "NVIDIA H200", "gpu")

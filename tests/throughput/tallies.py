@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from netpipe.throughput.counting import BY_SEGMENTATION
 from netpipe.throughput.figures import Tally
+from netpipe.throughput.token_counting import BY_SEGMENTATION
 
 _RUN: dict[str, Any] = {
     "wall_s": 4.0,

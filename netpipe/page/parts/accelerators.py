@@ -3,14 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from netpipe.harness.measurement import Interval, converter
-from netpipe.harness.units import percent, seconds
 from netpipe.page import tones
 from netpipe.page.content import Cell, Column, Drawing, Headline, Pair, Part, Table, Tone
 from netpipe.page.parts.measurement import device_of, measurement_part, tone_of
 from netpipe.page.plots.canvas import Ink
 from netpipe.page.plots.ranges import Line, Row, factors
 from netpipe.page.wording import ratio, sentence
+from netpipe.results.measurement import Interval, converter
+from netpipe.results.units import percent, seconds
 
 
 def measurements_parts(document: Mapping[str, Any]) -> tuple[Part, ...]:

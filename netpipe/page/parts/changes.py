@@ -10,12 +10,12 @@ from netpipe.diagnosis.diagnosis import (
     Verified,
     clearness,
 )
-from netpipe.harness.measurement import Interval
-from netpipe.harness.units import seconds
 from netpipe.page.content import Card, Cell, Column, Drawing, Note, Notes, Pair, Table, Tone
 from netpipe.page.plots.canvas import Ink
 from netpipe.page.plots.ranges import Line, Row, durations, factors
 from netpipe.page.wording import bounds, ratio, whole_percent, without_modules
+from netpipe.results.measurement import Interval
+from netpipe.results.units import seconds
 
 _CLOSE: Final = 0.20
 """How far a prediction may be off its measurement to be called right."""

@@ -5,17 +5,17 @@ from dataclasses import fields
 from typing import Any, Final
 
 from netpipe.diagnosis.diagnosis import Bottleneck, Findings, Need, findings_from
-from netpipe.harness.measurement import Interval, converter
-from netpipe.harness.units import rounded, seconds
 from netpipe.page.content import Card, Cell, Column, Fact, Headline, Pair, Part, Table, Tone
 from netpipe.page.parts.accelerators import headroom_drawing
 from netpipe.page.parts.changes import intervention_cards, prediction_cards, verified_cards
+from netpipe.page.parts.environment import surroundings
 from netpipe.page.parts.lint import lint_part
 from netpipe.page.parts.measurement import measurement_part, tone_of
 from netpipe.page.parts.stages import stage_cards
 from netpipe.page.parts.steps import STEP_FIELDS, step_cards
-from netpipe.page.parts.surroundings import surroundings
 from netpipe.page.wording import bounds, ratio, sentence, whole_percent, without_modules
+from netpipe.results.measurement import Interval, converter
+from netpipe.results.units import rounded, seconds
 
 _RESOURCES: Final[Mapping[str, str]] = {
     "cpu": "bound by the CPU",

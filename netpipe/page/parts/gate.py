@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from netpipe.harness.units import figure, seconds
 from netpipe.page import tones
 from netpipe.page.content import Card, Cell, Column, Note, Notes, Table, Tone
 from netpipe.page.plots.sparkline import sparkline
 from netpipe.page.wording import ratio
+from netpipe.results.units import figure, seconds
 
 _COLUMNS: Final = (
     Column("metric"),

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from netpipe.harness.ordering import LintReport, report_from
-from netpipe.harness.picture.drawing import svg_graph
-from netpipe.harness.picture.shown import SEVERITIES, worst_first
-from netpipe.harness.rules.finding import LintFinding
+from netpipe.linting.linter import LintReport, report_from
+from netpipe.linting.picture.drawing import svg_graph
+from netpipe.linting.picture.visible_graph import SEVERITIES, worst_first
+from netpipe.linting.rules.finding import LintFinding
 from netpipe.page import tones
 from netpipe.page.content import (
     Card,

@@ -4,10 +4,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any, Final
 
-from netpipe.harness.measurement import Interval, Measurement, measurement_from
-from netpipe.harness.report import device_label
-from netpipe.harness.units import percent, rounded, seconds
-from netpipe.harness.verdict import Verdict
 from netpipe.page import tones
 from netpipe.page.content import (
     Card,
@@ -23,11 +19,15 @@ from netpipe.page.content import (
     Table,
     Tone,
 )
+from netpipe.page.parts.environment import surroundings
 from netpipe.page.parts.steps import step_cards
-from netpipe.page.parts.surroundings import surroundings
 from netpipe.page.plots.canvas import Ink
 from netpipe.page.plots.ranges import Row, durations
 from netpipe.page.wording import bounds, ratio, sentence, size, whole_percent
+from netpipe.results.measurement import Interval, Measurement, measurement_from
+from netpipe.results.units import percent, rounded, seconds
+from netpipe.verdict.kinds import Verdict
+from netpipe.verdict.report import device_label
 
 _TIMES: Final = (
     ("load_s_per_batch", "L: a batch, the loader alone", Ink.LOAD, "o"),

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from netpipe.diagnosis.diagnosis import Findings, Stage
-from netpipe.harness.units import seconds
 from netpipe.page.content import Card, Cell, Column, Drawing, Pair, Table
 from netpipe.page.plots.stage_bars import stage_bars
 from netpipe.page.wording import bounds, whole_percent
+from netpipe.results.units import seconds
 
 _MOST_DRAWN: Final = 10
 _LEAST_DRAWN: Final = 0.005  # of the lane; less is a bar that cannot be seen

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from netpipe.harness.step_times import StepTimes
 from netpipe.page.content import Drawing
 from netpipe.page.plots import distributions, timeline
+from netpipe.results.step_times import StepTimes
 
 STEP_FIELDS: Final = ("timeline", "distributions")
 

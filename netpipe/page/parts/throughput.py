@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from netpipe.harness.measurement import Interval, converter
-from netpipe.harness.units import rounded
 from netpipe.page.content import Cell, Column, Drawing, Fact, Headline, Part, Table, Tone
-from netpipe.page.parts.surroundings import surroundings
+from netpipe.page.parts.environment import surroundings
 from netpipe.page.plots.ranges import Row, amounts
 from netpipe.page.wording import bounds, short_count, size, whole_percent
+from netpipe.results.measurement import Interval, converter
+from netpipe.results.units import rounded
 
 
 def throughput_part(document: Mapping[str, Any]) -> Part:

@@ -7,9 +7,9 @@ from typing import Final
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from netpipe.harness.units import seconds
 from netpipe.page.plots.canvas import SMALL, Ink, axes_in, drawn, rule_at_ticks, write
 from netpipe.page.plots.scales import label_seconds
+from netpipe.results.units import seconds
 
 _HEIGHT: Final = 292.0
 _PANEL: Final = 96.0

@@ -8,12 +8,12 @@ from typing import Any, Final
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from netpipe.harness.measurement import Interval
-from netpipe.harness.picture.shown import shortened
-from netpipe.harness.units import seconds
+from netpipe.linting.picture.visible_graph import shortened
 from netpipe.page.plots.canvas import SMALL, Ink, axes_in, drawn, rule_at_ticks, write
 from netpipe.page.plots.scales import finite, label_counts, label_factors, label_seconds
 from netpipe.page.wording import ratio, short_count
+from netpipe.results.measurement import Interval
+from netpipe.results.units import seconds
 
 _ROW: Final = 44.0
 _AROUND: Final = 56.0

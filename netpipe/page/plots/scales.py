@@ -6,8 +6,8 @@ from typing import Final
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
-from netpipe.harness.units import seconds
 from netpipe.page.wording import short_count
+from netpipe.results.units import seconds
 
 _MOST_TICKS: Final = 5
 

@@ -8,11 +8,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from netpipe.diagnosis.diagnosis import Stage
-from netpipe.harness.picture.shown import shortened
-from netpipe.harness.units import seconds
+from netpipe.linting.picture.visible_graph import shortened
 from netpipe.page.plots.canvas import SMALL, Ink, axes_in, drawn, rule_at_ticks, write
 from netpipe.page.plots.scales import label_seconds
 from netpipe.page.wording import whole_percent, without_modules
+from netpipe.results.units import seconds
 
 _ROW: Final = 52.0
 _AROUND: Final = 66.0

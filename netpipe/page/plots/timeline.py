@@ -8,11 +8,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from netpipe.harness.step_times import StepTimes
-from netpipe.harness.units import seconds
 from netpipe.page.plots.canvas import Ink, axes_in, drawn, rule_at_ticks, write
 from netpipe.page.plots.scales import label_seconds
 from netpipe.page.wording import whole_percent
+from netpipe.results.step_times import StepTimes
+from netpipe.results.units import seconds
 
 _HEIGHT: Final = 236.0
 _LANE: Final = 0.62  # height, where lanes are 1 apart

@@ -1,0 +1,135 @@
+"""What the commands that measure a loader with a step share: the options of what they measure."""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from netpipe.cli.console import as_html, as_json, folder
+from netpipe.cli.progress_display import quietly
+
+if TYPE_CHECKING:
+    from netpipe.session.session import SessionRequest
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What the user chose.
+
+    Attributes:
+        loader: The loader's target.
+        step: The step's target; None without one.
+        loop: The loop's target; None for the harness's own.
+        accelerator: "auto", an emulated one, or a list of them.
+        flops_per_step: FLOPs of a step; None where the step knows them.
+        mfu: The part of its peak that an accelerator reaches.
+        budget: Seconds to measure.
+        batch_limit: Seconds after which a loader without a batch hangs.
+        start_limit: Seconds until its first batch must be there.
+        html: Where to write the page; None for nowhere.
+        trace: The folder to keep a trace in; None for none.
+        quiet: Whether to say nothing meanwhile.
+        as_json: Whether to print the document.
+    """
+
+    loader: str
+    step: str | None
+    loop: str | None
+    accelerator: str
+    flops_per_step: float | None
+    mfu: float
+    budget: float
+    batch_limit: float
+    start_limit: float
+    html: Path | None
+    trace: Path | None
+    quiet: bool
+    as_json: bool
+
+    def request(self, kind: str, accelerator: str) -> "SessionRequest":
+        """Return what a session is asked for, once all that is to be written can be.
+
+        Raises:
+            InputError: The page or the trace cannot be written.
+            MisuseError: A value is outside its range.
+        """
+        from netpipe.session.session import SessionRequest
+        from netpipe.whole_file import refuse_unwritable, writable_folder
+
+        if self.html is not None:
+            refuse_unwritable(self.html, "--html")
+        return SessionRequest(
+            kind,
+            accelerator=accelerator,
+            budget_s=self.budget,
+            batch_limit_s=self.batch_limit,
+            start_limit_s=self.start_limit,
+            flops_per_step=self.flops_per_step,
+            mfu=self.mfu,
+            trace=str(writable_folder(self.trace, "--trace")) if self.trace else "",
+        )
+
+
+def chosen_by_options(
+    budget_s: float, budget_means: str
+) -> Callable[[Callable[[Chosen], None]], Callable[..., None]]:
+    """Give a command the options of a `Chosen`.
+
+    Args:
+        budget_s: The default of --budget.
+        budget_means: Its help.
+    """
+
+    def decorate(command: Callable[[Chosen], None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def wrapped(**values: Any) -> None:
+            command(Chosen(**values))
+
+        for option in reversed(_options(budget_s, budget_means)):
+            wrapped = option(wrapped)
+        return wrapped
+
+    return decorate
+
+
+def _options(budget_s: float, budget_means: str) -> list[Callable[..., Any]]:
+    return [
+        click.option("--loader", required=True, metavar="TARGET", help="Makes the loader."),
+        click.option("--step", metavar="TARGET", help="Makes (state, step)."),
+        click.option(
+            "--loop", metavar="TARGET", help="Your training loop(batches, state, step)."
+        ),
+        click.option(
+            "--accelerator", default="auto", show_default=True,
+            help="auto, emulated:36ms, emulated:8xh100; @25GB/s adds a copy to the device.",
+        ),
+        click.option(
+            "--flops-per-step", type=float,
+            help="FLOPs of a step, for accelerators that are known by their peak.",
+        ),
+        click.option(
+            "--mfu", type=float, default=0.4, show_default=True,
+            help="The part of its peak that such an accelerator reaches.",
+        ),
+        click.option(
+            "--budget", type=float, default=budget_s, show_default=True, help=budget_means
+        ),
+        click.option(
+            "--batch-limit", type=float, default=10.0, show_default=True,
+            help="A loader that gives no batch for so many seconds hangs.",
+        ),
+        click.option(
+            "--start-limit", type=float, default=600.0, show_default=True,
+            help="Seconds until its first batch must be there: indexes are built, workers start.",
+        ),
+        as_html,
+        click.option(
+            "--trace", type=folder, metavar="DIR",
+            help="Keep a profiler's trace of some real steps in a folder, for ui.perfetto.dev.",
+        ),
+        quietly,
+        as_json,
+    ]  # fmt: skip

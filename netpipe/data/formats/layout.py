@@ -1,0 +1,105 @@
+"""Probe rows as the bytes of an ArrayRecord record, layout version 1, and the way back.
+
+Little-endian throughout: a header, then the arrays of `ProbeRow` behind each other, widest first
+so that each is aligned. Nothing is decoded on reading: the arrays are views of the record.
+
+    header   4s magic, u32 version, i64 probe, i64 first_s,
+             u32 measurements, u32 pairs, u32 ipv4_pairs, u32 sources
+    arrays   offset_s u32, rtt_code u16, pair u16, pair_source u16,
+             pair_destination u8 x 16, source u8 x 16
+"""
+
+import struct
+
+import numpy as np
+
+from netpipe.data.formats.addresses import ADDRESS_BYTES
+from netpipe.data.formats.layout_v0 import ARROW_STREAM_START, decode_row_v0
+from netpipe.data.formats.rows import ProbeRow
+from netpipe.errors import InputError
+
+LAYOUT_VERSION = 1
+_MAGIC = b"NPRW"
+_HEADER = struct.Struct("<4sIqqIIII")
+
+
+def encode_row(row: ProbeRow) -> bytes:
+    """Serialise a row in the newest layout."""
+    header = _HEADER.pack(
+        _MAGIC,
+        LAYOUT_VERSION,
+        row.probe,
+        row.first_s,
+        len(row),
+        len(row.pair_source),
+        row.ipv4_pairs,
+        len(row.source),
+    )
+    arrays = (
+        row.offset_s.astype("<u4"),
+        row.rtt_code.astype("<u2"),
+        row.pair.astype("<u2"),
+        row.pair_source.astype("<u2"),
+        row.pair_destination,
+        row.source,
+    )
+    return header + b"".join(array.tobytes() for array in arrays)
+
+
+def decode_row(record: bytes, where: object) -> ProbeRow:
+    """Read a record of any known layout.
+
+    Args:
+        record: The record.
+        where: What an error names: the file, the record's place in it.
+
+    Raises:
+        InputError: The record is of a newer layout, of none, or not of its own length.
+    """
+    if record.startswith(_MAGIC) and len(record) >= _HEADER.size:
+        return _decode_row_v1(record, where)
+    if record.startswith(ARROW_STREAM_START):
+        return decode_row_v0(record, where)
+    raise InputError(where, "record", "be a probe row", f"{len(record)} bytes of something else")
+
+
+def _decode_row_v1(record: bytes, where: object) -> ProbeRow:
+    _, version, probe, first_s, measurements, pairs, ipv4_pairs, sources = _HEADER.unpack_from(
+        record
+    )
+    check_layout_version(version, where)
+    lengths = {"<u4": measurements, "<u2": 2 * measurements + pairs}
+    octets = (pairs + sources) * ADDRESS_BYTES
+    expected = _HEADER.size + 4 * lengths["<u4"] + 2 * lengths["<u2"] + octets
+    if len(record) != expected:
+        raise InputError(where, "record", f"be {expected} bytes long", len(record))
+    offset_s = np.frombuffer(record, "<u4", measurements, _HEADER.size)
+    words = np.frombuffer(record, "<u2", lengths["<u2"], _HEADER.size + offset_s.nbytes)
+    pair, pair_source = words[measurements : 2 * measurements], words[2 * measurements :]
+    for field, numbers, known in (("pair", pair, pairs), ("pair_source", pair_source, sources)):
+        if (largest := np.maximum.reduce(numbers, initial=0)) >= max(known, 1):
+            raise InputError(where, field, f"be below {known}", largest)
+    tables = np.frombuffer(record, np.uint8, octets, expected - octets).reshape(-1, ADDRESS_BYTES)
+    return ProbeRow(
+        probe=probe,
+        first_s=first_s,
+        ipv4_pairs=ipv4_pairs,
+        offset_s=offset_s,
+        rtt_code=words[:measurements],
+        pair=pair,
+        pair_source=pair_source,
+        pair_destination=tables[:pairs],
+        source=tables[pairs:],
+    )
+
+
+def check_layout_version(version: int, where: object) -> None:
+    """Raise an InputError for a layout that is newer than this code."""
+    if not 0 <= version <= LAYOUT_VERSION:
+        raise InputError(
+            where,
+            "layout version",
+            f"be between 0 and {LAYOUT_VERSION}",
+            version,
+            "A newer netpipe wrote it: upgrade, or prepare the measurements again",
+        )

@@ -1,0 +1,153 @@
+"""Probe rows: a probe's consecutive measurements as columns, small and ready to be sampled."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netpipe.data.formats.addresses import AddressTable
+from netpipe.data.formats.measurements import MeasurementArray, Measurements
+
+MAX_ROW_MEASUREMENTS = 1 << 16
+"""Pairs are numbered in 16 bits, so a row never has more of them than that."""
+
+ROW_BYTES = 128 * 1024
+"""Contexts read their whole row: this bounds the bytes read per token, however long a history."""
+
+_MAX_OFFSET_S = (1 << 32) - 1
+
+
+@dataclass(frozen=True)
+class ProbeRow:
+    """Consecutive measurements of one probe, in time order.
+
+    A pair is a source with a destination; the measurements name theirs by number. Pairs of IPv4
+    come first, so that the number tells the family.
+
+    Attributes:
+        probe: The probe's number.
+        first_s: Seconds since 1970 (UTC) of the first measurement.
+        ipv4_pairs: How many of the pairs are IPv4.
+        offset_s: uint32 (measurements,), seconds since `first_s`, never falling.
+        rtt_code: uint16 (measurements,), as `netpipe.data.formats.rtt` codes it.
+        pair: uint16 (measurements,); uint32 in a row of layout 0 with very many pairs.
+        pair_source: uint16 or uint32 like `pair`, (pairs,), the row of `source`.
+        pair_destination: uint8 (pairs, 16), network order, IPv4 in the first 4.
+        source: uint8 (sources, 16), network order, IPv4 in the first 4.
+    """
+
+    probe: int
+    first_s: int
+    ipv4_pairs: int
+    offset_s: NDArray[np.uint32]
+    rtt_code: NDArray[np.uint16]
+    pair: NDArray[np.uint16 | np.uint32]
+    pair_source: NDArray[np.uint16 | np.uint32]
+    pair_destination: NDArray[np.uint8]
+    source: NDArray[np.uint8]
+
+    def __len__(self) -> int:
+        return len(self.offset_s)
+
+    @property
+    def array_bytes(self) -> int:
+        """Bytes of all arrays."""
+        arrays = (value for value in vars(self).values() if isinstance(value, np.ndarray))
+        return sum(array.nbytes for array in arrays)
+
+
+def take(rows: Sequence[ProbeRow], positions: Sequence[NDArray[np.int64]]) -> Measurements:
+    """Return measurements of some rows, one row behind the other.
+
+    Args:
+        rows: At least one.
+        positions: For each row which of its measurements, int64 below its length.
+    """
+    taken = [len(some) for some in positions]
+    both = list(zip(rows, positions, strict=True))
+    pair = np.concatenate([row.pair.take(some) for row, some in both]).astype(np.int64)
+    offset_s = np.concatenate([row.offset_s.take(some) for row, some in both])
+    rtt_code = np.concatenate([row.rtt_code.take(some) for row, some in both])
+    pairs = np.array([len(row.pair_source) for row in rows])
+    sources = np.array([len(row.source) for row in rows])
+    # The tables of all rows as one: numbers move up by what stands before their row's.
+    source_of_pair = np.concatenate([row.pair_source for row in rows]) + np.repeat(
+        np.cumsum(sources) - sources, pairs
+    )
+    number = pair + np.repeat(np.cumsum(pairs) - pairs, taken)
+    return Measurements(
+        second=offset_s + np.repeat(np.array([row.first_s for row in rows], np.int64), taken),
+        rtt_code=rtt_code,
+        is_ipv6=pair >= np.repeat([row.ipv4_pairs for row in rows], taken),
+        source=np.concatenate([row.source for row in rows])[source_of_pair[number]],
+        destination=np.concatenate([row.pair_destination for row in rows])[number],
+    )
+
+
+def split_by_probe(measurements: MeasurementArray) -> Iterator[MeasurementArray]:
+    """Yield the history of each probe, in time order; equal times keep their order.
+
+    Args:
+        measurements: (n,), of any probes, in any order.
+    """
+    ordered = measurements[np.lexsort((measurements["time_us"], measurements["probe"]))]
+    starts = np.flatnonzero(np.diff(ordered["probe"])) + 1
+    yield from (history for history in np.split(ordered, starts) if len(history))
+
+
+def cut_rows(
+    history: MeasurementArray, addresses: AddressTable, row_bytes: int
+) -> Iterator[ProbeRow]:
+    """Cut a probe's history into rows of about equal length.
+
+    Args:
+        history: One probe's measurements (n,), n >= 1, in time order.
+        addresses: What the numbers in `history` mean.
+        row_bytes: The most that a row's arrays may take; one measurement is always a row.
+
+    Yields:
+        The rows, in time order.
+    """
+    pieces = -(-len(history) // MAX_ROW_MEASUREMENTS)
+    if _seconds(history[-1:])[0] - _seconds(history[:1])[0] > _MAX_OFFSET_S:
+        pieces = max(pieces, 2)
+    if pieces == 1:
+        row = make_row(history, addresses)
+        pieces = min(-(-row.array_bytes // row_bytes), len(history))
+        if pieces == 1:
+            yield row
+            return
+    for piece in np.array_split(history, pieces):
+        yield from cut_rows(piece, addresses, row_bytes)
+
+
+def make_row(history: MeasurementArray, addresses: AddressTable) -> ProbeRow:
+    """Make one row of measurements (n,), n >= 1, of one probe and in time order."""
+    second = _seconds(history)
+    source, source_slot = np.unique(history["source"], return_inverse=True)
+    destination, destination_slot = np.unique(history["destination"], return_inverse=True)
+    is_ipv6 = addresses.families(destination) == 6
+    code = source_slot * len(destination) + destination_slot
+    # IPv4 first: the family is above everything else in the number that is sorted.
+    code += is_ipv6[destination_slot] * (len(source) * len(destination))
+    pairs, pair = np.unique(code, return_inverse=True)
+    pair_source, pair_destination = np.divmod(
+        pairs % (len(source) * len(destination)), len(destination)
+    )
+    number = np.uint16 if len(pairs) <= MAX_ROW_MEASUREMENTS else np.uint32
+    return ProbeRow(
+        probe=int(history["probe"][0]),
+        first_s=int(second[0]),
+        ipv4_pairs=int(np.count_nonzero(~is_ipv6[pair_destination])),
+        offset_s=(second - second[0]).astype(np.uint32),
+        rtt_code=np.ascontiguousarray(history["rtt_code"]),
+        pair=pair.astype(number),
+        pair_source=pair_source.astype(number),
+        pair_destination=addresses.octets(destination)[pair_destination],
+        source=addresses.octets(source),
+    )
+
+
+def _seconds(history: MeasurementArray) -> NDArray[np.int64]:
+    return np.asarray(history["time_us"] // 1_000_000)

@@ -1,0 +1,146 @@
+"""Which probes train and which evaluate."""
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netpipe.data.sampling.counter_rng import fold_key, uniform
+from netpipe.errors import InputError
+
+EVAL_FRACTION = 0.05
+"""The share of probes kept for evaluation, unless told otherwise."""
+
+_SPLIT = 0
+_SPLIT_OF_WORD = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("eval", "evaluation", "val", "validation"), "eval"),
+}
+# Measurements have such names too, as `speed_test` and `valid_rows` have.
+_EVAL_NAME = re.compile(r"(test|testing|valid)[\W_]*(\d.*)?")
+_RENAME = "Rename it: `train` and `eval` are words that state a split"
+
+
+def find_eval_files(files: Sequence[Path], sources: Sequence[Path]) -> NDArray[np.bool_] | None:
+    """Return which files state the eval split by their paths.
+
+    Words count in the names of the files, of the folders in the sources, and of the folders in
+    which several sources differ. The name of a source that holds all files counts if it is a word.
+
+    Args:
+        files: What is read.
+        sources: The files or folders in which they were found.
+
+    Returns:
+        bool (files,), True for eval, False for train; None where no file states a split.
+
+    Raises:
+        InputError: A path states both splits, or only some of the paths state one.
+    """
+    folders = [(one if one.is_dir() else one.parent).absolute() for one in sources]
+    top = Path(os.path.commonpath(folders))
+    whole = top.name if top in folders and re.fullmatch("(split=)?[A-Za-z]+", top.name) else ""
+    stated = [_stated_split(file.absolute(), top, whole) for file in files]
+    if not any(stated):
+        return None
+    if None in stated:
+        other = files[next(number for number, split in enumerate(stated) if split)]
+        constraint = f"state a split, as {other} does"
+        raise InputError(files[stated.index(None)], "path", constraint, "none", _RENAME)
+    return np.array([split == "eval" for split in stated])
+
+
+def _stated_split(file: Path, top: Path, whole: str) -> str | None:
+    names = (whole, *file.relative_to(top).parent.parts, file.stem)
+    stated = {split for name in names for split in _splits_in(name)}
+    if len(stated) > 1:
+        raise InputError(file, "path", "state one split", "train and eval", _RENAME)
+    return next(iter(stated), None)
+
+
+def _splits_in(name: str) -> set[str]:
+    """Return the splits that the name of a file or of a folder states."""
+    name = name.lower().removeprefix("split=")
+    stated = {_SPLIT_OF_WORD[word] for word in re.split("[^a-z]+", name) if word in _SPLIT_OF_WORD}
+    return stated | {"eval"} if _EVAL_NAME.fullmatch(name) else stated
+
+
+def split_rows(
+    probes: NDArray[np.int64],
+    files: NDArray[np.int64],
+    paths: Sequence[Path],
+    eval_files: NDArray[np.bool_] | None,
+    *,
+    seed: int = 0,
+    eval_fraction: float = EVAL_FRACTION,
+) -> NDArray[np.bool_]:
+    """Return which rows evaluate: as their files state, else as `choose_eval` chooses.
+
+    Args:
+        probes: The probe of each row, int64 (rows,).
+        files: The number of the file of each row, int64 (rows,).
+        paths: The files.
+        eval_files: What `find_eval_files` returned.
+        seed: As `choose_eval` takes it.
+        eval_fraction: As `choose_eval` takes it.
+
+    Returns:
+        bool (rows,), True for eval; a probe has rows on one side only.
+
+    Raises:
+        InputError: A probe is in files of both splits, or `choose_eval` refuses.
+    """
+    if eval_files is None:
+        distinct, which = np.unique(probes, return_inverse=True)
+        return choose_eval(distinct, seed=seed, eval_fraction=eval_fraction)[which]
+    in_eval = eval_files[files]
+    both = np.intersect1d(probes[in_eval], probes[~in_eval])
+    if len(both):
+        train, evaluation = (
+            paths[files[(probes == both[0]) & (in_eval == side)][0]] for side in (False, True)
+        )
+        way_out = "Remove it from one of them, or let no name state a split: probes are then split"
+        found = f"it in {evaluation} too"
+        raise InputError(train, f"probe {both[0]}", "be in one split", found, way_out)
+    return in_eval
+
+
+def choose_eval(
+    probes: NDArray[np.int64], *, seed: int = 0, eval_fraction: float = EVAL_FRACTION
+) -> NDArray[np.bool_]:
+    """Choose the probes of the eval split, by a hash of the probe and the seed.
+
+    A probe keeps its side whatever other probes there are, unless a side would be empty: then
+    the probe nearest to it changes over.
+
+    Args:
+        probes: int64 (n,), distinct.
+        seed: Another seed makes another choice.
+        eval_fraction: The share of probes to expect, between 0 and 1.
+
+    Returns:
+        bool (n,), True for eval.
+
+    Raises:
+        InputError: The fraction is not one, or there are fewer than two probes.
+    """
+    check_eval_fraction(eval_fraction)
+    if len(probes) < 2:
+        way_out = "A column prb_id tells probes apart that share an address"
+        raise InputError(
+            "split", "probes", "be at least 2, for train and eval", len(probes), way_out
+        )
+    place = uniform(fold_key(seed, probes), _SPLIT)
+    chosen = place < eval_fraction
+    chosen[np.argmin(place)] = True
+    chosen[np.argmax(place)] = False
+    return chosen
+
+
+def check_eval_fraction(eval_fraction: float) -> None:
+    """Raise an InputError for a fraction that leaves a side empty."""
+    if not 0 < eval_fraction < 1:
+        raise InputError("split", "eval_fraction", "be between 0 and 1", eval_fraction)

@@ -1,0 +1,189 @@
+"""The embedded default data set: measurements that never were, seeded, with real habits."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from socket import AF_INET, AF_INET6, inet_ntop
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from netpipe.data.formats.index import Index
+from netpipe.data.preparation.output_folder import whole_folder
+from netpipe.data.preparation.prepare import Progress, prepare
+from netpipe.errors import InputError
+
+_DAY_S = 86_400
+_START_S = 1_704_067_200  # 2024-01-01 UTC
+_PROBES_PER_FILE = 1000
+_DESTINATIONS = 4000
+_PAIRS = 24
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What a synthetic data set is like.
+
+    Attributes:
+        probes: How many probes measure.
+        median_measurements: Half of the probes have fewer.
+        log_sigma: The spread of the log-normal counts; 0 gives every probe the same.
+        max_measurements: The most that a probe has.
+        ipv4_fraction: The share of IPv4 measurements.
+    """
+
+    probes: int = 4000
+    median_measurements: int = 100
+    log_sigma: float = 1.6
+    max_measurements: int = 170_000
+    ipv4_fraction: float = 0.58
+
+
+EMBEDDED = Profile()
+"""Many small probes, a few of 10,000 measurements and more."""
+
+PROFILES: Mapping[str, Profile] = {
+    "embedded": EMBEDDED,
+    "big-rows": Profile(probes=24, median_measurements=170_000, log_sigma=0),
+    "small-rows": Profile(probes=20_000, median_measurements=18, log_sigma=0.8),  # 25 on average
+}
+
+
+def generate(
+    out: Path,
+    *,
+    probes: int | None = None,
+    seed: int = 0,
+    profile: Profile = EMBEDDED,
+    progress: Progress | None = None,
+) -> Index:
+    """Make a data set: `out/parquet/*.parquet`, and the prepared shards beside it.
+
+    Args:
+        out: The folder to make. One that was made before is replaced once the new one is whole.
+        probes: How many probes measure, at least 2; without it as many as the profile has.
+        seed: Another seed gives other measurements; at least 0.
+        profile: What they are like.
+        progress: Is told how far their preparation has come.
+
+    Returns:
+        The index of the prepared shards.
+
+    Raises:
+        InputError: There are too few probes, the seed is negative, or `out` cannot be written.
+    """
+    probes = profile.probes if probes is None else probes
+    if probes < 2:
+        raise InputError("generate", "probes", "be at least 2, for train and eval", probes)
+    if seed < 0:
+        raise InputError("generate", "seed", "be at least 0", seed)
+    with whole_folder(out) as folder:
+        parquet = folder / "parquet"
+        parquet.mkdir()
+        for number, table in enumerate(_tables(probes, seed, profile)):
+            # Without the Arrow schema the addresses are plain strings to whoever reads them.
+            pq.write_table(table, parquet / f"{number:05d}.parquet", store_schema=False)
+        index = prepare([parquet], folder / "prepared", seed=seed, progress=progress)
+        for file in (folder / "prepared").iterdir():
+            file.rename(folder / file.name)
+        (folder / "prepared").rmdir()
+    return index
+
+
+def _tables(probes: int, seed: int, profile: Profile) -> Iterator[pa.Table]:
+    for first in range(0, probes, _PROBES_PER_FILE):
+        rng = np.random.default_rng([seed, first])
+        yield _table(rng, np.arange(first, min(first + _PROBES_PER_FILE, probes)), profile)
+
+
+def _table(rng: np.random.Generator, probes: NDArray[np.int64], profile: Profile) -> pa.Table:
+    """Make all measurements of some probes, in time order."""
+    spread = np.exp(profile.log_sigma * rng.standard_normal(len(probes)))
+    counts = np.clip(profile.median_measurements * spread, 1, profile.max_measurements)
+    counts = counts.astype(np.int64)
+    slot = np.repeat(np.arange(len(probes)), counts)
+    turn = np.arange(len(slot)) - np.repeat(np.cumsum(counts) - counts, counts)
+    time_s = _times_s(rng, counts, slot, turn)
+    order = np.argsort(time_s, kind="stable")
+    slot, turn, time_s = slot[order], turn[order], time_s[order]
+    pairs = _Pairs.draw(rng, len(probes), profile.ipv4_fraction)
+    pair = slot * _PAIRS + turn % pairs.used[slot]
+    is_ipv4 = pairs.is_ipv4[pair]
+    everywhere = np.arange(_DESTINATIONS)
+    return pa.table(
+        {
+            "event_time": pa.array((time_s * 1e6).astype(np.int64), pa.timestamp("us", "UTC")),
+            "src_addr": _addresses(probes, 0, slot, is_ipv4),
+            "dst_addr": _addresses(everywhere, 1 << 16, pairs.destination[pair], is_ipv4),
+            "ip_version": pa.array(np.where(is_ipv4, 4, 6), pa.int8()),
+            "rtt": pa.array(_rtts_ms(rng, pairs, pair, slot, time_s), pa.float32()),
+            "prb_id": pa.array(probes[slot] + 1, pa.int64()),
+        }
+    )
+
+
+def _times_s(
+    rng: np.random.Generator,
+    counts: NDArray[np.int64],
+    slot: NDArray[np.int64],
+    turn: NDArray[np.int64],
+) -> NDArray[np.float64]:
+    """Give a probe's measurements a steady interval with some jitter, over 90 days at most."""
+    interval_s = np.exp(rng.uniform(np.log(60), np.log(900), len(counts)))
+    interval_s = np.minimum(interval_s, 90 * _DAY_S / counts)
+    start_s = _START_S + rng.uniform(0, 7 * _DAY_S, len(counts))
+    jitter = rng.uniform(0, 0.2, len(slot))
+    return np.asarray(start_s[slot] + (turn + jitter) * interval_s[slot])
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    """What each probe measures in turn: arrays (probes x 24,), but `used` is (probes,)."""
+
+    used: NDArray[np.int64]
+    destination: NDArray[np.int64]
+    is_ipv4: NDArray[np.bool_]
+    floor_ms: NDArray[np.float64]
+    rhythm_ms: NDArray[np.float64]
+
+    @classmethod
+    def draw(cls, rng: np.random.Generator, probes: int, ipv4_fraction: float) -> "_Pairs":
+        size = probes * _PAIRS
+        # A few destinations are popular; floors reach round the world, which bounds them.
+        return cls(
+            used=rng.integers(1, _PAIRS + 1, probes),
+            destination=(_DESTINATIONS * rng.random(size) ** 3).astype(np.int64),
+            is_ipv4=rng.random(size) < ipv4_fraction,
+            floor_ms=np.minimum(rng.lognormal(np.log(45), 1.25, size), rng.uniform(220, 340, size)),
+            rhythm_ms=rng.exponential(4, size),
+        )
+
+
+def _rtts_ms(
+    rng: np.random.Generator,
+    pairs: _Pairs,
+    pair: NDArray[np.int64],
+    slot: NDArray[np.int64],
+    time_s: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Return a pair's floor, queues that fill in the evening, rare spikes, and -1 for failures."""
+    evening = np.maximum(0, np.sin(2 * np.pi * (time_s / _DAY_S - 0.5))) ** 2
+    queue_ms = pairs.rhythm_ms[pair] * evening * rng.exponential(1, len(pair))
+    spike_ms = np.where(rng.random(len(pair)) < 0.01, 20 * rng.pareto(1.5, len(pair)), 0)
+    rtt_ms = pairs.floor_ms[pair] + rng.exponential(0.4, len(pair)) + queue_ms + spike_ms
+    failure_fraction = rng.uniform(0.03, 0.08, slot.max() + 1)
+    return np.where(rng.random(len(pair)) < failure_fraction[slot], -1.0, rtt_ms)
+
+
+def _addresses(
+    hosts: NDArray[np.int64], offset: int, which: NDArray[np.int64], is_ipv4: NDArray[np.bool_]
+) -> "pa.DictionaryArray[Any, Any]":
+    """Name hosts: 198.18.0.0/15 (RFC 2544) and 2001:db8::/32 (RFC 3849) belong to nobody."""
+    numbers = [int(host) + offset for host in hosts]
+    ipv4 = [inet_ntop(AF_INET, (0xC6120000 + n % (1 << 17)).to_bytes(4, "big")) for n in numbers]
+    ipv6 = [inet_ntop(AF_INET6, (0x20010DB8 << 96 | n + 1).to_bytes(16, "big")) for n in numbers]
+    index = np.where(is_ipv4, which, which + len(hosts))
+    return pa.DictionaryArray.from_arrays(pa.array(index, pa.int32()), pa.array(ipv4 + ipv6))

@@ -1,0 +1,1 @@
+"""Which measurements of which rows make a context, in which order."""

@@ -1,0 +1,85 @@
+"""A block's rows -> as many contexts as its sequences take, drawn without knowing how many."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netpipe.data.formats.rows import ProbeRow
+from netpipe.data.sampling.context_order import ContextBlock, RowBlock
+from netpipe.data.sampling.counter_rng import fold_key
+from netpipe.data.sampling.sampler import BlockRows, Contexts, sample
+from netpipe.data.sources.probe_rows import RowSource
+
+
+@dataclass(frozen=True)
+class DrawnRows:
+    """A block with its rows, read."""
+
+    block: RowBlock
+    rows: Sequence[ProbeRow]
+
+
+def read_block(source: RowSource, block: RowBlock) -> DrawnRows:
+    """Read the rows of a block, each once."""
+    return DrawnRows(block, source.read(block.row.tolist()))
+
+
+class ContextDraws:
+    """The endless sequence of the contexts of a block's rows.
+
+    They come in rounds. In a round each row gives as many contexts as its share is, all in an
+    order of their own; in the first round the first one of each row comes before the others, so
+    that none is left out while there is room. How many are taken at a time changes nothing.
+
+    Args:
+        drawn_from: The block and its rows.
+        seed: The pipeline's seed.
+        target: The most measurements in a context.
+    """
+
+    def __init__(self, drawn_from: DrawnRows, *, seed: int, target: int) -> None:
+        self._rows = drawn_from.rows
+        self._block = drawn_from.block
+        self._seed = seed
+        self._target = target
+        self._rounds = _rounds(drawn_from.block, seed)
+        self._slots, self._numbers = next(self._rounds)
+
+    def take(self, count: int) -> Contexts:
+        """Return the next so many contexts, in their order."""
+        slots, numbers = self._next(count)
+        by_row = np.argsort(slots, kind="stable")  # a row's contexts are taken from it together
+        drawn = self._sample(slots[by_row], numbers[by_row])
+        back = np.argsort(by_row)
+        return drawn.pick(back, drawn.sizes[back])
+
+    def _next(self, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return which of the rows the next contexts are drawn from, and their numbers in it."""
+        while len(self._slots) < count:
+            slots, numbers = next(self._rounds)
+            self._slots = np.concatenate([self._slots, slots])
+            self._numbers = np.concatenate([self._numbers, numbers])
+        taken = self._slots[:count], self._numbers[:count]
+        self._slots, self._numbers = self._slots[count:], self._numbers[count:]
+        return taken
+
+    def _sample(self, slots: NDArray[np.int64], numbers: NDArray[np.int64]) -> Contexts:
+        is_first = np.diff(slots, prepend=-1) != 0
+        epoch, row = np.full_like(slots, self._block.epoch), self._block.row[slots]
+        rows = [self._rows[slot] for slot in slots[is_first].tolist()]
+        block = BlockRows(ContextBlock(epoch, row, numbers), rows, np.cumsum(is_first) - 1)
+        return sample(block, seed=self._seed, target=self._target)
+
+
+def _rounds(block: RowBlock, seed: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Yield, for each round, which rows are drawn from, and the numbers of the contexts in them."""
+    slots = np.repeat(np.arange(len(block.row)), block.contexts)
+    starts = np.repeat(np.cumsum(block.contexts) - block.contexts, block.contexts)
+    numbers = np.arange(len(slots)) - starts
+    while True:
+        key = fold_key(seed, block.epoch, block.row[slots], numbers)
+        order = np.lexsort((key, numbers > 0))
+        yield slots[order], numbers[order]
+        numbers = numbers + block.contexts[slots]

@@ -1,0 +1,221 @@
+"""Rows -> contexts: which measurements of a row, in which order, which of them with their time.
+
+All contexts of a block are drawn at once. Tables have a line for each context and a slot for each
+of its at most `target` measurements; slots from a context's size on are empty and sort last. Every
+number is drawn from (seed, epoch, row, context) by `counter_rng`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netpipe.data.formats.measurements import Measurements
+from netpipe.data.formats.rows import ProbeRow, take
+from netpipe.data.sampling.context_order import ContextBlock
+from netpipe.data.sampling.counter_rng import fold_key, uniform
+from netpipe.data.sampling.index_ranges import ranges
+from netpipe.data.sources.probe_rows import RowSource
+
+TOKENS_PER_MEASUREMENT = 30
+"""Sizes a context: `sequence_length // 30` measurements."""
+
+# What a number is drawn for.
+WINDOW, OFFSET, CHOICE, MODE, UNTIMED, SHUFFLE, COIN, FIELD_ORDER = range(8)
+
+FULL_FRACTION = 0.4
+PARTIAL_FRACTION = 0.3
+FIELD_ORDERS = 24
+
+
+@dataclass(frozen=True)
+class BlockRows:
+    """A block with the rows that its contexts are drawn from.
+
+    Attributes:
+        block: The contexts.
+        rows: The rows, each once for each run of contexts that are drawn from it.
+        run: int64 (contexts,), the run of each context: 0, 0, 1, 1, 1, ...
+    """
+
+    block: ContextBlock
+    rows: Sequence[ProbeRow]
+    run: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Contexts:
+    """Sampled contexts, one behind the other.
+
+    Attributes:
+        measurements: Their columns, in the order in which they become tokens.
+        sizes: int64 (contexts,), measurements in each.
+        timed: bool (measurements,), whether the timestamp is told; those that are do not go back
+            in time within a context.
+        field_order: uint8 (measurements,), below 24: the order of the fields.
+    """
+
+    measurements: Measurements
+    sizes: NDArray[np.int64]
+    timed: NDArray[np.bool_]
+    field_order: NDArray[np.uint8]
+
+    def pick(self, number: NDArray[np.int64], size: NDArray[np.int64]) -> "Contexts":
+        """Return these contexts, in this order, each with its first `size` measurements."""
+        kept = ranges((np.cumsum(self.sizes) - self.sizes)[number], size)
+        return Contexts(
+            self.measurements.pick(kept), size, self.timed[kept], self.field_order[kept]
+        )
+
+    @classmethod
+    def concatenate(cls, parts: Sequence["Contexts"]) -> "Contexts":
+        """Put parts behind each other; there must be at least one."""
+        return cls(
+            Measurements.concatenate([part.measurements for part in parts]),
+            np.concatenate([part.sizes for part in parts]),
+            np.concatenate([part.timed for part in parts]),
+            np.concatenate([part.field_order for part in parts]),
+        )
+
+
+def read_rows(source: RowSource, block: ContextBlock) -> BlockRows:
+    """Read the rows of a block; one that gives consecutive contexts is read once."""
+    is_first = np.diff(block.row, prepend=-1) != 0
+    rows = source.read(block.row[is_first].tolist())
+    return BlockRows(block, rows, np.cumsum(is_first) - 1)
+
+
+def sample(drawn_from: BlockRows, *, seed: int, target: int) -> Contexts:
+    """Draw the contexts of a block.
+
+    Args:
+        drawn_from: The block and its rows.
+        seed: The pipeline's seed.
+        target: The most measurements in a context.
+
+    Returns:
+        The contexts, in the block's order.
+    """
+    block = drawn_from.block
+    key = fold_key(seed, block.epoch, block.row, block.number)
+    row_sizes = np.array([len(row) for row in drawn_from.rows], np.int64)[drawn_from.run]
+    positions, sizes = _choose(key, row_sizes, target)
+    positions, is_timed = _arrange(key, sizes, positions)
+    filled = np.arange(target) < sizes[:, None]
+    context, slot = np.nonzero(filled)
+    return Contexts(
+        measurements=_gather(drawn_from, positions[filled], sizes),
+        sizes=sizes,
+        timed=is_timed[filled],
+        field_order=(FIELD_ORDERS * uniform(key[context], FIELD_ORDER, slot)).astype(np.uint8),
+    )
+
+
+def likely_measurements(row_sizes: NDArray[np.int64], target: int) -> NDArray[np.float64]:
+    """Return how many measurements a context of each row has on average, float64 (rows,).
+
+    The mean of min(w, target) over windows w that are log-uniform between 1 and the row's size.
+    """
+    log_size = np.log(np.maximum(row_sizes, 2))
+    cut = (target - 1) / log_size + target * (1 - np.log(target) / log_size)
+    return np.where(row_sizes < target, row_sizes, cut)
+
+
+def _choose(
+    key: NDArray[np.uint64], row_sizes: NDArray[np.int64], target: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Choose positions in the row, ascending, and say how many are chosen."""
+    window = np.floor(np.exp(uniform(key, WINDOW) * np.log(row_sizes))).astype(np.int64)
+    window = np.where(row_sizes < target, row_sizes, np.clip(window, 1, row_sizes))
+    offset = (uniform(key, OFFSET) * (row_sizes - window + 1)).astype(np.int64)
+    positions = offset[:, None] + np.arange(target)
+    wide = window > target
+    chosen = _choose_without_replacement(key[wide], window[wide], target)
+    positions[wide] = offset[wide, None] + chosen
+    return positions, np.minimum(window, target)
+
+
+def _choose_without_replacement(
+    key: NDArray[np.uint64], window: NDArray[np.int64], target: int
+) -> NDArray[np.int64]:
+    """Choose `target` of [0, window), each set as likely, ascending.
+
+    This is Floyd's algorithm (Bentley and Floyd, "A sample of brilliance", CACM 1987) on all
+    contexts at once: slot after slot, a number that was drawn before gives way to the largest yet
+    allowed, which cannot have been. Where no number was drawn twice, none gives way.
+    """
+    slots = np.arange(target)
+    largest = window[:, None] - target + slots
+    drawn = (uniform(key[:, None], CHOICE, slots) * (largest + 1)).astype(np.int64)
+    chosen = np.sort(drawn, axis=1)
+    twice = (chosen[:, 1:] == chosen[:, :-1]).any(axis=1)
+    drawn, largest = drawn[twice].T.copy(), largest[twice].T
+    for slot in slots[1:]:
+        is_taken = (drawn[:slot] == drawn[slot]).any(axis=0)
+        np.copyto(drawn[slot], largest[slot], where=is_taken)
+    chosen[twice] = np.sort(drawn.T, axis=1)
+    return chosen
+
+
+def _arrange(
+    key: NDArray[np.uint64], sizes: NDArray[np.int64], positions: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Put each context's positions in the order of its mode, and say which are timed.
+
+    Args:
+        key: (contexts,).
+        sizes: (contexts,), how many of the slots are filled.
+        positions: (contexts, slots), in time order.
+
+    Returns:
+        Positions and whether each is timed, (contexts, slots) both.
+    """
+    untimed = _untimed_sizes(key, sizes)
+    ordered, is_timed = positions.copy(), np.ones(positions.shape, np.bool_)
+    mixed = np.flatnonzero(untimed)  # all but the mode "full"
+    ordered[mixed], is_timed[mixed] = _merge(
+        key[mixed, None], sizes[mixed, None], untimed[mixed, None], positions[mixed]
+    )
+    return ordered, is_timed
+
+
+def _untimed_sizes(key: NDArray[np.uint64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    mode = uniform(key, MODE)
+    share = 0.1 + 0.8 * uniform(key, UNTIMED)
+    some = np.maximum(1, (sizes * share).astype(np.int64))
+    is_full, is_partial = mode < FULL_FRACTION, mode < FULL_FRACTION + PARTIAL_FRACTION
+    return np.where(is_full, 0, np.where(is_partial, some, sizes))
+
+
+def _merge(
+    key: NDArray[np.uint64],
+    sizes: NDArray[np.int64],
+    untimed: NDArray[np.int64],
+    positions: NDArray[np.int64],
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Merge the measurements without timestamp, shuffled, and those with it, in time order.
+
+    A fair coin says which list is next until one ends; with nothing timed this is the mode "none".
+    """
+    slots = np.arange(positions.shape[1])
+    filled = slots < sizes
+    shuffled = np.argsort(np.where(filled, uniform(key, SHUFFLE, slots), 2.0), axis=1)
+    heads = np.cumsum(uniform(key, COIN, slots) < 0.5, axis=1)
+    # Taken so far from the untimed: as many as heads, all but those that the timed list cannot
+    # fill, and never more than there are.
+    untimed_taken = np.minimum(untimed, np.maximum(heads, slots + 1 - (sizes - untimed)))
+    is_untimed = np.diff(untimed_taken, axis=1, prepend=0) > 0
+    loses_time = np.zeros(positions.shape, np.bool_)
+    np.put_along_axis(loses_time, shuffled, slots < untimed, axis=1)
+    merged = positions.copy()
+    merged[is_untimed] = np.take_along_axis(positions, shuffled, axis=1)[slots < untimed]
+    merged[filled & ~is_untimed] = positions[filled & ~loses_time]
+    return merged, ~is_untimed
+
+
+def _gather(
+    drawn_from: BlockRows, positions: NDArray[np.int64], sizes: NDArray[np.int64]
+) -> Measurements:
+    taken = np.bincount(drawn_from.run, sizes).astype(np.int64)
+    return take(drawn_from.rows, np.split(positions, np.cumsum(taken)[:-1]))

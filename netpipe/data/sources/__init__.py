@@ -1,0 +1,1 @@
+"""Random access to probe rows in prepared folders, parquet files and inherited files."""

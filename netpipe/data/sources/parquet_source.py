@@ -1,0 +1,83 @@
+"""Rows straight out of parquet measurements, without preparing them (`network_parquet`)."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from netpipe.data.formats.addresses import AddressTable
+from netpipe.data.formats.parquet import find_parquet, open_parquet, read_parquet
+from netpipe.data.formats.rows import ROW_BYTES, ProbeRow, cut_rows, split_by_probe
+from netpipe.data.preparation.split import find_eval_files, split_rows
+
+_GROUPS_KEPT = 2  # a block may reach from one into the next
+
+
+class ParquetSource:
+    """The rows of one split: those that each row group of each file gives by itself.
+
+    Without an index everything is read once to count it. Rows are then made again a row group at
+    a time; the latest groups are kept.
+
+    Args:
+        folder: Holds parquet files, at any depth.
+        split: "train" or "eval"; the same probes as `prepare` chooses by default.
+
+    Raises:
+        InputError: A file or a value in it is not what it must be, or the files' names
+            contradict each other about the split.
+    """
+
+    def __init__(self, folder: Path, split: str) -> None:
+        files = find_parquet([folder])
+        eval_files = find_eval_files(files, [folder])
+        groups = [_filled_groups(open_parquet(file)) for file in files]
+        file_of_group = np.repeat(np.arange(len(files)), list(map(len, groups)))
+        self._groups = [
+            (file, group) for file, some in zip(files, groups, strict=True) for group in some
+        ]
+        self._kept: dict[int, list[ProbeRow]] = {}
+        counted = np.array(
+            [
+                (number, place, row.probe, len(row))
+                for number in range(len(self._groups))
+                for place, row in enumerate(self._rows(number))
+            ],
+            np.int64,
+        )
+        in_eval = split_rows(counted[:, 2], file_of_group[counted[:, 0]], files, eval_files)
+        in_split = in_eval == (split == "eval")
+        self._places = counted[in_split, :2]
+        self.row_measurements: NDArray[np.int64] = counted[in_split, 3]
+        self.row_group: NDArray[np.int64] = self._places[:, 0]
+
+    def read(self, rows: Sequence[int]) -> list[ProbeRow]:
+        """Read these rows, in this order."""
+        return [self._rows(group)[place] for group, place in self._places[list(rows)].tolist()]
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**vars(self), "_kept": {}}
+
+    def _rows(self, number: int) -> list[ProbeRow]:
+        if number not in self._kept:
+            while len(self._kept) >= _GROUPS_KEPT:
+                del self._kept[next(iter(self._kept))]
+            self._kept[number] = self._make_rows(number)
+        return self._kept[number]
+
+    def _make_rows(self, number: int) -> list[ProbeRow]:
+        file, group = self._groups[number]
+        addresses = AddressTable()
+        measurements = np.concatenate(list(read_parquet(file, addresses, group)))
+        return [
+            row
+            for history in split_by_probe(measurements)
+            for row in cut_rows(history, addresses, ROW_BYTES)
+        ]
+
+
+def _filled_groups(file: pq.ParquetFile) -> list[int]:
+    groups = range(file.num_row_groups)
+    return [group for group in groups if file.metadata.row_group(group).num_rows]

@@ -1,0 +1,116 @@
+"""Random access to probe rows, on disk as ArrayRecord shards or as parquet."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netpipe.data.formats.index import INDEX_NAME, load_index
+from netpipe.data.formats.layout import decode_row
+from netpipe.data.formats.rows import ProbeRow
+from netpipe.data.formats.shards import ShardReader, count_records
+from netpipe.data.sources.parquet_source import ParquetSource
+from netpipe.data.sources.unindexed_source import UnindexedSource, find_array_records
+from netpipe.errors import InputError
+
+
+class RowSource(Protocol):
+    """Rows by their number; small when pickled, since every Grain worker gets a copy."""
+
+    @property
+    def row_measurements(self) -> NDArray[np.int64]:
+        """How many measurements each row has, int64 (rows,)."""
+
+    @property
+    def row_group(self) -> NDArray[np.int64] | None:
+        """What each row is read with, int64 (rows,): rows of one group are cheap after the first.
+
+        None where every row is read alone.
+        """
+
+    def read(self, rows: Sequence[int]) -> list[ProbeRow]:
+        """Read these rows, in this order."""
+
+
+class ArrayRecordSource:
+    """The rows of one split of a folder that was prepared.
+
+    Args:
+        folder: The folder, with its index.
+        split: "train" or "eval".
+
+    Raises:
+        InputError: The index or a shard is missing or damaged, or of a newer version.
+    """
+
+    def __init__(self, folder: Path, split: str) -> None:
+        contents = load_index(folder).split(split)
+        for shard in contents.shards:
+            _check_shard(folder / shard.file, len(shard.row_measurements), split)
+        self._shards = ShardReader(
+            [folder / shard.file for shard in contents.shards],
+            [len(shard.row_measurements) for shard in contents.shards],
+        )
+        self.row_measurements = contents.row_measurements
+        self.row_group = None
+
+    def read(self, rows: Sequence[int]) -> list[ProbeRow]:
+        """Read these rows, in this order.
+
+        Raises:
+            InputError: A record is damaged.
+        """
+        return [decode_row(*record) for record in self._shards.read(rows)]
+
+
+def open_source(data: Path, split: str) -> RowSource:
+    """Open the rows of a split.
+
+    Args:
+        data: A folder that was prepared, or one of inherited ArrayRecord files, or one of parquet
+            measurements.
+        split: "train" or "eval".
+
+    Raises:
+        InputError: There is no such folder, it holds nothing of that or of the split, or what it
+            holds is damaged.
+    """
+    if not data.is_dir():
+        raise InputError(data, "data", "be a folder", "a file" if data.exists() else "nothing")
+    source = _open(data, split)
+    if not len(source.row_measurements):
+        way_out = "The names of the files and folders state the other split"
+        raise InputError(data, f"split {split}", "have rows", "none", way_out)
+    return source
+
+
+def _open(data: Path, split: str) -> RowSource:
+    if (data / INDEX_NAME).exists():
+        return ArrayRecordSource(data, split)
+    if any(data.glob("*.arrayrecord")):
+        return UnindexedSource(data, split)
+    if any(data.rglob("*.parquet")):
+        return ParquetSource(data, split)
+    if find_array_records(data):
+        return UnindexedSource(data, split)
+    way_out = "Make one with `netpipe prepare` or `netpipe generate`"
+    raise InputError(data, "folder", "hold ArrayRecord shards or parquet files", "none", way_out)
+
+
+def _check_shard(path: Path, records: int, split: str) -> None:
+    if not path.name.startswith(f"{split}-"):
+        way_out = "Prepare the data again"
+        raise InputError(path, "shard", f"be of split {split}", "another name", way_out)
+    if not path.is_file():
+        raise InputError(path, "shard", f"hold the {records} records of the index", "no file")
+    found = count_records(path)
+    if found != records:
+        raise InputError(
+            path,
+            "shard",
+            f"hold the {records} records of the index",
+            f"{found or 0} ({path.stat().st_size} bytes: truncated, or not ArrayRecord)",
+            "Prepare the data again",
+        )

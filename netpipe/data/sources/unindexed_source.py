@@ -1,0 +1,81 @@
+"""Rows out of inherited ArrayRecord files, which are of layout 0 and have no index."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netpipe.data.formats.index import INDEX_NAME
+from netpipe.data.formats.layout_v0 import ARROW_STREAM_START, count_row_v0, decode_row_v0
+from netpipe.data.formats.rows import ProbeRow
+from netpipe.data.formats.shards import ShardReader, count_records
+from netpipe.data.preparation.split import find_eval_files, split_rows
+from netpipe.errors import InputError
+
+
+class UnindexedSource:
+    """The rows of one split, in the order of the files' names.
+
+    Without an index every record is read once, to learn its probe and how many measurements it
+    has.
+
+    Args:
+        folder: Holds `*.arrayrecord` files, or folders of them.
+        split: "train" or "eval"; the same probes as `prepare` chooses.
+        seed: As `prepare` takes it.
+
+    Raises:
+        InputError: A file is damaged, a record in it is not of layout 0, or the files' names
+            contradict each other about the split.
+    """
+
+    def __init__(self, folder: Path, split: str, *, seed: int = 0) -> None:
+        paths = find_array_records(folder)
+        eval_files = find_eval_files(paths, [folder])
+        records = [_require_records(path) for path in paths]
+        self._shards = ShardReader(paths, records)
+        counted = np.array([self._count(number) for number in range(sum(records))], np.int64)
+        probes, files = counted.reshape(-1, 2)[:, 0], np.repeat(np.arange(len(paths)), records)
+        in_split = split_rows(probes, files, paths, eval_files, seed=seed) == (split == "eval")
+        self.probes = len(np.unique(probes[in_split]))
+        self._records = np.flatnonzero(in_split)
+        self.row_measurements: NDArray[np.int64] = counted[in_split, 1]
+        self.row_group = None
+
+    def read(self, rows: Sequence[int]) -> list[ProbeRow]:
+        """Read these rows, in this order.
+
+        Raises:
+            InputError: A record is damaged, or a value in it is not what it must be.
+        """
+        numbers = self._records[list(rows)].tolist()
+        return [decode_row_v0(*record) for record in self._shards.read(numbers)]
+
+    def records(self) -> Iterator[tuple[bytes, str]]:
+        """Yield the split's records, each with its file and place there, for errors to name."""
+        for number in self._records.tolist():
+            yield from self._shards.read([number])
+
+    def _count(self, number: int) -> tuple[int, int]:
+        [(record, where)] = self._shards.read([number])
+        if not record.startswith(ARROW_STREAM_START):
+            # Ours, without the index that says which probes must not be trained on.
+            way_out = "Prepare the data again"
+            raise InputError(
+                where, "record", f"be of layout 0 without {INDEX_NAME}", "another", way_out
+            )
+        return count_row_v0(record, where)
+
+
+def find_array_records(folder: Path) -> list[Path]:
+    """List the ArrayRecord files of a folder: its own, else those at any depth."""
+    return sorted(folder.glob("*.arrayrecord")) or sorted(folder.rglob("*.arrayrecord"))
+
+
+def _require_records(path: Path) -> int:
+    records = count_records(path)
+    if records is None:
+        found = f"{path.stat().st_size} bytes: truncated, or not ArrayRecord"
+        raise InputError(path, "file", "be a whole ArrayRecord file", found)
+    return records

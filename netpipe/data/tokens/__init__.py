@@ -1,0 +1,1 @@
+"""Contexts as tokens, and tokens packed into sequences and batches."""

@@ -1,0 +1,111 @@
+"""Sequences as they travel between processes, and batches as a trainer reads them."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from netpipe.data.sampling.index_ranges import ranges
+from netpipe.data.tokens import vocabulary
+
+Sequences = dict[str, NDArray[np.int16 | np.int32]]
+"""Sequences of one length + 1, narrow: a twelfth of the bytes of the batch that they become.
+
+`tokens` int16 (sequences, length + 1); `segments` int32 (sequences,), how many contexts each has;
+`segment_tokens` int32 (segments,), the tokens of each of these, one sequence behind the other.
+"""
+
+Batch = dict[str, NDArray[np.int32]]
+"""`inputs`, `targets`, and `_segmentation` and `_position` of both: int32 (sequences, length).
+
+Segmentation counts the contexts of a sequence from 1 on, and is 0 for padding and for the target
+that would be the first token of the next context; positions count from 0 in each context.
+"""
+
+SEQUENCE_BYTES_PER_TOKEN = 2
+BATCH_BYTES_PER_TOKEN = 6 * 4
+
+
+def sequences_of(
+    tokens: NDArray[np.int16],
+    segments: NDArray[np.int64],
+    segment_tokens: NDArray[np.int64],
+    *,
+    room: int,
+) -> Sequences:
+    """Lay a stream of tokens out in sequences.
+
+    Args:
+        tokens: (tokens,), the contexts behind each other.
+        segments: (sequences,), the contexts of each sequence, at least 1.
+        segment_tokens: (segments,), the tokens of each context.
+        room: Tokens that a sequence has room for; its contexts have no more.
+    """
+    ends = np.cumsum(segment_tokens)[np.cumsum(segments) - 1]
+    out = np.full((len(segments), room), vocabulary.PADDING, np.int16)
+    out[np.arange(room) < np.diff(ends, prepend=0)[:, None]] = tokens
+    return {
+        "tokens": out,
+        "segments": segments.astype(np.int32),
+        "segment_tokens": segment_tokens.astype(np.int32),
+    }
+
+
+def concatenate(blocks: Sequence[Sequences]) -> Sequences:
+    """Put blocks of sequences behind each other."""
+    if len(blocks) == 1:
+        return blocks[0]
+    return {key: np.concatenate([block[key] for block in blocks]) for key in blocks[0]}
+
+
+def widen(sequences: Sequences) -> Batch:
+    """Make the batch of sequences.
+
+    Of a sequence's tokens the first ones are inputs and the last ones targets:
+    `targets[:, t]` is `inputs[:, t + 1]`.
+    """
+    tokens = sequences["tokens"]
+    segmentation, position, ends = _segmentation(sequences)
+    batch = {
+        "inputs": tokens[:, :-1].astype(np.int32),
+        "targets": tokens[:, 1:].astype(np.int32),
+        "inputs_segmentation": segmentation,
+        "targets_segmentation": segmentation.copy(),
+        "inputs_position": position,
+        "targets_position": position.copy(),
+    }
+    # The last token of a context has none of its own to predict.
+    batch["targets_segmentation"].flat[ends] = 0
+    batch["targets_position"].flat[ends] = 0
+    return batch
+
+
+def _segmentation(
+    sequences: Sequences,
+) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:
+    """Return segment and position of every input, and where in these the contexts end.
+
+    Both are 0 for padding. A context that reaches the last token, which is no input, has no end.
+    """
+    count, length = sequences["tokens"].shape[0], sequences["tokens"].shape[1] - 1
+    segments, tokens = sequences["segments"], sequences["segment_tokens"]
+    stops = np.cumsum(segments)
+    filled = np.diff(np.cumsum(tokens, dtype=np.int64)[stops - 1], prepend=0)
+    # A sequence's padding is one segment more; of a full one the last token is no input.
+    reaching = filled > length
+    inputs = tokens.astype(np.int64)
+    inputs[stops[reaching] - 1] -= 1
+    sizes = np.insert(inputs, stops, np.maximum(length - filled, 0))
+    paddings = stops + np.arange(count)
+    numbers = np.arange(1, len(sizes) + 1) - np.repeat(paddings - segments, segments + 1)
+    numbers[paddings] = 0
+    starts = np.cumsum(sizes) - sizes
+    segmentation = np.repeat(numbers.astype(np.int32), sizes)
+    position = np.arange(count * length, dtype=np.int32)
+    position -= np.repeat(starts.astype(np.int32), sizes)
+    position[ranges(starts[paddings], sizes[paddings])] = 0
+    has_end = np.ones(len(sizes), np.bool_)
+    has_end[paddings] = False
+    has_end[paddings[reaching] - 1] = False
+    ends = (starts + sizes - 1)[has_end]
+    return segmentation.reshape(count, length), position.reshape(count, length), ends

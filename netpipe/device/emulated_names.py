@@ -1,0 +1,144 @@
+"""Which accelerator is to be emulated: what its name says, and how long a step takes on it."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+from typing import Final
+
+from netpipe.device.accelerators import names_with_peak, peak_flops_of_name
+from netpipe.errors import MisuseError
+
+Flops = float | Callable[[], float] | None
+"""FLOPs of one step, or a callable without arguments that counts them; None: nobody knows."""
+
+_SPEC: Final = re.compile(
+    r"emulated:((?P<time>\d+(\.\d+)?(us|ms|s))|((?P<count>[1-9]\d*)x)?(?P<name>[a-z][a-z\d-]*))"
+    r"(@(?P<rate>\d+(\.\d+)?(MB|GB)/s))?"
+)
+_QUANTITY: Final = re.compile(r"([\d.]+)(\D+)")
+_UNITS: Final = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "MB/s": 1e6, "GB/s": 1e9}
+_NOT_IN_A_KEY: Final = re.compile(r"[^a-z\d.+]+")
+
+
+@dataclass(frozen=True)
+class Emulated:
+    """An accelerator that is only a clock.
+
+    Attributes:
+        name: How it was asked for, `emulated:36ms` or `emulated:8xh100@25GB/s`.
+        key: What it is called where a real device has its key: `emulated-h100-x8-25gb-s`.
+        count: Devices that one host feeds.
+        set_step_s: Seconds that any step takes; None where they follow from its FLOPs.
+        peak_flops: FLOP/s of all the devices together; 0 where nobody asks.
+        copy_bytes_per_s: Bandwidth from the host to the device; infinite: copies cost nothing.
+    """
+
+    name: str
+    key: str
+    count: int = 1
+    set_step_s: float | None = None
+    peak_flops: float = 0.0
+    copy_bytes_per_s: float = inf
+
+    def timed(self, flops: Flops, mfu: float) -> tuple[float, str]:
+        """Return the seconds of a step, and the name with what they follow from.
+
+        They are those that were set, or FLOPs / (peak x MFU).
+
+        Args:
+            flops: FLOPs of a step on the host's whole batch; counted once, and only when needed.
+            mfu: Model FLOPs utilisation (PaLM, arXiv 2204.02311, appendix B).
+
+        Raises:
+            MisuseError: They follow from the FLOPs, and those are not known.
+        """
+        if self.set_step_s is not None:
+            return self.set_step_s, self.name
+        counted = self._counted(flops)
+        described = f"{self.name}, {counted / 1e12:.3g} TFLOP a step at MFU {mfu:g}"
+        return counted / (self.peak_flops * mfu), described
+
+    def _counted(self, flops: Flops) -> float:
+        counted = flops() if callable(flops) else flops
+        if counted is None:
+            raise MisuseError(
+                f"{self.name} needs the FLOPs of a step; found none. Give --flops-per-step (under "
+                "pytest --netpipe-flops-per-step or the fixture netpipe_flops_per_step), a step "
+                "factory with an attribute flops_per_step, or a step time as emulated:36ms"
+            )
+        return checked_flops(counted)
+
+
+def checked_flops(flops: float) -> float:
+    """Return the FLOPs of a step.
+
+    Raises:
+        MisuseError: They are not above 0, or not finite.
+    """
+    if not 0 < flops < inf:
+        raise MisuseError(f"the FLOPs of a step must be above 0, and finite; found {flops:g}")
+    return flops
+
+
+def parse_accelerator(text: str) -> Emulated | None:
+    """Read an accelerator's name; None stands for `auto`, the device that jax finds.
+
+    Raises:
+        MisuseError: The name is none of those known.
+    """
+    if text == "auto":
+        return None
+    match = _SPEC.fullmatch(text)
+    emulated = match and _emulated(match)
+    if not emulated:
+        raise MisuseError(
+            "accelerator must be auto, emulated:<time> as emulated:36ms, or emulated:<name> as "
+            f"emulated:8xh100, with a name of {', '.join(names_with_peak())}; both may end in a "
+            f"bandwidth, as @25GB/s; found {text!r}"
+        )
+    return emulated
+
+
+def parse_accelerators(text: str) -> tuple[str, ...]:
+    """Split a list of accelerators' names, `auto, emulated:36ms`.
+
+    Raises:
+        MisuseError: One of them cannot be read.
+    """
+    names = tuple(name.strip() for name in text.split(","))
+    for name in names:
+        parse_accelerator(name)
+    return names
+
+
+def accelerator_label(text: str) -> str:
+    """Return what a person reads for an accelerator's name: `h100 (derived)`, as in a verdict."""
+    if parse_accelerator(text) is None:
+        return "the device here"
+    return f"{text.removeprefix('emulated:')} (derived)"
+
+
+def _emulated(match: re.Match[str]) -> Emulated | None:
+    """Return what a name of the right grammar asks for; None when there is no such thing."""
+    name, count, time, rate = match.group("name", "count", "time", "rate")
+    peak = peak_flops_of_name(name) if name else 0.0
+    set_step_s, copy_bytes_per_s = _quantity(time), _quantity(rate)
+    if peak is None or 0.0 in (set_step_s, copy_bytes_per_s):
+        return None
+    devices = int(count or 1)
+    parts = ("emulated", time or f"{name}-x{devices}", rate)
+    return Emulated(
+        name=match[0],
+        key=_NOT_IN_A_KEY.sub("-", "-".join(part for part in parts if part).lower()),
+        count=devices,
+        set_step_s=set_step_s,
+        peak_flops=devices * peak,
+        copy_bytes_per_s=inf if copy_bytes_per_s is None else copy_bytes_per_s,
+    )
+
+
+def _quantity(text: str | None) -> float | None:
+    """Return a number with a unit, in the unit without a prefix; None for None."""
+    match = _QUANTITY.fullmatch(text or "")
+    return float(match[1]) * _UNITS[match[2]] if match else None

@@ -1,0 +1,169 @@
+"""The machine around the accelerator: what a loader's speed depends on."""
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from math import inf
+from pathlib import Path, PurePosixPath
+from platform import machine
+from typing import Final
+
+from netpipe.errors import InputError
+from netpipe.results.measurement import Host
+
+_CONTAINER_MARKS: Final = (
+    ".dockerenv",
+    "run/.containerenv",
+    "run/systemd/container",
+    "run/secrets/kubernetes.io",
+    "var/run/secrets/kubernetes.io",
+)
+MEMORY_TOLERANCE_FRACTION: Final = 0.10
+"""How much less memory than another a host of the same class may have."""
+
+_CONTAINER_CGROUPS: Final = ("docker", "kubepods", "containerd", "libpod", "lxc")
+
+
+def host_class(host: Host) -> str:
+    """Name the class of a host, its memory in whole GiB; `host_difference` compares two."""
+    where = "container" if host.container else "no container"
+    cpu = f"{host.cpu} ({host.cpu_model})" if host.cpu_model else host.cpu
+    return f"{cpu}, {host.cores} cores, {round(host.memory_bytes / 2**30)} GiB, {where}"
+
+
+def host_difference(now: Host, then: Host) -> str:
+    """Return how two hosts differ in class; "" for hosts of one class.
+
+    Absolute times are compared only between hosts of one class. Memory may differ by
+    `MEMORY_TOLERANCE_FRACTION`: firmware and kernel keep some of it, and not always as much.
+    """
+    larger = max(now.memory_bytes, then.memory_bytes)
+    if now.cpu != then.cpu:
+        return f"{now.cpu} now, {then.cpu} then"
+    if now.cpu_model != then.cpu_model:
+        return f"CPU {now.cpu_model or 'unknown'} now, {then.cpu_model or 'unknown'} then"
+    if now.cores != then.cores:
+        return f"{now.cores} cores now, {then.cores} then"
+    if abs(now.memory_bytes - then.memory_bytes) > MEMORY_TOLERANCE_FRACTION * larger:
+        return f"{now.memory_bytes / 2**30:.1f} GiB now, {then.memory_bytes / 2**30:.1f} GiB then"
+    if now.container != then.container:
+        return "in a container now, not then" if now.container else "in a container then, not now"
+    return ""
+
+
+def this_host(root: Path = Path("/")) -> Host:
+    """Look at the host of this process.
+
+    The cores are those that the process may use: its affinity, and below that the quota of its
+    cgroup, rounded down but at least 1. The memory is the machine's, or its cgroup's limit when
+    that is lower.
+
+    Args:
+        root: Where `proc`, `sys`, `run` and `var` lie.
+
+    Raises:
+        InputError: `proc/meminfo` does not say how much memory there is.
+    """
+    cpuinfo = _cpuinfo_fields(_text(root / "proc/cpuinfo"))
+    return Host(
+        cpu=_cpu_name(cpuinfo),
+        cpu_model=cpu_model(*map(cpuinfo.get, ("cpu family", "model", "stepping"))),
+        cores=max(1, int(min(len(os.sched_getaffinity(0)), _quota_cores(root)))),
+        memory_bytes=min([_machine_memory_bytes(root / "proc/meminfo"), *_memory_limits(root)]),
+        container=_in_container(root),
+        machine=_machine(root),
+    )
+
+
+def is_same_machine(host: Host, other: Host) -> bool:
+    """Return whether two hosts are surely one machine, and not two of a class."""
+    return bool(host.machine) and host.machine == other.machine
+
+
+def _machine(root: Path) -> str:
+    """Return a digest of what tells a machine apart; "" for one that cannot be told.
+
+    A virtual one, or a container, may be moved to other hardware, and its neighbours change.
+    """
+    if " hypervisor" in _text(root / "proc/cpuinfo") or _in_container(root):
+        return ""
+    told = _text(root / "etc/machine-id").strip()
+    return hashlib.sha256(told.encode()).hexdigest()[:16] if told else ""
+
+
+def _cpuinfo_fields(cpuinfo: str) -> dict[str, str]:
+    return dict(re.findall(r"^([^\t:]+?)[\t ]*: (.*)$", cpuinfo, re.MULTILINE))
+
+
+def cpu_model(family: object, model: object, stepping: object) -> str:
+    """Write a CPU's family, model and stepping; "" where one of them is unknown."""
+    if None in (family, model, stepping):
+        return ""
+    return f"family {family}, model {model}, stepping {stepping}"
+
+
+def _cpu_name(fields: Mapping[str, str]) -> str:
+    """Give the model name; ARM processors have none and are told by implementer and part."""
+    arm = [fields[name] for name in ("CPU implementer", "CPU part") if name in fields]
+    return fields.get("model name") or " ".join([machine(), *arm])
+
+
+def _quota_cores(root: Path) -> float:
+    """Give the tightest CPU quota in cores; infinite when there is none."""
+    cores = inf
+    for folder in _cgroup_folders(root, "cpu"):
+        limit = _text(folder / "cpu.max") or " ".join(
+            _text(folder / name) for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+        )
+        match limit.split():
+            # "max" and -1 stand for no quota.
+            case [quota, period] if quota.isdigit():
+                cores = min(cores, int(quota) / int(period))
+    return cores
+
+
+def _memory_limits(root: Path) -> Iterator[int]:
+    for folder in _cgroup_folders(root, "memory"):
+        limit = _text(folder / "memory.max") or _text(folder / "memory.limit_in_bytes")
+        if limit.isdigit():
+            yield int(limit)
+
+
+def _cgroup_folders(root: Path, controller: str) -> Iterator[Path]:
+    """Give the folders that may limit this process: its cgroup's and all above it.
+
+    A container without a cgroup namespace is told a path of its host and finds its own limits at
+    the top of the mount, so every ancestor is tried. The lines of `proc/self/cgroup` are
+    described in cgroups(7): version 2 names no controllers.
+    """
+    for line in _text(root / "proc/self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers and controller not in controllers.split(","):
+            continue
+        mount = root / "sys/fs/cgroup" / (controller if controllers else "")
+        inner = PurePosixPath(path.lstrip("/"))
+        for folder in (inner, *inner.parents):
+            yield mount / folder
+
+
+def _machine_memory_bytes(meminfo: Path) -> int:
+    total = re.search(r"^MemTotal:\s+(\d+) kB$", _text(meminfo), re.MULTILINE)
+    if total is None:
+        raise InputError(meminfo, "MemTotal", "be given in kB", "no such line")
+    return int(total[1]) * 1024
+
+
+def _in_container(root: Path) -> bool:
+    cgroup_of_init = _text(root / "proc/1/cgroup")
+    return any((root / mark).exists() for mark in _CONTAINER_MARKS) or any(
+        name in cgroup_of_init for name in _CONTAINER_CGROUPS
+    )
+
+
+def _text(path: Path) -> str:
+    """Read a file of the kernel's; one that is absent or forbidden says nothing."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,36 @@
+"""`python -m netpipe.linting.child`: the process of a session that lints a target.
+
+Loader workers import this module again, so it imports nothing heavy before it is needed.
+"""
+
+import argparse
+import sys
+from contextlib import ExitStack
+
+
+def child_command(loader: str) -> list[str]:
+    """Return the command of a session that lints a target."""
+    return [sys.executable, "-P", "-m", "netpipe.linting.child", "--loader", loader]
+
+
+def main() -> None:
+    """Run the session that this process was started for."""
+    from netpipe.session.child import answer, requested, tell_of_import
+    from netpipe.session.targets import resolve
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--loader", required=True)
+    arguments = parser.parse_args()
+    request = requested(parser)
+
+    def found(_: ExitStack) -> dict[str, object]:
+        from netpipe.linting.job import linted_loader
+
+        tell_of_import(request, arguments.loader)
+        return {"lint": linted_loader(request, resolve(arguments.loader))}
+
+    answer(request, found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+"""The job of a session that measures, and `python -m netpipe.measuring.child`, which does it."""
+
+import argparse
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from platform import python_version
+from typing import Any, Final
+
+from netpipe.clock import MonotonicClock
+from netpipe.device.emulated_names import Emulated, Flops, parse_accelerator
+from netpipe.errors import MisuseError
+from netpipe.results.measurement import Device
+from netpipe.session.child import answer, requested, tell_of_import
+from netpipe.session.code_origin import check_origin
+from netpipe.session.session import SessionRequest, write_result
+from netpipe.session.targets import resolve
+from netpipe.session.watchdog import Watchdog
+
+_PACKAGES: Final = ("netpipe", "grain", "jax", "jaxlib", "numpy")
+
+
+@dataclass(frozen=True)
+class Factories:
+    """What the user hands over.
+
+    Attributes:
+        loader: Makes the loader.
+        step: Makes `(state, step)`; may be left out with an emulated accelerator.
+        loop: The trainer's own loop; the harness's when left out.
+        synthetic: Makes the batches that the step is timed on alone; the loader's when left out.
+        fingerprint: Names the data and the configuration; only like is compared with like.
+        flops_per_step: FLOPs of a step, for an emulated accelerator of a known peak; the step
+            factory's attribute of this name when left out.
+    """
+
+    loader: Callable[[], Any]
+    step: Callable[[], Any] | None = None
+    loop: Callable[..., object] | None = None
+    synthetic: Callable[[], Any] | None = None
+    fingerprint: str = ""
+    flops_per_step: Flops = None
+
+
+def serve(request: SessionRequest, factories: Factories) -> None:
+    """Measure what factories make and write the session's result; no exception gets out."""
+    answer(request, lambda closing: measured_factories(request, factories, closing))
+
+
+def measured_factories(
+    request: SessionRequest, factories: Factories, closing: ExitStack
+) -> dict[str, Any]:
+    """Measure what factories make; return the result's document.
+
+    Args:
+        request: What the session was asked for.
+        factories: What the user hands over.
+        closing: Closes the loaders once the result is written.
+
+    Raises:
+        MisuseError: The code comes from elsewhere, or a factory does not give what it must.
+    """
+    # Before, since a refusal must not take minutes; after, since more was imported meanwhile.
+    check_origin(request.code_from, request.not_from)
+    from netpipe.grain_workers import let_grain_start_workers
+    from netpipe.measuring.kept_trace import TraceTarget
+    from netpipe.measuring.protocol import Place, measure
+    from netpipe.measuring.rounds import Subject
+    from netpipe.measuring.training_loop import late_reading_loop
+
+    let_grain_start_workers()
+    device_of, step = _device_and_step(request, factories)
+    place = Place(device_of, _host(), _versions())
+    trace = TraceTarget(Path(request.trace), request.trace_name) if request.trace else None
+    with Watchdog(request) as watch:
+        subject = Subject(
+            factories.loader,
+            step,
+            factories.loop or late_reading_loop,
+            factories.synthetic,
+            factories.fingerprint,
+        )
+        clock = MonotonicClock()
+        for found in measure(subject, place, request.budget_s, clock, closing, watch, trace):
+            check_origin(request.code_from, request.not_from)
+            document = {"measurement": found.to_document()}
+            write_result(request, document, is_whole=False)
+    return document
+
+
+def _device_and_step(
+    request: SessionRequest, factories: Factories
+) -> tuple[Callable[[int], Device], Callable[[], Any]]:
+    emulated = parse_accelerator(request.accelerator)
+    if emulated is not None:
+        return _emulated(emulated, request, factories)
+    if factories.step is None:
+        raise MisuseError("a step must be given, unless the accelerator is emulated; found none")
+    from netpipe.device.detection import local_device
+
+    return local_device, factories.step
+
+
+def _emulated(
+    emulated: Emulated, request: SessionRequest, factories: Factories
+) -> tuple[Callable[[int], Device], Callable[[], Any]]:
+    from netpipe.measuring.emulated_step import EmulatedStep
+
+    flops: Flops = next(
+        (one for one in (request.flops_per_step, factories.flops_per_step) if one is not None),
+        getattr(factories.step, "flops_per_step", None),
+    )
+    step_s, kind = emulated.timed(flops, request.mfu)
+    step = EmulatedStep(step_s, factories.step, emulated.copy_bytes_per_s)
+    return (
+        lambda _: Device(emulated.key, kind, "emulated", emulated.count),
+        lambda: (step.initial_state(), step),
+    )
+
+
+def _host() -> Any:
+    from netpipe.device.host import this_host
+
+    return this_host()
+
+
+def _versions() -> dict[str, str]:
+    return {"python": python_version(), **{name: version(name) for name in _PACKAGES}}
+
+
+def child_command(loader: str, step: str | None, loop: str | None) -> list[str]:
+    """Return the command of a session that measures targets."""
+    command = [sys.executable, "-P", "-m", "netpipe.measuring.child", "--loader", loader]
+    command += ["--step", step] if step else []
+    return command + (["--loop", loop] if loop else [])
+
+
+def main() -> None:
+    """Run the session that this process was started for, with targets as its subject."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--loader", required=True)
+    parser.add_argument("--step")
+    parser.add_argument("--loop")
+    arguments = parser.parse_args()
+    request = requested(parser)
+
+    def found(closing: ExitStack) -> dict[str, Any]:
+        tell_of_import(request, arguments.loader)
+        factories = Factories(
+            loader=resolve(arguments.loader),
+            step=resolve(arguments.step) if arguments.step else None,
+            loop=resolve(arguments.loop) if arguments.loop else None,
+        )
+        return measured_factories(request, factories, closing)
+
+    answer(request, found)
+
+
+if __name__ == "__main__":
+    main()

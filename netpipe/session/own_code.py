@@ -1,0 +1,11 @@
+"""Which code is the harness's own, where a line of the user's code is looked for."""
+
+import os
+from pathlib import Path
+from typing import Final
+
+_PACKAGE: Final = Path(__file__).parents[1]
+_ROOMS: Final = ("device", "linting", "measuring", "session")
+
+HARNESS_FOLDERS: Final = tuple(str(_PACKAGE / room) + os.sep for room in _ROOMS)
+HARNESS_MODULES: Final = tuple(f"{_PACKAGE.name}.{room}." for room in _ROOMS)

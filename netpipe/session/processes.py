@@ -1,0 +1,162 @@
+"""CPU time of this process and its descendants, and of everything else on the machine."""
+
+import multiprocessing.process
+import os
+import signal
+import time
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+from netpipe.session.descendants import DESCENDANTS, list_descendants, outside, process_cpu_s
+
+_TRACKER = "multiprocessing.resource_tracker"
+_HELPERS = (_TRACKER, "multiprocessing.forkserver")
+
+
+class ProcessTree:
+    """This process and the children it has now, loader workers among them.
+
+    CPU time is that of all descendants, those that start later or have ended included.
+
+    Args:
+        without: Children that are none of it; their descendants are none of it either.
+    """
+
+    def __init__(self, without: Collection[int] = ()) -> None:
+        self._without = frozenset(without)
+        self._parents = list_descendants()
+        self._children = outside(self._parents, self._without)
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The children."""
+        return tuple(self._children)
+
+    @property
+    def children(self) -> int:
+        """How many child processes there are."""
+        return len(self._children)
+
+    @cached_property
+    def worker_pids(self) -> tuple[int, ...]:
+        """The children that work: all but the helpers that Python's multiprocessing starts."""
+        return tuple(pid for pid in self._children if not _is_running(pid, _HELPERS))
+
+    @property
+    def workers(self) -> int:
+        """How many children work, without the programs that those have started."""
+        return sum(self._parents[pid] not in self.worker_pids for pid in self.worker_pids)
+
+    def cpu_s(self) -> float:
+        """Return the CPU time used so far, in seconds; of descendants that have ended too."""
+        return time.process_time() + DESCENDANTS.cpu_s(self._without)
+
+    def children_cpu_s(self) -> float:
+        """Return the CPU time that the children have used, in seconds; 0 for an ended one."""
+        return sum(map(process_cpu_s, self._children))
+
+
+def own_threads() -> frozenset[int]:
+    """Return the ids of the threads of this process, those that Python does not know too."""
+    return frozenset(int(one.name) for one in Path("/proc/self/task").iterdir())
+
+
+def is_resource_tracker(pid: int) -> bool:
+    """Return whether a process is what removes the shared memory that others leave behind."""
+    return _is_running(pid, (_TRACKER,))
+
+
+def _is_running(pid: int, modules: tuple[str, ...]) -> bool:
+    try:
+        words = psutil.Process(pid).cmdline()
+    except psutil.Error:
+        return False
+    return any(module in word for module in modules for word in words)
+
+
+def crash_of(pid: int) -> str | None:
+    """Return how a child of this process crashed: "by SIGKILL", "with code 3".
+
+    It asks without taking the answer away from whoever started the child and waits for it. None
+    stands for a child that lives, that ended well, or that somebody has asked after already.
+    """
+    try:
+        ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return None
+    if ended is None or ended.si_status == 0:
+        return None
+    exited = ended.si_code == os.CLD_EXITED
+    return _ending(ended.si_status if exited else -ended.si_status)
+
+
+def _ending(exit_code: int) -> str:
+    return f"with code {exit_code}" if exit_code > 0 else f"by {signal.Signals(-exit_code).name}"
+
+
+class Worker(NamedTuple):
+    """A process that Python's multiprocessing has started here.
+
+    Attributes:
+        pid: Its id.
+        crash: How it crashed; "" where it lives or ended well.
+    """
+
+    pid: int
+    crash: str
+
+
+def workers_now() -> list[Worker]:
+    """Return the processes of multiprocessing that nobody has joined, those that ended too."""
+    # `active_children` would forget those that have ended.
+    known = multiprocessing.process._children.copy()  # type: ignore[attr-defined]  # noqa: SLF001
+    return [
+        Worker(one.pid, _ending(one.exitcode) if one.exitcode else "") for one in known if one.pid
+    ]
+
+
+def activity_of(pid: int) -> str:
+    """Return what a process does, in words: "sleeping, 1.25 CPU seconds used"."""
+    try:
+        process = psutil.Process(pid)
+        times = process.cpu_times()
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return "has ended"
+    except psutil.Error:
+        return "is gone"
+    return f"{process.status()}, {times.user + times.system:.2f} CPU seconds used"
+
+
+@dataclass(frozen=True)
+class HostCpu:
+    """A reading of the host's CPU time.
+
+    Attributes:
+        busy_s: CPU seconds that any program used, or that were stolen from this machine.
+        total_s: CPU seconds that passed, over all CPUs.
+        own_s: CPU seconds that this process and its descendants used.
+    """
+
+    busy_s: float
+    total_s: float
+    own_s: float
+
+
+def read_host_cpu() -> HostCpu:
+    """Read how much CPU time the host has spent until now."""
+    times = psutil.cpu_times()
+    idle = times.idle + times.iowait
+    total = sum(times) - times.guest - times.guest_nice
+    return HostCpu(busy_s=total - idle, total_s=total, own_s=ProcessTree().cpu_s())
+
+
+def busy_elsewhere_fraction(before: HostCpu, after: HostCpu) -> float:
+    """Return the share of the host's CPU time that other programs took between two readings."""
+    total = after.total_s - before.total_s
+    elsewhere = (after.busy_s - before.busy_s) - (after.own_s - before.own_s)
+    return min(1.0, max(0.0, elsewhere / total)) if total > 0 else 0.0

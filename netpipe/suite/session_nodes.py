@@ -1,0 +1,153 @@
+"""A test node as a session: the command that runs it in a fresh process, and what runs there."""
+
+import os
+import shlex
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from netpipe.measuring.child import Factories, serve
+from netpipe.session.child import answer
+from netpipe.session.session import (
+    SessionRequest,
+    error_document,
+    request_here,
+    write_result,
+)
+
+SUBJECT_FIXTURES: Final = tuple(f"netpipe_{one.name}" for one in fields(Factories))
+
+# Flags whose effect belongs to the run, not to a session of it.
+_RUN_ONLY: Final = (
+    "--basetemp",
+    "--benchmark",
+    "--cache",
+    "--collect",
+    "--cov",
+    "--dist",
+    "--durations",
+    "--exitfirst",
+    "--ff",
+    "--failed-first",
+    "--junit",
+    "--last-failed",
+    "--lf",
+    "--maxfail",
+    "--netpipe-against",
+    "--netpipe-device",
+    "--netpipe-json",
+    "--netpipe-report",
+    "--netpipe-record",
+    "--netpipe-sessions",
+    "--numprocesses",
+    "--pdb",
+    "--reruns",
+    "--stepwise",
+    "--sw",
+    "--tx",
+)
+_RUN_ONLY_SHORT: Final = ("-n", "-x", "-k", "-m", "-v", "-q", "-s")
+
+
+def node_command(config: pytest.Config, node_id: str) -> list[str]:
+    """Return the command that runs one test node alone, with this run's configuration."""
+    command = [sys.executable, "-m", "pytest", str(config.rootpath / node_id)]
+    command += [f"--rootdir={config.rootpath}"]
+    if config.inipath is not None:
+        command += ["-c", str(config.inipath)]
+    if config.pluginmanager.hasplugin("xdist"):
+        command += ["-n0"]
+    return command + list(_forwarded(config.invocation_params.args, config.args))
+
+
+def repeating_command(config: pytest.Config, node_id: str) -> str:
+    """Return what a user types to run one benchmark again and hold it against its baseline."""
+    path, colons, name = node_id.partition("::")
+    here = os.path.relpath(config.rootpath / path, config.invocation_params.dir)
+    forwarded = _forwarded(config.invocation_params.args, config.args)
+    return shlex.join(["pytest", f"{here}{colons}{name}", "--benchmark-compare", *forwarded])
+
+
+def _forwarded(arguments: Iterable[str | Any], positional: list[str]) -> Iterable[str]:
+    """Return the run's own flags that a session needs too, with their values."""
+    dropping = False
+    for argument in map(str, arguments):
+        if argument.startswith("-"):
+            dropping = argument.startswith((*_RUN_ONLY, *_RUN_ONLY_SHORT))
+        if not dropping and argument not in positional:
+            yield argument
+
+
+def coverage(config: pytest.Config) -> Callable[[str], bool]:
+    """Return whether a node id lies in the folders, files, classes and tests of this run."""
+
+    def parts(folder: Path, node_id: str) -> tuple[Path, str]:
+        # pytest follows no links in the root, nor in a path that it was given.
+        path, _, name = node_id.partition("::")
+        return (folder / path).resolve(), name
+
+    given = [parts(config.invocation_params.dir, argument) for argument in config.args]
+
+    def covers(node_id: str) -> bool:
+        path, name = parts(config.rootpath, node_id)
+        return any(
+            path.is_relative_to(within)
+            and (not chosen or name == chosen or name.startswith((f"{chosen}::", f"{chosen}[")))
+            for within, chosen in given
+        )
+
+    return covers
+
+
+def subject_key(request: pytest.FixtureRequest) -> tuple[object, ...]:
+    """Return what tells one loader, step and loop from another, without making them.
+
+    Tests share a measurement when they see the same definitions of the subject's fixtures, and of
+    all fixtures that those ask for, with the same parameters.
+    """
+    definitions: dict[str, tuple[object, ...]] = {}
+    for name in SUBJECT_FIXTURES:
+        _add_definitions(request, name, definitions)
+    callspec = getattr(request.node, "callspec", None)
+    parameters = {} if callspec is None else callspec.params
+    return (
+        tuple(sorted(definitions.items(), key=lambda item: item[0])),
+        tuple((name, parameters[name]) for name in sorted(parameters) if name in definitions),
+    )
+
+
+def _add_definitions(
+    request: pytest.FixtureRequest, name: str, definitions: dict[str, tuple[object, ...]]
+) -> None:
+    """Add what a node sees under a fixture's name, and what it depends on in turn."""
+    if name in definitions:
+        return
+    manager = request.session._fixturemanager  # noqa: SLF001  # pytest offers no other way
+    found = manager.getfixturedefs(name, request.node) or ()
+    definitions[name] = tuple((one.baseid, one.func) for one in found)
+    for one in found:
+        for argument in one.argnames:
+            _add_definitions(request, argument, definitions)
+
+
+def answer_when_missing(collected: pytest.Session) -> None:
+    """In a session's process, say so when its test is not there: another version may lack it."""
+    request = request_here()
+    if request is not None and not collected.items and not collected.testsfailed:
+        write_result(request, error_document("missing", "there is no such test"))
+
+
+def serve_node(request: pytest.FixtureRequest, session: SessionRequest) -> None:
+    """Measure or lint with the fixtures that this node sees, and end the test."""
+    factories = Factories(*map(request.getfixturevalue, SUBJECT_FIXTURES))
+    if session.kind == "lint":
+        from netpipe.linting.job import linted_loader
+
+        answer(session, lambda _: {"lint": linted_loader(session, factories.loader)})
+    else:
+        serve(session, factories)
+    pytest.skip("this process measured for another one")

@@ -1,0 +1,1 @@
+"""Long trials that no gate runs: how often verdicts, diagnoses and the gate are right."""

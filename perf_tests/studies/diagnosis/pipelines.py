@@ -1,0 +1,167 @@
+"""Pipelines drawn by lot: Grain stages that wait or compute, in workers and threads."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+import grain
+import numpy as np
+
+from perf_tests.studies.faults.batches import Array, Batch, collate, row
+from perf_tests.studies.faults.delays import compute, compute_unlocked, wait
+
+Stage = Literal["read", "decode", "augment", "stack"]
+STAGES: Final[tuple[Stage, ...]] = ("read", "decode", "augment", "stack")
+
+_WORDS: Final[Mapping[str, Stage]] = {
+    "Source": "read",
+    "Decode": "decode",
+    "Augment": "augment",
+    "Batch": "stack",
+}
+_ROWS_IN_ALL: Final = 100_000_000
+_SPENDS: Final = {"waits": wait, "computes": compute, "computes-unlocked": compute_unlocked}
+_LEAST_S, _MOST_S = 0.003, 0.030  # of a stage and a batch
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one stage does.
+
+    Attributes:
+        how: One of "waits", "computes", "computes-unlocked".
+        s_per_batch: For how long.
+    """
+
+    how: str
+    s_per_batch: float
+
+    def do(self, part: float) -> None:
+        """Spend the time of a part of a batch."""
+        _SPENDS[self.how](part * self.s_per_batch)
+
+
+NOTHING: Final = Work("waits", 0.0)
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A source whose rows take their time."""
+
+    work: Work
+    rows: int
+
+    def __len__(self) -> int:
+        return _ROWS_IN_ALL
+
+    def __getitem__(self, number: int) -> Array:
+        self.work.do(1 / self.rows)
+        return row(number)
+
+
+@dataclass(frozen=True)
+class Decode:
+    """A transform of rows; diagnose tells transforms apart by their names."""
+
+    work: Work
+    rows: int
+
+    def __call__(self, element: Array) -> Array:
+        """Return the row as it is, later."""
+        self.work.do(1 / self.rows)
+        return element
+
+
+@dataclass(frozen=True)
+class Augment(Decode):
+    """Another transform of rows."""
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A batch function that takes its time."""
+
+    work: Work
+
+    def __call__(self, rows: Sequence[Array]) -> Batch:
+        """Stack the rows, later."""
+        self.work.do(1.0)
+        return collate(rows)
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A pipeline as plain data.
+
+    Attributes:
+        rows: In a batch.
+        workers: Worker processes; 0: none.
+        threads: Reader threads of each process.
+        read: What the source does.
+        decode: What the first transform does.
+        augment: What the second does.
+        stack: What the batching does.
+    """
+
+    rows: int
+    workers: int
+    threads: int
+    read: Work = NOTHING
+    decode: Work = NOTHING
+    augment: Work = NOTHING
+    stack: Work = NOTHING
+
+    @property
+    def working(self) -> tuple[Stage, ...]:
+        """The stages that take time."""
+        return tuple(stage for stage in STAGES if getattr(self, stage) != NOTHING)
+
+    def with_work(self, works: Mapping[Stage, Work]) -> "Pipeline":
+        """Return it with other work for some stages."""
+        changes: dict[str, Any] = {str(stage): work for stage, work in works.items()}
+        return replace(self, **changes)
+
+    def without(self, stage: Stage) -> "Pipeline":
+        """Return it with one stage that takes no time."""
+        return self.with_work({stage: NOTHING})
+
+    def with_workers(self, workers: int) -> "Pipeline":
+        """Return it with so many workers."""
+        return replace(self, workers=workers)
+
+    def dataset(self) -> grain.IterDataset:
+        """Build it."""
+        rows = grain.MapDataset.source(Reader(self.read, self.rows))
+        rows = rows.map(Decode(self.decode, self.rows)).map(Augment(self.augment, self.rows))
+        batches = rows.batch(self.rows, batch_fn=Stack(self.stack)).to_iter_dataset(
+            grain.ReadOptions(num_threads=self.threads, prefetch_buffer_size=2 * self.threads)
+        )
+        if self.workers == 0:
+            return batches
+        return batches.mp_prefetch(
+            grain.MultiprocessingOptions(num_workers=self.workers, per_worker_buffer_size=2)
+        )
+
+
+def stage_named(name: str) -> Stage | None:
+    """Return which stage of such a pipeline a name of a Grain node means; None if it is none."""
+    found = [stage for word, stage in _WORDS.items() if word in name]
+    return found[0] if len(found) == 1 else None
+
+
+def drawn(seed: int) -> Pipeline:
+    """Draw a pipeline: one to three stages take time, in one or two workers, some with threads."""
+    generator = np.random.default_rng(seed)
+    size = generator.integers(1, 3, endpoint=True)
+    working = [STAGES[place] for place in generator.choice(len(STAGES), size, replace=False)]
+    pipeline = Pipeline(
+        rows=int(generator.choice([4, 8, 16])),
+        workers=int(generator.integers(1, 2, endpoint=True)),
+        threads=int(generator.choice([0, 0, 2])),
+    )
+    return pipeline.with_work({stage: _drawn_work(generator) for stage in working})
+
+
+def _drawn_work(generator: np.random.Generator) -> Work:
+    seconds = float(np.exp(generator.uniform(np.log(_LEAST_S), np.log(_MOST_S))))
+    return Work(str(generator.choice(list(_SPENDS))), float(f"{seconds:.3g}"))

@@ -1,0 +1,152 @@
+"""Trials of predicting: what diagnose says a change would give, and what the change gives."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from netpipe.diagnosis.diagnosis import Prediction
+from netpipe.errors import NetpipeError
+from netpipe.results.measurement import Interval
+from netpipe.results.statistics import median_interval
+from perf_tests.studies.diagnosis import subject
+from perf_tests.studies.diagnosis.asking import Answer, Question, diagnosed
+from perf_tests.studies.diagnosis.pipelines import Pipeline, drawn, stage_named
+from perf_tests.studies.diagnosis.turns import measured_in_turns
+
+_MOST_WORKERS: Final = 4
+KINDS: Final = ("workers", "without-stage")
+
+
+@dataclass(frozen=True)
+class Predicting:
+    """One prediction beside what came.
+
+    Attributes:
+        seed: What the pipeline was drawn from.
+        pipeline: As it was diagnosed.
+        kind: One of `KINDS`.
+        change: What was changed, in diagnose's words.
+        diagnosed_s_per_batch: The pipeline unchanged, as diagnose measured it.
+        predicted_s_per_batch: With the change, as diagnose said; None where it said nothing.
+        before_s_per_batch: The pipeline unchanged, measured in turns with the change.
+        measured_s_per_batch: With the change really made; None where nothing was predicted.
+        busy_elsewhere_fraction: Of the machine's CPU time, what other programs took meanwhile.
+        failure: Why something is missing; "" where nothing is.
+    """
+
+    seed: int
+    pipeline: Pipeline
+    kind: str
+    change: str = ""
+    diagnosed_s_per_batch: Interval | None = None
+    predicted_s_per_batch: Interval | None = None
+    before_s_per_batch: Interval | None = None
+    measured_s_per_batch: Interval | None = None
+    busy_elsewhere_fraction: float = 0.0
+    failure: str = ""
+
+    @property
+    def error_fraction(self) -> float | None:
+        """How far the prediction is off, over what was measured; None where either is missing."""
+        return self._error_fraction(1.0)
+
+    @property
+    def steady_error_fraction(self) -> float | None:
+        """The same, had the machine stayed as fast as it was when the pipeline was diagnosed.
+
+        What the unchanged pipeline took longer or shorter is taken out, as a diagnosis takes it out
+        where it tries a change of its own.
+        """
+        if self.before_s_per_batch is None or self.diagnosed_s_per_batch is None:
+            return None
+        return self._error_fraction(
+            self.before_s_per_batch.median / self.diagnosed_s_per_batch.median
+        )
+
+    def _error_fraction(self, slower: float) -> float | None:
+        if self.predicted_s_per_batch is None or self.measured_s_per_batch is None:
+            return None
+        measured_s = self.measured_s_per_batch.median
+        return abs(slower * self.predicted_s_per_batch.median - measured_s) / measured_s
+
+
+@dataclass(frozen=True)
+class Change:
+    """A prediction, and the pipeline that it is about."""
+
+    prediction: Prediction
+    pipeline: Pipeline
+
+
+def run(seed: int, budget_s: float) -> Iterator[Predicting]:
+    """Diagnose the pipeline of a seed, make one change of each kind, and compare.
+
+    A stage is only taken out where another is left that takes time.
+    """
+    pipeline = drawn(seed)
+    kinds = KINDS if len(pipeline.working) > 1 else KINDS[:1]
+    try:
+        yield from _compared(seed, pipeline, kinds, _diagnosed(pipeline, budget_s))
+    except NetpipeError as error:
+        for kind in kinds:
+            yield Predicting(seed, pipeline, kind, failure=str(error))
+
+
+def _diagnosed(pipeline: Pipeline, budget_s: float) -> Answer:
+    variables = {subject.VARIABLE: subject.described(pipeline)}
+    return diagnosed(Question(f"{subject.__name__}:loader", variables, budget_s))
+
+
+def _compared(
+    seed: int, pipeline: Pipeline, kinds: Sequence[str], answer: Answer
+) -> list[Predicting]:
+    """Measure the pipeline and all that is changed of it in one session."""
+    changes = {kind: chosen(seed, kind, pipeline, answer.findings.what_if) for kind in kinds}
+    made = {kind: change for kind, change in changes.items() if change}
+    timed = measured_in_turns([pipeline, *(change.pipeline for change in made.values())])
+    before, *after = map(median_interval, timed.s_per_batch)
+    measured = dict(zip(made, after, strict=True))
+    return [
+        Predicting(
+            seed,
+            pipeline,
+            kind,
+            change=change.prediction.change if change else "",
+            diagnosed_s_per_batch=answer.findings.load_s_per_batch,
+            predicted_s_per_batch=change.prediction.load_s_per_batch if change else None,
+            before_s_per_batch=before,
+            measured_s_per_batch=measured.get(kind),
+            busy_elsewhere_fraction=round(timed.busy_elsewhere_fraction, 3),
+            failure="" if change else "diagnose predicted no such change",
+        )
+        for kind, change in changes.items()
+    ]
+
+
+def chosen(
+    seed: int, kind: str, pipeline: Pipeline, predictions: Sequence[Prediction]
+) -> Change | None:
+    """Draw one of the predictions of a kind that can be made; None where there is none."""
+    candidates = [
+        Change(one, changed)
+        for one in predictions
+        if one.kind == kind and (changed := _changed(pipeline, one)) is not None
+    ]
+    if not candidates:
+        return None
+    place = np.random.default_rng([seed, KINDS.index(kind)]).integers(len(candidates))
+    return candidates[int(place)]
+
+
+def _changed(pipeline: Pipeline, prediction: Prediction) -> Pipeline | None:
+    """Make the change that a prediction is about; None for one that changes nothing here."""
+    if prediction.kind == "without-stage":
+        stage = stage_named(prediction.change)
+        return pipeline.without(stage) if stage in pipeline.working else None
+    asked = re.search(r"\d+", prediction.change)
+    workers = int(asked[0]) if asked else pipeline.workers
+    same = workers == pipeline.workers or workers > _MOST_WORKERS
+    return None if same else pipeline.with_workers(workers)

@@ -1,0 +1,59 @@
+"""`python -m perf_tests.studies.endurance`: pull the pipeline for minutes, and say what grew."""
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from netpipe.config import PipelineConfig
+from netpipe.data.pipeline import build
+from netpipe.data.preparation.embedded import data_of_user
+from netpipe.device.host import this_host
+from netpipe.errors import NetpipeError
+from netpipe.whole_file import write_whole
+from perf_tests.studies.endurance.drawing import svg_plot
+from perf_tests.studies.endurance.watching import Held, growths, watched
+
+_LOOKS = 120
+_notes = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--minutes", type=click.FloatRange(min=0, min_open=True), default=10.0,
+    show_default=True, help="How long it is pulled.",
+)  # fmt: skip
+@click.option("--workers", type=click.IntRange(min=0), default=2, show_default=True)
+@click.option("--batch-size", type=click.IntRange(min=1), default=128, show_default=True)
+@click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="Draw it there.")
+def main(minutes: float, workers: int, batch_size: int, svg: Path | None) -> None:
+    """Pull this repository's pipeline without a pause; exit with 1 if memory or files have grown.
+
+    It reads the default data set, or what NETPIPE_DATA names.
+    """
+    config = PipelineConfig(sequence_length=1024, batch_size=batch_size, workers=workers)
+    try:
+        held = _pulled(config, 60 * minutes)
+    except NetpipeError as error:
+        raise click.ClickException(str(error)) from error
+    found = growths(held)
+    for one in found:
+        grew = "flat" if one.is_flat else f"GREW by more than {one.most:,.0f}"
+        click.echo(f"{one.name:20} {one.before:>14,.0f} -> {one.after:>14,.0f}  {grew}")
+    if svg is not None:
+        title = f"{batch_size} x 1024, {workers} workers, {this_host().cpu}"
+        write_whole(svg, svg_plot(held, title), "--svg")
+    sys.exit(0 if all(one.is_flat for one in found) else 1)
+
+
+def _pulled(config: PipelineConfig, seconds: float) -> list[Held]:
+    held = []
+    for one in watched(build(data_of_user(), config), seconds, seconds / _LOOKS):
+        held.append(one)
+        _notes.print(str(asdict(one)))
+    return held
+
+
+if __name__ == "__main__":
+    main()

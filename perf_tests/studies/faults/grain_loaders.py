@@ -1,0 +1,112 @@
+"""Grain pipelines with time planted in their source, their map or their batching."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import grain
+
+from perf_tests.studies.faults.batches import ROWS, Array, Batch, collate, row
+from perf_tests.studies.faults.delays import Delay, Spend, Steady, wait
+
+_ROWS_IN_ALL = 100_000_000
+_NOTHING = Steady(0.0)
+IN_MAIN_THREAD = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A source of rows, each of which takes its time to read."""
+
+    delay: Delay = _NOTHING
+
+    def __len__(self) -> int:
+        return _ROWS_IN_ALL
+
+    def __getitem__(self, number: int) -> Array:
+        wait(self.delay(number))
+        return row(number)
+
+
+@dataclass(frozen=True)
+class Transform:
+    """A transform of rows or of batches, by their number, that takes its time."""
+
+    delay: Delay
+    spend: Spend = wait
+
+    def __call__(self, number: int, value: object) -> object:
+        """Return the value as it is, later."""
+        self.spend(self.delay(number))
+        return value
+
+
+@dataclass(frozen=True)
+class Collate:
+    """A batch function that takes its time."""
+
+    delay: Delay = _NOTHING
+
+    def __call__(self, rows: Sequence[Array]) -> Batch:
+        """Stack the rows, later."""
+        wait(self.delay(int(rows[0][0])))
+        return collate(rows)
+
+
+@dataclass(frozen=True)
+class DataLoaderMap(grain.transforms.Map):  # type: ignore[misc]  # grain has no types
+    """The transform of rows that a Grain DataLoader takes."""
+
+    delay: Delay
+    spend: Spend = wait
+
+    def map(self, element: Array) -> Array:
+        """Return the row as it is, later."""
+        self.spend(self.delay(int(element[0])))
+        return element
+
+
+@dataclass(frozen=True)
+class Stages:
+    """Where the time of a pipeline goes: seconds for each row read, row mapped, batch stacked.
+
+    Attributes:
+        read: For each row.
+        transform: For each row, or for each batch when `by_batch`.
+        stack: For each batch.
+        spend: How the transform spends its time.
+        by_batch: Whether the transform comes after the batching.
+    """
+
+    read: Delay = _NOTHING
+    transform: Delay = _NOTHING
+    stack: Delay = _NOTHING
+    spend: Spend = wait
+    by_batch: bool = False
+
+    def map_dataset(self) -> grain.MapDataset:
+        """Return the pipeline as far as Grain can index it."""
+        rows = grain.MapDataset.source(Rows(self.read))
+        transform = Transform(self.transform, self.spend)
+        if self.by_batch:
+            return rows.batch(ROWS, batch_fn=Collate(self.stack)).map_with_index(transform)
+        return rows.map_with_index(transform).batch(ROWS, batch_fn=Collate(self.stack))
+
+    def iter_dataset(self, read_options: grain.ReadOptions = IN_MAIN_THREAD) -> grain.IterDataset:
+        """Return the pipeline as a trainer iterates it."""
+        return self.map_dataset().to_iter_dataset(read_options)
+
+    def in_workers(self, workers: int, buffer: int = 1) -> grain.IterDataset:
+        """Return the pipeline in processes of its own, which buffer so many batches each."""
+        options = grain.MultiprocessingOptions(num_workers=workers, per_worker_buffer_size=buffer)
+        return self.iter_dataset().mp_prefetch(options)
+
+
+def data_loader(delay: Delay, workers: int) -> grain.DataLoader:
+    """Return a Grain DataLoader whose transform takes `delay` seconds for each row."""
+    return grain.DataLoader(
+        data_source=Rows(),
+        sampler=grain.samplers.IndexSampler(_ROWS_IN_ALL, shuffle=False, num_epochs=1),
+        operations=[DataLoaderMap(delay), grain.transforms.Batch(ROWS, batch_fn=collate)],
+        worker_count=workers,
+        read_options=grain.ReadOptions(num_threads=1, prefetch_buffer_size=2),
+    )

@@ -1,0 +1,111 @@
+"""Loaders in plain Python: in the trainer's thread, in a thread of their own, as torch has them."""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+from queue import Queue
+
+from perf_tests.studies.faults.batches import ROWS, Array, Batch, batch, collate, row
+from perf_tests.studies.faults.delays import Delay, Spend, wait
+
+_LONG = 10_000_000
+
+
+def in_main_thread(
+    delay: Delay, spend: Spend = wait, make: Callable[[int], Batch] = batch
+) -> Iterator[Batch]:
+    """Give batches for ever, each made in the thread that asks for it.
+
+    Args:
+        delay: Seconds of each batch.
+        spend: How they are spent.
+        make: Makes a batch from its number.
+    """
+    for number in count():
+        spend(delay(number))
+        yield make(number)
+
+
+class Prefetched(Iterator[Batch]):
+    """Batches that a thread puts into a queue.
+
+    Args:
+        batches: What it loads.
+        depth: Batches that the queue holds.
+        lent: Batches that are in the queue at once, as a buffer that had hours to fill.
+    """
+
+    def __init__(self, batches: Iterable[Batch], depth: int, lent: int = 0) -> None:
+        self._batches = batches
+        self._queue: Queue[Batch | None] = Queue(depth)
+        self._closed = False
+        for number in range(min(lent, depth)):
+            self._queue.put(batch(number))
+        threading.Thread(target=self._load, name="prefetch", daemon=True).start()
+
+    def _load(self) -> None:
+        for one in self._batches:
+            if self._closed:
+                return
+            self._queue.put(one)
+        self._queue.put(None)
+
+    def __next__(self) -> Batch:
+        one = self._queue.get()
+        if one is None:
+            raise StopIteration
+        return one
+
+    def close(self) -> None:
+        """Let the thread end, at its next batch."""
+        self._closed = True
+        while not self._queue.empty():
+            self._queue.get_nowait()
+
+
+class FedByThreads(Iterator[Batch]):
+    """Batches that several threads make in pure Python: they share one interpreter's lock."""
+
+    def __init__(self, delay: Delay, spend: Spend, threads: int, depth: int) -> None:
+        self._queue: Queue[Batch] = Queue(depth)
+        for _ in range(threads):
+            made = in_main_thread(delay, spend)
+            threading.Thread(target=self._load, args=(made,), daemon=True).start()
+
+    def _load(self, batches: Iterator[Batch]) -> None:
+        for one in batches:
+            self._queue.put(one)
+
+    def __next__(self) -> Batch:
+        return self._queue.get()
+
+
+@dataclass(frozen=True)
+class TorchStyle:
+    """A data set of rows behind a collate function, iterable over and over, with a length.
+
+    Attributes:
+        read: Seconds to read each row.
+        collate: Seconds to make each batch of its rows.
+        batches: Batches of an epoch.
+    """
+
+    read: Delay
+    collate: Delay
+    batches: int = _LONG
+
+    def __len__(self) -> int:
+        return self.batches
+
+    def __iter__(self) -> Iterator[Batch]:
+        for number in range(self.batches):
+            yield self._collate(number, [self._row(number * ROWS + n) for n in range(ROWS)])
+
+    def _row(self, number: int) -> Array:
+        wait(self.read(number))
+        return row(number)
+
+    def _collate(self, number: int, rows: Sequence[Array]) -> Batch:
+        wait(self.collate(number))
+        return collate(rows)

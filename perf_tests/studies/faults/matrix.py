@@ -1,0 +1,121 @@
+"""Trials counted: what was expected against what was called, and the goals. Pure."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from netpipe.verdict.kinds import HEALTHY_KINDS
+from perf_tests.studies.faults.trials import Trial
+
+LEAST_NAMED_FRACTION: Final = 0.95
+MOST_INCONCLUSIVE_FRACTION: Final = 0.10
+
+
+class Result(Enum):
+    """What a trial shows about the harness."""
+
+    RIGHT = "right"
+    OPEN = "inconclusive"
+    WRONG = "wrong name"
+    MISSED = "called fine"
+    BLAMED = "blamed"
+
+
+def called(trial: Trial) -> str:
+    """Return what a trial counts as: its finding, when that names a fault, else the verdict."""
+    return trial.finding if trial.finding in trial.findings and trial.finding else trial.called
+
+
+def result(trial: Trial) -> Result:
+    """Return what a trial shows."""
+    name = called(trial)
+    if name in trial.kinds or (name == trial.finding and not trial.control):
+        return Result.RIGHT
+    if name == "inconclusive":
+        return Result.OPEN
+    if trial.control:
+        return Result.BLAMED
+    return Result.MISSED if name in HEALTHY_KINDS else Result.WRONG
+
+
+@dataclass(frozen=True)
+class Rates:
+    """How often the harness was right.
+
+    Attributes:
+        faults: Trials of faults.
+        controls: Trials of controls.
+        named: Faults under their right name.
+        missed: Faults that were called healthy, or at-risk, which passes too.
+        blamed: Controls that were called anything but fine or inconclusive.
+        inconclusive: Trials of either that were left open.
+        inconclusive_faults: Those of faults.
+        twice: Trials that took a second session to be decided, or left open.
+    """
+
+    faults: int
+    controls: int
+    named: int
+    missed: int
+    blamed: int
+    inconclusive: int
+    inconclusive_faults: int
+    twice: int
+
+    @property
+    def named_fraction(self) -> float:
+        """Right names over all faults that were not left open; 1 for none."""
+        decided = self.faults - self.inconclusive_faults
+        return self.named / decided if decided else 1.0
+
+    @property
+    def inconclusive_fraction(self) -> float:
+        """Trials left open over all trials; 0 for none."""
+        trials = self.faults + self.controls
+        return self.inconclusive / trials if trials else 0.0
+
+    @property
+    def meets_goals(self) -> bool:
+        """Whether the harness is as right as it must be; nothing tried shows nothing."""
+        return (
+            self.faults + self.controls > 0
+            and self.blamed == 0
+            and self.missed == 0
+            and self.named_fraction >= LEAST_NAMED_FRACTION
+            and self.inconclusive_fraction <= MOST_INCONCLUSIVE_FRACTION
+        )
+
+
+def rates(trials: Sequence[Trial]) -> Rates:
+    """Count trials."""
+    faults = Counter(result(trial) for trial in trials if not trial.control)
+    controls = Counter(result(trial) for trial in trials if trial.control)
+    return Rates(
+        faults=faults.total(),
+        controls=controls.total(),
+        named=faults[Result.RIGHT],
+        missed=faults[Result.MISSED],
+        blamed=controls[Result.BLAMED],
+        inconclusive=faults[Result.OPEN] + controls[Result.OPEN],
+        inconclusive_faults=faults[Result.OPEN],
+        twice=sum(trial.first_message is not None for trial in trials),
+    )
+
+
+def confusion(trials: Sequence[Trial]) -> list[list[str]]:
+    """Return the confusion matrix as text: a heading, then a row for each expected name.
+
+    Rows and columns stand in the order of their first trial, so that the diagonal is one; cells
+    without a trial are empty.
+    """
+    cells = Counter((trial.expected, called(trial)) for trial in trials)
+    expected = list(dict.fromkeys(trial.expected for trial in trials))
+    seen = {name for _, name in cells}
+    ordered = [name for row in expected for name in row.split(" or ") if name in seen]
+    columns = list(dict.fromkeys([*ordered, *sorted(seen)]))
+    rows = [
+        [row, *(str(cells[row, column] or "") for column in columns)] for row in expected
+    ]  # fmt: skip
+    return [["expected", *columns], *rows]

@@ -1,0 +1,66 @@
+"""Where a case's time goes, for what `netpipe diagnose` must say of it."""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from netpipe.diagnosis.diagnosis import RESOURCES
+
+NO_STAGE: Final = ""
+SOURCE: Final = "Source"
+TRANSFORM: Final = "Transform"  # of perf_tests.studies.faults.grain_loaders
+BATCH: Final = "Batch"
+PYTHON: Final = "in_main_thread"  # of perf_tests.studies.faults.loaders
+
+
+@dataclass(frozen=True)
+class Planted:
+    """The stage that time was planted in, and what it is short of.
+
+    Attributes:
+        stages: A word of what a right answer calls the stage: the kind of a Grain node or the
+            function in it, or a function of a loader in plain Python. `NO_STAGE` where the time is
+            spent beside all stages.
+        resources: What a right answer says binds it.
+        why: Why more than one answer is right.
+    """
+
+    stages: tuple[str, ...]
+    resources: tuple[str, ...]
+    why: str = ""
+
+    def __post_init__(self) -> None:
+        """Check that there is an answer, of words that diagnose has, and a reason for two."""
+        assert self.stages, "stages must name one, or be (NO_STAGE,)"
+        assert self.resources, "resources must name one"
+        assert set(self.resources) <= set(RESOURCES), f"unknown resource in {self.resources}"
+        assert self.why or len(self.stages) == len(self.resources) == 1, "two answers need a reason"
+
+    def is_stage(self, said: str | None) -> bool:
+        """Return whether a stage is the planted one.
+
+        Args:
+            said: What diagnose calls it: `Map of module.function`, or `caller > callee` in plain
+                Python; None for no stage.
+        """
+        words = re.findall(r"\w+", said) if said else [NO_STAGE]
+        return not set(words).isdisjoint(self.stages)
+
+    def is_resource(self, said: str) -> bool:
+        """Return whether a resource is the one that binds the planted stage."""
+        return said in self.resources
+
+    def __str__(self) -> str:
+        """Write it as a cell of a table."""
+        stages = " or ".join(stage or "no stage" for stage in self.stages)
+        return f"{stages}: {' or '.join(self.resources)}"
+
+
+def waits(stage: str) -> Planted:
+    """Return a stage that waits, as for storage."""
+    return Planted((stage,), ("waiting",))
+
+
+def holds_the_lock(stage: str) -> Planted:
+    """Return a stage that computes in pure Python."""
+    return Planted((stage,), ("gil",))

@@ -1,0 +1,104 @@
+"""What a run of the catalogue says: lines, tables, and its JSON document."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, Final
+
+import cattrs
+from rich.table import Table
+
+from netpipe.errors import InputError
+from netpipe.results.units import percent
+from netpipe.verdict.report import new_table
+from perf_tests.studies.faults.matrix import (
+    LEAST_NAMED_FRACTION,
+    MOST_INCONCLUSIVE_FRACTION,
+    Rates,
+    Result,
+    confusion,
+    rates,
+    result,
+)
+from perf_tests.studies.faults.trials import Trial
+
+SCHEMA: Final = "netpipe.faults/1"
+
+
+def line(trial: Trial) -> str:
+    """Return one line about a trial, and more where it took two sessions or is not right."""
+    values = " ".join(f"{name}={value:g}" for name, value in trial.values.items())
+    shown = result(trial).value
+    lines = [f"{shown:14} {trial.case:32} {trial.called:20} {trial.elapsed_s:5.1f} s  {values}"]
+    if trial.first_message:
+        lines.append(f"first {trial.first_message}")
+    if result(trial) is not Result.RIGHT:
+        lines.append(f"expected {trial.expected}; found {trial.message}")
+    return f"\n{'':15}".join(lines)
+
+
+def matrix_table(trials: Sequence[Trial]) -> Table:
+    """Return the confusion matrix for a terminal."""
+    heading, *rows = confusion(trials)
+    table = new_table("expected (rows) and called (columns)")
+    for number, name in enumerate(heading):
+        table.add_column(name, justify="right" if number else "left")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def matrix_markdown(trials: Sequence[Trial]) -> str:
+    """Return the confusion matrix as a table in Markdown."""
+    heading, *rows = confusion(trials)
+    ruler = ["---", *("--:" for _ in heading[1:])]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (heading, ruler, *rows))
+
+
+def rates_lines(counted: Rates) -> Iterable[str]:
+    """Return the rates, each beside its goal."""
+    decided = counted.faults - counted.inconclusive_faults
+    trials = counted.faults + counted.controls
+    most_open = percent(MOST_INCONCLUSIVE_FRACTION)
+    yield (
+        f"faults named right: {counted.named} of {decided} decided "
+        f"(at least {percent(LEAST_NAMED_FRACTION)}), of {counted.faults} in all"
+    )
+    yield f"faults called fine: {counted.missed} of {counted.faults} (none)"
+    yield f"controls blamed: {counted.blamed} of {counted.controls} (none)"
+    yield (
+        f"inconclusive after a second session: {counted.inconclusive} of {trials}, "
+        f"{percent(counted.inconclusive_fraction)} (at most {most_open}); "
+        f"second sessions: {counted.twice}"
+    )
+
+
+def document(trials: Sequence[Trial], *, budget_s: float, busy: bool) -> dict[str, Any]:
+    """Return a run as plain JSON values."""
+    counted = rates(trials)
+    return {
+        "schema": SCHEMA,
+        "budget_s": budget_s,
+        "busy": busy,
+        "rates": {
+            **asdict(counted),
+            "named_fraction": counted.named_fraction,
+            "inconclusive_fraction": counted.inconclusive_fraction,
+            "meets_goals": counted.meets_goals,
+        },
+        "trials": [{**asdict(trial), "result": result(trial).value} for trial in trials],
+    }
+
+
+def trials_from(found: Mapping[str, Any], where: object) -> list[Trial]:
+    """Read the trials of a run's JSON document.
+
+    Args:
+        found: What `document` returned.
+        where: The file it comes from, for the error message.
+
+    Raises:
+        InputError: It is no such document.
+    """
+    if found.get("schema") != SCHEMA:
+        raise InputError(where, "schema", f"be {SCHEMA}", repr(found.get("schema")))
+    return cattrs.structure(found["trials"], list[Trial])

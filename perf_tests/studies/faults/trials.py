@@ -1,0 +1,134 @@
+"""One trial: a case measured in a fresh process, once more when that leaves it open."""
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from netpipe.errors import NetpipeError
+from netpipe.measuring.child import child_command
+from netpipe.results.measurement import Measurement
+from netpipe.session.session import SessionRequest, measured
+from netpipe.verdict.decision import judge, remarks
+from perf_tests.studies.faults.cases import Case
+from perf_tests.studies.faults.subject import VARIABLE, described
+
+_TARGET: Final = "perf_tests.studies.faults.subject:"
+FAILED: Final = "error"  # in place of a verdict: the session ended without a measurement
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a case was called.
+
+    Attributes:
+        case: Its name.
+        expected: What it must be called, as it is printed.
+        kinds: The verdicts that are right.
+        finding: The finding that names the fault too; one that no control may have.
+        control: Whether nothing is wrong.
+        seed: What its values were drawn from.
+        values: The values drawn.
+        called: The verdict's kind, or "error".
+        message: The verdict's message.
+        findings: The names of all findings.
+        first_message: What the first of two sessions said; None when there was one.
+        elapsed_s: Wall seconds, both sessions.
+    """
+
+    case: str
+    expected: str
+    kinds: tuple[str, ...]
+    finding: str | None
+    control: bool
+    seed: int
+    values: Mapping[str, float]
+    called: str
+    message: str
+    findings: tuple[str, ...]
+    first_message: str | None
+    elapsed_s: float
+
+
+@dataclass(frozen=True)
+class _Session:
+    """What one session said; no measurement when it failed."""
+
+    called: str
+    message: str
+    findings: tuple[str, ...]
+    measurement: Measurement | None
+
+
+def run(case: Case, seed: int, budget_s: float) -> tuple[Trial, Measurement | None]:
+    """Measure a case with values drawn from `seed`.
+
+    A session that leaves it open, or blames a control, is followed by one more, which decides: a
+    run of `perf_tests` believes no alarm either that a fresh process does not confirm. For a fault
+    it would measure twice as well, and believe the second, which is right as often as the first.
+
+    Args:
+        case: What is planted.
+        seed: What its values are drawn from.
+        budget_s: Seconds of rounds, before the case's own `budget_ratio`.
+
+    Returns:
+        What it was called, and the measurement that decided; None when the session failed.
+    """
+    values, started = case.draw(seed), time.monotonic()
+    first = last = _session(case, values, budget_s)
+    if first.called == "inconclusive" or (case.is_control and first.called not in case.kinds):
+        last = _session(case, values, budget_s)
+    trial = Trial(
+        case=case.name,
+        expected=case.expected,
+        kinds=case.kinds,
+        finding=case.finding,
+        control=case.is_control,
+        seed=seed,
+        values=values,
+        called=last.called,
+        message=last.message,
+        findings=last.findings,
+        first_message=first.message if last is not first else None,
+        elapsed_s=round(time.monotonic() - started, 2),
+    )
+    return trial, last.measurement
+
+
+def _session(case: Case, values: Mapping[str, float], budget_s: float) -> _Session:
+    request = SessionRequest(
+        "measure",
+        accelerator=case.accelerator(values),
+        budget_s=budget_s * case.budget_ratio,
+    )
+    command = child_command(
+        f"{_TARGET}loader",
+        f"{_TARGET}step" if case.step else None,
+        f"{_TARGET}loop" if case.loop else None,
+    )
+    try:
+        with _environment({VARIABLE: described(case, values), "JAX_PLATFORMS": "cpu"}):
+            measurement = measured(command, request)
+    except NetpipeError as error:
+        return _Session(FAILED, str(error), (), None)
+    verdict = judge(measurement)
+    names = tuple(dict.fromkeys(one.name for one in remarks(measurement, verdict)))
+    return _Session(verdict.kind, verdict.message, names, measurement)
+
+
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables for the processes started meanwhile."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

@@ -1,0 +1,82 @@
+"""`python -m perf_tests.studies.gate_power`: measure the gate's error rates."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import click
+from rich.console import Console
+
+from netpipe.errors import NetpipeError
+from perf_tests.studies.gate_power import live
+from perf_tests.studies.gate_power.decisions import against, in_order, replayed
+from perf_tests.studies.gate_power.rates import Row, table
+from perf_tests.studies.gate_power.trials import TRIALS, Taken, of_each_trial
+
+KEPT: Final = Path(__file__).with_name("sessions.jsonl.gz")
+_FALSE_ALARMS: Final = 3_000
+_notes = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--live", "cycles", type=click.IntRange(min=0), default=0, show_default=True,
+    help="First take every slowdown so often, each beside a session with none.",
+)  # fmt: skip
+@click.option(
+    "--only", multiple=True, type=click.Choice([trial.name for trial in TRIALS]),
+    help="Take only this slowdown. May be given again.",
+)  # fmt: skip
+@click.option(
+    "--sessions", "path", type=click.Path(dir_okay=False, path_type=Path), default=KEPT,
+    help="The file of sessions; new ones are added to it.  [default: those of this repository]",
+)  # fmt: skip
+@click.option(
+    "--budget", type=click.FloatRange(min=0, min_open=True), default=10.0, show_default=True,
+    help="Seconds of rounds in a session.",
+)  # fmt: skip
+@click.option(
+    "--decisions", type=click.IntRange(min=1), default=_FALSE_ALARMS, show_default=True,
+    help="Decisions to replay for each slowdown.",
+)  # fmt: skip
+@click.option("--seed", type=int, default=1, show_default=True, help="Of what is replayed.")
+def main(
+    cycles: int, only: Sequence[str], path: Path, budget: float, decisions: int, seed: int
+) -> None:
+    """Print how often the gate fails code that is as fast as before, and how often slower code.
+
+    A decision is a whole run's, all metrics together. Kept sessions are replayed: ten in a row are
+    the baseline, others in a row the run. The exit code is 1 where identical code is REGRESSED in
+    more than 1% of the decisions.
+    """
+    try:
+        chosen = [one for one in TRIALS if not only or one.name in only]
+        both = [(trial.before, trial.after) for trial in chosen]
+        for session in live.in_turns(both, cycles, budget):
+            live.append(path, session)
+            _notes.print(f"{session.slowdown.kind} {session.slowdown.doses}: kept")
+        taken = list(of_each_trial(live.sessions(path)))
+    except NetpipeError as error:
+        raise click.ClickException(str(error)) from error
+    rows = list(_rows(taken, decisions, seed))
+    for line in table(rows):
+        click.echo(line)
+    sys.exit(1 if any(row.raises_false_alarms for row in rows) else 0)
+
+
+def _rows(taken: Sequence[Taken], decisions: int, seed: int) -> Iterator[Row]:
+    for one in taken:
+        trial, now = one.trial, one.after
+        same = not trial.is_slower
+        if same:
+            once = list(in_order(now))
+            yield Row(f"{trial.name}, in the order taken", "", once, len(now), same)
+        found = list(replayed(one.before, now, decisions, seed))
+        yield Row(f"{trial.name}, stored baseline", one.slower, found, len(now), same)
+        found = list(against(one.pairs, decisions, seed))
+        yield Row(f"{trial.name}, against a ref", one.slower, found, len(one.pairs), same)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,276 @@
+"""`python -m perf_tests.studies.gate_power.identical`: test unchanged code."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from math import inf
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+from xml.etree import ElementTree
+
+import click
+import psutil
+from rich.console import Console
+
+from netpipe.errors import NetpipeError
+from netpipe.gate.metrics import GATED
+from perf_tests.studies.diagnosis.children import end_group
+from perf_tests.studies.diagnosis.records import append, records
+from perf_tests.studies.faults.busy import busy_core
+from perf_tests.studies.gate_power.rates import Share
+
+SUITE: Final = ("perf_tests", "--benchmark-compare")
+_KEPT: Final = Path(__file__).with_name("identical.jsonl")
+_LIMIT_S: Final = 1800.0
+_LOG_CHARACTERS: Final = 6000
+_notes = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One metric of a benchmark, as a run compared it.
+
+    Attributes:
+        benchmark: The name of its test.
+        metric: What was compared; empty where nothing was.
+        outcome: What the comparison came to.
+        worse_ratio: By what factor the metric was worse than the baseline; None without one.
+        reason: The reason that the run gave.
+    """
+
+    benchmark: str
+    metric: str
+    outcome: str
+    worse_ratio: float | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class SuiteRun:
+    """One run of the performance tests in a fresh process.
+
+    Attributes:
+        commit: The checkout's commit; ends with "+" where the working tree differed from it.
+        began: When, as ISO 8601.
+        is_busy: Whether a program loaded another core at random meanwhile.
+        exit_code: pytest's; None where it was ended because it took too long.
+        duration_s: Wall time of the run.
+        steal_fraction: Share of the machine's CPU time that its hypervisor gave to others.
+        failures: Each failed test, with the first line of its message.
+        errors: Each test whose setup or teardown failed, likewise.
+        figures: Every metric that was compared.
+        sessions: The gated metrics of every session, and what other programs took beside it.
+        log: The end of pytest's output where its exit code was not 0.
+    """
+
+    commit: str
+    began: str
+    is_busy: bool
+    exit_code: int | None
+    duration_s: float
+    steal_fraction: float
+    failures: tuple[str, ...]
+    errors: tuple[str, ...]
+    figures: tuple[Figure, ...]
+    sessions: tuple[dict[str, float | None], ...]
+    log: str
+
+    @property
+    def raises_alarm(self) -> bool:
+        """Whether any metric was REGRESSED."""
+        return any(one.outcome == "REGRESSED" for one in self.figures)
+
+
+def run(arguments: Sequence[str], *, is_busy: bool, limit_s: float = _LIMIT_S) -> SuiteRun:
+    """Run pytest once in a fresh process.
+
+    Args:
+        arguments: What pytest runs, and how.
+        is_busy: Load another core at random meanwhile.
+        limit_s: Seconds after which the run is ended.
+    """
+    began, before, started_s = datetime.now(UTC), psutil.cpu_times(), time.monotonic()
+    with TemporaryDirectory() as name, busy_core(at_random=True) if is_busy else nullcontext():
+        junit, document = Path(name) / "junit.xml", Path(name) / "run.json"
+        outputs = [f"--junitxml={junit}", f"--netpipe-json={document}"]
+        exit_code, log = _pytest([*arguments, *outputs], limit_s)
+        failures, errors = (tuple(_problems(junit, kind)) for kind in ("failure", "error"))
+        found = json.loads(document.read_text("utf-8")) if document.exists() else {}
+    return SuiteRun(
+        commit=_commit(),
+        began=began.isoformat(timespec="seconds"),
+        is_busy=is_busy,
+        exit_code=exit_code,
+        duration_s=round(time.monotonic() - started_s, 1),
+        steal_fraction=round(_steal_fraction(before, psutil.cpu_times()), 4),
+        failures=failures,
+        errors=errors,
+        figures=tuple(_figure(one) for one in found.get("comparisons", ())),
+        sessions=tuple(_session(one) for one in found.get("measurements", ())),
+        log="" if exit_code == 0 else log[-_LOG_CHARACTERS:],
+    )
+
+
+def _pytest(arguments: Sequence[str], limit_s: float) -> tuple[int | None, str]:
+    with subprocess.Popen(
+        [sys.executable, "-m", "pytest", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        text=True,
+        errors="replace",
+    ) as child:
+        try:
+            log, _ = child.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired as error:
+            return None, f"it took more than {limit_s:g} s\n{error}"
+        finally:
+            end_group(child)
+        return child.returncode, log
+
+
+def _problems(junit: Path, kind: str) -> Iterator[str]:
+    if junit.exists():
+        for case in ElementTree.parse(junit).iter("testcase"):
+            for problem in case.iter(kind):
+                message = problem.get("message", "").strip().partition("\n")[0]
+                yield f"{case.get('name')}: {message}"
+
+
+def _figure(comparison: dict[str, Any]) -> Figure:
+    return Figure(
+        benchmark=comparison["benchmark"].rpartition("::")[2],
+        metric=comparison["metric"],
+        outcome=comparison["outcome"],
+        worse_ratio=comparison["worse_ratio"],
+        reason=comparison["reason"],
+    )
+
+
+def _session(measurement: dict[str, Any]) -> dict[str, float | None]:
+    names = [metric.name for metrics in GATED.values() for metric in metrics]
+    values = {name: measurement.get(name) for name in (*names, "busy_elsewhere_fraction")}
+    return {
+        name: value["median"] if isinstance(value, dict) else value
+        for name, value in values.items()
+    }
+
+
+def _steal_fraction(before: Any, after: Any) -> float:
+    """Return the share of the CPU time between two readings that was stolen."""
+    # The kernel counts the time of guests as user and nice time already.
+    names = [name for name in after._fields if name not in ("guest", "guest_nice")]
+    total = sum(getattr(after, name) - getattr(before, name) for name in names)
+    stolen: float = getattr(after, "steal", 0.0) - getattr(before, "steal", 0.0)
+    return stolen / total if total > 0 else 0.0
+
+
+def _commit() -> str:
+    command = ["git", "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def line(number: int, one: SuiteRun) -> str:
+    """Describe a run in one line."""
+    beside = "beside a busy program" if one.is_busy else "quiet"
+    ended = "was ended" if one.exit_code is None else f"exit code {one.exit_code}"
+    head = f"run {number}, {beside}: {ended} after {one.duration_s:.0f} s"
+    notable = [
+        f"{figure.outcome}: {figure.reason}"
+        for figure in one.figures
+        if figure.outcome not in ("PASS", "IMPROVED")
+    ]
+    return "; ".join(
+        [head, f"steal {one.steal_fraction:.1%}", *notable, *one.failures, *one.errors]
+    )
+
+
+def table(runs: Sequence[SuiteRun]) -> Iterator[str]:
+    """Write as Markdown what went wrong in how many runs, and the range of each ratio."""
+    yield "| | quiet | beside a busy program | all | all, 95% upper bound |"
+    yield "|---|---|---|---|---|"
+    groups = [[one for one in runs if not one.is_busy], [one for one in runs if one.is_busy], runs]
+    for name, goes_wrong in (
+        ("runs that did not exit with 0", lambda one: one.exit_code != 0),
+        ("runs with a failed test", lambda one: bool(one.failures)),
+        ("runs with an error", lambda one: bool(one.errors)),
+        ("runs with an alarm", lambda one: one.raises_alarm),
+    ):
+        counts = [sum(map(goes_wrong, group)) for group in groups]
+        cells = [f"{count} of {len(group)}" for count, group in zip(counts, groups, strict=True)]
+        bound = Share(counts[-1], len(runs), len(runs)).interval[1]
+        yield f"| {name} | {' | '.join(cells)} | {bound:.1%} |"
+    yield ""
+    yield "| benchmark | metric | runs | lowest | median | highest | outcomes |"
+    yield "|---|---|---|---|---|---|---|"
+    yield from _ratio_rows(runs)
+    yield ""
+    commits = ", ".join(dict.fromkeys(one.commit for one in runs))
+    steal = [one.steal_fraction for one in runs] or [0.0]
+    minutes = sum(one.duration_s for one in runs) / 60
+    yield (
+        f"{len(runs)} runs in {minutes:.0f} minutes, steal {min(steal):.1%} to {max(steal):.1%}, "
+        f"commits: {commits or 'none'}"
+    )
+
+
+def _ratio_rows(runs: Sequence[SuiteRun]) -> Iterator[str]:
+    by_metric: dict[tuple[str, str], list[Figure]] = defaultdict(list)
+    for figure in (figure for one in runs for figure in one.figures):
+        by_metric[figure.benchmark, figure.metric].append(figure)
+    for (benchmark, metric), figures in by_metric.items():
+        ratios = sorted(one.worse_ratio for one in figures if one.worse_ratio is not None)
+        found = (ratios[0], median(ratios), ratios[-1]) if ratios else ()
+        cells = [f"{one:.2f}" for one in found] or [""] * 3
+        outcomes = sorted({one.outcome for one in figures})
+        counts = ", ".join(f"{o} {sum(one.outcome == o for one in figures)}" for o in outcomes)
+        yield f"| {benchmark} | {metric} | {len(figures)} | {' | '.join(cells)} | {counts} |"
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--runs", "wanted", type=click.IntRange(min=1), default=40, show_default=True,
+    help="Runs that the file shall hold.",
+)  # fmt: skip
+@click.option(
+    "--minutes", type=click.FloatRange(min=0), default=inf, help="Begin no run after so long.",
+)  # fmt: skip
+@click.option(
+    "--trials", "path", type=click.Path(dir_okay=False, path_type=Path),
+    default=_KEPT, show_default=True, help="The file of runs.",
+)  # fmt: skip
+def main(wanted: int, minutes: float, path: Path) -> None:
+    """Run the performance tests on unchanged code, every second time beside a busy program.
+
+    Each run is kept in a file, one a line, as soon as it is done; the runs that the file holds are
+    not repeated. --minutes 0 runs nothing and prints the table. The exit code is 0 when every run
+    of the file exited with 0, without a failure, an error or an alarm, and 1 otherwise.
+    """
+    # So that the processes that were started are ended too.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        done = records(path, SuiteRun)
+        ends_s = time.monotonic() + 60 * minutes
+        while len(done) < wanted and time.monotonic() < ends_s:
+            done.append(run(SUITE, is_busy=len(done) % 2 == 1))
+            append(path, done[-1])
+            _notes.print(line(len(done), done[-1]))
+    except NetpipeError as error:
+        raise click.ClickException(str(error)) from error
+    for text in table(done):
+        click.echo(text)
+    bad = [one for one in done if one.exit_code != 0 or one.failures or one.errors]
+    sys.exit(1 if bad or any(one.raises_alarm for one in done) else 0)
+
+
+if __name__ == "__main__":
+    main()

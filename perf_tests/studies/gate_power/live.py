@@ -1,0 +1,68 @@
+"""Sessions of the pipeline as it is and slowed down, taken in turns and kept in a file."""
+
+import gzip
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from netpipe.errors import InputError
+from netpipe.measuring.child import child_command
+from netpipe.results.measurement import Measurement, Rounds, measurement_from
+from netpipe.session.session import SessionRequest, measured
+from perf_tests.studies.gate_power.slowdowns import Slowdown
+
+
+@dataclass(frozen=True)
+class Session:
+    """One session, and what was slowed down in it."""
+
+    slowdown: Slowdown
+    measurement: Measurement
+
+
+def taken(slowdown: Slowdown, budget_s: float) -> Session:
+    """Measure once, in a fresh process."""
+    name = f"{slowdown.kind}_{slowdown.doses}"
+    module = "perf_tests.studies.gate_power.slowdowns"
+    command = child_command(f"{module}:loader_{name}", f"{module}:step_{name}", None)
+    request = SessionRequest(kind="measure", budget_s=budget_s)
+    return Session(slowdown, measured(command, request))
+
+
+def in_turns(
+    trials: Sequence[tuple[Slowdown, Slowdown]], cycles: int, budget_s: float
+) -> Iterator[Session]:
+    """Measure both sides of every trial in turns; which of them comes first alternates."""
+    for cycle in range(cycles):
+        for trial in trials:
+            for slowdown in trial if cycle % 2 == 0 else reversed(trial):
+                yield taken(slowdown, budget_s)
+
+
+def append(path: Path, session: Session) -> None:
+    """Add a session to a file of them; the rounds, which no gate looks at, are left out."""
+    slim = replace(session.measurement, rounds=Rounds(), turns=())
+    line = json.dumps({"slowdown": asdict(session.slowdown), "measurement": slim.to_document()})
+    with gzip.open(path, "at", encoding="utf-8") as stream:
+        stream.write(line + "\n")
+
+
+def sessions(path: Path) -> tuple[Session, ...]:
+    """Read a file of sessions, in the order in which they were taken.
+
+    Raises:
+        InputError: There is none, or it holds something else.
+    """
+    if not path.exists():
+        raise InputError(path, "--sessions", "be a file of sessions", "none", "Take some: --live 3")
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") as stream:
+            documents: list[dict[str, Any]] = [json.loads(line) for line in stream]
+        return tuple(
+            Session(Slowdown(**one["slowdown"]), measurement_from(one["measurement"], path))
+            for one in documents
+        )
+    except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
+        raise InputError(path, "--sessions", "hold sessions, one a line", repr(error)) from error

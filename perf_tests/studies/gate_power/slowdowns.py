@@ -1,0 +1,126 @@
+"""This repository's pipeline and step, slowed down on purpose by a known part of themselves.
+
+A dose is work that is added to every batch or step. What it adds is measured, not assumed: by how
+much ten doses raise the figure that they slow down, each session of them beside one without.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Final
+
+import numpy as np
+
+from fixtures.workload import step_factory
+from netpipe.config import Config
+from netpipe.data.preparation.embedded import data_of_user
+
+KINDS: Final = ("cpu", "wait", "step", "transfer")
+_VALUES: Final = np.arange(800, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+_WAIT_S: Final = 0.0001
+_MATRIX: Final = 64
+_COPIED_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True)
+class Slowdown:
+    """What is made slower, and by how many doses.
+
+    Attributes:
+        kind: One of `KINDS`; "none" for nothing.
+        doses: For cpu, pieces of work in a worker for every batch; for wait, tenths of a
+            millisecond of sleep there; for step, small matrix products on the device in every
+            step; for transfer, mebibytes copied to the device before every step.
+    """
+
+    kind: str = "none"
+    doses: int = 0
+
+    def loader(self) -> Any:
+        """Return the pipeline, whose workers do or wait more."""
+        pipeline: Any = import_module("netpipe.data.pipeline")
+        plain = pipeline.concatenate
+        if self.kind in ("cpu", "wait"):
+            pipeline.concatenate = Slowed(plain, _work if self.kind == "cpu" else _wait, self.doses)
+        try:
+            return pipeline.build(data_of_user(), Config().pipeline)
+        finally:
+            pipeline.concatenate = plain
+
+    def step(self) -> Any:
+        """Return `(state, step)`, where a step does or copies more."""
+        state, step = step_factory(Config())()
+        if self.kind == "step":
+            return state, _computing(step, self.doses)
+        if self.kind == "transfer":
+            return state, _copying(step, self.doses)
+        return state, step
+
+
+class Slowed:
+    """A transform that does something `doses` times before it does its own work."""
+
+    def __init__(self, plain: Callable[..., Any], dose: Callable[[int], None], doses: int) -> None:
+        self._plain = plain
+        self._dose = dose
+        self._doses = doses
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what the transform returns."""
+        self._dose(self._doses)
+        return self._plain(*args, **kwargs)
+
+
+def _work(doses: int) -> None:
+    """Do what transforms do, some 20 us a dose: work, not time, so that it slows as they do."""
+    for _ in range(doses):
+        total = 0
+        for value in range(200):
+            total += value & 7
+        np.cumsum(np.sort(_VALUES) >> np.uint64(3))
+
+
+def _wait(doses: int) -> None:
+    if doses:
+        time.sleep(doses * _WAIT_S)
+
+
+def _computing(step: Callable[..., Any], doses: int) -> Callable[..., Any]:
+    import jax
+    import jax.numpy as jnp
+
+    matrix = jnp.eye(_MATRIX) * 0.5
+
+    @jax.jit
+    def multiplied(loss: Any) -> Any:
+        started = matrix + 0 * loss
+        return loss + 0 * jax.lax.fori_loop(0, doses, lambda _, one: one @ matrix, started)[0, 0]
+
+    def slowed(state: Any, batch: Any) -> Any:
+        state, aux = step(state, batch)
+        return state, {**aux, "loss": multiplied(aux["loss"])}
+
+    return slowed
+
+
+def _copying(step: Callable[..., Any], doses: int) -> Callable[..., Any]:
+    import jax
+
+    copied = np.zeros(doses * _COPIED_BYTES, np.uint8)
+
+    def slowed(state: Any, batch: Any) -> Any:
+        moved = jax.device_put(copied.copy())
+        state, aux = step(state, batch)
+        return state, {**aux, "moved": moved}
+
+    return slowed
+
+
+def __getattr__(name: str) -> Any:
+    """Give the targets of a session: `loader_cpu_20` is the loader with 20 doses of work."""
+    what, _, slowdown = name.partition("_")
+    kind, _, doses = slowdown.rpartition("_")
+    if what not in ("loader", "step") or not doses.isdecimal():
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(Slowdown(kind, int(doses)), what)

@@ -1,0 +1,91 @@
+"""`python -m perf_tests.studies.rule_costs`: measure what breaking each rule costs."""
+
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatch
+
+import click
+from rich.console import Console
+
+from netpipe.errors import NetpipeError
+from netpipe.linting.rules.costs import Figure, packaged_costs
+from netpipe.whole_file import write_whole
+from perf_tests.studies.rule_costs.catalogue import CATALOGUE
+from perf_tests.studies.rule_costs.document import RULES_DOCUMENT, with_costs
+from perf_tests.studies.rule_costs.record import COSTS_FILE, as_json, costs_here
+from perf_tests.studies.rule_costs.trials import ROUNDS, files_of_examples, measured
+
+_notes = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def _chosen(_: click.Context, __: click.Parameter, patterns: Sequence[str]) -> list[str]:
+    for pattern in patterns:
+        if not any(fnmatch(rule, pattern) for rule in CATALOGUE):
+            known = ", ".join(CATALOGUE)
+            raise click.BadParameter(f"must match a rule; found {pattern!r}, known are {known}")
+    return [rule for rule in CATALOGUE if any(fnmatch(rule, one) for one in patterns or "*")]
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--only", "rules", multiple=True, metavar="GLOB", callback=_chosen,
+    help="Only rules of such a name. May be given again.",
+)  # fmt: skip
+@click.option(
+    "--rounds", type=click.IntRange(min=1), default=ROUNDS, show_default=True,
+    help="Times that what varies is measured.",
+)  # fmt: skip
+@click.option("--record", is_flag=True, help="Write all figures to where the package has them.")
+@click.option(
+    "--document", is_flag=True, help="Measure nothing: copy the costs into docs/rules.md."
+)
+def main(rules: Sequence[str], rounds: int, record: bool, document: bool) -> None:
+    """Measure what breaking each rule costs, on the examples of docs/rules.md.
+
+    The wrong example and the right one run in turns, each time in a fresh process. The machine
+    should do nothing else meanwhile; it takes some six minutes on two cores.
+    """
+    if record and (document or len(rules) < len(CATALOGUE)):
+        raise click.UsageError("--record measures all rules; it takes neither of the other two")
+    # So that the processes that were started are ended too.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    if document:
+        _renew_document()
+        return
+    try:
+        figures = dict(_measured(rules, rounds))
+    except NetpipeError as error:
+        raise click.ClickException(str(error)) from error
+    if record:
+        write_whole(COSTS_FILE, as_json(costs_here(figures)), "--record")
+        _renew_document()
+
+
+def _measured(rules: Sequence[str], rounds: int) -> Iterator[tuple[str, tuple[Figure, ...]]]:
+    with files_of_examples() as folder:
+        for rule in rules:
+            with _notes.status(rule):
+                figures = measured(rule, folder, rounds)
+            for figure in figures:
+                click.echo(f"{rule}: {figure}{_spread(figure)}")
+            yield rule, figures
+
+
+def _spread(figure: Figure) -> str:
+    """Say between which ratios the rounds lie."""
+    ratios = [wrong / right for wrong, right in figure.rounds if right]
+    if len(ratios) < 2:
+        return ""
+    return f" (wrong / right {min(ratios):.2f} to {max(ratios):.2f} in {len(ratios)} rounds)"
+
+
+def _renew_document() -> None:
+    packaged_costs.cache_clear()
+    costs = packaged_costs()
+    text = RULES_DOCUMENT.read_text(encoding="utf-8")
+    write_whole(RULES_DOCUMENT, with_costs(text, costs.sentence), "--document")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""docs/rules.md: its sections, and its cost lines."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+ROOT: Final = Path(__file__).parents[3]
+RULES_DOCUMENT: Final = ROOT / "docs" / "rules.md"
+SHARED: Final = "What the examples share"
+SILENCING: Final = "Silencing a rule"
+_HEADING: Final = re.compile(r"^## (.+)$", re.MULTILINE)
+_BLOCK: Final = re.compile(r"^```(python|toml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_SEVERITY: Final = re.compile(r"(error|warning|info) for (throughput|reproducible)")
+_COST: Final = re.compile(r"^Cost: (.*)\.$", re.MULTILINE)
+
+Form = Literal["wrong", "right"]
+
+
+@dataclass(frozen=True)
+class Block:
+    """One block of code of the document.
+
+    Attributes:
+        language: "python" or "toml".
+        code: The code.
+        line: The line of the document that its first line is.
+    """
+
+    language: str
+    code: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Section:
+    """What the document says under one heading.
+
+    Attributes:
+        title: The heading: the rule's name.
+        severities: By intent.
+        blocks: In their order; of a rule's section, the wrong one and the right one.
+        cost: What the line "Cost: ..." says, without its full stop; None where there is none.
+    """
+
+    title: str
+    severities: Mapping[str, str]
+    blocks: tuple[Block, ...]
+    cost: str | None
+
+    def block(self, form: Form) -> Block:
+        """Return one of a rule's two examples."""
+        wrong, right = self.blocks
+        return wrong if form == "wrong" else right
+
+
+def sections(text: str) -> dict[str, Section]:
+    """Read all sections of the document, by their titles."""
+    headings = list(_HEADING.finditer(text))
+    ends = [heading.start() for heading in headings[1:]] + [len(text)]
+    found = (
+        _section(heading[1], text, heading.end(), end)
+        for heading, end in zip(headings, ends, strict=True)
+    )
+    return {section.title: section for section in found}
+
+
+def rule_sections(text: str) -> dict[str, Section]:
+    """Read the sections that are about a rule: those that state a severity."""
+    return {title: section for title, section in sections(text).items() if section.severities}
+
+
+def with_costs(text: str, cost_of: Callable[[str], str]) -> str:
+    """Return the document with every cost line renewed from what a rule is said to cost."""
+
+    def renewed(section: re.Match[str]) -> str:
+        return _COST.sub(lambda _: f"Cost: {cost_of(section[1])}.", section[0])
+
+    return re.sub(r"^## (\S+)$.*?(?=^## |\Z)", renewed, text, flags=re.MULTILINE | re.DOTALL)
+
+
+def _section(title: str, text: str, start: int, end: int) -> Section:
+    content = text[start:end]
+    cost = _COST.search(content)
+    return Section(
+        title=title,
+        severities={intent: severity for severity, intent in _SEVERITY.findall(content)},
+        blocks=tuple(
+            Block(block[1], block[2], text.count("\n", 0, start + block.start(2)) + 1)
+            for block in _BLOCK.finditer(content)
+        ),
+        cost=cost[1] if cost else None,
+    )

@@ -1,0 +1,88 @@
+"""The examples of docs/rules.md as loader factories, under one setting or another."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from perf_tests.studies.rule_costs.document import RULES_DOCUMENT, SHARED, Block, Form, sections
+
+Names = dict[str, Any]  # the global names of a piece of Python
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the examples run with.
+
+    Attributes:
+        batch: Rows of a batch.
+        python_s_per_row: Seconds of Python on a row.
+        rows: Rows of the data set.
+        workers: Worker processes, where an example does not choose their number itself.
+    """
+
+    batch: int
+    python_s_per_row: float = 0.0
+    rows: int = 1_000_000
+    workers: int = 2
+
+    @property
+    def step_s(self) -> float:
+        """Seconds of a training step that takes as long as the Python on its batch."""
+        return self.batch * self.python_s_per_row
+
+    def __str__(self) -> str:
+        """Return it in words that follow a unit."""
+        batches = f"batches of {self.batch}"
+        if not self.python_s_per_row:
+            return f"at {batches}"
+        return f"at {1e3 * self.python_s_per_row:g} ms of Python per element and {batches}"
+
+
+@dataclass(frozen=True)
+class Example:
+    """One of the examples.
+
+    Attributes:
+        shared: What all examples share.
+        block: What is its own.
+    """
+
+    shared: Block
+    block: Block
+
+    def loader(self, setting: Setting | None = None) -> Callable[[], Any]:
+        """Return a fresh loader factory: the example's function `pipeline`.
+
+        Args:
+            setting: What to run with; what the document says if left out.
+        """
+        # Of no module that could be imported: so its functions are sent to workers whole.
+        names: Names = {"__name__": "docs_rules"}
+        _run(self.shared, names)
+        if setting:
+            names |= _overridden(setting, names)
+        _run(self.block, names)
+        factory: Callable[[], Any] = names["pipeline"]
+        return factory
+
+
+def example(rule: str, form: Form) -> Example:
+    """Return the wrong or the right example of a rule, as the document has it now."""
+    found = sections(RULES_DOCUMENT.read_text(encoding="utf-8"))
+    (shared,) = found[SHARED].blocks
+    return Example(shared, found[rule].block(form))
+
+
+def _overridden(setting: Setting, names: Names) -> Names:
+    return {
+        "BATCH": setting.batch,
+        "PYTHON_S_PER_ROW": setting.python_s_per_row,
+        "ROWS": setting.rows,
+        "WORKERS": names["grain"].MultiprocessingOptions(num_workers=setting.workers),
+    }
+
+
+def _run(block: Block, names: Names) -> None:
+    """Run a block so that tracebacks and findings name its lines of the document."""
+    lines_above = "\n" * (block.line - 1)
+    exec(compile(lines_above + block.code, RULES_DOCUMENT, "exec"), names)

@@ -1,0 +1,163 @@
+"""What is observed of a running pipeline, in a fresh process: speed, memory, start, contents."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from statistics import fmean
+from typing import Any, Final
+
+import psutil
+
+from netpipe.session.processes import ProcessTree
+from perf_tests.studies.rule_costs.examples import Example, Setting
+
+BATCHES: Final = 50  # that contents are judged by
+CRASH_BATCHES: Final = 5
+_WARM_UP_S: Final = 0.5
+_WINDOW_S: Final = 1.5
+_SLOW_STEP_S: Final = 0.05
+_LOOK_STEPS: Final = 10  # between two looks at the memory
+_GROWN: Final = 1.01  # from look to look: below it the buffers are full
+
+Batch = Mapping[str, Any]  # of arrays whose first axis is the batch's
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What one form of an example did.
+
+    Attributes:
+        values: By name, which says the unit.
+        error: The exception that it raised instead of a batch; "" if none.
+    """
+
+    values: Mapping[str, float] = field(default_factory=dict)
+    error: str = ""
+
+
+Measure = Callable[[Example, Setting], Observation]
+
+
+def flat_out(example: Example, setting: Setting) -> Observation:
+    """Pull as fast as batches come: elements/s, seconds to the first batch, bytes of memory."""
+    batches, first_batch_s = _started(example, setting)
+    _pulled_per_s(batches, _WARM_UP_S)
+    elements_per_s = _pulled_per_s(batches, _WINDOW_S)
+    workers = [_pss_bytes(pid) for pid in ProcessTree().worker_pids]
+    return Observation(
+        {
+            "elements_per_s": elements_per_s,
+            "first_batch_s": first_batch_s,
+            "bytes_per_worker": fmean(workers) if workers else 0.0,
+            "bytes_of_workers": float(sum(workers)),
+        }
+    )
+
+
+def trained(example: Example, setting: Setting) -> Observation:
+    """Take steps on a device that is busy as long as a batch takes to load: steps/s."""
+    batches, _ = _started(example, setting)
+    steps, started = 0, time.perf_counter()
+    while (elapsed_s := time.perf_counter() - started) < _WINDOW_S:
+        time.sleep(setting.step_s)
+        next(batches)
+        steps += 1
+    return Observation({"steps_per_s": steps / elapsed_s})
+
+
+def buffered(example: Example, setting: Setting) -> Observation:
+    """Take slow steps until the buffers are full: bytes of memory of all processes."""
+    batches, _ = _started(example, setting)
+    before, now = 0.0, _bytes_of_all()
+    while now > _GROWN * before:
+        for _ in range(_LOOK_STEPS):
+            time.sleep(_SLOW_STEP_S)
+            next(batches)
+        before, now = now, _bytes_of_all()
+    return Observation({"bytes_of_all": now})
+
+
+def crashed(example: Example, setting: Setting) -> Observation:
+    """Pull a few batches: how many came, and what was raised."""
+    batches = 0
+    try:
+        for _ in islice(iter(example.loader(setting)()), CRASH_BATCHES):
+            batches += 1
+    except Exception as error:  # noqa: BLE001  # whatever it is, it is the answer
+        return Observation({"batches": float(batches)}, _in_short(error))
+    return Observation({"batches": float(batches)})
+
+
+def delivered(example: Example, setting: Setting) -> Observation:
+    """Run one epoch: the elements that reach the trainer."""
+    elements = sum(_size(batch) for batch in example.loader(setting)())
+    return Observation({"elements": float(elements)})
+
+
+def depending_on_workers(example: Example, setting: Setting) -> Observation:
+    """Compare what 1 and 2 workers give: the batches that differ."""
+    one, two = (_contents(example, replace(setting, workers=number)) for number in (1, 2))
+    differ = sum(a != b for a, b in zip(one, two, strict=True))
+    return Observation({"batches": float(differ)})
+
+
+def neighbours(example: Example, setting: Setting) -> Observation:
+    """Count, of a batch, the elements that have a neighbour of the data set in it: the mean."""
+    contents = [set(batch) for batch in _contents(example, setting)]
+    counts = [sum(bool({row - 1, row + 1} & batch) for row in batch) for batch in contents]
+    return Observation({"elements": fmean(counts)})
+
+
+def seen_in_first_epoch(example: Example, setting: Setting) -> Observation:
+    """Take as many elements as the data set has: how many of it they are."""
+    batches = _contents(example, setting, setting.rows // setting.batch)
+    return Observation({"elements": float(len(set().union(*batches)))})
+
+
+def from_one_part(example: Example, setting: Setting) -> Observation:
+    """Count the batches whose elements all lie in the same half of the data set."""
+    halves = [{row * 2 // setting.rows for row in batch} for batch in _contents(example, setting)]
+    return Observation({"batches": float(sum(len(half) == 1 for half in halves))})
+
+
+def _started(example: Example, setting: Setting) -> tuple[Iterator[Batch], float]:
+    """Start a pipeline; return its batches and the seconds that the first one took."""
+    loader = example.loader(setting)
+    started = time.perf_counter()
+    batches = iter(loader())
+    next(batches)
+    return batches, time.perf_counter() - started
+
+
+def _pulled_per_s(batches: Iterator[Batch], enough_s: float) -> float:
+    elements, started = 0, time.perf_counter()
+    while (elapsed_s := time.perf_counter() - started) < enough_s:
+        elements += _size(next(batches))
+    return elements / elapsed_s
+
+
+def _size(batch: Batch) -> int:
+    return len(batch["a"])
+
+
+def _contents(example: Example, setting: Setting, batches: int = BATCHES) -> list[tuple[int, ...]]:
+    """Return the numbers of the rows of the first batches."""
+    taken = islice(iter(example.loader(setting)()), batches)
+    return [tuple(batch["a"][:, 0].tolist()) for batch in taken]
+
+
+def _bytes_of_all() -> float:
+    own = psutil.Process().pid
+    return float(sum(_pss_bytes(pid) for pid in (own, *ProcessTree().worker_pids)))
+
+
+def _pss_bytes(pid: int) -> int:
+    """Memory of a process; of pages that several share, its share."""
+    return int(psutil.Process(pid).memory_full_info().pss)
+
+
+def _in_short(error: BaseException) -> str:
+    """Name an exception and the first line of what it says."""
+    first_line, _, _ = str(error).strip().partition("\n")
+    return f"{type(error).__name__}: {first_line.rstrip('.')}"

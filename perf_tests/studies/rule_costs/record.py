@@ -1,0 +1,42 @@
+"""What was measured as the document that ships with the package."""
+
+import json
+import subprocess
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from importlib.metadata import version
+from platform import python_version
+from typing import Final
+
+from netpipe.device.host import this_host
+from netpipe.linting.rules.costs import FILE, Figure, RuleCosts
+from perf_tests.studies.rule_costs.document import ROOT
+
+COMMAND: Final = "python -m perf_tests.studies.rule_costs --record"
+COSTS_FILE: Final = ROOT / "netpipe" / "harness" / "rules" / FILE
+_PACKAGES: Final = ("grain", "jax", "numpy")
+
+
+def costs_here(rules: Mapping[str, tuple[Figure, ...]]) -> RuleCosts:
+    """Return figures with where, when and with what they were measured."""
+    return RuleCosts(
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
+        commit=_commit(),
+        command=COMMAND,
+        host=this_host(),
+        versions={"python": python_version(), **{name: version(name) for name in _PACKAGES}},
+        rules=rules,
+    )
+
+
+def as_json(costs: RuleCosts) -> str:
+    """Return figures as the text of their file."""
+    return json.dumps(asdict(costs), indent=1, allow_nan=False) + "\n"
+
+
+def _commit() -> str:
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
+    return subprocess.run(
+        command, cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout.strip()

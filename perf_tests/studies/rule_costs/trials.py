@@ -1,0 +1,128 @@
+"""Trials: wrong and right in turns, each time in a fresh process; medians of what was seen."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import numpy as np
+
+from netpipe.errors import NetpipeError
+from netpipe.linting.rules.costs import Figure
+from perf_tests.studies.rule_costs.catalogue import CATALOGUE, Quantity, Trial
+from perf_tests.studies.rule_costs.document import ROOT, Form
+from perf_tests.studies.rule_costs.measures import Observation
+
+ROUNDS: Final = 3
+TABLE: Final = "table.npy"  # the file that examples of docs/rules.md read
+TABLE_ROWS: Final = 50_000_000  # float32: 200 MB
+_LIMIT_S: Final = 60.0
+_CHILD: Final = "perf_tests.studies.rule_costs.child"
+
+Observe = Callable[[Form], Observation]
+
+
+class TrialError(NetpipeError):
+    """An observation that came to no end or that shows nothing."""
+
+
+def measured(rule: str, folder: Path, rounds: int = ROUNDS) -> tuple[Figure, ...]:
+    """Measure what breaking a rule costs.
+
+    Args:
+        rule: Its name.
+        folder: Where the examples run; it holds what they read.
+        rounds: How often what varies is observed.
+
+    Raises:
+        TrialError: An example failed that should run, or took too long.
+    """
+    figures: list[Figure] = []
+    for number, trial in enumerate(CATALOGUE[rule]):
+
+        def observe(form: Form, number: int = number) -> Observation:
+            return _observed((rule, form, str(number)), folder)
+
+        figures.extend(in_turns(trial, observe, rounds))
+    return tuple(figures)
+
+
+def in_turns(trial: Trial, observe: Observe, rounds: int = ROUNDS) -> Iterator[Figure]:
+    """Observe the wrong example and the right one in turns; yield a figure for each quantity.
+
+    Raises:
+        TrialError: The right example raised an exception.
+    """
+    times = rounds if trial.varies else 1
+    seen = [(observe("wrong"), observe("right")) for _ in range(times)]
+    for _, right in seen:
+        if right.error:
+            raise TrialError(f"the right example raised {right.error}")
+    for quantity in trial.quantities:
+        yield _figure(quantity, seen)
+
+
+def _figure(quantity: Quantity, seen: Sequence[tuple[Observation, Observation]]) -> Figure:
+    pairs = [(_value(wrong, quantity), _value(right, quantity)) for wrong, right in seen]
+    return Figure(
+        wrong=median(wrong for wrong, _ in pairs),
+        right=median(right for _, right in pairs),
+        unit=quantity.unit,
+        setting=quantity.setting,
+        error=seen[0][0].error,
+        rounds=tuple(pairs),
+    )
+
+
+def _value(observation: Observation, quantity: Quantity) -> float:
+    return observation.values[quantity.name] / quantity.size
+
+
+@contextmanager
+def files_of_examples() -> Iterator[Path]:
+    """Make a folder with the files that the examples read."""
+    with TemporaryDirectory(prefix="rule_costs_") as folder:
+        # Written out: pages that were never written would cost no memory to read.
+        np.save(Path(folder, TABLE), np.ones(TABLE_ROWS, np.float32))
+        yield Path(folder)
+
+
+def _observed(arguments: Sequence[str], folder: Path) -> Observation:
+    """Run one observation in a process of its own."""
+    paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    with subprocess.Popen(
+        [sys.executable, "-m", _CHILD, *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": paths, "JAX_PLATFORMS": "cpu"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        text=True,
+    ) as child:
+        printed, log = _said(child, " ".join(arguments))
+    if child.returncode:
+        last_line = (log.splitlines() or [""])[-1]
+        raise TrialError(f"{' '.join(arguments)} failed: {last_line}")
+    return Observation(**json.loads(printed.splitlines()[-1]))
+
+
+def _said(child: "subprocess.Popen[str]", what: str) -> tuple[str, str]:
+    """Wait for a child and return what it said; end it with all its workers if it takes too long.
+
+    They share its process group. SIGTERM spares multiprocessing's resource tracker, which then
+    removes the shared memory that they leave.
+    """
+    try:
+        return child.communicate(timeout=_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        raise TrialError(f"{what} took more than {_LIMIT_S:g} s") from None
+    finally:
+        if child.returncode is None:
+            os.killpg(child.pid, signal.SIGTERM)

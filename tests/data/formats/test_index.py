@@ -1,0 +1,70 @@
+"""The index beside the shards."""
+
+import dataclasses
+import json
+from importlib.resources import files
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from netpipe.data.formats.index import INDEX_NAME, Index, Shard, Split, load_index, save_index
+from netpipe.errors import InputError
+
+TRAIN = Split(3, (Shard("train-00000-of-00002.arrayrecord", (5, 7)), Shard("t.arrayrecord", (9,))))
+INDEX = Index(1, 0, 0.05, 4096, "ab" * 16, TRAIN, Split(1, (Shard("e.arrayrecord", (2,)),)))
+
+
+def test_an_index_comes_back(tmp_path: Path) -> None:
+    """What is saved is loaded, and its counts are those of its shards in turn."""
+    save_index(INDEX, tmp_path)
+    assert load_index(tmp_path) == INDEX
+    assert INDEX.split("train").row_measurements.tolist() == [5, 7, 9]
+    assert (INDEX.train.rows, INDEX.train.measurements) == (3, 21)
+    assert INDEX.split("eval") is INDEX.eval
+
+
+def test_it_follows_its_json_schema(tmp_path: Path) -> None:
+    """The document has the schema that the package ships."""
+    save_index(INDEX, tmp_path)
+    schema = json.loads((files("netpipe") / "schemas/index.1.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate(json.loads((tmp_path / INDEX_NAME).read_text()), schema)
+
+
+def test_a_missing_index_says_how_to_make_one(tmp_path: Path) -> None:
+    """Without an index the error names the command that makes one."""
+    with pytest.raises(InputError, match=r"index.json: index must be readable.*netpipe prepare"):
+        load_index(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "index must be a whole index"),
+        ("[]", 'schema must be "netpipe.index/1"; found None'),
+        ('{"schema": "netpipe.index/2"}', "found 'netpipe.index/2'"),
+        ('{"schema": "netpipe.index/1"}', "index must be a whole index"),
+    ],
+)
+def test_a_damaged_index_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    """Broken JSON, another schema and missing fields are told apart."""
+    (tmp_path / INDEX_NAME).write_text(text)
+    with pytest.raises(InputError, match=message):
+        load_index(tmp_path)
+
+
+def test_counts_must_be_numbers(tmp_path: Path) -> None:
+    """A count that is no number is damage."""
+    save_index(INDEX, tmp_path)
+    path = tmp_path / INDEX_NAME
+    path.write_text(path.read_text().replace("[9]", '["many"]'))
+    with pytest.raises(InputError, match="index must be a whole index"):
+        load_index(tmp_path)
+
+
+def test_a_newer_layout_is_refused(tmp_path: Path) -> None:
+    """An index of a newer layout is refused before any record is read."""
+    save_index(dataclasses.replace(INDEX, layout_version=2), tmp_path)
+    with pytest.raises(InputError, match="layout version must be between 0 and 1; found 2"):
+        load_index(tmp_path)

@@ -1,0 +1,228 @@
+"""Reading parquet: what is accepted, and what is refused with which words."""
+
+import warnings
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from netpipe.data.formats.addresses import AddressTable
+from netpipe.data.formats.columns import MergedProbesWarning
+from netpipe.data.formats.measurements import MeasurementArray
+from netpipe.data.formats.parquet import find_parquet, read_parquet
+from netpipe.data.formats.rtt import encode_rtt
+from netpipe.errors import InputError
+from tests.data.factories import SCHEMA, as_table, make_pings
+
+
+def _write(folder: Path, table: pa.Table) -> Path:
+    path = folder / "measured.parquet"
+    pq.write_table(table, path)
+    return path
+
+
+def _with(name: str, values: Any, kind: pa.DataType | None = None) -> pa.Table:
+    table = as_table(make_pings(3, seed=0))
+    return table.set_column(table.schema.names.index(name), name, pa.array(values, kind))
+
+
+def _read(path: Path) -> MeasurementArray:
+    return np.concatenate(list(read_parquet(path, AddressTable())))
+
+
+def test_values_come_through(tmp_path: Path) -> None:
+    """Times, times of answers and addresses are those of the file, in its order."""
+    pings = make_pings(50, seed=1)
+    addresses = AddressTable()
+    (read,) = read_parquet(_write(tmp_path, as_table(pings, probe=7)), addresses)
+    assert read["probe"].tolist() == [7] * 50
+    assert read["time_us"].tolist() == [ping.time_us for ping in pings]
+    rtt_ms = np.array([ping.rtt_ms for ping in pings])
+    np.testing.assert_array_equal(read["rtt_code"], encode_rtt(rtt_ms))
+    families = addresses.families(read["destination"]).tolist()
+    assert families == [ping.ip_version for ping in pings]
+
+
+def test_types_that_mean_the_same(tmp_path: Path) -> None:
+    """Nanoseconds, zones, large strings, dictionaries and doubles are read alike."""
+    plain = as_table(make_pings(20, seed=2))
+    columns = {
+        "event_time": plain["event_time"].cast(pa.timestamp("ns", "UTC")),
+        "src_addr": plain["src_addr"].cast(pa.large_string()),
+        "dst_addr": plain["dst_addr"].combine_chunks().dictionary_encode(),
+        "ip_version": plain["ip_version"].cast(pa.uint32()),
+        "rtt": plain["rtt"].cast(pa.float64()),
+        "ignored": pa.nulls(20),
+    }
+    expected = _read(_write(tmp_path, plain))
+    np.testing.assert_array_equal(_read(_write(tmp_path, pa.table(columns))), expected)
+
+
+def test_nanoseconds_before_1970_round_down(tmp_path: Path) -> None:
+    """A nanosecond before 1970 lies in the microsecond before it."""
+    times = pa.array([-1, 0, 1], pa.int64()).cast(pa.timestamp("ns"))
+    read = _read(_write(tmp_path, _with("event_time", times)))
+    assert read["time_us"].tolist() == [-1, 0, 0]
+
+
+def test_empty_addresses_are_zeros(tmp_path: Path) -> None:
+    """An empty address is accepted in both families, as zeros."""
+    table = _with("src_addr", ["", "", ""]).set_column(3, "ip_version", pa.array([4, 6, 4]))
+    table = table.set_column(2, "dst_addr", pa.array(["192.0.2.1", "2001:db8::1", ""]))
+    addresses = AddressTable()
+    (read,) = read_parquet(_write(tmp_path, table), addresses)
+    assert addresses.families(read["source"]).tolist() == [4, 6, 4]
+    assert not addresses.octets(read["source"]).any()
+
+
+def test_source_is_the_probe_without_prb_id(tmp_path: Path) -> None:
+    """Without prb_id there are as many probes as sources, 4.0.0.0 and 400:: not being one."""
+    table = _with("src_addr", ["4.0.0.0", "400::", "4.0.0.0"])
+    table = table.set_column(3, "ip_version", pa.array([4, 6, 4]))
+    table = table.set_column(2, "dst_addr", pa.array(["192.0.2.1", "2001:db8::1", ""]))
+    probe = _read(_write(tmp_path, table))["probe"]
+    assert probe[0] == probe[2] != probe[1]
+
+
+def test_private_sources_are_warned_of(tmp_path: Path) -> None:
+    """Private addresses merge probes, which is said once; with prb_id they do not."""
+    table = _with("src_addr", ["172.31.255.255"] * 3)
+    table = table.set_column(3, "ip_version", pa.array([4] * 3))
+    table = table.set_column(2, "dst_addr", pa.array(["192.0.2.1"] * 3))
+    with pytest.warns(MergedProbesWarning, match="private addresses merge unrelated probes"):
+        _read(_write(tmp_path, table))
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("default")
+        for copy in ("1.parquet", "2.parquet"):
+            pq.write_table(table, tmp_path / copy)
+            _read(tmp_path / copy)
+    assert len(shown) == 1
+    with warnings.catch_warnings(action="error"):
+        _read(_write(tmp_path, table.append_column("prb_id", pa.array([1, 2, 3]))))
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "message"),
+    [
+        ("event_time", ["now", "now", "now"], "event_time must be a timestamp in us or ns"),
+        ("event_time", pa.array([1] * 3, pa.timestamp("s")), "event_time must be a timestamp"),
+        ("src_addr", [1, 2, 3], "src_addr must be a string; found int64"),
+        ("ip_version", [4.0, 4.0, 4.0], "ip_version must be an integer; found double"),
+        (
+            "ip_version",
+            pa.array([4, 5, 4], pa.int8()),
+            "ip_version, row 1, must be 4 or 6; found 5",
+        ),
+        ("rtt", [1, 2, 3], "rtt must be a floating-point number"),
+        ("rtt", [1.0, 2.0, float("nan")], "rtt, row 2, must be finite .*; found nan"),
+        ("rtt", [1.0, float("-inf"), 2.0], "rtt, row 1, must be finite .*; found -inf"),
+        ("rtt", [1.0, None, 2.0], "rtt, row 1, must not be null; found None"),
+        ("dst_addr", ["192.0.2.1", None, ""], "dst_addr, row 1, must not be null"),
+        ("src_addr", ["256.0.0.1", "", ""], "src_addr, row 0, must be an IP address.*'256.0.0.1'"),
+        ("src_addr", ["fe80::1%eth0", "", ""], "src_addr, row 0, must be an IP address"),
+        ("src_addr", ["1.2.3", "", ""], "src_addr, row 0, must be an IP address"),
+    ],
+)
+def test_a_bad_value_is_named(tmp_path: Path, name: str, values: object, message: str) -> None:
+    """File, column, row, constraint and value found are in the error."""
+    path = _write(tmp_path, _with(name, values))
+    with pytest.raises(InputError, match=message) as caught:
+        _read(path)
+    assert str(caught.value).startswith(str(path))
+
+
+def test_an_address_of_the_other_family(tmp_path: Path) -> None:
+    """An IPv6 address where ip_version says 4 is refused."""
+    table = _with("ip_version", [4, 4, 4]).set_column(1, "src_addr", pa.array([""] * 3))
+    table = table.set_column(2, "dst_addr", pa.array(["192.0.2.1", "192.0.2.1", "::1"]))
+    with pytest.raises(InputError, match=r"dst_addr, row 2, must be of the family .*found '::1'"):
+        _read(_write(tmp_path, table))
+
+
+def test_rows_are_counted_over_batches_and_groups(tmp_path: Path) -> None:
+    """The row in an error is that of the file, also in a later row group."""
+    path = tmp_path / "groups.parquet"
+    pq.write_table(_with("rtt", [1.0, 2.0, float("inf")]), path, row_group_size=1)
+    with pytest.raises(InputError, match="row 2,"):
+        _read(path)
+    with pytest.raises(InputError, match="row 2,"):
+        list(read_parquet(path, AddressTable(), row_group=2))
+
+
+@pytest.mark.parametrize("name", SCHEMA.names)
+def test_a_missing_column_is_named(tmp_path: Path, name: str) -> None:
+    """Each column is required, and the error lists what is there."""
+    table = as_table(make_pings(3, seed=0)).drop_columns(name)
+    with pytest.raises(InputError, match=f"column {name} must be there once; found"):
+        _read(_write(tmp_path, table))
+
+
+def test_a_column_that_is_there_twice(tmp_path: Path) -> None:
+    """Two columns of one name are refused."""
+    table = as_table(make_pings(3, seed=0))
+    table = table.append_column("rtt", table["rtt"])
+    with pytest.raises(InputError, match="column rtt must be there once; found 2 times"):
+        _read(_write(tmp_path, table))
+
+
+def test_no_rows(tmp_path: Path) -> None:
+    """A file without measurements is refused."""
+    with pytest.raises(InputError, match="must hold measurements; found 0 rows"):
+        _read(_write(tmp_path, as_table([])))
+
+
+@pytest.mark.parametrize("kept", [0, 10, 0.5, 0.99])
+def test_a_file_cut_short(tmp_path: Path, kept: float) -> None:
+    """A file that is empty or truncated is refused."""
+    path = _write(tmp_path, as_table(make_pings(1000, seed=0)))
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(kept if kept > 1 else kept * len(whole))])
+    with pytest.raises(InputError, match="file must be a whole parquet file"):
+        _read(path)
+
+
+def test_damage_inside_a_file(tmp_path: Path) -> None:
+    """Damage that only shows when a page is read is an error of the file too."""
+    path = _write(tmp_path, as_table(make_pings(1000, seed=0)))
+    damaged = bytearray(path.read_bytes())
+    damaged[4:400] = bytes(396)
+    path.write_bytes(damaged)
+    with pytest.raises(InputError, match="file must be a whole parquet file"):
+        _read(path)
+
+
+def test_something_else(tmp_path: Path) -> None:
+    """A file of another format is refused."""
+    path = tmp_path / "notes.parquet"
+    path.write_text("not parquet " * 100)
+    with pytest.raises(InputError, match="file must be a whole parquet file"):
+        _read(path)
+
+
+def test_finding_files(tmp_path: Path) -> None:
+    """A folder gives its files at any depth, sorted; a file gives itself."""
+    (tmp_path / "b").mkdir()
+    for name in ("b/2.parquet", "1.parquet", "other.txt"):
+        (tmp_path / name).touch()
+    assert find_parquet([tmp_path]) == [tmp_path / "1.parquet", tmp_path / "b/2.parquet"]
+    assert find_parquet([tmp_path / "other.txt"]) == [tmp_path / "other.txt"]
+
+
+def test_nothing_to_find(tmp_path: Path) -> None:
+    """No source, a source that is not there and a folder without parquet are refused."""
+    with pytest.raises(InputError, match="name at least one parquet file"):
+        find_parquet([])
+    with pytest.raises(InputError, match="found nothing there"):
+        find_parquet([tmp_path / "absent"])
+    with pytest.raises(InputError, match=r"hold \*.parquet files; found none"):
+        find_parquet([tmp_path])
+
+
+def test_naive_time_is_utc(tmp_path: Path) -> None:
+    """A time without a zone is UTC."""
+    path = _write(tmp_path, _with("event_time", [datetime(1970, 1, 2)] * 3, pa.timestamp("us")))
+    assert _read(path)["time_us"].tolist() == [86_400_000_000] * 3

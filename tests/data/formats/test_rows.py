@@ -1,0 +1,77 @@
+"""Cutting histories into probe rows."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from netpipe.data.formats.addresses import AddressTable
+from netpipe.data.formats.measurements import MeasurementArray
+from netpipe.data.formats.parquet import read_parquet
+from netpipe.data.formats.rows import MAX_ROW_MEASUREMENTS, cut_rows, make_row, split_by_probe, take
+from netpipe.data.sampling.sampler import Contexts
+from netpipe.data.tokens.tokenizer import encode as encode_vectorised
+from tests.data.factories import as_row, as_table, make_pings, write_probes
+from tests.data.reference import Told, encode
+
+
+def _history(folder: Path, count: int) -> tuple[MeasurementArray, AddressTable]:
+    path, addresses = folder / "history.parquet", AddressTable()
+    pq.write_table(as_table(make_pings(count, seed=3), probe=-9), path)
+    return np.concatenate(list(read_parquet(path, addresses))), addresses
+
+
+def test_a_row_gives_its_measurements_back() -> None:
+    """Each position of a row is the measurement that was put there, whatever its pair."""
+    pings = make_pings(200, seed=4)
+    row = as_row(pings)
+    measured = take([row], [np.arange(200)])
+    contexts = Contexts(measured, np.array([200]), np.ones(200, bool), np.zeros(200, np.uint8))
+    assert encode_vectorised(contexts).tokens.tolist() == encode([Told(p, True, 0) for p in pings])
+    assert row.array_bytes < 200 * 8 + 40 * 18 + 4 * 16 + 1
+
+
+@pytest.mark.parametrize("row_bytes", [1024, 1500, 100_000])
+def test_rows_hold_no_more_than_allowed(tmp_path: Path, row_bytes: int) -> None:
+    """Rows are at most as large as asked, alike in length, and together the history."""
+    history, addresses = _history(tmp_path, 1000)
+    rows = list(cut_rows(history, addresses, row_bytes))
+    whole = make_row(history, addresses)
+    assert all(row.array_bytes <= row_bytes for row in rows)
+    assert max(len(row) for row in rows) <= 2 * min(len(row) for row in rows)
+    seconds = np.concatenate([take([row], [np.arange(len(row))]).second for row in rows])
+    np.testing.assert_array_equal(seconds, take([whole], [np.arange(1000)]).second)
+    assert {row.probe for row in rows} == {-9}
+
+
+def test_one_measurement_is_always_a_row(tmp_path: Path) -> None:
+    """A limit below one measurement gives rows of one."""
+    rows = list(cut_rows(*_history(tmp_path, 5), 1))
+    assert [len(row) for row in rows] == [1] * 5
+
+
+def test_rows_have_a_most_and_a_longest(tmp_path: Path) -> None:
+    """A row has at most 65,536 measurements, and spans at most 2**32 - 1 seconds."""
+    history, addresses = _history(tmp_path, 10)
+    long = np.resize(history, MAX_ROW_MEASUREMENTS + 1)
+    long["time_us"] = 0
+    assert [len(row) for row in cut_rows(long, addresses, 1 << 30)] == [32_769, 32_768]
+    history["time_us"] = np.linspace(0, 1 << 53, 10).astype(np.int64)
+    rows = list(cut_rows(history, addresses, 1 << 30))
+    seconds = np.concatenate([take([row], [np.arange(len(row))]).second for row in rows])
+    np.testing.assert_array_equal(seconds, history["time_us"] // 1_000_000)
+
+
+def test_histories_are_apart_and_in_order(tmp_path: Path) -> None:
+    """Measurements of several probes are told apart; equal times keep their order."""
+    path = tmp_path / "probes.parquet"
+    write_probes(path, {5: make_pings(20, seed=0), -1: make_pings(30, seed=1)})
+    (read,) = read_parquet(path, AddressTable())
+    first, second = split_by_probe(read[::-1])
+    assert (len(first), len(second)) == (30, 20)
+    for history, probe in ((first, -1), (second, 5)):
+        expected = read[::-1][read[::-1]["probe"] == probe]
+        np.testing.assert_array_equal(
+            history, expected[np.argsort(expected["time_us"], kind="stable")]
+        )

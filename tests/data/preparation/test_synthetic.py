@@ -1,0 +1,95 @@
+"""The embedded default data set."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from netpipe.data.formats.index import Index, load_index
+from netpipe.data.preparation.synthetic import PROFILES, Profile, generate
+from netpipe.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Index]:
+    """Three hundred probes."""
+    out = tmp_path_factory.mktemp("synthetic") / "out"
+    return out, generate(out, probes=300)
+
+
+def _table(folder: Path) -> pa.Table:
+    return pa.concat_tables(pq.read_table(path) for path in sorted(folder.glob("parquet/*")))
+
+
+def test_both_forms_are_there(made: tuple[Path, Index]) -> None:
+    """The parquet measurements and the shards made of them lie in one folder."""
+    out, index = made
+    assert load_index(out) == index
+    assert index.train.probes + index.eval.probes == 300
+    table = _table(out)
+    assert index.train.measurements + index.eval.measurements == table.num_rows
+    assert table.schema.field("src_addr").type == pa.string()
+
+
+def test_the_seed_decides(tmp_path: Path) -> None:
+    """The same seed gives the same data, another seed gives others."""
+    prints = [
+        generate(tmp_path / str(n), probes=20, seed=seed).fingerprint
+        for n, seed in enumerate((3, 3, 4))
+    ]
+    assert prints[0] == prints[1] != prints[2]
+
+
+def test_it_looks_like_the_internet(made: tuple[Path, Index]) -> None:
+    """Families, failures, times of answers and history lengths are those of real probes."""
+    table = _table(made[0])
+    rtt_ms = table["rtt"].to_numpy()
+    answered_ms = rtt_ms[rtt_ms >= 0]
+    assert np.mean(table["ip_version"].to_numpy() == 4) == pytest.approx(0.58, abs=0.05)
+    assert 0.03 < np.mean(rtt_ms < 0) < 0.08
+    p50, p90, p99 = np.percentile(answered_ms, [50, 90, 99])
+    assert 30 < p50 < 80
+    assert 150 < p90 < 300
+    assert 250 < p99 < 450
+    counts = pc.value_counts(table["prb_id"].combine_chunks()).field("counts").to_numpy()
+    assert np.median(counts) < 200
+    assert counts.max() > 3000
+
+
+def test_measurements_are_in_time_order(made: tuple[Path, Index]) -> None:
+    """A file is what an archive writes: everybody's measurements as they come."""
+    seconds = _table(made[0])["event_time"].cast(pa.int64()).to_numpy()
+    assert (np.diff(seconds) >= 0).all()
+
+
+def test_a_profile_shapes_the_histories(tmp_path: Path) -> None:
+    """A profile without spread gives every probe the same number of measurements."""
+    profile = Profile(median_measurements=50, log_sigma=0)
+    index = generate(tmp_path / "out", probes=4, profile=profile)
+    assert set(index.train.row_measurements.tolist()) == {50}
+
+
+def test_profiles_have_the_rows_they_are_named_for() -> None:
+    """Big rows come of probes with 170,000 measurements each, small ones of 25 on average."""
+    big, small = PROFILES["big-rows"], PROFILES["small-rows"]
+    assert (big.probes, big.median_measurements, big.log_sigma) == (24, 170_000, 0)
+    mean = small.median_measurements * math.exp(small.log_sigma**2 / 2)  # of a log-normal
+    assert mean == pytest.approx(25, rel=0.02)
+
+
+def test_too_few_probes(tmp_path: Path) -> None:
+    """One probe cannot both train and evaluate."""
+    with pytest.raises(InputError, match="probes must be at least 2"):
+        generate(tmp_path / "out", probes=1)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_negative_seed(tmp_path: Path) -> None:
+    """A negative seed is refused, and nothing is left behind."""
+    with pytest.raises(InputError, match="generate: seed must be at least 0; found -1"):
+        generate(tmp_path / "out", probes=2, seed=-1)
+    assert not list(tmp_path.iterdir())

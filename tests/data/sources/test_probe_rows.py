@@ -1,0 +1,214 @@
+"""Random access to rows, and what is said when they are damaged."""
+
+import pickle
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from netpipe.data.formats.index import INDEX_NAME, load_index
+from netpipe.data.formats.rows import ProbeRow, take
+from netpipe.data.sources.parquet_source import ParquetSource
+from netpipe.data.sources.probe_rows import ArrayRecordSource, RowSource, open_source
+from netpipe.data.sources.unindexed_source import UnindexedSource
+from netpipe.errors import InputError
+from tests.data.factories import as_table, make_pings
+from tests.data.layout_v0 import encode_row_v0, write_records
+from tests.data.reference import Ping
+
+
+@pytest.fixture
+def copied(tmp_path: Path, prepared: Path) -> Path:
+    """A copy of the prepared folder, to damage."""
+    return Path(shutil.copytree(prepared, tmp_path / "copied"))
+
+
+@pytest.fixture(scope="module")
+def inherited(tmp_path_factory: pytest.TempPathFactory, histories: dict[int, list[Ping]]) -> Path:
+    """The measurements as they were inherited: two files of layout 0, one empty, no index."""
+    folder = tmp_path_factory.mktemp("inherited")
+    records = [encode_row_v0(pings, probe) for probe, pings in histories.items()]
+    for number, part in enumerate((records[:5], [], records[5:])):
+        write_records(folder / f"probes-{number}.arrayrecord", part)
+    return folder
+
+
+def _all_content(source: RowSource) -> set[tuple[object, ...]]:
+    rows = source.read(range(len(source.row_measurements)))
+    assert [len(row) for row in rows] == source.row_measurements.tolist()
+    return {_content(row) for row in rows}
+
+
+def _content(row: ProbeRow) -> tuple[object, ...]:
+    measured = take([row], [np.arange(len(row))])
+    return (row.probe, *(value.tobytes() for value in vars(measured).values()))
+
+
+def test_rows_come_in_the_order_asked(prepared: Path) -> None:
+    """Reading by number gives each row, as often as asked."""
+    source = open_source(prepared, "train")
+    counts = source.row_measurements
+    asked = [len(counts) - 1, 0, 3, 3]
+    assert [len(row) for row in source.read(asked)] == counts[asked].tolist()
+
+
+def test_a_used_source_can_be_pickled(prepared: Path) -> None:
+    """A source with open readers travels without them, and reads on the other side."""
+    source = open_source(prepared, "train")
+    before = source.read([2])
+    pickled = pickle.dumps(source)
+    assert len(pickled) < 2000
+    assert [_content(row) for row in pickle.loads(pickled).read([2])] == [
+        _content(row) for row in before
+    ]
+
+
+def test_parquet_gives_the_same_rows(prepared: Path, parquet: Path) -> None:
+    """Straight from parquet each probe has the measurements that prepare gives it."""
+    direct = [ParquetSource(parquet, split) for split in ("train", "eval")]
+    made = [ArrayRecordSource(prepared, split) for split in ("train", "eval")]
+    contents = [
+        {_content(row) for one in side for row in one.read(range(len(one.row_measurements)))}
+        for side in (direct, made)
+    ]
+    assert contents[0] == contents[1]
+    probes = [{row.probe for row in one.read(range(len(one.row_measurements)))} for one in direct]
+    assert all(probes)
+    assert not probes[0] & probes[1]
+    assert isinstance(open_source(parquet, "eval"), ParquetSource)
+
+
+def test_a_parquet_source_can_be_pickled(parquet: Path) -> None:
+    """A parquet source travels without its rows."""
+    source = ParquetSource(parquet, "train")
+    pickled = pickle.dumps(source)
+    assert len(pickled) < 2000
+    assert _content(pickle.loads(pickled).read([1])[0]) == _content(source.read([1])[0])
+
+
+def test_nothing_to_read(tmp_path: Path) -> None:
+    """A folder without data, no folder and a file are told apart."""
+    with pytest.raises(InputError, match="must hold ArrayRecord shards or parquet files"):
+        open_source(tmp_path, "train")
+    with pytest.raises(InputError, match="data must be a folder; found nothing"):
+        open_source(tmp_path / "absent", "train")
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="data must be a folder; found a file"):
+        open_source(tmp_path / "file", "train")
+
+
+def test_shards_without_an_index(copied: Path) -> None:
+    """Our own shards are not read without the index, which alone knows their splits."""
+    (copied / INDEX_NAME).unlink()
+    with pytest.raises(InputError, match=r"record 0: record must be of layout 0 .*index\.json"):
+        open_source(copied, "train")
+
+
+@pytest.mark.parametrize("split", ["train", "eval"])
+def test_inherited_files_need_no_index(inherited: Path, parquet: Path, split: str) -> None:
+    """Files of layout 0 give the rows, and the split, that the same measurements in parquet do."""
+    source = open_source(inherited, split)
+    assert isinstance(source, UnindexedSource)
+    assert _all_content(source) == _all_content(ParquetSource(parquet, split))
+
+
+def test_inherited_rows_are_counted_without_reading_them(tmp_path: Path) -> None:
+    """Opening trusts the number beside the measurements; reading a row checks it."""
+    lying = [encode_row_v0(make_pings(9, seed=n), n, measurements=5) for n in range(2)]
+    write_records(tmp_path / "lying.arrayrecord", lying)
+    source = open_source(tmp_path, "train")
+    assert source.row_measurements.tolist() == [5]
+    with pytest.raises(InputError, match=r"record \d: n_measurements must be 9; found 5"):
+        source.read([0])
+
+
+def test_an_inherited_source_can_be_pickled(inherited: Path) -> None:
+    """A source of inherited files travels without its readers."""
+    source = open_source(inherited, "train")
+    pickled = pickle.dumps(source)
+    assert len(pickled) < 2000
+    assert _all_content(pickle.loads(pickled)) == _all_content(source)
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        (
+            encode_row_v0(make_pings(9, seed=0), 1, measurements=0),
+            "n_measurements must be at least",
+        ),
+        (encode_row_v0(make_pings(9, seed=0), None), "record must be a probe row of layout 0"),
+        (b"something else", "record must be of layout 0 without index.json"),
+    ],
+)
+def test_an_inherited_record_that_cannot_be_counted(
+    tmp_path: Path, record: bytes, message: str
+) -> None:
+    """A record without measurements, without a probe or of another kind is named on opening."""
+    write_records(tmp_path / "one.arrayrecord", [record])
+    with pytest.raises(InputError, match=f"one.arrayrecord, record 0: {message}"):
+        open_source(tmp_path, "train")
+
+
+def test_inherited_files_that_cannot_be_used(tmp_path: Path, inherited: Path) -> None:
+    """A file that is cut short is named, and a folder of no rows cannot be split."""
+    whole = (inherited / "probes-2.arrayrecord").read_bytes()
+    path = tmp_path / "cut.arrayrecord"
+    path.write_bytes(whole[: len(whole) // 2])
+    match = r"cut.arrayrecord: file must be a whole ArrayRecord file; found \d+ bytes"
+    with pytest.raises(InputError, match=match):
+        open_source(tmp_path, "train")
+    write_records(path, [])
+    with pytest.raises(InputError, match="probes must be at least 2, for train and eval; found 0"):
+        open_source(tmp_path, "train")
+
+
+def test_an_empty_row_group_is_passed_over(tmp_path: Path) -> None:
+    """A row group without rows, between others, changes nothing."""
+    parts = [as_table(make_pings(9, seed=n), probe=n) for n in range(2)]
+    parts.insert(1, parts[0].slice(0, 0))
+    with pq.ParquetWriter(tmp_path / "groups.parquet", parts[0].schema) as writer:
+        for part in parts:
+            writer.write_table(part)
+    assert pq.ParquetFile(tmp_path / "groups.parquet").num_row_groups == 3
+    source = open_source(tmp_path, "train")
+    assert [len(row) for row in source.read([0])] == source.row_measurements.tolist() == [9]
+
+
+@pytest.mark.parametrize("kept", [0, 0.5, 0.9])
+def test_a_truncated_shard(copied: Path, kept: float) -> None:
+    """A shard that is empty or cut short is named when it is opened."""
+    shard = copied / load_index(copied).train.shards[1].file
+    whole = shard.read_bytes()
+    shard.write_bytes(whole[: int(kept * len(whole))])
+    with pytest.raises(InputError, match=f"{shard.name}: shard must hold .* truncated"):
+        open_source(copied, "train")
+
+
+def test_something_else_in_place_of_a_shard(copied: Path) -> None:
+    """A file that is no ArrayRecord file is named."""
+    shard = copied / load_index(copied).train.shards[0].file
+    shard.write_bytes(b"something else" * 10_000)
+    with pytest.raises(InputError, match=f"{shard.name}: shard must hold"):
+        open_source(copied, "train")
+
+
+def test_a_missing_shard(copied: Path) -> None:
+    """A shard that the index names must be there."""
+    shard = copied / load_index(copied).train.shards[0].file
+    shard.unlink()
+    with pytest.raises(InputError, match=f"{shard.name}: shard must hold .*; found no file"):
+        open_source(copied, "train")
+
+
+def test_a_damaged_record(copied: Path) -> None:
+    """Damage inside a shard is an error of its record, when that is read."""
+    shard = copied / load_index(copied).train.shards[0].file
+    damaged = bytearray(shard.read_bytes())
+    damaged[100:120] = bytes(20)
+    shard.write_bytes(damaged)
+    source = open_source(copied, "train")
+    with pytest.raises(InputError, match=f"{shard.name}, record 0: record must be"):
+        source.read([0])

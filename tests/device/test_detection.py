@@ -1,0 +1,226 @@
+"""Finding the device in a child process, refusing another one, and the report on it."""
+
+import configparser
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+import netpipe
+from netpipe.device.detection import (
+    TOX_DEVICES,
+    NoDeviceError,
+    WrongDeviceError,
+    devices_report,
+    find_device,
+    local_device,
+    require,
+    this_host,
+)
+from netpipe.errors import NetpipeError
+from netpipe.results.measurement import Device, Host
+
+SCHEMA = Path(netpipe.__file__).parent / "schemas" / "devices.1.json"
+H200 = Device("h200-x1", "NVIDIA H200", "gpu", 1)
+H200S = Device("h200-x8", "NVIDIA H200", "gpu", 8)
+GB200 = Device("gb200-x1", "NVIDIA GB200", "gpu", 1)
+LAPTOP = Device("cpu-intel-xeon-2", "cpu", "cpu", 1)
+UNKNOWN = Device("geforce-rtx-4090-x1", "NVIDIA GeForce RTX 4090", "gpu", 1)
+
+
+def child(source: str) -> tuple[str, ...]:
+    """Give the command of a child that runs a Python text in place of asking jax."""
+    return (sys.executable, "-c", source)
+
+
+def saying(answer: str) -> tuple[str, ...]:
+    """Give the command of a child that answers so."""
+    return child(f"print({answer!r})")
+
+
+def test_the_device_is_found_without_a_backend_here() -> None:
+    """Finding the device leaves the asking process without jax and names the CPU's cores."""
+    source = (
+        "import sys; from netpipe.device.detection import find_device; found = find_device();"
+        "print(found.key, found.platform, 'jax' in sys.modules)"
+    )
+    answer = subprocess.run(child(source), capture_output=True, check=True, text=True).stdout
+    key, platform, has_jax = answer.split()
+    assert key.startswith("cpu-")
+    assert key.endswith(f"-{this_host().cores}")
+    assert (platform, has_jax) == ("cpu", "False")
+
+
+def test_the_device_of_this_process_is_the_one_found() -> None:
+    """A process that uses jax anyway describes the device just as the child does."""
+    assert local_device() == find_device()
+
+
+def test_the_last_line_of_the_child_is_the_answer() -> None:
+    """What a plugin prints before the answer does not disturb it."""
+    answer = '{"platform": "gpu", "kind": "NVIDIA A100-SXM4-80GB", "count": 2}'
+    found = find_device(command=saying(f"welcome\n{answer}"))
+    assert found == Device("a100-sxm-80gb-x2", "NVIDIA A100-SXM4-80GB", "gpu", 2)
+
+
+def test_the_child_takes_no_memory_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The child looks at the accelerator without preallocating its memory."""
+    monkeypatch.delenv("XLA_PYTHON_CLIENT_PREALLOCATE", raising=False)
+    source = (
+        "import json, os; print(json.dumps({'platform': 'gpu', 'count': 1, "
+        "'kind': os.environ['XLA_PYTHON_CLIENT_PREALLOCATE']}))"
+    )
+    assert find_device(command=child(source)).kind == "false"
+
+
+@pytest.mark.parametrize("answer", ["", "hello", "[1]", "3", '{"platform": "gpu"}'])
+def test_another_answer_is_an_error(answer: str) -> None:
+    """An answer that is not the expected one is quoted, not guessed at."""
+    with pytest.raises(NoDeviceError, match="found the answer"):
+        find_device(command=saying(answer))
+
+
+def test_a_failing_child_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last line of what jax complained about is in the message."""
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    with pytest.raises(NoDeviceError, match="found no GPU for you with JAX_PLATFORMS cpu"):
+        find_device(command=child("import sys; sys.exit('long story\\nno GPU for you')"))
+
+
+def test_a_silent_failure_is_told_by_its_code() -> None:
+    """A child that dies without a word is reported by its exit code."""
+    with pytest.raises(NoDeviceError, match="found exit code 7"):
+        find_device(command=child("raise SystemExit(7)"))
+
+
+def test_a_child_that_never_answers_is_ended() -> None:
+    """The search ends at its time limit."""
+    with pytest.raises(NoDeviceError, match=r"found no answer in 0\.5 s") as caught:
+        find_device(0.5, command=child("import signal; signal.pause()"))
+    assert isinstance(caught.value.__cause__, subprocess.TimeoutExpired)
+    assert caught.value.__cause__.timeout == 0.5
+
+
+@pytest.mark.parametrize(
+    ("device", "wanted"),
+    [
+        (H200, "h200"),
+        (H200, "h200-x1"),
+        (H200S, "h200-x1"),
+        (LAPTOP, "cpu"),
+        (UNKNOWN, "geforce"),
+    ],
+)
+def test_the_wanted_device_is_accepted(device: Device, wanted: str) -> None:
+    """A device of the wanted key or family passes; the step may use fewer than are here."""
+    require(device, wanted)
+
+
+@pytest.mark.parametrize(
+    ("device", "wanted", "instead"),
+    [
+        (LAPTOP, "a100", "tox -e cpu"),
+        (H200, "cpu", "tox -e h200"),
+        (GB200, "b200", "tox -e gb200"),
+        (H200, "h200-x8", "tox -e h200"),
+        (UNKNOWN, "b200", "pytest perf_tests --benchmark-compare"),
+    ],
+)
+def test_another_device_is_refused_with_what_to_run(
+    device: Device, wanted: str, instead: str
+) -> None:
+    """The refusal names what is wanted, what is here, and the command that fits it."""
+    with pytest.raises(WrongDeviceError) as refusal:
+        require(device, wanted)
+    message = str(refusal.value)
+    assert message.startswith(
+        f"this run wants device {wanted}, but the device here is {device.key}"
+    )
+    assert f"`{instead}`" in message
+    assert "\n" not in message
+    assert isinstance(refusal.value, NetpipeError)
+
+
+def lists(driver: Path, *models: str) -> None:
+    """Let the driver list such cards."""
+    for number, model in enumerate(models):
+        folder = driver / "gpus" / f"0000:0{number}:00.0"
+        folder.mkdir(parents=True)
+        text = f"Model: \t\t {model}\nIRQ:   \t\t 11\nGPU UUID: \t GPU-1\n"
+        (folder / "information").write_text(text)
+
+
+def refusal_of_a_cpu(wanted: str = "h200") -> str:
+    """Return why a run that wants another device refuses the CPU."""
+    with pytest.raises(WrongDeviceError) as refusal:
+        require(LAPTOP, wanted)
+    return str(refusal.value)
+
+
+@pytest.fixture
+def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What the NVIDIA driver of this machine tells: nothing yet."""
+    monkeypatch.setattr("netpipe.device.detection._DRIVER", tmp_path)
+    return tmp_path
+
+
+def test_without_a_gpu_the_sentence_is_this(driver: Path) -> None:
+    """It is what somebody reads who starts a GPU's tox environment anywhere else."""
+    assert not list(driver.iterdir())
+    assert refusal_of_a_cpu() == (
+        "this run wants device h200, but the device here is cpu-intel-xeon-2 (cpu): start it on a "
+        "machine with h200, or run `tox -e cpu` on this one"
+    )
+
+
+def test_a_gpu_that_jax_does_not_use_is_named(
+    driver: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the card is there, nobody is sent to look for one: the sentence says what hides it."""
+    lists(driver, "NVIDIA H200", "NVIDIA H200")
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert refusal_of_a_cpu() == (
+        "this run wants device h200, but the device here is cpu-intel-xeon-2 (cpu): jax does not "
+        "use the NVIDIA H200 that is in this machine, with JAX_PLATFORMS cpu, "
+        "CUDA_VISIBLE_DEVICES not set: install jax[cuda12] or jax[cuda13] and leave these unset, "
+        "or run `tox -e cpu` on this one"
+    )
+
+
+def test_a_gpu_that_jax_uses_hides_nothing(driver: Path) -> None:
+    """What the driver lists is no news to a run on a GPU of another kind."""
+    lists(driver, "NVIDIA H200")
+    with pytest.raises(WrongDeviceError, match="start it on a machine with a100, or run `tox -e"):
+        require(H200, "a100")
+
+
+def test_each_named_family_has_a_tox_environment() -> None:
+    """The refusal never recommends a tox environment that does not exist."""
+    tox_ini = configparser.ConfigParser()
+    tox_ini.read(Path(__file__).parents[2] / "tox.ini")
+    environments = re.findall(r"\w+", " ".join(tox_ini.sections()))
+    assert set(TOX_DEVICES) <= set(environments)
+
+
+@pytest.mark.parametrize("device", [H200, LAPTOP, UNKNOWN])
+def test_the_report_keeps_to_its_schema(device: Device, tmp_path: Path) -> None:
+    """The document of `netpipe devices --json` is what the shipped schema says."""
+    host = Host("A Xeon", 4, 2**34, container=False)
+    document = devices_report(device, host, tmp_path).to_document()
+    jsonschema.validate(document, json.loads(SCHEMA.read_text()))
+    assert json.loads(json.dumps(document)) == document
+
+
+def test_the_report_counts_the_baselines_of_its_device(tmp_path: Path) -> None:
+    """Only the files in the folder of the device's own key are its baselines."""
+    for name in ("h200-x1/0001_first.json", "h200-x1/0002_next.json", "h100-pcie-x1/0001_a.json"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("{}")
+    host = Host("A Xeon", 4, 2**34, container=False)
+    assert devices_report(H200, host, tmp_path).baseline_count == 2
+    assert devices_report(LAPTOP, host, tmp_path).baseline_count == 0

@@ -1,0 +1,179 @@
+"""Names of emulated accelerators: what they say, and how long a step takes on each."""
+
+import re
+from math import inf
+
+import pytest
+
+from netpipe.device.emulated_names import Emulated, Flops, parse_accelerator, parse_accelerators
+from netpipe.errors import MisuseError
+
+
+def emulated(text: str) -> Emulated:
+    """Read a name that is not `auto`."""
+    found = parse_accelerator(text)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "step_s", "key"),
+    [
+        ("emulated:36ms", 0.036, "emulated-36ms"),
+        ("emulated:1.5ms", 0.0015, "emulated-1.5ms"),
+        ("emulated:2s", 2.0, "emulated-2s"),
+        ("emulated:500us", 0.0005, "emulated-500us"),
+        ("emulated:36ms@2GB/s", 0.036, "emulated-36ms-2gb-s"),
+    ],
+)
+def test_an_accelerator_is_named_by_its_step_time(text: str, step_s: float, key: str) -> None:
+    """The name holds a number and a unit, gives the key, and the step needs no FLOPs."""
+    found = emulated(text)
+    assert (found.name, found.key, found.count) == (text, key, 1)
+    found_s, described = found.timed(lambda: pytest.fail("they were counted"), 0.4)
+    assert found_s == pytest.approx(step_s)
+    assert described == text
+
+
+@pytest.mark.parametrize(
+    ("name", "peak_flops"),
+    [
+        ("t4", 65e12),
+        ("v100", 125e12),
+        ("v100-pcie", 112e12),
+        ("l4", 121e12),
+        ("l40s", 362e12),
+        ("a100", 312e12),
+        ("a100-sxm", 312e12),
+        ("a100-sxm-40gb", 312e12),
+        ("a100-pcie", 312e12),
+        ("h100", 989e12),
+        ("h100-sxm-80gb", 989e12),
+        ("h100-pcie", 756e12),
+        ("h100-nvl", 835e12),
+        ("h200", 989e12),
+        ("b200", 2250e12),
+        ("gb200", 2500e12),
+        ("mi300x", 1307e12),
+    ],
+)
+def test_a_name_stands_for_a_peak(name: str, peak_flops: float) -> None:
+    """A family means its SXM variant, unless the name says otherwise."""
+    found = emulated(f"emulated:{name}")
+    assert (found.key, found.count) == (f"emulated-{name}-x1", 1)
+    assert found.peak_flops == peak_flops
+    assert found.timed(peak_flops, 0.5)[0] == pytest.approx(2.0)
+
+
+def test_one_host_may_feed_several() -> None:
+    """Eight devices share the host's batch: a step takes an eighth of the time."""
+    one, eight = emulated("emulated:h100"), emulated("emulated:8xh100")
+    assert (eight.key, eight.count) == ("emulated-h100-x8", 8)
+    assert one.timed(1e15, 0.4)[0] == pytest.approx(8 * eight.timed(1e15, 0.4)[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "bytes_per_s", "key"),
+    [
+        ("emulated:36ms", inf, "emulated-36ms"),
+        ("emulated:36ms@2GB/s", 2e9, "emulated-36ms-2gb-s"),
+        ("emulated:36ms@500MB/s", 5e8, "emulated-36ms-500mb-s"),
+        ("emulated:h100@25GB/s", 25e9, "emulated-h100-x1-25gb-s"),
+        ("emulated:8xh100@1.5GB/s", 1.5e9, "emulated-h100-x8-1.5gb-s"),
+    ],
+)
+def test_a_suffix_sets_the_bandwidth(text: str, bytes_per_s: float, key: str) -> None:
+    """Copies cost nothing without it; with it the key tells, in letters that a schema allows."""
+    found = emulated(text)
+    assert (found.copy_bytes_per_s, found.key) == (bytes_per_s, key)
+    assert re.fullmatch("[a-z0-9.+-]+", found.key)
+
+
+@pytest.mark.parametrize("flops", [2e12, lambda: 2e12])
+def test_the_step_time_follows_from_the_flops(flops: Flops) -> None:
+    """It is FLOPs / (peak x MFU), whether they are a number or counted on demand, and is told."""
+    step_s, described = emulated("emulated:a100").timed(flops, 0.4)
+    assert step_s == pytest.approx(2e12 / (312e12 * 0.4))
+    assert described == "emulated:a100, 2 TFLOP a step at MFU 0.4"
+
+
+def test_the_flops_are_counted_once() -> None:
+    """Counting may trace the user's step: what the time and the name need is asked for once."""
+    counts = iter([2e12])
+    emulated("emulated:a100").timed(lambda: next(counts), 0.4)
+    assert list(counts) == []
+
+
+@pytest.mark.parametrize("flops", [0, -1.0, inf, float("nan"), lambda: 0])
+def test_flops_are_checked(flops: Flops) -> None:
+    """They are above 0 and finite, wherever they come from."""
+    with pytest.raises(MisuseError, match="FLOPs of a step must be above 0, and finite; found"):
+        emulated("emulated:h100").timed(flops, 0.4)
+
+
+def test_a_name_without_flops_is_misuse() -> None:
+    """The message says every way to give them."""
+    with pytest.raises(MisuseError, match=r"h100 needs the FLOPs of a step") as raised:
+        emulated("emulated:h100").timed(None, 0.4)
+    for way in ("--flops-per-step", "netpipe_flops_per_step", "attribute flops_per_step", "36ms"):
+        assert way in str(raised.value)
+
+
+def test_auto_is_what_jax_finds() -> None:
+    """`auto` emulates nothing."""
+    assert parse_accelerator("auto") is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "AUTO",
+        "emulated",
+        "emulated:36",
+        "emulated:0ms",
+        "emulated:-1ms",
+        "emulated:1e3ms",
+        "emulated:1h",
+        "emulated:36ms ",
+        "36ms",
+        "h100",
+        "emulated:h300",
+        "emulated:h",
+        "emulated:h100-",
+        "emulated:h100-x8",
+        "emulated:H100",
+        "emulated:0xh100",
+        "emulated:8x36ms",
+        "emulated:36ms@0GB/s",
+        "emulated:h100@0.0GB/s",
+        "emulated:36ms@2GB",
+        "emulated:36ms@2TB/s",
+        "emulated:36ms@",
+    ],
+)
+def test_another_name_is_misuse(text: str) -> None:
+    """It is refused with examples, in one line, and every name that there is."""
+    with pytest.raises(MisuseError, match=r"must be auto, emulated:<time> as emulated:36ms") as one:
+        parse_accelerator(text)
+    said = str(one.value)
+    assert said.endswith(f"found {text!r}")
+    assert "t4, v100-sxm, v100-pcie, l4, l40s, a100-sxm, a100-pcie, h100-sxm, h100-pcie" in said
+    assert "\n" not in said
+
+
+def test_a_list_of_names_may_be_spaced() -> None:
+    """Names are split at commas; space around them is no part of them."""
+    assert parse_accelerators("auto, emulated:36ms") == ("auto", "emulated:36ms")
+    assert parse_accelerators("auto") == ("auto",)
+    assert parse_accelerators("emulated:a100,emulated:8xh100@25GB/s") == (
+        "emulated:a100",
+        "emulated:8xh100@25GB/s",
+    )
+
+
+@pytest.mark.parametrize("text", ["", "auto,", "auto,36ms"])
+def test_every_name_of_a_list_is_checked(text: str) -> None:
+    """One that cannot be read spoils the list."""
+    with pytest.raises(MisuseError, match="must be auto, emulated:<time>"):
+        parse_accelerators(text)

@@ -1,0 +1,487 @@
+"""Tests of the watch over the GPU, on a driver and a binding that are made up."""
+
+import ctypes
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import psutil
+import pytest
+
+from netpipe.device.gpu import GpuWatch
+from netpipe.results.measurement import GpuHealth
+
+FIRST, SECOND = UUID(int=0x1111), UUID(int=0x2222)
+STRANGER, OTHER_STRANGER = 4_100_001, 4_100_002  # above any PID that a process here has
+
+
+class NvmlError(Exception):
+    """What the binding raises."""
+
+
+@dataclass
+class FakeGpu:
+    """What NVML would say about one card."""
+
+    clock_mhz: int = 1980
+    temperature_c: int = 41
+    reasons: int = 0
+    computing: list[int] = field(default_factory=lambda: [os.getpid()])
+
+
+@dataclass
+class FakeNvml:
+    """The binding.
+
+    Attributes:
+        gpus: The cards by UUID as NVML writes it. A MIG instance is entered as a card that knows
+            only its processes; `boards` says which card it is a part of.
+        failing: Functions that raise.
+        open: How often it was initialised and not shut down.
+    """
+
+    gpus: dict[str, FakeGpu]
+    boards: dict[str, str] = field(default_factory=dict)
+    failing: set[str] = field(default_factory=set)
+    open: int = 0
+    NVMLError: type[Exception] = NvmlError
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        """Find a function of the binding."""
+        if name not in FUNCTIONS:
+            raise AttributeError(f"module 'pynvml' has no attribute {name!r}")
+        function = FUNCTIONS[name]
+
+        def call(*arguments: Any) -> Any:
+            if name in self.failing:
+                raise NvmlError(name)
+            return function(self, *arguments)
+
+        return call
+
+    def init(self) -> None:
+        """Load the library."""
+        self.open += 1
+
+    def shutdown(self) -> None:
+        """Let go of the library."""
+        self.open -= 1
+
+    def handle(self, uuid: str) -> str:
+        """Find a card or an instance; here it is its own handle."""
+        if uuid not in self.gpus:
+            raise NvmlError("Not Found")
+        return uuid
+
+    def board(self, part: str) -> str:
+        """Find the card of an instance."""
+        return self.boards[part]
+
+    def clock_mhz(self, handle: str, clock: int) -> int:
+        """Tell the clock of the multiprocessors, which is number 1."""
+        return {1: self.gpus[handle].clock_mhz}[clock]
+
+    def temperature_c(self, handle: str, sensor: int) -> int:
+        """Tell the temperature of the chip, which is number 0."""
+        return {0: self.gpus[handle].temperature_c}[sensor]
+
+    def reasons(self, handle: str) -> int:
+        """Tell what limits the clock."""
+        return self.gpus[handle].reasons
+
+    def computing(self, handle: str) -> list[Any]:
+        """List the processes with a CUDA context."""
+        return [SimpleNamespace(pid=pid) for pid in self.gpus[handle].computing]
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "nvmlInit": FakeNvml.init,
+    "nvmlShutdown": FakeNvml.shutdown,
+    "nvmlDeviceGetHandleByUUID": FakeNvml.handle,
+    "nvmlDeviceGetDeviceHandleFromMigDeviceHandle": FakeNvml.board,
+    "nvmlDeviceGetClockInfo": FakeNvml.clock_mhz,
+    "nvmlDeviceGetTemperature": FakeNvml.temperature_c,
+    "nvmlDeviceGetTemperatureV": FakeNvml.temperature_c,
+    "nvmlDeviceGetCurrentClocksEventReasons": FakeNvml.reasons,
+    "nvmlDeviceGetCurrentClocksThrottleReasons": FakeNvml.reasons,
+    "nvmlDeviceGetComputeRunningProcesses": FakeNvml.computing,
+}
+
+
+class FakeDriver(SimpleNamespace):
+    """The CUDA driver.
+
+    Attributes:
+        uuids: The UUID that each of CUDA's numbers has.
+        failing: The function that answers with an error code.
+    """
+
+    def __init__(self, *uuids: UUID) -> None:
+        self.uuids = uuids
+        self.failing = ""
+        super().__init__(
+            cuInit=lambda _flags: self._code("cuInit"),
+            cuDeviceGet=self._device,
+            cuDeviceGetUuid_v2=self._uuid,
+        )
+
+    def _code(self, name: str) -> int:
+        return 3 if name == self.failing else 0
+
+    def _device(self, device: Any, ordinal: int) -> int:
+        device._obj.value = ordinal + 100
+        return self._code("cuDeviceGet")
+
+    def _uuid(self, uuid: Any, device: Any) -> int:
+        uuid._obj[:] = list(self.uuids[device.value - 100].bytes)
+        return self._code("cuDeviceGetUuid_v2")
+
+
+def gpu_device(ordinal: int | None = 0, platform: str = "gpu") -> Any:
+    """Pretend to be a jax device."""
+    return SimpleNamespace(platform=platform, local_hardware_id=ordinal)
+
+
+@pytest.fixture
+def gpu() -> FakeGpu:
+    """The card that CUDA counts first."""
+    return FakeGpu()
+
+
+@pytest.fixture(autouse=True)
+def nvml(gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
+    """A binding that knows two cards, the one that CUDA counts second first."""
+    fake = FakeNvml({f"GPU-{SECOND}": FakeGpu(clock_mhz=1200), f"GPU-{FIRST}": gpu})
+    monkeypatch.setitem(sys.modules, "pynvml", fake)
+    return fake
+
+
+@pytest.fixture(autouse=True)
+def driver(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
+    """A CUDA driver that counts the two cards the other way round."""
+    fake = FakeDriver(FIRST, SECOND)
+    monkeypatch.setattr(ctypes, "CDLL", {"libcuda.so.1": fake}.__getitem__)
+    return fake
+
+
+@pytest.fixture(autouse=True)
+def strangers(monkeypatch: pytest.MonkeyPatch) -> set[int]:
+    """Processes that are alive beside those that really are."""
+    alive = {STRANGER, OTHER_STRANGER}
+    exists = psutil.pid_exists
+    monkeypatch.setattr(psutil, "pid_exists", lambda pid: pid in alive or exists(pid))
+    return alive
+
+
+@pytest.fixture
+def watch() -> GpuWatch:
+    """A watch over the card that CUDA counts first."""
+    return opened(gpu_device())
+
+
+@pytest.fixture
+def child() -> Iterator[int]:
+    """A child of this process, alive."""
+    waiting = (sys.executable, "-S", "-c", "input()")
+    with subprocess.Popen(waiting, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        yield process.pid
+
+
+def opened(*devices: Any) -> GpuWatch:
+    """Watch some devices, which must be possible."""
+    watch = GpuWatch.open(devices)
+    assert watch is not None
+    return watch
+
+
+def health(watch: GpuWatch) -> GpuHealth:
+    """Say what was seen, which must be something."""
+    seen = watch.health()
+    assert seen is not None
+    return seen
+
+
+def test_a_card_is_found_by_the_number_that_jax_gives_it() -> None:
+    """CUDA's order counts, not NVML's."""
+    for ordinal, clock_mhz in ((0, 1980.0), (1, 1200.0)):
+        watch = opened(gpu_device(ordinal))
+        watch.look()
+        assert health(watch).sm_clock_mhz == (clock_mhz,)
+
+
+@pytest.mark.parametrize("order", ["FASTEST_FIRST", "PCI_BUS_ID"])
+@pytest.mark.parametrize(
+    "visible", ["1", "1,0", f"GPU-{SECOND}", f"GPU-{SECOND},GPU-{FIRST}", f"GPU-{str(SECOND)[:8]}"]
+)
+def test_what_is_visible_is_the_drivers_to_say(
+    driver: FakeDriver, monkeypatch: pytest.MonkeyPatch, visible: str, order: str
+) -> None:
+    """The number that jax gives counts what the driver shows; nobody else reads the settings."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    monkeypatch.setenv("CUDA_DEVICE_ORDER", order)
+    driver.uuids = (SECOND, FIRST)[: visible.count(",") + 1]
+    watch = opened(gpu_device(0))
+    watch.look()
+    assert health(watch).sm_clock_mhz == (1200.0,)
+
+
+def test_a_visible_mig_instance_is_found_by_its_own_uuid(
+    nvml: FakeNvml, driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With CUDA_VISIBLE_DEVICES naming an instance, the card that it is a part of is watched."""
+    instance = UUID(int=0x4444)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", f"MIG-{instance}")
+    driver.uuids = (instance,)
+    nvml.gpus[f"MIG-{instance}"] = FakeGpu(clock_mhz=0)
+    nvml.boards[f"MIG-{instance}"] = f"GPU-{SECOND}"
+    watch = opened(gpu_device(0))
+    watch.look()
+    assert health(watch).sm_clock_mhz == (1200.0,)
+
+
+def test_every_look_has_its_entry(watch: GpuWatch, gpu: FakeGpu) -> None:
+    """Clock and temperature are those of the moment; nobody else was there, nothing throttled."""
+    watch.look()
+    gpu.clock_mhz, gpu.temperature_c = 1755, 62
+    watch.look()
+    assert watch.health() == GpuHealth((1980.0, 1755.0), (41.0, 62.0), 0, (), ())
+
+
+def test_several_cards_are_as_good_as_their_worst(nvml: FakeNvml, gpu: FakeGpu) -> None:
+    """The lowest clock, the highest temperature, everybody's reasons and strangers; one round."""
+    gpu.temperature_c, gpu.reasons, gpu.computing = 70, 0x40, [os.getpid(), STRANGER]
+    other = nvml.gpus[f"GPU-{SECOND}"]
+    other.reasons, other.computing = 0x48, [os.getpid(), OTHER_STRANGER]
+    watch = opened(gpu_device(0), gpu_device(1))
+    watch.look()
+    reasons = ("hardware slowdown", "hardware thermal slowdown")
+    assert health(watch) == GpuHealth((1200.0,), (70.0,), 1, reasons, (STRANGER, OTHER_STRANGER))
+
+
+@pytest.mark.parametrize(
+    ("mask", "reason"),
+    [
+        (0x08, "hardware slowdown"),
+        (0x20, "software thermal slowdown"),
+        (0x40, "hardware thermal slowdown"),
+        (0x80, "hardware power brake"),
+    ],
+)
+def test_heat_and_a_failing_supply_throttle(
+    watch: GpuWatch, gpu: FakeGpu, mask: int, reason: str
+) -> None:
+    """Each such round counts, its reason is named once."""
+    for gpu.reasons in (mask, mask | 0x04, 0):
+        watch.look()
+    assert health(watch).throttled_rounds == 2
+    assert health(watch).throttle_reasons == (reason,)
+
+
+@pytest.mark.parametrize("mask", [0x01, 0x02, 0x04, 0x10, 0x100, 0x200, 0x400])
+def test_how_a_card_works_is_no_throttling(watch: GpuWatch, gpu: FakeGpu, mask: int) -> None:
+    """Idleness, clocks that were set, the power cap, sync boost and a display do not count."""
+    gpu.reasons = mask
+    watch.look()
+    assert health(watch).throttled_rounds == 0
+    assert health(watch).throttle_reasons == ()
+
+
+def test_strangers_are_named_even_when_they_have_gone(watch: GpuWatch, gpu: FakeGpu) -> None:
+    """Whether they compute or draw; each is named once."""
+    gpu.computing = [os.getpid(), STRANGER, OTHER_STRANGER]
+    watch.look()
+    gpu.computing = [os.getpid()]
+    watch.look()
+    assert health(watch).foreign_pids == (STRANGER, OTHER_STRANGER)
+
+
+def test_the_family_is_not_foreign(watch: GpuWatch, gpu: FakeGpu, child: int) -> None:
+    """This process, the one that started it and the ones that it started are not named."""
+    gpu.computing = [os.getpid(), os.getppid(), child]
+    watch.look()
+    assert health(watch).foreign_pids == ()
+
+
+def test_a_list_from_another_pid_namespace_accuses_nobody(watch: GpuWatch, gpu: FakeGpu) -> None:
+    """This process is on the card: a list without it does not speak of the PIDs here."""
+    gpu.computing = [STRANGER]
+    watch.look()
+    assert health(watch).foreign_pids == ()
+
+
+def test_a_process_that_is_not_here_is_not_accused(
+    watch: GpuWatch, gpu: FakeGpu, strangers: set[int]
+) -> None:
+    """It has ended, and may have been a child, or it lives in another PID namespace."""
+    strangers.remove(STRANGER)
+    gpu.computing = [os.getpid(), STRANGER]
+    watch.look()
+    assert health(watch).foreign_pids == ()
+
+
+def test_nobody_is_accused_when_the_family_is_not_known(
+    watch: GpuWatch, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A /proc that is closed says nothing about who is who."""
+
+    def closed(_: psutil.Process) -> None:
+        raise psutil.AccessDenied
+
+    monkeypatch.setattr(psutil.Process, "parents", closed)
+    gpu.computing = [os.getpid(), STRANGER]
+    watch.look()
+    assert health(watch).foreign_pids == ()
+
+
+def test_a_mig_instance_has_processes_and_its_card_the_rest(
+    nvml: FakeNvml, driver: FakeDriver, gpu: FakeGpu
+) -> None:
+    """Those who compute on other instances of the card are not foreign."""
+    instance = UUID(int=0x3333)
+    driver.uuids = (instance,)
+    nvml.gpus[f"MIG-{instance}"] = FakeGpu(clock_mhz=0)
+    nvml.boards[f"MIG-{instance}"] = f"GPU-{FIRST}"
+    gpu.reasons, gpu.computing = 0x20, [os.getpid(), STRANGER]
+    watch = opened(gpu_device())
+    watch.look()
+    assert health(watch) == GpuHealth((1980.0,), (41.0,), 1, ("software thermal slowdown",), ())
+
+
+@pytest.mark.parametrize(
+    ("failing", "seen"),
+    [
+        ("nvmlDeviceGetClockInfo", GpuHealth((), (41.0,), 1, ("hardware slowdown",), (STRANGER,))),
+        (
+            "nvmlDeviceGetComputeRunningProcesses",
+            GpuHealth((1980.0,), (41.0,), 1, ("hardware slowdown",), ()),
+        ),
+    ],
+)
+def test_what_cannot_be_answered_is_left_out(
+    watch: GpuWatch, nvml: FakeNvml, gpu: FakeGpu, failing: str, seen: GpuHealth
+) -> None:
+    """The rest is told."""
+    gpu.reasons, gpu.computing = 0x08, [os.getpid(), STRANGER]
+    nvml.failing = {failing}
+    watch.look()
+    assert watch.health() == seen
+
+
+@pytest.mark.parametrize(
+    ("newer", "older", "silent"),
+    [
+        (
+            "nvmlDeviceGetTemperatureV",
+            "nvmlDeviceGetTemperature",
+            GpuHealth((1980.0,), (), 1, ("hardware slowdown",), ()),
+        ),
+        (
+            "nvmlDeviceGetCurrentClocksEventReasons",
+            "nvmlDeviceGetCurrentClocksThrottleReasons",
+            GpuHealth((1980.0,), (41.0,), 0, (), ()),
+        ),
+    ],
+)
+def test_an_older_driver_is_asked_by_older_names(
+    nvml: FakeNvml, gpu: FakeGpu, newer: str, older: str, silent: GpuHealth
+) -> None:
+    """One of two names is enough; without both, the rest is told."""
+    gpu.reasons = 0x08
+    for failing in ({newer}, {older}):
+        nvml.failing = failing
+        watch = opened(gpu_device())
+        watch.look()
+        assert watch.health() == GpuHealth((1980.0,), (41.0,), 1, ("hardware slowdown",), ())
+    nvml.failing = {newer, older}
+    watch = opened(gpu_device())
+    watch.look()
+    assert watch.health() == silent
+
+
+def test_a_card_that_answers_nothing_has_no_health(watch: GpuWatch, nvml: FakeNvml) -> None:
+    """Nor has one that was not looked at."""
+    assert watch.health() is None
+    nvml.failing = set(FUNCTIONS)
+    watch.look()
+    assert watch.health() is None
+
+
+@pytest.mark.parametrize(
+    "devices",
+    [
+        (),
+        (gpu_device(platform="cpu"),),
+        (gpu_device(platform="tpu"),),
+        (gpu_device(), gpu_device(platform="cpu")),
+        (gpu_device(None),),
+        (gpu_device(2),),
+    ],
+    ids=["none", "cpu", "tpu", "mixed", "no number", "unknown number"],
+)
+def test_other_devices_cannot_be_watched(nvml: FakeNvml, devices: tuple[Any, ...]) -> None:
+    """The binding is left as it was found."""
+    assert GpuWatch.open(devices) is None
+    assert nvml.open == 0
+
+
+@pytest.mark.parametrize("failing", ["cuInit", "cuDeviceGet", "cuDeviceGetUuid_v2"])
+def test_without_the_cards_uuid_none_is_watched(
+    nvml: FakeNvml, driver: FakeDriver, failing: str
+) -> None:
+    """Rather none than the wrong one."""
+    driver.failing = failing
+    assert GpuWatch.open([gpu_device()]) is None
+    assert nvml.open == 0
+
+
+def test_one_unknown_card_of_several_is_too_many(nvml: FakeNvml) -> None:
+    """Half of the cards would pass for all."""
+    del nvml.gpus[f"GPU-{SECOND}"]
+    assert GpuWatch.open([gpu_device(0), gpu_device(1)]) is None
+    assert nvml.open == 0
+
+
+def test_without_cuda_nothing_is_watched(nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another maker's GPU has no such driver."""
+
+    def missing(name: str) -> None:
+        raise OSError(f"{name}: cannot open shared object file")
+
+    monkeypatch.setattr(ctypes, "CDLL", missing)
+    assert GpuWatch.open([gpu_device()]) is None
+    assert nvml.open == 0
+
+
+def test_without_the_binding_nothing_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is an extra."""
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert GpuWatch.open([gpu_device()]) is None
+
+
+@pytest.mark.parametrize("failing", ["nvmlInit", "nvmlDeviceGetHandleByUUID"])
+def test_a_binding_that_fails_watches_nothing(nvml: FakeNvml, failing: str) -> None:
+    """No driver, no permission, no such card: it is all the same."""
+    nvml.failing = {failing}
+    assert GpuWatch.open([gpu_device()]) is None
+    assert nvml.open == 0
+
+
+def test_a_closed_watch_has_left_nvml(watch: GpuWatch, nvml: FakeNvml) -> None:
+    """Once, however often it is closed; what it saw is kept."""
+    watch.look()
+    assert nvml.open == 1
+    watch.close()
+    watch.close()
+    assert nvml.open == 0
+    assert health(watch).sm_clock_mhz == (1980.0,)
+
+
+def test_a_watch_that_cannot_leave_is_no_error(watch: GpuWatch, nvml: FakeNvml) -> None:
+    """There is nothing left to do about it."""
+    nvml.failing = {"nvmlShutdown"}
+    watch.close()

@@ -1,0 +1,58 @@
+"""What each accelerator would need."""
+
+import pytest
+
+from netpipe.device.accelerators import names_with_peak
+from netpipe.diagnosis.accelerator_needs import needs
+from netpipe.diagnosis.diagnosis import Need
+from tests.diagnosis.diagnosed import findings, stage
+
+FLOPS, MFU = 4e12, 0.4
+
+
+def of(accelerator: str, **found: object) -> Need:
+    """Return the need of one of them."""
+    (need,) = (
+        one for one in needs(findings(**found), FLOPS, MFU) if one.accelerator == accelerator
+    )
+    return need
+
+
+def test_without_flops_nothing_is_derived() -> None:
+    """The time of a step is not known then."""
+    assert needs(findings(), None, MFU) == ()
+
+
+def test_every_accelerator_with_a_peak_is_told() -> None:
+    """Each once, the slowest first."""
+    found = needs(findings(), FLOPS, MFU)
+    assert {one.accelerator for one in found} == set(names_with_peak())
+    assert [one.step_s for one in found] == sorted((one.step_s for one in found), reverse=True)
+
+
+def test_a_step_takes_its_flops_at_a_part_of_the_peak() -> None:
+    """4 TFLOP at two fifths of 989 TFLOP/s take 10.1 ms."""
+    need = of("h200")
+    assert need.step_s == pytest.approx(4e12 / (989e12 * 0.4))
+    assert need.batches_per_s == pytest.approx(1 / need.step_s)
+    assert need.headroom == pytest.approx(need.step_s / 0.020)
+    assert need.cores == pytest.approx(0.042 / need.step_s)
+
+
+def test_workers_are_as_many_as_a_batch_occupies() -> None:
+    """40 ms of two workers for a batch, every 10.1 ms, at four fifths of their time: five."""
+    assert of("h200").workers == 5
+
+
+def test_what_stays_behind_needs_no_worker() -> None:
+    """Only what workers do occupies them, here 30 ms; but that is no less than they take now."""
+    behind = (stage(s_per_batch=0.030), stage("Batch", 0.100, section="trainer"))
+    assert of("h200", stages=behind, load_s_per_batch=findings().load_s_per_batch).workers == 5
+    light = (stage(s_per_batch=0.001),)
+    assert of("h200", stages=light).workers == 5
+
+
+def test_a_loader_without_workers_would_have_all_in_them() -> None:
+    """All stages would move: 0.13 s for each batch."""
+    stages = (stage(s_per_batch=0.030, section="trainer"), stage("B", 0.100, section="threads"))
+    assert of("h200", stages=stages, workers=0).workers == 17

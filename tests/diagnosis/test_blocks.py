@@ -1,0 +1,293 @@
+"""Blocks of batches pulled flat out."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from netpipe.clock import MonotonicClock
+from netpipe.diagnosis import blocks
+from netpipe.diagnosis.blocks import Block, Lane, Pulled, block_of, block_of_count, fresh_block
+from netpipe.diagnosis.stage_ablation import _copied
+from netpipe.errors import LoaderFailedError, MisuseError
+from netpipe.session.heartbeat import UNWATCHED
+from tests.diagnosis import loaders
+from tests.fakes import FakeClock
+
+CLOCK = MonotonicClock()
+
+
+class Paced:
+    """A loader on a clock that tests hold.
+
+    Args:
+        clock: Moved on by every batch, and by every start.
+        batches: After which it ends; None: it goes on.
+        start_s: Seconds that it takes to start.
+
+    Attributes:
+        made: How often it was made.
+        closed: How often it was stopped.
+        thread: The threads that have touched it.
+    """
+
+    def __init__(self, clock: FakeClock, batches: int = 10**9, start_s: float = 0.0) -> None:
+        self._clock, self._batches, self._start_s = clock, batches, start_s
+        self.made = self.closed = 0
+        self.threads: set[int] = set()
+
+    def __call__(self) -> Iterator[int]:
+        """Make it."""
+        self.made += 1
+        self._clock.sleep(self._start_s)
+        return self._given()
+
+    def _given(self) -> Iterator[int]:
+        try:
+            for number in range(self._batches):
+                self.threads.add(threading.get_ident())
+                self._clock.sleep(1.0)
+                yield number
+        finally:
+            self.closed += 1
+
+
+def lane_threads() -> list[str]:
+    """Return the names of the threads of lanes."""
+    return [one.name for one in threading.enumerate() if "netpipe-lane" in one.name]
+
+
+@pytest.fixture(autouse=True)
+def _no_lane_is_left() -> Iterator[None]:
+    """Hold every test of this file to leaving no thread behind."""
+    yield
+    assert not lane_threads()
+
+
+def test_a_lane_pulls_for_a_while() -> None:
+    """Until the time is up, and then the batch that was asked for."""
+    clock = FakeClock()
+    lane = Lane(Paced(clock), clock)
+    pulled = lane.pulling(2.5)()
+    lane.close()
+    assert (pulled.batches, pulled.wall_s, pulled.restarts) == (3, 3.0, 0)
+
+
+def test_a_lane_pulls_a_few_batches_at_least() -> None:
+    """Two, or as many as are asked for, however long they take."""
+    clock = FakeClock()
+    lane = Lane(Paced(clock), clock)
+    assert lane.pulling(0.0)().batches == 2
+    assert lane.pulling(0.5, least=5)().batches == 5
+    lane.close()
+
+
+def test_a_loader_belongs_to_one_thread() -> None:
+    """It is made, pulled and closed by a thread that is none of the caller's."""
+    clock = FakeClock()
+    loader = Paced(clock)
+    fresh_block(loader, 3.0, clock, UNWATCHED)
+    assert len(loader.threads) == 1
+    assert threading.get_ident() not in loader.threads
+    assert loader.closed == loader.made == 1
+
+
+def test_starting_again_is_not_loading() -> None:
+    """A loader that ends after four batches and takes 100 s to start still loads one a second."""
+    clock = FakeClock()
+    lane = Lane(Paced(clock, batches=4, start_s=100.0), clock)
+    pulled = lane.pulling(0.0, least=9)()
+    lane.close()
+    assert pulled.wall_s / pulled.batches == 1.0
+    assert pulled.restarts == 2
+
+
+def test_cpu_time_of_starting_again_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither this process's nor that of workers which start, and each batch counts once."""
+    clock, used = FakeClock(), [0.0]
+
+    def loader() -> Iterator[int]:
+        used[0] += 100.0
+        for number in range(4):
+            used[0] += 1.0
+            clock.sleep(1.0)
+            yield number
+
+    monkeypatch.setattr(blocks, "_workers_cpu_s", lambda: 10 * used[0])
+    monkeypatch.setattr(time, "process_time", lambda: used[0])
+    lane = Lane(loader, clock)
+    found = block_of_count(lane, 9)
+    lane.close()
+    assert found.s_per_batch == pytest.approx(1.0)
+    assert found.trainer_cpu_s_per_batch == pytest.approx(1.0)
+    assert found.workers_cpu_s_per_batch == pytest.approx(10.0)
+
+
+def test_a_loader_of_one_batch_is_all_starting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is left that is not starting it: then that counts, and nothing divides by nothing."""
+    clock, used = FakeClock(), [0.0]
+
+    def loader() -> Iterator[int]:
+        used[0] += 10.0
+        clock.sleep(1.0)
+        yield 1
+
+    monkeypatch.setattr(blocks, "_workers_cpu_s", lambda: 0.0)
+    monkeypatch.setattr(time, "process_time", lambda: used[0])
+    lane = Lane(loader, clock)
+    found = block_of_count(lane, 3)
+    lane.close()
+    assert found.trainer_cpu_s_per_batch == pytest.approx(20.0)  # each pull begins two
+
+
+def test_workers_that_end_take_no_time_back() -> None:
+    """The CPU time of a process that ended while it was counted is not less than nothing."""
+    found = fresh_block(partial(_ending_worker, loaders.with_worker), 0.0, CLOCK, UNWATCHED)
+    assert found.workers_cpu_s_per_batch >= 0
+    assert found.cpu_s_per_batch > 0
+
+
+def _ending_worker(loader: Callable[[], Any]) -> Any:
+    from netpipe.grain_workers import let_grain_start_workers
+
+    let_grain_start_workers()
+    return loader()
+
+
+def test_lanes_pull_at_the_same_time() -> None:
+    """Each waits for the other: were they in turns, it would never end."""
+    both = threading.Barrier(2, timeout=30)
+
+    def loader() -> Iterator[int]:
+        yield 0  # the first is asked for as the lane is made
+        while True:
+            both.wait()
+            yield 1
+
+    lanes = [Lane(loader, CLOCK) for _ in range(2)]
+    found = block_of(lanes, 0.0)
+    for lane in lanes:
+        lane.close()
+    assert found.s_per_batch > 0
+
+
+def test_rates_of_lanes_add_up() -> None:
+    """One batch a second and two a second are three a second."""
+    pulled = [lambda: Pulled(10, 10.0, 5.0), lambda: Pulled(20, 10.0, 0.0)]
+    found = blocks._counted(lambda: pulled)
+    assert found.s_per_batch == pytest.approx(1 / 3)
+    assert found.undelayed_s_per_batch == pytest.approx(1 / 4)
+
+
+def test_a_thread_that_waited_all_the_time_has_run_a_little() -> None:
+    """What the kernel tells of waits is not always of the same moments."""
+    assert Pulled(1, 10.0, 4.0).undelayed_s == pytest.approx(6.0)
+    assert Pulled(1, 10.0, 11.0).undelayed_s == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("loader", "error"), [(loaders.raising, OSError), (list, MisuseError), (lambda: 3, MisuseError)]
+)
+def test_a_loader_that_cannot_start_leaves_no_thread(loader: Any, error: type[Exception]) -> None:
+    """What it raised gets out, and may be kept: no thread is kept by it."""
+    with pytest.raises(error) as caught:
+        Lane(loader, CLOCK)
+    assert caught.tb is not None
+    assert not lane_threads()
+
+
+def test_a_loader_that_fails_is_closed() -> None:
+    """The error names the loader, and the thread ends."""
+    with pytest.raises(LoaderFailedError, match="after 5 batches: OSError: disk gone"):
+        fresh_block(loaders.raising_late, 1e6, CLOCK, UNWATCHED)
+
+
+def test_a_loader_that_fails_as_it_is_closed_is_let_go() -> None:
+    """It ends with its process."""
+
+    class Stubborn:
+        def __iter__(self) -> "Stubborn":
+            return self
+
+        def __next__(self) -> int:
+            return 1
+
+        def close(self) -> None:
+            raise OSError("no")
+
+    assert fresh_block(Stubborn, 0.0, CLOCK, UNWATCHED).s_per_batch > 0
+
+
+def test_cpu_time_is_of_all_processes() -> None:
+    """This one's and its children's."""
+    assert Block(1.0, 1.0, 0.25, 0.5).cpu_s_per_batch == 0.75
+
+
+def test_copies_for_an_intervention_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the time of a machine with nothing else to do, nor CPU time has that of copies."""
+    clock = FakeClock()
+
+    class TakesTwoSeconds:
+        def __deepcopy__(self, memo: object) -> str:
+            clock.sleep(2.0)
+            return "copy"
+
+    def loader() -> Iterator[str]:
+        while True:
+            clock.sleep(1.0)
+            yield str(_copied(TakesTwoSeconds()))
+
+    monkeypatch.setattr(blocks, "_delay_s", lambda: 0.0)
+    monkeypatch.setattr(blocks, "_workers_cpu_s", lambda: 0.0)
+    for name in ("process_time", "thread_time"):
+        monkeypatch.setattr(time, name, clock)
+    found = fresh_block(loader, 9.0, clock, UNWATCHED)
+    assert found.s_per_batch == pytest.approx(3.0)  # workers would go on meanwhile
+    assert found.undelayed_s_per_batch == pytest.approx(1.0)
+    assert found.cpu_s_per_batch == pytest.approx(1.0)
+
+
+def test_copies_of_another_thread_are_left_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lane waits for it, or does something else meanwhile: nothing is known of that."""
+    clock = FakeClock()
+
+    class TakesTwoSeconds:
+        def __deepcopy__(self, memo: object) -> None:
+            clock.sleep(2.0)
+
+    def loader() -> Iterator[int]:
+        while True:
+            reader = threading.Thread(target=_copied, args=(TakesTwoSeconds(),))
+            reader.start()
+            reader.join()
+            yield 1
+
+    monkeypatch.setattr(time, "thread_time", clock)
+    monkeypatch.setattr(blocks, "_delay_s", lambda: 0.0)
+    found = fresh_block(loader, 9.0, clock, UNWATCHED)
+    assert found.undelayed_s_per_batch == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("text", ["", "no number", "1"])
+def test_a_kernel_that_does_not_tell_told_nothing(
+    text: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Waits and reads are 0 then."""
+    (tmp_path / "file").write_text(text)
+    for name in ("_SCHEDULING", "_IO"):
+        monkeypatch.setattr(blocks, name, tmp_path / "file")
+    assert (blocks._delay_s(), blocks._read_bytes()) == (0.0, 0)
+    monkeypatch.setattr(blocks, "_IO", tmp_path / "none")
+    assert blocks._read_bytes() == 0
+
+
+def test_the_kernels_figures_are_read(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nanoseconds that the thread waited, and bytes that came from a disk."""
+    (tmp_path / "schedstat").write_text("5000000000 2500000000 77\n")
+    (tmp_path / "io").write_text("rchar: 9\nread_bytes: 4096\nwrite_bytes: 1\n")
+    monkeypatch.setattr(blocks, "_SCHEDULING", tmp_path / "schedstat")
+    monkeypatch.setattr(blocks, "_IO", tmp_path / "io")
+    assert (blocks._delay_s(), blocks._read_bytes()) == (2.5, 4096)

@@ -1,0 +1,155 @@
+"""A diagnosis never contradicts itself: constructed inputs, and the whole document of each."""
+
+from collections.abc import Iterable
+from math import log
+from typing import Any
+
+import numpy as np
+import pytest
+
+from netpipe.clock import MonotonicClock
+from netpipe.diagnosis import single_thread_run, whole_loader
+from netpipe.diagnosis.child import KIND
+from netpipe.diagnosis.diagnose import composed
+from netpipe.diagnosis.diagnosis import NO_EFFECT, OF_THE_LOADER, Diagnosis, Intervention
+from netpipe.diagnosis.investigation import FindingOut
+from netpipe.diagnosis.report import closing
+from netpipe.diagnosis.turns import Turns
+from netpipe.results.measurement import Interval
+from netpipe.results.units import seconds
+from netpipe.session.heartbeat import UNWATCHED
+from netpipe.session.session import SessionRequest
+from tests.diagnosis import loaders
+from tests.diagnosis.diagnosed import LINT, block, stage_time
+from tests.measurements import make_measurement
+
+OF_ONE_THREAD = ("lane", "two-threads", "two-processes", "without-stage")
+SEEDS = range(60)
+
+
+def drawn(generator: np.random.Generator, sides: Iterable[str], working: float) -> Turns:
+    """Return rounds of sides whose times are drawn by lot, from nearly exact to useless ones."""
+    spread = generator.choice([0.002, 0.05, 0.5])
+    typical = {side: 0.02 * float(generator.choice([0.4, 0.5, 1.0, 1.0, 1.9])) for side in sides}
+    rounds = []
+    for _ in range(int(generator.integers(1, 6))):
+        times = {
+            name: s * float(np.exp(generator.normal(0, spread))) for name, s in typical.items()
+        }
+        read = float(generator.choice([0.0, 3e6]))
+        rounds.append(
+            {
+                name: block(s, max(1e-6, working * s), read_bytes_per_batch=read)
+                for name, s in times.items()
+            }
+        )
+    return Turns(tuple(rounds))
+
+
+def diagnosed(seed: int, monkeypatch: pytest.MonkeyPatch, *, with_step: bool) -> Diagnosis:
+    """Return the diagnosis of a loader of which all that is measured is drawn by lot."""
+    generator = np.random.default_rng(seed)
+    working = float(generator.choice([0.1, 1.0]))
+    times = (stage_time("Map of f", 0.03, 0.03 * working), stage_time("Source", 0.01))
+    of_one_thread = {
+        "stage_times": lambda *_: times,
+        "lanes_in_turns": lambda *_: drawn(generator, OF_ONE_THREAD, working),
+        "from_disk_and_cache": lambda *_: drawn(generator, ("from-disk", "cached-bytes"), working),
+    }
+    for name, stand_in in of_one_thread.items():
+        monkeypatch.setattr(single_thread_run, name, stand_in)
+    monkeypatch.setattr(
+        whole_loader, "in_turns", lambda sides, *_: drawn(generator, sides, working)
+    )
+    looking = FindingOut(loaders.plain, "a:b", 0.02, 2, 1.0, MonotonicClock(), UNWATCHED)
+    found: dict[str, Any] = {"findings": looking.findings().to_document(), "flops_per_step": 1e12}
+    measurement = make_measurement(load_s=0.0406) if with_step else None
+    return composed(found, measurement, LINT, SessionRequest(KIND))
+
+
+def made(found: Diagnosis, name: str) -> Intervention:
+    """Return the intervention of a name."""
+    return next(one for one in found.findings.interventions if one.name == name)
+
+
+def excludes_no_difference(ratio: Interval | None) -> bool:
+    """Whether an interval lies on one side of 1."""
+    assert ratio is not None
+    return ratio.low > 1 + NO_EFFECT or ratio.high < 1 / (1 + NO_EFFECT)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("with_step", [False, True], ids=["alone", "step"])
+def test_every_quantity_has_one_figure(
+    seed: int, with_step: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loader as it is, the single-thread run and each change have one figure everywhere."""
+    found = diagnosed(seed, monkeypatch, with_step=with_step)
+    findings = found.findings
+    loads: list[Interval | None] = [findings.load_s_per_batch]
+    loads += [one.before_s_per_batch for one in findings.interventions if one.name in OF_THE_LOADER]
+    if found.measurement is not None:
+        loads.append(found.measurement.load_s_per_batch)
+    if findings.verified is not None:
+        tried = findings.verified
+        loads.append(tried.before_s_per_batch)
+        (foreseen,) = (one for one in findings.what_if if one.change == tried.change)
+        assert tried.predicted_s_per_batch == foreseen.load_s_per_batch
+        assert seconds(foreseen.load_s_per_batch.median) in closing(findings)
+        assert f"tried: {seconds(tried.measured_s_per_batch.median)}" in found.sentence
+        assert f"instead of {seconds(findings.load_s_per_batch.median)}" in found.sentence
+    assert set(loads) == {findings.load_s_per_batch}
+    for name in ("two-threads", "two-processes", "without-stage"):
+        assert made(found, name).before_s_per_batch == findings.lane_s_per_batch
+    assert findings.stages[0].without_s_per_batch == made(found, "without-stage").after_s_per_batch
+    for one in findings.interventions:
+        if one.speedup is not None and one.before_s_per_batch and one.after_s_per_batch:
+            gained = one.before_s_per_batch.median / one.after_s_per_batch.median
+            assert gained == pytest.approx(one.speedup.median)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_named_resource_has_a_clear_effect(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the interval of its effect includes no difference, no cause is named."""
+    found = diagnosed(seed, monkeypatch, with_step=False)
+    bottleneck = found.findings.bottleneck
+    threads, processes = (made(found, name).speedup for name in ("two-threads", "two-processes"))
+    assert processes is not None
+    named = bottleneck.resource
+    if named in ("gil", "memory"):
+        assert excludes_no_difference(processes)
+    elif named == "cpu":
+        assert excludes_no_difference(threads) or processes.high < 2
+    elif named in ("disk", "waiting"):
+        assert found.findings.lane_s_per_batch.n > 1
+    else:
+        assert named == "unknown"
+        assert bottleneck.why.startswith("no clear cause; ")
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_clearest_effect_leads(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stands first in the table and in the sentence; an unclear effect is called that."""
+    found = diagnosed(seed, monkeypatch, with_step=False)
+    factors = []
+    for one in found.findings.interventions:
+        clear = one.speedup is not None and excludes_no_difference(one.speedup)
+        assert (
+            clear is (one.clearness > 0) is ("no clear" not in one.says and one.speedup is not None)
+        )
+        factors.append(one.clearness)
+        if clear and one.speedup is not None:
+            nearest = min(abs(log(one.speedup.low)), abs(log(one.speedup.high)))
+            assert log(one.clearness) == pytest.approx(nearest)
+    assert factors == sorted(factors, reverse=True)
+    first = found.findings.interventions[0]
+    assert (first.effect in found.sentence) is (first.clearness > 0)
+
+
+def test_the_causes_drawn_by_lot_are_various(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each cause is named for some of the inputs, and so is none."""
+    resources = set()
+    for seed in SEEDS:
+        found = diagnosed(seed, monkeypatch, with_step=False)
+        resources.add(found.findings.bottleneck.resource)
+    assert resources >= {"gil", "cpu", "disk", "waiting", "unknown"}

@@ -1,0 +1,130 @@
+"""A diagnosis as sessions: what is asked of each, and how their answers become one."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from netpipe.diagnosis import diagnose
+from netpipe.diagnosis.child import KIND, counted_flops
+from netpipe.diagnosis.diagnose import Asked, composed, diagnosed, most_s
+from netpipe.errors import MisuseError
+from netpipe.results.measurement import Measurement
+from netpipe.session.session import SessionRequest
+from tests.diagnosis.diagnosed import BOTTLENECK, LINT, findings
+from tests.measurements import make_measurement
+
+REQUEST = SessionRequest(KIND, accelerator="emulated:30ms", budget_s=60.0, mfu=0.5)
+FOUND: dict[str, Any] = {"findings": findings().to_document(), "flops_per_step": None}
+
+
+class Sessions:
+    """Stand in for the sessions, and remember what they were asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[list[str], SessionRequest]] = []
+
+    def measured(self, command: list[str], request: SessionRequest, **_: object) -> Measurement:
+        """Measure."""
+        self.asked.append((command, request))
+        return make_measurement()
+
+    def linted(self, command: list[str], request: SessionRequest, _: object) -> Mapping[str, Any]:
+        """Read the order."""
+        self.asked.append((command, request))
+        return LINT
+
+    def answered(self, command: list[str], request: SessionRequest, _: object) -> dict[str, Any]:
+        """Look into the loader."""
+        self.asked.append((command, request))
+        return FOUND
+
+    def of(self, kind: str) -> tuple[list[str], SessionRequest]:
+        """Return what the one session of a kind was asked for."""
+        (asked,) = (one for one in self.asked if one[1].kind == kind)
+        return asked
+
+
+@pytest.fixture
+def sessions(monkeypatch: pytest.MonkeyPatch) -> Sessions:
+    """Put in the place of real sessions."""
+    stand_in = Sessions()
+    for name in ("measured", "linted", "answered"):
+        monkeypatch.setattr(diagnose, name, getattr(stand_in, name))
+    return stand_in
+
+
+def test_a_loader_alone_has_all_of_the_budget(sessions: Sessions) -> None:
+    """Nothing is measured with a step, and no step is named to the session."""
+    asked = Asked("a:loader", None, None, replace(REQUEST, accelerator="auto"))
+    assert not asked.has_step
+    found = diagnosed(asked, {"rule": "why"}, "reproducible")
+    assert found.measurement is None
+    command, request = sessions.of(KIND)
+    assert request.budget_s == 140.0  # all that it may take, for the session's own limit
+    assert command[1:] == [
+        "-P", "-m", "netpipe.diagnosis.child", "--loader", "a:loader", "--budget-s", "60.0",
+    ]  # fmt: skip
+    assert most_s(asked) == 140.0
+    _, lint = sessions.of("lint")
+    assert (lint.silences, lint.intent) == ({"rule": "why"}, "reproducible")
+
+
+@pytest.mark.parametrize(
+    ("step", "accelerator"),
+    [("a:step", "auto"), (None, "emulated:30ms"), ("a:step", "emulated:1s")],
+)
+def test_a_step_has_a_third_of_the_budget(
+    sessions: Sessions, step: str | None, accelerator: str
+) -> None:
+    """It is measured first, and its time is known to who looks into the loader."""
+    asked = Asked("a:loader", step, "a:loop", replace(REQUEST, accelerator=accelerator))
+    found = diagnosed(asked, {}, "throughput")
+    assert found.measurement == make_measurement()
+    command, request = sessions.of("measure")
+    assert request.budget_s == pytest.approx(20.0)
+    assert command[-2:] == ["--loop", "a:loop"]
+    command, request = sessions.of(KIND)
+    assert request.budget_s == pytest.approx(100.0)
+    assert command[-4:] == ["--step-s", "0.03", "--budget-s", command[-1]]
+    assert float(command[-1]) == pytest.approx(40.0)
+    assert most_s(asked) == pytest.approx(20.0 + 10.0 + 100.0)
+    assert ("a:step" in command) is (step is not None)
+
+
+def test_the_loaders_own_bottleneck_limits() -> None:
+    """With and without a step."""
+    for measurement in (None, make_measurement()):
+        made = composed(FOUND, measurement, LINT, REQUEST)
+        assert made.findings.bottleneck == BOTTLENECK
+        assert made.lint == LINT
+        assert made.findings.stages == findings().stages
+
+
+def test_copies_to_the_device_limit() -> None:
+    """Where copying is what waits, no stage of the loader is to blame."""
+    measurement = make_measurement(train_s=0.0330, transfer_s=0.0316)
+    found = composed(FOUND, measurement, LINT, REQUEST).findings.bottleneck
+    assert (found.stage, found.resource) == (None, "device-transfer")
+    assert found.fraction == pytest.approx(1 - 0.030 / 0.0316)
+    assert found.why.startswith("transfer-bound")
+
+
+def test_flops_come_from_whoever_asks_or_from_the_step() -> None:
+    """Those that are asked for are taken before those that the step knows; without, no needs."""
+    of_step = {**FOUND, "flops_per_step": 4e12}
+    asked = replace(REQUEST, flops_per_step=8e12)
+    (slowest, *_) = composed(of_step, None, LINT, REQUEST).needs
+    (twice, *_) = composed(of_step, None, LINT, asked).needs
+    assert twice.step_s == pytest.approx(2 * slowest.step_s)
+    assert composed(FOUND, None, LINT, REQUEST).needs == ()
+
+
+def test_flops_may_have_to_be_counted() -> None:
+    """A factory may give a callable; what it gives is checked."""
+    assert counted_flops(None) is None
+    assert counted_flops(4) == 4.0
+    assert counted_flops(lambda: 5e12) == 5e12
+    with pytest.raises(MisuseError, match="must be above 0"):
+        counted_flops(lambda: -1)

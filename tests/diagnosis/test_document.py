@@ -1,0 +1,69 @@
+"""What a diagnosis holds, as a document."""
+
+import json
+from math import inf
+from typing import Any
+
+import pytest
+
+from netpipe.diagnosis.diagnosis import RESOURCES, Bottleneck, Need, findings_from
+from netpipe.errors import InputError
+from netpipe.results.measurement import Interval
+from tests.diagnosis.diagnosed import VERIFIED, diagnosis, findings, interval, stage
+from tests.measurements import make_measurement
+
+NEED = Need("h200", 0.0101, 98.9, 5, 4.2, 0.51)
+FULL = findings(
+    verified=VERIFIED, unverified="", stages=(stage(without_s_per_batch=interval(0.01)),)
+)
+
+
+def through_json(document: Any) -> Any:
+    """Send a document to another process."""
+    return json.loads(json.dumps(document, allow_nan=False))
+
+
+@pytest.mark.parametrize("found", [findings(), FULL], ids=["bare", "full"])
+def test_findings_are_read_back(found: Any) -> None:
+    """What was sent is what arrives, to the last digit."""
+    assert findings_from(through_json(found.to_document())) == found
+
+
+def test_an_unbounded_interval_is_read_back() -> None:
+    """JSON knows no infinity."""
+    unbounded = findings(load_s_per_batch=Interval(0.02, 0.0, inf, 1))
+    assert findings_from(through_json(unbounded.to_document())) == unbounded
+
+
+def test_a_document_is_valid() -> None:
+    """With and without a step, needs and a prediction that was tried."""
+    for found in (
+        diagnosis(),
+        diagnosis([NEED], findings=FULL, measurement=make_measurement()),
+    ):
+        document = through_json(found.to_document())
+        assert document["schema"] == "netpipe.diagnosis/1"
+        assert document["sentence"] == found.sentence
+    assert document["measurement"]["schema"] == "netpipe.measurement/1"
+    assert document["needs"][0]["accelerator"] == "h200"
+
+
+def test_a_document_that_is_not_valid_is_never_given() -> None:
+    """A resource that nobody knows is a mistake of ours."""
+    bound = findings(bottleneck=Bottleneck(None, "luck", 0.0, "why"))
+    with pytest.raises(InputError, match="luck"):
+        diagnosis(findings=bound).to_document()
+
+
+@pytest.mark.parametrize("resource", RESOURCES)
+def test_every_resource_is_one_of_the_schema(resource: str) -> None:
+    """What the code may say, a document may hold."""
+    bound = findings(bottleneck=Bottleneck(None, resource, 0.0, "why"))
+    assert diagnosis(findings=bound).to_document()["bottleneck"]["resource"] == resource
+
+
+@pytest.mark.parametrize(("cpu_s", "fraction"), [(0.010, 0.5), (0.040, 1.0), (0.0, 0.0)])
+def test_a_stage_works_for_a_part_of_its_time(cpu_s: float, fraction: float) -> None:
+    """Never for more than all of it, whatever the clocks say."""
+    assert stage(s_per_batch=0.020, cpu_s_per_batch=cpu_s).working_fraction == fraction
+    assert stage(s_per_batch=0.0).working_fraction == 1.0

@@ -1,0 +1,190 @@
+"""A failure of a variant that netpipe rebuilt is never reported as one of the loader."""
+
+import threading
+from typing import Any
+
+import grain
+import numpy as np
+import pytest
+
+from netpipe.clock import MonotonicClock
+from netpipe.diagnosis import (
+    blocks,
+    investigation,
+    schedule,
+    single_thread_run,
+    thread_scaling,
+    turns,
+    whole_loader,
+)
+from netpipe.diagnosis.diagnosis import Findings, Intervention
+from netpipe.diagnosis.investigation import FindingOut
+from netpipe.diagnosis.loader_variants import serial, with_tiny_payload
+from netpipe.diagnosis.stage_ablation import KEPT, Recorded, without_stage
+from netpipe.errors import LoaderFailedError
+from netpipe.grain_workers import let_grain_start_workers
+from netpipe.session.heartbeat import UNWATCHED
+from tests.diagnosis import loaders
+from tests.diagnosis.diagnosed import stage_time
+from tests.diagnosis.diagnosed import turns as made_turns
+from tests.fakes import FakeClock
+
+
+class NoSecondProcess:
+    """A second process that cannot be started."""
+
+    def __init__(self, *_: object) -> None:
+        raise OSError("no process today")
+
+
+@pytest.fixture(autouse=True)
+def _workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    let_grain_start_workers()
+    monkeypatch.setattr(thread_scaling, "SecondProcess", NoSecondProcess)
+    # However busy the machine is, nothing is skipped; a single round shows whether a side fails.
+    monkeypatch.setattr(schedule, "longest_s", lambda _: 1e4)
+    monkeypatch.setattr(turns, "_MOST_ROUNDS", 1)
+
+
+def diagnosed(loader: Any) -> Findings:
+    """Diagnose a loader here, on one core."""
+    return FindingOut(loader, "a:b", None, 1, 0.1, MonotonicClock(), UNWATCHED).findings()
+
+
+def intervention(found: Findings, name: str) -> Intervention:
+    """Return the intervention of a name."""
+    return next(one for one in found.interventions if one.name == name)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_maps_that_change_their_element_in_place_are_diagnosed(
+    workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every intervention gives each map an element that nothing has changed yet."""
+    monkeypatch.setattr(investigation, "worth_trying", lambda *_: None)
+    found = diagnosed(lambda: loaders.in_place(workers))
+    assert intervention(found, "without-stage").speedup is not None
+    assert found.remarks == ()
+    assert found.lane == "rebuilt"
+    assert {"Source", "Map of tokenize"} <= {
+        one.name.replace("tests.diagnosis.loaders.", "") for one in found.stages
+    }
+
+
+def test_a_lane_without_its_slowest_map_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a clock that tests hold, exactly the time of that map is gone."""
+    clock, lock = FakeClock(), threading.Lock()
+
+    def tokenized(element: dict[str, Any]) -> dict[str, Any]:
+        with lock:  # no worker can be sent it
+            clock.sleep(0.010)
+        return loaders.tokenize(element)
+
+    def rekeyed(element: dict[str, Any]) -> dict[str, Any]:
+        clock.sleep(0.001)
+        return loaders.rekey(element)
+
+    def loader() -> Any:
+        rows = grain.MapDataset.source(loaders.Rows()).repeat().map(tokenized).map(rekeyed)
+        return rows.batch(4).to_iter_dataset(loaders.ALONE)
+
+    _, graph = serial(loader)
+    slowest = next(one for one in graph.nodes if "tokenized" in str(one))
+    times = (stage_time("Map of tokenized", 0.04, node=slowest),)
+    monkeypatch.setattr(single_thread_run, "stage_times", lambda *_: times)
+    monkeypatch.setattr(blocks, "_delay_s", lambda: 0.0)
+    monkeypatch.setattr(blocks, "copying_s", lambda: 0.0)
+    found = FindingOut(loader, "a:b", None, 1, 0.1, clock, UNWATCHED).findings()
+    (without_s,) = (one.without_s_per_batch for one in found.stages)
+    assert found.lane_s_per_batch.median == pytest.approx(0.044)
+    assert without_s is not None
+    assert without_s.median == pytest.approx(0.004)
+
+
+@pytest.mark.parametrize("kind", ["Map of tests.diagnosis.loaders.tokenize", "Source", "Batch"])
+def test_a_stage_gives_back_fresh_copies(kind: str) -> None:
+    """Whichever stage is left out, the maps behind it may change what they are given."""
+    lane, graph = serial(lambda: loaders.in_place(0))
+    node = next(one.id for one in graph.nodes if str(one).startswith(kind))
+    made = without_stage(lane, node)
+    assert made is not None
+    batches = [batch["inputs"].shape for batch, _ in zip(made(), range(3 * KEPT), strict=False)]
+    assert batches == [(32, 64)] * 3 * KEPT
+
+
+def test_arrays_are_copied_too() -> None:
+    """An array that is changed in place comes back as it was first."""
+    recorded = Recorded(lambda: {"x": [np.zeros(3)]})
+    for _ in range(3 * KEPT):
+        result = recorded()
+        assert result["x"][0].tolist() == [0.0, 0.0, 0.0]
+        result["x"][0] += 1
+        del result["x"][1:]
+
+
+def test_the_first_batch_is_sent_as_a_fresh_copy() -> None:
+    """A map behind the workers may change what stands for a batch that was not sent."""
+    _, graph = serial(loaders.renamed_behind_worker)
+    made = with_tiny_payload(loaders.renamed_behind_worker, graph)
+    assert [sorted(batch) for batch, _ in zip(made(), range(3), strict=False)] == [
+        ["id", "inputs"]
+    ] * 3
+
+
+def test_an_intervention_that_raises_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says why it was not made, and the rest of the diagnosis stays."""
+
+    def broken() -> Any:
+        raise ValueError("a mistake of ours")
+
+    monkeypatch.setattr(single_thread_run, "without_stage", lambda *_: broken)
+    found = diagnosed(loaders.unsendable)
+    assert intervention(found, "without-stage").says == "not made: ValueError: a mistake of ours"
+    assert intervention(found, "two-threads").speedup is not None
+    assert intervention(found, "two-processes").says == "not made: OSError: no process today"
+    assert found.stages
+    assert found.what_if
+
+
+@pytest.mark.parametrize("name", ["without_stage", "stage_times", "from_disk_and_cache"])
+def test_an_intervention_that_cannot_be_prepared_is_dropped(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Whatever part of a diagnosis fails, it is named, and the loader is not."""
+
+    def fail(*_: object) -> Any:
+        failed = "the loader failed after 0 batches: KeyError: 'text'"
+        raise LoaderFailedError(failed) from KeyError("text")
+
+    for module in (single_thread_run, whole_loader):
+        if hasattr(module, name):
+            monkeypatch.setattr(module, name, fail)
+    found = diagnosed(loaders.unsendable)
+    said = [*found.remarks, *(one.says for one in found.interventions)]
+    assert any("KeyError: 'text'" in one for one in said)
+    assert not any("the loader failed" in one for one in said)
+    assert found.load_s_per_batch.median > 0
+
+
+def test_a_loader_that_needs_its_workers_is_healthy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It cannot be run in one thread: a remark says so, and it is looked into as it is."""
+    # What starts workers again and again is not what this is about.
+    monkeypatch.setattr(single_thread_run, "stage_times", lambda *_: (stage_time("Map", 0.01),))
+    monkeypatch.setattr(single_thread_run, "lanes_in_turns", lambda *_: made_turns(lane=0.01))
+    monkeypatch.setattr(single_thread_run, "from_disk_and_cache", lambda *_: None)
+    monkeypatch.setattr(whole_loader, "in_turns", lambda *_: made_turns(as_it_is=0.01))
+    found = diagnosed(loaders.works_in_workers_alone)
+    assert found.lane == "as-it-is"
+    assert found.workers == 1
+    assert [one for one in found.remarks if "in one thread" in one and "'offset'" in one]
+
+
+def test_a_loader_that_fails_unmodified_is_reported_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own failure ends the diagnosis before any variant of it runs."""
+    monkeypatch.setattr(single_thread_run, "stage_times", None)
+
+    def loader() -> Any:
+        return loaders.plain().map(lambda batch: batch["text"]).mp_prefetch(loaders.ONE_WORKER)
+
+    with pytest.raises(LoaderFailedError, match="the loader failed after 0 batches"):
+        diagnosed(loader)

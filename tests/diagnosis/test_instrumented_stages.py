@@ -1,0 +1,294 @@
+"""The timing of every call of a Grain pipeline's nodes: what is counted, never how long."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import grain
+import pytest
+
+from netpipe.diagnosis import instrumented_stages
+from netpipe.diagnosis.instrumented_stages import (
+    Overhead,
+    Spent,
+    Timing,
+    measured_overhead,
+    timed,
+    without_overhead,
+)
+from netpipe.linting.graph.reader import datasets_of, read_graph
+from tests.diagnosis import loaders
+from tests.diagnosis.loaders import (
+    ALONE,
+    Counted,
+    Generating,
+    Numbers,
+    Plain,
+    Streaming,
+    Tens,
+    double,
+)
+
+KINDS = [
+    one
+    for kind in (grain.MapDataset, grain.IterDataset, grain.DatasetIterator)
+    for one in (kind, *kind.__subclasses__())
+]
+
+
+def replaced() -> list[str]:
+    """Return the methods of Grain's classes that are ours, within what Grain put around them."""
+    return [
+        f"{kind.__name__}.{name}"
+        for kind in KINDS
+        for name in ("__getitem__", "__iter__", "__next__")
+        if is_ours(vars(kind).get(name))
+    ]
+
+
+def is_ours(method: Any) -> bool:
+    """Tell whether a method, or one that it wraps, is what times."""
+    while method is not None:
+        if (
+            getattr(method, "__code__", None)
+            and method.__code__.co_filename == instrumented_stages.__file__
+        ):
+            return True
+        method = getattr(method, "__wrapped__", None)
+    return False
+
+
+@pytest.fixture(autouse=True)
+def _classes_are_restored() -> Iterator[None]:
+    """Hold every test of this file to leaving Grain's classes as they were."""
+    yield
+    assert replaced() == []
+
+
+def test_classes_are_replaced_meanwhile() -> None:
+    """What the tests of this file look for is there while calls are timed."""
+    dataset = loaders.plain()
+    with timed(datasets_of(dataset)):
+        list(dataset)
+        assert "SourceMapDataset.__getitem__" in replaced()
+        assert "BatchIterDataset.__iter__" in replaced()
+        assert "_BatchDatasetIterator.__next__" in replaced()
+
+
+def counted(make: Callable[[], Any]) -> dict[str, tuple[int, int]]:
+    """Return the calls of each node while a pipeline is read to its end, and those below."""
+    dataset = make()
+    names = {one.id: str(one) for one in read_graph(dataset).nodes}
+    with timed(datasets_of(dataset)) as timing:
+        assert list(dataset)
+    return {names[one]: (spent.calls, spent.calls_below) for one, spent in timing.spent.items()}
+
+
+def test_every_call_is_counted() -> None:
+    """Twelve elements in three batches; each `next` but the reader's last calls those below."""
+    calls = counted(loaders.plain)
+    assert calls["Source"] == (13, 0)  # it is asked for its length, too
+    assert calls["Map of tests.diagnosis.loaders.double"] == (12, 12)
+    assert calls["Batch"][0] in (3, 4)  # the end is asked for, too
+    assert calls["Batch"][1] == calls["ToIter"][0] == 13
+    assert calls["ToIter"][1] == 12
+
+
+@pytest.mark.parametrize(("kind", "calls"), [(Plain, 3), (Generating, 13)])
+def test_an_iterator_that_is_none_of_grains_is_timed(kind: type, calls: int) -> None:
+    """A class of the user's, or that of generators, is not changed: what it gives is wrapped."""
+    assert counted(kind) == {f"Unknown:{kind.__name__}": (calls, 0)}
+    assert not hasattr(Tens.__next__, "__wrapped__")
+
+
+def test_what_else_such_an_iterator_has_is_still_there() -> None:
+    """Grain may ask it for more than elements."""
+    dataset = Plain()
+    with timed({0: dataset}):
+        iterator = iter(dataset)
+    assert iterator._next == 0
+    assert not hasattr(iterator, "get_state")
+
+
+def test_an_iterator_of_the_users_own_is_timed() -> None:
+    """Its class is Grain's by descent, and is changed like Grain's own."""
+    calls = counted(lambda: Streaming().map(double).batch(4))
+    assert calls["Unknown:Streaming"] == (13, 0)
+    assert calls["Map of tests.diagnosis.loaders.double"] == (13, 13)
+    assert vars(Counted)["__next__"].__qualname__ == "Counted.__next__"
+    assert not hasattr(Counted.__next__, "__wrapped__")
+
+
+def test_filters_call_more_than_they_give() -> None:
+    """Each element that is dropped is asked for all the same."""
+    calls = counted(
+        lambda: (
+            grain.MapDataset.source(Numbers())
+            .to_iter_dataset(ALONE)
+            .filter(lambda number: number % 3 == 0)
+            .batch(4)
+        )
+    )
+    filtered = next(one for name, one in calls.items() if name.startswith("Filter"))
+    assert filtered == (5, 13)
+
+
+class Twice(grain.experimental.FlatMapTransform):  # type: ignore[misc]
+    """Give each element twice."""
+
+    max_fan_out = 2
+
+    def flat_map(self, element: int) -> list[int]:
+        """Give it, and again."""
+        return [element, element]
+
+
+def test_a_flat_map_calls_less_than_it_gives() -> None:
+    """Two elements for each that it asks for."""
+    calls = counted(
+        lambda: grain.experimental.FlatMapIterDataset(
+            grain.MapDataset.source(Numbers()).to_iter_dataset(ALONE), Twice()
+        )
+    )
+    flat = next(one for name, one in calls.items() if name.startswith("FlatMap"))
+    assert flat[0] >= 24
+    assert flat[1] == 13
+
+
+def test_sources_of_a_mix_are_told_apart() -> None:
+    """Both have the same class, and counts of their own."""
+    dataset = loaders.mixed()
+    graph = read_graph(dataset)
+    with timed(datasets_of(dataset)) as timing:
+        assert list(dataset)
+    sources = [timing.spent[one.id].calls for one in graph.of_kind("Source")]
+    assert sources == [12, 12]
+    (mix,) = graph.of_kind("Mix")
+    assert timing.spent[mix.id].calls_below == 24
+
+
+class Derived(grain.MapDataset):  # type: ignore[misc]
+    """A dataset of the user's own."""
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, index: Any) -> int:
+        return int(index)
+
+
+class DerivedAgain(Derived):
+    """One made of it that calls it."""
+
+    def __getitem__(self, index: Any) -> int:
+        return super().__getitem__(index) + 1
+
+
+class Inherits(Derived):
+    """One that has no method of its own."""
+
+
+def test_a_class_that_calls_the_one_it_is_made_of_is_called_once() -> None:
+    """Both classes are replaced where both are used, and a call of one dataset is one call."""
+    both = grain.MapDataset.mix([Derived(), DerivedAgain()], [0.5, 0.5])
+    with timed(datasets_of(both)) as timing:
+        assert [both[one] for one in range(4)] == [0, 1, 1, 2]
+    assert sorted((one.calls, one.calls_below) for one in timing.spent.values()) == [
+        (2, 0),
+        (2, 0),
+        (4, 4),
+    ]
+
+
+def test_an_inherited_method_stays_inherited() -> None:
+    """A class that had no method of its own has none afterwards."""
+    dataset = Inherits()
+    with timed({0: dataset}) as timing:
+        assert dataset[3] == 3
+        assert "__getitem__" in vars(Inherits)
+    assert "__getitem__" not in vars(Inherits)
+    assert timing.spent[0].calls == 1
+
+
+def test_what_is_not_asked_about_is_not_timed() -> None:
+    """Another pipeline of the same classes, meanwhile, leaves no trace."""
+    dataset, other = loaders.plain(), loaders.plain()
+    with timed(datasets_of(dataset)) as timing:
+        list(other)
+    assert not timing.spent
+
+
+def test_slices_make_datasets() -> None:
+    """A slice is no element."""
+    dataset = grain.MapDataset.source(Numbers())
+    with timed(datasets_of(dataset)) as timing:
+        assert len(dataset[2:5]) == 3
+    assert timing.spent[0].calls == 1  # for the length of the whole
+
+
+def test_several_threads_do_not_mix_their_calls() -> None:
+    """What threads read at the same time is counted with the nodes that they called."""
+    calls = counted(
+        lambda: grain.MapDataset.source(Numbers()).map(double).to_iter_dataset(loaders.THREADS)
+    )
+    assert calls["Source"] == (13, 0)
+    assert calls["Map of tests.diagnosis.loaders.double"] == (12, 12)
+
+
+def test_a_length_that_takes_long_is_the_sources() -> None:
+    """Grain's shuffle asks for it with every element, through all that lies between."""
+    dataset = grain.MapDataset.source(Numbers()).map(double).shuffle(seed=1)
+    with timed(datasets_of(dataset)) as timing:
+        dataset[0]
+        dataset[1]
+    (source,) = read_graph(dataset).of_kind("Source")
+    assert timing.spent[source.id].calls >= 4
+
+
+def test_what_the_users_code_raises_gets_out() -> None:
+    """The classes are as they were, and the call that failed is counted."""
+
+    def fail(_: int) -> int:
+        raise OSError("gone")
+
+    dataset = grain.MapDataset.source(Numbers()).map(fail)
+    with pytest.raises(OSError, match="gone"), timed(datasets_of(dataset)) as timing:
+        dataset[0]
+    assert timing.spent[0].calls == 1
+    assert timing._here.__dict__["inner"] is None
+
+
+def test_an_iterator_outlives_its_timing() -> None:
+    """Elements go on coming, and count no more."""
+    dataset = loaders.plain()
+    with timed(datasets_of(dataset)) as timing:
+        iterator = iter(dataset)
+        next(iterator)
+    counted_calls = {one: spent.calls for one, spent in timing.spent.items()}
+    assert len(list(iterator)) == 2
+    assert {one: spent.calls for one, spent in timing.spent.items()} == counted_calls
+
+
+def test_what_was_timed_can_be_forgotten() -> None:
+    """First calls open files."""
+    timing = Timing()
+    timing.call(0, double, 1)
+    timing.start_anew()
+    assert timing.call(1, double, 1) == 2
+    assert list(timing.spent) == [1]
+
+
+def test_overhead_is_taken_off_by_the_call() -> None:
+    """What timing costs the one that is called, and the one that calls; never below nothing."""
+    overhead = Overhead(own=(0.001, 0.0005), caller=(0.010, 0.002))
+    bare = without_overhead(Spent(1.0, 0.5, calls=10, calls_below=20), overhead)
+    assert bare.wall_s == pytest.approx(1.0 - 0.010 - 0.200)
+    assert bare.cpu_s == pytest.approx(0.5 - 0.005 - 0.040)
+    nothing = without_overhead(Spent(0.1, 0.001, calls=10, calls_below=20), overhead)
+    assert (nothing.wall_s, nothing.cpu_s) == (0.0, 0.0)
+
+
+def test_the_overhead_is_measured() -> None:
+    """Timing a call costs something, both sides of it."""
+    overhead = measured_overhead()
+    assert overhead.own[0] > 0
+    assert overhead.caller[0] > 0

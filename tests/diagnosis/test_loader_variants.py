@@ -1,0 +1,206 @@
+"""A loader as an intervention wants it."""
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import grain
+import numpy as np
+import pytest
+
+from netpipe.diagnosis import loader_variants
+from netpipe.diagnosis.loader_variants import (
+    OneThread,
+    on_half_the_cores,
+    serial,
+    with_tiny_payload,
+    with_workers,
+    without_read_threads,
+)
+from netpipe.diagnosis.model_parts import threads_of
+from netpipe.grain_workers import let_grain_start_workers
+from netpipe.linting.experiments.variants import iterating
+from netpipe.linting.graph.nodes import Graph
+from netpipe.linting.graph.reader import read_graph
+from netpipe.session.processes import ProcessTree
+from tests.diagnosis import loaders
+
+Factory = Callable[[], Any]
+
+IN_ORDER = [[0, 2, 4, 6], [8, 10, 12, 14], [16, 18, 20, 22]]
+
+
+def batches(dataset: Any, most: int = 3) -> list[Any]:
+    """Return the first batches."""
+    with iterating(dataset) as iterator:
+        return [np.asarray(batch).tolist() for batch, _ in zip(iterator, range(most), strict=False)]
+
+
+@pytest.fixture(autouse=True)
+def _workers() -> None:
+    let_grain_start_workers()
+
+
+@pytest.mark.parametrize(
+    ("loader", "expected"),
+    [
+        (loaders.plain, IN_ORDER),
+        (loaders.threaded, IN_ORDER),
+        (loaders.with_worker, IN_ORDER),
+        (loaders.random_access, IN_ORDER),
+        (loaders.shared, IN_ORDER),
+        (loaders.data_loader, [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]),
+        (lambda: loaders.data_loader(workers=1), [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]),
+    ],
+)
+def test_a_lane_is_one_thread_with_the_same_batches(loader: Factory, expected: Any) -> None:
+    """No worker and no thread beside the one that pulls, and the very same batches."""
+    lane, _ = serial(loader)
+    made = lane()
+    assert isinstance(made, OneThread)
+    threads, processes = set(threading.enumerate()), ProcessTree().children
+    with iterating(made) as iterator:
+        found = [np.asarray(next(iterator)).tolist() for _ in range(3)]
+        assert set(threading.enumerate()) <= threads
+        assert ProcessTree().children <= processes
+    assert found == expected
+
+
+def test_a_lane_makes_its_batches_where_they_are_asked_for() -> None:
+    """Its readers' and its prefetch's threads are gone: all runs in the thread that pulls."""
+    makers: set[int] = set()
+
+    def seen(number: int) -> int:
+        makers.add(threading.get_ident())
+        return number
+
+    def loader() -> Any:
+        numbers = grain.MapDataset.range(12).map(seen).to_iter_dataset(loaders.THREADS)
+        dataset = numbers.map(seen).batch(4)
+        return grain.experimental.ThreadPrefetchIterDataset(dataset, prefetch_buffer_size=2)
+
+    lane, _ = serial(loader)
+    assert len(batches(lane())) == 3
+    assert makers == {threading.get_ident()}
+
+
+def test_the_graph_is_of_the_loader_as_it_is() -> None:
+    """With its workers, and the lines that made it."""
+    _, graph = serial(loaders.with_worker)
+    assert graph.of_kind("ProcessPrefetch")
+    assert "loaders.py:" in graph.of_kind("Batch")[0].made_at
+
+
+@pytest.mark.parametrize("loader", [loaders.raising_late, list, loaders.the_same])
+def test_what_cannot_be_rebuilt_stays_as_it_is(loader: Factory) -> None:
+    """Neither plain Python, nor a dataset that the loader made once and for all."""
+    assert serial(loader)[0] is loader
+
+
+def test_a_prefetching_thread_is_passed_over_and_comes_back() -> None:
+    """Grain's class is as it was once the lane is iterated."""
+    before = vars(grain.experimental.ThreadPrefetchIterDataset)["__iter__"]
+    lane, _ = serial(loaders.threaded)
+    iter(lane())
+    assert vars(grain.experimental.ThreadPrefetchIterDataset)["__iter__"] is before
+
+
+@pytest.mark.parametrize("loader", [loaders.plain, loaders.random_access])
+def test_workers_are_added_where_there_are_none(loader: Factory) -> None:
+    """At the end, with readers that need no threads."""
+    _, graph = serial(loader)
+    made = read_graph(with_workers(loader, graph, 2)())
+    assert made.of_kind("ProcessPrefetch")[0].parameters["num_workers"] == 2
+    assert made.of_kind("ToIter")[0].parameters["num_threads"] == 0
+    assert made.of_kind("Batch")[0].in_worker
+
+
+@pytest.mark.parametrize(
+    ("loader", "kind"),
+    [(loaders.with_worker, "ProcessPrefetch"), (loaders.data_loader, "DataLoader")],
+)
+def test_workers_that_there_are_become_others(loader: Factory, kind: str) -> None:
+    """The call that starts them is given another number."""
+    _, graph = serial(loader)
+    made = read_graph(with_workers(loader, graph, 3)())
+    assert [one.parameters["num_workers"] for one in made.of_kind(kind)] == [3]
+
+
+class Kept:
+    """A user's map that leaves a trace of each batch that a worker made.
+
+    Args:
+        folder: Where.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def __call__(self, batch: Any) -> Any:
+        """Give it as it is."""
+        with open(f"{self._folder}/{os.getpid()}", "a") as file:  # noqa: PTH123  # sent to workers
+            file.write(f"{batch[0]}\n")
+        return batch
+
+
+def test_a_tiny_payload_is_made_and_not_sent(tmp_path: Any) -> None:
+    """A worker makes every batch; what arrives is the first one each time."""
+
+    def loader() -> Any:
+        return loaders.plain().map(Kept(str(tmp_path))).mp_prefetch(loaders.ONE_WORKER)
+
+    found = batches(with_tiny_payload(loader, serial(loader)[1])())
+    assert found == IN_ORDER[:1] * 3
+    by_workers = [one for one in tmp_path.iterdir() if one.name != str(os.getpid())]
+    assert [one.read_text().split() for one in by_workers] == [["0", "8", "16"]]
+    assert batches(loader()) == IN_ORDER
+
+
+def test_a_factory_that_fails_leaves_grain_as_it_was() -> None:
+    """Whatever it raises, `mp_prefetch` is Grain's own again."""
+    before = vars(grain.IterDataset)["mp_prefetch"]
+    with pytest.raises(OSError, match="no"):
+        with_tiny_payload(loaders.raising, Graph(()))()
+    assert vars(grain.IterDataset)["mp_prefetch"] is before
+
+
+@pytest.mark.parametrize(("cores", "left"), [({0, 1, 2, 3}, {0, 1}), ({3}, {3}), ({2, 5, 7}, {2})])
+def test_half_of_the_cores_are_the_first_ones(
+    monkeypatch: pytest.MonkeyPatch, cores: set[int], left: set[int]
+) -> None:
+    """One at least."""
+    given: list[tuple[int, set[int]]] = []
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: cores)
+    monkeypatch.setattr(os, "sched_setaffinity", lambda pid, to: given.append((pid, set(to))))
+    assert on_half_the_cores(list)() == []
+    assert given == [(0, left)]
+
+
+def test_only_the_thread_that_makes_it_has_fewer_cores() -> None:
+    """Whoever asked for it keeps all of them."""
+    before = os.sched_getaffinity(0)
+    seen: list[set[int]] = []
+
+    def loader() -> Iterator[int]:
+        seen.append(os.sched_getaffinity(0))
+        return iter([1])
+
+    thread = threading.Thread(target=on_half_the_cores(loader))
+    thread.start()
+    thread.join()
+    assert len(seen[0]) == max(1, len(before) // 2)
+    assert os.sched_getaffinity(0) == before
+
+
+def test_nothing_is_sent_of_a_tiny_payload() -> None:
+    """An element becomes a number."""
+    assert loader_variants._nothing([1, 2, 3]) == 0
+
+
+@pytest.mark.parametrize("loader", [loaders.threaded, loaders.data_loader, loaders.random_access])
+def test_reader_threads_are_left_out(loader: Factory) -> None:
+    """A pipeline and a DataLoader in the training process start 16 threads by default."""
+    _, graph = serial(loader)
+    assert threads_of(graph) > 0
+    assert threads_of(read_graph(without_read_threads(loader)())) == 0

@@ -1,0 +1,184 @@
+"""A measured loader as the parts of the model."""
+
+from dataclasses import replace
+
+import pytest
+
+from netpipe.diagnosis.blocks import Block
+from netpipe.diagnosis.cost_model import Parts
+from netpipe.diagnosis.model_parts import parts_of, section_of, threads_of, workers_of
+from netpipe.linting.graph.nodes import Graph
+from tests.diagnosis.diagnosed import block, node, stage_time, turns, with_workers_graph
+
+LANES = turns(lane=0.040, two_threads=0.040, two_processes=0.020)
+GRAPH = with_workers_graph()
+TIMES = (
+    stage_time("Map", 0.030, 0.020, node=GRAPH.nodes[3]),
+    stage_time("Batch", 0.010, 0.010, node=GRAPH.nodes[1]),
+)
+WHOLE = Block(0.020, 0.020, trainer_cpu_s_per_batch=0.003, workers_cpu_s_per_batch=0.046)
+TINY = Block(0.020, 0.020, trainer_cpu_s_per_batch=0.001, workers_cpu_s_per_batch=0.042)
+
+
+def parts(**given: object) -> Parts:
+    """Return the parts of a loader with two workers, unless told otherwise."""
+    asked: dict[str, object] = {
+        "times": TIMES,
+        "graph": GRAPH,
+        "lanes": LANES,
+        "as_it_is": [WHOLE] * 3,
+        "tiny": [TINY] * 3,
+        "workers": 2,
+        "cores": 8,
+        **given,
+    }
+    return parts_of(**asked)  # type: ignore[arg-type]
+
+
+def behind_workers() -> Graph:
+    """Return the graph of a batch behind two workers."""
+    return Graph(
+        (
+            node(0, "Batch", 1),
+            node(1, "ProcessPrefetch", 2, num_workers=2),
+            node(2, "Map", in_worker=True),
+        )
+    )
+
+
+def test_stages_add_up_to_the_lane() -> None:
+    """What timing added is scaled away: together the stages take what the bare lane takes."""
+    works = [work for work, _ in parts().stages]
+    assert sum(work.wall_s for work in works) == pytest.approx(0.040)
+    assert sum(work.cpu_s for work in works) == pytest.approx(0.040)
+    assert works[0].wall_s == pytest.approx(0.030)
+    assert works[0].cpu_s == pytest.approx(0.040 * 2 / 3)
+
+
+def test_stages_that_took_nothing_are_not_scaled() -> None:
+    """Nothing times any factor is nothing, and nothing divides by it."""
+    still = parts(times=(stage_time("Map", 0.0),))
+    assert still.stages[0][0].wall_s == 0.0
+
+
+def test_what_is_behind_workers_does_not_move() -> None:
+    """A stage in the process that trains stays there, one that Grain added goes where they are."""
+    graph = behind_workers()
+    times = [stage_time(str(one), 0.010, node=one) for one in graph.nodes]
+    moves = [
+        movable for _, movable in parts(times=(*times, stage_time("x", 0.01)), graph=graph).stages
+    ]
+    assert moves == [False, False, True, True]
+
+
+def test_without_workers_all_would_move() -> None:
+    """Workers that are added stand at the end, and all moves into them."""
+    graph = Graph((node(0, "Batch", 1), node(1, "Map")))
+    times = [stage_time(str(one), 0.010, node=one) for one in graph.nodes]
+    made = parts(times=times, graph=graph, workers=0)
+    assert [movable for _, movable in made.stages] == [True, True]
+
+
+def test_sending_is_what_is_left_of_the_cpu_time() -> None:
+    """What processes need beyond their stages is sending; what goes with the payload is its own."""
+    made = parts()
+    assert made.payload_send_s == pytest.approx(0.004)
+    assert made.payload_receive_s == pytest.approx(0.002)
+    assert made.send_s == pytest.approx(0.042 - 0.040)
+    assert made.receive_s == pytest.approx(0.001)
+
+
+def test_without_a_tiny_payload_all_that_is_left_is_sending() -> None:
+    """Where the payload was not taken away, it is not told apart."""
+    made = parts(tiny=[])
+    assert made.send_s == pytest.approx(0.046 - 0.040)
+    assert (made.payload_send_s, made.payload_receive_s) == (0.0, 0.0)
+
+
+def test_nothing_is_less_than_nothing() -> None:
+    """Noise that makes a loader with its payload cheaper is no negative cost."""
+    made = parts(as_it_is=[TINY] * 3, tiny=[WHOLE] * 3)
+    assert (made.payload_send_s, made.payload_receive_s) == (0.0, 0.0)
+    assert parts(as_it_is=[block(0.01, 0.0)] * 3, tiny=[]).send_s == 0.0
+
+
+def test_one_process_sends_nothing() -> None:
+    """Without workers there is no sending, whatever the CPU times are."""
+    assert parts(workers=0).in_trainer.wall_s == pytest.approx(0.040)
+    assert parts(workers=0).send_s == parts(workers=0).receive_s == 0.0
+
+
+@pytest.mark.parametrize(
+    ("two_threads_s", "fraction"), [(0.040, 1.0), (0.020, 0.0), (0.080, 1.0), (0.030, 0.5)]
+)
+def test_the_share_of_the_lock(two_threads_s: float, fraction: float) -> None:
+    """Two threads as fast as one always hold the lock, twice as fast never; slower is no more."""
+    lanes = turns(lane=0.040, two_threads=two_threads_s)
+    assert parts(lanes=lanes).gil_fraction == pytest.approx(fraction, abs=1e-9)
+
+
+def test_a_lock_that_was_not_looked_for_is_held() -> None:
+    """Without two threads, none is promised anything."""
+    assert parts(lanes=turns(lane=0.040)).gil_fraction == 1.0
+    assert parts(lanes=turns(lane=0.040)).contention == 0.0
+
+
+def test_processes_that_slow_each_other() -> None:
+    """Two that give 1.6 of one have slowed each other by a quarter."""
+    lanes = turns(lane=0.040, two_processes=0.025)
+    assert parts(lanes=lanes).contention == pytest.approx(0.25)
+
+
+def test_contention_is_of_computing() -> None:
+    """A lane that computes half of its time was slowed in that half only."""
+    waits = block(0.040, 0.020)
+    lanes = turns(lane=waits, two_processes=0.025)
+    assert parts(lanes=lanes).contention == pytest.approx(0.5)
+
+
+def test_two_cores_that_give_more_than_two_do_not_contend() -> None:
+    """Luck is no contention."""
+    assert parts(lanes=turns(lane=0.040, two_processes=0.018)).contention == 0.0
+
+
+def test_workers_are_counted_over_all_prefetches() -> None:
+    """A Mix of two sources with workers of their own has all of them."""
+    both = (node(0, "ProcessPrefetch", num_workers=2), node(1, "DataLoader", num_workers=3))
+    assert workers_of(Graph(both)) == 5
+    assert workers_of(Graph((node(0, "DataLoader"),))) == 0
+
+
+def test_threads_are_those_of_the_reader() -> None:
+    """A MapDataset at the end is iterated with Grain's default; the reader that has most counts."""
+    assert threads_of(with_workers_graph(threads=4)) == 4
+    assert threads_of(Graph((node(0, "ToIter", num_threads=0),))) == 0
+    assert threads_of(Graph((node(0, "Map", random_access=True),))) == 16
+    assert threads_of(Graph()) == 0
+
+
+def test_stages_run_where_they_are() -> None:
+    """In workers, in threads, or where the training is."""
+    threaded = Graph((node(0, "ToIter", 1, num_threads=2), node(1, "Map", random_access=True)))
+    assert section_of(GRAPH.nodes[3], GRAPH) == "workers"
+    assert section_of(threaded.nodes[1], threaded) == "threads"
+    assert section_of(threaded.nodes[0], threaded) == "trainer"
+    assert section_of(None, Graph()) == "trainer"
+
+
+def test_threads_work_on_random_access_alone() -> None:
+    """What an IterDataset does is done by the one thread that asks for it."""
+    graph = with_workers_graph(threads=4)
+    stages = parts(
+        graph=graph,
+        times=[
+            stage_time("Map", 0.030, node=graph.nodes[3]),
+            stage_time("Batch", 0.010, node=graph.nodes[1]),
+        ],
+    ).stages
+    assert [work.threaded_wall_s for work, _ in stages] == pytest.approx([0.030, 0.0])
+
+
+def test_a_median_sees_through_one_bad_round() -> None:
+    """One block that another program disturbed changes nothing."""
+    bad = replace(WHOLE, workers_cpu_s_per_batch=5.0)
+    assert parts(as_it_is=[WHOLE, bad, WHOLE]) == parts()

@@ -1,0 +1,166 @@
+"""The same batches from the disk and from the page cache."""
+
+import json
+import mmap
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from netpipe.clock import MonotonicClock
+from netpipe.diagnosis import page_cache
+from netpipe.diagnosis.page_cache import (
+    CACHED,
+    FROM_DISK,
+    drop_from_page_cache,
+    from_disk_and_cache,
+    open_files,
+)
+from netpipe.diagnosis.schedule import Time
+from netpipe.session.heartbeat import UNWATCHED
+
+
+def time_of(budget_s: float) -> Time:
+    """Return a time without an end."""
+    return Time(MonotonicClock(), budget_s, MonotonicClock()() + 1e6)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A file of data."""
+    path = tmp_path / "data.bin"
+    path.write_bytes(b"x" * 10_000)
+    return path
+
+
+def test_files_of_data_are_found(data: Path) -> None:
+    """While they are open, and once each."""
+    with data.open("rb"), data.open("rb"):
+        assert open_files().count(str(data)) == 1
+    assert str(data) not in open_files()
+
+
+def test_mapped_files_are_found(data: Path) -> None:
+    """A file may be mapped and closed."""
+    with data.open("rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    assert str(data) in open_files()
+    mapped.close()
+    assert str(data) not in open_files()
+
+
+@pytest.mark.parametrize("name", ["a.so", "a.so.6", "a.py", "a.pyc"])
+def test_code_is_no_data(tmp_path: Path, name: str) -> None:
+    """Libraries and modules are mapped or open in every process."""
+    path = tmp_path / name
+    path.write_text("x = 1")
+    with path.open():
+        assert str(path) not in open_files()
+
+
+def test_python_itself_is_no_data() -> None:
+    """Whatever is open below it."""
+    with Path(json.__file__).with_name("decoder.py").open():
+        assert not [one for one in open_files() if one.startswith(page_cache._CODE)]
+
+
+@pytest.mark.parametrize("path", ["/usr/lib/locale/C.utf8/LC_CTYPE", "/dev/shm/x", "/proc/self/io"])
+def test_what_the_system_has_open_is_no_data(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Locales are mapped in every process, and shared memory is on no disk."""
+    monkeypatch.setattr(Path, "is_file", lambda _: True)
+    assert not page_cache._is_data(path)
+
+
+def test_a_log_is_no_data(tmp_path: Path) -> None:
+    """What is only written to is read by nobody; what is empty neither."""
+    with (tmp_path / "log").open("w") as log, (tmp_path / "empty").open("w+"):
+        log.write("many words")
+        log.flush()
+        assert not [one for one in open_files() if one.startswith(str(tmp_path))]
+
+
+def test_what_is_gone_is_no_data(data: Path) -> None:
+    """A file that was deleted cannot be read again."""
+    with data.open("rb"):
+        data.unlink()
+        assert not [one for one in open_files() if str(data) in one]
+
+
+def test_what_may_not_be_looked_at_is_no_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that is closed to this user is left alone."""
+
+    def closed(_: Path) -> bool:
+        raise PermissionError
+
+    monkeypatch.setattr(Path, "is_file", closed)
+    assert not page_cache._is_data("/data/shard")
+
+
+def test_the_cache_is_given_up_file_by_file(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of each; one that is gone does not keep the others."""
+    asked: list[tuple[str, int, int, int]] = []
+
+    def advise(descriptor: int, *what: int) -> None:
+        offset, length, advice = what
+        opened = str(Path(f"/proc/self/fd/{descriptor}").readlink())
+        asked.append((opened, offset, length, advice))
+
+    monkeypatch.setattr(os, "posix_fadvise", advise)
+    drop_from_page_cache((str(tmp_path / "gone"), str(data)))
+    assert asked == [(str(data), 0, 0, os.POSIX_FADV_DONTNEED)]
+
+
+def test_batches_are_pulled_from_both(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cache is given up before each block of one side, and before none of the other."""
+    happened: list[str] = []
+
+    def loader() -> Iterator[bytes]:
+        happened.append("made")
+        with data.open("rb") as file:
+            while True:
+                file.seek(0)
+                yield file.read()
+
+    monkeypatch.setattr(page_cache, "open_files", lambda: (str(data),))
+    monkeypatch.setattr(
+        page_cache, "drop_from_page_cache", lambda files: happened.append(f"{files}")
+    )
+    found = from_disk_and_cache(loader, time_of(0.0), 1.0, UNWATCHED, lambda _: None)
+    assert found is not None
+    assert found.has(FROM_DISK)
+    assert found.has(CACHED)
+    dropped = str((str(data),))
+    assert happened == [
+        "made",
+        dropped,
+        "made",
+        "made",
+        "made",
+        dropped,
+        "made",
+        dropped,
+        "made",
+        "made",
+    ]
+
+
+def test_a_loader_without_files_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is nothing to be read anew; the lane that was looked at is closed."""
+    closed: list[object] = []
+
+    class Endless:
+        def __iter__(self) -> "Endless":
+            return self
+
+        def __next__(self) -> int:
+            return 1
+
+        def close(self) -> None:
+            closed.append(self)
+
+    monkeypatch.setattr(page_cache, "open_files", tuple)
+    assert from_disk_and_cache(Endless, time_of(1.0), 0.1, UNWATCHED, lambda _: None) is None
+    assert len(closed) == 1

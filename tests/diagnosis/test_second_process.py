@@ -1,0 +1,152 @@
+"""A second process that pulls at the same time."""
+
+import os
+import sys
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import psutil
+import pytest
+
+from netpipe.clock import MonotonicClock
+from netpipe.diagnosis import second_process, thread_scaling
+from netpipe.diagnosis.blocks import Pulled
+from netpipe.diagnosis.loader_variants import serial
+from netpipe.diagnosis.schedule import Time
+from netpipe.diagnosis.second_process import SecondProcess
+from netpipe.diagnosis.thread_scaling import (
+    LANE,
+    TWO_PROCESSES,
+    TWO_THREADS,
+    WITHOUT_STAGE,
+    lanes_in_turns,
+)
+from netpipe.diagnosis.turns import Turns
+from netpipe.errors import SessionError
+from netpipe.session.heartbeat import UNWATCHED
+from tests.diagnosis import loaders
+
+TARGET = "tests.diagnosis.loaders:{}"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Find this repository in other processes, and hold every test to leaving none of them."""
+    root = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))  # noqa: PTH120
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([root, *sys.path]))
+    descriptors = psutil.Process().num_fds()
+    yield
+    left = [
+        one
+        for one in psutil.Process().children()
+        if "netpipe.diagnosis.pulling_process" in one.cmdline()
+    ]
+    assert not left
+    assert psutil.Process().num_fds() <= descriptors
+
+
+def test_it_pulls_when_it_is_told_to() -> None:
+    """As often as it is asked; what the user's code prints or reads is not in the way."""
+    with SecondProcess(TARGET.format("printing")) as second:
+        for _ in range(2):
+            pulled = second.pulling(0.0)()
+            assert pulled.batches == 2
+            assert pulled.wall_s > 0
+    assert not psutil.pid_exists(second.pid)
+
+
+def test_it_waits_while_others_pull() -> None:
+    """Asking and waiting are two calls."""
+    with SecondProcess(TARGET.format("plain")) as second:
+        wait = second.pulling(0.0)
+        assert wait().batches == 2
+
+
+@pytest.mark.parametrize(
+    ("loader", "why"),
+    [
+        ("raising", r"failed: OSError: no \[bold\]data\[/x\] here$"),
+        ("empty", "failed: loader\\(\\) gave no batch: it must give at least one"),
+        ("nothing_of_the_kind", "failed: tests.diagnosis.loaders: name must be one of"),
+    ],
+)
+def test_a_loader_that_does_not_start_is_told(loader: str, why: str) -> None:
+    """In one line, with what it raised; nobody enters, so nobody leaves, and it is ended."""
+    with pytest.raises(SessionError, match=f"^a second process with the same loader {why}"):
+        SecondProcess(TARGET.format(loader)).__enter__()
+
+
+def test_a_loader_that_fails_later_is_told() -> None:
+    """Whoever waits for it hears what it raised."""
+    failed = "failed: the loader failed after 5 batches: OSError: disk gone"
+    with (
+        SecondProcess(TARGET.format("raising_late")) as second,
+        pytest.raises(SessionError, match=failed),
+    ):
+        second.pulling(1e6)()
+
+
+def test_a_process_that_ends_is_told() -> None:
+    """Whether it is asked before or after."""
+    with SecondProcess(TARGET.format("plain")) as second:
+        psutil.Process(second.pid).kill()
+        second._process.wait()
+        with pytest.raises(SessionError, match=r"the same loader ended$"):
+            second.pulling(0.0)()
+
+
+def test_a_process_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not go on beside others once nobody waits for it any more."""
+    monkeypatch.setattr(second_process, "_GRACE_S", 0.1)
+    with SecondProcess(TARGET.format("plain")) as second:
+        psutil.Process(second.pid).suspend()
+        with pytest.raises(SessionError, match=r"gave no answer for 0\.1 s$"):
+            second.pulling(0.0)()
+        assert not psutil.pid_exists(second.pid)
+
+
+def turns_of(loader: Callable[[], Any], name: str, absent: Any = None) -> Turns:
+    """Return the turns of a loader's lanes, each for next to no time."""
+    lane, _ = serial(loader)
+    time = Time(MonotonicClock(), 0.0, MonotonicClock()() + 1e6)
+    return lanes_in_turns(lane, TARGET.format(name), absent, time, 0.0, UNWATCHED, lambda _: None)
+
+
+@pytest.fixture
+def _short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thread_scaling, "_LEAST_BLOCK_S", 0.01)
+
+
+@pytest.mark.usefixtures("_short")
+def test_lanes_are_measured_beside_each_other() -> None:
+    """One, two as threads, two as processes, and one without a stage; none is left running."""
+    found = turns_of(loaders.plain, "plain", absent=loaders.plain)
+    for side in (LANE, TWO_THREADS, TWO_PROCESSES, WITHOUT_STAGE):
+        assert found.has(side)
+    assert found.failures == {}
+    assert not [one for one in threading.enumerate() if "netpipe-lane" in one.name]
+
+
+@pytest.mark.usefixtures("_short")
+def test_lanes_go_on_without_a_second_process() -> None:
+    """Its failure is one side's, and told as such."""
+    found = turns_of(loaders.plain, "raising")
+    assert found.has(LANE)
+    assert found.has(TWO_THREADS)
+    assert not found.has(TWO_PROCESSES)
+    assert "no [bold]data[/x] here" in found.failures[TWO_PROCESSES]
+
+
+def test_rates_of_both_processes_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This one's 10 batches a second and the other's 30 are 40; its CPU time is its own."""
+    from tests.diagnosis.diagnosed import block
+
+    monkeypatch.setattr(thread_scaling, "block_of", lambda *_: block(0.1, 0.08))
+    other = Pulled(30, 1.0, 0.25)
+    second: Any = type("Second", (), {"pulling": lambda *_: lambda: other})()
+    found = thread_scaling._beside(partial(lambda: None), second, 1.0)  # type: ignore[arg-type]
+    assert found.s_per_batch == pytest.approx(1 / 40)
+    assert found.undelayed_s_per_batch == pytest.approx(1 / 50)
+    assert found.trainer_cpu_s_per_batch == 0.08

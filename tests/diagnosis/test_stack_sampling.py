@@ -1,0 +1,140 @@
+"""Which functions of the user's a thread is in."""
+
+import json
+import queue
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from types import CodeType, FrameType, SimpleNamespace
+from typing import cast
+
+import pytest
+
+import netpipe
+from netpipe.diagnosis import stack_sampling
+from netpipe.diagnosis.stack_sampling import Place, functions, sampled, users_path
+
+HARNESS = netpipe.__file__.replace("__init__.py", "harness/pull.py")
+SITE = "/venv/lib/python3.11/site-packages/numpy/core.py"
+JSON, QUEUE = json.__file__, queue.__file__
+
+
+def stack(*places: tuple[str, str]) -> FrameType:
+    """Return the innermost of frames, given from the outermost on: function and file."""
+    frame = None
+    for line, (function, file) in enumerate(places, 1):
+        code = SimpleNamespace(
+            co_filename=file, co_qualname=function, co_name=function, co_firstlineno=line
+        )
+        frame = SimpleNamespace(f_code=cast(CodeType, code), f_lineno=line, f_back=frame)
+    return cast(FrameType, frame)
+
+
+def seen(*places: tuple[str, str]) -> tuple[str, ...]:
+    """Return the functions of a stack."""
+    return functions(users_path(stack(*places)))
+
+
+def test_the_users_functions_are_told_from_the_outermost() -> None:
+    """With their file and line."""
+    path = users_path(stack(("load", "mine.py"), ("decode", "mine.py")))
+    assert path == (Place("load", "mine.py", 1), Place("decode", "mine.py", 2))
+
+
+def test_code_of_others_is_left_out() -> None:
+    """The harness, Python's own modules and libraries are not what the user wrote."""
+    assert seen(
+        ("run", HARNESS), ("load", "mine.py"), ("loads", JSON), ("array", SITE), ("<string>", "<x>")
+    ) == ("load",)
+
+
+def test_a_loader_that_is_a_librarys_is_told_by_it() -> None:
+    """Where nothing is the user's own, the library's functions are all there is."""
+    assert seen(("run", HARNESS), ("read", SITE), ("loads", JSON), ("array", SITE)) == (
+        "read",
+        "array",
+    )
+
+
+@pytest.mark.parametrize(
+    "file", [threading.__file__, QUEUE, JSON.replace("json/__init__", "selectors")]
+)
+def test_a_thread_that_waits_for_another_is_nothing(file: str) -> None:
+    """Its innermost code is where threads wait, whoever called that."""
+    assert seen(("load", "mine.py"), ("get", file)) == ()
+    assert seen(("load", "mine.py"), ("get", file), ("callback", "mine.py")) == ("load", "callback")
+
+
+def test_no_stack_has_no_functions() -> None:
+    """A thread may be gone."""
+    assert users_path(None) == ()
+
+
+class Threads:
+    """Two threads that stand still: one in a function of the user's, one in a queue."""
+
+    def __init__(self) -> None:
+        self.over = threading.Event()
+        self.spins = threading.Event()
+        self._items: queue.Queue[int] = queue.Queue()
+        self._threads = [
+            threading.Thread(target=self.works),
+            threading.Thread(target=self.waits),
+        ]
+
+    def works(self) -> None:
+        """Compute until it is over."""
+        self.spins.set()
+        while not self.over.is_set():
+            self.spins.is_set()
+
+    def waits(self) -> None:
+        """Wait in a queue until it is over."""
+        self._items.get()
+
+    def __enter__(self) -> "Threads":
+        for one in self._threads:
+            one.start()
+        self.spins.wait()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.over.set()
+        self._items.put(1)
+        for one in self._threads:
+            one.join()
+
+
+def until(found: Callable[[], bool]) -> None:
+    """Wait until something was seen; not for ever."""
+    for _ in range(1_000):
+        if found():
+            return
+        threading.Event().wait(0.01)
+
+
+def test_threads_are_seen_at_what_they_do() -> None:
+    """One that computes is seen in its function, one that waits in a queue is not."""
+    with Threads(), sampled() as found:
+        until(lambda: sum(found.cpu_s.values()) > 0)
+    names = {name for path in found.wall_s for name in functions(path)}
+    assert "Threads.works" in names
+    assert "Threads.waits" not in names
+    assert set(found.cpu_s) == set(found.wall_s)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_looking_leaves_nothing_behind(fails: bool) -> None:
+    """Neither the thread that looked, nor the interval at which threads take turns."""
+    before_s = sys.getswitchinterval()
+    sys.setswitchinterval(0.004)
+    try:
+        with suppress(OSError), sampled():
+            assert sys.getswitchinterval() == pytest.approx(stack_sampling._SWITCH_S)
+            if fails:
+                raise OSError("gone")
+        assert sys.getswitchinterval() == pytest.approx(0.004)
+    finally:
+        sys.setswitchinterval(before_s)
+    assert "netpipe-stacks" not in {one.name for one in threading.enumerate()}

@@ -1,0 +1,132 @@
+"""A stage as if it cost nothing."""
+
+import pickle
+from typing import Any
+
+import grain
+import numpy as np
+import pytest
+
+from netpipe.diagnosis.loader_variants import OneThread, serial
+from netpipe.diagnosis.stage_ablation import KEPT, Recorded, RecordedSource, without_stage
+from netpipe.linting.graph.reader import read_graph
+from tests.diagnosis import loaders
+from tests.diagnosis.loaders import ALONE, Numbers, double
+
+
+class Calls:
+    """A function that remembers what it was called with."""
+
+    def __init__(self) -> None:
+        self.made: list[Any] = []
+
+    def __call__(self, number: int) -> int:
+        """Double a number."""
+        self.made.append(number)
+        return 2 * number
+
+
+def number_of(loader: Any, kind: str) -> int:
+    """Return the number of the one node of a kind."""
+    (node,) = read_graph(loader()).of_kind(kind)
+    return node.id
+
+
+def test_a_function_is_called_a_few_times() -> None:
+    """Its first results come again and again, each as often as the others."""
+    calls = Calls()
+    recorded = Recorded(calls)
+    first = [recorded(number) for number in range(KEPT)]
+    again = [recorded(number) for number in range(100, 100 + 2 * KEPT)]
+    assert calls.made == list(range(KEPT))
+    assert first == [0, 2, 4, 6]
+    assert sorted(again) == sorted(2 * first)
+
+
+def test_named_arguments_are_passed_on() -> None:
+    """A batch function may be given some."""
+    assert Recorded(lambda a, b=0: a + b)(1, b=2) == 3
+
+
+def test_what_a_function_raises_gets_out() -> None:
+    """It is not kept, and the next call is its own again."""
+
+    def fail(number: int) -> int:
+        if number == 0:
+            raise OSError("gone")
+        return number
+
+    recorded = Recorded(fail)
+    with pytest.raises(OSError, match="gone"):
+        recorded(0)
+    assert recorded(1) == 1
+
+
+def test_a_source_keeps_its_length() -> None:
+    """Shuffles and epochs stay as they were."""
+    source = RecordedSource(Numbers())
+    assert len(source) == 12
+    assert [source[one] for one in range(KEPT)] == list(range(KEPT))
+    assert {source[one] for one in range(12)} <= set(range(KEPT))
+
+
+@pytest.mark.parametrize("recorded", [Recorded(double), RecordedSource(Numbers())])
+def test_they_go_to_workers(recorded: Any) -> None:
+    """What they have recorded goes with them."""
+    ask = recorded if callable(recorded) else recorded.__getitem__
+    given = [ask(number) for number in range(2 * KEPT + 1)]
+    copy = pickle.loads(pickle.dumps(recorded))
+    ask_copy = copy if callable(copy) else copy.__getitem__
+    assert ask_copy(50) == ask(50)
+    assert ask_copy(51) in given
+
+
+@pytest.mark.parametrize(("kind", "calls"), [("Map", KEPT), ("Batch", 12)])
+def test_a_stage_is_left_out_of_a_pipeline(kind: str, calls: int) -> None:
+    """The pipeline gives as many batches, and the function is called a few times."""
+    counted = Calls()
+
+    def loader() -> Any:
+        return grain.MapDataset.source(Numbers()).map(counted).to_iter_dataset(ALONE).batch(4)
+
+    made = without_stage(loader, number_of(loader, kind))
+    assert made is not None
+    assert np.shape(list(made())) == (3, 4)
+    assert len(counted.made) == calls
+
+
+def test_a_source_is_left_out() -> None:
+    """Its first elements come again."""
+    made = without_stage(loaders.plain, number_of(loaders.plain, "Source"))
+    assert made is not None
+    assert {int(one) for batch in made() for one in batch} <= {0, 2, 4, 6}
+
+
+def test_a_lane_has_its_stages_left_out_too() -> None:
+    """What is rebuilt is read below its wrapping."""
+    lane, _ = serial(loaders.with_worker)
+    pulled = lane()
+    assert isinstance(pulled, OneThread)
+    number = read_graph(pulled.dataset).of_kind("Map")[0].id
+    made = without_stage(lane, number)
+    assert made is not None
+    assert len(list(made())) == 3
+
+
+def test_what_is_none_of_the_users_stays() -> None:
+    """A reader calls nothing that could be left out."""
+    assert without_stage(loaders.plain, number_of(loaders.plain, "ToIter")) is None
+
+
+def test_a_stage_that_others_share_stays() -> None:
+    """A dataset that the loader did not make anew is not changed: the loader would be, too."""
+    assert without_stage(loaders.shared, number_of(loaders.shared, "Map")) is None
+    assert [batch.tolist() for batch in loaders.shared()][-1] == [16, 18, 20, 22]
+
+
+def test_the_loader_itself_is_not_changed() -> None:
+    """What it makes next has all its stages."""
+    made = without_stage(loaders.plain, number_of(loaders.plain, "Map"))
+    assert made is not None
+    list(made())
+    assert [batch.tolist() for batch in loaders.plain()][-1] == [16, 18, 20, 22]

@@ -1,0 +1,84 @@
+"""Any measurement comes back as it was saved; no byte of a file can be another unnoticed."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from netpipe.errors import InputError
+from netpipe.gate import baseline
+from netpipe.results.measurement import Finding, Measurement
+from tests.measurements import make_measurement
+
+FOLDER = "h200-x1"
+DOCUMENT = {
+    "datetime": "2025-11-21T14:00:00+00:00",
+    "commit_info": {"id": "0dd9428"},
+    "benchmarks": [{"fullname": "test_step", "stats": {"data": [0.03, 1e-05]}}],
+}
+SAVED = {"a::step": (make_measurement(rounds=3),), "a::load": (make_measurement(rounds=3),)}
+
+times_s = st.lists(st.floats(1e-6, 1e3), min_size=3, max_size=3)
+findings = st.lists(st.builds(Finding, st.text(), st.text()), max_size=2).map(tuple)
+
+
+@st.composite
+def measurements(draw: st.DrawFn) -> Measurement:
+    """Draw a measurement of three rounds, with whatever text a user or a machine puts in."""
+    return make_measurement(
+        load_s=draw(times_s),
+        step_s=draw(times_s),
+        train_s=draw(times_s),
+        load_cpu_s=draw(times_s),
+        compiled=draw(st.lists(st.integers(0, 9), min_size=3, max_size=3)),
+        rounds=3,
+        fingerprint=draw(st.text()),
+        versions=draw(st.dictionaries(st.text(), st.text(), max_size=3)),
+        overhead_fraction=draw(st.none() | st.floats(0, 1)),
+        findings=draw(findings),
+    )
+
+
+benchmarks = st.dictionaries(
+    st.text(), st.lists(measurements(), min_size=1, max_size=3).map(tuple), min_size=1, max_size=2
+)
+
+# Each example has a file of its own number in the one folder.
+in_one_folder = settings(
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@in_one_folder
+@given(sessions=benchmarks)
+def test_what_is_loaded_is_what_was_saved(
+    tmp_path: Path, sessions: dict[str, tuple[Measurement, ...]]
+) -> None:
+    """Every figure to the last bit, every text, and which benchmark has which session."""
+    path = baseline.save(tmp_path / FOLDER, "drawn", DOCUMENT, sessions)
+    assert baseline.load(path).sessions == sessions
+    assert baseline.latest(path.parent) == baseline.load(path)
+
+
+@pytest.fixture(scope="module")
+def content(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The bytes of a baseline."""
+    folder = tmp_path_factory.mktemp("baselines") / FOLDER
+    return baseline.save(folder, "whole", DOCUMENT, SAVED).read_bytes()
+
+
+@settings(in_one_folder, max_examples=150)
+@given(place=st.integers(0), byte=st.integers(0, 255))
+def test_no_byte_can_be_another(tmp_path: Path, content: bytes, place: int, byte: int) -> None:
+    """With one byte changed a file is refused, or says the same: a space may be a line break."""
+    place %= len(content)
+    path = tmp_path / "0001_changed.json"
+    path.write_bytes(content[:place] + bytes([byte]) + content[place + 1 :])
+    try:
+        loaded = baseline.load(path)
+    except InputError:
+        return
+    assert loaded.sessions == SAVED
+    assert json.loads(path.read_bytes()) == json.loads(content)

@@ -1,0 +1,108 @@
+"""Two folders of baselines: which files changed, with old and new side by side."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from netpipe.errors import InputError
+from netpipe.gate import baseline
+from netpipe.gate.baseline_changes import FileChange, file_changes
+from tests.measurements import GPU, make_measurement
+
+DOCUMENT = {"datetime": "2026-11-21T14:00:00+00:00", "commit_info": {}, "benchmarks": []}
+
+
+def put(folder: Path, name: str, load_s: float = 0.01, device: str = "h200-x1") -> Path:
+    """Record a baseline."""
+    sessions = {"a::b": (make_measurement(load_s=load_s, device=replace(GPU, key=device)),)}
+    return baseline.save(folder / device, name, DOCUMENT, sessions)
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> tuple[Path, Path]:
+    """Accepted and proposed baselines, the same one of each of two devices."""
+    before, after = tmp_path / "before", tmp_path / "after"
+    put(before, "a")
+    put(before, "a", device="t4-x1")
+    (before / "README.md").write_text("who may write here")
+    shutil.copytree(before, after)
+    return before, after
+
+
+def only(folders: tuple[Path, Path]) -> FileChange:
+    """The one change."""
+    (found,) = file_changes(*folders)
+    return found
+
+
+def ratio(change: FileChange) -> float | None:
+    """By what the load time changes."""
+    assert change.figures is not None
+    return change.figures.figures["load_s_per_batch"].ratio
+
+
+def test_the_same_is_no_change(folders: tuple[Path, Path]) -> None:
+    """Nor is what is no baseline."""
+    (folders[1] / "README.md").write_text("you")
+    (folders[1] / "waivers.toml").write_text("")
+    assert list(file_changes(*folders)) == []
+
+
+def test_an_added_one_stands_beside_what_was_compared_with(folders: tuple[Path, Path]) -> None:
+    """That is the latest of its device."""
+    put(folders[1], "slow", load_s=0.02)
+    change = only(folders)
+    assert (change.kind, change.file) == ("added", "h200-x1/0002_slow.json")
+    assert ratio(change) == pytest.approx(2.0)
+
+
+def test_a_removed_one_stands_beside_what_would_be_compared_with(tmp_path: Path) -> None:
+    """That is the latest that is left."""
+    before, after = tmp_path / "before", tmp_path / "after"
+    put(before, "slow", load_s=0.02)
+    shutil.copytree(before, after)
+    put(before, "fast", load_s=0.01)
+    change = only((before, after))
+    assert (change.kind, change.file) == ("removed", "h200-x1/0002_fast.json")
+    assert ratio(change) == pytest.approx(2.0)
+
+
+def test_a_replaced_one_stands_beside_itself(folders: tuple[Path, Path]) -> None:
+    """One of the same name and number that holds something else."""
+    (folders[1] / "h200-x1" / "0001_a.json").unlink()
+    put(folders[1], "a", load_s=0.03)
+    change = only(folders)
+    assert (change.kind, change.file) == ("replaced", "h200-x1/0001_a.json")
+    assert ratio(change) == pytest.approx(3.0)
+
+
+def test_the_first_of_a_device_has_nothing_beside_it(folders: tuple[Path, Path]) -> None:
+    """And the last one that goes neither."""
+    put(folders[1], "a", device="l4-x1")
+    shutil.rmtree(folders[1] / "t4-x1")
+    first, last = file_changes(*folders)
+    assert (first.kind, first.device, first.before, first.figures) == ("added", "l4-x1", None, None)
+    assert (last.kind, last.device, last.after, last.figures) == ("removed", "t4-x1", None, None)
+
+
+def test_a_damaged_one_may_be_mended(folders: tuple[Path, Path]) -> None:
+    """What was accepted and cannot be read has nothing to show."""
+    (folders[0] / "h200-x1" / "0001_a.json").write_text("{")
+    change = only(folders)
+    assert (change.kind, change.before) == ("replaced", None)
+
+
+@pytest.mark.parametrize(("name", "said"), [("0002_b.json", "JSON"), ("0001_b.json", "one base")])
+def test_a_damaged_one_is_not_proposed(folders: tuple[Path, Path], name: str, said: str) -> None:
+    """Neither what is no baseline, nor a second one of a number."""
+    (folders[1] / "h200-x1" / name).write_text("{")
+    with pytest.raises(InputError, match=said):
+        list(file_changes(*folders))
+
+
+def test_a_folder_need_not_be_there(folders: tuple[Path, Path], tmp_path: Path) -> None:
+    """Where nothing was accepted yet, all is added."""
+    found = file_changes(tmp_path / "absent", folders[1])
+    assert [(one.kind, one.device) for one in found] == [("added", "h200-x1"), ("added", "t4-x1")]

@@ -1,0 +1,158 @@
+"""What happens to baseline files: renamed, moved, linked, gone, unreadable. Nothing is guessed."""
+
+from pathlib import Path
+
+import pytest
+
+from netpipe.errors import InputError
+from netpipe.gate import baseline
+from tests.disk import fill, use_temporary_folder
+from tests.measurements import make_measurement
+
+SESSIONS = {"perf_tests/test_a.py::test_step": (make_measurement(),)}
+DOCUMENT = {"datetime": "2025-11-21T14:00:00+00:00", "commit_info": {"id": None}, "benchmarks": []}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A device's folder with two baselines."""
+    made = tmp_path / "h200-x1"
+    for name in ("first", "second"):
+        baseline.save(made, name, DOCUMENT, SESSIONS)
+    return made
+
+
+def refused(folder: Path, words: str) -> None:
+    """Expect that the latest baseline of a folder is refused in such words, on one line."""
+    with pytest.raises(InputError, match=words) as caught:
+        baseline.latest(folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_without_the_latest_the_one_before_counts(folder: Path) -> None:
+    """A baseline that is removed takes nothing else with it."""
+    (folder / "0002_second.json").unlink()
+    found = baseline.latest(folder)
+    assert found is not None
+    assert found.path.name == "0001_first.json"
+
+
+def test_another_name_is_no_other_baseline(folder: Path) -> None:
+    """What stands behind the number is for people."""
+    path = (folder / "0002_second.json").rename(folder / "0002_renamed.json")
+    found = baseline.latest(folder)
+    assert found is not None
+    assert (found.path, found.sessions) == (path, SESSIONS)
+
+
+@pytest.mark.parametrize("name", ["second.json", "second_0002.json", "2_second.json", "0002.json"])
+def test_a_baseline_without_its_number_is_refused(folder: Path, name: str) -> None:
+    """It is not passed over for the one before it."""
+    (folder / "0002_second.json").rename(folder / name)
+    refused(folder, rf"{name}: name must be NNNN_<name>\.json; found {name}\. Give it its number")
+
+
+def test_a_baseline_of_another_device_is_refused(folder: Path) -> None:
+    """A file that was moved to another device's folder is told by what it holds."""
+    other = folder.parent / "h100-pcie-x1"
+    folder.rename(other)
+    refused(other, r"0002_second\.json: device\.key must be h100-pcie-x1, .*; found h200-x1")
+
+
+def test_links_lead_to_a_baseline(folder: Path) -> None:
+    """A folder, and a file in it, may be links."""
+    (folder.parent / "stored").mkdir()
+    stored = (folder / "0002_second.json").rename(folder.parent / "stored" / "anything.json")
+    (folder / "0002_second.json").symlink_to(stored)
+    linked = folder.parent / "linked"
+    linked.mkdir()
+    (linked / "h200-x1").symlink_to(folder)
+    found = baseline.latest(linked / "h200-x1")
+    assert found is not None
+    assert found.sessions == SESSIONS
+
+
+def test_a_link_that_leads_nowhere_is_refused(folder: Path) -> None:
+    """It is not passed over for the baseline before it, and its number stays taken."""
+    (folder / "0003_third.json").symlink_to(folder / "gone")
+    refused(folder, r"0003_third\.json: file must be readable; found No such file")
+    assert baseline.save(folder, "fourth", DOCUMENT, SESSIONS).name == "0004_fourth.json"
+
+
+def test_one_that_is_gone_when_it_is_read_is_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Removed between the listing and the reading, it is an error and no crash."""
+    listed = baseline.numbered(folder)
+    monkeypatch.setattr(baseline, "numbered", lambda _: listed)
+    listed[-1].unlink()
+    refused(folder, r"0002_second\.json: file must be readable; found No such file")
+
+
+def test_a_folder_in_place_of_a_baseline_is_refused(folder: Path) -> None:
+    """What cannot be read is named as such."""
+    (folder / "0003_third.json").mkdir()
+    refused(folder, r"0003_third\.json: file must be readable; found Is a directory")
+
+
+@pytest.mark.parametrize("key", ["h200-x1", "h200-x1/below"])
+def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path, key: str) -> None:
+    """That there is no baseline is only said where one could be."""
+    (tmp_path / "h200-x1").write_text("not a folder")
+    refused(tmp_path / key, f"{key}: folder must be readable; found Not a directory")
+
+
+def test_a_folder_that_must_not_be_read_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the permission nobody knows whether there is a baseline."""
+
+    def closed(_: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "iterdir", closed)
+    refused(folder, "h200-x1: folder must be readable; found Permission denied")
+
+
+@pytest.mark.parametrize("version", ["2", "10", "37"])
+def test_a_newer_version_asks_for_an_upgrade(folder: Path, version: str) -> None:
+    """What a newer netpipe recorded is not to be recorded again."""
+    path = folder / "0002_second.json"
+    path.write_text(path.read_text().replace("netpipe.baseline/1", f"netpipe.baseline/{version}"))
+    refused(folder, rf"found 'netpipe\.baseline/{version}'\. A newer netpipe wrote it: upgrade")
+
+
+@pytest.mark.parametrize("version", ["0", "01", "1.5", "two"])
+def test_no_version_is_recorded_again(folder: Path, version: str) -> None:
+    """Where no upgrade helps, none is asked for."""
+    path = folder / "0002_second.json"
+    path.write_text(path.read_text().replace("netpipe.baseline/1", f"netpipe.baseline/{version}"))
+    refused(folder, rf"found 'netpipe\.baseline/{version}'\. Record it again")
+
+
+def test_a_full_disk_keeps_the_baseline_elsewhere(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What took minutes is whole where the message says, and works once it is copied."""
+    fill(monkeypatch, folder)
+    use_temporary_folder(monkeypatch, tmp_path)
+    with pytest.raises(InputError, match="found No space left on device") as full:
+        baseline.save(folder, "third", DOCUMENT, SESSIONS)
+    assert sorted(path.name for path in folder.iterdir()) == ["0001_first.json", "0002_second.json"]
+    (kept,) = tmp_path.glob("netpipe-*/0003_third.json")
+    assert f"It is kept: copy {kept} there" in str(full.value)
+    kept.rename(folder / kept.name)
+    found = baseline.latest(folder)
+    assert found is not None
+    assert (found.path.name, found.sessions) == ("0003_third.json", SESSIONS)
+
+
+def test_where_nothing_can_be_kept_both_are_said(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder's error comes first, then that of the temporary files."""
+    fill(monkeypatch, folder)
+    use_temporary_folder(monkeypatch, tmp_path / "absent")
+    words = r"No space left on device\. Nor can it be kept among the temporary files: No such file"
+    with pytest.raises(InputError, match=words):
+        baseline.save(folder, "third", DOCUMENT, SESSIONS)

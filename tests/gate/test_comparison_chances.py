@@ -1,0 +1,144 @@
+"""How often the gate is wrong, over what sessions may bring; nothing is timed, all is drawn."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from statistics import median
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from netpipe.gate.comparison import MOST_SESSIONS, Accepted, Comparison, Outcome, compare, settled
+from netpipe.results.measurement import Interval, Measurement
+from tests.measurements import make_measurement
+
+USUAL = make_measurement()
+BEST_FIRST = [Outcome.IMPROVED, Outcome.PASS, Outcome.INCONCLUSIVE, Outcome.REGRESSED]
+
+costs = st.floats(0.5, 8.0)
+several = st.lists(costs, min_size=1, max_size=MOST_SESSIONS)
+recorded = st.lists(costs, min_size=1, max_size=12)
+
+
+def costing(cost: float) -> Measurement:
+    """Make a session whose loader costs so many times the reference."""
+    return replace(USUAL, load_cpu_ratio=Interval(cost, cost, cost, 9))
+
+
+def held(now: Sequence[float], then: Sequence[float]) -> Outcome:
+    """Compare sessions of such costs."""
+    baseline = Accepted("a", [costing(one) for one in then])
+    return compare("load_s_per_batch", [costing(one) for one in now], baseline).outcome
+
+
+@given(recorded, st.data())
+@settings(deadline=None)
+def test_what_is_as_good_as_the_baseline_never_regresses(
+    then: list[float], data: st.DataObject
+) -> None:
+    """Sessions that the baseline holds, none of them worse than its median, raise no alarm."""
+    good = [one for one in then if one <= median(then)]
+    now = data.draw(st.lists(st.sampled_from(good), min_size=1, max_size=MOST_SESSIONS))
+    assert held(now, then) in {Outcome.PASS, Outcome.IMPROVED}
+
+
+@given(st.lists(costs, min_size=1, max_size=MOST_SESSIONS))
+@settings(deadline=None)
+def test_the_baselines_own_sessions_pass(then: list[float]) -> None:
+    """The very sessions that were recorded are neither better nor worse than themselves."""
+    assert held(then, then) is Outcome.PASS
+
+
+@given(several, recorded, st.floats(1.0, 3.0))
+@settings(deadline=None)
+def test_worse_is_never_told_as_better(now: list[float], then: list[float], factor: float) -> None:
+    """If every session costs more by one factor, the outcome is as bad as before, or worse."""
+    before, after = held(now, then), held([one * factor for one in now], then)
+    assert BEST_FIRST.index(after) >= BEST_FIRST.index(before)
+
+
+@given(several, recorded, st.permutations(range(MOST_SESSIONS)))
+@settings(deadline=None)
+def test_the_order_of_sessions_is_nothing(
+    now: list[float], then: list[float], order: list[int]
+) -> None:
+    """The same sessions come to the same, in whatever order they were measured."""
+    shuffled = [now[place] for place in order if place < len(now)]
+    assert held(shuffled, then) is held(now, then)
+
+
+LEVEL = 0.005
+"""One-sided, of an interval, as docs/gate.md states it."""
+DRAWS = 6_000
+MOST_ALARMS = DRAWS * LEVEL + 3 * (DRAWS * LEVEL) ** 0.5  # three standard deviations of a count
+
+
+@pytest.mark.parametrize("sessions", range(2, MOST_SESSIONS + 1))
+def test_intervals_keep_their_level_at_every_number_of_sessions(sessions: int) -> None:
+    """Sessions of identical code that spread by 1.5 to 10% seldom exclude a change of zero."""
+    draw = np.random.default_rng(20_260 + sessions)
+    alarms = 0
+    for _ in range(DRAWS):
+        spread = draw.uniform(0.015, 0.10)
+        costs = 2.0 * np.exp(draw.normal(0.0, spread, 10 + sessions))
+        baseline, *now = Accepted("a", list(map(costing, costs[:10]))), *map(costing, costs[10:])
+        every = compare("load_s_per_batch", now, baseline).every
+        alarms += every[0].worse.low > 1
+    assert alarms <= MOST_ALARMS
+
+
+def test_a_whole_run_keeps_the_level() -> None:
+    """Looking after each session raises no more false alarms than the level of one interval."""
+    draw = np.random.default_rng(20_260)
+    alarms = 0
+    for _ in range(DRAWS):
+        spread = draw.uniform(0.015, 0.10)
+
+        def drawn(_: Comparison | None = None, spread: float = spread) -> Measurement:
+            return costing(float(2.0 * np.exp(draw.normal(0.0, spread))))
+
+        baseline = Accepted("a", [drawn() for _ in range(10)])
+        found, _ = settled("load_s_per_batch", [drawn()], baseline, (), drawn)
+        alarms += found.outcome is Outcome.REGRESSED
+    assert alarms <= MOST_ALARMS
+
+
+DECISIONS = 2_000
+
+
+@cache
+def outcomes(slowdown: float) -> Counter[Outcome]:
+    """Draw baselines of ten sessions and runs that go on until they are sure; count outcomes.
+
+    Sessions spread by 1.5%, and those of the runs cost more by a factor.
+    """
+    draw = np.random.default_rng(20_260)
+
+    def drawn(factor: float) -> Measurement:
+        return costing(float(2.0 * factor * np.exp(draw.normal(0.0, 0.015))))
+
+    def another(_: Comparison) -> Measurement:
+        return drawn(slowdown)
+
+    found: Counter[Outcome] = Counter()
+    for _ in range(DECISIONS):
+        baseline = Accepted("a", [drawn(1.0) for _ in range(10)])
+        comparison, _ = settled("load_s_per_batch", [drawn(slowdown)], baseline, (), another)
+        found[comparison.outcome] += 1
+    return found
+
+
+def test_false_alarms_are_rare() -> None:
+    """Of runs that did not change at most 1% are REGRESSED, and few stay open."""
+    found = outcomes(1.0)
+    assert found[Outcome.REGRESSED] <= 0.01 * DECISIONS
+    assert found[Outcome.INCONCLUSIVE] <= 0.02 * DECISIONS
+
+
+@pytest.mark.parametrize(("slowdown", "share"), [(1.05, 0.80), (1.10, 0.95), (1.20, 0.99)])
+def test_slowdowns_are_found(slowdown: float, share: float) -> None:
+    """A loader that costs a tenth more is found in nearly all runs, by a twentieth in most."""
+    assert outcomes(slowdown)[Outcome.REGRESSED] >= share * DECISIONS

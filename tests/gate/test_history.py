@@ -1,0 +1,143 @@
+"""Baselines beside each other."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from netpipe.gate import baseline, history
+from netpipe.gate.baseline import Baseline
+from netpipe.results.measurement import Measurement
+from tests.measurements import make_measurement
+
+DOCUMENT = {"datetime": "2026-11-21T14:00:00+00:00", "commit_info": {}, "benchmarks": []}
+
+
+def held(*sessions: Measurement) -> Baseline:
+    """A baseline of these sessions, behind two benchmarks."""
+    return Baseline(Path("0001_a.json"), "", "", {"a::b": sessions, "a::c": sessions})
+
+
+def test_every_baseline_is_an_entry(tmp_path: Path) -> None:
+    """By device and number, the latest of each as the one that is compared with."""
+    for device, name in (("t4-x1", "a"), ("h200-x1", "a"), ("h200-x1", "b")):
+        baseline.save(tmp_path / device, name, DOCUMENT, {"a::b": (make_measurement(),)})
+    (tmp_path / "README.md").write_text("who may write here")
+    found = [(one.path.parent.name, one.path.name) for one in history.entries(tmp_path)]
+    assert found == [
+        ("h200-x1", "0001_a.json"), ("h200-x1", "0002_b.json"), ("t4-x1", "0001_a.json")
+    ]  # fmt: skip
+    assert [one.is_compared for one in history.entries(tmp_path)] == [False, True, True]
+
+
+def test_a_baseline_of_what_no_later_one_holds_is_compared_with(tmp_path: Path) -> None:
+    """A recording of some benchmarks leaves the others to the file before it."""
+    some = (make_measurement(),)
+    for name, held_by in (("a", {"a::b": some, "a::c": some}), ("b", {"a::b": some})):
+        baseline.save(tmp_path / "t4-x1", name, DOCUMENT, held_by)
+    assert [one.is_compared for one in history.entries(tmp_path)] == [True, True]
+    baseline.save(tmp_path / "t4-x1", "c", DOCUMENT, {"a::b": some, "a::c": ()})
+    assert [one.is_compared for one in history.entries(tmp_path)] == [False, False, True]
+
+
+def test_a_damaged_baseline_is_an_entry_too(tmp_path: Path) -> None:
+    """It is told of, and hides none of the others."""
+    path = baseline.save(tmp_path / "t4-x1", "a", DOCUMENT, {"a::b": (make_measurement(),)})
+    (path.parent / "0002_b.json").write_text("{}")
+    good, bad = history.entries(tmp_path)
+    assert (good.error, bad.baseline) == ("", None)
+    assert str(bad.path) in bad.error
+
+
+def test_a_session_counts_once() -> None:
+    """Two benchmarks may share it."""
+    one, other = make_measurement(), make_measurement(load_s=0.02)
+    assert history.sessions(held(one, other)) == (one, other)
+
+
+def test_the_spread_is_over_sessions() -> None:
+    """Each has one median, and the lowest and highest of those are told."""
+    measured = [make_measurement(load_s=one) for one in (0.03, 0.01, 0.02, 0.02)]
+    assert history.spread(measured, "load_s_per_batch") == history.Spread(0.01, 0.02, 0.03)
+
+
+def test_two_baselines_are_put_side_by_side() -> None:
+    """Every figure with its ratio, and what else is not alike."""
+    before = make_measurement(load_s=0.010)
+    after = replace(make_measurement(load_s=0.012), versions={**before.versions, "jax": "0.99"})
+    found = history.changes(held(before), held(after))
+    load = found.figures["load_s_per_batch"]
+    assert (load.before, load.after) == (0.010, 0.012)
+    assert load.ratio == pytest.approx(1.2)
+    assert found.differences == (f"jax: {before.versions.get('jax', 'none')}, then 0.99",)
+
+
+def test_no_ratio_to_nothing() -> None:
+    """What was 0 has no ratio."""
+    assert make_measurement().stall_fraction.median == 0
+    found = history.changes(held(make_measurement()), held(make_measurement(train_s=0.04)))
+    assert found.figures["stall_fraction"].ratio is None
+
+
+@pytest.mark.parametrize(
+    ("fingerprints", "keep", "gone"),
+    [
+        ("", 1, ""),
+        ("x", 1, ""),
+        ("xx", 1, ""),
+        ("xxxxx", 1, "bcd"),
+        ("xxxxx", 3, "b"),
+        ("oxxxx", 1, "acd"),
+        ("oxxxo", 1, "bcd"),
+        ("oooox", 2, "abc"),
+    ],
+)
+def test_the_oldest_comparable_and_the_latest_stay(fingerprints: str, keep: int, gone: str) -> None:
+    """What lies between may go, and what the latest cannot be compared with."""
+    baselines = [
+        replace(held(replace(make_measurement(), fingerprint=data)), path=Path(name))
+        for name, data in zip("abcde", fingerprints, strict=False)
+    ]
+    assert history.superfluous(baselines, keep) == tuple(map(Path, gone))
+
+
+def test_the_newest_of_each_class_of_host_stays() -> None:
+    """Runs on every class are compared with it."""
+    one = make_measurement()
+    other = replace(one, host=replace(one.host, cpu_model="family 6, model 167"))
+    baselines = [
+        replace(held(session), path=Path(name))
+        for name, session in zip("abcde", (one, one, one, other, other), strict=True)
+    ]
+    assert history.superfluous(baselines, 1) == (Path("b"),)
+
+
+def test_a_baseline_of_another_class_of_host_is_compared_with(tmp_path: Path) -> None:
+    """A recording on another CPU leaves the file before it in use."""
+    one = make_measurement()
+    other = replace(one, host=replace(one.host, cpu_model="family 6, model 167"))
+    for name, session in zip("abc", (one, one, other), strict=True):
+        baseline.save(tmp_path / "t4-x1", name, DOCUMENT, {"a::b": (session,)})
+    assert [entry.is_compared for entry in history.entries(tmp_path)] == [False, True, True]
+
+
+def test_a_benchmark_that_only_one_holds_is_a_difference() -> None:
+    """One that was not recorded again, and one whose test was gone by then, are named."""
+    before = held(make_measurement())
+    sessions = before.sessions["a::b"]
+    assert history.changes(before, replace(before, sessions={"a::b": sessions})).differences == (
+        "a::c was not recorded again",
+    )
+    gone = replace(before, sessions={"a::b": sessions, "a::c": ()})
+    assert history.changes(before, gone).differences == ("a::c had no test any more",)
+
+
+def test_the_only_one_that_holds_a_benchmark_stays() -> None:
+    """A baseline that lacks a benchmark does not let go the newest that has it."""
+    full = held(make_measurement())
+    partial = replace(full, sessions={"a::b": full.sessions["a::b"]})
+    baselines = [
+        replace(one, path=Path(name))
+        for name, one in zip("abcd", (full, full, partial, partial), strict=True)
+    ]
+    assert history.superfluous(baselines, 1) == (Path("c"),)

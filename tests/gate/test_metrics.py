@@ -1,0 +1,111 @@
+"""What is held against a baseline: values, directions, and what a change is worth."""
+
+from dataclasses import fields, replace
+from math import exp, isfinite, log, log1p
+from typing import Any
+
+import pytest
+
+from netpipe.gate.metrics import GATED, LOAD_CPU, STEP, SYNCS, UTILISATION, Metric, Scope
+from netpipe.results.measurement import Interval, Measurement
+from tests.measurements import make_measurement
+
+EVERY = [metric for metrics in GATED.values() for metric in metrics]
+WORTH = [  # the bound on the same machine, where cores are shared, and on another of the class
+    ("load_cpu_ratio", 1.03, 1.03, 1.10),
+    ("load_s_per_batch", 1.10, 1.30, 1.10),
+    ("step_s", 1.05, 1.30, 1.10),
+    ("accelerator_utilisation", 1.05, 1.05, 1.05),
+    ("sync_probe_fraction", 0.25, 0.25, 0.25),
+    ("train_s_per_step", 1.05, 1.30, 1.10),
+]
+by_name = pytest.mark.parametrize("metric", EVERY, ids=[one.name for one in EVERY])
+
+
+@by_name
+def test_a_metric_is_a_field_of_a_measurement(metric: Metric) -> None:
+    """Its value is what a session holds under its name: of an interval, the median."""
+    measured = make_measurement(train_s=0.040, sync_probe_fraction=0.25)
+    found = getattr(measured, metric.name)
+    value = found.median if isinstance(found, Interval) else found
+    assert metric.value(measured) == value
+    assert value > 0
+
+
+def test_a_quantity_is_a_duration_with_rounds() -> None:
+    """What a benchmark may be of has an interval, and a series of rounds under the same name."""
+    measured = make_measurement()
+    for quantity in GATED:
+        assert isinstance(getattr(measured, quantity), Interval)
+        assert getattr(measured.rounds, quantity)
+    assert set(GATED) <= {one.name for one in fields(Measurement)}
+
+
+def test_a_metric_decides_on_one_quantity() -> None:
+    """None is held twice, so that a change is told of once."""
+    names = [metric.name for metric in EVERY]
+    assert sorted(names) == sorted(set(names))
+
+
+def test_a_level_rises_as_a_figure_gets_worse() -> None:
+    """More time is worse; less utilisation is; more forced waits are."""
+    good = make_measurement(train_s=0.033, sync_probe_fraction=0.0)
+    bad = make_measurement(step_s=0.045, train_s=0.090, sync_probe_fraction=0.5)
+    assert STEP.level(bad) - STEP.level(good) == pytest.approx(log(0.045 / 0.030))
+    utilisation = UTILISATION.level(bad) - UTILISATION.level(good)
+    assert utilisation == pytest.approx(log(0.030 / 0.033 / 0.5))
+    assert SYNCS.level(bad) - SYNCS.level(good) == pytest.approx(0.5)
+
+
+@by_name
+def test_nothing_has_a_level_too(metric: Metric) -> None:
+    """A figure of 0, as a step without time, is far from others and no error."""
+    nothing = Interval(0.0, 0.0, 0.0, 9)
+    value = 0.0 if metric.is_share else nothing
+    changed: dict[str, Any] = {metric.name: value}
+    assert isfinite(metric.level(replace(make_measurement(), **changed)))
+
+
+@by_name
+def test_a_change_is_read_as_a_factor_or_a_difference(metric: Metric) -> None:
+    """No change is a factor of 1, of a share a difference of 0; worse is more."""
+    assert metric.worse(0.0) == (0.0 if metric.is_share else 1.0)
+    assert metric.worse(0.3) == (0.3 if metric.is_share else exp(0.3))
+
+
+@pytest.mark.parametrize(("name", "alone", "shared", "elsewhere"), WORTH)
+def test_what_a_change_must_be_worth(
+    name: str, alone: float, shared: float, elsewhere: float
+) -> None:
+    """Wall times are worth less on shared cores, and all that is of a host on another of its class.
+
+    The largest of these counts.
+    """
+    (metric,) = (one for one in EVERY if one.name == name)
+
+    def bound(*, shared_cores: bool, same_machine: bool) -> float:
+        return metric.worse(
+            metric.least_change(shared_cores=shared_cores, same_machine=same_machine)
+        )
+
+    assert bound(shared_cores=False, same_machine=True) == pytest.approx(alone)
+    assert bound(shared_cores=True, same_machine=True) == pytest.approx(shared)
+    assert bound(shared_cores=False, same_machine=False) == pytest.approx(elsewhere)
+    assert bound(shared_cores=True, same_machine=False) == pytest.approx(max(shared, elsewhere))
+
+
+def test_the_bounds_above_are_of_every_metric() -> None:
+    """A metric that is gated has what a change of it is worth tested above."""
+    assert [name for name, *_ in WORTH] == [metric.name for metric in EVERY]
+
+
+def test_a_least_change_is_a_logarithm() -> None:
+    """It is held against differences of levels."""
+    least = LOAD_CPU.least_change(shared_cores=False, same_machine=True)
+    assert least == pytest.approx(log1p(0.03))
+
+
+def test_what_is_of_the_device_alone_travels() -> None:
+    """Shares of the device's own time can be compared between hosts; costs and times cannot."""
+    portable = {one.name for one in EVERY if one.scope is Scope.EVERYWHERE}
+    assert portable == {"accelerator_utilisation", "sync_probe_fraction"}

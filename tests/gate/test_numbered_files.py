@@ -1,0 +1,175 @@
+"""Files with numbers: written whole or not at all, whoever else writes and however full it is."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from netpipe.gate.numbered_files import keep_elsewhere, write_next
+from tests.disk import fill, make_read_only, use_temporary_folder
+
+_EACH = 40
+_RECORDER = f"""
+import sys
+from pathlib import Path
+from netpipe.gate.numbered_files import write_next
+
+folder, name = Path(sys.argv[1]), sys.argv[2]
+sys.stdout.write("ready\\n")
+sys.stdout.flush()
+sys.stdin.readline()
+for turn in range({_EACH}):
+    write_next(folder, name, f"{{name}} {{turn}}")
+"""
+
+# The limit holds wherever the process writes: in the folder and among the temporary files.
+_TOO_LARGE = """
+import resource, sys
+from pathlib import Path
+from netpipe.gate.numbered_files import keep_elsewhere, write_next
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+for write in (write_next, keep_elsewhere):
+    try:
+        write(Path(sys.argv[1]), "late", "x" * 100_000)
+    except OSError as error:
+        print(error.strerror)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder that holds one file with a number."""
+    assert write_next(tmp_path / "folder", "early", "early").name == "0001_early.json"
+    return tmp_path / "folder"
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The system's folder for temporary files."""
+    made = tmp_path / "temporary"
+    made.mkdir()
+    use_temporary_folder(monkeypatch, made)
+    return made
+
+
+def holds_only_the_early(folder: Path) -> bool:
+    """Tell whether a folder is as it was."""
+    (path,) = folder.iterdir()
+    return path.name == "0001_early.json" and path.read_text() == "early"
+
+
+def test_two_processes_lose_nothing(folder: Path) -> None:
+    """Two processes that write at the same time get numbers of their own, without a gap."""
+    recorders = [
+        subprocess.Popen(
+            (sys.executable, "-c", _RECORDER, str(folder), name),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for name in ("mine", "theirs")
+    ]
+    for one in recorders:
+        assert one.stdout is not None
+        assert one.stdout.readline() == "ready\n"
+    for one in recorders:
+        assert one.stdin is not None
+        one.stdin.write("go\n")
+        one.stdin.flush()
+    for one in recorders:
+        one.communicate()
+        assert one.returncode == 0
+    paths = sorted(folder.iterdir())
+    assert [path.name[:4] for path in paths] == [f"{n:04}" for n in range(1, 2 * _EACH + 2)]
+    written = {f"{name} {turn}" for name in ("mine", "theirs") for turn in range(_EACH)}
+    assert {path.read_text() for path in paths} == {"early", *written}
+
+
+def test_a_number_let_go_of_meanwhile_is_taken(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another may claim it and be done between the listing and the claim: none is double."""
+    opened = os.open
+
+    def late(path: Path, *how: int) -> int:
+        monkeypatch.undo()
+        assert write_next(folder, "theirs", "theirs").name == "0002_theirs.json"
+        return opened(path, *how)
+
+    monkeypatch.setattr(os, "open", late)
+    assert write_next(folder, "mine", "mine").name == "0003_mine.json"
+    assert len(list(folder.iterdir())) == 3
+
+
+def test_a_number_claimed_meanwhile_is_left_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another may claim it between the listing and the claim, and be writing still."""
+    opened = os.open
+
+    def late(path: Path, *how: int) -> int:
+        monkeypatch.undo()
+        (folder / "0002.part").write_text("theirs")
+        return opened(path, *how)
+
+    monkeypatch.setattr(os, "open", late)
+    assert write_next(folder, "mine", "mine").name == "0003_mine.json"
+    assert (folder / "0002.part").read_text() == "theirs"
+
+
+def test_what_somebody_left_behind_is_passed_over(folder: Path) -> None:
+    """A recorder that was killed while it wrote blocks nobody: its number stays unused."""
+    (folder / "0002.part").write_text("half")
+    assert write_next(folder, "mine", "mine").name == "0003_mine.json"
+
+
+def test_a_full_disk_leaves_what_was_there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel has no space: earlier files are untouched and no part of the new one is left."""
+    fill(monkeypatch, folder)
+    with pytest.raises(OSError, match="No space left on device"):
+        write_next(folder, "late", "x" * 100_000)
+    assert holds_only_the_early(folder)
+
+
+def test_a_file_that_grows_too_large_leaves_nothing(folder: Path, temporary: Path) -> None:
+    """A write that ends in the middle, in the folder and elsewhere, leaves nothing in either."""
+    command = (sys.executable, "-c", _TOO_LARGE, str(folder))
+    said = subprocess.run(
+        command, env={"TMPDIR": str(temporary)}, check=True, capture_output=True, text=True
+    ).stdout
+    assert said == "File too large\n" * 2
+    assert holds_only_the_early(folder)
+    assert not list(temporary.iterdir())
+
+
+def test_a_read_only_folder_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system's own words come out, and the folder is as it was."""
+    make_read_only(monkeypatch, folder)
+    with pytest.raises(OSError, match="Read-only file system"):
+        write_next(folder, "late", "late")
+    assert holds_only_the_early(folder)
+
+
+def test_where_no_folder_can_be_made(tmp_path: Path) -> None:
+    """Below a file, and where not even root makes a folder, it is an error and no loop."""
+    (tmp_path / "file").write_text("not a folder")
+    for folder in (tmp_path / "file" / "h200-x1", Path("/proc/netpipe/h200-x1")):
+        with pytest.raises(OSError, match=r"Not a directory|No such file|denied|permitted"):
+            write_next(folder, "late", "late")
+
+
+def test_what_is_kept_has_its_number(folder: Path, temporary: Path) -> None:
+    """It lies in a folder of its own, under the name that it only has to be copied with."""
+    first, second = (keep_elsewhere(folder, "late", "kept") for _ in range(2))
+    assert first.parent != second.parent
+    assert {first.parent.parent, second.parent.parent} == {temporary}
+    assert (first.name, first.read_text()) == ("0002_late.json", "kept")
+
+
+def test_without_the_folder_the_first_number_is_kept(tmp_path: Path, temporary: Path) -> None:
+    """A folder that could not be made holds no number yet."""
+    assert keep_elsewhere(tmp_path / "absent", "late", "kept").name == "0001_late.json"
+    assert len(list(temporary.iterdir())) == 1

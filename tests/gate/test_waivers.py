@@ -1,0 +1,153 @@
+"""Waivers: what they cover, and how their file is read."""
+
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from netpipe.errors import InputError
+from netpipe.gate.comparison import Comparison, Outcome
+from netpipe.gate.waivers import Waiver, load, waived
+
+LAST_DAY = date(2026, 12, 31)
+NAME = "perf_tests/test_loading.py::test_load_time"
+WAIVER = Waiver(NAME, "load_cpu_ratio", 1.15, "decodes IPv6 options, see #123", LAST_DAY)
+
+TEXT = f"""
+[[waiver]]
+benchmark = "{NAME}"
+metric = "load_cpu_ratio"
+bound = 1.15
+reason = "decodes IPv6 options, see #123"
+expires = 2026-12-31
+"""
+
+
+def compared(
+    worse_ratio: float = 1.12,
+    metric: str = "load_cpu_ratio",
+    outcome: Outcome = Outcome.REGRESSED,
+) -> Comparison:
+    """Compare a metric with its baseline."""
+    return Comparison(outcome, metric, 2.0 * worse_ratio, 2.0, worse_ratio, "worse")
+
+
+def covered(
+    comparison: Comparison, *waivers: Waiver, name: str = NAME, day: date = LAST_DAY
+) -> bool:
+    """Tell whether a comparison on an A100 is covered."""
+    return waived(comparison, waivers, name, "a100-sxm-80gb-x1", day) is not None
+
+
+def written(folder: Path, text: str) -> Path:
+    """Write a file of waivers."""
+    path = folder / "waivers.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(("ratio", "is_covered"), [(1.12, True), (1.15, True), (1.16, False)])
+def test_a_regression_is_covered_up_to_the_bound(ratio: float, is_covered: bool) -> None:
+    """The bound itself is within it."""
+    assert covered(compared(ratio), WAIVER) is is_covered
+
+
+def test_only_what_the_waiver_names_is_covered() -> None:
+    """Another metric and another benchmark fail as before."""
+    assert not covered(compared(metric="load_s_per_batch"), WAIVER)
+    assert not covered(compared(), WAIVER, name="perf_tests/test_loading.py::test_other")
+
+
+@pytest.mark.parametrize("outcome", [one for one in Outcome if one is not Outcome.REGRESSED])
+def test_what_did_not_regress_needs_no_waiver(outcome: Outcome) -> None:
+    """It keeps its outcome."""
+    assert not covered(compared(outcome=outcome), WAIVER)
+
+
+def test_the_last_day_is_covered_and_the_next_is_not() -> None:
+    """A waiver expires when its day is over."""
+    assert covered(compared(), WAIVER, day=LAST_DAY)
+    assert not covered(compared(), WAIVER, day=date(2027, 1, 1))
+
+
+@pytest.mark.parametrize(
+    ("device", "is_covered"),
+    [("", True), ("a100", True), ("a100-sxm-80gb-x1", True), ("h100", False), ("a10", False)],
+)
+def test_a_device_is_a_key_or_a_family(device: str, is_covered: bool) -> None:
+    """Without one, every device is meant."""
+    one = Waiver(NAME, "load_cpu_ratio", 1.15, "why", LAST_DAY, device)
+    assert covered(compared(), one) is is_covered
+
+
+def test_the_file_is_read(tmp_path: Path) -> None:
+    """Every field of it."""
+    path = written(tmp_path, TEXT + TEXT.replace("test_load_time", "test_b") + 'device = "a100"\n')
+    other = Waiver(
+        NAME.replace("test_load_time", "test_b"), "load_cpu_ratio", 1.15, WAIVER.reason, LAST_DAY,
+        "a100",
+    )  # fmt: skip
+    assert load(path) == (WAIVER, other)
+
+
+def test_no_file_is_no_waiver(tmp_path: Path) -> None:
+    """An empty one neither."""
+    assert load(tmp_path / "waivers.toml") == ()
+    assert load(written(tmp_path, "# none yet\n")) == ()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("bound = 1.15", "bound = 1.0", "bound of waiver 1 must be a number above 1; found 1.0"),
+        ("bound = 1.15", "bound = nan", "bound of waiver 1 must be a number above 1; found nan"),
+        ("bound = 1.15", "bound = inf", "bound of waiver 1 must be a number above 1; found inf"),
+        ("bound = 1.15", "bound = true", "bound of waiver 1 must be a number above 1; found True"),
+        ("bound = 1.15", "bound = '2'", "bound of waiver 1 must be a number above 1; found '2'"),
+        ("bound = 1.15\n", "", "bound of waiver 1 must be a number above 1; found none"),
+        ("metric = ", "metrics = ", "key of waiver 1 must be one of benchmark.*; found 'metrics'"),
+        ("load_cpu_ratio", "cpu", "metric of waiver 1 must be one of load_cpu.*; found 'cpu'"),
+        ("decodes IPv6 options, see #123", " ", "reason of waiver 1 must be the reason.*found ' '"),
+        ("decodes", r"\n", "reason of waiver 1 must be the reason, in one line"),
+        (f'"{NAME}"', "3", "benchmark of waiver 1 must be the full name of a benchmark.*found 3"),
+        ("2026-12-31", "'2026-12-31'", "expires of waiver 1 must be a date.*found '2026-12-31'"),
+        ("2026-12-31", "2026-12-31T10:00:00", "expires of waiver 1 must be a date"),
+        ("2026-12-31", "2026-12-32", "file must be TOML"),
+        ("2026-12-31", "2026-12-31\ndevice = ''", "device of waiver 1 must be a device key"),
+        ("[[waiver]]", "[waiver]", "waiver must be an array of tables"),
+        ("[[waiver]]", "[[waivers]]", "key must be waiver; found 'waivers'"),
+        (TEXT, "waiver = [1]", "waiver 1 must be a table"),
+    ],
+)
+def test_what_is_no_waiver_is_named(tmp_path: Path, old: str, new: str, said: str) -> None:
+    """File, field, constraint and value are in the error."""
+    assert old in TEXT
+    path = written(tmp_path, TEXT.replace(old, new))
+    with pytest.raises(InputError, match=said) as raised:
+        load(path)
+    assert str(raised.value).startswith(str(path))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("", ""), ("", "a100"), ("a100", "a100"), ("a100", "a100-sxm"), ("a100-sxm-80gb-x1", "a100")],
+)
+def test_two_for_the_same_thing_are_refused(tmp_path: Path, one: str, other: str) -> None:
+    """Also where one is for a family that the other's device is of."""
+    devices = [f'device = "{name}"\n' if name else "" for name in (one, other)]
+    path = written(tmp_path, "".join(TEXT + device for device in devices))
+    with pytest.raises(InputError, match="be the only one for its metric"):
+        load(path)
+
+
+def test_two_devices_may_have_one_each(tmp_path: Path) -> None:
+    """With a bound of its own."""
+    path = written(tmp_path, f'{TEXT}device = "a100"\n{TEXT}device = "h100"\n')
+    assert [one.device for one in load(path)] == ["a100", "h100"]
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    """A folder of that name is no file of waivers."""
+    (tmp_path / "waivers.toml").mkdir()
+    with pytest.raises(InputError, match=r"waivers\.toml: file must be readable"):
+        load(tmp_path / "waivers.toml")

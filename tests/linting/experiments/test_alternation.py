@@ -1,0 +1,295 @@
+"""Rounds of blocks in turns, on a clock that the test holds, and what a block measures."""
+
+from collections.abc import Iterator
+from itertools import count
+from math import inf
+from threading import Event
+from typing import Any
+
+import grain
+import numpy as np
+import pytest
+
+from netpipe.errors import HangError, MisuseError
+from netpipe.linting.experiments import alternation, blocks
+from netpipe.linting.experiments.alternation import Bench
+from netpipe.linting.experiments.blocks import Block, Pace, measured_block
+from netpipe.linting.experiments.variants import Variant
+from netpipe.linting.graph.reader import read_graph
+from netpipe.measuring import loader_puller
+from netpipe.measuring.loader_puller import LoaderFactory
+from tests.fakes import FakeClock, FakeProcesses
+
+AMPLE_S = 60.0
+CALM, SMALL = Variant(read_threads=0), Variant(read_buffer=3)
+THREADS = grain.ReadOptions(num_threads=2, prefetch_buffer_size=7)
+
+
+def factory() -> Any:
+    """A pipeline that reads with two threads and a buffer of 7."""
+    return grain.MapDataset.source(range(8)).to_iter_dataset(THREADS)
+
+
+def name(loader: LoaderFactory) -> str:
+    """Tell which side a loader is of, by its settings."""
+    (node,) = read_graph(loader()).of_kind("ToIter")
+    settings = f"{node.parameters['num_threads']} {node.parameters['prefetch_buffer_size']}"
+    return {"2 7": "A", "0 7": "calm", "2 3": "small"}[settings]
+
+
+class Script:
+    """Measures blocks as a test wants them, and keeps their order."""
+
+    def __init__(self, clock: FakeClock, block_s: float = 0.1) -> None:
+        self._clock = clock
+        self._block_s = block_s
+        self.order: list[str] = []
+        self.asked: list[Pace] = []
+        self.load_s, self.ended = 0.0, False
+        self.fails_at: dict[str, int] = {}
+
+    def __call__(self, loader: LoaderFactory, pace: Pace) -> Block:
+        """Let the block's time pass; its time is the number of the block."""
+        side = name(loader)
+        self.order.append(side)
+        self.asked.append(pace)
+        self._clock.sleep(self._block_s)
+        if self.order.count(side) == self.fails_at.get(side):
+            raise ValueError(f"{side} broke")
+        return Block(float(len(self.order)), 0.0, 1.0, self.load_s, self.ended)
+
+
+def test_blocks_alternate(clock: FakeClock) -> None:
+    """After a block that warms the machine up, rounds run there and back."""
+    script = Script(clock)
+    compared = Bench(factory, clock, 60.0, script).compare([CALM, SMALL], 1.0)
+    there = ["A", "calm", "small"]
+    assert script.order == ["A", *(there + there[::-1]) * 3]
+    assert [one.s_per_element for one in compared[CALM].before] == [2, 7, 8, 13, 14, 19]
+    assert [one.s_per_element for one in compared[CALM].after] == [3, 6, 9, 12, 15, 18]
+    assert [one.s_per_element for one in compared[SMALL].after] == [4, 5, 10, 11, 16, 17]
+    block_s = 60.0 / 12 / 3
+    assert script.asked == [Pace(block_s, from_start=True), *[Pace(block_s)] * 18]
+
+
+@pytest.mark.parametrize(("load_s", "step_s"), [(0.007, 0.007), (0.0, 0.001)])
+def test_steps_last_as_long_as_a_batch(clock: FakeClock, load_s: float, step_s: float) -> None:
+    """Both sides are pulled beside a step as long as the pipeline's own batch, at least 1 ms."""
+    script = Script(clock)
+    script.load_s = load_s
+    compared = Bench(factory, clock, 60.0, script).compare([CALM], 1.0, stepping=True)
+    assert set(script.asked[1:]) == {Pace(2.5, step_s)} == {compared[CALM].pace}
+
+
+def test_short_data_are_compared_by_epochs(clock: FakeClock) -> None:
+    """Where the first look meets the end of the data both sides are read from start to end."""
+    script = Script(clock)
+    script.ended = True
+    Bench(factory, clock, 60.0, script).compare([CALM], 1.0)
+    assert set(script.asked[1:]) == {Pace(inf, from_start=True)}
+
+
+def test_a_block_that_does_not_end_is_said(
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message leaves open whether it hangs or has too little time."""
+
+    def left(_work: object, _limit_s: float) -> Block:
+        raise HangError("left")
+
+    monkeypatch.setattr(alternation, "bounded", left)
+    compared = Bench(factory, clock, 1.0, Script(clock)).compare([CALM], 1.0)
+    assert compared[CALM].failure == (
+        "a few batches took longer than the 6 s that were left: it is slow, and a longer --budget"
+        " would do, or it hangs"
+    )
+
+
+def test_a_share_is_kept_to(clock: FakeClock) -> None:
+    """Rounds end where another would go beyond the share of the time."""
+    script = Script(clock, block_s=1.0)
+    compared = Bench(factory, clock, 20.0, script).compare([CALM], 0.5)
+    assert len(compared[CALM].after) == 4
+    assert clock() == 9.0
+
+
+def test_three_rounds_may_take_more_than_the_share(clock: FakeClock) -> None:
+    """An interval needs three rounds: they are done while there is time at all."""
+    script = Script(clock, block_s=1.0)
+    bench = Bench(factory, clock, 20.0, script)
+    assert len(bench.compare([CALM], 0.1)[CALM].after) == 3
+    assert len(bench.compare([SMALL], 0.1)[SMALL].after) == 3
+    assert len(bench.compare([SMALL], 1.0)[SMALL].after) == 2
+
+
+def test_a_variant_that_fails_is_left_out(clock: FakeClock) -> None:
+    """The others go on, and what it raised is kept."""
+    script = Script(clock)
+    script.fails_at["calm"] = 2
+    compared = Bench(factory, clock, 60.0, script).compare([CALM, SMALL], 1.0)
+    assert compared[CALM].failure == "ValueError: calm broke"
+    assert len(compared[CALM].before) == len(compared[CALM].after) == 1
+    assert (compared[SMALL].failure, len(compared[SMALL].after)) == ("", 6)
+
+
+@pytest.mark.parametrize("fails_at", [1, 3])
+def test_a_pipeline_that_fails_as_it_is_ends_all(clock: FakeClock, fails_at: int) -> None:
+    """Without something to compare with no more is measured."""
+    script = Script(clock)
+    script.fails_at["A"] = fails_at
+    compared = Bench(factory, clock, 60.0, script).compare([CALM, SMALL], 1.0)
+    assert {one.failure for one in compared.values()} == {"ValueError: A broke"}
+    assert script.order.count("A") == fails_at
+
+
+def test_nothing_runs_once_all_variants_have_failed(clock: FakeClock) -> None:
+    """A variant that cannot be built costs one round."""
+    script = Script(clock)
+    made = factory()
+    compared = Bench(lambda: made, clock, 60.0, script).compare([CALM], 1.0)
+    assert "must call to_iter_dataset" in compared[CALM].failure
+    assert script.order == ["A", "A"]
+
+
+# ---- A block
+
+
+@pytest.fixture
+def _one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loader without workers, that uses 3 s of CPU time between one reading and the next."""
+    always = iter(lambda: 3.0, None)
+    monkeypatch.setattr(loader_puller, "ProcessTree", lambda **_: FakeProcesses(use_s=always))
+    monkeypatch.setattr(blocks, "ProcessTree", lambda: FakeProcesses(use_s=[6.0]))
+    monkeypatch.setattr(FakeProcesses, "worker_pids", (), raising=False)
+
+
+def paced(clock: FakeClock, gaps_s: Iterator[float], elements: int) -> LoaderFactory:
+    """A factory of batches of so many elements, each after a gap."""
+
+    def batches() -> Iterator[Any]:
+        for gap_s in gaps_s:
+            clock.sleep(gap_s)
+            yield {"x": np.zeros((elements, 2))}
+
+    return batches
+
+
+@pytest.mark.usefixtures("_one_process")
+def test_a_block_is_timed_per_element(clock: FakeClock) -> None:
+    """Wall and CPU time are divided by the elements of the batches that were timed."""
+    block = measured_block(paced(clock, (0.5 for _ in count()), 4), Pace(5.0), clock)
+    assert block == Block(0.125, 3.0 / 10 / 4, 4.0, 0.5)
+
+
+@pytest.mark.usefixtures("_one_process")
+def test_the_start_of_a_block_does_not_count(clock: FakeClock) -> None:
+    """A slow first batch, and batches made ahead that come in no time, are thrown away."""
+    gaps_s = [30.0, *[0.0] * 20, *[0.5] * 100]
+    assert measured_block(paced(clock, iter(gaps_s), 1), Pace(10.0), clock).s_per_element == 0.5
+
+
+@pytest.mark.usefixtures("_one_process")
+def test_a_block_closes_its_loader(clock: FakeClock) -> None:
+    """No iterator outlives its block, whether it was timed or failed."""
+    closed = []
+
+    def batches(last: int) -> Iterator[Any]:
+        try:
+            for _ in range(last):
+                clock.sleep(0.5)
+                yield np.zeros(1)
+            raise ValueError("broken")
+        finally:
+            closed.append(last)
+
+    measured_block(lambda: batches(1000), Pace(2.0), clock)
+    with pytest.raises(Exception, match="broken"):
+        measured_block(lambda: batches(3), Pace(2.0), clock)
+    assert closed == [1000, 3]
+
+
+@pytest.mark.usefixtures("_one_process")
+@pytest.mark.parametrize("pace", [Pace(2.0), Pace(2.0, 0.1), Pace(2.0, from_start=True)])
+def test_a_block_is_there_before_its_loader_is_closed(
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch, pace: Pace
+) -> None:
+    """Workers that never stop take nothing that was measured along."""
+    monkeypatch.setattr(loader_puller, "_CLOSING_S", 0.0)
+    over = Event()
+
+    def batches() -> Iterator[Any]:
+        try:
+            while True:
+                clock.sleep(0.5)
+                yield np.zeros(1)
+        finally:
+            assert over.wait(AMPLE_S)
+
+    assert measured_block(batches, pace, clock).elements_per_batch == 1
+    over.set()
+
+
+@pytest.mark.usefixtures("_one_process")
+def test_a_step_counts_as_a_part_of_a_batch(clock: FakeClock) -> None:
+    """Loading that waits for the trainer takes its time besides the step."""
+    gaps_s = iter([0.25] * 1000)
+    block = measured_block(paced(clock, gaps_s, 2), Pace(20.0, step_s=0.75), clock)
+    assert (block.s_per_element, block.load_s_per_batch) == (0.5, 0.25)
+
+
+@pytest.mark.usefixtures("_one_process")
+def test_an_epoch_is_timed_from_its_start(clock: FakeClock) -> None:
+    """The start of a loader counts, and no second epoch is begun."""
+    gaps_s = [3.0, 0.5, 0.5, 0.5]
+    block = measured_block(paced(clock, iter(gaps_s), 2), Pace(inf, 0.0, from_start=True), clock)
+    assert (block.s_per_element, block.load_s_per_batch, block.ended) == (4.5 / 8, 0.5, True)
+    look = measured_block(paced(clock, iter(gaps_s), 2), Pace(0.2, 0.0, from_start=True), clock)
+    assert (look.s_per_element, look.ended) == (3.5 / 4, False)
+    with pytest.raises(MisuseError, match="gave no batch"):
+        measured_block(paced(clock, iter([]), 1), Pace(1.0, 0.0, from_start=True), clock)
+
+
+def test_the_gravest_is_measured_where_there_is_no_time_for_all(clock: FakeClock) -> None:
+    """A pipeline that starts slowly leaves time for one variant: the others say that, and end."""
+    script, told = Script(clock, block_s=6.0), list[str]()
+    bench = Bench(factory, clock, 25.0, script, told.append)
+    compared = bench.compare([CALM, SMALL], 1.0)
+    assert script.order == ["A", "A", "calm"]
+    assert len(compared[CALM].before) == len(compared[CALM].after) == 1
+    assert compared[CALM].failure == ""
+    assert compared[SMALL].failure == (
+        "skipped for lack of time: starting the pipeline for a few batches takes 6 s, so a"
+        " --budget of about 60 s would do"
+    )
+    assert told == [
+        "waiting for the first batches of the pipeline as it is",
+        "measuring 1 of 2 proposals, the gravest first",
+    ]
+
+
+def test_nothing_is_begun_when_the_budget_is_over(clock: FakeClock) -> None:
+    """Neither in a round nor in the comparison after it; what was skipped is said."""
+    script = Script(clock, block_s=20.0)
+    bench = Bench(factory, clock, 25.0, script)
+    assert "about 200 s would do" in bench.compare([CALM, SMALL], 0.5)[CALM].failure
+    assert script.order == ["A", "A"]
+    assert bench.compare([CALM], 1.0)[CALM].failure == "skipped for lack of time"
+    assert script.order == ["A", "A"]
+
+
+def test_a_round_that_the_budget_cuts_off_takes_nothing_back(clock: FakeClock) -> None:
+    """What was measured before is kept; a failure with time left is told instead."""
+
+    class Late(Script):
+        def __call__(self, loader: LoaderFactory, pace: Pace) -> Block:
+            if self.order.count("calm") == 2 and name(loader) == "calm":
+                clock.sleep(late_s)
+                raise ValueError("it broke late")
+            return super().__call__(loader, pace)
+
+    late_s = 100.0
+    compared = Bench(factory, clock, 10.0, Late(clock, block_s=1.0)).compare([CALM], 1.0)
+    assert (compared[CALM].failure, len(compared[CALM].after)) == ("", 2)
+    late_s = 0.5
+    compared = Bench(factory, clock, 10.0, Late(clock, block_s=1.0)).compare([CALM], 1.0)
+    assert compared[CALM].failure == "ValueError: it broke late"

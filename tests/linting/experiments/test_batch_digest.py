@@ -1,0 +1,121 @@
+"""Digests that tell batches apart, and how many elements a batch has."""
+
+from collections import namedtuple
+from dataclasses import dataclass
+from pickle import dumps, loads
+from threading import Lock
+from typing import Any
+
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+
+from netpipe.linting.experiments.batch_digest import IncomparableError, digest, element_count
+
+Pair = namedtuple("Pair", ["left", "right"])
+
+
+@dataclass
+class Example:
+    """A user's own class of batch."""
+
+    tokens: Any
+    name: str = ""
+
+
+class Slotted:
+    """An object without a dict."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+
+PADDED = np.dtype([("small", "i1"), ("large", "i8")], align=True)
+
+DIFFERENT: list[tuple[object, object]] = [
+    (np.arange(3), np.arange(4)),
+    (np.zeros(6), np.zeros((2, 3))),
+    (np.zeros(3, "i4"), np.zeros(3, "f4")),
+    (np.zeros(2, "f2"), np.zeros(2, ml_dtypes.bfloat16)),
+    (np.array([0.0]), np.array([-0.0])),
+    (np.array(["a", "b"]), np.array(["a", "c"])),
+    (np.array(["a", [1]], object), np.array(["a", [2]], object)),
+    (np.array([(1, 2)], PADDED), np.array([(1, 3)], PADDED)),
+    ({"a": 1}, {"b": 1}),
+    ({"a": [np.arange(2), np.arange(3)]}, {"a": [np.arange(3), np.arange(2)]}),
+    ([1, 2], (1, 2)),
+    (["ab", "c"], ["a", "bc"]),
+    ([[1], 2], [[1, 2]]),
+    ("1", 1),
+    (1, True),
+    (b"x", "x"),
+    (None, 0),
+    ({1, 2}, {1, 3}),
+    (Pair(1, 2), Pair(1, 3)),
+    (Example(np.zeros(2)), Example(np.ones(2))),
+    (Example(np.zeros(2), "a"), Example(np.zeros(2), "b")),
+    (Slotted(1), Slotted(2)),
+    (jnp.zeros(2), jnp.ones(2)),
+    (int, float),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), DIFFERENT)
+def test_different_contents_differ(one: object, other: object) -> None:
+    """Any difference in values, types or shapes shows, and a copy that was sent shows none."""
+    assert digest(one) != digest(other)
+    assert digest(one) == digest(loads(dumps(one)))
+    assert digest(other) == digest(loads(dumps(other)))
+
+
+def test_equal_contents_are_equal() -> None:
+    """The order of a dict, the layout of an array, NaN, padding and sharing make no difference."""
+    assert digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1})
+    grid = np.arange(6).reshape(2, 3)
+    assert digest(grid.T) == digest(grid.T.copy())
+    assert digest(np.array([np.nan])) == digest(np.array([np.nan]))
+    assert digest(np.float32(1)) == digest(np.array(1, np.float32))
+    shared = "a" * 3
+    assert digest([Slotted(shared), Slotted(shared)]) == digest(
+        [Slotted("".join(["aa", "a"])), Slotted("".join(["a", "aa"]))]
+    )
+    padded = np.frombuffer(bytes(range(32)), PADDED).copy()
+    cleared = np.zeros(2, PADDED)
+    cleared["small"], cleared["large"] = padded["small"], padded["large"]
+    assert digest(padded) == digest(cleared)
+
+
+def test_what_cannot_be_compared_is_refused() -> None:
+    """An object that hides its contents, or holds itself, is named."""
+    with pytest.raises(IncomparableError, match="a lock cannot be compared"):
+        digest({"lock": Lock()})
+    endless: list[object] = []
+    endless.append(endless)
+    with pytest.raises(IncomparableError, match="a list holds itself"):
+        digest(endless)
+
+
+@pytest.mark.parametrize(
+    ("batch", "elements"),
+    [
+        (np.zeros((4, 2)), 4),
+        ({"x": np.zeros((4, 2)), "y": np.zeros(9)}, 9),
+        ({"x": {"y": jnp.zeros((3, 2))}}, 3),
+        ((np.zeros(1), np.zeros(5)), 5),
+        ({"meta": np.zeros(0), "x": np.zeros((4, 2))}, 4),
+        ({"meta": np.zeros(0)}, 1),
+        ([], 1),
+        ({"tokens": [np.zeros(7), np.zeros(2)]}, 2),
+        (Example(np.zeros((6, 1))), 6),
+        (7, 1),
+        ("text", 1),
+        ({}, 1),
+        (np.float32(1), 1),
+    ],
+)
+def test_elements_are_counted(batch: object, elements: int) -> None:
+    """The largest leading dimension counts, the items of a ragged list, one a scalar."""
+    assert element_count(batch) == elements

@@ -1,0 +1,210 @@
+"""Where in the user's code the nodes of a pipeline were made."""
+
+import linecache
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import grain
+import pytest
+
+from netpipe.linting.graph.nodes import Graph
+from netpipe.linting.graph.reader import read_graph
+from netpipe.linting.graph.source_lines import recorded
+
+HOOKED = (
+    (grain.MapDataset, "__init__"),
+    (grain.IterDataset, "__init__"),
+    (grain.IterDataset, "mp_prefetch"),
+)
+
+
+class Reversed(grain.MapDataset):  # type: ignore[misc]  # grain is untyped
+    """A dataset of the user's own."""
+
+    def __init__(self, parent: Any) -> None:
+        super().__init__(parent)
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> int:
+        raise AssertionError(index)
+
+
+def without_workers(dataset: Any) -> Any:
+    """The dataset behind an mp_prefetch that starts no workers."""
+    return dataset.mp_prefetch(grain.MultiprocessingOptions(num_workers=0))
+
+
+def line(graph: Graph, kind: str) -> str:
+    """Return the code at the place where the first node of a kind was made."""
+    file, _, number = graph.of_kind(kind)[0].made_at.rpartition(":")
+    assert Path(file).resolve() == Path(__file__).resolve()
+    return linecache.getline(__file__, int(number)).strip()
+
+
+def a_range(stop: int) -> Any:
+    """Make a dataset, in whatever thread."""
+    return grain.MapDataset.range(stop)
+
+
+def failing_factory(unhooked: list[Any]) -> Any:
+    """Fail, as a user's factory may, once all hooks are seen to be on."""
+    assert all(now is not before for now, before in zip(hooked(), unhooked, strict=True))
+    return 1 / 0
+
+
+def hooked() -> list[Any]:
+    """Return what Grain's hooked names are now."""
+    return [vars(kind)[name] for kind, name in HOOKED]
+
+
+def test_each_node_has_the_line_of_its_call() -> None:
+    """Each call of a chain is a place of its own, whatever Grain makes within it."""
+    with recorded() as recording:
+        dataset = (
+            grain.MapDataset.range(8)
+            .shuffle(seed=1)
+            .to_iter_dataset()
+            .batch(2)
+            .mp_prefetch(grain.MultiprocessingOptions(num_workers=2))
+        )
+    graph = read_graph(dataset, recording)
+    assert line(graph, "Source") == "grain.MapDataset.range(8)"
+    assert line(graph, "Shuffle") == ".shuffle(seed=1)"
+    assert line(graph, "ToIter") == ".to_iter_dataset()"
+    assert line(graph, "Batch") == ".batch(2)"
+    assert line(graph, "ProcessPrefetch").startswith(".mp_prefetch(")
+    assert line(graph, "Options").startswith(".mp_prefetch(")
+
+
+def test_a_place_below_the_working_directory_is_relative_to_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Places are as short as an editor at the working directory needs them."""
+    with recorded() as recording:
+        dataset = grain.MapDataset.range(8)
+    monkeypatch.chdir(Path(__file__).parent)
+    (source,) = read_graph(dataset, recording).nodes
+    assert source.made_at.startswith(f"{Path(__file__).name}:")
+    monkeypatch.chdir(tmp_path)
+    (source,) = read_graph(dataset, recording).nodes
+    assert source.made_at.startswith(f"{Path(__file__).resolve()}:")
+
+
+def test_code_without_a_file_keeps_its_name() -> None:
+    """A pipeline typed at a prompt has a place, too."""
+    typed = compile("grain.MapDataset.range(8)", "<stdin>", "eval")
+    with recorded() as recording:
+        dataset = eval(typed, {"grain": grain})
+    (source,) = read_graph(dataset, recording).nodes
+    assert source.made_at == "<stdin>:1"
+
+
+def test_a_dataset_of_the_users_own_is_made_where_it_is_called() -> None:
+    """The place is the call of the class, not a line in its constructor."""
+    with recorded() as recording:
+        dataset = Reversed(grain.MapDataset.range(8))
+    graph = read_graph(dataset, recording)
+    assert line(graph, "Unknown:Reversed") == "dataset = Reversed(grain.MapDataset.range(8))"
+
+
+def test_a_data_loader_and_what_it_makes_have_its_line() -> None:
+    """All nodes of a DataLoader were made by its one call."""
+    with recorded() as recording:
+        loader = grain.load(range(8), batch_size=2)
+    graph = read_graph(loader, recording)
+    assert {line(graph, node.kind) for node in graph.nodes} == {
+        "loader = grain.load(range(8), batch_size=2)"
+    }
+
+
+def test_grains_own_functions_have_the_line_that_calls_them() -> None:
+    """What device_put and its like put around a dataset was made where they are called."""
+    with recorded() as recording:
+        dataset = grain.MapDataset.range(8).to_iter_dataset()
+        dataset = grain.experimental.multithread_prefetch(dataset, num_threads=2, buffer_size=3)
+    graph = read_graph(dataset, recording)
+    assert "multithread_prefetch(" in line(graph, "MultithreadPrefetch")
+
+
+def test_an_mp_prefetch_without_workers_is_a_node_of_its_own() -> None:
+    """Grain leaves nothing there; the recording does, between what is above and below."""
+    with recorded() as recording:
+        below = grain.MapDataset.range(8).to_iter_dataset()
+        dataset = without_workers(below).batch(2)
+    graph = read_graph(dataset, recording)
+    assert [node.kind for node in graph.nodes] == ["Batch", "NoWorkers", "ToIter", "Source"]
+    assert [node.parents for node in graph.nodes] == [(1,), (2,), (3,), ()]
+    assert not any(node.in_worker for node in graph.nodes)
+    assert line(graph, "NoWorkers").startswith("return dataset.mp_prefetch(")
+
+
+def test_no_workers_may_be_the_last_call() -> None:
+    """It is the root then."""
+    with recorded() as recording:
+        dataset = without_workers(grain.MapDataset.range(8).to_iter_dataset())
+    assert [node.kind for node in read_graph(dataset, recording).nodes] == [
+        "NoWorkers",
+        "ToIter",
+        "Source",
+    ]
+
+
+def test_workers_are_no_node_of_that_kind() -> None:
+    """An mp_prefetch with workers is what it was."""
+    with recorded() as recording:
+        below = grain.MapDataset.range(8).to_iter_dataset()
+        dataset = below.mp_prefetch(grain.MultiprocessingOptions(num_workers=1))
+    assert not read_graph(dataset, recording).of_kind("NoWorkers")
+
+
+def test_what_was_made_before_has_no_place() -> None:
+    """Without a recording, or outside of it, places are not known."""
+    before = grain.MapDataset.range(8)
+    with recorded() as recording:
+        dataset = before.batch(2)
+    batch, source = read_graph(dataset, recording).nodes
+    assert (bool(batch.made_at), source.made_at) == (True, "")
+    assert {node.made_at for node in read_graph(dataset).nodes} == {""}
+
+
+def test_grain_is_as_it_was_after_a_factory_that_fails() -> None:
+    """The hooks are taken off whatever happens."""
+    before = hooked()
+    with pytest.raises(ZeroDivisionError), recorded():
+        failing_factory(before)
+    assert hooked() == before
+
+
+def test_recordings_may_overlap_and_end_in_any_order() -> None:
+    """Each sees what is made in its time, and the last one to end takes the hooks off."""
+    before = hooked()
+    first, second = recorded(), recorded()
+    one = first.__enter__()
+    early = grain.MapDataset.range(1)
+    other = second.__enter__()
+    both = grain.MapDataset.range(2)
+    first.__exit__(None, None, None)
+    late = grain.MapDataset.range(3)
+    second.__exit__(None, None, None)
+    assert [bool(one.made_at(dataset)) for dataset in (early, both, late)] == [True, True, False]
+    assert [bool(other.made_at(dataset)) for dataset in (early, both, late)] == [False, True, True]
+    assert hooked() == before
+
+
+def test_what_another_thread_makes_is_seen() -> None:
+    """A factory may build its branches in threads."""
+    with recorded() as recording, ThreadPoolExecutor(4) as pool:
+        made = list(pool.map(a_range, range(1, 33)))
+    assert {line(read_graph(one, recording), "Source") for one in made} == {
+        "return grain.MapDataset.range(stop)"
+    }
+
+
+def test_a_constructor_that_fails_fails_as_before() -> None:
+    """The hook passes on what Grain raises."""
+    dataset = grain.MapDataset.range(8)
+    with recorded(), pytest.raises(ValueError, match="seed"):
+        dataset.shuffle()

@@ -1,0 +1,211 @@
+"""Pipelines as Grain's own documents teach them."""
+
+from typing import Any, Final
+
+import grain
+import jax
+
+from tests.linting.rules.pipeline_parts import (
+    BOTH,
+    FEW_AHEAD,
+    IMAGES,
+    TEXTS,
+    THREADS_READ_ELEMENTS,
+    THROUGHPUT,
+    TWO_WORKERS,
+    UNTHREADED,
+    CorrectPipeline,
+    Flip,
+    Short,
+    Tokenize,
+    array_records,
+    correct,
+    is_short,
+    padded,
+    parquet_files,
+    scaled,
+    text_of,
+    tokenize,
+)
+
+DOCS: Final = "google/grain docs/tutorials"
+
+
+@correct(f"{DOCS}/dataset_basic_tutorial.md", BOTH)
+def basics() -> Any:
+    """Shuffle, map, batch, one shard of two, then read ahead with threads."""
+    batches = grain.MapDataset.source(TEXTS).shuffle(seed=10).map(Tokenize()).batch(batch_size=2)
+    return batches[0::2].to_iter_dataset(FEW_AHEAD)
+
+
+@correct(f"{DOCS}/dataset_advanced_tutorial.md#checkpointing", BOTH)
+def seeded_once() -> Any:
+    """One seed for all random transformations."""
+    examples = grain.MapDataset.source(IMAGES).seed(45).shuffle().random_map(Flip())
+    return examples.batch(4).to_iter_dataset(UNTHREADED).mp_prefetch(TWO_WORKERS)
+
+
+@correct(f"{DOCS}/dataset_advanced_tutorial.md#multi-epoch-training", BOTH)
+def mixture_of_repeated() -> Any:
+    """Each part of the mixture is shuffled, then repeated, so that no rest is thrown away."""
+    halves = (TEXTS[:10], TEXTS[10:])
+    parts = [grain.MapDataset.source(half).shuffle(seed=1).repeat() for half in halves]
+    mixed = grain.MapDataset.mix(parts, weights=[0.7, 0.3]).map(Tokenize()).batch(4)
+    return mixed.to_iter_dataset(UNTHREADED).mp_prefetch(TWO_WORKERS)
+
+
+@correct(f"{DOCS}/dataset_advanced_tutorial.md#mixing-datasets", THROUGHPUT)
+def mixture_of_filtered() -> Any:
+    """Sparse parts are mixed as iterables; whatever is filtered is gone before the batch."""
+    halves = (TEXTS[:20], TEXTS[20:])
+    parts = [
+        grain.MapDataset.source(half).filter(is_short).to_iter_dataset(UNTHREADED)
+        for half in halves
+    ]
+    mixed = grain.IterDataset.mix(parts, weights=[0.7, 0.3]).map(Tokenize())
+    return mixed.batch(4).mp_prefetch(TWO_WORKERS)
+
+
+@correct(f"{DOCS}/dataset_advanced_tutorial.md#shuffling", THROUGHPUT)
+def shuffled_in_levels() -> Any:
+    """Files are shuffled as files, interleaved, and shuffled again in a window."""
+    files = grain.MapDataset.source(parquet_files()).shuffle(seed=3)
+    rows = grain.experimental.InterleaveIterDataset(
+        files.map(grain.experimental.ParquetIterDataset), cycle_length=4
+    )
+    shuffled = grain.experimental.WindowShuffleIterDataset(rows, window_size=10, seed=42)
+    return shuffled.map(text_of).map(Tokenize()).batch(4).mp_prefetch(TWO_WORKERS)
+
+
+@correct(f"{DOCS}/data_sources/parquet_dataset_tutorial.md", BOTH)
+def parquet_by_thread() -> Any:
+    """Several files in one dataset, read ahead by one thread."""
+    rows = grain.experimental.ParquetIterDataset(parquet_files())
+    batches = rows.map(text_of).map(Tokenize()).batch(4, drop_remainder=True)
+    return grain.experimental.ThreadPrefetchIterDataset(batches, prefetch_buffer_size=2)
+
+
+@correct(f"{DOCS}/data_sources/arrayrecord_data_source_tutorial.md", BOTH)
+def array_record() -> Any:
+    """Random access to an ArrayRecord file."""
+    source = grain.sources.ArrayRecordDataSource(array_records())
+    examples = grain.MapDataset.source(source).shuffle(seed=42).map(Tokenize())
+    return examples.batch(8).to_iter_dataset(UNTHREADED).mp_prefetch(TWO_WORKERS)
+
+
+def _images() -> Any:
+    """The images in batches, as every section of the tutorial on training begins."""
+    return grain.MapDataset.source(IMAGES).seed(42).shuffle().map(scaled).batch(8)
+
+
+@correct(f"{DOCS}/jax_training_tutorial.md#option-a", BOTH)
+def trainer_puts_on_device() -> Any:
+    """The loop calls jax.device_put on what the reading threads have made."""
+    return _images().to_iter_dataset(FEW_AHEAD)
+
+
+@correct(f"{DOCS}/jax_training_tutorial.md#option-b", BOTH)
+def thread_then_device_put() -> Any:
+    """One thread prepares; the transfer is the last thing before the loop."""
+    batches = _images().to_iter_dataset(UNTHREADED)
+    ahead = grain.experimental.ThreadPrefetchIterDataset(batches, prefetch_buffer_size=4)
+    return ahead.map(jax.device_put)
+
+
+@correct(f"{DOCS}/jax_training_tutorial.md#option-c", BOTH)
+def two_stage_prefetch() -> Any:
+    """A buffer on the host and one on the device."""
+    batches = _images().to_iter_dataset(UNTHREADED)
+    return grain.experimental.device_put(
+        batches, jax.devices()[0], cpu_buffer_size=4, device_buffer_size=2
+    )
+
+
+@correct(
+    f"{DOCS}/jax_training_tutorial.md#template",
+    BOTH,
+    {"oversized-read-buffer": "it keeps Grain's default buffer, which is 500 batches here"},
+)
+def template() -> Any:
+    """The tutorial's whole template, with the read options left at their default."""
+    batches = grain.MapDataset.source(IMAGES).seed(42).shuffle().repeat().map(scaled).batch(8)
+    return grain.experimental.device_put(batches.to_iter_dataset(), jax.devices()[0])
+
+
+def _sampler(count: int, **settings: Any) -> Any:
+    return grain.samplers.IndexSampler(
+        num_records=count, shard_options=grain.sharding.NoSharding(), **settings
+    )
+
+
+@correct(f"{DOCS}/data_loader_tutorial.md", THROUGHPUT)
+def data_loader() -> Any:
+    """Transforms, then the batch, in the loader's workers; epochs without end."""
+    return grain.DataLoader(
+        data_source=TEXTS,
+        sampler=_sampler(len(TEXTS), shuffle=True, seed=0),
+        operations=[Tokenize(), grain.transforms.Batch(4, drop_remainder=True)],
+        worker_count=2,
+        read_options=UNTHREADED,
+    )
+
+
+@correct(
+    f"{DOCS}/data_loader_tutorial.md#per-worker-readoptions",
+    THROUGHPUT,
+    {"threads-in-workers": "where reading waits for the network, only threads hide that"},
+)
+def data_loader_of_remote_storage() -> Any:
+    """Threads that read in every worker."""
+    return grain.DataLoader(
+        data_source=TEXTS,
+        sampler=_sampler(len(TEXTS), num_epochs=2, shuffle=True, seed=0),
+        operations=[Tokenize(), grain.transforms.Batch(4)],
+        worker_count=2,
+        read_options=FEW_AHEAD,
+    )
+
+
+@correct(
+    "google/tunix tunix/examples/data/translation_dataset.py",
+    BOTH,
+    THREADS_READ_ELEMENTS,
+)
+def data_loader_without_workers() -> Any:
+    """Supervised fine-tuning: a filter before the batch, all in the training process."""
+    return grain.DataLoader(
+        data_source=TEXTS,
+        sampler=_sampler(len(TEXTS), num_epochs=1),
+        operations=[Short(), Tokenize(), grain.transforms.Batch(4, drop_remainder=True)],
+    )
+
+
+@correct(
+    f"{DOCS}/dataset_basic_tutorial.md#mapdataset",
+    BOTH,
+    THREADS_READ_ELEMENTS,
+)
+def filter_on_the_thread_side() -> Any:
+    """Positions that a filter empties are skipped where the dataset turns into an iterable."""
+    texts = grain.MapDataset.source(TEXTS).filter(is_short).map(tokenize).map(padded)
+    batches = texts.to_iter_dataset(FEW_AHEAD).batch(4)
+    return grain.experimental.ThreadPrefetchIterDataset(batches, prefetch_buffer_size=2)
+
+
+TUTORIALS: Final[tuple[CorrectPipeline, ...]] = (
+    basics,
+    seeded_once,
+    mixture_of_repeated,
+    mixture_of_filtered,
+    shuffled_in_levels,
+    parquet_by_thread,
+    array_record,
+    trainer_puts_on_device,
+    thread_then_device_put,
+    two_stage_prefetch,
+    template,
+    data_loader,
+    data_loader_of_remote_storage,
+    data_loader_without_workers,
+    filter_on_the_thread_side,
+)

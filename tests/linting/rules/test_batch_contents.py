@@ -1,0 +1,304 @@
+"""What batches hold, held against what Grain does with 0 to 3 workers."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import grain
+import jax
+import numpy as np
+import pytest
+
+from netpipe.linting.linter import lint
+from netpipe.session.session import INTENTS
+from tests.linting.rules.linting import (
+    NO_THREADS,
+    OneToThree,
+    both,
+    elements,
+    in_workers,
+    increment,
+    kinds,
+    loader,
+    severities,
+    source,
+    the,
+    with_rng,
+)
+from tests.linting.rules.pipeline_parts import parquet_files
+
+LOSS = "batch-in-workers-loses-data"
+ORDER = "worker-count-changes-order"
+X = grain.experimental
+
+
+def numbers(length: int = 22) -> Any:
+    """A MapDataset that can be read."""
+    return grain.MapDataset.range(length)
+
+
+def stream(length: int = 22) -> Any:
+    """The same as an IterDataset."""
+    return numbers(length).to_iter_dataset(NO_THREADS)
+
+
+def is_kept(element: int) -> bool:
+    """Whether a filter lets an element pass: the even ones from 6 on, and all before."""
+    return element < 6 or element % 2 == 0
+
+
+def repeated(element: int) -> dict[str, Any]:
+    """A sequence of one to three tokens."""
+    return {"tokens": np.full(element % 3 + 1, element, np.int32)}
+
+
+def by_threads(dataset: Any, count: int, **settings: Any) -> list[Any]:
+    """All elements; threads share and interleave a dataset as worker processes do."""
+    if count:
+        dataset = X.multithread_prefetch(dataset, num_threads=count, buffer_size=1, **settings)
+    return list(jax.tree.map(lambda leaf: np.asarray(leaf).tolist(), list(dataset)))
+
+
+STAGES: dict[str, Callable[[], Any]] = {
+    "plain": stream,
+    "map": lambda: stream().map(increment),
+    "random_map": lambda: stream().seed(1).random_map(with_rng),
+    "random_map-by-place": lambda: numbers().seed(1).random_map(with_rng).to_iter_dataset(),
+    "map_with_index": lambda: stream().map_with_index(lambda index, _: index),
+    "map_with_index-by-place": lambda: (
+        numbers().map_with_index(lambda index, _: index).to_iter_dataset()
+    ),
+    "filter": lambda: stream().filter(is_kept),
+    "filter-by-place": lambda: numbers().filter(is_kept).to_iter_dataset(),
+    "flat_map": lambda: X.FlatMapIterDataset(stream(), OneToThree()),
+    "flat_map-by-place": lambda: X.FlatMapMapDataset(numbers(), OneToThree()).to_iter_dataset(),
+    "batch": lambda: stream().batch(4),
+    "batch-of-one": lambda: stream().batch(1),
+    "batch-by-place": lambda: numbers().batch(4).to_iter_dataset(),
+    "rebatch": lambda: X.RebatchIterDataset(stream().batch(1), batch_size=4),
+    "pack": lambda: X.FirstFitPackIterDataset(
+        stream().map(repeated), length_struct={"tokens": 4}, num_packing_bins=3
+    ),
+    "concat_then_split": lambda: X.ConcatThenSplitIterDataset(
+        stream().map(repeated), length_struct={"tokens": 4}
+    ),
+    "shuffle": lambda: numbers().shuffle(seed=1).to_iter_dataset(),
+    "window": lambda: X.WindowShuffleIterDataset(stream(), window_size=6, seed=1),
+    "window-by-place": lambda: X.WindowShuffleMapDataset(
+        numbers(), window_size=6, seed=1
+    ).to_iter_dataset(),
+    "repeat": lambda: X.RepeatIterDataset(stream(7), 2),
+    "repeat-once": lambda: X.RepeatIterDataset(stream(7), 1),
+    "repeat-by-place": lambda: numbers(7).repeat(2).to_iter_dataset(),
+    "limit": lambda: X.LimitIterDataset(stream(), 7),
+    "slice": lambda: numbers()[3:20].to_iter_dataset(),
+    "cache": lambda: X.CacheIterDataset(stream()),
+    "mix": lambda: grain.IterDataset.mix([stream(), stream().map(increment)], [2, 1]),
+    "mix-by-place": lambda: grain.MapDataset.mix([numbers(), numbers(5)]).to_iter_dataset(),
+    "concatenate": lambda: grain.MapDataset.concatenate([numbers(), numbers(5)]).to_iter_dataset(),
+    "zip": lambda: X.ZipIterDataset([stream(), stream().map(increment)]),
+    "parquet": lambda: X.ParquetIterDataset(parquet_files()),
+    "interleave": lambda: X.InterleaveIterDataset(
+        [stream(6), stream(5), stream(4)], cycle_length=2
+    ),
+}
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_what_depends_on_workers_is_what_grain_makes_depend_on_them(stage: str) -> None:
+    """The rule speaks of a stage just where two or three workers give other elements."""
+    make = STAGES[stage]
+    alone = by_threads(make(), 0)
+    depends = any(by_threads(make(), count) != alone for count in (1, 2, 3))
+    found = severities(in_workers(make()), "reproducible").get(ORDER)
+    assert (found == "error") == depends
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_sequential_slices_depend_on_workers(shuffled: bool) -> None:
+    """Without a shuffle this rule says so, with one the rule on that pair."""
+    dataset = (numbers().shuffle(seed=1) if shuffled else numbers()).to_iter_dataset(NO_THREADS)
+    alone = by_threads(dataset, 0)
+    assert by_threads(dataset, 2, sequential_slice=True) != alone
+    found = severities(in_workers(dataset, sequential_slice=True), "reproducible")
+    assert found == {"sequential-slice-with-shuffle" if shuffled else ORDER: "error"}
+
+
+def test_what_depends_on_workers_is_a_remark_for_throughput() -> None:
+    """One finding for all that runs in the same workers, which says of each why."""
+    pipeline = in_workers(elements().filter(increment).batch(4))
+    assert both(pipeline, ORDER) == ("info", "error")
+    report = lint(pipeline)
+    finding = the(ORDER, report)
+    assert kinds(finding, report) == ["ProcessPrefetch", "Batch", "Filter"]
+    assert "Batch batches what one worker has; Filter of" in finding.message
+    behind = the(ORDER, lint(pipeline, "reproducible")).fix
+    assert "behind .mp_prefetch(...): Filter, Batch, or keep" in behind
+    assert finding.fix == "Keep the number of workers, and record it with the checkpoints"
+
+
+def test_one_worker_depends_as_well() -> None:
+    """With one more its batches would be others; without any there is nothing to change."""
+    assert both(in_workers(elements().batch(4), 1), ORDER) == ("info", "error")
+    assert both(elements().batch(4), ORDER) == (None, None)
+
+
+def test_threads_that_share_a_pipeline_count_as_workers() -> None:
+    """multithread_prefetch divides what is below it as mp_prefetch does."""
+    shared = X.multithread_prefetch(elements().batch(4), num_threads=2, buffer_size=1)
+    assert both(shared, ORDER) == ("info", "error")
+
+
+def test_a_batch_by_place_is_the_fix() -> None:
+    """The proposal has the user's batch size, and a DataLoader's is to become a dataset."""
+    batch = ".batch(batch_size=4).to_iter_dataset(...)"
+    of_dataset = the(ORDER, lint(in_workers(elements().batch(4)), "reproducible"))
+    assert f"Batch by place: {batch}" in of_dataset.fix
+    of_loader = the(ORDER, lint(loader(grain.transforms.Batch(4), workers=2), "reproducible"))
+    assert f"Use grain.MapDataset, with {batch}" in of_loader.fix
+
+
+# ---- What is lost
+
+
+@pytest.mark.parametrize(
+    ("length", "size", "workers"),
+    [(22, 4, 2), (22, 4, 3), (40, 16, 3), (46, 4, 2), (37, 5, 4), (3, 2, 4)],
+)
+def test_the_loss_is_what_grain_loses(length: int, size: int, workers: int) -> None:
+    """To the element, against one process."""
+    finding = the(LOSS, lint(in_workers(stream(length).batch(size, drop_remainder=True), workers)))
+    told = [
+        int(number) for number in re.findall(r"(\d+) of \d+ .* drops (\d+)", finding.message)[0]
+    ]
+    kept = [
+        sum(map(len, by_threads(stream(length).batch(size, drop_remainder=True), count)))
+        for count in (workers, 0)
+    ]
+    assert told == [length - one for one in kept]
+    assert finding.severity == "error"
+
+
+def test_a_loss_names_the_pair_and_the_call() -> None:
+    """The fix batches before the data are shared out, with the user's number."""
+    report = lint(in_workers(elements(22).batch(4, drop_remainder=True)))
+    finding = the(LOSS, report)
+    assert kinds(finding, report) == ["ProcessPrefetch", "Batch"]
+    assert ".batch(batch_size=4, drop_remainder=True).to_iter_dataset(...)" in finding.fix
+
+
+@pytest.mark.parametrize("intent", INTENTS)
+@pytest.mark.parametrize(
+    "harmless",
+    [
+        in_workers(elements(22).batch(4)),
+        in_workers(elements(22).batch(4, drop_remainder=True), 1),
+        in_workers(elements(22).filter(is_kept).batch(4, drop_remainder=True), 1),
+        in_workers(elements(24).batch(4, drop_remainder=True)),
+        in_workers(source(22).batch(4, drop_remainder=True).to_iter_dataset(NO_THREADS)),
+        in_workers(elements(22)).batch(4, drop_remainder=True),
+        in_workers(source(22).repeat().to_iter_dataset(NO_THREADS).batch(4, drop_remainder=True)),
+        in_workers(X.RepeatIterDataset(elements().filter(is_kept)).batch(4, drop_remainder=True)),
+        in_workers(elements(2**50).batch(4, drop_remainder=True)),
+        loader(grain.transforms.Batch(4, drop_remainder=True), workers=2),
+    ],
+    ids=[
+        "keeps-all",
+        "one-worker",
+        "one-worker-filter",
+        "no-more-than-one-process",
+        "by-place",
+        "after-workers",
+        "endless",
+        "endless-filter",
+        "endless-source",
+        "endless-loader",
+    ],
+)
+def test_nothing_is_lost_that_one_process_keeps(harmless: Any, intent: str) -> None:
+    """Then there is no finding at all."""
+    assert LOSS not in severities(harmless, intent)
+
+
+def test_a_small_part_of_much_data_is_a_remark() -> None:
+    """Who drops remainders of a million elements does not miss a thousandth."""
+    assert both(in_workers(elements(1_000_336).batch(256, drop_remainder=True)), LOSS) == (
+        "info",
+        "info",
+    )
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "severity"),
+    [
+        (elements(22).filter(increment), "warning"),
+        (source(22).repeat(3).to_iter_dataset(NO_THREADS).filter(increment), "warning"),
+        (X.InterleaveIterDataset([elements(), elements()], cycle_length=2), "warning"),
+        (elements(899).filter(increment), "warning"),
+        (elements(900).filter(increment), "info"),
+        (X.InterleaveIterDataset([X.ParquetIterDataset("a.parquet")], cycle_length=1), "info"),
+    ],
+    ids=["filter", "epochs", "interleave", "over-1%", "up-to-1%", "source-without-length"],
+)
+def test_what_cannot_be_counted_is_bounded(pipeline: Any, severity: str) -> None:
+    """A warning while it is sure to end; a remark up to 1% or where that is not known."""
+    lossy = in_workers(pipeline.batch(4, drop_remainder=True), 3)
+    assert both(lossy, LOSS) == (severity, severity)
+    finding = the(LOSS, lint(lossy))
+    assert "up to 9 elements, where one process drops at most 3" in finding.message
+    assert finding.fix.startswith("Keep the remainders: .batch(batch_size=4, drop_remainder=False)")
+
+
+def test_only_what_is_shared_out_by_place_is_counted() -> None:
+    """Stretches are cut at the source, and threads that share have cut their part already."""
+    lossy = source(11).repeat(2).to_iter_dataset(NO_THREADS).batch(4, drop_remainder=True)
+    shared = X.multithread_prefetch(lossy, num_threads=2, buffer_size=1)
+    for pipeline in (in_workers(lossy, sequential_slice=True), shared):
+        assert "up to 6 elements" in the(LOSS, lint(pipeline)).message
+    assert "6 of 22 elements" in the(LOSS, lint(in_workers(lossy))).message
+
+
+def test_a_data_loader_of_one_epoch_loses_data() -> None:
+    """Its elements are counted by the sampler, and its fix is written with its arguments."""
+    lossy = loader(grain.transforms.Batch(4, drop_remainder=True), workers=2, num_epochs=1)
+    finding = the(LOSS, lint(lossy))
+    assert finding.severity == "error"
+    assert "6 of 22 elements, where one process drops 2" in finding.message
+    assert "IndexSampler(num_epochs=None)" in finding.fix
+
+
+# ---- What the structure leaves open
+
+
+class Pairs(grain.IterDataset):  # type: ignore[misc]  # no types
+    """A class of the user's own."""
+
+    def __iter__(self) -> Any:
+        """Do what the structure does not tell."""
+        raise AssertionError("it was read")
+
+
+def test_a_class_that_is_not_known_is_undecided() -> None:
+    """A remark for both intents, which says how to find out; in one process it is nothing."""
+    pipeline = in_workers(Pairs(elements()))
+    assert both(pipeline, ORDER) == ("info", "info")
+    finding = the(ORDER, lint(pipeline))
+    assert "may depend on the number of workers" in finding.message
+    assert "Pairs" in finding.message
+    assert "--prove" in finding.fix
+    assert both(Pairs(elements()), ORDER) == (None, None)
+    assert both(in_workers(Pairs(elements()).batch(4)), ORDER) == ("info", "error")
+
+
+def test_files_below_an_interleave_are_not_shared_out() -> None:
+    """The workers share what is interleaved."""
+    files = [X.ParquetIterDataset(one) for one in parquet_files()]
+    report = lint(in_workers(X.InterleaveIterDataset(files, cycle_length=2)))
+    assert kinds(the(ORDER, report), report) == ["ProcessPrefetch", "Interleave"]
+
+
+def test_equal_findings_of_many_branches_are_one() -> None:
+    """It names the nodes of all."""
+    branches = [in_workers(elements(22).batch(4, drop_remainder=True)) for _ in range(5)]
+    report = lint(grain.IterDataset.mix(branches))
+    assert len(the(LOSS, report).nodes) == len(the(ORDER, report).nodes) == 10

@@ -1,0 +1,319 @@
+"""What is ready before the trainer asks for it."""
+
+from collections import Counter
+from typing import Any
+
+import grain
+import jax
+import pytest
+
+from netpipe.linting.linter import lint
+from tests.linting.rules.linting import (
+    NO_THREADS,
+    OneToThree,
+    both,
+    built,
+    elements,
+    in_workers,
+    increment,
+    kinds,
+    loader,
+    severities,
+    source,
+    the,
+)
+
+NOTHING = "no-prefetch"
+BUFFER = "oversized-read-buffer"
+THREADS = "threads-in-training-process"
+X = grain.experimental
+
+
+def read(threads: int, ahead: int) -> Any:
+    """Read options."""
+    return grain.ReadOptions(num_threads=threads, prefetch_buffer_size=ahead)
+
+
+def thread(dataset: Any, ahead: int = 2) -> Any:
+    """The dataset with a thread that reads ahead."""
+    return X.ThreadPrefetchIterDataset(dataset, prefetch_buffer_size=ahead)
+
+
+@pytest.mark.parametrize(
+    ("bare", "severity"),
+    [
+        (elements().batch(4), "warning"),
+        (source().batch(4).to_iter_dataset(NO_THREADS), "warning"),
+        (source().batch(4).to_iter_dataset(read(4, 0)), "warning"),
+        (thread(elements().batch(4), 0), "warning"),
+        (grain.IterDataset.mix([thread(elements()), elements()]), "warning"),
+        (X.InterleaveIterDataset([elements()], cycle_length=1, iter_buffer_size=0), "warning"),
+        (elements().batch(4).map(jax.device_put), "warning"),
+        (X.ParquetIterDataset("a.parquet").batch(4), "warning"),
+        (source().to_iter_dataset(read(4, 4)).map(increment).batch(4), "warning"),
+        (thread(elements().batch(4)).map(increment), "warning"),
+        (source().to_iter_dataset(read(4, 4)).batch(4), "info"),
+    ],
+    ids=[
+        "stream",
+        "by-place",
+        "threads-without-buffer",
+        "thread-without-buffer",
+        "one-branch",
+        "interleave-without-buffer",
+        "device_put",
+        "parquet",
+        "map-after-threads",
+        "map-after-thread",
+        "batch-after-threads",
+    ],
+)
+def test_what_is_made_when_the_trainer_asks(bare: Any, severity: str) -> None:
+    """A warning; putting a batch together is a remark."""
+    assert both(bare, NOTHING) == (severity, severity)
+
+
+@pytest.mark.parametrize(
+    "ahead",
+    [
+        source().batch(4),
+        source().batch(4).to_iter_dataset(read(4, 4)),
+        thread(elements().batch(4)),
+        in_workers(elements().batch(4)),
+        in_workers(elements()).batch(4).map(increment),
+        thread(elements().batch(4)).map(jax.device_put),
+        X.device_put(elements().batch(4), None),
+        grain.IterDataset.mix([thread(elements()), in_workers(elements())]),
+        X.LimitIterDataset(thread(elements().batch(4)), 3),
+        X.InterleaveIterDataset([elements(), elements()], cycle_length=2),
+        X.multithread_prefetch(elements().batch(4), num_threads=2, buffer_size=1),
+        loader(grain.transforms.Batch(4), workers=0),
+    ],
+    ids=[
+        "map-dataset",
+        "reading-threads",
+        "thread",
+        "workers",
+        "late",
+        "device_put",
+        "grain-device_put",
+        "branches",
+        "limit",
+        "interleave",
+        "multithread",
+        "loader",
+    ],
+)
+def test_what_reads_ahead_is_fine(ahead: Any) -> None:
+    """Other rules speak of what stands after workers, and of missing ones."""
+    assert both(ahead, NOTHING) == (None, None)
+
+
+def test_a_pipeline_without_prefetch_is_named_at_its_end() -> None:
+    """And what is done too late where something reads ahead of it."""
+    report = lint(elements().batch(4))
+    assert the(NOTHING, report).nodes == (0,)
+    assert "nothing reads ahead" in the(NOTHING, report).message
+    late = lint(thread(elements()).map(increment).batch(4))
+    assert kinds(the(NOTHING, late), late) == ["Map"]
+
+
+# ---- Buffers that count batches for elements
+
+
+def test_a_buffer_of_batches_is_a_warning() -> None:
+    """The default of 500 elements is 500 batches behind a batch, and harmless before it."""
+    assert both(source().batch(4).to_iter_dataset(), BUFFER) == ("warning", "warning")
+    assert both(thread(source().to_iter_dataset().batch(4)), BUFFER) == (None, None)
+    report = lint(source().batch(4).map(increment).to_iter_dataset())
+    finding = the(BUFFER, report)
+    assert kinds(finding, report) == ["ToIter", "Batch"]
+    assert "500 elements ahead, each of which is a batch of 4" in finding.message
+    in_all = lint(in_workers(source().batch(4).to_iter_dataset()))
+    assert "ahead in every worker" in the(BUFFER, in_all).message
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        (read(4, 64), None),
+        (read(4, 65), "warning"),
+        (read(0, 500), None),
+    ],
+)
+def test_how_many_batches_are_too_many(options: Any, found: str | None) -> None:
+    """A buffer that no thread fills does not count."""
+    assert severities(source().batch(4).to_iter_dataset(options)).get(BUFFER) == found
+
+
+def test_a_batch_that_was_taken_apart_is_none() -> None:
+    """Then the buffer holds elements."""
+    apart = X.FlatMapMapDataset(source().batch(4), OneToThree())
+    assert both(apart.to_iter_dataset(), BUFFER) == (None, None)
+
+
+def test_a_map_dataset_as_it_is_has_the_same_buffer() -> None:
+    """A remark, as Grain makes it and not the user; without a batch it is nothing."""
+    report = lint(source().batch(4))
+    assert both(source().batch(4), BUFFER) == ("info", "info")
+    assert kinds(the(BUFFER, report), report) == ["Batch"]
+    assert both(source().map(increment), BUFFER) == (None, None)
+
+
+def test_grains_own_buffer_is_what_the_rule_says() -> None:
+    """Iterating a MapDataset reads 500 ahead; without threads the buffer is not used."""
+    assert _made_ahead(lambda dataset: dataset) == 501
+    assert _made_ahead(lambda dataset: dataset.to_iter_dataset(read(0, 50))) == 1
+
+
+def _made_ahead(finish: Any) -> int:
+    made: Counter[int] = Counter()
+
+    def note(element: int) -> int:
+        made[element] += 1
+        return element
+
+    iterator = iter(finish(grain.MapDataset.range(2_000).map(note)))
+    next(iterator)
+    executor = getattr(iterator, "_executor", None)
+    if executor is not None:
+        executor.shutdown(wait=True)  # what was begun comes to its end
+    return len(made)
+
+
+class Endless(grain.IterDataset):  # type: ignore[misc]  # no types
+    """A source of the user's own."""
+
+    def __iter__(self) -> Any:
+        """Do what is not asked for."""
+        raise AssertionError("it was read")
+
+
+def test_a_branch_that_reads_ahead_is_not_overlooked() -> None:
+    """The message says that the others do not."""
+    finding = the(NOTHING, lint(grain.IterDataset.mix([thread(elements()), elements()])))
+    assert "not every branch reads ahead" in finding.message
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [Endless().batch(4), X.TFRecordIterDataset("a.tfrecord").batch(4)],
+    ids=["own", "tfrecord"],
+)
+def test_workers_are_not_proposed_for_what_they_cannot_share(stream: Any) -> None:
+    """Grain cannot slice a stream, so there is only the thread."""
+    with pytest.raises(ValueError, match="Cannot slice"):
+        next(iter(X.multithread_prefetch(stream, num_threads=2, buffer_size=1)))
+    fix = the(NOTHING, lint(stream)).fix
+    assert "ThreadPrefetchIterDataset" in fix
+    assert "mp_prefetch" not in fix
+    assert ".mp_prefetch(" in the(NOTHING, lint(elements().batch(4))).fix
+
+
+def test_an_elastic_iterator_has_workers_as_an_argument() -> None:
+    """It reads with its own threads, or with none."""
+    bare = _elastic(0)
+    assert both(bare, NOTHING) == ("warning", "warning")
+    assert "ElasticIterator(multiprocessing_options=" in the(NOTHING, lint(bare)).fix
+    assert both(_elastic(2), NOTHING) == (None, None)
+
+
+def _elastic(threads: int) -> Any:
+    sharding = grain.sharding.NoSharding()
+    return X.ElasticIterator(source(), 4, sharding, read_options=read(threads, threads))
+
+
+def test_in_workers_a_large_buffer_and_its_threads_have_one_fix() -> None:
+    """Without threads there is no buffer either."""
+    report = lint(in_workers(source().batch(4).to_iter_dataset()))
+    fix = "Read without threads: .to_iter_dataset(grain.ReadOptions(num_threads=0))"
+    assert the(BUFFER, report).fix == the("threads-in-workers", report).fix == fix
+
+
+def test_a_batch_of_one_is_no_batch() -> None:
+    """What is kept in memory is what was without it."""
+    assert both(source().batch(1).to_iter_dataset(), BUFFER) == (None, None)
+    assert both(source().batch(4).batch(1).to_iter_dataset(), BUFFER) == ("warning", "warning")
+
+
+def data_loader(workers: int = 0, **settings: Any) -> Any:
+    """A DataLoader that reads as Grain does by default."""
+    return grain.DataLoader(
+        data_source=range(8),
+        sampler=grain.samplers.IndexSampler(8, grain.sharding.NoSharding(), seed=0),
+        operations=[grain.transforms.Batch(4)],
+        worker_count=workers,
+        **settings,
+    )
+
+
+@pytest.mark.parametrize(
+    ("dataset", "severity"),
+    [
+        (data_loader(), "warning"),
+        (data_loader(read_options=NO_THREADS), None),
+        (data_loader(workers=2), None),
+        (source().to_iter_dataset().batch(4), "warning"),
+        (thread(source().to_iter_dataset(read(1, 4)).batch(4)), "warning"),
+        (in_workers(source().to_iter_dataset().batch(4)), None),
+        (in_workers(source().to_iter_dataset().batch(4), workers=0), "warning"),
+        (source().to_iter_dataset(read(4, 0)).batch(4), None),
+        (source().batch(4).to_iter_dataset(), None),
+        (source().batch(4), None),
+        (X.ElasticIterator(source(), 4, grain.sharding.NoSharding()), None),
+    ],
+)
+def test_threads_that_read_elements_in_the_training_process_are_a_warning(
+    dataset: Any, severity: str | None
+) -> None:
+    """They are found where they read single elements, not batches, and not in workers."""
+    assert both(dataset, THREADS) == (severity, severity)
+
+
+def test_readers_in_the_training_process_are_one_finding() -> None:
+    """A mixture of many sources does not repeat itself."""
+    report = lint(grain.IterDataset.mix([source().to_iter_dataset() for _ in range(3)]))
+    finding = the(THREADS, report)
+    assert kinds(finding, report) == ["ToIter"] * 3
+    assert finding.message.startswith("3 to_iter_dataset each read single elements with 16 threads")
+
+
+def test_threads_are_replaced_by_one_that_makes_batches() -> None:
+    """What reads ahead besides the threads is kept; where nothing does, a prefetch is proposed."""
+    calls = ".to_iter_dataset(grain.ReadOptions(num_threads=0))"
+    threaded = source().to_iter_dataset().batch(4)
+    assert f"{calls}, and end with grain.experimental.Thread" in the(THREADS, lint(threaded)).fix
+    assert the(THREADS, lint(thread(threaded))).fix == f"Read without threads: {calls}"
+
+
+def test_workers_are_no_alternative_to_reading_without_threads() -> None:
+    """Of a DataLoader, and of mp_prefetch with 0 workers, both rules say the same first step."""
+    for report in (
+        lint(data_loader()),
+        built(lambda: in_workers(source().to_iter_dataset(), workers=0)),
+    ):
+        call = the(THREADS, report).fix.removeprefix("Read without threads: ").partition("))")[0]
+        fix = the("no-workers", report).fix
+        assert fix.startswith(
+            f"Read without threads: {call})), unless reading waits (remote storage). If one core"
+        )
+    assert "threads" not in the("no-workers", lint(data_loader(read_options=NO_THREADS))).fix
+    # Threads that read batches read ahead, and no rule objects to them.
+    batches = built(lambda: in_workers(source().batch(4).to_iter_dataset(), workers=0))
+    assert THREADS not in severities(batches)
+    assert "without threads" not in the("no-workers", batches).fix
+
+
+@pytest.mark.parametrize(
+    "put_right",
+    [
+        thread(source().to_iter_dataset(read(0, 0)).batch(4)),
+        in_workers(source().to_iter_dataset(read(0, 0)).batch(4)),
+        data_loader(read_options=read(0, 0)),
+        data_loader(workers=1, read_options=read(0, 0)),
+    ],
+)
+def test_a_pipeline_without_threads_is_not_sent_back_to_them(put_right: Any) -> None:
+    """Whoever follows the advice breaks none of the rules about reading ahead."""
+    warned = {rule for rule, severity in severities(put_right).items() if severity != "info"}
+    assert not warned & {THREADS, NOTHING, BUFFER, "no-workers", "threads-in-workers"}

@@ -1,0 +1,131 @@
+"""Correct pipelines are not blamed, and pipelines that only look like them are."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import grain
+import jax
+import numpy as np
+import pytest
+
+from netpipe.device.host import this_host
+from netpipe.grain_workers import let_grain_start_workers
+from netpipe.linting import linter
+from netpipe.linting.graph.source_lines import recorded
+from netpipe.linting.linter import LintReport, lint
+from tests.linting.rules.correct_pipelines import CORRECT
+from tests.linting.rules.pipeline_parts import CorrectPipeline, WrongPipeline
+from tests.linting.rules.wrong_pipelines import WRONG
+
+JUDGED = [
+    pytest.param(pipeline, intent, id=f"{pipeline.name}-{intent}")
+    for pipeline in CORRECT
+    for intent in pipeline.intents
+]
+EACH = [pytest.param(pipeline, id=pipeline.name) for pipeline in CORRECT]
+DEPENDS_ON_WORKERS = {"worker-count-changes-order", "sequential-slice-with-shuffle"}
+
+Workers = Callable[[int], None]
+
+
+@pytest.fixture(autouse=True)
+def _eight_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Judge as on a host of eight cores, whatever this one has."""
+    host = replace(this_host(), cores=8)
+    monkeypatch.setattr(linter, "this_host", lambda: host)
+
+
+@pytest.fixture
+def workers_are_threads(monkeypatch: pytest.MonkeyPatch) -> Workers:
+    """Let so many threads of this process do what worker processes would do.
+
+    `multithread_prefetch` slices and interleaves a pipeline just as `mp_prefetch` does.
+    """
+    by_threads = grain.experimental.multithread_prefetch
+
+    def use(count: int) -> None:
+        def prefetch(dataset: Any, *_: Any, sequential_slice: bool = False, **__: Any) -> Any:
+            return by_threads(dataset, count, buffer_size=1, sequential_slice=sequential_slice)
+
+        monkeypatch.setattr(grain.IterDataset, "mp_prefetch", prefetch)
+        monkeypatch.setattr(grain.experimental, "multithread_prefetch", prefetch)
+
+    return use
+
+
+def judged(build: Callable[[], Any], intent: str) -> LintReport:
+    """What the rules say of a pipeline that is made anew."""
+    with recorded() as recording:
+        dataset = build()
+    return lint(dataset, intent, recording=recording)
+
+
+def first(pipeline: CorrectPipeline, count: int) -> list[Any]:
+    """The first batches, as plain values."""
+    return [jax.tree.map(_plain, batch) for batch in islice(pipeline.build(), count)]
+
+
+def _plain(leaf: Any) -> Any:
+    return leaf if isinstance(leaf, bytes) else np.asarray(leaf).tolist()
+
+
+def test_there_are_more_than_twenty_styles() -> None:
+    """Each has a name of its own, and says where the style comes from."""
+    assert len({one.name for one in CORRECT}) == len(CORRECT) > 20
+    assert all(one.style_of and one.intents for one in CORRECT)
+
+
+@pytest.mark.parametrize(("pipeline", "intent"), JUDGED)
+def test_a_correct_pipeline_is_not_blamed(pipeline: CorrectPipeline, intent: str) -> None:
+    """No error, and no warning but one that is expected and has a measured cost."""
+    findings = [one for one in judged(pipeline.build, intent).findings if one.severity != "info"]
+    assert {one.rule for one in findings} == set(pipeline.expected_warnings), findings
+    assert all(one.severity == "warning" and one.cost for one in findings)
+
+
+@pytest.mark.parametrize("pipeline", EACH)
+def test_a_correct_pipeline_gives_batches(
+    pipeline: CorrectPipeline, workers_are_threads: Workers
+) -> None:
+    """It runs: with two workers the first two batches come."""
+    workers_are_threads(2)
+    assert len(first(pipeline, 2)) == 2
+
+
+@pytest.mark.parametrize("pipeline", EACH)
+def test_what_is_called_reproducible_is(
+    pipeline: CorrectPipeline, workers_are_threads: Workers
+) -> None:
+    """Eight batches are the same with 0 to 3 workers, just where the intent says so."""
+    seen = []
+    for count in range(4):
+        workers_are_threads(count)
+        seen.append(first(pipeline, 8))
+    assert all(one == seen[0] for one in seen) == ("reproducible" in pipeline.intents)
+
+
+@pytest.mark.parametrize("pipeline", EACH)
+def test_the_rules_know_what_depends_on_workers(pipeline: CorrectPipeline) -> None:
+    """From the structure alone: what is right for throughput only is not reproducible."""
+    findings = judged(pipeline.build, "reproducible").findings
+    errors = {one.rule for one in findings if one.severity == "error"}
+    assert bool(errors & DEPENDS_ON_WORKERS) == ("reproducible" not in pipeline.intents)
+
+
+@pytest.mark.parametrize("name", ["maxtext_first_fit", "seeded_once", "batch_after_workers"])
+def test_worker_processes_do_what_the_threads_did(name: str, workers_are_threads: Workers) -> None:
+    """Two real workers give the batches that two threads in their place give."""
+    let_grain_start_workers()
+    (pipeline,) = (one for one in CORRECT if one.name == name)
+    by_processes = first(pipeline, 2)
+    workers_are_threads(2)
+    assert first(pipeline, 2) == by_processes
+
+
+@pytest.mark.parametrize("pipeline", [pytest.param(one, id=one.name) for one in WRONG])
+def test_a_wrong_pipeline_is_blamed(pipeline: WrongPipeline) -> None:
+    """Its mistake is found, by the rule and with the severity that it deserves."""
+    findings = judged(pipeline.build, pipeline.intent).findings
+    assert (pipeline.rule, pipeline.severity) in {(one.rule, one.severity) for one in findings}

@@ -1,0 +1,135 @@
+"""What a rule costs, in words and from the file."""
+
+import json
+import subprocess
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from netpipe.errors import InputError
+from netpipe.linting.rules import costs
+from netpipe.linting.rules.costs import Figure, RuleCosts, cost_of, read_costs
+from netpipe.results.measurement import Host
+
+SPEED = Figure(2188.4, 4779.2, "elements/s", "at batches of 32", "", ((2188.4, 4779.2),))
+COSTS = RuleCosts(
+    date="2025-11-21T20:00:00+00:00",
+    commit="0123456789ab",
+    command="python -m perf_tests.studies.rule_costs --record",
+    host=Host("Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz", 2, 2**34),
+    versions={"python": "3.11.7", "grain": "0.2.18", "jax": "0.10.2", "numpy": "2.3.5"},
+    rules={"no-workers": (SPEED,)},
+)
+
+
+def test_a_figure_says_both_numbers_to_three_digits() -> None:
+    """More digits would be those of chance."""
+    assert str(SPEED) == "2,190 instead of 4,780 elements/s at batches of 32"
+    assert str(replace(SPEED, wrong=0.0512, right=32.0)).startswith("0.0512 instead of 32 ")
+
+
+@pytest.mark.parametrize("rounds", [((1.0, 2.0), (3.0, 4.0)), ((2.0, 1.0), (3.0, 2.0))])
+def test_rounds_that_overlap_show_no_difference(rounds: tuple[tuple[float, float], ...]) -> None:
+    """A wrong pipeline that was once as fast as the right one ever was is not blamed."""
+    unclear = replace(SPEED, rounds=rounds)
+    assert str(unclear) == (
+        "2,190 and 4,780 elements/s at batches of 32, which is no clear difference"
+    )
+
+
+@pytest.mark.parametrize("rounds", [((1.0, 3.0), (2.0, 4.0)), ((3.0, 1.0), (4.0, 2.0)), ()])
+def test_rounds_apart_show_a_difference(rounds: tuple[tuple[float, float], ...]) -> None:
+    """Both numbers may move, if one stays below all of the other; one round alone is believed."""
+    assert " instead of " in str(replace(SPEED, rounds=rounds))
+
+
+def test_a_figure_of_what_does_not_run_says_what_was_raised() -> None:
+    """The exception is what the user sees."""
+    crash = Figure(0, 5, "of the first 5 batches", error="TypeError: cannot pickle 'Device' object")
+    assert str(crash) == "no batch, but TypeError: cannot pickle 'Device' object"
+
+
+def test_a_sentence_says_where_it_was_measured() -> None:
+    """The Grain, the number of cores and the CPU stand behind the figures."""
+    assert COSTS.sentence("no-workers") == (
+        f"{SPEED} (measured with Grain 0.2.18 on 2 cores, Intel Xeon Platinum 8481C)"
+    )
+
+
+def test_several_figures_are_one_sentence() -> None:
+    """They share the place where they were measured."""
+    twice = replace(COSTS, rules={"no-workers": (SPEED, replace(SPEED, unit="s"))})
+    said = twice.sentence("no-workers")
+    assert "elements/s at batches of 32; 2,190 instead of 4,780 s at" in said
+    assert said.count("measured with") == 1
+
+
+@pytest.mark.parametrize("rules", [{}, {"other": (SPEED,)}, {"no-workers": ()}])
+def test_a_rule_without_figures_has_no_cost(rules: dict[str, tuple[Figure, ...]]) -> None:
+    """Nothing is said, and nothing is raised."""
+    assert replace(COSTS, rules=rules).sentence("no-workers") == ""
+
+
+def test_the_file_is_read_as_it_was_written(tmp_path: Path) -> None:
+    """Nothing is lost on the way."""
+    file = tmp_path / "costs.json"
+    file.write_text(json.dumps(asdict(COSTS)))
+    assert read_costs(file) == COSTS
+
+
+def test_the_packaged_figures_are_readable() -> None:
+    """They are there, and a rule that nobody knows has none."""
+    assert costs.packaged_costs().rules
+    assert cost_of("no-such-rule") == ""
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("schema", "netpipe.run/1"),
+        ("rules", None),
+        ("rules", {"no-workers": [{"wrong": "many", "right": 1, "unit": "elements/s"}]}),
+        ("rules", {"no-workers": [{"wrong": True, "right": 1, "unit": "elements/s"}]}),
+        ("rules", {"no-workers": [{"wrong": 2, "unit": "elements/s"}]}),
+        ("host", 3),
+        ("versions", {"jax": "0.10.2"}),
+        ("surplus", 1),
+    ],
+)
+def test_a_damaged_file_is_refused(tmp_path: Path, field: str, value: object) -> None:
+    """The message names the file, what it must be and how to get a whole one."""
+    file = tmp_path / "costs.json"
+    file.write_text(json.dumps({**asdict(COSTS), field: value}))
+    with pytest.raises(InputError) as caught:
+        read_costs(file)
+    message = str(caught.value)
+    assert str(file) in message
+    assert "must be netpipe.rule_costs/1; found " in message
+    assert "--record" in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": "netpipe.rule_costs/1"}'])
+def test_a_torn_file_is_refused(tmp_path: Path, text: str) -> None:
+    """A file that was cut off is named too."""
+    file = tmp_path / "costs.json"
+    file.write_text(text)
+    with pytest.raises(InputError, match=r"costs\.json: content must be"):
+        read_costs(file)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    """A wheel without its data says so."""
+    with pytest.raises(InputError, match=r"costs\.json: content must be JSON"):
+        read_costs(tmp_path / "costs.json")
+
+
+def test_costs_import_no_grain() -> None:
+    """They are text: whoever prints them waits for no import of grain or jax."""
+    code = (
+        "import sys, netpipe.linting.rules.costs; "
+        "sys.exit(bool({'grain', 'jax'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,106 @@
+"""How many elements a pipeline gives, held against what Grain says or gives."""
+
+from collections.abc import Callable
+from math import inf
+from typing import Any
+
+import grain
+import pytest
+
+from netpipe.linting.graph.nodes import ENDLESS, Graph, Node
+from netpipe.linting.graph.reader import read_graph
+from netpipe.linting.rules.element_counts import elements
+from tests.linting.rules.linting import NO_THREADS, OneToThree, loader, source
+
+X = grain.experimental
+
+
+def amount(dataset: Any) -> float | None:
+    """What the structure tells of a dataset's end."""
+    graph = read_graph(dataset)
+    return elements(graph, graph.nodes[0])
+
+
+def numbers(length: int = 22) -> Any:
+    """A MapDataset that can be read."""
+    return grain.MapDataset.range(length)
+
+
+def stream(length: int = 22) -> Any:
+    """The same as an IterDataset."""
+    return numbers(length).to_iter_dataset(NO_THREADS)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        numbers,
+        lambda: grain.MapDataset.range(3, 30, 4),
+        lambda: numbers().shuffle(seed=1).map(abs).seed(1),
+        lambda: numbers().repeat(3),
+        lambda: numbers()[3:20:2],
+        lambda: numbers().batch(4),
+        lambda: numbers().batch(4, drop_remainder=True),
+        lambda: grain.MapDataset.concatenate([numbers(), numbers(5)]),
+        lambda: X.ZipMapDataset([numbers(), numbers()]),
+        lambda: X.ZipIterDataset([stream(), stream(5)], strict=False),
+        lambda: X.LimitIterDataset(stream(), 7),
+        lambda: X.LimitIterDataset(stream(5), 7),
+        lambda: X.LimitIterDataset(numbers().repeat().to_iter_dataset(NO_THREADS), 7),
+        lambda: X.RepeatIterDataset(stream(5).batch(2), 3),
+        lambda: X.WindowShuffleIterDataset(X.CacheIterDataset(stream()), window_size=4, seed=1),
+        lambda: X.ThreadPrefetchIterDataset(stream(), prefetch_buffer_size=2),
+    ],
+)
+def test_what_can_be_counted_is_what_comes(make: Callable[[], Any]) -> None:
+    """To the element."""
+    assert amount(make()) == sum(1 for _ in make())
+
+
+@pytest.mark.parametrize(
+    "endless",
+    [
+        numbers().repeat(),
+        numbers().repeat()[1::2].batch(4),
+        numbers().filter(bool).repeat(),
+        numbers().repeat().filter(bool),
+        X.RepeatIterDataset(stream().filter(bool)),
+        X.FlatMapIterDataset(numbers().repeat().to_iter_dataset(), OneToThree()),
+        grain.MapDataset.mix([numbers().repeat(), numbers(5).repeat()]),
+        source(ENDLESS),
+        loader(workers=0),
+    ],
+)
+def test_what_does_not_end_is_endless(endless: Any) -> None:
+    """Also through what gives another number of elements than it takes."""
+    assert amount(endless) == inf
+
+
+@pytest.mark.parametrize(
+    "open_ended",
+    [
+        numbers().filter(bool),
+        stream().filter(bool).batch(4),
+        X.FlatMapMapDataset(numbers(), OneToThree()),
+        grain.MapDataset.mix([numbers(), numbers(5).repeat()]),
+        X.ParquetIterDataset("a.parquet"),
+    ],
+)
+def test_what_depends_on_the_elements_is_not_known(open_ended: Any) -> None:
+    """No number is made up."""
+    assert amount(open_ended) is None
+
+
+def test_what_is_read_twice_over_and_over_is_counted_once() -> None:
+    """A dataset that a million ways lead to costs no more than its nodes."""
+    dataset = stream()
+    for _ in range(40):
+        dataset = X.ZipIterDataset([dataset, dataset])
+    assert amount(dataset) == 22
+
+
+def test_a_long_pipeline_is_counted() -> None:
+    """Without a limit on how many calls follow each other."""
+    first = Node(5_000, "Source", {"length": 22}, (), in_worker=False)
+    maps = [Node(one, "Map", {}, (one + 1,), in_worker=False) for one in range(5_000)]
+    assert elements(Graph((*maps, first)), maps[0]) == 22

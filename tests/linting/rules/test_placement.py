@@ -1,0 +1,191 @@
+"""What stands on the wrong side of mp_prefetch."""
+
+from typing import Any
+
+import grain
+import jax
+import jax.numpy as jnp
+import pytest
+
+from netpipe.linting.linter import lint
+from netpipe.session.session import INTENTS
+from tests.linting.rules.linting import (
+    OneToThree,
+    both,
+    elements,
+    in_workers,
+    increment,
+    kinds,
+    severities,
+    source,
+    the,
+    with_rng,
+)
+
+BATCH = "batch-after-mp-prefetch"
+MAP = "map-after-mp-prefetch"
+NESTED = "nested-mp-prefetch"
+DEVICE_PUT = "device-put-before-mp-prefetch"
+
+
+def by_place() -> Any:
+    """Batches that are made before they are shared out."""
+    return source().map(increment).batch(4).to_iter_dataset(grain.ReadOptions(num_threads=0))
+
+
+@pytest.mark.parametrize("intent", INTENTS)
+@pytest.mark.parametrize(
+    "dataset",
+    [
+        in_workers(by_place()),
+        grain.IterDataset.mix([in_workers(by_place(), 1), in_workers(by_place(), 1)]),
+        in_workers(by_place()).map(lambda batch: jax.device_put(batch)),
+        in_workers(by_place()).map(lambda batch: jax.tree.map(jnp.asarray, batch)),
+        grain.experimental.device_put(in_workers(by_place()), None),
+        grain.experimental.ThreadPrefetchIterDataset(
+            in_workers(by_place()), prefetch_buffer_size=2
+        ),
+    ],
+    ids=["plain", "mix", "device_put", "to-jax", "grain-device_put", "thread"],
+)
+def test_a_pipeline_in_order_has_no_findings(dataset: Any, intent: str) -> None:
+    """Everything below mp_prefetch, and at most what belongs to the device above it."""
+    assert severities(dataset, intent) == {}
+
+
+def test_a_batch_after_mp_prefetch() -> None:
+    """It is an error for throughput, and only a remark where batches must not change."""
+    assert both(in_workers(elements()).batch(4), BATCH) == ("error", "info")
+    assert both(in_workers(elements().batch(4)), BATCH) == (None, None)
+
+
+def test_a_late_batch_names_the_pair_and_the_call() -> None:
+    """The finding says which nodes, why, and what to write instead."""
+    report = lint(in_workers(elements()).batch(4))
+    finding = the(BATCH, report)
+    assert kinds(finding, report) == ["Batch", "ProcessPrefetch"]
+    assert finding.message.startswith("Batch comes after mp_prefetch: the workers send single")
+    assert ".batch(batch_size=4).mp_prefetch(...)" in finding.fix
+
+
+def test_a_batch_after_a_mix_of_workers_is_after_mp_prefetch() -> None:
+    """Branches with workers of their own do not put the batch into a worker."""
+    mixed = grain.IterDataset.mix([in_workers(elements()), in_workers(elements())])
+    assert both(mixed.batch(4), BATCH) == ("error", "info")
+
+
+def test_a_batch_of_blocks_costs_less() -> None:
+    """Where the workers send batches already, putting them together is a warning."""
+    finding = the(BATCH, lint(in_workers(elements().batch(4)).batch(2)))
+    assert finding.severity == "warning"
+    assert "the workers send blocks" in finding.message
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        in_workers(elements().batch(4)).map(increment),
+        in_workers(elements()).seed(1).random_map(with_rng),
+    ],
+    ids=["map", "random_map"],
+)
+def test_a_map_after_mp_prefetch(late: Any) -> None:
+    """It would be the same in any number of workers: a warning even for reproducible."""
+    assert both(late, MAP) == ("error", "warning")
+
+
+def test_a_late_map_is_called_by_its_function() -> None:
+    """The message says which function is meant."""
+    finding = the(MAP, lint(in_workers(elements().batch(4)).map(increment)))
+    assert "increment comes after mp_prefetch" in finding.message
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        in_workers(elements()).filter(increment),
+        in_workers(elements()).map_with_index(with_rng),
+        grain.experimental.FlatMapIterDataset(in_workers(elements()), OneToThree()),
+    ],
+    ids=["filter", "map_with_index", "flat_map"],
+)
+def test_what_depends_on_the_order_may_stand_after_mp_prefetch_on_purpose(late: Any) -> None:
+    """Inside the workers its result would change with their number: then it is a remark."""
+    assert both(late, MAP) == ("error", "info")
+
+
+def test_only_the_first_late_node_is_named() -> None:
+    """What follows it can only move with it."""
+    chain = in_workers(elements()).batch(4).map(increment)
+    assert (both(chain, BATCH), both(chain, MAP)) == (("error", "info"), (None, None))
+
+
+@pytest.mark.parametrize("intent", INTENTS)
+def test_nested_mp_prefetch_is_an_error(intent: str) -> None:
+    """Workers cannot start workers; the finding names the outer and the inner one."""
+    report = lint(in_workers(in_workers(by_place())), intent)
+    finding = the(NESTED, report)
+    outer, inner = (report.graph.nodes[one] for one in finding.nodes)
+    assert finding.severity == "error"
+    assert (outer.kind, inner.kind) == ("ProcessPrefetch", "ProcessPrefetch")
+    assert (outer.in_worker, inner.in_worker) == (False, True)
+
+
+def test_nested_mp_prefetch_is_found_inside_a_mix() -> None:
+    """One branch of a mix with workers, inside workers, is nested; side by side is not."""
+    mixed = grain.IterDataset.mix([in_workers(elements()), elements()])
+    assert both(in_workers(mixed), NESTED) == ("error", "error")
+
+
+def test_a_batch_between_nested_workers_is_not_late() -> None:
+    """It does run in a worker, and what is wrong is the nesting."""
+    between = in_workers(in_workers(elements()).batch(4))
+    assert (both(between, BATCH), both(between, NESTED)) == ((None, None), ("error", "error"))
+
+
+def test_device_put_before_mp_prefetch_is_an_error_and_the_only_one() -> None:
+    """That its device cannot be pickled, and that it calls jax, has the same cause."""
+    on_device = grain.experimental.device_put(by_place(), jax.devices()[0])
+    report = lint(in_workers(on_device))
+    finding = the(DEVICE_PUT, report)
+    assert kinds(finding, report) == ["ProcessPrefetch", "Map"]
+    assert "behind .mp_prefetch(...)" in finding.fix
+    assert severities(in_workers(on_device)) == {DEVICE_PUT: "error"}
+    assert both(in_workers(by_place().map(jax.device_put)), DEVICE_PUT) == ("error", "error")
+
+
+def test_all_that_puts_on_a_device_in_a_worker_is_one_finding() -> None:
+    """It names each function once, and all nodes."""
+
+    def put(batch: Any) -> Any:
+        return jax.device_put(batch)
+
+    branches = [by_place().map(put) for _ in range(3)]
+    report = lint(in_workers(grain.IterDataset.mix([*branches, by_place().map(jax.device_put)])))
+    assert len(the(DEVICE_PUT, report).nodes) == 5
+    assert the(DEVICE_PUT, report).message.count("<locals>.put") == 1
+
+
+def test_the_proposed_batch_loses_no_more_than_the_users() -> None:
+    """By place first, where nothing is that a MapDataset cannot do, and with its settings."""
+    late = in_workers(elements(22)).batch(4, drop_remainder=True)
+    call = ".batch(batch_size=4, drop_remainder=True)"
+    fix = the(BATCH, lint(late)).fix
+    assert fix.startswith(f"Batch by place: {call}.to_iter_dataset(...)")
+    assert f"{call}.mp_prefetch(...)" in fix
+
+
+@pytest.mark.parametrize(
+    "below",
+    [
+        elements(22).filter(increment),
+        source(22).filter(increment).to_iter_dataset(),
+        grain.IterDataset.mix([elements(), elements()]),
+    ],
+    ids=["filter", "empty-places", "mix"],
+)
+def test_a_batch_of_what_has_no_places_goes_behind_it(below: Any) -> None:
+    """Then it is said that workers drop remainders of their own."""
+    fix = the(BATCH, lint(in_workers(below).batch(4, drop_remainder=True))).fix
+    assert fix.startswith("Move .mp_prefetch(...) behind the batch: .batch(batch_size=4, drop_rem")
+    assert "a remainder of its own" in fix

@@ -1,0 +1,47 @@
+"""A session that lints says what it tries, and of how many seconds."""
+
+from pathlib import Path
+
+import grain
+import pytest
+
+from netpipe.linting.experiments.alternation import AS_IT_IS, Bench
+from netpipe.linting.job import linted_loader
+from netpipe.session.progress import Teller
+from netpipe.session.session import SessionRequest
+
+BUILDS = "building the pipeline"
+PROVES = "trying on elements what the structure leaves open"
+WAITS = "waiting for the first batches of the pipeline as it is"
+
+
+def loader() -> grain.IterDataset:
+    """Make a pipeline that leaves nothing to prove, and a prefetch to try."""
+    return grain.MapDataset.range(8).batch(2).to_iter_dataset(grain.ReadOptions(0, 0))
+
+
+@pytest.mark.parametrize(
+    ("proves", "tries", "said"),
+    [
+        (False, False, [(BUILDS, 0)]),
+        (True, False, [(BUILDS, 0), (PROVES, 7.0)]),
+        (False, True, [(BUILDS, 0), (WAITS, 7.0)]),
+        (True, True, [(BUILDS, 0), (PROVES, 14.0), (WAITS, 14.0)]),
+    ],
+)
+def test_what_takes_time_is_said(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    proves: bool,
+    tries: bool,
+    said: list[tuple[str, float]],
+) -> None:
+    """The factory, the proofs, and the first batches; --prove and --try have a budget each."""
+    heard: list[tuple[str, float]] = []
+    monkeypatch.setattr(Teller, "doing", lambda _, what, of_s=0.0: heard.append((what, of_s)))
+    monkeypatch.setattr(Bench, "_round", lambda *_: ({}, {AS_IT_IS: "it was not run"}))
+    request = SessionRequest(
+        "lint", str(tmp_path / "result.json"), budget_s=7.0, proves=proves, tries=tries
+    )
+    linted_loader(request, loader)
+    assert [one for one in heard if not one[0].startswith("measuring")] == said

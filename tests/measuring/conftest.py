@@ -1,0 +1,139 @@
+"""The whole protocol on a fake clock."""
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from itertools import repeat
+from typing import Any, Protocol
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from netpipe.measuring import calibration, rounds
+from netpipe.measuring.kept_trace import TraceTarget
+from netpipe.measuring.loader_puller import Puller
+from netpipe.measuring.protocol import Place, measure
+from netpipe.measuring.rounds import Subject
+from netpipe.measuring.step_runner import Stepper
+from netpipe.results.measurement import Device, Measurement, Turns
+from netpipe.session.heartbeat import UNWATCHED, Watch
+from tests.fakes import FakeClock, FakeProcesses
+from tests.measurements import GPU, HOST
+
+LOAD_S, STEP_S = 0.010, 0.030
+BATCH = {"x": np.zeros((2, 3), np.int32)}
+
+
+class Rehearse(Protocol):
+    """Measures on the fake clock a loader with such gaps and a step of such a time."""
+
+    def __call__(
+        self,
+        gaps_s: Iterable[float] = ...,
+        budget_s: float = ...,
+        step_s: float = ...,
+        device: Device | None = ...,
+        watch: Watch = ...,
+        trace: TraceTarget | None = ...,
+        **subject: Any,
+    ) -> Measurement:
+        """Measure, within `budget_s` seconds of the fake clock; fields of Subject may be given."""
+        ...
+
+
+def is_watched(step: Any) -> bool:
+    """Tell whether a loop was given the step that stamps, not one that is only ready."""
+    return hasattr(step, "_done_s")
+
+
+def stamped_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
+    """Train, and let every step be stamped before the loader moves the clock on."""
+    for batch in batches:
+        state, _ = step(state, batch)
+        while is_watched(step) and len(step._done_s) < len(step.dispatched_s):
+            time.sleep(0)
+
+
+def beside_a_pull(stepper: Stepper, steps: int, puller: Puller, _step_s: float) -> float:
+    """Pull, then step: two threads that move one clock would measure each other."""
+    puller.pull()
+    return stepper.resident_s(steps)
+
+
+class FakeReference:
+    """A reference loader that takes no time, and costs less each time that it is pulled.
+
+    Args:
+        workers: Of the loader that is measured.
+
+    Attributes:
+        strangers: What the puller took for none of its own, each time.
+        closed: Whether it was stopped.
+    """
+
+    def __init__(self, workers: int) -> None:
+        self.name = f"fake, {workers} workers"
+        self.processes = FakeProcesses(children=2)
+        self.strangers: list[tuple[int, ...]] = []
+        self.closed = False
+
+    def beside(self, puller: Puller, enough_s: float, _: FakeClock) -> Turns:
+        """Tell of a loader that costs as much the first time, twice the second, ..."""
+        assert enough_s > 0
+        self.strangers.append(puller._strangers)
+        return Turns(0.006, 0.006 / len(self.strangers))
+
+    def close(self) -> None:
+        """Be stopped."""
+        self.closed = True
+
+
+@pytest.fixture
+def references(monkeypatch: pytest.MonkeyPatch) -> list[FakeReference]:
+    """The reference loaders that are made in this test, none of them real."""
+    made: list[FakeReference] = []
+
+    def make(workers: int) -> FakeReference:
+        made.append(FakeReference(workers))
+        return made[-1]
+
+    monkeypatch.setattr(calibration, "Reference", make)
+    return made
+
+
+@pytest.fixture
+def rehearse(
+    clock: FakeClock, references: list[FakeReference], monkeypatch: pytest.MonkeyPatch
+) -> Rehearse:
+    """The protocol on the fake clock, in one thread, beside references that take no time."""
+    references.clear()
+    monkeypatch.setattr(Stepper, "shadow_s", beside_a_pull)
+    monkeypatch.setattr(rounds, "late_reading_loop", stamped_loop)
+
+    def run(
+        gaps_s: Iterable[float] = repeat(LOAD_S),
+        budget_s: float = 9.0,
+        step_s: float = STEP_S,
+        device: Device | None = None,
+        watch: Watch = UNWATCHED,
+        trace: TraceTarget | None = None,
+        **subject: Any,
+    ) -> Measurement:
+        def loader() -> Iterator[Any]:
+            for gap_s in gaps_s:
+                clock.sleep(gap_s)
+                yield BATCH
+
+        def step(state: int, _: Any) -> tuple[int, Any]:
+            clock.sleep(step_s)
+            return state + 1, {"loss": jnp.float32(0)}
+
+        given = {"loader": loader, "step": lambda: (0, step), "loop": stamped_loop, **subject}
+        place = Place(lambda count: device or replace(GPU, count=count), HOST, {"jax": "1"})
+        with ExitStack() as closing:
+            *_, found = measure(Subject(**given), place, budget_s, clock, closing, watch, trace)
+        return found
+
+    return run

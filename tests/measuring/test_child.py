@@ -1,0 +1,201 @@
+"""What runs inside a session: every way to go wrong ends in a result that says so."""
+
+import json
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netpipe.errors import InputError
+from netpipe.measuring import calibration, child, loader_puller
+from netpipe.measuring.child import Factories, serve
+from netpipe.session.session import SCHEMA, SessionRequest, progress_file, stacks_file
+from tests.session import session_targets
+
+TARGETS = Path(session_targets.__file__)
+
+
+@pytest.fixture
+def request_(tmp_path: Path) -> SessionRequest:
+    """What a session is asked for; its result goes to a folder of its own."""
+    return SessionRequest(
+        "measure", str(tmp_path / "result.json"), accelerator="emulated:1ms", budget_s=0.1
+    )
+
+
+def error_of(request: SessionRequest) -> dict[str, str]:
+    """Read the error of a result, which must be all there is beside what was said on the way."""
+    result = Path(request.result)
+    left = {path.name for path in result.parent.iterdir()}
+    assert left - {progress_file(request).name} == {result.name}
+    document = json.loads(result.read_text())
+    assert document["schema"] == SCHEMA
+    assert set(document) == {"schema", "error"}
+    error: dict[str, str] = document["error"]
+    return error
+
+
+def bad_data() -> Any:
+    """Refuse its input, as a loader does that finds no data."""
+    raise InputError("data/", "index", "be there", "none")
+
+
+@pytest.mark.parametrize(
+    ("loader", "kind", "words"),
+    [
+        (session_targets.failing_loader, "failed", "OSError: disk gone"),
+        (session_targets.no_loader, "misuse", "must return an iterable of batches; found int"),
+        (list, "misuse", "gave no batch"),
+        (bad_data, "misuse", "data/: index must be there; found none"),
+    ],
+)
+def test_what_a_loader_does_wrong_is_the_result(
+    request_: SessionRequest, loader: Callable[[], Any], kind: str, words: str
+) -> None:
+    """Its own exception comes with its lines; what it must not be comes in one line."""
+    serve(request_, Factories(loader))
+    error = error_of(request_)
+    assert error["kind"] == kind
+    assert words in error["message"]
+    assert ("File " in error["message"]) is (kind == "failed")
+
+
+def test_a_failure_names_the_line_of_the_loader(request_: SessionRequest) -> None:
+    """The user sees what the loader raised, after how many batches, and where."""
+    serve(request_, Factories(session_targets.failing_loader))
+    first, *lines = error_of(request_)["message"].splitlines()
+    assert first == "the loader failed after 2 batches: OSError: disk gone"
+    assert [line.split(",")[0].strip() for line in lines[::2]] == [f'File "{TARGETS}"']
+    assert lines[-1].strip() == 'raise OSError("disk gone")'
+
+
+def leaving_loop(*_: Any) -> None:
+    """End the process, as a script does that is no loop."""
+    sys.exit("trained enough")
+
+
+def test_a_loop_that_exits_is_told_of(request_: SessionRequest) -> None:
+    """`sys.exit` in the user's code ends with a message that names its line, not with silence."""
+    serve(request_, Factories(session_targets.tiny_loader, loop=leaving_loop))
+    message = error_of(request_)["message"]
+    assert message.startswith("SystemExit: trained enough")
+    assert message.endswith('sys.exit("trained enough")')
+
+
+class _Unclosable:
+    """A loader whose workers end only when they are released."""
+
+    def __init__(self) -> None:
+        self.released = threading.Event()
+        self.closed = False
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        return next(session_targets.tiny_loader())
+
+    def close(self) -> None:
+        self.released.wait(60)
+        self.closed = True
+
+
+def test_a_loader_that_does_not_close_takes_no_result_along(
+    monkeypatch: pytest.MonkeyPatch, request_: SessionRequest
+) -> None:
+    """What was measured is written although a worker of the loader hangs."""
+    monkeypatch.setattr(loader_puller, "_CLOSING_S", 0.0)
+    loader = _Unclosable()
+    serve(request_, Factories(lambda: loader))
+    assert "measurement" in json.loads(Path(request_.result).read_text())
+    assert not loader.closed
+    loader.released.set()
+
+
+def test_loaders_are_closed_unwatched_once_the_result_is_written(
+    monkeypatch: pytest.MonkeyPatch, request_: SessionRequest
+) -> None:
+    """However slowly the user's loader or the reference closes, no watchdog discards the result."""
+    states: dict[str, tuple[bool, bool]] = {}
+
+    def note_close(loader: str) -> None:
+        # The file for stacks is there while a watchdog is armed.
+        states[loader] = (Path(request_.result).exists(), stacks_file(request_).exists())
+
+    monkeypatch.setattr(_Unclosable, "close", lambda _: note_close("user's"))
+    monkeypatch.setattr(calibration.Reference, "close", lambda _: note_close("reference"))
+    serve(request_, Factories(_Unclosable))
+    assert states == {"user's": (True, False), "reference": (True, False)}
+
+
+def test_a_real_accelerator_needs_a_step(tmp_path: Path) -> None:
+    """Only an emulated one can do without."""
+    request = SessionRequest("measure", str(tmp_path / "result.json"))
+    serve(request, Factories(session_targets.tiny_loader))
+    assert (
+        "a step must be given, unless the accelerator is emulated" in error_of(request)["message"]
+    )
+
+
+def test_a_step_that_is_none_is_misuse(request_: SessionRequest) -> None:
+    """An emulated accelerator stands in for a step, and asks for one all the same."""
+    serve(request_, Factories(session_targets.tiny_loader, session_targets.bad_step))
+    assert error_of(request_) == {
+        "kind": "misuse",
+        "message": "the step factory must return (state, step); found int",
+    }
+
+
+def run_main(
+    monkeypatch: pytest.MonkeyPatch, request: SessionRequest | None, *arguments: str
+) -> None:
+    """Run the child's main function with its arguments and its request."""
+    monkeypatch.setattr("sys.argv", ["child", *arguments])
+    monkeypatch.setattr("sys.path", list(sys.path))  # a target adds its folder
+    monkeypatch.delenv("NETPIPE_SESSION", raising=False)
+    if request is not None:
+        monkeypatch.setenv("NETPIPE_SESSION", json.dumps(asdict(request)))
+    child.main()
+
+
+def test_targets_are_measured(monkeypatch: pytest.MonkeyPatch, request_: SessionRequest) -> None:
+    """The targets of the command line are what is served."""
+    run_main(monkeypatch, request_, "--loader", f"{TARGETS}:no_loader")
+    assert "found int" in error_of(request_)["message"]
+
+
+@pytest.mark.parametrize("flag", ["--step", "--loop"])
+def test_every_target_is_looked_up(
+    monkeypatch: pytest.MonkeyPatch, request_: SessionRequest, flag: str
+) -> None:
+    """A step or a loop that is not there is misuse, whatever the loader is."""
+    run_main(monkeypatch, request_, "--loader", "json:loads", flag, "json:absent")
+    error = error_of(request_)
+    assert error["kind"] == "misuse"
+    assert "found 'absent'" in error["message"]
+
+
+def test_a_target_that_fails_to_import_tells_why(
+    monkeypatch: pytest.MonkeyPatch, request_: SessionRequest, tmp_path_factory: Any
+) -> None:
+    """What a target's module raises is told with its line."""
+    module = tmp_path_factory.mktemp("stranger") / "stranger_failing.py"
+    module.write_text("raise ValueError('no such corpus')\n")
+    run_main(monkeypatch, request_, "--loader", f"{module}:loader")
+    error = error_of(request_)
+    assert error["kind"] == "failed"
+    assert error["message"].startswith("ValueError: no such corpus")
+    assert "stranger_failing.py" in error["message"]
+
+
+def test_nobody_starts_a_child_by_hand(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a request there is nothing to do, and it says so."""
+    with pytest.raises(SystemExit, match="2"):
+        run_main(monkeypatch, None, "--loader", "json:loads")
+    assert "started by netpipe, not by hand" in capsys.readouterr().err

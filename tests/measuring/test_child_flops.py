@@ -1,0 +1,80 @@
+"""Where a session takes the FLOPs of a step from, and what it makes of an emulated accelerator."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from netpipe.errors import MisuseError
+from netpipe.measuring.child import Factories, _device_and_step
+from netpipe.measuring.emulated_step import EmulatedStep
+from netpipe.results.measurement import Device
+from netpipe.session.session import SessionRequest
+from tests.session.session_targets import tiny_loader
+
+
+class StepFactory:
+    """A step factory that knows its FLOPs, as a number or counted on demand."""
+
+    def __init__(self, flops_per_step: float | Callable[[], float]) -> None:
+        self.flops_per_step = flops_per_step
+
+    def __call__(self) -> Any:
+        """Make nothing: a session of an emulated accelerator never runs it."""
+        raise AssertionError("made")
+
+
+def device(accelerator: str, **given: Any) -> Device:
+    """Return the device of a session with such FLOPs; `flag` is what the request has."""
+    request = SessionRequest(
+        "measure", accelerator=accelerator, flops_per_step=given.pop("flag", None), mfu=0.5
+    )
+    device_of, _ = _device_and_step(request, Factories(tiny_loader, **given))
+    return device_of(1)
+
+
+@pytest.mark.parametrize(
+    ("given", "tflop"),
+    [
+        ({"step": StepFactory(1e12)}, 1),
+        ({"step": StepFactory(lambda: 1e12)}, 1),
+        ({"flops_per_step": 2e12}, 2),
+        ({"flops_per_step": lambda: 2e12, "step": StepFactory(1e12)}, 2),
+        ({"flag": 3e12}, 3),
+        ({"flag": 3e12, "flops_per_step": 2e12, "step": StepFactory(1e12)}, 3),
+    ],
+    ids=["attribute", "callable", "fixture", "fixture-first", "flag", "flag-first"],
+)
+def test_the_flag_goes_before_the_fixture_before_the_step(
+    given: dict[str, Any], tflop: float
+) -> None:
+    """The first that is given counts."""
+    assert device("emulated:h100", **given) == Device(
+        "emulated-h100-x1", f"emulated:h100, {tflop} TFLOP a step at MFU 0.5", "emulated", 1
+    )
+
+
+@pytest.mark.parametrize("given", [{}, {"step": lambda: None}])
+def test_a_name_needs_flops(given: dict[str, Any]) -> None:
+    """Without any, the session ends with what to give."""
+    with pytest.raises(MisuseError, match="needs the FLOPs of a step"):
+        device("emulated:h100", **given)
+
+
+def test_a_step_time_needs_none() -> None:
+    """Then nobody counts them."""
+    with_none = device("emulated:5ms@2GB/s", step=StepFactory(lambda: 1 / 0))
+    assert with_none == Device("emulated-5ms-2gb-s", "emulated:5ms@2GB/s", "emulated", 1)
+
+
+def test_the_step_takes_the_time_and_copies_at_the_bandwidth() -> None:
+    """FLOPs / (8 x peak x MFU) a step, and bytes / bandwidth a batch."""
+    request = SessionRequest(
+        "measure", accelerator="emulated:8xh100@2GB/s", flops_per_step=7.912e12, mfu=0.5
+    )
+    device_of, factory = _device_and_step(request, Factories(tiny_loader))
+    assert device_of(1).count == 8
+    _, step = factory()
+    assert isinstance(step, EmulatedStep)
+    assert step._engines.dispatch(0, 0) == pytest.approx(2e6)
+    assert step._engines.dispatch(0, 20_000_000) == pytest.approx(10e6 + 2e6)

@@ -1,0 +1,134 @@
+"""What a loop does itself, and what watching it costs, on steps that do nothing."""
+
+from collections.abc import Iterator
+from itertools import islice, repeat
+from math import inf
+from typing import Any
+
+import jax.numpy as jnp
+import pytest
+
+from netpipe.measuring.loader_puller import Puller
+from netpipe.measuring.loop_overhead import host_s_per_step, instruments_s_per_step
+from netpipe.measuring.step_runner import Stepper
+from tests.fakes import FakeClock
+from tests.measuring.loops import BATCH, counting_step, slow_loop, syncing_loop
+
+
+def warm_stepper(clock: FakeClock, step: Any = counting_step) -> Stepper:
+    """Return a stepper that has done a step."""
+    stepper = Stepper(lambda: (0, step), [BATCH, BATCH], clock)
+    stepper.warm_up(limit_s=inf)
+    return stepper
+
+
+def test_the_loops_own_work_is_what_it_does_between_steps() -> None:
+    """H runs from a batch to the request for the next, without the step and the first time."""
+    clock = FakeClock()
+
+    def slow_step(state: int, batch: Any) -> tuple[int, Any]:
+        clock.sleep(1.0)
+        return counting_step(state, batch)
+
+    def working_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
+        for number, batch in enumerate(batches):
+            clock.sleep(0.5)
+            state, aux = step(state, batch)
+            clock.sleep(0.25 if number else 100.0)
+            float(aux["loss"])
+
+    stepper = warm_stepper(clock, slow_step)
+    before = stepper.state
+    assert host_s_per_step(stepper, working_loop, 4, clock) == pytest.approx(0.75)
+    assert stepper.state == before
+
+
+def test_a_loop_may_change_the_batch_it_is_given() -> None:
+    """It is given a new one each time, as a loader would give it."""
+    clock = FakeClock()
+
+    def consuming_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
+        for batch in batches:
+            batch["x"] += 1
+            assert (batch.pop("x") == 1).all()
+            state, _ = step(state, batch)
+
+    stepper = warm_stepper(clock)
+    host_s_per_step(stepper, consuming_loop, 6, clock)
+    assert (stepper.host_batches[0]["x"] == 0).all()
+
+
+def test_a_loop_may_delete_what_it_has_read() -> None:
+    """Each aux without work is a new one, so that it may be read, or freed, as any other."""
+    clock = FakeClock()
+    seen: list[int] = []
+
+    def freeing_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
+        for batch in batches:
+            state, aux = step(state, batch)
+            seen.append(id(aux["loss"]))
+            float(aux["loss"])
+            aux["loss"].delete()
+
+    host_s_per_step(warm_stepper(clock), freeing_loop, 4, clock)
+    assert len(seen) == 5
+
+
+def test_a_long_loop_is_given_up_in_time() -> None:
+    """Beyond its limit, a loop that works for long is given no more batches."""
+    clock = FakeClock()
+    own_s = host_s_per_step(warm_stepper(clock), slow_loop(clock), 100, clock, limit_s=8.0)
+    assert own_s == pytest.approx(3.0)
+    assert clock() == pytest.approx(9.0)
+
+
+def test_a_loop_that_waits_for_results_does_no_work() -> None:
+    """On results that are ready a sync takes no time, so that H tells work from waiting."""
+    clock = FakeClock()
+    assert host_s_per_step(warm_stepper(clock), syncing_loop, 4, clock) == 0.0
+
+
+@pytest.mark.parametrize(("steps", "work_s"), [(0, 0.0), (1, 0.0), (2, 0.5), (3, 0.5)])
+def test_a_loop_of_few_steps_has_what_work_it_did(steps: int, work_s: float) -> None:
+    """A loop that stops early is timed as far as it asked for more."""
+    clock = FakeClock()
+
+    def short_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
+        for batch in islice(batches, steps):
+            state, _ = step(state, batch)
+            clock.sleep(0.5)
+
+    assert host_s_per_step(warm_stepper(clock), short_loop, 4, clock) == work_s
+
+
+def test_instruments_cost_what_they_add(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the watched step does beside a bare one is a cost of each step; the quickest counts."""
+    clock = FakeClock()
+    stepper = warm_stepper(clock)
+    assert instruments_s_per_step(stepper, 10, 3, clock) == 0.0
+
+    costs_s = [0.003, 0.002, 0.004, 0.0]
+
+    def next_puller(*_: Any) -> Puller:
+        costs_s.append(costs_s.pop(0))
+        return Puller(lambda: repeat(BATCH), clock)
+
+    def slow_look(_: Any) -> Any:
+        clock.sleep(costs_s[-1])
+        return jnp.float32(0)
+
+    monkeypatch.setattr("netpipe.measuring.training_loop.first_array", slow_look)
+    monkeypatch.setattr("netpipe.measuring.loop_overhead.Puller", next_puller)
+    assert instruments_s_per_step(stepper, 10, 3, clock) == pytest.approx(0.002)
+
+
+def test_a_loop_that_takes_its_batches_with_next_has_its_work() -> None:
+    """It is ended by the last batch, and what it did before is counted."""
+    clock = FakeClock()
+
+    def endless_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
+        while True:
+            state, _ = step(state, next(batches))
+            clock.sleep(0.5)
+
+    assert host_s_per_step(warm_stepper(clock), endless_loop, 4, clock) == 0.5

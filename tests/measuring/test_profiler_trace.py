@@ -1,0 +1,270 @@
+"""Tests of the profiler's second opinion, on constructed traces and once on a live one."""
+
+import os
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax.profiler import ProfileData
+
+from netpipe.measuring.profiler_trace import (
+    LOADING,
+    Span,
+    intersection,
+    load_and_busy_spans,
+    load_overlap_fraction,
+    loading,
+    overlap_fraction,
+    union,
+)
+
+# Names and order as the profiler of jax 0.10.2 writes them: the loop's thread, one of the CPU
+# client's, and a device with a line of work and one derived from it. Offsets are in picoseconds.
+HOST_PLANE = f"""
+planes {{
+  name: "/host:CPU"
+  event_metadata {{ key: 1 value {{ id: 1 name: "{LOADING}" }} }}
+  event_metadata {{ key: 2 value {{ id: 2 name: "PjitFunction(step)" }} }}
+  event_metadata {{ key: 3 value {{ id: 3 name: "ynn_fusion.1" }} }}
+  event_metadata {{ key: 4 value {{ id: 4 name: "ThreadpoolListener::Record" }} }}
+  stat_metadata {{ key: 1 value {{ id: 1 name: "hlo_op" }} }}
+  stat_metadata {{ key: 2 value {{ id: 2 name: "_pt" }} }}
+  lines {{
+    name: "python" timestamp_ns: 1000
+    events {{ metadata_id: 1 offset_ps: 0 duration_ps: 20000 }}
+    events {{ metadata_id: 2 offset_ps: 20000 duration_ps: 1000 }}
+    events {{
+      metadata_id: 3 offset_ps: 22000 duration_ps: 2000
+      stats {{ metadata_id: 1 str_value: "ynn_fusion.1" }}
+    }}
+  }}
+  lines {{
+    name: "tf_XLAPjRtCpuClient/1" timestamp_ns: 1000
+    events {{
+      metadata_id: 3 offset_ps: 5000 duration_ps: 10000
+      stats {{ metadata_id: 2 int64_value: 15 }}
+      stats {{ metadata_id: 1 str_value: "ynn_fusion.1" }}
+    }}
+    events {{ metadata_id: 4 offset_ps: 0 duration_ps: 9000
+      stats {{ metadata_id: 2 int64_value: 15 }}
+    }}
+  }}
+}}
+"""
+DEVICE_PLANE = """
+planes {
+  name: "/device:GPU:0"
+  event_metadata { key: 1 value { id: 1 name: "loop_fusion" } }
+  event_metadata { key: 2 value { id: 2 name: "MemcpyH2D" } }
+  event_metadata { key: 3 value { id: 3 name: "7" } }
+  lines {
+    name: "Stream #14(Compute,MemcpyH2D)" timestamp_ns: 1000
+    events { metadata_id: 1 offset_ps: 30000 duration_ps: 5000 }
+    events { metadata_id: 2 offset_ps: 10000 duration_ps: 5000 }
+  }
+  lines {
+    name: "Steps" timestamp_ns: 1000
+    events { metadata_id: 3 offset_ps: 0 duration_ps: 90000 }
+  }
+}
+"""
+
+
+def trace_of(*planes: str) -> ProfileData:
+    """Build what the profiler would have written."""
+    return ProfileData.from_serialized_xspace(
+        ProfileData.text_proto_to_serialized_xspace("".join(planes))
+    )
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A place of this test's own for temporary folders."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+@dataclass
+class FakeProfiler:
+    """A profiler that notes what it is told, and writes what it is given.
+
+    Attributes:
+        writes: What its trace holds; nothing is written when None.
+        fails: Whether writing fails at the end.
+        folder: Where the trace was to go.
+        calls: What was called.
+    """
+
+    writes: bytes | None = None
+    fails: bool = False
+    folder: Path = field(default_factory=Path)
+    calls: list[str] = field(default_factory=list)
+
+    def start_trace(self, folder: str, **_: object) -> None:
+        """Begin."""
+        self.folder = Path(folder)
+        self.calls.append("start")
+
+    def stop_trace(self) -> None:
+        """End."""
+        self.calls.append("stop")
+        if self.writes is not None:
+            (self.folder / "host.xplane.pb").write_bytes(self.writes)
+        if self.fails:
+            raise OSError("no space left on device")
+
+
+@pytest.fixture
+def profiler(monkeypatch: pytest.MonkeyPatch) -> FakeProfiler:
+    """A profiler in the place of jax's."""
+    fake = FakeProfiler()
+    monkeypatch.setattr(jax.profiler, "start_trace", fake.start_trace)
+    monkeypatch.setattr(jax.profiler, "stop_trace", fake.stop_trace)
+    return fake
+
+
+@pytest.mark.parametrize(
+    ("spans", "merged"),
+    [
+        ([], []),
+        ([(3, 4), (1, 2)], [(1, 2), (3, 4)]),
+        ([(1, 3), (2, 4)], [(1, 4)]),
+        ([(1, 9), (2, 3), (4, 5)], [(1, 9)]),
+        ([(1, 2), (2, 3)], [(1, 3)]),
+    ],
+)
+def test_union_covers_each_moment_once(spans: list[Span], merged: list[Span]) -> None:
+    """Spans come out in order, and those that overlap, touch or lie in another become one."""
+    assert union(spans) == merged
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "shared"),
+    [
+        ([], [(0, 9)], []),
+        ([(0, 2)], [(2, 4)], []),
+        ([(0, 3)], [(2, 4)], [(2, 3)]),
+        ([(0, 9)], [(1, 2), (4, 5)], [(1, 2), (4, 5)]),
+        ([(0, 2), (4, 6), (8, 9)], [(1, 5)], [(1, 2), (4, 5)]),
+    ],
+)
+def test_intersection_is_what_both_cover(
+    ours: list[Span], theirs: list[Span], shared: list[Span]
+) -> None:
+    """It does not matter who is asked first."""
+    assert intersection(ours, theirs) == shared
+    assert intersection(theirs, ours) == shared
+
+
+@pytest.mark.parametrize(
+    ("loads", "busy", "fraction"),
+    [
+        ([(0, 20), (50, 70)], [(20, 50), (70, 100)], 0.0),
+        ([(0, 20), (30, 50)], [(0, 60)], 1.0),
+        ([(0, 60)], [(10, 40)], 1.0),
+        ([(0, 20)], [(15, 45)], 0.25),
+        ([(0, 20), (0, 20)], [(10, 30), (10, 25)], 0.5),
+        ([], [(0, 1)], None),
+        ([(0, 1)], [], None),
+        ([(1, 1)], [(0, 2)], None),
+    ],
+)
+def test_the_overlap_is_over_the_shorter_of_the_two(
+    loads: list[Span], busy: list[Span], fraction: float | None
+) -> None:
+    """Loading and work of parallel threads count once; without one of the two nothing is known."""
+    assert overlap_fraction(loads, busy) == fraction
+
+
+def test_without_an_accelerator_the_cpu_clients_operations_are_the_work() -> None:
+    """They are told by their operation on any thread; dispatch and bookkeeping are no work."""
+    loads, busy = load_and_busy_spans(trace_of(HOST_PLANE))
+    assert loads == [(1000.0, 1020.0)]
+    assert busy == [(1022.0, 1024.0), (1005.0, 1015.0)]
+
+
+@pytest.mark.parametrize("line", ["Stream #14(Compute,MemcpyH2D)", "XLA Ops"])
+def test_an_accelerators_operations_are_the_work(line: str) -> None:
+    """Copies and lines derived from it are not, nor what the host computes beside it."""
+    device = DEVICE_PLANE.replace("Stream #14(Compute,MemcpyH2D)", line)
+    loads, busy = load_and_busy_spans(trace_of(HOST_PLANE, device))
+    assert loads == [(1000.0, 1020.0)]
+    assert busy == [(1030.0, 1035.0)]
+
+
+def test_a_live_trace_gives_a_fraction_and_leaves_nothing_behind(temporary: Path) -> None:
+    """The profiler can be started again afterwards, which it cannot while it runs."""
+    step = jax.jit(lambda x: jnp.tanh(x @ x))
+
+    def run() -> None:
+        x = jnp.ones((64, 64))
+        for _ in range(3):
+            with loading():
+                pass
+            x = step(x)
+        x.block_until_ready()
+
+    for _ in range(2):
+        fraction = load_overlap_fraction(run)
+        assert fraction is None or 0.0 <= fraction <= 1.0
+        assert not jax.profiler.TraceAnnotation.is_enabled()
+        assert list(temporary.iterdir()) == []
+
+
+def test_a_profiler_that_will_not_start_has_no_opinion(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The steps are not run for nothing."""
+
+    def forbidden(*_: object, **__: object) -> None:
+        raise RuntimeError("Profile has already been started")
+
+    monkeypatch.setattr(jax.profiler, "start_trace", forbidden)
+    assert load_overlap_fraction(lambda: pytest.fail("the steps were run")) is None
+    assert list(temporary.iterdir()) == []
+
+
+def test_the_trace_that_was_written_is_read(temporary: Path, profiler: FakeProfiler) -> None:
+    """It lies in a folder that can be told from others, and that is removed."""
+    profiler.writes = ProfileData.text_proto_to_serialized_xspace(HOST_PLANE)
+    assert load_overlap_fraction(lambda: profiler.calls.append("run")) == pytest.approx(10 / 12)
+    assert profiler.calls == ["start", "run", "stop"]
+    assert profiler.folder.parent == temporary
+    assert profiler.folder.name.startswith(f"netpipe-trace-{os.getpid()}-")
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize("writes", [None, b"", b"\xff"])
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_trace_that_cannot_be_read_is_no_opinion(
+    temporary: Path, profiler: FakeProfiler, writes: bytes | None, fails: bool
+) -> None:
+    """Nor is one that is empty or was never written; the folder is removed all the same."""
+    profiler.writes, profiler.fails = writes, fails
+    assert load_overlap_fraction(lambda: None) is None
+    assert profiler.calls == ["start", "stop"]
+    assert list(temporary.iterdir()) == []
+
+
+def test_no_room_for_a_trace_is_no_opinion(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch, profiler: FakeProfiler
+) -> None:
+    """Without a temporary folder nothing is started."""
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary / "absent"))
+    assert load_overlap_fraction(lambda: pytest.fail("the steps were run")) is None
+    assert profiler.calls == []
+
+
+def test_what_the_steps_raise_is_heard(temporary: Path, profiler: FakeProfiler) -> None:
+    """The profiler is stopped and its folder removed first."""
+
+    def run() -> None:
+        raise ValueError("at batch 57")
+
+    with pytest.raises(ValueError, match="at batch 57"):
+        load_overlap_fraction(run)
+    assert profiler.calls == ["start", "stop"]
+    assert list(temporary.iterdir()) == []

@@ -1,0 +1,196 @@
+"""How far a session is: said in its process, heard by whoever waits for it."""
+
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from netpipe.errors import SessionError
+from netpipe.session.progress import Follower, Progress, Teller
+from netpipe.session.session import SessionRequest, answered, linted, measured
+from tests.fakes import FakeClock
+from tests.measurements import make_measurement
+from tests.measuring.conftest import LOAD_S, STEP_S, Rehearse
+
+CHILD = """\
+import json, os, pathlib, time
+from netpipe.clock import MonotonicClock
+from netpipe.session.progress import Teller
+from netpipe.session.session import progress_file, request_here, write_result
+request = request_here()
+doing = Teller(progress_file(request), MonotonicClock()).doing
+def heard(what):
+    deadline = time.monotonic() + 30
+    while not pathlib.Path({here!r}, what).exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+"""
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    """A clock at 0."""
+    return FakeClock()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Where a session says how far it is."""
+    return tmp_path / "progress.json"
+
+
+class Ear:
+    """Notes what it is told, and leaves a file for each thing done, so that a child can go on."""
+
+    def __init__(self, here: Path) -> None:
+        self.heard: list[Progress] = []
+        self._here = here
+
+    def __call__(self, progress: Progress) -> None:
+        """Note it."""
+        self.heard.append(progress)
+        (self._here / progress.doing).touch()
+
+
+@pytest.fixture
+def ear(tmp_path: Path) -> Ear:
+    """Nobody has told anything yet."""
+    return Ear(tmp_path)
+
+
+def test_time_counts_from_when_the_whole_is_known(file: Path, clock: FakeClock, ear: Ear) -> None:
+    """While nobody knows how long it takes nothing is done of it; from then on it is."""
+    teller, follower = Teller(file, clock), Follower(file, ear, clock)
+    for detail, of_s in (("compile", 0.0), ("warm up", 0.0), ("round 1", 20.0), ("2", 21.0)):
+        teller.doing("measuring", of_s, detail)
+        follower.look()
+        clock.sleep(3.0)
+    assert ear.heard == [
+        Progress("measuring", 0.0, 0.0, "compile"),
+        Progress("measuring", 0.0, 0.0, "warm up"),
+        Progress("measuring", 0.0, 20.0, "round 1"),
+        Progress("measuring", 3.0, 21.0, "2"),
+    ]
+
+
+def test_what_lasts_is_told_again_with_the_time_that_passed(
+    file: Path, clock: FakeClock, ear: Ear
+) -> None:
+    """A display that is told twice a second moves on, up to the end and no further."""
+    teller, follower = Teller(file, clock), Follower(file, ear, clock)
+    teller.doing("rounds", 1.2)
+    for _ in range(8):
+        follower.look()
+        clock.sleep(0.25)
+    assert [one.done_s for one in ear.heard] == [0.0, 0.5, 1.0, 1.2]
+    assert {one.of_s for one in ear.heard} == {1.2}
+
+
+def test_a_session_that_says_nothing_yet_starts(file: Path, clock: FakeClock, ear: Ear) -> None:
+    """A process that still imports is told of as often as one that measures."""
+    follower = Follower(file, ear, clock)
+    for _ in range(4):
+        follower.look()
+        clock.sleep(0.25)
+    assert ear.heard == [Progress("starting a process")] * 2
+
+
+def test_a_folder_that_is_gone_loses_no_measurement(tmp_path: Path, clock: FakeClock) -> None:
+    """What a person watches is worth less than what is measured."""
+    Teller(tmp_path / "gone" / "progress.json", clock).doing("rounds", 1.0)
+
+
+def command(here: Path, rest: str) -> list[str]:
+    """Give the command of a child that tells how far it is."""
+    return [sys.executable, "-c", CHILD.format(here=str(here)) + rest]
+
+
+@pytest.mark.parametrize("kind", ["measure", "lint", "other"])
+def test_a_session_is_heard_while_it_runs(tmp_path: Path, ear: Ear, kind: str) -> None:
+    """Each thing that a child does is told to the one who waits, in order, before the result."""
+    made = make_measurement()
+    document = {"measurement": made.to_document(), "lint": {"a": 1}, "other": {"b": 2}}
+    rest = (
+        "doing('first'); heard('first')\n"
+        "doing('second', 600.0); heard('second')\n"
+        f"write_result(request, {document!r})"
+    )
+    request, child = SessionRequest(kind), command(tmp_path, rest)
+    if kind == "measure":
+        assert measured(child, request, progress=ear) == made
+    else:
+        ask = linted if kind == "lint" else answered
+        assert ask(child, request, progress=ear) == document[kind]
+    told = list(dict.fromkeys((one.doing, one.of_s) for one in ear.heard))
+    assert told == [("starting a process", 0.0), ("first", 0.0), ("second", 600.0)]
+
+
+def test_who_listens_and_fails_ends_the_session(tmp_path: Path) -> None:
+    """An error in a display is not swallowed, and leaves no child behind."""
+    rest = "(pathlib.Path({!r}) / 'pid').write_text(str(os.getpid())); doing('a'); time.sleep(600)"
+
+    def fail(progress: Progress) -> None:
+        if progress.doing == "a":
+            raise SessionError("no display")
+
+    child = command(tmp_path, rest.format(str(tmp_path)))
+    with pytest.raises(SessionError, match="no display"):
+        linted(child, SessionRequest("lint"), progress=fail)
+    assert not Path("/proc", (tmp_path / "pid").read_text()).exists()
+
+
+class SlowEar:
+    """Notes what a measurement says, and takes long over it.
+
+    Args:
+        clock: Seconds, of which each thing said takes two.
+    """
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.heard: list[tuple[str, float, str]] = []
+        self._clock = clock
+
+    def doing(self, what: str, of_s: float = 0.0, detail: str = "") -> None:
+        """Note it."""
+        self.heard.append((what, of_s, detail))
+        self._clock.sleep(2.0)
+
+    def waiting(self, since_s: float | None, *, starts: bool = False) -> None:
+        """Take no notice."""
+
+    def started(self, worker_pids: Sequence[int]) -> None:
+        """Take no notice."""
+
+    def rounds_begin(self) -> None:
+        """Take no notice."""
+
+
+def test_a_measurement_says_what_it_does(rehearse: Rehearse, clock: FakeClock) -> None:
+    """First what it starts, then each round of about so many, of a time that is known by then."""
+    ear = SlowEar(clock)
+    found = rehearse(budget_s=60.0, watch=ear)
+    phases = [phase for phase, _, _ in ear.heard]
+    assert list(dict.fromkeys(phases)) == [
+        "making the loader",
+        "making the step",
+        "CPU time of a batch, beside a reference loader's",
+        "warming up the step",
+        "step alone, loading, training",
+        "a closer look at what was seen",
+    ]
+    rounds = [(of_s, detail) for phase, of_s, detail in ear.heard if phase.startswith("step")]
+    assert {of_s for of_s, _ in rounds} == {60.0}
+    assert [detail for _, detail in rounds[:2]] == ["first looks", "round 1 of about 9"]
+    assert len(rounds) == found.step_s.n + 1
+    for number, (_, detail) in enumerate(rounds[2:], 2):
+        assert re.fullmatch(rf"round {number} of about \d+", detail)
+        assert int(detail.split()[-1]) >= number
+
+
+def test_nothing_is_said_while_times_count(rehearse: Rehearse, clock: FakeClock) -> None:
+    """However long it takes to say it, it is in none of the times."""
+    found = rehearse(budget_s=60.0, watch=SlowEar(clock))
+    assert found.load_s_per_batch.high == pytest.approx(LOAD_S)
+    assert found.step_s.high == pytest.approx(STEP_S)
+    assert found.train_s_per_step.high == pytest.approx(LOAD_S + STEP_S)

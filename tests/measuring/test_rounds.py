@@ -1,0 +1,225 @@
+"""How many rounds there are, in what order, and how much each block does."""
+
+from collections.abc import Iterator
+from itertools import chain, cycle, repeat
+from typing import Any
+
+import jax.numpy as jnp
+import pytest
+
+from netpipe.measuring.block_sizes import Estimates, Sizes
+from netpipe.measuring.loader_puller import Puller
+from netpipe.measuring.round_log import Log
+from netpipe.measuring.rounds import Bench
+from netpipe.measuring.training_loop import TrainBlock
+from netpipe.verdict.decision import judge
+from tests.fakes import FakeClock, ahead
+from tests.measuring.conftest import LOAD_S, STEP_S, Rehearse, stamped_loop
+
+
+def test_rounds_alternate_which_side_comes_first(
+    rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Step and training blocks run A B B A, so that a drift favours neither."""
+    order: list[str] = []
+    for name in ("_step_blocks", "_loading_blocks"):
+        run = getattr(Bench, name)
+
+        def noted(self: Bench, *args: Any, name: str = name, run: Any = run) -> int:
+            order.append(name)
+            return int(run(self, *args))
+
+        monkeypatch.setattr(Bench, name, noted)
+    rehearse()
+    step, loading = "_step_blocks", "_loading_blocks"
+    assert order[:8] == [step, loading, loading, step] * 2
+
+
+def log_of(load_s: list[float], train_s: list[float]) -> Log:
+    """Make the log of rounds with such times and a step of 1 s."""
+    blocks = [TrainBlock((one,), (0.0,), 1, 0, 2, 0, finite=True) for one in train_s]
+    return Log(load_s=load_s, step_s=[1.0] * len(load_s), train=blocks)
+
+
+@pytest.mark.parametrize(
+    ("log", "tight"),
+    [
+        (log_of([1.0] * 6, [1.0] * 6), True),
+        (log_of([1.0] * 5, [1.0] * 5), False),
+        (log_of([1.0] * 5 + [1.05], [1.0] * 5 + [1.03]), True),
+        (log_of([1.0] * 5 + [1.07], [1.0] * 6), False),
+        (log_of([1.0] * 6, [1.0] * 5 + [1.05]), False),
+    ],
+)
+def test_rounds_are_tight_when_both_times_are_known(log: Log, tight: bool) -> None:
+    """Six rounds are the least, and the intervals of L and of R/S0 must be narrow."""
+    assert log.is_tight() is tight
+
+
+@pytest.mark.parametrize(
+    ("drained", "mostly"),
+    [([True], True), ([True, False], False), ([True, True, False], True), ([False], False)],
+)
+def test_a_drain_may_fail_now_and_then(drained: list[bool], mostly: bool) -> None:
+    """Load times count when the buffers were drained before most of them."""
+    assert Log(drained=drained).mostly_drained is mostly
+
+
+def test_a_tight_measurement_ends_before_its_budget(
+    rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As soon as more rounds would tell nothing more, there are no more."""
+    monkeypatch.setattr(Log, "is_tight", lambda self: len(self.load_s) >= 7)
+    assert rehearse(budget_s=1000.0).step_s.n == 7
+
+
+def test_an_unsteady_machine_is_given_its_budget(
+    clock: FakeClock, rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rounds go on while the intervals are wide, as long as the next one fits."""
+    monkeypatch.setattr(Log, "is_tight", lambda _: False)
+    found = rehearse(budget_s=30.0)
+    assert found.step_s.n > 6
+    assert 15.0 < clock() < 60.0
+
+
+def test_a_slow_loader_overruns_only_so_far(rehearse: Rehearse) -> None:
+    """The rounds done by twice the budget are the rounds there are, however few."""
+    found = rehearse(repeat(1.0), budget_s=9.0)
+    assert 1 <= found.step_s.n < 6
+    assert found.step_s.high == float("inf")
+
+
+def test_the_loan_of_the_buffers_is_no_load_time(rehearse: Rehearse) -> None:
+    """A loader whose first batches come from a buffer is as fast as those after them."""
+    found = rehearse(chain(repeat(LOAD_S / 100, 100), repeat(LOAD_S)))
+    assert found.load_s_per_batch.median == pytest.approx(LOAD_S)
+
+
+def test_buffers_that_cannot_be_drained_are_told_of(
+    rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The measurement says that its load time is no steady one, and how much was pulled."""
+    monkeypatch.setattr(Puller, "drain", lambda *_, **__: (False, 99.0))
+    found = rehearse()
+    assert (found.drained, found.buffered_batches) == (False, None)
+    assert [one.name for one in found.findings] == ["undrained-buffers"]
+    assert "after 99 batches" in found.findings[0].message
+
+
+@pytest.fixture
+def estimates(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The load times, in seconds, that are estimated before the rounds."""
+    found: list[float] = []
+    estimate = Bench._estimated_load_s
+
+    def noted(self: Bench) -> tuple[float, float]:
+        load_s, typical_s = estimate(self)
+        found.append(load_s)
+        return load_s, typical_s
+
+    monkeypatch.setattr(Bench, "_estimated_load_s", noted)
+    return found
+
+
+@pytest.mark.parametrize("gaps_s", [repeat(0.02), chain([3.0, 0.5, 0.1], repeat(0.02))])
+def test_the_first_estimate_waits_for_agreement(
+    rehearse: Rehearse, gaps_s: Any, estimates: list[float]
+) -> None:
+    """Slow first batches, while workers start, are not taken for the loader's speed."""
+    rehearse(gaps_s)
+    assert estimates == [pytest.approx(0.02)]
+
+
+@pytest.mark.parametrize("take_s", [0.0, 0.0001, 0.0003])
+def test_a_deep_buffer_does_not_fool_the_estimate(
+    clock: FakeClock, rehearse: Rehearse, estimates: list[float], take_s: float
+) -> None:
+    """What a loader has made while the step compiled is no sign of its speed, however much."""
+
+    def compiling_step(state: int, _: Any) -> tuple[int, Any]:
+        clock.sleep(STEP_S if state else 2500 * 0.033)
+        return state + 1, {"loss": jnp.float32(0)}
+
+    gaps_s = ahead(clock, 0.033, most=2500, take_s=take_s)
+    found = rehearse(gaps_s, budget_s=20.0, step=lambda: (0, compiling_step))
+    assert estimates == [pytest.approx(0.033)]
+    assert found.rounds.load_s_per_batch == pytest.approx([0.033] * found.step_s.n)
+    assert found.step_s.n >= 6
+
+
+def test_an_estimate_is_bounded(rehearse: Rehearse) -> None:
+    """A loader whose pulls never agree is estimated all the same, from what there was time for."""
+    assert rehearse(cycle([0.01] * 4 + [0.2] * 4)).step_s.n >= 1
+
+
+@pytest.mark.parametrize(
+    ("round_s", "times_s", "counts"),
+    [
+        # load, step, step with a copy, real step; steps, short, copied, host, skipped, real
+        (2.0, (0.010, 0.030, 0.030, 0.030), (10, 7, 7, 7, 5, 24)),
+        (2.0, (0.100, 0.030, 0.030, 0.030), (10, 7, 7, 7, 3, 7)),
+        (4.0, (0.100, 0.030, 0.030, 0.100), (20, 14, 14, 14, 5, 14)),
+        (2.0, (1e-9, 1e-9, 1e-9, 1e-9), (200, 100, 100, 50, 5, 400)),
+        (2.0, (0.030, 9.000, 9.000, 9.000), (2, 1, 1, 2, 1, 3)),
+        (2.0, (9.000, 0.030, 0.030, 9.000), (10, 7, 7, 7, 1, 3)),
+        # What a copy, or the loop's own work, adds to a step is counted with it.
+        (2.0, (0.010, 0.001, 0.100, 0.100), (200, 100, 2, 50, 3, 7)),
+    ],
+)
+def test_blocks_share_a_round(
+    round_s: float, times_s: tuple[float, float, float, float], counts: tuple[int, ...]
+) -> None:
+    """Each block has its share of the round's time, a least and a most; slow sides do little."""
+    found = Sizes.within(round_s, Estimates(times_s[0], *times_s))
+    assert counts == (
+        *(found.steps, found.short_steps, found.copied_steps, found.host_steps),
+        *(found.train.skipped, found.train.steps),
+    )
+    assert found.load_s == pytest.approx(0.15 * round_s)
+    assert found.host_limit_s == pytest.approx(0.1 * round_s)
+    assert found.train.limit_s == pytest.approx(0.7 * round_s)
+
+
+@pytest.mark.parametrize(
+    ("typical_s", "stretch", "train_stretch"),
+    [(0.010, 1.0, 1.0), (0.012, 1.0, 1.0), (0.005, 2.0, 2.0), (0.004, 2.5, 2.0), (0.0, 3.0, 2.0)],
+)
+def test_blocks_outlast_a_stutter(typical_s: float, stretch: float, train_stretch: float) -> None:
+    """Where a batch takes longer in the mean than is typical, blocks are longer than its pauses."""
+    found = Sizes.within(2.0, Estimates(0.010, typical_s, 0.030, 0.030, 0.030))
+    assert found.load_s == pytest.approx(0.3 * stretch)
+    assert found.train.steps == pytest.approx(24 * train_stretch, abs=1)
+    assert found.train.limit_s == pytest.approx(1.4 * train_stretch)
+
+
+def test_a_working_loop_is_measured_in_time(clock: FakeClock, rehearse: Rehearse) -> None:
+    """A loop that works for thirty steps' time on each batch is named within its time."""
+
+    def working_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
+        for batch in batches:
+            stamped_loop(iter([batch]), state, step)
+            clock.sleep(0.060)
+
+    found = rehearse(repeat(0.002), budget_s=20.0, step_s=0.002, loop=working_loop)
+    assert found.step_s.n >= 6
+    assert clock() < 20.0 + 8.0 + 5.0  # the warm-up
+    assert found.host_s_per_step is not None
+    assert found.host_s_per_step.median == pytest.approx(0.060)
+
+
+def test_a_slow_step_is_measured_in_time(clock: FakeClock, rehearse: Rehearse) -> None:
+    """Four rounds of a step of half a second fit into a budget of 20 s and 8 s more."""
+    found = rehearse(repeat(0.010), budget_s=20.0, step_s=0.5)
+    assert found.step_s.n >= 4  # of a device; this step, done when dispatched, takes S2 one more
+    assert clock() < 20.0 + 8.0 + 10.0  # the warm-up
+    assert found.step_s.median == pytest.approx(0.5)
+    assert judge(found).kind == "healthy"
+
+
+def test_a_slow_loader_is_measured_in_time(clock: FakeClock, rehearse: Rehearse) -> None:
+    """A loader of half a second is found out within a budget of 20 s and 8 s more."""
+    found = rehearse(ahead(clock, 0.5, most=4), budget_s=20.0)
+    assert found.step_s.n >= 3
+    assert found.load_s_per_batch.median == pytest.approx(0.5)
+    assert judge(found).kind == "loader-bound"

@@ -1,0 +1,149 @@
+"""The C structures behind the emulated accelerator, pinned against the installed jaxlib's."""
+
+import ctypes
+import re
+import time
+from pathlib import Path
+
+import jaxlib
+import numpy as np
+import pytest
+
+from netpipe.measuring import sleep_call
+
+HEADER = Path(jaxlib.__file__).parent / "include" / "xla" / "ffi" / "api" / "c_api.h"
+
+# Our structure, XLA's name of it, and XLA's names of the fields that we declare.
+LAYOUTS: list[tuple[type[ctypes.Structure], str, str]] = [
+    (sleep_call._Extension, "XLA_FFI_Extension_Base", "struct_size type next"),
+    (
+        sleep_call._Version,
+        "XLA_FFI_Api_Version",
+        "struct_size extension_start major_version minor_version",
+    ),
+    (sleep_call._Metadata, "XLA_FFI_Metadata", "struct_size api_version"),
+    (sleep_call._MetadataExtension, "XLA_FFI_Metadata_Extension", "extension_base metadata"),
+    (
+        sleep_call._Buffer,
+        "XLA_FFI_Buffer",
+        "struct_size extension_start dtype data rank dims",
+    ),
+    (sleep_call._Arguments, "XLA_FFI_Args", "struct_size extension_start size types args"),
+    (sleep_call._Arguments, "XLA_FFI_Rets", "struct_size extension_start size types rets"),
+    (
+        sleep_call._CallFrame,
+        "XLA_FFI_CallFrame",
+        "struct_size extension_start api ctx stage args rets",
+    ),
+]
+RENAMED = {
+    "XLA_FFI_Extension_Type": "XLA_FFI_InternalExtension_Type",
+    "XLA_FFI_Extension_Base": "XLA_FFI_InternalExtension",
+}
+BYTES = {
+    "size_t": ctypes.sizeof(ctypes.c_size_t),
+    "int64_t": 8,
+    "int": ctypes.sizeof(ctypes.c_int),
+    "XLA_FFI_DataType": ctypes.sizeof(ctypes.c_int),
+    "XLA_FFI_ExecutionStage": ctypes.sizeof(ctypes.c_int),
+    "XLA_FFI_Extension_Type": ctypes.sizeof(ctypes.c_int),
+    **{name: ctypes.sizeof(ours) for ours, name, _ in LAYOUTS},
+}
+
+
+@pytest.fixture(scope="module")
+def header() -> str:
+    """XLA's header of its foreign function interface, without comments.
+
+    Since jaxlib 0.12 what was called an extension is an internal extension, laid out as before.
+    """
+    if not HEADER.is_file():
+        pytest.skip("this jaxlib comes without its headers")
+    text = re.sub(r"//.*", "", HEADER.read_text())
+    for old, new in RENAMED.items():
+        text = text.replace(new, old)
+    return text
+
+
+def fields_of(header: str, name: str) -> list[tuple[str, int]]:
+    """Return the name and the bytes of every field of a structure, 0 for an unknown type."""
+    body = re.search(rf"struct {name} {{(.*?)}}", header, re.DOTALL)
+    assert body is not None, f"{name} is gone from {HEADER}"
+    pointer = ctypes.sizeof(ctypes.c_void_p)
+    return [
+        (field, pointer if "*" in kind else BYTES.get(kind.split()[-1], 0))
+        for kind, field in re.findall(r"([\w\s]+?[\s*]+)(\w+);", body[1])
+    ]
+
+
+@pytest.mark.parametrize(("ours", "name", "fields"), LAYOUTS, ids=[row[1] for row in LAYOUTS])
+def test_a_structure_is_laid_out_as_in_the_header(
+    header: str, ours: type[ctypes.Structure], name: str, fields: str
+) -> None:
+    """The fields that we declare come in XLA's order, with XLA's sizes."""
+    theirs = fields_of(header, name)[: len(ours._fields_)]
+    sizes = [ctypes.sizeof(field[1]) for field in ours._fields_]
+    assert theirs == list(zip(fields.split(), sizes, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("XLA_FFI_Extension_Metadata", sleep_call._METADATA_EXTENSION),
+        ("XLA_FFI_ExecutionStage_EXECUTE", sleep_call._EXECUTE_STAGE),
+    ],
+)
+def test_a_constant_has_the_value_of_the_header(header: str, name: str, value: int) -> None:
+    """What the handler compares with is what XLA sends."""
+    assert re.search(rf"\b{name} = {value}\b", header)
+
+
+def test_the_interface_has_the_version_that_was_declared(header: str) -> None:
+    """A handler made for another major version would be refused."""
+    major, minor = sleep_call._API_VERSION
+    assert re.search(rf"#define XLA_FFI_API_MAJOR {major}\b", header)
+    found = re.search(r"#define XLA_FFI_API_MINOR (\d+)", header)
+    assert found is not None
+    assert minor <= int(found[1])
+
+
+def call_frame(deadline_ns: int, stage: int) -> sleep_call._CallFrame:
+    """Make what XLA hands to the handler, with the deadline as its first argument."""
+    deadline = np.array([deadline_ns], np.uint64)
+    buffer = sleep_call._Buffer(data=deadline.ctypes.data)
+    values = (ctypes.POINTER(sleep_call._Buffer) * 1)(ctypes.pointer(buffer))
+    arguments = sleep_call._Arguments(size=1, values=values)
+    frame = sleep_call._CallFrame(stage=stage, arguments=arguments)
+    frame.kept_alive = deadline
+    return frame
+
+
+def test_the_handler_sleeps_until_the_deadline() -> None:
+    """It returns when the clock has reached the deadline, and at once when it has passed."""
+    deadline_ns = time.monotonic_ns() + 20_000_000
+    sleep_call._sleep_until(ctypes.pointer(call_frame(deadline_ns, sleep_call._EXECUTE_STAGE)))
+    assert time.monotonic_ns() >= deadline_ns
+    sleep_call._sleep_until(ctypes.pointer(call_frame(deadline_ns, sleep_call._EXECUTE_STAGE)))
+
+
+def test_the_handler_sleeps_in_no_other_stage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """XLA also calls it to prepare and to initialise: nothing waits then."""
+    monkeypatch.setattr(sleep_call, "_libc", None)  # sleeping would fail
+    for stage in range(sleep_call._EXECUTE_STAGE):
+        sleep_call._sleep_until(ctypes.pointer(call_frame(2**62, stage)))
+
+
+def test_the_handler_tells_its_version() -> None:
+    """Asked for metadata it writes the version of the interface that it was made for."""
+    metadata = sleep_call._Metadata(api_version=sleep_call._Version(major=-1, minor=-1))
+    extension = sleep_call._MetadataExtension(
+        sleep_call._Extension(type=sleep_call._METADATA_EXTENSION), ctypes.pointer(metadata)
+    )
+    frame = sleep_call._CallFrame(
+        extension_start=ctypes.cast(
+            ctypes.pointer(extension), ctypes.POINTER(sleep_call._Extension)
+        )
+    )
+    sleep_call._sleep_until(ctypes.pointer(frame))
+    version = metadata.api_version
+    assert (version.major, version.minor) == sleep_call._API_VERSION

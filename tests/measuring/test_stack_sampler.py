@@ -1,0 +1,131 @@
+"""Which line of the trainer's code stands still, whatever it called."""
+
+import sys
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from netpipe.measuring import stack_sampler
+from netpipe.measuring.stack_sampler import StackSampler, _Look, trainers_line
+
+HERE = str(Path(__file__))
+
+
+def line_of(called: Callable[[Callable[[], None]], object]) -> tuple[str, int] | None:
+    """Return the trainer's line while `called` runs what it is given."""
+    seen: list[tuple[str, int] | None] = []
+    called(lambda: seen.append(trainers_line(outside(sys._getframe()))))
+    return seen[0]
+
+
+def outside(frame: FrameType) -> FrameType | None:
+    """Leave out the frames of the look itself."""
+    return frame.f_back
+
+
+def test_the_innermost_line_of_the_trainer_is_found() -> None:
+    """It is the line that called, in the file that holds it."""
+
+    def train(look: Callable[[], None]) -> None:
+        look()
+
+    found = line_of(train)
+    assert found == (HERE, train.__code__.co_firstlineno + 1)
+
+
+def test_what_numpy_and_python_do_was_called_by_the_trainer() -> None:
+    """Their frames are passed over, down to the trainer's own line."""
+
+    def train(look: Callable[[], None]) -> None:
+        np.apply_along_axis(lambda row: ran(look, row), 0, np.zeros(1))
+
+    def ran(look: Callable[[], None], row: np.ndarray) -> np.ndarray:
+        threading.Thread  # noqa: B018  # a name of Python's own, no call
+        look()
+        return row
+
+    assert line_of(train) == (HERE, ran.__code__.co_firstlineno + 2)
+
+
+def test_no_line_is_found_inside_the_harness(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Below a call of the harness's own, such as the step's, nothing is the trainer's."""
+    monkeypatch.setattr(stack_sampler, "_HARNESS", HERE)
+    assert line_of(lambda look: look()) is None
+    assert trainers_line(None) is None
+
+
+def called_in(file: str) -> Callable[[Callable[[], None]], None]:
+    """Return a function of another file that calls what it is given."""
+    names: dict[str, Any] = {}
+    exec(compile("def call(called):\n    called()", file, "exec"), names)
+    call: Callable[[Callable[[], None]], None] = names["call"]
+    return call
+
+
+def test_code_of_other_packages_counts_when_there_is_no_other() -> None:
+    """An installed trainer is named when the harness called it, the trainer's file before it."""
+    installed = called_in("/somewhere/site-packages/trainer.py")
+    harness = called_in(str(Path(stack_sampler.__file__).with_name("training_loop.py")))
+    assert line_of(lambda look: harness(lambda: installed(look))) is not None
+
+    def by_the_harness(look: Callable[[], None]) -> None:
+        harness(partial(installed, look))
+
+    assert line_of(by_the_harness) == ("/somewhere/site-packages/trainer.py", 2)
+    assert line_of(installed) == (HERE, line_of.__code__.co_firstlineno + 3)
+
+
+def test_only_what_is_kept_is_counted() -> None:
+    """What was seen before an end that does not count is forgotten; time counts, not looks."""
+    sampler = StackSampler()
+    forgotten = [_Look(("a.py", 1), 0.001, 0.0)] * 9
+    kept = [
+        *[_Look(None, 0.001, 0.0)] * 6,
+        *[_Look(("a.py", 2), 0.001, 0.0)] * 2,
+        _Look(("a.py", 2), 0.004, 0.003),
+        _Look((HERE, 1), 0.003, 0.003),
+    ]
+    for looks, counts in [(forgotten, False), (kept, True)]:
+        sampler.begin()
+        sampler._now = looks
+        sampler.end(counts=counts)
+    first, second = sampler.lines()
+    assert (first.file, first.line, first.code) == ("a.py", 2, "")
+    assert (first.fraction, first.working_fraction) == pytest.approx((0.4, 0.5))
+    assert (second.line, second.working_fraction) == (1, 1.0)
+    assert second.fraction == pytest.approx(0.2)
+    assert "Which line of the trainer's code" in second.code
+
+
+def test_a_thread_that_waits_is_seen_where_it_waits() -> None:
+    """The sampler finds the line that stands still, as often as that takes."""
+    seen = threading.Event()
+
+    def note(frame: FrameType | None) -> tuple[str, int] | None:
+        line = trainers_line(frame)
+        if line is not None:
+            seen.set()
+        return line
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stack_sampler, "trainers_line", note)
+        with StackSampler() as sampler:
+            sampler.begin()
+            assert seen.wait(30)
+            sampler.end(counts=True)
+    assert sampler.lines()[0].file == HERE
+    assert sampler.lines()[0].working_fraction < 1.0
+    assert sampler.lines()[0].code == "assert seen.wait(30)"
+
+
+def test_nothing_seen_is_no_line() -> None:
+    """A sampler that never looked has no lines."""
+    jnp.zeros(1)  # jax is there, and was not asked
+    assert StackSampler().lines() == ()

@@ -1,0 +1,353 @@
+"""Running a step in every variation, with a step that moves the clock itself."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import count, repeat
+from threading import Event, current_thread, main_thread
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from netpipe.errors import LoaderFailedError, MisuseError
+from netpipe.measuring import step_runner
+from netpipe.measuring.loader_puller import Puller
+from netpipe.measuring.step_runner import (
+    Stepper,
+    batch_bytes,
+    first_array,
+    is_finite,
+    made_step,
+    to_device,
+)
+from tests.fakes import FakeClock
+
+HOST_BATCHES = [{"x": np.full((2, 3), number, np.int32)} for number in (1, 2)]
+STEP_S = 0.03
+LIMIT_S = 100.0
+
+
+@dataclass
+class CountingStep:
+    """A step whose state counts the steps, and that keeps what it was given."""
+
+    clock: FakeClock
+    batches: list[Any] = field(default_factory=list)
+
+    def __call__(self, state: int, batch: Any) -> tuple[int, dict[str, jax.Array]]:
+        """Take `STEP_S` on the clock."""
+        self.clock.sleep(STEP_S)
+        self.batches.append(batch)
+        return state + 1, {"loss": jnp.float32(state)}
+
+    def seen(self) -> list[int]:
+        """Return the number that each batch was filled with."""
+        return [int(batch["x"][0, 0]) for batch in self.batches]
+
+
+@pytest.fixture
+def step() -> CountingStep:
+    """A step on a clock of its own."""
+    return CountingStep(FakeClock())
+
+
+@pytest.fixture
+def stepper(step: CountingStep) -> Stepper:
+    """A stepper of that step, which starts at state 0."""
+    return Stepper(lambda: (0, step), HOST_BATCHES, step.clock)
+
+
+def test_the_first_array_tells_when_a_step_is_done() -> None:
+    """It is found wherever it lies in the aux, among leaves of other types."""
+    loss = jnp.float32(1)
+    assert first_array({"a": 3.0, "b": [None, np.zeros(2), loss]}) is loss
+
+
+@pytest.mark.parametrize("aux", [None, 1.0, {"loss": np.float32(1)}, []])
+def test_an_aux_without_an_array_is_misuse(aux: Any) -> None:
+    """Nothing tells when such a step is done."""
+    with pytest.raises(MisuseError, match=f"jax.Array in aux.*found {type(aux).__name__} without"):
+        first_array(aux)
+
+
+def test_arrays_are_copied_to_the_device_and_the_rest_is_kept() -> None:
+    """NumPy arrays become jax's with their values; names and numbers stay as they are."""
+    batch = {"x": np.arange(3, dtype=np.int32), "name": "a", "weight": 2}
+    moved = to_device(batch)
+    assert isinstance(moved["x"], jax.Array)
+    assert moved["x"].tolist() == [0, 1, 2]
+    assert (moved["name"], moved["weight"]) == ("a", 2)
+    assert batch_bytes(batch) == batch_bytes(moved) == 12
+
+
+class ForeignArray:
+    """An array of another library, which numpy can read."""
+
+    nbytes = 24
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        """Give its values."""
+        return np.arange(6, dtype=np.float32)
+
+
+def test_arrays_of_other_libraries_are_arrays() -> None:
+    """They count with their bytes and are copied, wherever they lie in a batch."""
+    batch = (ForeignArray(), {"y": [ForeignArray()]}, "text")
+    moved = to_device(batch)
+    assert moved[1]["y"][0].tolist() == moved[0].tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+    assert moved[2] == "text"
+    assert batch_bytes(batch) == batch_bytes(moved) == 48
+
+
+@pytest.mark.parametrize("values", [["a", "b"], [None, {}]])
+def test_an_array_of_no_numbers_stays(values: list[Any]) -> None:
+    """A device cannot hold text, nor objects."""
+    names = np.array(values)
+    assert to_device({"names": names})["names"] is names
+
+
+@pytest.mark.parametrize("made", [None, 1, (1, 2), (1, print, 3), [0, print]])
+def test_a_step_factory_makes_a_pair(made: Any) -> None:
+    """Anything but (state, callable) is misuse."""
+    with pytest.raises(MisuseError, match=r"must return \(state, step\); found"):
+        made_step(lambda: made)
+
+
+@pytest.mark.parametrize(("batches", "count"), [([], 0), (HOST_BATCHES[:1], 1)])
+def test_synthetic_batches_are_two_at_least(
+    step: CountingStep, batches: list[Any], count: int
+) -> None:
+    """A step is not timed on nothing, nor on one batch over and over."""
+    with pytest.raises(MisuseError, match=f"at least 2 batches; found {count}"):
+        Stepper(lambda: (0, step), HOST_BATCHES, step.clock, lambda: batches)
+
+
+def test_a_block_gives_the_time_of_one_step(stepper: Stepper, step: CountingStep) -> None:
+    """Seconds are those of a step, whatever the number of steps; the state goes on."""
+    assert stepper.resident_s(4) == pytest.approx(STEP_S)
+    assert stepper.synced_s(3) == pytest.approx(STEP_S)
+    assert stepper.transfer_s(2) == pytest.approx(STEP_S)
+    # One before those of S2, and one more for a step that is done at once.
+    assert stepper.state == len(step.batches) == 4 + 3 + (1 + 2 + 1)
+
+
+def test_batches_are_used_in_rotation(stepper: Stepper, step: CountingStep) -> None:
+    """Two batches take turns, so that none is found in the caches; all are on the device."""
+    stepper.resident_s(3)
+    stepper.transfer_s(2)
+    assert step.seen() == [1, 2, 1, 1, 2, 1, 2]
+    assert all(isinstance(batch["x"], jax.Array) for batch in step.batches)
+
+
+def test_synthetic_batches_stand_in_for_resident_ones(step: CountingStep) -> None:
+    """The step alone runs on synthetic batches; transfers are timed with the loader's."""
+    synthetic = [{"x": np.full((2, 3), number, np.int32)} for number in (8, 9)]
+    stepper = Stepper(lambda: (0, step), HOST_BATCHES, step.clock, lambda: synthetic)
+    stepper.resident_s(2)
+    stepper.synced_s(2)
+    stepper.transfer_s(2)
+    assert step.seen() == [8, 9, 8, 9, 1, 2, 1, 2]
+
+
+def test_the_idle_probe_looks_before_every_next_step(stepper: Stepper) -> None:
+    """A step that is done at once is found ready each time the next one is dispatched."""
+    stepper.resident_s(4)
+    stepper.resident_s(3)
+    assert (stepper.asked_before_next, stepper.ready_before_next) == (5, 5)
+
+
+def test_warm_up_ends_when_nothing_compiles(step: CountingStep) -> None:
+    """A compiled step is run until three looks in a row saw no compilation."""
+    jitted = jax.jit(lambda state, batch: (state + 1, {"loss": batch["x"].sum() * state}))
+    stepper = Stepper(lambda: (jnp.int32(0), jitted), HOST_BATCHES, step.clock)
+    before = stepper.compilations()
+    assert stepper.warm_up(LIMIT_S)
+    compiled = stepper.compilations()
+    assert compiled > before
+    stepper.resident_s(3)
+    assert stepper.compilations() == compiled
+    # One to see what it leaves behind, which compiles, one in a side thread, three quiet pairs.
+    assert int(stepper.state) == 1 + 1 + 2 * 3 + 3
+
+
+def test_warm_up_gives_up_on_a_step_that_compiles_for_ever(
+    step: CountingStep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is bounded in steps and, once it has tried some, in time; each compilation is counted."""
+    monkeypatch.setattr(step_runner, "_MOST_WARM_UP_STEPS", 6)
+    monkeypatch.setattr(step_runner, "_LEAST_WARM_UP_STEPS", 2)
+    shapes = count(1)
+    steps = []
+
+    def growing(state: int, _: Any) -> tuple[int, jax.Array]:
+        steps.append(state)
+        step.clock.sleep(STEP_S)
+        return state, jax.jit(lambda x: jnp.tanh(x).sum())(np.zeros(next(shapes), np.float32))
+
+    stepper = Stepper(lambda: (0, growing), HOST_BATCHES, step.clock)
+    before = stepper.compilations()
+    assert not stepper.warm_up(LIMIT_S)
+    assert len(steps) == 1 + 1 + 2 * 6
+    assert stepper.compilations() - before >= len(steps)
+    assert not stepper.warm_up(limit_s=STEP_S)
+    assert len(steps) == 2 * (1 + 1) + 2 * 6 + 2 * 2
+
+
+@pytest.mark.parametrize("donated", [True, False])
+def test_a_state_that_is_left_behind_is_weighed(step: CountingStep, donated: bool) -> None:
+    """The bytes of a state that the step did not take over are counted; a donated one has none."""
+    jitted = jax.jit(
+        lambda state, batch: (state + 1, {"loss": batch["x"].sum()}),
+        donate_argnums=(0,) if donated else (),
+    )
+    state = jnp.zeros((5, 7), jnp.float32)
+    stepper = Stepper(lambda: (state, jitted), HOST_BATCHES, step.clock)
+    stepper.warm_up(LIMIT_S)
+    assert stepper.kept_state_bytes == (0 if donated else 5 * 7 * 4)
+
+
+@pytest.mark.parametrize("anywhere", [True, False])
+def test_a_step_may_need_the_main_thread(step: CountingStep, anywhere: bool) -> None:
+    """A step that fails in a side thread is noticed, and goes on in the main one."""
+
+    def choosy(state: int, batch: Any) -> tuple[int, Any]:
+        if not anywhere and current_thread() is not main_thread():
+            raise RuntimeError("no mesh here")
+        return step(state, batch)
+
+    stepper = Stepper(lambda: (0, choosy), HOST_BATCHES, step.clock)
+    assert stepper.warm_up(LIMIT_S)
+    assert stepper.runs_in_a_thread is anywhere
+
+
+@pytest.mark.parametrize(
+    ("values", "finite"),
+    [([1.0, 2.0], True), ([1.0, np.nan], False), ([np.inf], False), ([3], True)],
+)
+def test_a_loss_is_a_number_or_not(values: list[float], finite: bool) -> None:
+    """NaN and infinity are none; whole numbers always are; bfloat16 counts as any other."""
+    array = jnp.asarray(values)
+    assert is_finite(array) is finite
+    if array.dtype == jnp.float32:
+        assert is_finite(array.astype(jnp.bfloat16)) is finite
+
+
+def test_the_shadow_loader_is_pulled_beside_the_steps(step: CountingStep) -> None:
+    """The main thread takes at most one batch a step time; the steps run in another meanwhile."""
+    pulled = Event()
+    given: list[int] = []
+
+    def loader() -> Iterator[int]:
+        for number in count():
+            assert current_thread() is main_thread()
+            given.append(number)
+            if number > 0:  # the first is the puller's own
+                pulled.set()
+            yield number
+
+    def waiting_step(state: int, batch: Any) -> tuple[int, Any]:
+        assert pulled.wait(10), "nobody pulled beside the step"
+        return step(state, batch)
+
+    stepper = Stepper(lambda: (0, waiting_step), HOST_BATCHES, step.clock)
+    puller = Puller(loader, step.clock)
+    assert stepper.shadow_s(5, puller, step_s=1000.0) == pytest.approx(STEP_S)
+    assert given == [0, 1]
+
+
+def test_a_loader_that_fails_in_the_shadow_is_heard(step: CountingStep) -> None:
+    """Its exception reaches the main thread, and is not taken for the loader's end."""
+
+    def loader() -> Iterator[int]:
+        yield 0
+        raise OSError("disk gone")
+
+    stepper = Stepper(lambda: (0, step), HOST_BATCHES, step.clock)
+    puller = Puller(loader, step.clock)
+    with pytest.raises(LoaderFailedError, match="disk gone"):
+        stepper.shadow_s(1, puller, STEP_S)
+
+
+class Pipelined:
+    """A device whose copies run beside its steps: it keeps when each will be done."""
+
+    def __init__(self, clock: FakeClock, copy_s: float) -> None:
+        self.clock, self.copy_s, self.copied_s, self.done_s = clock, copy_s, 0.0, 0.0
+
+    def __call__(self, state: int, _: Any) -> tuple[int, Any]:
+        """Queue a copy and a step behind it."""
+        self.copied_s = max(self.copied_s, self.clock()) + self.copy_s
+        self.done_s = max(self.done_s, self.copied_s) + STEP_S
+        return state, {"loss": jnp.float32(self.done_s)}
+
+
+@pytest.mark.parametrize(("copy_s", "expected_s"), [(0.0, STEP_S), (0.029, STEP_S), (0.06, 0.06)])
+@pytest.mark.parametrize("steps", [1, 2, 10])
+def test_a_copy_that_a_step_hides_costs_nothing(
+    monkeypatch: pytest.MonkeyPatch, copy_s: float, expected_s: float, steps: int
+) -> None:
+    """However few steps there are, the first copy, which nothing hides, is not among the times."""
+    clock = FakeClock()
+    stepper = Stepper(lambda: (0, Pipelined(clock, copy_s)), HOST_BATCHES, clock)
+
+    def wait_for(array: Any) -> None:
+        clock.now_s = max(clock.now_s, float(array))
+
+    monkeypatch.setattr(jax, "block_until_ready", wait_for)
+    monkeypatch.setattr(step_runner, "is_ready", lambda array: float(array) <= clock())
+    assert stepper.transfer_s(steps) == pytest.approx(expected_s)
+
+
+def test_the_loss_tells_when_a_step_is_done() -> None:
+    """It is preferred by its name, and a random key, which cannot be asked, is passed over."""
+    loss, other = jnp.float32(1), jnp.float32(2)
+    assert first_array({"a": other, "train_loss": loss}) is loss
+    assert first_array((jax.random.key(0), other)) is other
+    with pytest.raises(MisuseError, match=r"jax\.Array in aux"):
+        first_array({"key": jax.random.key(0)})
+
+
+def test_results_that_go_with_the_state_do_not_end_a_measurement(step: CountingStep) -> None:
+    """An aux that shares an array with a donated state is copied while it is alive."""
+    jitted = jax.jit(lambda n, batch: (n + 1, batch["x"].sum()), donate_argnums=0)
+
+    def sharing(state: Any, batch: Any) -> tuple[Any, Any]:
+        state, loss = jitted(state, batch)
+        return state, {"global_step": state, "loss": loss}
+
+    stepper = Stepper(lambda: (jnp.zeros(3), sharing), HOST_BATCHES, step.clock)
+    stepper.warm_up(LIMIT_S)
+    assert (stepper.ready_aux()["global_step"] == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("batch", "empty"),
+    [([1.0, 2.0], False), (object(), False), ({"x": np.zeros((0, 3))}, True), ([], True)],
+)
+def test_only_arrays_can_be_empty(batch: Any, empty: bool) -> None:
+    """Numbers and objects without arrays are a batch; arrays without elements are none."""
+    assert (batch_bytes(batch) == 0) is empty
+
+
+@pytest.mark.parametrize("donated", [True, False])
+def test_a_step_may_take_the_batch_over(step: CountingStep, donated: bool) -> None:
+    """Where a batch is donated, every step has a copy of its own, made before the clock runs."""
+    jitted = jax.jit(
+        lambda state, batch: (state + 1, {"loss": batch["x"].sum(), "x": batch["x"] + 1}),
+        donate_argnums=(0, 1) if donated else (),
+    )
+    stepper = Stepper(lambda: (jnp.int32(0), jitted), HOST_BATCHES, step.clock)
+    assert stepper.warm_up(LIMIT_S)
+    assert stepper.donates_batches is donated
+    before = int(stepper.state)
+    for block in (stepper.resident_s, stepper.synced_s, stepper.transfer_s):
+        block(3)
+    assert int(stepper.state) == before + 3 + 3 + 5
+
+
+def test_the_shadowed_steps_are_no_idle_ones(stepper: Stepper, step: CountingStep) -> None:
+    """The idle probe looks at steps alone: beside a loader it would see the loader."""
+    stepper.shadow_s(5, Puller(lambda: repeat(0), step.clock), step_s=1000.0)
+    assert (stepper.asked_before_next, stepper.ready_before_next) == (0, 0)

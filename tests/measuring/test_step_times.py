@@ -1,0 +1,121 @@
+"""When real steps asked, got, called and were done: of a block, of a measurement, in a document."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from netpipe.gate import baseline
+from netpipe.results.measurement import measurement_from
+from netpipe.results.step_times import MOST_SHOWN, DeviceStep, Distributions, StepTimes, timeline
+from tests.measurements import make_measurement
+from tests.measuring.conftest import LOAD_S, STEP_S, Rehearse
+
+TIMES = (StepTimes(0.0, 0.5, 0.6, 1.0), StepTimes(0.7, 0.8, 0.9, 2.0))
+SPREAD = Distributions(tuple(map(float, range(101))), (0.25,) * 101, 180)
+
+
+def made_timeline(steps: int, skipped: int, in_hand: int = 0) -> tuple[StepTimes, ...]:
+    """Make that of a block whose steps ask every 10 s, wait 1 s, call for 2 s and last 7 s."""
+    asked_s = [100.0 + 10 * step for step in range(steps + in_hand)]
+    return timeline(
+        asked_s,
+        [1.0] * len(asked_s),
+        [one + 3 for one in asked_s[:steps]],
+        [DeviceStep(one + 2, one + 7) for one in asked_s[:steps]],
+        skipped,
+    )
+
+
+@pytest.mark.parametrize(
+    ("steps", "shown"), [(2 * MOST_SHOWN, MOST_SHOWN), (MOST_SHOWN, MOST_SHOWN - 5), (7, 2)]
+)
+def test_the_last_steps_that_count_are_shown(steps: int, shown: int) -> None:
+    """At most so many, none of those skipped, and the first one asks at 0."""
+    moments = made_timeline(steps, skipped=5)
+    assert moments == tuple(
+        StepTimes(at, at + 1, at + 3, at + 7, at + 2)
+        for at in (10.0 * step for step in range(shown))
+    )
+
+
+def test_a_step_begins_behind_the_one_before() -> None:
+    """The device does one step at a time, however early the next was called."""
+    work = [DeviceStep(1.0, 5.0), DeviceStep(2.0, 8.0), DeviceStep(9.0, 10.0)]
+    found = timeline([0.0, 1.0, 2.0], [0.5] * 3, [1.5, 2.5, 9.5], work, skipped=0)
+    assert [(one.began_s, one.done_s) for one in found] == [(1.0, 5.0), (5.0, 8.0), (9.0, 10.0)]
+
+
+def test_batches_in_hand_at_the_end_are_no_steps() -> None:
+    """A loop that prefetches has asked for batches that no step was called with."""
+    assert made_timeline(9, skipped=1, in_hand=3) == made_timeline(9, skipped=1)
+
+
+def test_a_measurement_shows_its_last_round(rehearse: Rehearse) -> None:
+    """Each step asks when the one before was called, waits as long as the loader takes."""
+    found = rehearse()
+    assert 2 <= len(found.timeline) <= MOST_SHOWN
+    assert found.timeline[0].asked_s == 0.0
+    for one in found.timeline:
+        assert one.given_s == pytest.approx(one.asked_s + LOAD_S)
+        assert one.dispatched_s == pytest.approx(one.given_s + STEP_S)
+        assert one.done_s == pytest.approx(one.dispatched_s)
+        assert one.began_s == pytest.approx(one.given_s)
+    for one, following in pairwise(found.timeline):
+        assert following.asked_s == pytest.approx(one.dispatched_s)
+
+
+def test_a_loader_that_grew_slow_is_shown_as_it_is_at_last(rehearse: Rehearse) -> None:
+    """What a person looks at is where training ends up, not how it began."""
+    gaps_s = (0.010 + 0.00001 * number for number in range(100_000))
+    found = rehearse(gaps_s)
+    waits_s = [one.given_s - one.asked_s for one in found.timeline]
+    assert found.distributions is not None
+    assert max(waits_s) == pytest.approx(found.distributions.wait_s[100])
+
+
+def test_the_steps_of_all_rounds_are_spread(rehearse: Rehearse) -> None:
+    """The percentiles run from the least to the most, over every step that counts."""
+    stutters = iter([0.010, 0.010, 0.010, 0.050] * 10_000)
+
+    def gaps_s() -> Iterator[float]:
+        yield from stutters
+
+    found = rehearse(gaps_s(), budget_s=30.0)
+    spread = found.distributions
+    assert spread is not None
+    assert spread.steps > len(found.timeline)
+    assert (spread.wait_s[0], spread.wait_s[50], spread.wait_s[100]) == pytest.approx(
+        (0.010, 0.010, 0.050)
+    )
+    assert (spread.train_step_s[0], spread.train_step_s[100]) == pytest.approx((0.040, 0.080))
+    assert spread.wait_s[95] == pytest.approx(found.wait_s.p95)
+
+
+def test_both_survive_json() -> None:
+    """What was written is what is read."""
+    made = make_measurement(timeline=TIMES, distributions=SPREAD)
+    assert measurement_from(made.to_document(), "a file") == made
+
+
+def test_an_older_document_has_neither() -> None:
+    """It is read all the same, also where it does not say when a step began."""
+    document = make_measurement(timeline=TIMES).to_document()
+    for moments in document["timeline"]:
+        del moments["began_s"]
+    assert measurement_from(document, "a file").timeline == TIMES
+    del document["timeline"], document["distributions"]
+    found = measurement_from(document, "a file")
+    assert (found.timeline, found.distributions) == ((), None)
+
+
+def test_a_baseline_keeps_neither(tmp_path: Path) -> None:
+    """Ten sessions would grow by what only a picture of one shows."""
+    theirs: dict[str, Any] = {"datetime": "2026-11-21", "commit_info": {}, "benchmarks": []}
+    made = make_measurement(timeline=TIMES, distributions=SPREAD)
+    path = baseline.save(tmp_path, "first", theirs, {"a::b": (made,)})
+    assert "timeline" not in path.read_text()
+    assert "distributions" not in path.read_text()
+    assert baseline.load(path).sessions == {"a::b": (make_measurement(),)}

@@ -1,0 +1,307 @@
+"""The real loop watched from outside: what it waited for, what it forced, how deep it ran."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import islice, repeat
+from statistics import fmean
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from netpipe.clock import MonotonicClock
+from netpipe.errors import LoaderFailedError, MisuseError
+from netpipe.measuring import training_loop
+from netpipe.measuring.emulated_step import EmulatedStep
+from netpipe.measuring.loader_puller import Puller
+from netpipe.measuring.step_runner import Stepper
+from netpipe.measuring.training_loop import (
+    Length,
+    TrainBlock,
+    late_reading_loop,
+    train_block,
+)
+from netpipe.page.plots.timeline import lanes
+from tests.fakes import FakeClock, paced
+from tests.measuring.loops import BATCH, counting_step, slow_loop, syncing_loop
+
+STEPS, SKIPPED = 12, 5
+
+
+def train(
+    loop: Any, step: Any = counting_step, state: Any = 0, skipped: int = SKIPPED
+) -> tuple[TrainBlock, Stepper]:
+    """Run a loop over a step with a loader that takes no time."""
+    clock = MonotonicClock()
+    stepper = Stepper(lambda: (state, step), [BATCH, BATCH], clock)
+    puller = Puller(lambda: repeat(BATCH), clock)
+    return train_block(puller, stepper, loop, Length(STEPS, skipped), clock), stepper
+
+
+def train_emulated(loop: Any) -> TrainBlock:
+    """Run a loop over emulated steps of 20 ms."""
+    step = EmulatedStep(0.020)
+    return train(loop, step, step.initial_state())[0]
+
+
+def test_a_loop_that_waits_for_every_loss_is_caught() -> None:
+    """When each step is done before the next batch is asked for, the probe always sees it."""
+    block = train_emulated(syncing_loop)
+    assert (block.ready, block.asked) == (STEPS, STEPS)
+
+
+def test_reading_a_step_late_forces_nothing() -> None:
+    """The harness's own loop has a step in flight when it asks for a batch, and then another."""
+    block = train_emulated(late_reading_loop)
+    assert block.asked == STEPS
+    assert block.ready < STEPS / 2  # all but none; a machine may pause for a step's time
+    assert block.depth >= 2
+
+
+def test_a_loop_that_reads_nothing_runs_ahead() -> None:
+    """A loop without a read has more steps in flight than one that reads late."""
+
+    def blind_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
+        for batch in batches:
+            state, _ = step(state, batch)
+
+    assert train_emulated(blind_loop).depth > 3
+
+
+@pytest.mark.parametrize("skipped", [1, 2, SKIPPED])
+def test_the_first_steps_are_left_out(skipped: int) -> None:
+    """A block holds as many steps and waits as were asked for, after those not counted."""
+    block, stepper = train(late_reading_loop, skipped=skipped)
+    assert len(block.steps_s) == len(block.waits_s) == block.asked == STEPS
+    assert stepper.state == STEPS + skipped
+    assert block.s_per_step == pytest.approx(sum(block.steps_s) / STEPS)
+
+
+def test_an_emulated_step_takes_its_time_in_the_loop() -> None:
+    """Completions of steps lie at least as far apart, on average, as the device needs."""
+    assert train_emulated(late_reading_loop).s_per_step >= 0.015
+
+
+def test_an_emulated_device_says_itself_when_it_works() -> None:
+    """However late the host sees the end of a step, the timeline's idle share is the stall's."""
+
+    def selfish() -> Iterator[Any]:
+        while True:
+            begun_s = time.monotonic()
+            # Holds Python's lock, so that no other thread sees a step end meanwhile.
+            while time.monotonic() < begun_s + 0.022:
+                pass
+            yield BATCH
+
+    clock, step = MonotonicClock(), EmulatedStep(0.010)
+    stepper = Stepper(lambda: (step.initial_state(), step), [BATCH, BATCH], clock)
+    stepper.warm_up(60.0)
+    block = train_block(Puller(selfish, clock), stepper, syncing_loop, Length(STEPS, 1), clock)
+    shown = lanes(block.timeline)
+    assert [one.length_s for one in shown.working] == pytest.approx([0.010] * STEPS, abs=1e-6)
+    assert shown.idle_fraction == pytest.approx(1 - 0.010 / fmean(block.steps_s[1:]), abs=1e-6)
+    assert shown.idle_fraction > 0.5  # loading alone takes 22 ms
+
+
+def test_the_next_block_goes_on_from_the_newest_state() -> None:
+    """The state of an earlier call may be donated and dead, so the loop's own is not used."""
+    clock = MonotonicClock()
+    stepper = Stepper(lambda: (0, counting_step), [BATCH, BATCH], clock)
+    puller = Puller(lambda: repeat(BATCH), clock)
+    for _ in range(2):
+        train_block(puller, stepper, late_reading_loop, Length(STEPS, SKIPPED), clock)
+    assert stepper.state == 2 * (STEPS + SKIPPED)
+
+
+def _idle_loop(batches: Iterator[Any], _state: Any, _step: Any) -> None:
+    list(batches)
+
+
+def _lazy_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
+    for batch in islice(batches, SKIPPED + 1):
+        state, _ = step(state, batch)
+
+
+def _twice_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
+    for batch in batches:
+        state, _ = step(state, batch)
+        state, _ = step(state, batch)
+
+
+@pytest.mark.parametrize(
+    ("loop", "words"),
+    [
+        (_idle_loop, f"given {STEPS + SKIPPED} batches and called it 0 times"),
+        (_lazy_loop, f"it stopped after {SKIPPED + 1} steps"),
+        (
+            _twice_loop,
+            f"given {STEPS + SKIPPED} batches and called it {2 * (STEPS + SKIPPED)} times",
+        ),
+    ],
+)
+def test_a_loop_must_call_the_step(loop: Any, words: str) -> None:
+    """A loop that calls it never, too few times or twice a batch is misuse, with its counts."""
+    with pytest.raises(MisuseError, match=words):
+        train(loop)
+
+
+@pytest.mark.parametrize("skipped", [1, SKIPPED])
+def test_a_loop_may_stop_early(skipped: int) -> None:
+    """What it did until then is what was measured, from two steps that count."""
+
+    def short_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
+        late_reading_loop(islice(batches, skipped + 2), state, step)
+
+    assert len(train(short_loop, skipped=skipped)[0].steps_s) == 2
+
+
+def test_an_aux_without_an_array_is_misuse() -> None:
+    """A step that returns no array leaves nothing to stamp."""
+    with pytest.raises(MisuseError, match=r"jax\.Array in aux"):
+        train(late_reading_loop, lambda state, _: (state, {"loss": 1.0}))
+
+
+def test_the_loops_own_error_gets_out() -> None:
+    """What the user's loop raises is what is told."""
+
+    def broken_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
+        step(state, next(batches))
+        raise KeyError("metric")
+
+    with pytest.raises(KeyError, match="metric"):
+        train(broken_loop)
+
+
+def test_results_that_are_gone_too_soon_are_misuse() -> None:
+    """A loss that is deleted before anybody could wait for it ends the block, saying so."""
+
+    def deleting_step(state: int, batch: Any) -> tuple[int, Any]:
+        state, aux = counting_step(state, batch)
+        aux["loss"].delete()
+        return state, aux
+
+    def short_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
+        step(state, next(batches))
+
+    with pytest.raises(MisuseError, match="deletes or donates what the step returned"):
+        train(short_loop, deleting_step)
+
+
+def test_a_loss_that_is_no_number_is_noticed() -> None:
+    """The last loss of a block tells whether it is."""
+    assert train(late_reading_loop)[0].finite
+
+    def diverged(state: int, _: Any) -> tuple[int, Any]:
+        return state, {"loss": jnp.float32(np.nan)}
+
+    assert not train(late_reading_loop, diverged)[0].finite
+
+
+def test_the_step_can_still_do_what_else_it_can() -> None:
+    """A loop may ask a jitted step for what jax gives it, such as its lowering."""
+    found: list[str] = []
+
+    def asking_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
+        found.append(step.note)
+        late_reading_loop(batches, state, step)
+
+    def noted(state: int, batch: Any) -> tuple[int, Any]:
+        return counting_step(state, batch)
+
+    noted.note = "lowered"  # type: ignore[attr-defined]
+    train(asking_loop, noted)
+    assert found == ["lowered"]
+
+
+def test_the_loss_is_looked_at_by_its_name() -> None:
+    """Of several results, the one called loss must be a number; others may be what they are."""
+
+    def masked(state: int, _: Any) -> tuple[int, Any]:
+        return state, {"bias": jnp.float32(-np.inf), "loss": jnp.float32(1)}
+
+    def lost(state: int, _: Any) -> tuple[int, Any]:
+        return state, {"accuracy": jnp.float32(0), "train_loss": jnp.float32(np.nan)}
+
+    assert train(late_reading_loop, masked)[0].finite
+    assert not train(late_reading_loop, lost)[0].finite
+
+
+def test_a_loop_that_swallows_the_loaders_failure_does_not_hide_it() -> None:
+    """What the loader raised is told, although the loop took it for an end."""
+
+    def deaf_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
+        with suppress(Exception):
+            late_reading_loop(batches, state, step)
+
+    def failing() -> Iterator[Any]:
+        yield from [BATCH] * (SKIPPED + 6)
+        raise OSError("disk gone")
+
+    clock = MonotonicClock()
+    stepper = Stepper(lambda: (0, counting_step), [BATCH, BATCH], clock)
+    with pytest.raises(LoaderFailedError, match="disk gone"):
+        train_block(Puller(failing, clock), stepper, deaf_loop, Length(STEPS, SKIPPED), clock)
+
+
+def test_only_what_compiles_while_steps_count_is_counted() -> None:
+    """What a run of a loop compiles at its start is its own; what goes on is not."""
+    shapes = iter(range(3, 1000))
+
+    def compiling_loop(compiles: Callable[[int], bool]) -> Any:
+        def loop(batches: Iterator[Any], state: Any, step: Any) -> None:
+            for number, batch in enumerate(batches):
+                state, _ = step(state, batch)
+                if compiles(number):
+                    jax.jit(jnp.tanh)(np.zeros(next(shapes), np.float32))
+
+        return loop
+
+    assert train(compiling_loop(lambda number: number < SKIPPED))[0].compilations == 0
+    assert train(compiling_loop(lambda number: number >= SKIPPED))[0].compilations == STEPS
+
+
+def test_a_block_ends_in_time() -> None:
+    """Beyond its limit no more batches are given, once there are a few that count."""
+    clock = FakeClock()
+    stepper = Stepper(lambda: (0, counting_step), [BATCH, BATCH], clock)
+    puller = Puller(lambda: repeat(BATCH), clock)
+
+    def waited(limit_s: float) -> int:
+        length = Length(100, 2, limit_s)
+        return len(train_block(puller, stepper, slow_loop(clock), length, clock).waits_s)
+
+    assert waited(20.0) == 5  # the seventh batch came after 18 s, an eighth would after 21
+    assert waited(0.0) == 3
+
+
+@pytest.mark.parametrize(("is_done", "exposed_s"), [(True, 0.5), (False, 0.0)])
+def test_the_way_from_a_sync_to_the_next_step_is_measured(
+    monkeypatch: pytest.MonkeyPatch, is_done: bool, exposed_s: float
+) -> None:
+    """Where a step is done at the request, the device idles until the next call of the step."""
+    monkeypatch.setattr(training_loop, "is_ready", lambda _: is_done)
+    clock = FakeClock()
+    stepper = Stepper(lambda: (0, counting_step), [BATCH, BATCH], clock)
+
+    def preparing_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
+        for batch in batches:
+            clock.sleep(0.1)  # between the batch and the step: a transfer
+            state, _ = step(state, batch)
+            clock.sleep(3.0)  # beside the step, until the sync
+
+    puller = Puller(lambda: (BATCH for _ in paced(clock, repeat(0.4))), clock)
+    block = train_block(puller, stepper, preparing_loop, Length(STEPS, SKIPPED), clock)
+    assert block.exposed_s_per_step == pytest.approx(exposed_s)
+
+
+def test_a_loop_may_take_its_batches_with_next() -> None:
+    """Such a loop goes on for ever, and is ended by the last batch."""
+
+    def endless_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
+        while True:
+            state, _ = step(state, next(batches))
+
+    assert len(train(endless_loop)[0].steps_s) == STEPS

@@ -1,0 +1,111 @@
+"""Drawings: no colours of their own, no ids of others, the right axes."""
+
+import re
+from dataclasses import replace
+from math import inf
+
+import pytest
+
+from netpipe.page.content import Tone
+from netpipe.page.plots.canvas import Ink
+from netpipe.page.plots.distributions import distributions
+from netpipe.page.plots.inline import inline
+from netpipe.page.plots.ranges import Line, Row, amounts, durations, factors
+from netpipe.page.plots.sparkline import sparkline
+from netpipe.page.plots.stage_bars import stage_bars
+from netpipe.page.plots.timeline import lanes, timeline
+from netpipe.results.measurement import Interval
+from netpipe.results.step_times import StepTimes
+from tests.page import examples
+from tests.page.examples import HOSTILE, findings, near
+from tests.page.parsed import parsed
+
+UNBOUNDED = Interval(0.01, -inf, inf, 2)
+STEPS = tuple(StepTimes(**one) for one in examples.timeline())
+PERCENTILES = examples.distributions()
+
+DRAWINGS = {
+    "timeline": timeline(lanes(STEPS)),
+    "distributions": distributions(PERCENTILES["train_step_s"], PERCENTILES["wait_s"]),
+    "durations": durations([Row("a", near(0.01)), Row("b", UNBOUNDED)], Line(0.02, "a step")),
+    "amounts": amounts([Row("a", near(2e7))]),
+    "factors": factors([Row("a", near(0.3)), Row("b", near(40.0))], Line(1.0, "keeps up")),
+    "stages": stage_bars(findings("tokenize").stages, ".map(tokenize)"),
+    "sparkline": sparkline([1.0, 1.1], 1.5, Tone.BAD),
+}
+
+
+def texts(svg: str) -> list[str]:
+    """What is written in a drawing."""
+    return parsed(inline(svg, "a-", "title")).texts
+
+
+@pytest.mark.parametrize("name", DRAWINGS)
+def test_a_style_sheet_decides_on_every_colour(name: str) -> None:
+    """What is not a CSS variable is transparent, or none."""
+    found = inline(DRAWINGS[name], "a-", "title")
+    assert not re.findall(r"#[0-9a-f]{6}", found)
+    assert set(re.findall(r"var\((--\w+)\)", found)) <= {one.variable for one in Ink}
+
+
+@pytest.mark.parametrize("name", DRAWINGS)
+def test_a_drawing_leaves_the_rest_of_a_page_alone(name: str) -> None:
+    """It has no style sheet, no date and no link, and all its ids begin with what it was given."""
+    found = inline(DRAWINGS[name], "mine-", "title")
+    assert not re.search(r"<style|<metadata|http", found)
+    ids = {one for _, attributes in parsed(found).elements if (one := attributes.get("id"))}
+    referred = set(re.findall(r'(?:href="|url\()#([\w-]+)', found))
+    assert referred <= ids
+    assert all(one.startswith("mine-") for one in ids)
+
+
+def test_letters_that_matplotlib_lacks_are_the_browsers() -> None:
+    """They are written as they are, without a warning; mathematics in a name is not set."""
+    name = "漢 🎉 $x_1$ <b>"
+    assert name in texts(durations([Row(name, near(0.01))]))
+
+
+def test_a_long_name_is_shortened() -> None:
+    """It does not run into the figure at its right."""
+    (found,) = (one for one in texts(durations([Row("x" * 99, near(1.0))])) if "xx" in one)
+    assert len(found) < 40
+    assert "…" in found
+
+
+def test_durations_begin_at_zero() -> None:
+    """So that twice as long is twice as far; each tick has its unit."""
+    found = texts(DRAWINGS["durations"])
+    assert "0 s" in found
+    assert {"10 ms", "20 ms"} <= set(found)
+
+
+def test_factors_go_by_halves_and_doubles() -> None:
+    """1 is on the axis, and the line at it has its name."""
+    found = texts(DRAWINGS["factors"])
+    assert {"1/4 x", "1 x", "keeps up", "0.30 x", "40 x"} <= set(found)
+
+
+def test_a_headroom_of_nothing_is_drawn() -> None:
+    """0 has no place among factors; its figure is told all the same."""
+    assert "0.00 x" in texts(factors([Row("a", Interval(0.0, 0.0, 0.0, 3))], Line(1.0, "even")))
+
+
+def test_times_of_nothing_are_drawn() -> None:
+    """A loader that took no time at all is no reason to fail."""
+    assert durations([Row("a", Interval(0.0, 0.0, 0.0, 3))])
+    assert distributions([0.0] * 101, [0.0] * 101)
+    assert timeline(lanes((StepTimes(0.0, 0.0, 0.0, 0.0),)))
+    idle = [replace(one, s_per_batch=0.0, cpu_s_per_batch=0.0) for one in findings("a").stages]
+    assert stage_bars(idle, None)
+    assert sparkline([0.0], 0.0, Tone.GOOD)
+
+
+def test_the_bottleneck_is_marked_by_more_than_a_colour() -> None:
+    """Its name has a sign before it, and no other has."""
+    assert [one for one in texts(DRAWINGS["stages"]) if "▶" in one] == ["▶ .map(tokenize)"]
+
+
+def test_a_hostile_name_is_a_name() -> None:
+    """In a drawing too it breaks out of nothing."""
+    found = stage_bars(findings(HOSTILE.replace("\x07", "").replace("\ud800", "")).stages, None)
+    assert not parsed(inline(found, "a-", "title")).named("img")

@@ -1,0 +1,64 @@
+"""Measurements as JSON, and back."""
+
+import json
+from math import inf
+from typing import Any
+
+import pytest
+
+from netpipe.errors import InputError
+from netpipe.results.measurement import SCHEMA, Finding, measurement_from
+from tests.measurements import CPU, EMULATED, GPU, make_measurement
+
+
+@pytest.mark.parametrize("rounds", [3, 9])
+def test_a_measurement_survives_json(rounds: int) -> None:
+    """What was written is what is read, unbounded intervals and absent parts included."""
+    measurement = make_measurement(
+        rounds=rounds,
+        step_transfer_s=None,
+        buffered_batches=None,
+        findings=(Finding("loader-restarted", "it ended twice"),),
+    )
+    text = json.dumps(measurement.to_document(), allow_nan=False)
+    assert measurement_from(json.loads(text), "a file") == measurement
+
+
+def test_an_unbounded_interval_is_null_in_json() -> None:
+    """JSON has no infinity."""
+    document = make_measurement(rounds=2).to_document()
+    assert document["step_s"] == {"median": 0.030, "low": None, "high": None, "n": 2}
+    assert measurement_from(document, "a file").step_s.high == inf
+
+
+def _without(name: str) -> dict[str, Any]:
+    document = make_measurement().to_document()
+    del document[name]
+    return document
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        ({}, f"schema must be {SCHEMA}; found None"),
+        ({**_without("step_s"), "schema": "netpipe.measurement/2"}, "netpipe.measurement/2"),
+        (_without("step_s"), "step_s"),
+        ({**_without("step_s"), "step_s": {"median": 1.0, "low": 1.0, "n": 9}}, "step_s"),
+        ({**_without("step_s"), "step_s": 0.03}, "step_s"),
+        ({**_without("step_s"), "step_s": None}, "step_s"),
+        ({**_without("elapsed_s"), "elapsed_s": "long"}, "elapsed_s"),
+        ({**make_measurement().to_document(), "step_ms": 30}, "step_ms"),
+    ],
+)
+def test_a_wrong_document_is_refused(document: dict[str, Any], words: str) -> None:
+    """The error names the file and the field that is of another schema, absent, wrong or new."""
+    with pytest.raises(InputError, match=r"runs/here\.json") as caught:
+        measurement_from(document, "runs/here.json")
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_platform_says_what_a_device_is() -> None:
+    """Only a clock is emulated, and only a CPU shares its cores with the loader."""
+    assert [one.emulated for one in (GPU, CPU, EMULATED)] == [False, False, True]
+    assert [one.shares_host_cores for one in (GPU, CPU, EMULATED)] == [False, True, False]

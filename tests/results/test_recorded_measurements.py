@@ -1,0 +1,56 @@
+"""Measurements of planted faults, as the catalogue recorded them, still have their verdicts."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from netpipe.results.measurement import Measurement, measurement_from
+from netpipe.verdict.decision import judge
+from perf_tests.studies.faults.catalogue import find
+
+RECORDED = sorted((Path(__file__).parents[1] / "data" / "measurements").glob("*.json"))
+
+
+def recorded(path: Path) -> Measurement:
+    """Read what `python -m perf_tests.studies.faults --record` wrote."""
+    return measurement_from(json.loads(path.read_text(encoding="utf-8")), path)
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
+def test_a_recorded_fault_keeps_its_name(path: Path) -> None:
+    """What a live run was told is told of the same figures again."""
+    case = find(path.stem)
+    measurement = recorded(path)
+    named = {judge(measurement).kind} & set(case.kinds)
+    assert named or case.finding in {one.name for one in measurement.findings}
+
+
+def test_every_verdict_that_can_be_planted_is_recorded() -> None:
+    """There is a recorded measurement of each kind, the fine ones among them."""
+    assert {judge(recorded(path)).kind for path in RECORDED} >= {
+        "at-risk",
+        "contention",
+        "forced-sync",
+        "healthy",
+        "host-bound",
+        "jitter",
+        "loader-bound",
+        "no-overlap",
+        "recompiling",
+        "transfer-bound",
+    }
+
+
+def test_a_forced_sync_is_recorded_with_its_line() -> None:
+    """The line that blocks, in the file of the catalogue's loops, is in the message."""
+    synced = next(recorded(path) for path in RECORDED if path.stem.startswith("sync-float"))
+    assert "perf_tests/studies/faults/loops.py:" in judge(synced).message
+
+
+def test_the_instruments_cost_less_than_a_hundredth() -> None:
+    """Every recorded measurement has the harness's own cost in it, below 1% of its step."""
+    for path in RECORDED:
+        overhead_fraction = recorded(path).overhead_fraction
+        assert overhead_fraction is not None
+        assert 0 <= overhead_fraction < 0.01

@@ -1,0 +1,184 @@
+"""The documents that netpipe writes, held against the schemas that it ships."""
+
+import copy
+import json
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import jsonschema
+import pytest
+from referencing import Registry, Resource
+
+import netpipe
+from netpipe.gate import baseline
+from netpipe.gate.comparison import Accepted, compare
+from netpipe.gate.pairs import Pair
+from netpipe.measuring.child import Factories, serve
+from netpipe.results.measurement import Finding, Measurement
+from netpipe.results.step_times import Distributions, StepTimes
+from netpipe.session.session import SessionRequest
+from netpipe.suite.against import Against
+from netpipe.suite.run import Compared, Run
+from netpipe.suite.summary import write_json
+from netpipe.suite.worktrees import Commit
+from netpipe.verdict.decision import judge
+from netpipe.verdict.report import measurement_document
+from tests.measurements import CPU, EMULATED, make_measurement
+from tests.session.session_targets import failing_loader, no_loader, tiny_loader
+
+SCHEMAS = Path(netpipe.__file__).parent / "schemas"
+NONE: dict[str, Any] = {"step_synced_s": None, "buffered_batches": None, "overhead_fraction": None}
+MAY_BE_ABSENT = (
+    *("verdict", "workers_needed", "cores_needed"),  # no session's result has them
+    *("timeline", "distributions", "trace"),  # nor has a baseline, or an older document
+    *("epoch_batches", "within_epochs"),
+)
+ERROR = {"kind": "failed", "message": "disk gone"}
+MEASUREMENTS = [
+    make_measurement(
+        timeline=(StepTimes(0.0, 0.01, 0.011, 0.04),),
+        distributions=Distributions((0.03,) * 101, (0.01,) * 101, 180),
+    ),
+    make_measurement(device=EMULATED, rounds=2, **NONE),
+    make_measurement(device=CPU, load_s=0.04, train_s=0.04, findings=(Finding("a", "b"),)),
+]
+
+
+def schema(name: str) -> dict[str, Any]:
+    """Read a shipped schema."""
+    found: dict[str, Any] = json.loads((SCHEMAS / f"{name}.1.json").read_text())
+    return found
+
+
+@pytest.fixture(scope="module")
+def check() -> Callable[[str, Any], None]:
+    """Validate a document against a schema, which may name the files beside it."""
+    registry: Registry[Any] = Registry().with_resources(
+        (path.name, Resource.from_contents(json.loads(path.read_text())))
+        for path in SCHEMAS.iterdir()
+    )
+
+    def validate(name: str, document: Any) -> None:
+        jsonschema.Draft202012Validator(schema(name), registry=registry).validate(document)
+
+    return validate
+
+
+@pytest.mark.parametrize("measurement", MEASUREMENTS)
+def test_a_measurement_is_described(check: Callable[..., None], measurement: Measurement) -> None:
+    """With its verdict and without, with parts absent and intervals unbounded."""
+    check("measurement", measurement.to_document())
+    check("measurement", measurement_document(measurement, judge(measurement)))
+
+
+@pytest.mark.parametrize(
+    "part", [(), ("device",), ("host",), ("wait_s",), ("rounds",), ("verdict",)]
+)
+def test_no_field_goes_undescribed(part: tuple[str, ...]) -> None:
+    """Every field that is written is in the schema, and the schema holds no other."""
+    document = measurement_document(MEASUREMENTS[0], judge(MEASUREMENTS[0]))
+    described = schema("measurement")
+    for name in part:
+        document, described = document[name], described["properties"][name]
+    assert set(document) == set(described["properties"])
+    assert set(described["required"]) <= set(document)
+
+
+def spoilt() -> Iterator[tuple[str, Any]]:
+    """Give measurement documents that are wrong in one place each."""
+    right = measurement_document(MEASUREMENTS[0], judge(MEASUREMENTS[0]))
+    for name in right:
+        if name not in MAY_BE_ABSENT:
+            yield f"no {name}", {key: value for key, value in right.items() if key != name}
+    wrongs: list[tuple[tuple[Any, ...], Any]] = [
+        (("schema",), "netpipe.measurement/2"),
+        (("device", "count"), 0),
+        (("step_s", "median"), None),
+        (("step_s", "n"), 0),
+        (("load_s_per_batch",), None),
+        (("rounds", "step_s", 0), "fast"),
+        (("sync_probe_fraction",), 1.5),
+        (("versions", "jax"), 10),
+        (("verdict", "kind"), "slow"),
+        (("findings",), ["slow"]),
+        (("timeline",), None),
+        (("timeline", 0, "done_s"), -0.1),
+        (("distributions", "wait_s"), [0.0] * 100),
+        (("distributions", "steps"), 0),
+    ]
+    for path, value in wrongs:
+        wrong = copy.deepcopy(right)
+        inner: Any = wrong
+        for name in path[:-1]:
+            inner = inner[name]
+        inner[path[-1]] = value
+        yield f"{path} {value}", wrong
+
+
+SPOILT = dict(spoilt())
+
+
+@pytest.mark.parametrize("name", SPOILT)
+def test_a_wrong_measurement_is_told(check: Callable[..., None], name: str) -> None:
+    """The schema refuses a document that lacks a field or has another value in it."""
+    with pytest.raises(jsonschema.ValidationError):
+        check("measurement", SPOILT[name])
+
+
+def test_a_baseline_is_described(check: Callable[..., None], tmp_path: Path) -> None:
+    """What a baseline holds, and of pytest-benchmark's own what is read."""
+    theirs = {"datetime": "2026-11-21", "commit_info": {}, "benchmarks": []}
+    path = baseline.save(tmp_path, "first", theirs, {"a::b": tuple(MEASUREMENTS)})
+    document = json.loads(path.read_text())
+    check("baseline", document)
+    del document["netpipe"]["sessions"][1]["step_s"]
+    with pytest.raises(jsonschema.ValidationError):
+        check("baseline", document)
+
+
+@pytest.mark.parametrize(
+    ("loader", "key"),
+    [(tiny_loader, "measurement"), (failing_loader, "error"), (no_loader, "error")],
+)
+def test_a_sessions_result_is_described(
+    check: Callable[..., None], tmp_path: Path, loader: Callable[[], Any], key: str
+) -> None:
+    """A session writes a measurement or an error, and never both or neither."""
+    result = tmp_path / "result.json"
+    request = SessionRequest("measure", str(result), accelerator="emulated:1ms", budget_s=0.2)
+    serve(request, Factories(loader))
+    document = json.loads(result.read_text())
+    assert set(document) == {"schema", key}
+    check("session", document)
+    both = {"measurement": MEASUREMENTS[0].to_document(), **document, "error": ERROR}
+    for wrong in (both, {"schema": document["schema"]}):
+        with pytest.raises(jsonschema.ValidationError):
+            check("session", wrong)
+
+
+def test_a_run_is_described(check: Callable[..., None], tmp_path: Path) -> None:
+    """What `--netpipe-json` writes: sessions with their verdicts, and every comparison."""
+    run = Run(cast(Any, None), compares=True, covers=lambda _: True, say=lambda _: None)
+    run.sessions = {("a", "auto"): tuple(MEASUREMENTS)}
+    slow = replace(MEASUREMENTS[0], step_s=make_measurement(step_s=0.09).step_s)
+    for sessions in ((), MEASUREMENTS[:1] * 3):
+        comparison = compare("step_s", [slow, slow], Accepted("it", sessions))
+        run.compared.append(Compared("a::b", "step_s", comparison, slow))
+    run.compared.append(Compared("a::b", "step_s", comparison, slow, against="main"))
+    pairs: dict[Hashable, list[Pair]] = {"subject": [Pair(MEASUREMENTS[0], MEASUREMENTS[1])]}
+    commit = Commit(tmp_path, "main", "0123456789")
+    run.against = Against(commit, cast(Any, None), "", lambda _: None, pairs)
+    write_json(run, tmp_path / "run.json")
+    document = json.loads((tmp_path / "run.json").read_text())
+    check("run", document)
+    outcomes = [(one["outcome"], one["against"]) for one in document["comparisons"]]
+    assert outcomes == [("NO_BASELINE", None), ("REGRESSED", None), ("REGRESSED", "main")]
+    assert set(document["against"]) == set(schema("run")["properties"]["against"]["properties"])
+    assert set(document) == set(schema("run")["properties"])
+    described = schema("run")["properties"]["comparisons"]["items"]["properties"]
+    assert all(set(one) == set(described) for one in document["comparisons"])
+    del document["measurements"][0]["verdict"]
+    with pytest.raises(jsonschema.ValidationError):
+        check("run", document)

@@ -1,0 +1,158 @@
+"""Medians, their intervals, and what is said about a distribution."""
+
+from itertools import pairwise
+from math import comb, inf
+from random import Random
+
+import numpy as np
+import pytest
+
+from netpipe.results import statistics
+from netpipe.results.measurement import Interval
+
+
+def coverage(n: int, outside: int) -> float:
+    """Chance that the median lies between the order statistics `outside` from either end."""
+    beyond = sum(comb(n, k) for k in range(outside + 1))
+    return 1 - beyond / 2.0 ** (n - 1)
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_one_or_two_rounds_have_an_unbounded_interval(n: int) -> None:
+    """Below three rounds nothing is known of their spread, so no interval is claimed."""
+    assert statistics.median_interval([2.0] * n) == Interval(2.0, -inf, inf, n)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([5.0, 4.0, 8.0], Interval(5.0, 2.0, 16.0, 3)),
+        ([2.0, 2.0, 2.0], Interval(2.0, 2.0, 2.0, 3)),
+        ([8.0, 1.0, 2.0, 4.0], Interval(3.0, 0.125, 64.0, 4)),
+        ([4.0, 8.0, 4.0, 4.0, 8.0], Interval(4.0, 2.0, 16.0, 5)),
+        ([7.0, 9.0, 8.0, 7.0, 9.0, 8.0], Interval(8.0, 7.0, 9.0, 6)),
+        # Without a factor the range is widened by a width: above 0 where no value is below it.
+        ([0.0, 1.0, 2.0], Interval(1.0, 0.0, 4.0, 3)),
+        ([-1.0, 1.0, 2.0], Interval(1.0, -4.0, 5.0, 3)),
+        ([0.0, 0.0, 0.0], Interval(0.0, 0.0, 0.0, 3)),
+    ],
+)
+def test_a_few_rounds_have_their_range_widened(values: list[float], expected: Interval) -> None:
+    """From three to five rounds the range grows by its own factor; six rounds need it no more."""
+    assert statistics.median_interval(values) == expected
+
+
+@pytest.mark.parametrize("n", [3, 4, 5])
+def test_the_widened_range_covers_the_median(n: int) -> None:
+    """The interval of a few lognormal times holds their median 95% of the time, above 0."""
+    time_s = Random(1).lognormvariate
+    found = [statistics.median_interval([time_s(0.0, 1.0) for _ in range(n)]) for _ in range(5000)]
+    covered = sum(0.0 < one.low <= 1.0 <= one.high for one in found)
+    assert covered >= statistics.CONFIDENCE * len(found)
+
+
+@pytest.mark.parametrize("n", [6, 7, 8, 9, 10, 20, 50, 101, 400])
+def test_the_interval_is_the_narrowest_that_covers(n: int) -> None:
+    """The interval's order statistics cover the median with 95%, and one further in would not."""
+    interval = statistics.median_interval([float(value) for value in reversed(range(n))])
+    outside = int(interval.low)
+    assert interval.high == n - 1 - outside
+    assert coverage(n, outside) >= statistics.CONFIDENCE > coverage(n, outside + 1)
+    assert (interval.median, interval.n) == ((n - 1) / 2, n)
+
+
+def test_a_ratio_pairs_the_values_of_one_round() -> None:
+    """A machine that slows both quantities of a round leaves their ratio alone."""
+    under = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0]
+    assert statistics.ratio_interval([3 * one for one in under], under) == Interval(
+        3.0, 3.0, 3.0, 6
+    )
+
+
+@pytest.mark.parametrize("over", [[1.0, 2.0, 8.0], [8.0, 1.0, 2.0, 4.0], [1.0, 8.0, 2.0, 2.0, 4.0]])
+def test_a_ratio_of_few_rounds_is_turned_over_with_its_interval(over: list[float]) -> None:
+    """It is widened by a factor: below it reaches as far as above, and never 0."""
+    ones = [1.0] * len(over)
+    ratio, turned = statistics.ratio_interval(over, ones), statistics.ratio_interval(ones, over)
+    assert (ratio.low, ratio.high) == (1 / 8, 64)
+    assert (turned.low, turned.high) == (1 / 64, 8)
+
+
+def test_a_ratio_of_nothing_may_be_zero() -> None:
+    """Where a quantity was 0 in a round there is no factor, and the range is widened by a width."""
+    assert statistics.ratio_interval([0.0, 1.0, 2.0], [1.0] * 3) == Interval(1.0, 0.0, 4.0, 3)
+
+
+@pytest.mark.parametrize(
+    ("train_s", "expected"),
+    [
+        ([2.0, 4.0, 4.0], Interval(0.75, 0.0, 0.875, 3)),
+        ([4.0] * 6, Interval(0.75, 0.75, 0.75, 6)),
+        # A step that is quicker in the loop than alone waits for nothing.
+        ([0.9] * 6, Interval(0.0, 0.0, 0.0, 6)),
+        ([2.0], Interval(0.5, -inf, inf, 1)),
+    ],
+)
+def test_a_stall_is_a_share_of_the_real_step(train_s: list[float], expected: Interval) -> None:
+    """However few rounds there are, no end of its interval is below 0 or above 1."""
+    assert statistics.stall_interval([1.0] * len(train_s), train_s) == expected
+
+
+def test_a_ratio_wants_as_many_values_of_each() -> None:
+    """Values that belong to no round are refused, not dropped."""
+    with pytest.raises(ValueError, match="shorter"):
+        statistics.ratio_interval([1.0, 2.0], [1.0])
+
+
+@pytest.mark.parametrize(
+    ("fraction", "expected"), [(0.0, 1.0), (0.5, 10.0), (0.51, 11.0), (0.95, 19.0), (1.0, 20.0)]
+)
+def test_a_percentile_is_a_value_that_was_seen(fraction: float, expected: float) -> None:
+    """It is the smallest value that so many values do not exceed."""
+    assert statistics.percentile([float(value) for value in range(20, 0, -1)], fraction) == expected
+
+
+def test_percentiles_grow() -> None:
+    """A larger share never has a smaller percentile."""
+    values = [0.5, 0.1, 0.9, 0.4]
+    found = [statistics.percentile(values, percent / 100) for percent in range(101)]
+    assert all(before <= after for before, after in pairwise(found))
+    assert set(found) == set(values)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [([3.0], 0.0), ([2.0, 2.0], 0.0), ([0.0, 0.0], 0.0), ([1.0, 3.0], 2**0.5 / 2)],
+)
+def test_the_variation_is_relative_to_the_mean(values: list[float], expected: float) -> None:
+    """It is the sample's standard deviation over its mean, and 0 where there is none."""
+    assert statistics.variation(values) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [([0.0] * 10, 0.0), ([1.0] * 10, 0.1), ([1.0] * 18 + [9.0, 9.0], 0.5), ([4.0], 1.0)],
+)
+def test_the_worst_tenth_holds_its_share(values: list[float], expected: float) -> None:
+    """It is the share of the sum in the largest tenth of the values, at least in one of them."""
+    assert statistics.worst_tenth_fraction(values) == pytest.approx(expected)
+
+
+def test_half_a_width_is_relative_to_the_median() -> None:
+    """An interval of 8 to 12 about 10 is 20% either way; an unbounded one is infinitely wide."""
+    assert statistics.half_width_fraction(Interval(10.0, 8.0, 12.0, 9)) == pytest.approx(0.2)
+    assert statistics.half_width_fraction(statistics.median_interval([1.0])) == inf
+
+
+@pytest.mark.parametrize("count", [1, 7, 100, 101, 250])
+def test_percentiles_run_from_the_least_to_the_most(count: int) -> None:
+    """Each is the smallest value that so many percent of the values do not exceed, exactly."""
+    found = statistics.percentiles([float(number) for number in range(count, 0, -1)])
+    assert found == tuple(max(1.0, float(-(-percent * count // 100))) for percent in range(101))
+
+
+@pytest.mark.parametrize("n", range(1, 13))
+def test_the_variance_of_a_median_is_that_of_medians(n: int) -> None:
+    """The medians of drawn normal values spread as the formula says, within 5%."""
+    medians = np.median(np.random.default_rng(n).normal(size=(20_000, n)), axis=1)
+    assert statistics.median_variance(n) == pytest.approx(medians.var(), rel=0.05)

@@ -1,0 +1,62 @@
+"""How figures look to people."""
+
+from math import inf
+
+import pytest
+
+from netpipe.results import units
+from netpipe.results.measurement import Interval
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0 s"),
+        (1.0, "1 s"),
+        (83.456, "83.5 s"),
+        (1234.0, "1230 s"),
+        (0.0362, "36.2 ms"),
+        (0.001, "1 ms"),
+        (0.0009994, "999 us"),
+        (0.0009996, "1 ms"),
+        (0.9996, "1 s"),
+        (5e-6, "5 us"),
+        (7.25e-9, "7.25 ns"),
+        (4e-11, "0.04 ns"),
+        (-0.002, "-2 ms"),
+        (inf, "inf s"),
+    ],
+)
+def test_a_duration_has_three_digits_and_its_unit(value: float, text: str) -> None:
+    """Three significant digits, in the unit that leaves 1 to 999 of them; never an exponent."""
+    assert units.seconds(value) == text
+
+
+@pytest.mark.parametrize(
+    ("interval", "text"),
+    [
+        (Interval(0.0362, 0.0359, 0.0368, 9), "36.2 ms (35.9 to 36.8 ms)"),
+        (Interval(0.001, 0.0009, 0.0011, 9), "1 ms (900 us to 1.1 ms)"),
+        (Interval(0.5, -inf, inf, 2), "500 ms (2 rounds, too few for an interval)"),
+        (Interval(0.5, 0.0, inf, 2), "500 ms (2 rounds, too few for an interval)"),
+        (Interval(0.5, -inf, inf, 1), "500 ms (1 round, too few for an interval)"),
+        (None, "not measured"),
+    ],
+)
+def test_an_interval_says_its_unit_once(interval: Interval | None, text: str) -> None:
+    """The low end has a unit of its own only where it differs."""
+    assert units.seconds_interval(interval) == text
+
+
+def test_a_ratio_has_two_decimals() -> None:
+    """A ratio is written with its interval."""
+    assert units.ratio_interval(Interval(1.018, 1.0, 1.036, 9)) == "1.02 (1.00 to 1.04)"
+    assert units.ratio_interval(None) == "not measured"
+    unbounded = Interval(0.55, -inf, inf, 2)
+    assert units.ratio_interval(unbounded) == "0.55 (2 rounds, too few for an interval)"
+
+
+def test_a_fraction_is_shown_as_a_percentage() -> None:
+    """Percent exists in text only."""
+    assert units.percent(0.042) == "4.2%"
+    assert units.percent(None) == "not measured"

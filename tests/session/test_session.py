@@ -1,0 +1,442 @@
+"""Sessions: whatever a child process does, it ends, is cleaned up after, and is told of."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from multiprocessing.shared_memory import SharedMemory
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from netpipe.device.host import this_host
+from netpipe.errors import HangError, InputError, MisuseError, OutOfTimeError, SessionError
+from netpipe.measuring.child import child_command
+from netpipe.session import session
+from netpipe.session.session import SessionRequest, linted, measured
+from tests.measurements import make_measurement
+from tests.session.session_targets import tiny_loader
+
+REQUEST = SessionRequest("measure", accelerator="emulated:5ms", budget_s=1.5)
+TARGETS = Path(__file__).with_name("session_targets.py")
+PRELUDE = """\
+import json, os, pathlib, signal, subprocess, sys, time
+request = json.loads(os.environ["NETPIPE_SESSION"])
+result = pathlib.Path(request["result"])
+here = pathlib.Path({here!r})
+def answer(**document):
+    result.write_text(json.dumps({{"schema": "netpipe.session/1", **document}}))
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    """The folder that children leave their traces in."""
+    return tmp_path
+
+
+def child(here: Path, source: str) -> list[str]:
+    """Give the command of a child that knows its request and runs a Python text."""
+    return [sys.executable, "-c", PRELUDE.format(here=str(here)) + source]
+
+
+def wait_until_gone(pid: int) -> None:
+    """Fail unless the process ends, or is but a name that nobody asked after, in 30 s."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        try:
+            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+                return
+        except psutil.NoSuchProcess:
+            return
+        time.sleep(0.01)
+    pytest.fail(f"process {pid} lives")
+
+
+def test_a_child_gives_a_measurement(here: Path) -> None:
+    """What the child wrote is what the caller gets."""
+    made = make_measurement()
+    (here / "made.json").write_text(json.dumps(made.to_document()))
+    source = "answer(measurement=json.loads((here / 'made.json').read_text()))"
+    assert measured(child(here, source), REQUEST) == made
+
+
+def test_a_child_learns_what_it_is_asked_for(here: Path) -> None:
+    """The request travels in the environment, with who asks, and a result file that goes."""
+    asked = SessionRequest("lint", budget_s=7.0, batch_limit_s=3.0, intent="reproducible")
+    found = SessionRequest(**linted(child(here, "answer(lint=request)"), asked))
+    assert asdict(found) == {**asdict(asked), "result": found.result, "parent": os.getpid()}
+    assert not Path(found.result).parent.exists()
+
+
+def test_a_child_hears_only_what_it_is_asked_for(here: Path) -> None:
+    """One of an older version does not know what came later, and need not."""
+    heard = linted(child(here, "answer(lint=request)"), SessionRequest("lint", budget_s=7.0))
+    assert set(heard) == {"kind", "result", "budget_s", "silences", "parent"}
+
+
+def test_a_lint_has_its_start_limit_and_a_measurement_as_long_as_it_may_compile() -> None:
+    """What a lint proves or tries has its budget beside the limit of the start."""
+    limits = [
+        SessionRequest(
+            kind, budget_s=20.0, start_limit_s=300.0, proves=proves, tries=tries
+        ).limit_s
+        for kind, proves, tries in (
+            ("lint", False, False), ("lint", True, False), ("lint", True, True),
+            ("measure", False, False),
+        )
+    ]  # fmt: skip
+    assert limits == [305.0, 345.0, 385.0, 1295.0]
+
+
+def test_only_a_session_has_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that nobody started as a session has none; one that was has what it was given."""
+    monkeypatch.delenv("NETPIPE_SESSION", raising=False)
+    assert session.request_here() is None
+    monkeypatch.setenv("NETPIPE_SESSION", json.dumps(asdict(REQUEST)))
+    assert session.request_here() == REQUEST
+
+
+@pytest.mark.parametrize(("accelerator", "platforms"), [("auto", "cuda"), ("emulated:5ms", "cpu")])
+def test_an_emulated_accelerator_leaves_the_real_one_alone(
+    accelerator: str, platforms: str
+) -> None:
+    """Its session runs on the CPU; with `auto` the user's own setting stands."""
+    base = {"JAX_PLATFORMS": "cuda", "PYTEST_XDIST_WORKER": "gw0", "HOME": "/root"}
+    base["TMPDIR"] = "/tmp/mine"  # where the user's code looks for what it has prepared
+    request = SessionRequest("measure", "/some/where/result.json", accelerator=accelerator)
+    found = session._environment(base, request)
+    assert found.pop("NETPIPE_SESSION")
+    assert found == {"JAX_PLATFORMS": platforms, "HOME": "/root", "TMPDIR": "/tmp/mine"}
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"accelerator": "h100"}, "accelerator must be auto"),
+        ({"budget_s": 0.0}, "budget must be above 0 seconds, and finite; found 0"),
+        ({"budget_s": float("nan")}, "budget must be above 0 seconds, and finite; found nan"),
+        ({"batch_limit_s": -1.0}, "batch limit must be above 0 seconds, and finite; found -1"),
+        ({"start_limit_s": 0.0}, "start limit must be above 0 seconds, and finite; found 0"),
+        ({"flops_per_step": 0.0}, "FLOPs of a step must be above 0, and finite; found 0"),
+        ({"flops_per_step": float("inf")}, "FLOPs of a step must be above 0, and finite"),
+        ({"mfu": 0.0}, "MFU must be above 0, and at most 1; found 0"),
+        ({"mfu": 1.5}, "MFU must be above 0, and at most 1; found 1.5"),
+        ({"mfu": float("nan")}, "MFU must be above 0, and at most 1; found nan"),
+        ({"intent": "speed"}, "must be throughput or reproducible; found 'speed'"),
+    ],
+)
+def test_a_request_is_checked(values: dict[str, Any], words: str) -> None:
+    """A setting outside its range is refused before a process is started."""
+    with pytest.raises(MisuseError, match=words):
+        SessionRequest("measure", **values)
+
+
+@pytest.mark.parametrize(
+    ("source", "ending"),
+    [
+        ("print('last words'); sys.exit(3)", "ended with code 3 without a result"),
+        ("print('last words')", "ended with code 0 without a result"),
+        (
+            "print('last words', flush=True); os.kill(os.getpid(), signal.SIGKILL)",
+            "was ended by SIGKILL without a result",
+        ),
+        ("sys.stderr.write('last words'); raise KeyError('x')", "ended with code 1"),
+    ],
+)
+def test_a_child_without_a_result_is_told_of(here: Path, source: str, ending: str) -> None:
+    """The error says how the child ended, and holds its last lines from both streams."""
+    with pytest.raises(SessionError, match=ending) as caught:
+        measured(child(here, source), REQUEST)
+    assert "last words" in str(caught.value)
+
+
+def test_a_child_out_of_time_is_killed(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child that goes on for ever is ended at its limit, which the error says."""
+    limits_s = {"_IMPORT_S": 0.0, "START_UP_S": 0.1, "OVERTIME_S": 0.1, "_FAREWELL_S": 0.1}
+    for name, limit_s in limits_s.items():
+        monkeypatch.setattr(session, name, limit_s)
+    request = SessionRequest("measure", budget_s=0.1, start_limit_s=0.1)
+    with pytest.raises(SessionError, match=r"did not end within 0\.6 s and was killed without"):
+        measured(child(here, "time.sleep(1000)"), request)
+
+
+def test_a_child_that_has_less_time_than_its_limits_is_told_apart(here: Path) -> None:
+    """What several sessions have together is over: that is no failure of this one."""
+    request = SessionRequest("measure", most_s=0.1)
+    with pytest.raises(OutOfTimeError, match=r"did not end within 0\.1 s and was killed without"):
+        measured(child(here, "time.sleep(1000)"), request)
+
+
+def test_a_child_that_crashes_later_leaves_what_it_had(here: Path) -> None:
+    """What a session found before its end counts where that end never comes."""
+    source = (
+        "answer(lint={'found': 1}); result.rename(result.with_name('partial.json'))\n"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    assert linted(child(here, source), REQUEST) == {"found": 1}
+
+
+def test_a_child_that_lingers_is_killed_with_its_result_read(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A result counts although its process does not end."""
+    monkeypatch.setattr(session, "_FAREWELL_S", 0.1)
+    source = "answer(lint={'pid': os.getpid()}); time.sleep(1000)"
+    wait_until_gone(linted(child(here, source), REQUEST)["pid"])
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "result.write_text('{not json')",
+        "result.write_bytes(b'\\xff\\xfe')",
+        "result.write_text('[]')",
+        "answer()",
+        "answer(lint={})",
+        "answer(error={'kind': 'boredom', 'message': 'no'})",
+    ],
+)
+def test_garbage_is_no_result(here: Path, source: str) -> None:
+    """A result of another shape is a failed session, not a crash of the caller."""
+    with pytest.raises(SessionError, match=r"result must be a netpipe\.session/1; found"):
+        measured(child(here, source), REQUEST)
+
+
+def test_a_measurement_of_another_schema_is_refused(here: Path) -> None:
+    """A child of another netpipe is told from one of this."""
+    with pytest.raises(InputError, match=r"schema must be netpipe\.measurement/1"):
+        measured(child(here, "answer(measurement={'schema': 'netpipe.measurement/0'})"), REQUEST)
+
+
+@pytest.mark.parametrize(
+    ("kind", "error"), [("misuse", MisuseError), ("hang", HangError), ("failed", SessionError)]
+)
+def test_an_error_keeps_its_type_and_its_words(here: Path, kind: str, error: Any) -> None:
+    """Misuse is told from a hang and from a failure, in the child's own words."""
+    source = f"answer(error={{'kind': {kind!r}, 'message': 'in so many words'}})"
+    with pytest.raises(error, match=r"^in so many words$") as caught:
+        measured(child(here, source), REQUEST)
+    assert type(caught.value) is error
+
+
+def test_nothing_that_a_child_started_lives_on(here: Path) -> None:
+    """Grandchildren are killed with the child, also when it ends by itself before them."""
+    source = (
+        "nap = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(1000)'])\n"
+        "answer(lint={'pid': nap.pid})"
+    )
+    wait_until_gone(linted(child(here, source), REQUEST)["pid"])
+
+
+def test_a_process_that_left_the_session_is_killed(here: Path) -> None:
+    """What a child started in a session of its own is known by the request that it inherited."""
+    source = (
+        "nap = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(1000)'],\n"
+        "    start_new_session=True)\n"
+        "answer(lint={'pid': nap.pid})"
+    )
+    wait_until_gone(linted(child(here, source), REQUEST)["pid"])
+
+
+@pytest.fixture
+def temporary(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder for temporary files, here and in children."""
+    monkeypatch.setattr(tempfile, "tempdir", str(here))
+    monkeypatch.setenv("TMPDIR", str(here))
+    return here
+
+
+def test_temporary_files_of_the_user_are_left_alone(temporary: Path) -> None:
+    """A session sees what is kept there between runs, and what it adds stays."""
+    (temporary / "prepared").mkdir()
+    source = (
+        "import tempfile\n"
+        "kept = pathlib.Path(tempfile.gettempdir(), 'prepared')\n"
+        "(kept / 'cached').touch()\n"
+        "answer(lint={})"
+    )
+    linted(child(temporary, source), REQUEST)
+    assert (temporary / "prepared" / "cached").exists()
+
+
+TRACED = """
+from netpipe.session.session import SessionRequest, leave
+from netpipe.measuring.profiler_trace import load_overlap_fraction
+
+def end():
+    (here / "made").write_text(" ".join(map(str, here.glob("netpipe-trace-*"))))
+    END
+
+load_overlap_fraction(end)
+"""
+
+
+def assert_a_trace_was_removed(temporary: Path) -> None:
+    """Fail unless there was one trace of the child's, which is gone."""
+    made = Path((temporary / "made").read_text())
+    assert made.parent == temporary
+    assert not made.exists()
+
+
+def test_a_trace_of_a_killed_child_is_removed(temporary: Path) -> None:
+    """A process that is killed while it is traced cleans up nothing."""
+    source = TRACED.replace("END", "os.kill(os.getpid(), signal.SIGKILL)")
+    with pytest.raises(SessionError, match="SIGKILL"):
+        measured(child(temporary, source), REQUEST)
+    assert_a_trace_was_removed(temporary)
+
+
+def test_a_trace_of_an_abandoned_child_is_removed(temporary: Path) -> None:
+    """One that nobody waits for removes its trace itself."""
+    command = child(temporary, TRACED.replace("END", "leave(SessionRequest(**request))"))
+    request = replace(REQUEST, result=str(temporary / "result.json"), parent=1)
+    subprocess.run(command, env=session._environment(os.environ, request), check=False)
+    assert_a_trace_was_removed(temporary)
+
+
+LEFT_ALONE = """
+import os, pathlib, subprocess, sys, time
+import numpy as np
+
+def tell():
+    nap = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
+    here = pathlib.Path(__file__).parent
+    (here / "part").write_text(f"{os.getpid()} {nap.pid}")
+    (here / "part").rename(here / "pids")
+
+AT_IMPORT
+
+def loader():
+    tell()
+    while True:
+        yield {"x": np.zeros((2, 3), np.int32)}
+"""
+LEFT_ALONE_TEST = """
+import pytest
+
+@pytest.fixture
+def netpipe_loader():
+    return loader
+
+def test_endless(netpipe_measurement):
+    pass
+"""
+
+
+def end_while_measuring(here: Path, words: str, ended_by: signal.Signals) -> int:
+    """Start a module, end it once its session told of itself, return its exit code."""
+    environment = {name: value for name, value in os.environ.items() if "PYTEST" not in name}
+    command = subprocess.Popen(
+        [sys.executable, "-m", *words.split()], env={**environment, "TMPDIR": str(here)}
+    )
+    while not (here / "pids").exists():
+        assert command.poll() is None
+        time.sleep(0.01)
+    command.send_signal(ended_by)
+    return command.wait()
+
+
+def assert_nothing_is_left(here: Path) -> None:
+    """Fail unless the session that told of itself has ended, its child and its folder too."""
+    for pid in (here / "pids").read_text().split():
+        wait_until_gone(int(pid))
+    assert not list(here.glob("netpipe-session-*"))
+
+
+@pytest.mark.parametrize(
+    ("ended_by", "returncode", "at_import"),
+    [
+        (signal.SIGTERM, 128 + signal.SIGTERM, ""),
+        (signal.SIGKILL, -signal.SIGKILL, ""),
+        (signal.SIGKILL, -signal.SIGKILL, "tell(); time.sleep(1000)"),
+    ],
+    ids=["terminated", "killed", "killed-at-import"],
+)
+def test_an_ended_command_leaves_no_session(
+    here: Path, ended_by: signal.Signals, returncode: int, at_import: str
+) -> None:
+    """Whatever ends a command ends its session, all that it started, and its folder."""
+    target = here / "left_alone.py"
+    target.write_text(LEFT_ALONE.replace("AT_IMPORT", at_import))
+    words = f"netpipe measure --loader {target}:loader --accelerator emulated:5ms --budget 600"
+    assert end_while_measuring(here, words, ended_by) == returncode
+    assert_nothing_is_left(here)
+
+
+def test_an_ended_pytest_leaves_no_session(here: Path) -> None:
+    """A session that pytest started ends as well when nobody waits for it any more."""
+    target = here / "test_left_alone.py"
+    target.write_text(LEFT_ALONE.replace("AT_IMPORT", "") + LEFT_ALONE_TEST)
+    words = f"pytest {target} --rootdir={here} -p no:cacheprovider"
+    words += " --netpipe-accelerator=emulated:5ms --netpipe-budget=600"
+    assert end_while_measuring(here, words, signal.SIGTERM) == -signal.SIGTERM
+    assert_nothing_is_left(here)
+
+
+@pytest.fixture
+def foreign_memory() -> Iterator[SharedMemory]:
+    """Shared memory of somebody else's."""
+    memory = SharedMemory(create=True, size=16)
+    yield memory
+    memory.unlink()
+
+
+def test_shared_memory_of_a_killed_child_is_removed(
+    here: Path, foreign_memory: SharedMemory
+) -> None:
+    """What it left goes with it; what others made, meanwhile and open nowhere, is theirs."""
+    source = (
+        "from multiprocessing.shared_memory import SharedMemory\n"
+        "memory = SharedMemory(create=True, size=16); memory.close()\n"
+        "(here / 'name').write_text(memory.name)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    foreign_memory.close()
+    with pytest.raises(SessionError, match="SIGKILL"):
+        measured(child(here, source), REQUEST)
+    assert not Path("/dev/shm", (here / "name").read_text()).exists()
+    assert Path("/dev/shm", foreign_memory.name).exists()
+
+
+def test_the_command_names_its_targets() -> None:
+    """A step and a loop that are left out are left out of the command."""
+    start = [sys.executable, "-P", "-m", "netpipe.measuring.child", "--loader", "a:b"]
+    assert child_command("a:b", None, None) == start
+    assert child_command("a:b", "c:d", "e:f") == [*start, "--step", "c:d", "--loop", "e:f"]
+
+
+def test_a_target_that_is_not_there_is_misuse() -> None:
+    """The child's complaint about a target reaches the caller as what it is."""
+    with pytest.raises(MisuseError, match="file must exist; found none"):
+        measured(child_command("absent.py:loader", None, None), REQUEST)
+
+
+def test_a_loader_that_hangs_is_ended_and_named() -> None:
+    """The error says after how many batches, and where the loader stands."""
+    request = SessionRequest("measure", accelerator="emulated:5ms", batch_limit_s=0.5)
+    with pytest.raises(HangError, match=r"no batch for 0\.5 s after 2 batches") as caught:
+        measured(child_command(f"{TARGETS}:hanging_loader", None, None), request)
+    assert "hanging_loader" in str(caught.value)
+
+
+def test_a_session_measures_from_end_to_end() -> None:
+    """A loader and an emulated accelerator give a whole measurement, as many rounds of each."""
+    found = measured(child_command(f"{TARGETS}:tiny_loader", None, None), REQUEST)
+    assert (found.device.key, found.device.platform) == ("emulated-5ms", "emulated")
+    assert found.host == this_host()
+    assert found.batch_bytes == next(tiny_loader())["x"].nbytes
+    assert set(found.versions) == {"python", "netpipe", "grain", "jax", "jaxlib", "numpy"}
+    rounds = {len(series) for series in asdict(found.rounds).values()}
+    assert rounds == {found.step_s.n}
+    assert found.step_s.n >= 1
+    assert found.step_s.median >= 0.005
+    assert found.compilations == 0
+    assert found.elapsed_s > 0

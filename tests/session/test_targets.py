@@ -1,0 +1,120 @@
+"""Targets: what they name, and what is said when they name nothing."""
+
+import sys
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from netpipe.errors import MisuseError
+from netpipe.session.targets import resolve
+
+SOURCE = "def loader():\n    return [1, 2]\n\nlimit = 3\n"
+
+
+@pytest.fixture(autouse=True)
+def _imports_forgotten() -> Iterator[None]:
+    """What a target imports, and the folders it adds, are taken back."""
+    path, modules = list(sys.path), set(sys.modules)
+    yield
+    sys.path[:] = path
+    for name in set(sys.modules) - modules:
+        del sys.modules[name]
+
+
+def write(folder: Path, name: str, source: str = SOURCE) -> Path:
+    """Write a module."""
+    path = folder / name
+    path.write_text(source)
+    return path
+
+
+def test_a_module_and_a_name() -> None:
+    """A dotted module is imported and its callable returned."""
+    import collections.abc
+
+    assert resolve("collections.abc:Iterator") is collections.abc.Iterator
+
+
+def test_a_file_and_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file is found from the current folder, and its callable returned."""
+    write(tmp_path, "stranger_pipeline.py")
+    monkeypatch.chdir(tmp_path)
+    assert resolve("stranger_pipeline.py:loader")() == [1, 2]
+
+
+def test_workers_can_import_what_a_file_defines(tmp_path: Path) -> None:
+    """A file is imported under its own stem, and its folder is where workers look too."""
+    found = resolve(f"{write(tmp_path, 'stranger_workers.py')}:loader")
+    assert found.__module__ == "stranger_workers"
+    assert sys.path.index(str(tmp_path)) > sys.path.index(sysconfig.get_path("stdlib"))
+    assert sys.path.index(str(tmp_path)) < sys.path.index(sysconfig.get_path("purelib"))
+    assert sys.path.count(str(tmp_path)) == 1
+
+
+def test_a_file_may_import_its_neighbours(tmp_path: Path) -> None:
+    """A target's module finds the modules beside it."""
+    write(tmp_path, "stranger_helper.py")
+    write(tmp_path, "stranger_main.py", "from stranger_helper import loader\n")
+    assert resolve(f"{tmp_path}/stranger_main.py:loader")() == [1, 2]
+
+
+@pytest.mark.parametrize("target", ["", "loader", "module:", ":loader", "file.py"])
+def test_a_target_has_two_parts(target: str) -> None:
+    """What is no target is refused with the two forms it can have."""
+    with pytest.raises(MisuseError, match=r"package\.module:name or path/to/file\.py:name; found"):
+        resolve(target)
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("absent.py:loader", r"absent.py: file must exist; found none"),
+        ("no_such_module:loader", r"module no_such_module: must be importable; found none"),
+        ("json.no_such:loader", r"module json.no_such: must be importable; found none"),
+        ("json:no_such", r"json: name must be one of .*dumps, .*; found 'no_such'"),
+        ("json:__all__", r"json:__all__: must be callable; found list"),
+    ],
+)
+def test_a_target_must_be_there(target: str, words: str) -> None:
+    """The error names the file, module or name that is missing or of a wrong kind."""
+    with pytest.raises(MisuseError, match=words):
+        resolve(target)
+
+
+def test_a_name_beside_the_wanted_one_is_offered(tmp_path: Path) -> None:
+    """A misspelt name comes back with those that the file has."""
+    path = write(tmp_path, "stranger_names.py")
+    with pytest.raises(MisuseError, match=r"must be one of limit, loader; found 'unloader'"):
+        resolve(f"{path}:unloader")
+
+
+def test_a_file_must_not_hide_a_module(tmp_path: Path) -> None:
+    """A file named like a loaded module is refused: workers would import the other one."""
+    path = write(tmp_path, "json.py")
+    with pytest.raises(MisuseError, match=r"json\.py: its name must not hide .* Rename the file"):
+        resolve(f"{path}:loader")
+
+
+def test_a_file_that_is_no_module_is_refused(tmp_path: Path) -> None:
+    """A stem with a dot cannot be imported: the file is to be renamed."""
+    path = write(tmp_path, "stranger.config.py")
+    with pytest.raises(MisuseError, match=r"found stranger\.config in no file\. Rename the file"):
+        resolve(f"{path}:loader")
+
+
+def test_a_folder_with_the_name_of_an_installed_module_comes_last(tmp_path: Path) -> None:
+    """Then the installed module is the one that is imported."""
+    write(tmp_path, "stranger_first.py")
+    write(tmp_path, "grain.py")
+    resolve(f"{tmp_path}/stranger_first.py:loader")
+    assert sys.path[-1] == str(tmp_path)
+
+
+@pytest.mark.parametrize("missing", ["no_such_module", "stranger"])
+def test_what_a_target_itself_cannot_import_is_its_own_error(tmp_path: Path, missing: str) -> None:
+    """A missing import inside the target is told as such, even when the names are alike."""
+    path = write(tmp_path, "stranger_broken.py", f"import {missing}\n")
+    with pytest.raises(ModuleNotFoundError, match=f"'{missing}'"):
+        resolve(f"{path}:loader")

@@ -1,0 +1,77 @@
+"""Asking diagnose: the command line, and what its document or its failure becomes."""
+
+import json
+import sys
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from psutil import process_iter, wait_procs
+
+from perf_tests.studies.diagnosis import asking
+from perf_tests.studies.diagnosis.asking import Question, answer_from, diagnosed
+from perf_tests.studies.diagnosis.children import ChildError, printed_by
+from tests.studies.diagnosis.answers_made import answer
+
+DOCUMENT = {
+    "schema": "netpipe.diagnosis/1",
+    "sentence": answer().sentence,
+    **answer().findings.to_document(),
+    "measurement": None,
+    "needs": [],
+}
+
+
+def test_only_what_is_given_is_on_the_command_line() -> None:
+    """A question without a step, a loop and an accelerator names none of them."""
+    bare = Question("a:loader", {}, budget_s=7.5)
+    assert " ".join(bare.arguments) == (
+        "-m netpipe diagnose --loader a:loader --budget 7.5 --json"
+    )  # fmt: skip
+    full = Question("a:loader", {}, 5.0, accelerator="emulated:9ms", step="a:step", loop="a:loop")
+    assert {"a:step", "a:loop", "emulated:9ms"} <= set(full.arguments)
+
+
+def test_a_document_becomes_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sentence and all findings are read, and the child gets the variables."""
+    asked: list[Any] = []
+
+    def printed(*arguments: Any) -> Any:
+        asked.append(arguments)
+        return json.loads(json.dumps(DOCUMENT))
+
+    monkeypatch.setattr(asking, "printed_by", printed)
+    assert diagnosed(Question("a:loader", {"A": "b"}, 5.0)) == answer()
+    assert asked[0][1] == {"A": "b"}
+    assert asked[0][2] > 5.0
+
+
+@pytest.mark.parametrize("lacks", ["sentence", "bottleneck"])
+def test_another_document_is_no_answer(lacks: str) -> None:
+    """What lacks a part is refused by the name of the part."""
+    document = {name: value for name, value in DOCUMENT.items() if name != lacks}
+    with pytest.raises(ChildError, match=lacks):
+        answer_from(document)
+
+
+def test_a_child_prints_what_its_environment_says() -> None:
+    """Variables reach it, and its exit code is no matter when it printed a document."""
+    code = "import os, json, sys; print(json.dumps({'is': os.environ['A']})); sys.exit(1)"
+    assert printed_by(["-c", code], {"A": "b"}, 30.0) == {"is": "b"}
+
+
+def test_a_child_that_prints_nothing_is_an_error() -> None:
+    """The last line of its log is told, with its exit code."""
+    code = "import sys; print('one\\ntwo', file=sys.stderr); sys.exit(2)"
+    with pytest.raises(ChildError, match="ended with code 2: two"):
+        printed_by(["-c", code], {}, 30.0)
+
+
+def test_a_child_that_does_not_end_is_ended() -> None:
+    """It is gone, with all that it started, when the error is raised."""
+    token = f"netpipe-test-{uuid4()}"
+    endless = [sys.executable, "-c", "import time; time.sleep(60)", token]
+    with pytest.raises(ChildError, match=r"more than 1 s"):
+        printed_by(["-c", f"import subprocess; subprocess.run({endless})"], {}, 1.0)
+    started = [one for one in process_iter(["cmdline"]) if token in (one.info["cmdline"] or ())]
+    assert wait_procs(started, timeout=5)[1] == []

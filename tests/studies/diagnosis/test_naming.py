@@ -1,0 +1,76 @@
+"""Trials of naming: what diagnose is asked about a case, and whether its answer is right."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from perf_tests.studies.diagnosis import naming
+from perf_tests.studies.diagnosis.asking import Answer, Question
+from perf_tests.studies.diagnosis.children import ChildError
+from perf_tests.studies.diagnosis.naming import question_of, run
+from perf_tests.studies.faults.catalogue import find
+from perf_tests.studies.faults.subject import VARIABLE
+from tests.studies.diagnosis.answers_made import answer
+
+Says = Callable[[Answer | Exception], None]
+
+
+@pytest.fixture
+def says(monkeypatch: pytest.MonkeyPatch) -> Says:
+    """Let diagnose give an answer, or fail."""
+
+    def prepare(said: Answer | Exception) -> None:
+        def diagnosed(_: Question) -> Answer:
+            if isinstance(said, Exception):
+                raise said
+            return said
+
+        monkeypatch.setattr(naming, "diagnosed", diagnosed)
+
+    return prepare
+
+
+def test_a_question_names_what_the_case_has() -> None:
+    """Its loader always, its step and its loop where it has them, and the values drawn."""
+    plain = find("slow-source")
+    question = question_of(plain, plain.draw(1), 5.0)
+    assert question.loader == "perf_tests.studies.faults.subject:loader"
+    assert (question.step, question.loop) == ("", "")
+    assert question.accelerator == plain.accelerator(plain.draw(1))
+    described = json.loads(question.variables[VARIABLE])
+    assert described == {"case": "slow-source", "values": plain.draw(1)}
+    cores, lock = find("shared-cores"), find("gil-bound-threads")
+    assert question_of(cores, cores.draw(1), 5.0).step.endswith(":step")
+    assert question_of(lock, lock.draw(1), 5.0).loop.endswith(":loop")
+
+
+def test_stage_and_resource_must_both_be_right(says: Says) -> None:
+    """Each is judged by itself, and the trial by both."""
+    case = find("slow-source")
+    says(answer())
+    assert run(case, 1, 5.0).is_right
+    says(answer(stage="Batch"))
+    wrong = run(case, 1, 5.0)
+    assert (wrong.is_stage, wrong.is_resource, wrong.is_right) == (False, True, False)
+    says(answer(resource="gil"))
+    wrong = run(case, 1, 5.0)
+    assert (wrong.is_stage, wrong.is_resource, wrong.is_right) == (True, False, False)
+
+
+def test_what_was_said_is_kept(says: Says) -> None:
+    """The trial holds the answer, what it must have been, and what it was drawn from."""
+    says(answer(stage=None, resource="device-transfer"))
+    trial = run(find("wide-float32"), 3, 5.0)
+    assert trial.is_right
+    assert (trial.stage, trial.resource) == (None, "device-transfer")
+    assert trial.planted == "no stage: device-transfer"
+    assert trial.values == find("wide-float32").draw(3)
+    assert trial.sentence.startswith("It is")
+
+
+def test_a_failure_is_wrong(says: Says) -> None:
+    """No diagnosis names nothing, not even where no stage is right."""
+    says(ChildError("ended with code 2"))
+    trial = run(find("wide-float32"), 1, 5.0)
+    assert (trial.is_stage, trial.resource, trial.sentence) == (False, "error", "ended with code 2")

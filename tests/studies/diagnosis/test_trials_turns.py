@@ -1,0 +1,41 @@
+"""Timing in turns: there and back, and what a child is asked for."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from netpipe.linting.experiments.blocks import Block, Pace
+from netpipe.measuring.loader_puller import LoaderFactory
+from perf_tests.studies.diagnosis import turns
+from perf_tests.studies.diagnosis.pipelines import drawn
+from perf_tests.studies.diagnosis.subject import pipeline_from
+from perf_tests.studies.diagnosis.turns import Timed, in_turns, measured_in_turns
+
+
+def test_rounds_run_there_and_back() -> None:
+    """Every other round is turned around, and each loader keeps its own times."""
+    asked: list[str] = []
+
+    def measure(loader: LoaderFactory, pace: Pace) -> Block:
+        assert pace.block_s > 0
+        asked.extend(loader())
+        return Block(0.001 * len(asked), 0.0, elements_per_batch=8)
+
+    seconds = in_turns([lambda: "a", lambda: "b", lambda: "c"], rounds=2, measure=measure)
+    assert asked == ["a", "b", "c", "c", "b", "a"]
+    assert seconds == [(0.008, 0.048), (0.016, 0.040), (0.024, 0.032)]
+
+
+def test_a_child_times_the_pipelines_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is described on its command line, and its times come back in the same order."""
+    pipelines = [drawn(1), drawn(2)]
+
+    def printed(arguments: Sequence[str], _: Mapping[str, str], limit_s: float) -> Any:
+        assert arguments[:2] == ["-m", "perf_tests.studies.diagnosis.turns"]
+        assert [pipeline_from(one) for one in arguments[2:]] == pipelines
+        assert limit_s > 0
+        return {"s_per_batch": [[0.01, 0.02], [0.03, 0.04]], "busy_elsewhere_fraction": 0.25}
+
+    monkeypatch.setattr(turns, "printed_by", printed)
+    assert measured_in_turns(pipelines) == Timed(((0.01, 0.02), (0.03, 0.04)), 0.25)

@@ -1,0 +1,97 @@
+"""Whether the pipeline goes on for ever."""
+
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner
+
+from netpipe.data.preparation.synthetic import generate
+from perf_tests.studies.endurance.__main__ import main
+from perf_tests.studies.endurance.drawing import svg_plot
+from perf_tests.studies.endurance.watching import LEAST_LOOKS, Held, growths, watched
+
+FLAT = [
+    Held(5.0 * n, 80.0, 300_000_000 + n % 7, 200_000_000, 40, 3, 800_000) for n in range(1, 121)
+]
+
+
+def test_flat_is_flat() -> None:
+    """What stays about the same has not grown."""
+    assert all(one.is_flat for one in growths(FLAT))
+
+
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [
+        ("own_bytes", 100_000),
+        ("open_files", 1),
+        ("shared_memory_files", 1),
+        ("shared_memory_bytes", 100_000),
+    ],
+)
+def test_a_leak_is_seen(name: str, step: int) -> None:
+    """A little more at every look is named, and nothing else is."""
+    leaking = [
+        replace(one, **{name: getattr(one, name) + step * number})
+        for number, one in enumerate(FLAT)
+    ]
+    assert [one.name for one in growths(leaking) if not one.is_flat] == [name]
+
+
+def test_the_start_is_no_growth() -> None:
+    """What fills up in the first tenth of the time is not held against the pipeline."""
+    filling = [replace(one, own_bytes=1) for one in FLAT[:12]] + FLAT[12:]
+    assert all(one.is_flat for one in growths(filling))
+
+
+def test_a_loader_is_watched_and_closed() -> None:
+    """It is pulled until there are looks enough to compare, and closed."""
+    closed = []
+
+    class Endless:
+        def __iter__(self) -> "Endless":
+            return self
+
+        def __next__(self) -> int:
+            return 0
+
+        def close(self) -> None:
+            closed.append(True)
+
+    held = list(watched(Endless(), 0.001, 0.001))
+    assert len(held) == LEAST_LOOKS
+    assert all(one.pss_bytes > one.own_bytes > 0 and one.open_files > 0 for one in held)
+    assert [one.elapsed_s for one in held] == sorted(one.elapsed_s for one in held)
+    assert closed == [True]
+
+
+def test_the_plot_shows_every_moment() -> None:
+    """It is an SVG file, the same each time, with a panel for each thing that is held."""
+    plot = svg_plot(FLAT, "a title")
+    assert plot == svg_plot(FLAT, "a title")
+    ElementTree.fromstring(plot)
+    for label in (
+        "memory (PSS), MB",
+        "no libraries, MB",
+        "open files",
+        "/dev/shm, MB",
+        "batches/s",
+        "minutes",
+        "a title",
+    ):
+        assert f"<!-- {label} -->" in plot
+
+
+def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It pulls the pipeline, prints what was held before and after, and draws it."""
+    generate(tmp_path / "data", probes=40)
+    monkeypatch.setenv("NETPIPE_DATA", str(tmp_path / "data"))
+    svg = tmp_path / "held.svg"
+    words = ["--minutes", "0.01", "--workers", "0", "--batch-size", "2", "--svg", str(svg)]
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code in (0, 1), result.output
+    for name in ("own_bytes", "open_files", "shared_memory_files", "shared_memory_bytes"):
+        assert name in result.output
+    assert "2 x 1024, 0 workers" in svg.read_text()

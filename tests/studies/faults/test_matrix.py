@@ -1,0 +1,96 @@
+"""Counting trials: what is right, what is blamed, what is left open."""
+
+from dataclasses import replace
+
+import pytest
+
+from perf_tests.studies.faults.matrix import Result, confusion, rates, result
+from perf_tests.studies.faults.trials import Trial
+from tests.studies.faults.trials_made import control, fault
+
+MASKED = ("loader-bound", "masked-loader-bound")
+
+
+@pytest.mark.parametrize(
+    ("trial", "shows"),
+    [
+        (fault(), Result.RIGHT),
+        (fault("masked-loader-bound", kinds=MASKED), Result.RIGHT),
+        (fault("jitter"), Result.WRONG),
+        (fault("error"), Result.WRONG),
+        (fault("healthy"), Result.MISSED),
+        (fault("at-risk"), Result.MISSED),
+        (fault("at-risk", kinds=("at-risk",)), Result.RIGHT),
+        (fault("inconclusive"), Result.OPEN),
+        (fault("healthy", kinds=(), finding="donation-missing"), Result.MISSED),
+        (control(), Result.RIGHT),
+        (control("contention", kinds=("healthy", "contention")), Result.RIGHT),
+        (control("at-risk"), Result.BLAMED),
+        (control("inconclusive"), Result.OPEN),
+    ],
+)
+def test_a_verdict_is_right_or_not(trial: Trial, shows: Result) -> None:
+    """A fault needs its own name, a control needs none, and an open question is neither."""
+    assert result(trial) is shows
+
+
+@pytest.mark.parametrize("called", ["healthy", "inconclusive", "contention"])
+def test_a_finding_names_a_fault_under_any_verdict(called: str) -> None:
+    """A fault that costs no stall is named by its finding."""
+    found = fault(called, kinds=(), finding="donation-missing", findings=("donation-missing",))
+    assert result(found) is Result.RIGHT
+
+
+def test_a_finding_that_is_not_true_blames_a_control() -> None:
+    """A control that is called healthy is blamed all the same by the finding of a fault."""
+    blamed = control(finding="donation-missing", findings=("donation-missing",))
+    assert result(blamed) is Result.BLAMED
+    assert result(control(finding="donation-missing")) is Result.RIGHT
+
+
+def test_rates_leave_open_questions_out_of_the_names() -> None:
+    """What is inconclusive counts among the inconclusive, not among the wrong names."""
+    trials = [*[fault()] * 3, fault("jitter"), fault("inconclusive"), control(), control("jitter")]
+    counted = rates(trials)
+    assert (counted.faults, counted.controls) == (5, 2)
+    assert counted.named_fraction == 3 / 4
+    assert counted.inconclusive_fraction == 1 / 7
+    assert (counted.missed, counted.blamed) == (0, 1)
+
+
+def test_goals_hold_at_their_limits() -> None:
+    """One fault in twenty may bear a wrong name and one trial in ten may be left open."""
+    assert rates([*[fault()] * 19, fault("jitter")]).meets_goals
+    assert not rates([*[fault()] * 18, fault("jitter")]).meets_goals
+    assert rates([*[fault()] * 9, control("inconclusive")]).meets_goals
+    assert not rates([*[fault()] * 8, control("inconclusive")]).meets_goals
+
+
+@pytest.mark.parametrize("worst", [fault("healthy"), control("at-risk")])
+def test_one_miss_and_one_blame_are_too_many(worst: Trial) -> None:
+    """No number of right answers makes up for a fault called healthy or a control blamed."""
+    assert not rates([*[fault()] * 99, worst]).meets_goals
+
+
+def test_no_trials_show_nothing() -> None:
+    """A run in which nothing was tried meets no goal, and divides by nothing."""
+    assert not rates([]).meets_goals
+    assert rates([control()]).meets_goals
+
+
+def test_second_sessions_are_counted() -> None:
+    """What was open at first is told, however it was decided in the end."""
+    twice = replace(fault(), first_message="inconclusive: noise")
+    assert rates([fault(), twice, twice]).twice == 2
+
+
+def test_the_matrix_has_a_row_for_each_name_expected() -> None:
+    """Rows are what was expected, columns what was called, in the same order."""
+    sync = {"expected": "forced-sync", "kinds": ("forced-sync",)}
+    trials = [fault(), fault(), fault("error"), fault("forced-sync", **sync), control()]
+    assert confusion(trials) == [
+        ["expected", "loader-bound", "forced-sync", "healthy", "error"],
+        ["loader-bound", "2", "", "", "1"],
+        ["forced-sync", "", "1", "", ""],
+        ["healthy", "", "", "1", ""],
+    ]

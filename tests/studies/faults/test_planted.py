@@ -1,0 +1,95 @@
+"""What diagnose must say of a case: which names and resources count as right."""
+
+import grain
+import numpy as np
+import pytest
+
+from perf_tests.studies.faults.cases import Case
+from perf_tests.studies.faults.catalogue import CASES
+from perf_tests.studies.faults.heavy_batches import DiskRows, file_of_noise, sending
+from perf_tests.studies.faults.planted import NO_STAGE, PYTHON, SOURCE, Planted, waits
+
+PLANTED = [case for case in CASES if case.planted]
+
+
+@pytest.mark.parametrize(
+    ("planted", "said"),
+    [
+        (waits(SOURCE), "Source"),
+        (waits("Transform"), "MapWithIndex of perf_tests.studies.faults.grain_loaders.Transform"),
+        (waits(PYTHON), "in_main_thread > wait"),
+        (waits("_collate"), "TorchStyle.__iter__ > TorchStyle._collate > wait"),
+        (Planted((NO_STAGE,), ("device-transfer",)), None),
+        (Planted(("ProcessPrefetch", NO_STAGE), ("cpu",), "either"), None),
+    ],
+)
+def test_a_stage_is_known_by_a_word_of_its_name(planted: Planted, said: str | None) -> None:
+    """A kind, a function at any place of a chain, or no stage where none is at fault."""
+    assert planted.is_stage(said)
+
+
+@pytest.mark.parametrize(
+    ("planted", "said"),
+    [
+        (waits(SOURCE), "Batch"),
+        (waits(SOURCE), None),
+        (waits("Transform"), "Map of somewhere.Transformer"),
+        (waits(PYTHON), "wait"),
+        (Planted((NO_STAGE,), ("device-transfer",)), "in_main_thread > wait"),
+    ],
+)
+def test_another_stage_is_not_it(planted: Planted, said: str | None) -> None:
+    """What spends the time is no answer without the one that it is spent for."""
+    assert not planted.is_stage(said)
+
+
+def test_a_resource_is_right_if_it_is_among_them() -> None:
+    """Every alternative counts, nothing else."""
+    both = Planted((SOURCE,), ("cpu", "gil"), "either")
+    assert both.is_resource("cpu")
+    assert both.is_resource("gil")
+    assert not both.is_resource("waiting")
+
+
+@pytest.mark.parametrize(
+    ("stages", "resources"),
+    [((), ("cpu",)), (("a",), ()), (("a",), ("ram",)), (("a", "b"), ("cpu",))],
+)
+def test_an_answer_is_needed_and_a_reason_for_two(
+    stages: tuple[str, ...], resources: tuple[str, ...]
+) -> None:
+    """What can never be right, or twice without a reason, is a mistake of the catalogue."""
+    with pytest.raises(AssertionError):
+        Planted(stages, resources)
+
+
+def test_enough_cases_have_a_stage_and_every_resource_that_can_be_planted() -> None:
+    """Diagnose is held to account on at least 25 cases and each of seven resources."""
+    assert len(PLANTED) >= 25
+    assert {one for case in PLANTED if case.planted for one in case.planted.resources} == {
+        *("cpu", "gil", "disk", "memory"),
+        *("process-transfer", "device-transfer", "waiting"),
+    }
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_only_what_loads_slowly_has_a_stage(case: Case) -> None:
+    """Controls, syncs, compilations and donation are no stage's fault; slow loading always is."""
+    loads_slowly = case.family in {"loading", "buffers", "resources", "jitter", "at-risk"}
+    beside = case.family in {"transfer-bound", "contention"}
+    assert bool(case.planted) is (loads_slowly or beside)
+
+
+def test_rows_of_a_disk_are_read_whole() -> None:
+    """The file holds as many bytes as are asked for, and any row of it can be read."""
+    path = file_of_noise(3_000_000)
+    assert path.stat().st_size == 3_000_000
+    rows = DiskRows(path, 3_000_000 // 32)
+    assert np.array_equal(rows[33], np.full(256, 33, np.int32))
+
+
+def test_what_is_sent_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch holds the bytes that it must."""
+    monkeypatch.setattr(grain.IterDataset, "mp_prefetch", lambda dataset, _: dataset)
+    batch = next(iter(sending(2.0)))
+    assert batch["features"].nbytes == 2_000_000

@@ -1,0 +1,132 @@
+"""Slowdowns, the sessions that were taken of them, and the table of what the gate made of them."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from netpipe.gate.comparison import Outcome
+from netpipe.results.measurement import Rounds
+from netpipe.session.targets import resolve
+from perf_tests.studies.gate_power import live, slowdowns
+from perf_tests.studies.gate_power.__main__ import main
+from perf_tests.studies.gate_power.decisions import Decision
+from perf_tests.studies.gate_power.live import Session, append, in_turns, sessions
+from perf_tests.studies.gate_power.rates import Row, Share, table
+from perf_tests.studies.gate_power.slowdowns import Slowdown, Slowed
+from perf_tests.studies.gate_power.trials import TRIALS, of_each_trial
+from tests.measurements import make_measurement
+
+NOTHING, CPU = Slowdown(), Slowdown("cpu", 23)
+
+
+def taken(*what: Slowdown) -> list[Session]:
+    """Make a session of each."""
+    return [Session(one, make_measurement()) for one in what]
+
+
+def test_a_slowed_transform_does_its_own_work_too() -> None:
+    """It takes so many doses before, and returns what it returned."""
+    doses: list[int] = []
+    assert Slowed(lambda one, plus: one + plus, doses.append, 7)(1, plus=2) == 3
+    assert doses == [7]
+
+
+@pytest.mark.parametrize("name", ["loader_cpu_13", "step_none_0", "loader_wait_200"])
+def test_a_target_names_the_slowdown(name: str) -> None:
+    """What a session is given resolves to the loader or the step of a slowdown."""
+    found = resolve(f"{slowdowns.__name__}:{name}")
+    assert found.__self__ == Slowdown(  # type: ignore[attr-defined]  # a bound method
+        name.split("_")[1], int(name.split("_")[2])
+    )
+    assert found.__name__ == name.split("_")[0]
+
+
+def test_another_name_is_no_target() -> None:
+    """A word that is neither loader nor step, or no number of doses, is refused."""
+    for name in ("loop_cpu_13", "loader_cpu_many"):
+        with pytest.raises(AttributeError, match=name):
+            getattr(slowdowns, name)
+
+
+def test_both_sides_of_a_trial_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which comes first alternates from cycle to cycle."""
+    monkeypatch.setattr(live, "taken", lambda slowdown, _: taken(slowdown)[0])
+    order = [one.slowdown for one in in_turns([(NOTHING, CPU)], 2, 1.0)]
+    assert order == [NOTHING, CPU, CPU, NOTHING]
+
+
+def test_sessions_are_kept_without_their_rounds(tmp_path: Path) -> None:
+    """A file holds them in order; nothing that the gate looks at is lost."""
+    path = tmp_path / "sessions.jsonl.gz"
+    for one in taken(NOTHING, CPU):
+        append(path, one)
+    kept = sessions(path)
+    assert [one.slowdown for one in kept] == [NOTHING, CPU]
+    assert kept[0].measurement.rounds == Rounds()
+    assert kept[0].measurement.load_cpu_ratio == make_measurement().load_cpu_ratio
+
+
+def test_pairs_are_sessions_in_a_row() -> None:
+    """A session is in one pair of its trial; one between two others belongs to neither's."""
+    kept = taken(NOTHING, CPU, CPU, NOTHING, NOTHING, NOTHING)
+    found = {one.trial.name: one for one in of_each_trial(kept)}
+    assert set(found) == {"nothing", "loader CPU, 10%"}
+    assert len(found["loader CPU, 10%"].pairs) == 2
+    assert found["loader CPU, 10%"].pairs[1].base is kept[3].measurement
+    assert len(found["nothing"].pairs) == 1
+    assert len(found["nothing"].before) == 4
+
+
+def test_every_kind_of_slowdown_is_tried() -> None:
+    """Loader CPU, loader wait, step and transfer, beside nothing at all."""
+    assert {one.after.kind for one in TRIALS} == {"none", *slowdowns.KINDS}
+
+
+def test_a_share_is_no_surer_than_its_sessions() -> None:
+    """3,000 decisions on 6 sessions are worth 6: all found may still be six in ten."""
+    share = Share(found=3000, decisions=3000, independent=6)
+    assert share.fraction == 1
+    assert 0.5 < share.interval[0] < 0.7
+    assert str(share) == "100.0% (61 to 100)"
+
+
+def test_the_table_counts_every_outcome() -> None:
+    """Found, open, and the sessions that a decision took."""
+    decisions = [
+        Decision(Outcome.REGRESSED, "load_cpu_ratio", 2),
+        Decision(Outcome.INCONCLUSIVE, "step_s", 5),
+        Decision(Outcome.PASS, "step_s", 1),
+        Decision(Outcome.PASS, "step_s", 4),
+    ]
+    row = Row("loader CPU, 10%", "1.100 x load_cpu_ratio", decisions, 4)
+    *_, line = table([row])
+    assert "| 25.0% (5 to 70) | 25.0% (5 to 70) | 3.0 |" in line
+    assert not row.raises_false_alarms
+    assert Row("nothing", "", decisions, 4, is_identical=True).raises_false_alarms
+
+
+def test_the_command_replays_what_was_kept(tmp_path: Path) -> None:
+    """It prints a row for each trial and way to decide; identical code makes it end with 0."""
+    path = tmp_path / "sessions.jsonl.gz"
+    for one in taken(*[NOTHING] * 24):
+        append(path, one)
+    result = CliRunner().invoke(main, ["--sessions", str(path), "--decisions", "5"])
+    assert result.exit_code == 0, result.output
+    assert result.stdout.count("| nothing, ") == 3
+
+
+@pytest.mark.parametrize(
+    "content",
+    [None, b"no gzip", gzip.compress(b"{}\n", mtime=0)],
+    ids=["none", "no gzip", "no session"],
+)
+def test_a_file_of_something_else_is_named(tmp_path: Path, content: bytes | None) -> None:
+    """Where there are no sessions, the message names the file and says how to take some."""
+    path = tmp_path / "sessions.jsonl.gz"
+    if content is not None:
+        path.write_bytes(content)
+    result = CliRunner().invoke(main, ["--sessions", str(path)])
+    assert result.exit_code == 1
+    assert f"{path}: --sessions must" in result.stderr

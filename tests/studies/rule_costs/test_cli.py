@@ -1,0 +1,118 @@
+"""`python -m perf_tests.studies.rule_costs`: its flags and its outputs."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from netpipe.errors import NetpipeError
+from netpipe.linting.rules import costs
+from netpipe.linting.rules.costs import Figure, read_costs
+from perf_tests.studies.rule_costs import __main__ as cli
+from perf_tests.studies.rule_costs.catalogue import CATALOGUE
+from perf_tests.studies.rule_costs.document import RULES_DOCUMENT, rule_sections
+
+FIGURE = Figure(1.0, 4.0, "elements/s", rounds=((1.0, 2.0), (1.0, 4.0), (1.0, 5.0)))
+
+
+def _figures(_: str, __: Path, rounds: int) -> tuple[Figure, ...]:
+    return (replace(FIGURE, rounds=FIGURE.rounds[:rounds]),)
+
+
+@contextmanager
+def no_files() -> Iterator[Path]:
+    """A folder that nothing needs."""
+    yield Path("nowhere")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Give every rule one figure, and files of this test's own to write to."""
+    document = tmp_path / "rules.md"
+    document.write_text(RULES_DOCUMENT.read_text(encoding="utf-8"))
+    monkeypatch.setattr(cli, "files_of_examples", no_files)
+    monkeypatch.setattr(cli, "measured", _figures)
+    monkeypatch.setattr(cli, "RULES_DOCUMENT", document)
+    monkeypatch.setattr(cli, "COSTS_FILE", tmp_path / "costs.json")
+    monkeypatch.setattr(costs, "files", lambda _: tmp_path)
+    yield
+    costs.packaged_costs.cache_clear()
+
+
+def invoke(*arguments: str) -> Result:
+    """Run the command."""
+    return CliRunner().invoke(cli.main, arguments)
+
+
+def test_rules_are_measured_and_printed(tmp_path: Path) -> None:
+    """Every line has the figure and how the ratios of the rounds spread; nothing is written."""
+    result = invoke("--only", "no-*")
+    assert result.exit_code == 0, result.output
+    spread = "(wrong / right 0.20 to 0.50 in 3 rounds)"
+    assert f"no-workers: 1 instead of 4 elements/s {spread}" in result.output.splitlines()
+    assert "large-capture" not in result.output
+    assert not (tmp_path / "costs.json").exists()
+
+
+def test_fewer_rounds_may_be_asked_for() -> None:
+    """Then the ratios are those of the rounds there were."""
+    assert "0.25 to 0.50 in 2 rounds" in invoke("--only", "no-*", "--rounds", "2").output
+
+
+def test_a_record_is_whole(tmp_path: Path) -> None:
+    """It has every rule, where it was measured, and is copied into the document."""
+    result = invoke("--record")
+    assert result.exit_code == 0, result.output
+    written = read_costs(tmp_path / "costs.json")
+    assert set(written.rules) == set(CATALOGUE)
+    assert {"python", "grain", "jax", "numpy"} == set(written.versions)
+    assert written.command == "python -m perf_tests.studies.rule_costs --record"
+    document = rule_sections((tmp_path / "rules.md").read_text(encoding="utf-8"))
+    assert all(document[rule].cost == written.sentence(rule) for rule in CATALOGUE)
+    assert {file.name for file in tmp_path.iterdir()} == {"rules.md", "costs.json"}
+
+
+def test_the_document_is_renewed_without_measuring(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A changed page gets its cost lines back from the figures there are."""
+    invoke("--record")
+    document = tmp_path / "rules.md"
+    whole = document.read_text()
+    document.write_text(whole.replace("Cost: 1 instead", "Cost: 7 instead"))
+    monkeypatch.setattr(cli, "measured", None)
+    assert invoke("--document").exit_code == 0
+    assert document.read_text() == whole
+
+
+def test_a_failed_measurement_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a record would mix two machines."""
+
+    def fail(rule: str, folder: Path, _: int) -> tuple[Figure, ...]:
+        raise NetpipeError(f"{rule} took too long in {folder}")
+
+    monkeypatch.setattr(cli, "measured", fail)
+    result = invoke("--record")
+    assert result.exit_code == 1
+    assert "Error: batch-after-mp-prefetch took too long" in result.output
+    assert [file.name for file in tmp_path.iterdir()] == ["rules.md"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--only", "fast-horse"), "must match a rule; found 'fast-horse'"),
+        (("--record", "--only", "no-*"), "--record measures all rules"),
+        (("--record", "--document"), "--record measures all rules"),
+    ],
+)
+def test_misuse_is_refused(arguments: tuple[str, ...], says: str) -> None:
+    """A record of some rules only, or of none, is never written."""
+    result = invoke(*arguments)
+    assert result.exit_code == 2
+    assert says in result.output

@@ -1,0 +1,66 @@
+"""How docs/rules.md is read and renewed."""
+
+from perf_tests.studies.rule_costs.document import Block, rule_sections, sections, with_costs
+
+TEXT = """# Rules
+
+## Shared
+
+```python
+import os
+```
+
+## one-rule
+
+Severity: error for throughput, info for reproducible.
+
+Wrong:
+
+```python
+a = 1
+b = 2
+```
+
+Right:
+
+```python
+c = 3
+```
+
+Cost: 1.5 s, and more.
+
+## other-rule
+
+Severity: warning for throughput, warning for reproducible.
+
+Cost: nothing yet.
+"""
+
+
+def test_a_section_has_its_severities_blocks_and_cost() -> None:
+    """All that the tests and the benchmark need is read."""
+    section = sections(TEXT)["one-rule"]
+    assert section.severities == {"throughput": "error", "reproducible": "info"}
+    assert section.block("wrong") == Block("python", "a = 1\nb = 2\n", line=16)
+    assert section.block("right") == Block("python", "c = 3\n", line=23)
+    assert section.cost == "1.5 s, and more"
+
+
+def test_a_blocks_line_is_where_it_stands() -> None:
+    """Tracebacks lead to the example."""
+    lines = TEXT.splitlines()
+    for section in sections(TEXT).values():
+        for block in section.blocks:
+            assert lines[block.line - 1] == block.code.splitlines()[0]
+
+
+def test_a_section_without_a_severity_is_no_rule() -> None:
+    """Explanations are not taken for rules."""
+    assert list(sections(TEXT)) == ["Shared", "one-rule", "other-rule"]
+    assert list(rule_sections(TEXT)) == ["one-rule", "other-rule"]
+
+
+def test_costs_are_renewed_in_their_sections() -> None:
+    """Each rule's line gets that rule's cost, and what is in it is taken as it is."""
+    renewed = with_costs(TEXT, {"one-rule": r"\1 a", "other-rule": "b"}.__getitem__)
+    assert renewed == TEXT.replace("1.5 s, and more", r"\1 a").replace("nothing yet", "b")

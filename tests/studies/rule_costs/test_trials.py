@@ -1,0 +1,130 @@
+"""Turns, medians and processes of the benchmark."""
+
+from collections.abc import Callable, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from perf_tests.studies.rule_costs import trials
+from perf_tests.studies.rule_costs.catalogue import CATALOGUE, Quantity, Trial
+from perf_tests.studies.rule_costs.document import Form
+from perf_tests.studies.rule_costs.examples import Example, Setting
+from perf_tests.studies.rule_costs.measures import Observation
+from perf_tests.studies.rule_costs.trials import TrialError, files_of_examples, in_turns, measured
+
+
+def nothing(_: Example, __: Setting) -> Observation:
+    """Observe nothing."""
+    raise AssertionError
+
+
+def trial(*quantities: Quantity, varies: bool = True) -> Trial:
+    """A trial of some quantities."""
+    return Trial(nothing, Setting(batch=1), quantities, varies)
+
+
+def seeing(wrong: Sequence[float], right: Sequence[float]) -> Callable[[Form], Observation]:
+    """Observations of a quantity `bytes`, one after the other."""
+    values = {"wrong": iter(wrong), "right": iter(right)}
+    return lambda form: Observation({"bytes": next(values[form])})
+
+
+def test_the_two_forms_take_turns() -> None:
+    """What else the machine does meets both alike."""
+    order: list[Form] = []
+
+    def observe(form: Form) -> Observation:
+        order.append(form)
+        return Observation({"bytes": 1.0})
+
+    list(in_turns(trial(Quantity("bytes", "B")), observe, 3))
+    assert order == ["wrong", "right"] * 3
+
+
+def test_a_figure_has_the_medians_and_every_round() -> None:
+    """In the unit of the report, with its setting."""
+    quantity = Quantity("bytes", "MB", "at night", size=2.0)
+    (figure,) = in_turns(trial(quantity), seeing([2, 40, 6], [10, 20, 90]), 3)
+    assert [figure.wrong, figure.right] == [3, 10]
+    assert list(figure.rounds) == [(1, 5), (20, 10), (3, 45)]
+    assert [figure.unit, figure.setting, figure.error] == ["MB", "at night", ""]
+
+
+def test_several_quantities_come_from_the_same_runs() -> None:
+    """Nothing is run twice for a second number."""
+    calls = count()
+
+    def observe(_: Form) -> Observation:
+        return Observation({"a": float(next(calls)), "b": -1.0})
+
+    a, b = in_turns(trial(Quantity("a", "A"), Quantity("b", "B")), observe, 2)
+    assert list(a.rounds) == [(0, 1), (2, 3)]
+    assert list(b.rounds) == [(-1, -1), (-1, -1)]
+
+
+def test_what_the_wrong_example_raised_is_kept() -> None:
+    """It is the cost of a pipeline that does not run."""
+
+    def observe(form: Form) -> Observation:
+        error = "TypeError: no" if form == "wrong" else ""
+        return Observation({"bytes": 0.0 if error else 5.0}, error)
+
+    (figure,) = in_turns(trial(Quantity("bytes", "B"), varies=False), observe)
+    assert (figure.wrong, figure.right, figure.error) == (0, 5, "TypeError: no")
+
+
+def test_a_right_example_that_fails_is_no_measurement() -> None:
+    """Then the document is wrong, and no number is made of it."""
+    failing = Observation({"bytes": 0.0}, "OSError: gone")
+    with pytest.raises(TrialError, match="the right example raised OSError: gone"):
+        list(in_turns(trial(Quantity("bytes", "B")), lambda _: failing))
+
+
+def test_a_process_that_fails_is_named_with_its_last_line(tmp_path: Path) -> None:
+    """The benchmark ends with what was run and what it said, and leaves no process."""
+    with pytest.raises(TrialError, match=r"no-such-rule wrong 0 failed: KeyError: 'no-such-rule'"):
+        trials._observed(("no-such-rule", "wrong", "0"), tmp_path)
+
+
+def test_a_process_that_takes_too_long_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hung pipeline does not hang the benchmark."""
+    (tmp_path / "hung.py").write_text("import threading; threading.Event().wait()")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(trials, "_CHILD", "hung")
+    monkeypatch.setattr(trials, "_LIMIT_S", 0.5)
+    with pytest.raises(TrialError, match=r"hung-rule wrong took more than 0\.5 s"):
+        trials._observed(("hung-rule", "wrong"), tmp_path)
+
+
+def test_a_rule_is_measured_in_processes_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An example of the document runs from end to end and gives its figure."""
+    monkeypatch.setattr(trials, "TABLE_ROWS", 1)
+    with files_of_examples() as folder:
+        (figure,) = measured("cannot-be-pickled", folder)
+    assert figure.wrong == 0
+    assert figure.right > 0
+    assert "cannot pickle '_thread.lock' object" in figure.error
+
+
+def test_the_examples_files_are_as_large_as_the_document_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """200 MB of float32, and gone afterwards."""
+    assert trials.TABLE_ROWS * 4 == 200_000_000
+    monkeypatch.setattr(trials, "TABLE_ROWS", 10)
+    with files_of_examples() as folder:
+        table: Any = np.load(folder / trials.TABLE)
+        assert table.shape == (10,)
+    assert not folder.exists()
+
+
+def test_every_quantity_of_a_rule_is_told_apart() -> None:
+    """No two figures of a rule read alike."""
+    for rule, of_rule in CATALOGUE.items():
+        said = [f"{one.unit} {one.setting}" for trial in of_rule for one in trial.quantities]
+        assert len(set(said)) == len(said) > 0, rule

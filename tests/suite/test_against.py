@@ -1,0 +1,285 @@
+"""--netpipe-against: both versions in turns, and the pairs decide."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from itertools import repeat
+from xml.etree import ElementTree
+
+import pytest
+
+from netpipe.clock import MonotonicClock
+from netpipe.errors import NoSuchTestError, SessionError
+from netpipe.results.measurement import Measurement
+from netpipe.session import session
+from netpipe.suite import against
+from tests.fakes import FakeClock
+from tests.repository import commit_files, worktrees
+from tests.suite.project import HERE, LOAD_TIME, Project
+from tests.suite.recorded import costly, recorded
+
+SLOWER = "load_cpu_ratio is 1.50 x (1.48 to 1.52), 3 pairs, bound 1.03"
+AGAINST = ("--netpipe-against", "HEAD")
+
+
+@pytest.fixture
+def versioned(project: Project) -> Project:
+    """A project whose tests are committed."""
+    commit_files(project.pytester.path, {})
+    return project
+
+
+def in_turns(base: Measurement, now: Measurement, pairs: int = 3) -> list[Measurement]:
+    """What the sessions measure: this version by itself, then the pairs."""
+    return [now, *([base, now, now, base] * pairs)[: 2 * pairs]]
+
+
+def is_base(project: Project) -> list[bool]:
+    """Which of the sessions ran the other version."""
+    return [one.folder is not None for one in project.places]
+
+
+def test_a_regression_fails_without_any_baseline(versioned: Project) -> None:
+    """The pairs decide; the first line has the ref, the metric, the ratio and its interval."""
+    versioned.sessions = in_turns(recorded(), costly())
+    result = versioned.run(*AGAINST, "--junitxml", "junit.xml", "--netpipe-json", "run.json")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [f"REGRESSED against HEAD: {SLOWER}", "*against HEAD*", "*load_cpu_ratio*1.50 x*REGRESSED*"]
+    )
+    case = next(ElementTree.parse(versioned.pytester.path / "junit.xml").iter("testcase"))
+    properties = {one.get("name"): one.get("value") for one in case.iter("property")}
+    assert properties["netpipe_outcome"] == "REGRESSED"
+    assert properties["netpipe_against"] == "HEAD"
+    document = versioned.read_json("run.json")
+    assert [one["against"] for one in document["comparisons"]] == ["HEAD", "HEAD"]
+    assert len(document["against"]["pairs"]) == 3
+
+
+def test_which_goes_first_changes(versioned: Project) -> None:
+    """After the measurement of this version: base, now; now, base; base, now."""
+    versioned.run(*AGAINST).assert_outcomes(passed=1)
+    assert is_base(versioned) == [False, True, False, False, True, True, False]
+
+
+def test_an_open_question_takes_more_pairs(versioned: Project) -> None:
+    """Seven pairs that do not agree are inconclusive: a skipped test, or a failed one if asked."""
+    ratios = [1.2, 0.9, 1.1, 1.15, 0.9, 1.08, 1.12]
+    now = [recorded(load_cpu_ratio=2 * one) for one in ratios]
+    measured = [recorded()]
+    for place, one in enumerate(now):
+        measured += [one, recorded()] if place % 2 else [recorded(), one]
+    versioned.sessions = list(measured)
+    versioned.run(*AGAINST).assert_outcomes(skipped=1)
+    assert len(versioned.requests) == 15
+    versioned.sessions = list(measured)
+    versioned.run(*AGAINST, "--netpipe-inconclusive", "fail").assert_outcomes(failed=1)
+
+
+def test_the_baseline_is_held_beside_the_pairs(versioned: Project) -> None:
+    """What is equal to the ref, but slower than the baseline, fails: both were asked for."""
+    versioned.record()
+    versioned.sessions = in_turns(costly(), costly())
+    result = versioned.compare(*AGAINST)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*against HEAD*", "*1.00 x*PASS*", "*against the baseline*"])
+    result.stdout.fnmatch_lines(["*load_cpu_ratio*1.50 x*REGRESSED*"])
+    assert len(versioned.requests) == 8
+
+
+def test_the_pairs_overrule_a_baseline_that_is_fine(versioned: Project) -> None:
+    """A version that is slower than the ref fails, whatever the baseline allows."""
+    versioned.record(costly())
+    versioned.sessions = in_turns(recorded(), costly())
+    versioned.compare(*AGAINST).assert_outcomes(failed=1)
+
+
+def test_benchmarks_of_a_subject_share_their_pairs(versioned: Project) -> None:
+    """A second benchmark of the same measurement starts no session where three pairs do."""
+    versioned.has(LOAD_TIME + '\n    def test_step(netpipe_benchmark): netpipe_benchmark("step_s")')
+    versioned.run(*AGAINST).assert_outcomes(passed=2)
+    assert len(versioned.requests) == 7
+
+
+def test_each_version_must_run_its_own_code(versioned: Project) -> None:
+    """A session is told which checkout its code comes from, and from which none may."""
+    versioned.run(*AGAINST)
+    here = str(versioned.pytester.path)
+    _, base, now, *_ = versioned.requests
+    assert (now.code_from, tuple(now.not_from)) == (here, (base.code_from,))
+    assert (base.code_from, tuple(base.not_from)) == (str(versioned.places[1].folder), (here,))
+
+
+def test_the_other_version_runs_its_own_test(versioned: Project) -> None:
+    """Its command has the node, the root and the ini file of the worktree, and this cache."""
+    versioned.run(*AGAINST, "--netpipe-budget", "5")
+    there, command = versioned.places[1].folder, versioned.commands[1]
+    assert command[3:6] == [f"{there}/test_perf.py::test_load_time", f"--rootdir={there}", "-c"]
+    assert command[6] == f"{there}/tox.ini"
+    assert "--netpipe-budget" in command
+    assert "--netpipe-against" not in command
+    assert command[-1] == f"cache_dir={versioned.pytester.path}/.pytest_cache"
+
+
+def test_nothing_is_left(versioned: Project) -> None:
+    """The worktree is gone at the end of a run that failed."""
+    versioned.sessions = in_turns(recorded(), costly())
+    versioned.run(*AGAINST).assert_outcomes(failed=1)
+    assert versioned.places[1].folder is not None
+    assert not versioned.places[1].folder.exists()
+    assert worktrees(versioned.pytester.path) == 1
+
+
+def test_an_interrupted_run_leaves_nothing(base_raises: Callable[[BaseException], Project]) -> None:
+    """Ctrl-C while the other version is measured: its worktree is gone all the same."""
+    project = base_raises(KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        project.run(*AGAINST)
+    assert worktrees(project.pytester.path) == 1
+
+
+def test_a_ref_that_is_not_there_is_a_usage_error(versioned: Project) -> None:
+    """One sentence, before anything is measured."""
+    result = versioned.run("--netpipe-against", "nowhere")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    said = "*--netpipe-against: REF must name a commit of *; found 'nowhere'*"
+    result.stderr.fnmatch_lines([said])
+    assert not versioned.requests
+
+
+def test_a_folder_outside_git_is_a_usage_error(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One sentence, before anything is measured."""
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(project.pytester.path.parent))
+    result = project.run(*AGAINST)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--netpipe-against: the folder must lie in a git*; found *"])
+    assert not project.requests
+
+
+@pytest.fixture
+def base_raises(
+    versioned: Project, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[BaseException], Project]:
+    """Let every session of the other version fail."""
+
+    def let(error: BaseException) -> Project:
+        measured = versioned.measured
+
+        def fails(command, request, place=HERE, progress=None):  # type: ignore[no-untyped-def]
+            if place.folder is not None:
+                raise error
+            return measured(command, request, place, progress)
+
+        monkeypatch.setattr(session, "measured", fails)
+        return versioned
+
+    return let
+
+
+def test_a_test_that_the_ref_lacks_has_no_base(
+    base_raises: Callable[[BaseException], Project],
+) -> None:
+    """It says so in one sentence and passes, or fails where the flags say so."""
+    project = base_raises(NoSuchTestError("no such test"))
+    reason = "NO_BASELINE against HEAD: HEAD has no test test_perf.py::test_load_time"
+    result = project.run(*AGAINST)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines([reason])
+    result = project.run(*AGAINST, "--netpipe-missing", "fail")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([reason])
+
+
+def test_without_a_base_the_baseline_decides(
+    versioned: Project, base_raises: Callable[[BaseException], Project]
+) -> None:
+    """A test that the ref lacks is held against the baseline, alarms confirmed as ever."""
+    versioned.record()
+    project = base_raises(NoSuchTestError("no such test"))
+    project.sessions = [costly()]
+    project.compare(*AGAINST).assert_outcomes(failed=1)
+    assert len(project.requests) == 2
+
+
+def test_a_session_of_the_ref_that_fails_is_told_of(
+    base_raises: Callable[[BaseException], Project],
+) -> None:
+    """The failure says whose session it was; the second benchmark does not wait for it again."""
+    result = base_raises(SessionError("it crashed")).run(*AGAINST)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*the session of HEAD failed: it crashed"])
+
+
+def test_other_data_have_no_base(versioned: Project) -> None:
+    """A ref that measures other data is not compared with, and no more than one pair is spent."""
+    other = replace(recorded(), fingerprint="other")
+    versioned.sessions = in_turns(other, recorded())
+    result = versioned.run(*AGAINST)
+    result.stdout.fnmatch_lines(
+        ["NOT_COMPARED against HEAD: *: other data or another configuration"]
+    )
+    assert len(versioned.requests) == 3
+
+
+def test_a_recording_is_compared_with_nothing(versioned: Project) -> None:
+    """With --netpipe-record, the ini key may stand: no pair is measured."""
+    versioned.run(*AGAINST, "--netpipe-record", "first", "--netpipe-sessions", "1")
+    assert len(versioned.requests) == 1
+
+
+def test_a_run_without_benchmarks_checks_nothing_out(
+    versioned: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests of another kind need no other version."""
+    monkeypatch.setattr(against, "version_of", lambda *_: pytest.fail("checked out"))
+    versioned.has("def test_other(): pass")
+    versioned.run(*AGAINST).assert_outcomes(passed=1)
+
+
+@pytest.fixture
+def slow_sessions(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[Iterable[float]], None]:
+    """Let each session take so many seconds of a clock that nothing else moves."""
+
+    def let(seconds: Iterable[float]) -> None:
+        clock, coming = FakeClock(), iter(seconds)
+        monkeypatch.setattr(MonotonicClock, "__call__", lambda _: clock())
+
+        def takes_long(command, request, place=HERE, progress=None):  # type: ignore[no-untyped-def]
+            clock.sleep(next(coming))
+            return project.measured(command, request, place, progress)
+
+        monkeypatch.setattr(session, "measured", takes_long)
+
+    return let
+
+
+def test_pairs_end_with_their_time(
+    versioned: Project, slow_sessions: Callable[[Iterable[float]], None]
+) -> None:
+    """Pairs that slow sessions leave no time for are not measured; what is open is no PASS."""
+    slow_sessions(repeat(700.0))
+    result = versioned.run(*AGAINST, "--netpipe-start-limit", "60", "-rs")
+    result.assert_outcomes(skipped=1)
+    assert [one.limit_s for one in versioned.requests] == [815.0, 815.0, 815.0]
+    result.stdout.fnmatch_lines(
+        [
+            "*timed tests: 1; each loader with its step is measured within 49 min: 20 s *",
+            "*INCONCLUSIVE against HEAD: *, 1 pair, *; no more sessions: 1400 of at most 1985 s*",
+        ]
+    )
+
+
+def test_a_comparison_ends_with_its_time(
+    project: Project, slow_sessions: Callable[[Iterable[float]], None]
+) -> None:
+    """An open comparison is INCONCLUSIVE where there is no time for another session."""
+    project.record()
+    project.sessions = [costly()]
+    slow_sessions([800.0])
+    result = project.compare("--netpipe-start-limit", "60", "-rs")
+    result.assert_outcomes(skipped=1)
+    assert [one.limit_s for one in project.requests] == [815.0]
+    result.stdout.fnmatch_lines(["*INCONCLUSIVE: *; no more sessions: 800 of at most 1265 s*"])

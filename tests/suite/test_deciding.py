@@ -1,0 +1,38 @@
+"""Which of a benchmark's comparisons its test is told by."""
+
+from datetime import date
+
+import pytest
+
+from netpipe.gate.comparison import Comparison, Outcome
+from netpipe.gate.waivers import Waiver
+from netpipe.suite.run import Compared, deciding
+from tests.suite.recorded import recorded
+
+WAIVER = Waiver("a::b", "step_s", 1.5, "why", date(2026, 12, 31))
+WORST_FIRST = [
+    "REGRESSED",
+    "INCONCLUSIVE",
+    "NO_BASELINE",
+    "waived",
+    "IMPROVED",
+    "PASS",
+    "NOT_COMPARED",
+]
+
+
+def compared(outcome: str) -> Compared:
+    """Give a comparison of an outcome, or a regression that is waived."""
+    is_waived = outcome == "waived"
+    comparison = Comparison(
+        Outcome.REGRESSED if is_waived else Outcome(outcome), "step_s", 1.0, 1.0, 1.0, "why"
+    )
+    waiver = WAIVER if is_waived else None
+    return Compared("a::b", "step_s", comparison, recorded(), waiver)
+
+
+@pytest.mark.parametrize("place", range(len(WORST_FIRST)))
+def test_the_worst_decides(place: int) -> None:
+    """A waived regression hides no other one, and is hidden by nothing that passes."""
+    worst, *others = map(compared, WORST_FIRST[place:])
+    assert deciding([*others, worst]) is worst

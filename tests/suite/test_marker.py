@@ -1,0 +1,69 @@
+"""The netpipe marker: limits of one test."""
+
+import pytest
+
+from tests.suite.project import Project
+
+LIMITS = """
+    import pytest
+
+    pytestmark = pytest.mark.netpipe(headroom=1.5, stall_fraction=0.2)
+
+    def test_module(netpipe_limits):
+        assert (netpipe_limits.headroom, netpipe_limits.stall_fraction) == (1.5, 0.2)
+
+    @pytest.mark.netpipe(headroom=2.0)
+    def test_closest(netpipe_limits):
+        assert (netpipe_limits.headroom, netpipe_limits.stall_fraction) == (2.0, 0.2)
+"""
+
+HEADROOM = """
+    import pytest
+    from netpipe.suite.expectations import expect_loading_below_step
+
+    @pytest.mark.netpipe(headroom={headroom})
+    def test_headroom(netpipe_measurement, netpipe_limits):
+        expect_loading_below_step(netpipe_measurement, netpipe_limits)
+"""
+
+
+def test_the_closest_marker_counts(project: Project) -> None:
+    """A limit on a test goes before the same limit on its module; the others remain."""
+    project.has(LIMITS)
+    project.run().assert_outcomes(passed=2)
+    assert not project.requests
+
+
+def test_the_limits_without_a_marker(project: Project) -> None:
+    """Without a marker, headroom must reach 1 and the stall fraction stay within 5%."""
+    project.has(LIMITS.replace("pytestmark", "unused").replace("(1.5, 0.2)", "(1.0, 0.05)"))
+    project.run("-k", "module").assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(("headroom", "outcome"), [(2.9, "passed"), (3.1, "failed")])
+def test_a_limit_decides(project: Project, headroom: float, outcome: str) -> None:
+    """A measured headroom of 3 passes a limit below it and fails one above, with both figures."""
+    project.has(HEADROOM.format(headroom=headroom))
+    result = project.run()
+    result.assert_outcomes(**{outcome: 1})
+    if outcome == "failed":
+        result.stdout.fnmatch_lines(["loader too slow: *headroom 3.00*at least 3.10 asked for"])
+
+
+def test_an_unknown_word_is_a_usage_error(project: Project) -> None:
+    """A marker with a misspelt limit ends the run, naming the test and the words there are."""
+    project.has("import pytest\n@pytest.mark.netpipe(footroom=2)\ndef test_x(): pass\n")
+    result = project.run()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    taken = "headroom, stall_fraction, accelerator"
+    result.stderr.fnmatch_lines(
+        [f"ERROR: test_perf.py::test_x: the netpipe marker takes {taken}; found 'footroom'"]
+    )
+
+
+def test_a_limit_without_a_name_is_a_usage_error(project: Project) -> None:
+    """A marker with a bare value ends the run: nobody could tell which limit it is."""
+    project.has("import pytest\n@pytest.mark.netpipe(1.25)\ndef test_x(): pass\n")
+    result = project.run()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: test_perf.py::test_x: the netpipe marker takes *1.25*"])

@@ -1,0 +1,292 @@
+"""Another version beside this one: its code, its environment, and that both go again."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from importlib import metadata
+from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_file_location
+from pathlib import Path
+
+import pytest
+
+from netpipe.errors import InputError
+from netpipe.suite import version_environments
+from netpipe.suite.other_version import Version, version_of
+from netpipe.suite.worktrees import named_commit
+from tests.repository import commit_files, git, worktrees
+
+ALIKE = '[project]\nname = "p"\nversion = "1"\ndependencies = ["numpy"]\n'
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """Two versions of a package `flat` and one `src/inner`, each of which says which it is."""
+    folder = tmp_path / "checkout"
+    folder.mkdir()
+    for number in "12":
+        text = f"VERSION = {number}\n"
+        files = {"flat/__init__.py": text, "src/inner/__init__.py": text}
+        declared = {"pyproject.toml": ALIKE, "setup.cfg": "[options]\ninstall_requires = a\n"}
+        commit_files(folder, files | declared | {".gitignore": "ignored.lock"})
+    return folder
+
+
+@pytest.fixture
+def said() -> list[str]:
+    """What was told the user."""
+    return []
+
+
+@pytest.fixture
+def before(repository: Path, said: list[str]) -> AbstractContextManager[Version]:
+    """The version before."""
+    found = named_commit(repository, "HEAD~1", "--netpipe-against")
+    return version_of(found, repository, "", said.append)
+
+
+def versions_loaded(version: Version) -> list[str]:
+    """Import both packages in a session's place, with nothing found in its folder by itself."""
+    place = version.place(version.checkout.commit.repository)
+    code = "import flat, inner; print(flat.VERSION, inner.VERSION)"
+    done = subprocess.run(
+        [version.environment.python, "-P", "-c", code], cwd=place.folder, check=True,
+        env={**os.environ, **place.variables}, capture_output=True, text=True,
+    )  # fmt: skip
+    return done.stdout.split()
+
+
+def test_what_is_imported_here_is_imported_there(
+    repository: Path, before: AbstractContextManager[Version], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A flat package and one in src, both found here through sys.path, are those of the ref."""
+    monkeypatch.setattr(sys, "path", [str(repository), str(repository / "src"), *sys.path])
+    with before as version:
+        assert versions_loaded(version) == ["1", "1"]
+
+
+def test_an_editable_installation_with_a_hook_is_followed(
+    repository: Path, before: AbstractContextManager[Version], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a finder hook imports from this checkout stands in no sys.path, and is moved too."""
+    hook = FinderHook({"inner": repository / "src" / "inner" / "__init__.py"})
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, hook])
+    installed = FakeDistribution()
+    monkeypatch.setattr(metadata, "distributions", lambda: [installed])
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    with before as version:
+        assert version.environment.path == (str(version.checkout.folder / "src"),)
+
+
+class FakeDistribution:
+    """An editable installation, as its metadata describe it."""
+
+    def read_text(self, name: str) -> str | None:
+        """Return a file of the metadata."""
+        files = {"direct_url.json": '{"dir_info": {"editable": true}}', "top_level.txt": "inner\n"}
+        return files.get(name)
+
+
+class FinderHook:
+    """What setuptools puts into sys.meta_path for an editable installation."""
+
+    def __init__(self, mapping: dict[str, Path]) -> None:
+        self._mapping = mapping
+
+    def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
+        """Find a package that is mapped."""
+        if name not in self._mapping:
+            return None
+        file = self._mapping[name]
+        return spec_from_file_location(name, file, submodule_search_locations=[str(file.parent)])
+
+
+def test_an_environment_inside_the_checkout_is_not_moved(
+    repository: Path, before: AbstractContextManager[Version], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The packages of a .venv in the project's folder serve both versions from where they are."""
+    packages = repository / ".venv" / "lib" / "site-packages"
+    monkeypatch.setattr(sys, "prefix", str(repository / ".venv"))
+    monkeypatch.setattr(sys, "path", [str(repository), str(packages)])
+    with before as version:
+        assert version.environment.path == (str(version.checkout.folder),)
+
+
+def test_what_the_user_put_on_the_path_stays(
+    before: AbstractContextManager[Version], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An entry of PYTHONPATH outside the checkout is kept as it is."""
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "mine"))
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "mine"), *sys.path])
+    with before as version:
+        assert str(tmp_path / "mine") in version.environment.path
+
+
+def test_paths_are_moved_and_data_are_not(
+    repository: Path, before: AbstractContextManager[Version]
+) -> None:
+    """A test is the ref's in any case, a tracked file where it is there, other data this one's."""
+    (repository / "data").mkdir()
+    with before as version:
+        there = version.checkout.folder
+        assert version.moved(
+            [f"{repository}/tests/test_a.py::test_b[x::y]", f"--rootdir={repository}",
+             f"--netpipe-data={repository}/data", "--netpipe-data=data", "data", "flat",
+             "--netpipe-budget", "5", "-n0", "", "/usr/nowhere"],
+            repository,
+        ) == [
+            f"{there}/tests/test_a.py::test_b[x::y]", f"--rootdir={there}",
+            f"--netpipe-data={repository}/data", f"--netpipe-data={repository}/data",
+            f"{repository}/data", "flat", "--netpipe-budget", "5", "-n0", "", "/usr/nowhere",
+        ]  # fmt: skip
+
+
+def test_paths_through_links_are_moved(
+    repository: Path, before: AbstractContextManager[Version], tmp_path: Path
+) -> None:
+    """Whether a link leads to the checkout or into it, the ref's own test is run."""
+    (tmp_path / "link").symlink_to(repository)
+    (tmp_path / "tests").symlink_to(repository / "flat")
+    (repository / "data").symlink_to(tmp_path)
+    with before as version:
+        there = version.checkout.folder
+        assert version.moved(
+            [f"{tmp_path}/link/flat/__init__.py::test_b", f"--rootdir={tmp_path}/link",
+             f"{tmp_path}/tests/__init__.py::test_b", f"{tmp_path}/link/data"],
+            repository,
+        ) == [
+            f"{there}/flat/__init__.py::test_b", f"--rootdir={there}",
+            f"{there}/flat/__init__.py::test_b", f"{tmp_path}/link/data",
+        ]  # fmt: skip
+
+
+def test_nothing_is_left(repository: Path, before: AbstractContextManager[Version]) -> None:
+    """At the end, and when it is interrupted, the worktree is gone, and git knows of none."""
+    with pytest.raises(KeyboardInterrupt), before as version:  # noqa: PT012
+        folder = version.checkout.folder
+        assert worktrees(repository) == 2
+        raise KeyboardInterrupt
+    assert not folder.exists()
+    assert not folder.parent.exists()
+    assert worktrees(repository) == 1
+    assert git(repository, "worktree", "prune", "--dry-run", "--verbose") == ""
+
+
+@pytest.fixture
+def sigterm_is_free() -> Iterator[None]:
+    """Let nobody listen to it, whatever ran in this process before."""
+    listener = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGTERM, listener)
+
+
+@pytest.mark.usefixtures("sigterm_is_free")
+def test_sigterm_leaves_nothing(repository: Path, before: AbstractContextManager[Version]) -> None:
+    """A process that is told to end removes the worktree first."""
+    with pytest.raises(KeyboardInterrupt), before:  # noqa: PT012
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(10)
+    assert worktrees(repository) == 1
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_hooks_stay_out_of_it(
+    repository: Path, before: AbstractContextManager[Version], tmp_path: Path
+) -> None:
+    """A repository's post-checkout hook is not run."""
+    hook = repository / ".git" / "hooks" / "post-checkout"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    hook.chmod(0o755)
+    with before:
+        assert not (tmp_path / "ran").exists()
+
+
+def test_other_checkouts_are_known(
+    repository: Path, before: AbstractContextManager[Version], tmp_path: Path
+) -> None:
+    """Every other worktree of the repository counts as one whose code is not to be run."""
+    git(repository, "worktree", "add", "--quiet", "--detach", str(tmp_path / "third"))
+    with before as version:
+        assert set(version.checkout.others()) == {str(repository), str(tmp_path / "third")}
+
+
+def test_a_ref_that_is_not_there_is_refused(repository: Path) -> None:
+    """The message has the repository and the ref; one that looks like a flag is only a name."""
+    for ref in ("nowhere", "--help"):
+        with pytest.raises(InputError, match=f"name a commit of {repository}; found '{ref}'"):
+            named_commit(repository, ref, "--netpipe-against")
+
+
+def test_a_folder_outside_git_is_refused(tmp_path: Path) -> None:
+    """The message has the folder, and what git says."""
+    with pytest.raises(InputError, match=f"found {tmp_path}. fatal: not a git"):
+        named_commit(tmp_path, "HEAD", "--netpipe-against")
+
+
+def test_other_dependencies_need_another_environment(
+    repository: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ref that declares others gets an environment, into which it is installed with extras."""
+    commands: list[list[str]] = []
+    monkeypatch.setattr(version_environments, "_run", lambda command, *_: commands.append(command))
+    commit_files(repository, {"pyproject.toml": ALIKE.replace("numpy", "numpy>2")})
+    found = named_commit(repository, "HEAD~1", "--netpipe-against")
+    with version_of(found, repository, "cuda12,dev", said.append) as version:
+        there = version.checkout.folder
+        python = str(there.parent / "environment" / "bin" / "python")
+        assert version.environment.python == python
+        assert commands[0] == [sys.executable, "-m", "venv", str(there.parent / "environment")]
+        assert commands[1][1:] == ["-m", "pip", "install", "--quiet", "-e", f"{there}[cuda12,dev]"]
+    assert said == ["HEAD~1 declares other dependencies: making an environment for it"]
+
+
+def test_an_environment_that_cannot_be_made_is_told_of(
+    repository: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message has the command and its last lines; nothing is left."""
+    monkeypatch.setattr(
+        version_environments, "_to_install", lambda *_: ["--no-index", "not-there-at-all"]
+    )
+    commit_files(repository, {"requirements.txt": "numpy"})
+    found = named_commit(repository, "HEAD~1", "--netpipe-against")
+    with (
+        pytest.raises(InputError, match=r"(?s)not-there-at-all` failed:.*No matching distribution"),
+        version_of(found, repository, "", said.append),
+    ):
+        pass
+    assert worktrees(repository) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "needs"),
+    [
+        ("pyproject.toml", ALIKE.replace('version = "1"', 'version = "2"'), False),
+        ("pyproject.toml", ALIKE.replace("numpy", "scipy"), True),
+        ("pyproject.toml", ALIKE + '[project.entry-points.pytest11]\np = "flat"\n', True),
+        ("pyproject.toml", ALIKE + '[dependency-groups]\ndev = ["scipy"]\n', True),
+        ("pyproject.toml", ALIKE + "[tool.ruff]\nline-length = 3\n", False),
+        ("pyproject.toml", ALIKE + "[tool.uv]\nmanaged = false\n", True),
+        ("pyproject.toml", "no [ toml", True),
+        ("setup.cfg", "[flake8]\nmax = 3\n", True),
+        ("requirements-dev.txt", "scipy", True),
+        ("uv.lock", "", True),
+        ("setup.py", "", True),
+        ("flat/__init__.py", "VERSION = 3", False),
+        ("ignored.lock", "", False),
+    ],
+)
+def test_dependencies_decide(
+    repository: Path, said: list[str], monkeypatch: pytest.MonkeyPatch,
+    name: str, text: str, needs: bool,
+) -> None:  # fmt: skip
+    """Only what declares dependencies asks for an environment: the version or a tool does not."""
+    monkeypatch.setattr(version_environments, "_run", lambda *_: None)
+    commit_files(repository, {name: text})
+    found = named_commit(repository, "HEAD~1", "--netpipe-against")
+    with version_of(found, repository, "", said.append) as version:
+        assert (version.environment.python != sys.executable) is needs

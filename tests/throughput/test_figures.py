@@ -1,0 +1,62 @@
+"""From what runs counted to figures."""
+
+from math import inf
+
+import pytest
+
+from netpipe.results.measurement import Interval
+from netpipe.throughput.figures import FIGURES, best, over_rounds, ratio
+from tests.throughput.tallies import make_tally
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("tokens_per_s", 2000),
+        ("tokens_per_cpu_s", 1000),
+        ("batches_per_s", 10),
+        ("padding_fraction", 0.2),
+        ("padding_fraction_worst_batch", 0.5),
+        ("bytes_read_per_token", 2),
+        ("peak_pss_bytes", 300_000_000),
+        ("peak_rss_bytes", 400_000_000),
+        ("first_batch_s", 1.5),
+    ],
+)
+def test_a_figure_is_what_its_name_says(name: str, value: float) -> None:
+    """Of a run of 8000 tokens in 10,000 places and 40 batches, in 4 s and 8 CPU seconds."""
+    assert FIGURES[name](make_tally()) == pytest.approx(value)
+
+
+def test_every_figure_is_tested() -> None:
+    """The test above has them all."""
+    (mark,) = (one for one in test_a_figure_is_what_its_name_says.pytestmark)  # type: ignore[attr-defined]
+    assert {name for name, _ in mark.args[1]} == set(FIGURES)
+
+
+def test_a_figure_is_the_median_over_rounds() -> None:
+    """With an interval around it that is never below nothing."""
+    runs = [make_tally(first_batch_s=seconds) for seconds in (3.0, 1.0, 8.0)]
+    assert over_rounds("first_batch_s", runs) == Interval(3.0, 0.125, 64.0, 3)
+    assert over_rounds("first_batch_s", runs[:1]) == Interval(3.0, 0.0, inf, 1)
+
+
+def test_a_ratio_is_that_of_runs_of_the_same_round() -> None:
+    """A machine that is slow in one round is so for both."""
+    ours = [make_tally(wall_s=wall_s) for wall_s in (1.0, 2.0, 4.0)]
+    theirs = [make_tally(wall_s=10 * run.wall_s) for run in ours]
+    found = ratio("tokens_per_s", ours, theirs)
+    assert found is not None
+    assert (found.low, found.median, found.high) == pytest.approx((10, 10, 10))
+
+
+def test_there_is_no_ratio_to_nothing() -> None:
+    """A loader that reads no file is no measure of how much another reads."""
+    assert ratio("bytes_read_per_token", [make_tally()], [make_tally(bytes_read=0)]) is None
+
+
+def test_the_best_has_the_most_tokens_per_second() -> None:
+    """By the median: one lucky round does not decide."""
+    steady = [make_tally(wall_s=4.0)] * 3
+    lucky = [make_tally(wall_s=wall_s) for wall_s in (1.0, 5.0, 5.0)]
+    assert best([lucky, steady]) == 1

@@ -1,0 +1,170 @@
+"""The table and the document of what was measured."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+import netpipe
+from netpipe.config import PipelineConfig
+from netpipe.results import documents
+from netpipe.results.measurement import Device, Host
+from netpipe.throughput.candidates import Candidate
+from netpipe.throughput.choice import choose
+from netpipe.throughput.figures import FIGURES
+from netpipe.throughput.report import (
+    Against,
+    Throughput,
+    remarks,
+    throughput_document,
+    throughput_table,
+)
+from netpipe.throughput.subjects import combinations
+from netpipe.throughput.token_counting import BY_ELEMENTS
+from tests.throughput.tallies import make_tally
+
+SCHEMA = Path(netpipe.__file__).parent / "schemas" / "throughput.1.json"
+FAST, SLOW = make_tally(wall_s=0.002, first_batch_s=0.5), make_tally()
+PIPELINE = PipelineConfig(sequence_length=1024)
+CHOSEN = combinations(Path("data"), PIPELINE, [128, 256], [2])
+ALONE = Throughput(Path("data"), 4.0, CHOSEN, [[SLOW] * 3, [FAST] * 3])
+OTHER = [make_tally(wall_s=16.0, bytes_read=0, counted_by=BY_ELEMENTS)] * 3
+CHOICE = choose(
+    [
+        Candidate(1, 10**6, (SLOW,) * 3),
+        Candidate(2, 10**6, (FAST,) * 3),
+        Candidate(4, 10**9, (), "over budget", "1000 MB of finished batches"),
+    ],
+    10**8,
+    1.0,
+)
+CHOSE = Throughput(Path("data"), 4.0, CHOSEN[:1], [[FAST] * 3], choice=CHOICE)
+BESIDE = replace(ALONE, against=Against("plain.py:loader", OTHER))
+
+
+def _document(found: Throughput) -> dict[str, Any]:
+    device, host = Device("cpu-x-2", "cpu", "cpu"), Host("x", 2, 2**33)
+    document = throughput_document(found, device, host, {"python": "3.11"})
+    return json.loads(json.dumps(document, allow_nan=False))  # type: ignore[no-any-return]
+
+
+def _rows(found: Throughput) -> list[str]:
+    console = Console(width=118)
+    with console.capture() as capture:
+        console.print(throughput_table(found))
+    return [line.strip() for line in capture.get().splitlines()]
+
+
+@pytest.mark.parametrize(
+    "found",
+    [ALONE, BESIDE, replace(ALONE, runs=[[SLOW], [FAST]]), CHOSE],
+    ids=["alone", "beside another", "one round", "workers chosen"],
+)
+def test_the_document_is_described(found: Throughput) -> None:
+    """The schema describes every field of it, and no other."""
+    document, described = _document(found), json.loads(SCHEMA.read_text())["properties"]
+    documents.check(document, "throughput.1", "document")
+    assert set(document) == set(described)
+    combination = described["combinations"]["items"]
+    assert all(set(one) == set(combination["properties"]) for one in document["combinations"])
+    assert set(combination["required"]) == set(combination["properties"])
+
+
+def test_the_document_has_the_figures() -> None:
+    """Of each combination with its interval and its raw counts, and which is the best."""
+    document = _document(ALONE)
+    slow, fast = document["combinations"]
+    assert slow["tokens_per_s"] == {"median": 2000, "low": 2000, "high": 2000, "n": 3}
+    assert fast["tokens_per_s"]["median"] == 4_000_000
+    assert (slow["batch_size"], fast["batch_size"]) == (128, 256)
+    assert (slow["best"], fast["best"]) == (False, True)
+    assert len(slow["runs"]) == document["rounds"] == 3
+    assert document["against"] is slow["ratios"] is None
+
+
+def test_the_document_has_ratios_to_another_loader() -> None:
+    """Of every figure, but for those where the other's is nothing."""
+    document = _document(BESIDE)
+    ratios = document["combinations"][0]["ratios"]
+    assert set(ratios) == set(FIGURES)
+    assert ratios["tokens_per_s"]["median"] == 4
+    assert ratios["bytes_read_per_token"] is None
+    assert document["against"]["target"] == "plain.py:loader"
+    assert document["against"]["counted_by"] == BY_ELEMENTS
+    assert document["against"]["tokens_per_s"]["median"] == 500
+
+
+def test_one_round_has_no_interval() -> None:
+    """Nothing bounds it: null stands for that."""
+    (one, _) = _document(replace(ALONE, runs=[[SLOW], [FAST]]))["combinations"]
+    assert one["tokens_per_s"] == {"median": 2000, "low": 0, "high": None, "n": 1}
+
+
+def test_the_document_has_the_choice() -> None:
+    """What became of every candidate, with its trials; null where nothing was chosen."""
+    choice = _document(CHOSE)["choice"]
+    assert (choice["workers"], choice["reason"]) == (2, CHOICE.reason)
+    assert (choice["memory_budget_bytes"], choice["seconds"]) == (10**8, 1.0)
+    slow, fast, left = choice["candidates"]
+    assert [one["fate"] for one in (slow, fast, left)] == ["slower", "chosen", "over budget"]
+    assert fast["tokens_per_s"] == {"median": 4e6, "low": 4e6, "high": 4e6, "n": 3}
+    assert fast["peak_pss_bytes"] == 300_000_000
+    assert len(slow["runs"]) == 3
+    assert (left["tokens_per_s"], left["peak_pss_bytes"], left["runs"]) == (None, None, [])
+    assert left["reason"] == "1000 MB of finished batches"
+    assert _document(ALONE)["choice"] is None
+
+
+def test_the_choice_is_explained() -> None:
+    """Below the table, with the lines that keep it."""
+    assert list(remarks(CHOSE)) == [
+        CHOICE.reason,
+        "To keep that, in the configuration file:",
+        "[pipeline]\nworkers = 2",
+    ]
+
+
+def test_the_table_marks_the_best() -> None:
+    """A row for each combination; below, what the mark means."""
+    rows = [row.split() for row in _rows(ALONE)]
+    assert ["128", "2", "2", "k", "(2-2)", "1", "k", "(1-1)"] in [row[:8] for row in rows]
+    assert ["256", "*", "2", "4", "M", "(4-4)", "1", "k"] in [row[:8] for row in rows]
+    assert list(remarks(ALONE)) == ["* most tokens per second: batch 256, 2 workers"]
+
+
+def test_the_table_has_ratios() -> None:
+    """Below each combination; the other loader comes last, and is told of."""
+    rows = [" ".join(row.split()) for row in _rows(BESIDE)]
+    for start in (
+        "/ other 4 x (4-4) 1 x (1-1) 4 x 1 x 1 x - 1 x 1 x",
+        "/ other 8000 x (8000-8000) 1 x (1-1) 8000 x",
+        "other 500 (500-500) 1 k (1-1) 2.5 20.0% 50.0% 0 300 MB 1.5 s",
+    ):
+        assert sum(row.startswith(start) for row in rows) == 1
+    assert list(remarks(BESIDE))[1] == f"other: plain.py:loader; its tokens are {BY_ELEMENTS}"
+
+
+def test_the_table_of_one_round_has_medians_alone() -> None:
+    """An interval that nothing bounds is not printed."""
+    rows = _rows(replace(ALONE, runs=[[SLOW], [FAST]]))
+    assert not any("(" in row or "inf" in row for row in rows)
+
+
+def test_the_table_fits_a_terminal() -> None:
+    """Figures as they come are in one line each of 118 columns; wider ones are not cut off."""
+    runs = [
+        make_tally(
+            tokens=tokens, peak_pss_bytes=1_234_000_000, wall_s=0.4, cpu_s=0.8, slots=5_000_000
+        )
+        for tokens in (4_560_000, 4_321_000, 4_111_000)
+    ]
+    other = [replace(run, wall_s=111.0, cpu_s=101.0) for run in runs]
+    found = replace(BESIDE, combinations=CHOSEN[:1], runs=[runs], against=Against("a:b", other))
+    rows = [" ".join(row.split()) for row in _rows(found)]
+    assert any("10.8 M (9.27-12.6) 5.4 M (4.63-6.32) 100" in row for row in rows)
+    assert any("/ other 278 x (278-278) 126 x (126-126) 278 x" in row for row in rows)
+    wide = replace(found, against=Against("a:b", [replace(run, wall_s=11_111.0) for run in runs]))
+    assert not any("…" in row for row in _rows(wide))

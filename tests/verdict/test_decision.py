@@ -1,0 +1,554 @@
+"""Every verdict, the limit beside it, and the order in which the rules decide."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from netpipe.results.measurement import BlockingLine, Finding, GpuHealth, Waits
+from netpipe.verdict.decision import judge, remarks
+from tests.measurements import CPU, EMULATED, GPU, make_measurement, spread
+
+SYNCED: dict[str, Any] = {"sync_probe_fraction": 1.0}
+SERIAL: dict[str, Any] = {
+    "train_s": 0.038
+}  # L = 10 ms, S0 = 30 ms, so E = 8 ms, more than half of the smaller
+
+
+def waits(p50: float) -> Waits:
+    """Give waits whose median is `p50`."""
+    return Waits(p50=p50, p95=2 * p50, p99=3 * p50, cv=0.1)
+
+
+@pytest.mark.parametrize(
+    ("changed", "kind"),
+    [
+        ({}, "healthy"),
+        ({"load_s": 0.0239}, "healthy"),
+        ({"load_s": 0.0241}, "at-risk"),
+        ({"load_s": 0.0314, "train_s": 0.0314}, "at-risk"),
+        ({"load_s": 0.0316, "train_s": 0.0316}, "loader-bound"),
+        ({"load_s": 0.040, "train_s": 0.0381}, "loader-bound"),
+        ({"load_s": 0.040, "train_s": 0.0379}, "masked-loader-bound"),
+        ({"load_s": 0.040, "train_s": 0.0549}, "loader-bound"),
+        ({"load_s": 0.040, "train_s": 0.0551}, "no-overlap"),
+        ({"load_s": 0.040, "train_s": 0.0700}, "no-overlap"),
+        # A loader far slower than the step is not at risk, it is too slow.
+        ({"load_s": 0.040, "step_s": 0.001, "train_s": 0.041}, "loader-bound"),
+        ({"load_s": 0.060, "step_s": 0.005, "train_s": 0.0627}, "loader-bound"),
+        ({"load_s": 0.060, "step_s": 0.005, "train_s": 0.0640}, "no-overlap"),
+        ({"load_s": 0.060, "step_s": 0.005, "train_s": 0.0651, **SYNCED}, "forced-sync"),
+        # Stalls, from the smallest that is worth naming.
+        ({"train_s": 0.0314}, "healthy"),
+        ({"train_s": 0.0316}, "unexplained"),
+        ({"train_s": 0.0349}, "unexplained"),
+        ({"train_s": 0.0351}, "no-overlap"),
+        # Copies are to blame for at least half of it, or it is something else.
+        ({"train_s": 0.0330, "transfer_s": 0.0314}, "unexplained"),
+        ({"train_s": 0.0330, "transfer_s": 0.0316}, "transfer-bound"),
+        ({"train_s": 0.036, "transfer_s": 0.0329}, "no-overlap"),
+        ({"train_s": 0.036, "transfer_s": 0.0331}, "transfer-bound"),
+        ({"train_s": 0.036, "shadow_s": 0.0314}, "no-overlap"),
+        ({"train_s": 0.036, "shadow_s": 0.0316}, "contention"),
+        ({"train_s": 0.036, "worst_tenth_fraction": 0.49}, "no-overlap"),
+        ({"train_s": 0.036, "worst_tenth_fraction": 0.50}, "jitter"),
+        ({"train_s": 0.0302, "worst_tenth_fraction": 0.9}, "healthy"),
+        # Forced syncs: seen often enough, costly enough, and by a probe that can be trusted.
+        ({**SERIAL, **SYNCED}, "forced-sync"),
+        ({**SERIAL, "sync_probe_fraction": 0.41}, "forced-sync"),
+        ({**SERIAL, "sync_probe_fraction": 0.39}, "no-overlap"),
+        ({**SERIAL, **SYNCED, "sync_probe_idle_fraction": 0.20}, "forced-sync"),
+        ({**SERIAL, **SYNCED, "sync_probe_idle_fraction": 0.21}, "no-overlap"),
+        ({**SYNCED, "train_s": 0.0314}, "healthy"),
+        # A sync exposes the loop's own work too; longer than a step, that work is the cause.
+        ({"load_s": 0.001, **SERIAL, **SYNCED, "host_s": 0.0029}, "no-overlap"),
+        ({"load_s": 0.001, **SERIAL, **SYNCED, "host_s": 0.0031}, "forced-sync"),
+        ({"train_s": 0.031, **SYNCED, "host_s": 0.031}, "healthy"),
+        ({"train_s": 0.050, **SYNCED, "host_s": 0.0299}, "forced-sync"),
+        ({"train_s": 0.050, **SYNCED, "host_s": 0.0301}, "host-bound"),
+        ({"train_s": 0.058, **SYNCED, "host_s": 0.036, "synced_s": 0.037}, "forced-sync"),
+        # It also costs waking up for the next step.
+        ({"load_s": 0.001, "train_s": 0.036, **SYNCED, "synced_s": 0.0317}, "no-overlap"),
+        ({"load_s": 0.001, "train_s": 0.036, **SYNCED, "synced_s": 0.0321}, "forced-sync"),
+        # Where loading and that work explain all of R, nothing waits for the device.
+        ({"train_s": 0.040, **SYNCED, "host_s": 0.028, "wait_s": waits(0.0)}, "host-bound"),
+        ({"train_s": 0.044, **SYNCED, "host_s": 0.028, "wait_s": waits(0.0)}, "forced-sync"),
+        ({"train_s": 0.044, **SYNCED, "host_s": 0.028, "wait_s": waits(0.002)}, "host-bound"),
+        (
+            {
+                "load_s": 0.027,
+                "train_s": 0.0327,
+                "sync_probe_fraction": 0.1,
+                "host_s": 0.0001,
+                "wait_s": waits(0.027),
+            },
+            "forced-sync",
+        ),
+        # Without a sync it takes what loading leaves of the host's time, and half of the stall.
+        ({"train_s": 0.042, "host_s": 0.032, "wait_s": waits(0.0)}, "host-bound"),
+        ({"train_s": 0.042, "host_s": 0.031, "wait_s": waits(0.0)}, "no-overlap"),
+        ({"train_s": 0.042, "host_s": 0.022, "wait_s": waits(0.010)}, "host-bound"),
+        ({"train_s": 0.042, "host_s": 0.021, "wait_s": waits(0.010)}, "no-overlap"),
+        ({"train_s": 0.042, "host_s": 0.005, "wait_s": waits(0.030)}, "no-overlap"),
+        ({"train_s": 0.042, "host_s": 0.007, "wait_s": waits(0.030)}, "host-bound"),
+        ({"train_s": 0.031, "host_s": 0.040}, "healthy"),
+        ({"train_s": 0.036, "host_s": 0.004, "shadow_s": 0.036}, "contention"),
+        ({"train_s": 0.036, "host_s": 0.004, "transfer_s": 0.036}, "transfer-bound"),
+        # Compilations count where they do not stop.
+        ({"compiled": (3, 1, 1, 1, 0, 0, 0, 0, 1)}, "recompiling"),
+        ({"compiled": (3, 1, 1, 0, 0, 0, 0, 0, 1)}, "healthy"),
+        ({"compiled": (3, 1, 1, 1, 1, 1, 1, 1, 0)}, "healthy"),
+        # Too little to tell.
+        ({"rounds": 3}, "healthy"),
+        ({"rounds": 2}, "inconclusive"),
+        ({"drained": False}, "inconclusive"),
+        ({"batch_bytes": 1}, "healthy"),
+        ({"batch_bytes": 0}, "inconclusive"),
+        ({"load_s": spread(0.0230, 0.0235, 0.0245)}, "inconclusive"),
+        ({"load_s": spread(0.0245, 0.0246, 0.0247)}, "at-risk"),
+        ({"load_s": spread(0.0305, 0.0312, 0.0320)}, "inconclusive"),
+        ({"load_s": spread(0.0250, 0.0275, 0.0304)}, "at-risk"),
+        # However spread, all of it is between the limits.
+        ({"load_s": spread(0.0250, 0.0275, 0.0312)}, "at-risk"),
+        ({"load_s": spread(0.0250, 0.0275, 0.0316)}, "inconclusive"),
+        ({"load_s": spread(0.0080, 0.0100, 0.0200)}, "healthy"),
+        # Nor is R, where the loader is surely too slow.
+        ({"load_s": 0.040, "train_s": spread(0.039, 0.044, 0.050)}, "loader-bound"),
+        ({"load_s": 0.040, "train_s": spread(0.039, 0.056, 0.060)}, "inconclusive"),
+        # Whether a loader is at risk is no question where training stalls for another reason.
+        ({"load_s": spread(0.0200, 0.0240, 0.0310), "train_s": 0.045}, "no-overlap"),
+        ({"load_s": spread(0.0200, 0.0240, 0.0320), "train_s": 0.045}, "inconclusive"),
+        (
+            {
+                "load_s": spread(0.0100, 0.0200, 0.0310),
+                "train_s": 0.045,
+                "worst_tenth_fraction": 0.9,
+            },
+            "jitter",
+        ),
+        ({"train_s": spread(0.0300, 0.0314, 0.0400)}, "healthy"),
+        ({"train_s": spread(0.0300, 0.0316, 0.0400)}, "inconclusive"),
+        ({"train_s": spread(0.0314, 0.0360, 0.0360)}, "inconclusive"),
+        ({"train_s": spread(0.0316, 0.0360, 0.0360)}, "no-overlap"),
+    ],
+)
+def test_a_measurement_has_its_verdict(changed: dict[str, Any], kind: str) -> None:
+    """Every kind is reached, and just beside each limit it is another."""
+    verdict = judge(make_measurement(**changed))
+    assert verdict.kind == kind
+    assert verdict.message.startswith(f"{kind}: ")
+    assert verdict.next
+    assert all(verdict.evidence)
+
+
+@pytest.mark.parametrize(
+    ("changed", "kind"),
+    [
+        ({"rounds": 1, "compiled": 11}, "recompiling"),
+        ({"batch_bytes": 0, "compiled": 11}, "recompiling"),
+        ({"rounds": 2, "losses_are_finite": False, **SYNCED}, "inconclusive"),
+        ({"train_s": spread(0.030, 0.038, 0.038), **SYNCED}, "inconclusive"),
+        ({"compiled": 11, **SERIAL, **SYNCED}, "recompiling"),
+        ({"load_s": 0.040, "train_s": 0.056, **SYNCED}, "forced-sync"),
+        ({**SERIAL, **SYNCED, "worst_tenth_fraction": 0.9, "shadow_s": 0.040}, "forced-sync"),
+        ({"load_s": 0.040, "train_s": 0.050, "worst_tenth_fraction": 0.9}, "loader-bound"),
+        ({**SERIAL, "worst_tenth_fraction": 0.9, "shadow_s": 0.040}, "jitter"),
+        ({**SERIAL, "worst_tenth_fraction": 0.9, "host_s": 0.020}, "jitter"),
+        ({**SERIAL, "host_s": 0.032, "shadow_s": 0.040}, "host-bound"),
+        ({**SERIAL, "shadow_s": 0.040, "transfer_s": 0.040}, "transfer-bound"),
+        ({**SERIAL, "host_s": 0.032, "transfer_s": 0.040}, "transfer-bound"),
+        ({**SERIAL, "transfer_s": 0.040}, "transfer-bound"),
+        ({"load_s": 0.027, "train_s": 0.045}, "no-overlap"),
+        ({"load_s": 0.027, "train_s": 0.032}, "unexplained"),
+    ],
+)
+def test_the_first_rule_that_holds_decides(changed: dict[str, Any], kind: str) -> None:
+    """Where two kinds hold, the one that the protocol lists first is the verdict."""
+    assert judge(make_measurement(**changed)).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("changed", "kind"),
+    [
+        ({"load_s": spread(0.0313, 0.0316, 0.0318), "train_s": 0.0318}, "inconclusive"),
+        ({"train_s": 0.036, "shadow_s": spread(0.0305, 0.040, 0.040)}, "no-overlap"),
+        ({"train_s": 0.036, "transfer_s": spread(0.0305, 0.040, 0.040)}, "no-overlap"),
+    ],
+)
+def test_a_limit_is_held_against_the_interval(changed: dict[str, Any], kind: str) -> None:
+    """A median beyond a limit is no proof while the interval reaches below it."""
+    assert judge(make_measurement(**changed)).kind == kind
+
+
+def test_ratios_are_taken_within_rounds() -> None:
+    """A machine that halves its speed for some rounds changes no verdict."""
+    slow = (1.0, 1.0, 2.0, 1.0, 2.0, 2.0, 1.0, 2.0, 1.0)
+    measurement = make_measurement(
+        load_s=[0.010 * one for one in slow],
+        step_s=[0.030 * one for one in slow],
+        train_s=[0.0305 * one for one in slow],
+    )
+    assert judge(measurement).kind == "healthy"
+
+
+@pytest.mark.parametrize("device", [CPU, GPU, EMULATED])
+def test_contention_is_fine_where_the_cores_are_shared(device: Any) -> None:
+    """On a CPU device contention is reported and passes; anywhere else it fails."""
+    measurement = make_measurement(device=device, train_s=0.036, shadow_s=0.040)
+    verdict = judge(measurement)
+    assert verdict.kind == "contention"
+    assert verdict.passes(measurement) is (device is CPU)
+
+
+def test_a_stall_on_shared_cores_is_contention_without_more_proof() -> None:
+    """What nothing else explains on a CPU device is the loader and the step sharing its cores."""
+    changed: dict[str, Any] = {"train_s": 0.036, "device": CPU}
+    assert judge(make_measurement(**changed)).kind == "contention"
+    assert judge(make_measurement(**{**changed, "device": GPU})).kind == "no-overlap"
+
+
+@pytest.mark.parametrize(
+    ("changed", "apart", "shared"),
+    [
+        # An R that leaves it open is not judged there: whatever else runs makes steps late.
+        ({"train_s": spread(0.0305, 0.036, 0.036)}, "inconclusive", "healthy"),
+        ({"train_s": 0.036, "worst_tenth_fraction": 0.9}, "jitter", "contention"),
+        # A loader slower than the step is no contention, however much they take turns.
+        ({"load_s": 0.040, "train_s": 0.070}, "no-overlap", "loader-bound"),
+    ],
+)
+def test_shared_cores_have_their_own_verdicts(
+    changed: dict[str, Any], apart: str, shared: str
+) -> None:
+    """What proves something on a device of its own may prove nothing on a CPU device."""
+    for device, kind in ((GPU, apart), (EMULATED, apart), (CPU, shared)):
+        assert judge(make_measurement(**changed, device=device)).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"rounds": 2}, "only 2 rounds fitted into the time; an interval needs 3"),
+        ({"rounds": 1}, "only 1 round fitted into the time; an interval needs 3"),
+        ({"batch_bytes": 0}, "the loader's batches are empty"),
+        (
+            {"losses_are_finite": False},
+            "the loss is NaN or infinite: such a step may take another time than a true one",
+        ),
+        (
+            {"gpu": GpuHealth((1980.0,), (71.0,), 0, (), (4711, 4712))},
+            "other processes were on the GPU: 4711, 4712",
+        ),
+        (
+            {"gpu": GpuHealth((990.0,), (91.0,), 2, ("HW thermal slowdown",), ())},
+            "the GPU was throttled in 2 of 9 rounds: HW thermal slowdown",
+        ),
+        (
+            {"drained": False},
+            "the loader's buffers could not be drained in time; a larger budget gives more",
+        ),
+        (
+            {"drained": False, "epoch_batches": 46},
+            "the loader's buffers outlast an epoch of 46 batches: the loader must go on (repeat)",
+        ),
+        (
+            {"within_epochs": False, "epoch_batches": 4},
+            "an epoch of 4 batches is too short to measure: the loader must go on (repeat)",
+        ),
+        (
+            {"train_s": spread(0.030, 0.036, 0.039)},
+            "R is 1.20 (1.00 to 1.30) of the larger of L and S0, on both sides of a limit",
+        ),
+        (
+            {"load_s": spread(0.030, 0.033, 0.036), "train_s": 0.036},
+            "L/S0 is 1.10 (1.00 to 1.20), on both sides of a limit",
+        ),
+        (
+            {"load_s": spread(0.020, 0.030, 0.040), "train_s": 0.040},
+            "loading a batch took 30 ms (20 to 40 ms), too spread to tell",
+        ),
+    ],
+)
+def test_what_is_open_has_its_reason(changed: dict[str, Any], reason: str) -> None:
+    """An inconclusive verdict says what left it open."""
+    assert judge(make_measurement(**changed)).message == f"inconclusive: {reason}"
+
+
+@pytest.mark.parametrize(
+    ("changed", "way_out"),
+    [
+        ({"rounds": 2}, "a larger budget"),
+        ({"load_s": spread(0.020, 0.030, 0.040), "train_s": 0.040}, "a larger budget"),
+        ({"batch_bytes": 0}, "what the message names"),
+        ({"losses_are_finite": False}, "what the message names"),
+        ({"gpu": GpuHealth((1980.0,), (71.0,), 0, (), (4711,))}, "what the message names"),
+    ],
+)
+def test_more_time_is_advised_where_it_helps(changed: dict[str, Any], way_out: str) -> None:
+    """Time mends neither empty batches nor a loss that is NaN."""
+    assert way_out in judge(make_measurement(**changed)).next
+
+
+@pytest.mark.parametrize(
+    ("changed", "passes"),
+    [
+        ({}, True),
+        ({"load_s": 0.027}, True),
+        ({"load_s": 0.040, "train_s": 0.040}, False),
+        ({"load_s": 0.040, "train_s": 0.035}, False),
+        ({**SERIAL, **SYNCED}, False),
+        ({"compiled": 1}, False),
+        ({"rounds": 2}, False),
+        ({"batch_bytes": 0}, False),
+    ],
+)
+def test_only_fine_verdicts_pass(changed: dict[str, Any], passes: bool) -> None:
+    """Healthy and at-risk runs pass on every device; the others fail, an open one too."""
+    for device in (GPU, CPU, EMULATED):
+        measurement = make_measurement(**changed, device=device)
+        assert judge(measurement).passes(measurement) is passes
+
+
+def test_a_gpu_that_fared_well_decides_nothing() -> None:
+    """Clocks and temperatures are recorded; without throttling or others they are no doubt."""
+    gpu = GpuHealth((1980.0,) * 9, (60.0,) * 9, 0, (), ())
+    assert judge(make_measurement(gpu=gpu)).kind == "healthy"
+
+
+LINES = (
+    BlockingLine("train.py", 42, 'float(aux["loss"])', 0.97),
+    BlockingLine("log.py", 7, "", 0.03),
+)
+
+
+@pytest.mark.parametrize("host_s", [0.0001, 0.031])
+def test_the_line_that_blocks_is_named(host_s: float) -> None:
+    """A sync and a host at work are told with the file and the line, the worst first."""
+    measurement = make_measurement(**SERIAL, **SYNCED, host_s=host_s, blocking_lines=LINES)
+    verdict = judge(measurement)
+    assert verdict.kind == ("forced-sync" if host_s < 0.03 else "host-bound")
+    assert 'at train.py:42 `float(aux["loss"])`' in verdict.message
+    assert [one for one in verdict.evidence if "train.py" in one or "log.py" in one] == [
+        '97.0% of the loop\'s time at train.py:42: float(aux["loss"])',
+        "3.0% of the loop's time at log.py:7: ",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("waiting", "working", "kind"),
+    [
+        ((0.9, 0.14), (0.1, 1.0), "forced-sync"),
+        ((0.25, 0.0), (0.75, 0.5), "forced-sync"),
+        ((0.24, 0.0), (0.76, 0.5), "contention"),
+        ((0.0, 0.0), (0.9, 0.16), "contention"),
+    ],
+)
+def test_work_that_the_loader_slows_is_no_sync(
+    waiting: tuple[float, float], working: tuple[float, float], kind: str
+) -> None:
+    """Steps are done at each request also where the loop works on, for it lacks the interpreter."""
+    lines = tuple(BlockingLine("a.py", 1, "", *one) for one in (waiting, working))
+    slowed: dict[str, Any] = {"train_s": 0.042, "host_s": 0.020, "blocking_lines": lines, **SYNCED}
+    assert judge(make_measurement(**slowed)).kind == kind
+    # Little work, workers that do not hold the lock, or loading in the loop's own thread: no.
+    for other in ({"host_s": 0.0059}, {"loader_processes": 2}, {"wait_s": waits(0.0106)}):
+        assert judge(make_measurement(**{**slowed, **other})).kind != "contention"
+
+
+@pytest.mark.parametrize(
+    ("changed", "kind"),
+    [
+        ({}, "forced-sync"),
+        ({"blocking_lines": (replace(LINES[0], fraction=0.49),)}, "no-overlap"),
+        ({"blocking_lines": ()}, "no-overlap"),
+        ({"train_s": 0.0349}, "unexplained"),
+        ({"blocking_lines": (replace(LINES[0], working_fraction=0.15),)}, "no-overlap"),
+        ({"host_s": 0.0039}, "forced-sync"),
+        ({"host_s": 0.0041}, "no-overlap"),
+        ({"host_s": 0.032}, "host-bound"),
+    ],
+)
+def test_a_step_that_waits_for_itself_is_told_by_its_line(
+    changed: dict[str, Any], kind: str
+) -> None:
+    """Where every step is done when it returns, a line of the trainer's that blocks decides."""
+    void = {**SERIAL, "sync_probe_fraction": 1.0, "sync_probe_idle_fraction": 1.0}
+    assert judge(make_measurement(**{**void, "blocking_lines": LINES, **changed})).kind == kind
+
+
+def test_a_hidden_slow_loader_says_when_it_would_show() -> None:
+    """With B batches behind it, a loader falls back by 1 - S0/L a step: n0 = B / (1 - S0/L)."""
+    hidden = make_measurement(load_s=0.040, train_s=0.030, buffered_batches=1000.0)
+    assert judge(hidden).kind == "masked-loader-bound"
+    assert "until about step 4000" in judge(hidden).message
+    unknown = replace(hidden, buffered_batches=None)
+    assert "for a while" in judge(unknown).message
+
+
+def test_a_stall_without_variations_is_still_named() -> None:
+    """A measurement that has no S_sync, S1 and S2 says so in its evidence."""
+    full = make_measurement(
+        train_s=0.036, step_synced_s=None, step_shadow_s=None, step_transfer_s=None
+    )
+    none = {"step_synced_s": (), "step_shadow_s": (), "step_transfer_s": ()}
+    bare = replace(full, rounds=replace(full.rounds, **none))
+    verdict = judge(bare)
+    assert verdict.kind == "no-overlap"
+    assert "S1 beside the loader = not measured" in verdict.evidence
+
+
+def test_compilations_that_stop_are_remarked_on() -> None:
+    """A few are no verdict, and still said; where they are the verdict, not twice."""
+    few = make_measurement(compiled=(2, 0, 0, 0, 0, 0, 0, 0, 0))
+    assert [one.name for one in remarks(few, judge(few))] == ["compilations"]
+    all_along = make_measurement(compiled=2)
+    assert remarks(all_along, judge(all_along)) == ()
+
+
+def test_work_of_the_loop_is_contention_where_cores_are_shared() -> None:
+    """On a CPU device a stall that no sync explains is the cores', whatever the loop does."""
+    changed: dict[str, Any] = {"train_s": 0.042, "host_s": 0.036}
+    assert judge(make_measurement(**changed, device=CPU)).kind == "contention"
+    assert judge(make_measurement(**changed, device=GPU)).kind == "host-bound"
+
+
+def test_a_stall_by_another_name_has_no_word_on_cheap_syncs() -> None:
+    """That syncs cost little is said only where training does not wait."""
+    measurement = make_measurement(train_s=0.080, **SYNCED)
+    verdict = judge(measurement)
+    assert verdict.kind == "no-overlap"
+    assert remarks(measurement, verdict) == ()
+
+
+def test_syncs_that_cost_little_are_remarked_on() -> None:
+    """A fine loop that waits for results is healthy, with a remark; a named one has none."""
+    healthy = make_measurement(**SYNCED)
+    stalled = make_measurement(**SERIAL, **SYNCED)
+    assert [one.name for one in remarks(healthy, judge(healthy))] == ["forced-sync"]
+    assert remarks(stalled, judge(stalled)) == ()
+
+
+# A loader of 8 ms in the trainer's thread, a CPU step of 70 ms that spreads, float(loss) each step.
+COSTLY: dict[str, Any] = {
+    "load_s": 0.008,
+    "step_s": spread(0.066, 0.070, 0.078),
+    "train_s": spread(0.078, 0.0785, 0.079),
+    "exposed_s": spread(0.0080, 0.0082, 0.0085),
+    "device": CPU,
+    "wait_s": waits(0.008),
+    "blocking_lines": (BlockingLine("train.py", 42, "float(loss)", 0.97),),
+    **SYNCED,
+}
+
+
+def test_a_sync_that_exposes_the_loader_is_no_health() -> None:
+    """What a sync exposes decides where a step that spreads leaves R open."""
+    measurement = make_measurement(**COSTLY)
+    verdict = judge(measurement)
+    assert verdict.kind == "forced-sync"
+    assert "at train.py:42 `float(loss)`" in verdict.message
+    assert "takes 78.5 ms where 70.3 ms would do" in verdict.message
+    assert "the device idles 8.2 ms a step after a sync, 0.10 (0.10 to 0.11) of R" in (
+        verdict.evidence
+    )
+    assert not verdict.passes(measurement)
+
+
+@pytest.mark.parametrize(
+    ("changed", "kind"),
+    [
+        ({"exposed_s": 0.0041}, "forced-sync"),
+        ({"exposed_s": 0.0038}, "healthy"),
+        ({"exposed_s": spread(0.0030, 0.0082, 0.0085)}, "healthy"),
+        ({"exposed_s": 0.0001}, "healthy"),
+        # Without a sync, or with a probe that sees one anyway, there is nothing to blame.
+        ({"sync_probe_fraction": 0.02}, "healthy"),
+        ({"sync_probe_idle_fraction": 0.3}, "healthy"),
+        # The loop's own work is the cause where it outlasts the step.
+        ({"host_s": 0.079}, "host-bound"),
+        # Without a sync the loader, not the step, would set the pace: the shorter of both is lost.
+        (
+            {"load_s": 0.300, "step_s": 0.010, "train_s": 0.312, "exposed_s": 0.300},
+            "loader-bound",
+        ),
+        # A thread that asks ahead for a slow loader's batches finds each step done, and waits.
+        *(
+            (
+                {"load_s": 0.020, "step_s": 0.015, "train_s": 0.0203, "exposed_s": 0.015, **device},
+                "loader-bound",
+            )
+            for device in ({}, {"device": EMULATED})
+        ),
+        # A step of microseconds is done at many requests, whatever the loop does.
+        (
+            {"load_s": 0.002, "step_s": 0.0003, "train_s": 0.00205, "exposed_s": 0.0003},
+            "loader-bound",
+        ),
+        (
+            {
+                "load_s": 0.0007,
+                "step_s": 0.001,
+                "train_s": 0.00104,
+                "exposed_s": 0.0001,
+                "sync_probe_fraction": 0.15,
+                "sync_probe_idle_fraction": 0.10,
+            },
+            "healthy",
+        ),
+        # Batches that are ready expose nothing, and cores that both want are no sync.
+        ({"load_s": 0.001, "step_s": 0.005, "train_s": 0.0052, "exposed_s": 0.0001}, "healthy"),
+        ({"train_s": 0.090, "exposed_s": 0.0, "sync_probe_fraction": 0.0}, "contention"),
+        ({"device": EMULATED, "exposed_s": 0.0001}, "inconclusive"),
+        ({"device": EMULATED}, "forced-sync"),
+    ],
+)
+def test_what_a_sync_exposes_is_held_against_the_limit(changed: dict[str, Any], kind: str) -> None:
+    """Its interval must exceed the limit, and a sync must be seen that the loop is to blame for."""
+    assert judge(make_measurement(**{**COSTLY, **changed})).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("exposed_s", "words"),
+    [
+        (0.0001, "the device idles 100 us a step after a sync, 0.00 (0.00 to 0.00) of R"),
+        ((), "what it costs was not measured"),
+    ],
+)
+def test_a_cheap_sync_has_its_figure(exposed_s: Any, words: str) -> None:
+    """The remark says what the sync was seen to cost, and claims nothing that was not measured."""
+    measurement = make_measurement(**{**COSTLY, "exposed_s": exposed_s})
+    verdict = judge(measurement)
+    (remark,) = remarks(measurement, verdict)
+    assert (verdict.kind, remark.name) == ("healthy", "forced-sync")
+    assert remark.message.endswith(words)
+
+
+@pytest.mark.parametrize("load_s", [0.008, 0.060])
+def test_a_stall_that_is_not_judged_is_said(load_s: float) -> None:
+    """On a CPU device a verdict that leaves R open says so in its evidence; a clear R does not."""
+    wide: dict[str, Any] = {"load_s": load_s, "step_s": 0.070, "device": CPU}
+
+    def not_judged(train_s: Any) -> list[str]:
+        verdict = judge(make_measurement(**wide, train_s=train_s))
+        assert verdict.kind == ("healthy" if load_s < 0.05 else "at-risk")
+        return [one for one in verdict.evidence if "not judged" in one]
+
+    (said,) = not_judged(spread(0.070, 0.072, 0.080))
+    assert said.startswith("whether training stalls was not judged: R is 1.03 (1.00 to 1.14) of ")
+    assert not_judged(spread(0.070, 0.071, 0.072)) == []
+
+
+@pytest.mark.parametrize(("busy", "names"), [(0.05, []), (0.06, ["busy-host"])])
+def test_a_busy_host_is_remarked_on(busy: float, names: list[str]) -> None:
+    """Other programs that took more than 5% of the CPU time are mentioned."""
+    measurement = make_measurement(busy_elsewhere_fraction=busy)
+    assert [one.name for one in remarks(measurement, judge(measurement))] == names
+
+
+def test_what_was_found_while_measuring_comes_first() -> None:
+    """Findings of the protocol are kept before the remarks."""
+    seen = Finding("loader-restarted", "twice")
+    measurement = make_measurement(findings=(seen,), busy_elsewhere_fraction=0.5)
+    found = remarks(measurement, judge(measurement))
+    assert found[0] == seen
+    assert [one.name for one in found[1:]] == ["busy-host"]

@@ -1,0 +1,102 @@
+"""What programs and people are shown of a measurement."""
+
+from dataclasses import replace
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from netpipe.cli.measure import print_verdicts
+from netpipe.results.measurement import Finding, Rounds
+from netpipe.verdict.decision import judge
+from netpipe.verdict.report import measurement_document, sizing_line, verdict_table
+from tests.measurements import CPU, EMULATED, make_measurement, spread
+
+
+def test_the_document_holds_the_verdict_and_everything_found() -> None:
+    """Beside the figures stand why it waits, the protocol's findings and the remarks."""
+    measurement = make_measurement(
+        load_s=0.040,
+        train_s=0.040,
+        findings=(Finding("loader-restarted", "twice"),),
+        busy_elsewhere_fraction=0.5,
+    )
+    verdict = judge(measurement)
+    document = measurement_document(measurement, verdict)
+    assert document["schema"] == "netpipe.measurement/1"
+    assert document["verdict"] == {
+        "kind": "loader-bound",
+        "message": verdict.message,
+        "evidence": list(verdict.evidence),
+        "next": verdict.next,
+    }
+    assert [one["name"] for one in document["findings"]] == ["loader-restarted", "busy-host"]
+
+
+def test_the_document_says_what_is_emulated() -> None:
+    """A derived step time is never taken for a measured one."""
+    for device in (CPU, EMULATED):
+        measurement = make_measurement(device=device)
+        document = measurement_document(measurement, judge(measurement))
+        assert document["device"]["emulated"] is (device is EMULATED)
+
+
+def test_the_table_has_a_row_for_each() -> None:
+    """A row holds the times, the ratios and the kind; what is emulated is marked as derived."""
+    measurements = [
+        make_measurement(device=CPU),
+        make_measurement(device=EMULATED, load_s=0.060, train_s=0.060, loader_processes=1),
+    ]
+    stream = StringIO()
+    Console(file=stream, width=118).print(verdict_table(measurements))
+    assert "workers needed" in stream.getvalue()
+    rows = [line.split() for line in stream.getvalue().splitlines()]
+    assert ["cpu-intel-xeon-2", "10", "ms", "30", "ms", "30", "ms"] in [row[:7] for row in rows]
+    derived = next(row for row in rows if row and row[0] == EMULATED.key)
+    assert derived[1] == "(derived)"
+    assert derived[-6:] == ["0.50", "50.0%", "3", "(has", "1)", "loader-bound"]
+
+
+def test_a_narrow_table_keeps_the_verdict() -> None:
+    """Where it is too wide, the device takes two lines and the verdict none less."""
+    device = replace(EMULATED, key="emulated-h100-sxm-80gb-x8-25gb-s")
+    stream = StringIO()
+    table = verdict_table([make_measurement(device=device, load_s=0.060, train_s=0.060)])
+    Console(file=stream, width=110).print(table)
+    assert "loader-bound" in stream.getvalue()
+    assert "(derived)" in stream.getvalue()
+    assert "60 ms" in stream.getvalue()
+
+
+def test_the_document_says_what_is_needed() -> None:
+    """Workers and cores that would keep the step fed."""
+    measurement = make_measurement(load_s=0.060, train_s=0.060, load_cpu_s=0.060)
+    document = measurement_document(measurement, judge(measurement))
+    assert (document["workers_needed"], document["cores_needed"]) == (3, 2.0)
+
+
+def test_nothing_is_advised_without_a_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+    """What an inconclusive measurement would need is nobody's guess: not in any output."""
+    load_s = spread(0.100, 0.261, 0.412)
+    measurement = make_measurement(load_s=load_s, train_s=load_s)
+    assert judge(measurement).kind == "loader-bound"
+    assert measurement_document(measurement, judge(measurement))["workers_needed"] == 11
+    open_ = replace(measurement, drained=False)
+    document = measurement_document(open_, judge(open_))
+    assert document["verdict"]["kind"] == "inconclusive"
+    assert (document["workers_needed"], document["cores_needed"]) == (None, None)
+    print_verdicts([measurement])
+    assert "workers needed: 11 (has 0)" in capsys.readouterr().out
+    print_verdicts([open_])
+    printed = capsys.readouterr().out
+    assert "inconclusive" in printed
+    assert "(has" not in printed
+
+
+def test_a_host_with_too_few_cores_is_told() -> None:
+    """What no number of workers could mend on this host is said."""
+    enough = make_measurement(load_cpu_s=0.060, loader_processes=2)
+    assert sizing_line(enough) == "workers needed: 1 (has 2); cores needed: 2 (has 2)"
+    beyond = make_measurement(load_cpu_s=0.063, loader_processes=2)
+    assert sizing_line(beyond).endswith("cores needed: 2.1 (more than this host has: 2)")
+    assert sizing_line(replace(enough, rounds=Rounds())) == "workers needed: 1 (has 2)"
