@@ -7,7 +7,7 @@ from rich.console import Console
 
 from netpipe.device.host import this_host
 from netpipe.linting import linter
-from netpipe.linting.graph.source_lines import recorded
+from netpipe.linting.graph.source_lines import record_source_lines
 from netpipe.linting.picture.terminal import text_picture
 from netpipe.session.targets import resolve
 from tests.root_process import ROOT
@@ -21,7 +21,7 @@ def report(monkeypatch: pytest.MonkeyPatch) -> linter.LintReport:
     monkeypatch.setattr(linter, "this_host", lambda: replace(this_host(), cores=2))
     monkeypatch.chdir(ROOT / "examples" / "order")
     monkeypatch.syspath_prepend(".")
-    with recorded() as recording:
+    with record_source_lines() as recording:
         dataset = resolve("input_pipeline.py:batches")()
     return linter.lint(dataset, recording=recording)
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from netpipe.gate.comparison import Outcome
-from netpipe.linting.linter import UNUSED
+from netpipe.linting.rules import UNUSED_SILENCE
 from netpipe.results.measurement import Measurement
 from netpipe.suite.acceptance import (
     acceptance_document,
@@ -102,7 +102,7 @@ def order_lines(run: Run) -> Iterator[str]:
 
 
 def _is_unused(finding: Mapping[str, Any]) -> bool:
-    return bool(finding["rule"] == UNUSED)
+    return bool(finding["rule"] == UNUSED_SILENCE)
 
 
 def comparison_tables(run: Run) -> Iterator[Table]:

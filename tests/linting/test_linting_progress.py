@@ -6,7 +6,7 @@ import grain
 import pytest
 
 from netpipe.linting.experiments.alternation import AS_IT_IS, Bench
-from netpipe.linting.job import linted_loader
+from netpipe.linting.job import lint_loader
 from netpipe.session.progress import Teller
 from netpipe.session.session import SessionRequest
 
@@ -43,5 +43,5 @@ def test_what_takes_time_is_said(
     request = SessionRequest(
         "lint", str(tmp_path / "result.json"), budget_s=7.0, proves=proves, tries=tries
     )
-    linted_loader(request, loader)
+    lint_loader(request, loader)
     assert [one for one in heard if not one[0].startswith("measuring")] == said

@@ -11,7 +11,6 @@ from netpipe.linting.graph.nodes import Graph, Node
 from netpipe.linting.linter import LintReport
 from netpipe.linting.picture.calls import WORKER_COUNT
 from netpipe.linting.rules.finding import LintFinding
-from netpipe.linting.rules.worker_pools import data_loader
 
 NO_GRAPH: Final = "There is no Grain graph to draw."
 TRAINING: Final = "training process"
@@ -116,7 +115,7 @@ def _as_written(graph: Graph, node: Node) -> Node:
     told = dict(node.parameters)
     if "seed" in told and any(one.kind == "Seed" for one in graph.below(node)):
         del told["seed"]
-    if node.kind == "ProcessPrefetch" and data_loader(graph) is not None:
+    if node.kind == "ProcessPrefetch" and graph.data_loader is not None:
         told[WORKER_COUNT] = told.get("num_workers")
     return replace(node, parameters=told)
 

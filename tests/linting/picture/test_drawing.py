@@ -17,7 +17,7 @@ from netpipe.linting.picture.lettering import monospace_width, sans_width, wrapp
 from netpipe.linting.picture.parts import Arrow, Layout, Rectangle
 from netpipe.linting.picture.style import ARGUMENTS_SIZE, CALL_SIZE, CHIP_SIZE, PLACE_SIZE
 from netpipe.linting.picture.visible_graph import shown
-from netpipe.linting.rules.finding import LintFinding, Silenced
+from netpipe.linting.rules.finding import LintFinding, SilencedFinding
 from tests.linting.picture.pictured import (
     PIPELINES,
     Probes,
@@ -360,7 +360,7 @@ def test_what_the_user_did_not_write_is_drawn_if_found_guilty() -> None:
 def test_what_is_silenced_is_listed_with_its_reason() -> None:
     """The heading counts it, and below the findings stands which rule it is and why."""
     finding, *others = findings_of_all_severities()
-    silenced = (Silenced(finding, "one slow map is meant"),)
+    silenced = (SilencedFinding(finding, "one slow map is meant"),)
     for heard in ((), tuple(others)):
         root = drawn(replace(report_on(straight()), findings=heard, silenced=silenced))
         assert "1 silenced" in words(root)
