@@ -8,7 +8,7 @@ from rich.console import Console
 from netpipe.device.host import this_host
 from netpipe.linting import linter
 from netpipe.linting.graph.source_lines import record_source_lines
-from netpipe.linting.picture.terminal import text_picture
+from netpipe.linting.picture.terminal import TextPicture
 from netpipe.session.targets import resolve
 from tests.root_process import ROOT
 
@@ -30,7 +30,7 @@ def test_the_picture_is_the_readmes(report: linter.LintReport) -> None:
     """Line by line."""
     console = Console(width=118, color_system=None)
     with console.capture() as captured:
-        console.print(text_picture(report, 118))
+        console.print(TextPicture(report, 118))
     picture = "\n".join(line.rstrip() for line in captured.get().splitlines()).strip()
     assert picture
     assert picture in README
