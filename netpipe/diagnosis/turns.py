@@ -13,7 +13,7 @@ from netpipe.gate.comparison import quantile
 from netpipe.results.measurement import Interval
 from netpipe.session.bounded_calls import bounded, in_a_line
 
-LEAST_ROUNDS: Final = 3  # with fewer, a ratio has no interval
+MIN_ROUNDS: Final = 3  # with fewer, a ratio has no interval
 _MOST_ROUNDS: Final = 9
 _LEAST_FOR_SPREAD: Final = 2
 _LEAST_LIMIT_S: Final = 5.0  # for a block that is begun as the time is up
@@ -24,7 +24,7 @@ Side = Callable[[], Block]
 
 
 @dataclass(frozen=True)
-class Turns:
+class SideBlocks:
     """Blocks of several sides, one of each in a round.
 
     Attributes:
@@ -47,7 +47,7 @@ class Turns:
         """Return the seconds a batch of a side, one a round."""
         return tuple(one.s_per_batch for one in self.blocks(side))
 
-    def undelayed(self) -> "Turns":
+    def undelayed(self) -> "SideBlocks":
         """Return the same as a machine with nothing else to do would have it."""
         rounds = tuple(
             {
@@ -56,23 +56,23 @@ class Turns:
             }
             for one in self.rounds
         )
-        return Turns(rounds, self.failures)
+        return SideBlocks(rounds, self.failures)
 
-    def dropping(self, side: str, why: str) -> "Turns":
+    def without_side(self, side: str, why: str) -> "SideBlocks":
         """Return the same without a side that tells nothing, and why it does not."""
         rounds = tuple({name: one[name] for name in one if name != side} for one in self.rounds)
-        return Turns(rounds, {**self.failures, side: why})
+        return SideBlocks(rounds, {**self.failures, side: why})
 
     def interval(self, side: str) -> Interval:
         """Return the seconds a batch of a side."""
-        return interval_of(self.s_per_batch(side))
+        return log_interval(self.s_per_batch(side))
 
     def speedup(self, side: str, over: str) -> Interval:
         """Return the batches a second of a side over those of another."""
         pairs = zip(self.s_per_batch(over), self.s_per_batch(side), strict=True)
-        return interval_of([before / after for before, after in pairs])
+        return log_interval([before / after for before, after in pairs])
 
-    def after(self, side: str, over: str) -> Interval:
+    def paired_interval(self, side: str, over: str) -> Interval:
         """Return the seconds a batch of a side, as those of another over the speedup.
 
         The two were measured in turns: their ratio is better known than either of them.
@@ -83,7 +83,7 @@ class Turns:
         return Interval(before_s / speedup.median, low_s, high_s, speedup.n)
 
 
-def interval_of(values: Sequence[float]) -> Interval:
+def log_interval(values: Sequence[float]) -> Interval:
     """Return the median with Student's 95% interval of the mean of the logarithms.
 
     Times and their ratios are spread by factors, and there are too few rounds for an interval
@@ -101,13 +101,13 @@ def interval_of(values: Sequence[float]) -> Interval:
     return Interval(middle, min(low, middle), max(high, middle), n)
 
 
-def in_turns(
+def measure_in_turns(
     sides: Mapping[str, Side],
     time: Time,
     say: Callable[[int], None],
     cost_s: float = 0.0,
     watched: str = "",
-) -> Turns:
+) -> SideBlocks:
     """Measure sides until the time is up, three rounds at least where they fit.
 
     Args:
@@ -119,12 +119,12 @@ def in_turns(
         watched: The side whose hanging somebody else looks after.
     """
     started, longest_s = time.clock(), 0.0
-    fitting = min(len(sides), time.left_s() / (LEAST_ROUNDS * cost_s)) if cost_s else len(sides)
+    fitting = min(len(sides), time.left_s() / (MIN_ROUNDS * cost_s)) if cost_s else len(sides)
     failures = dict.fromkeys(list(sides)[max(1, int(fitting)) :], NO_TIME)
     rounds: list[dict[str, Block]] = []
     while len(rounds) < _MOST_ROUNDS and longest_s <= time.left_s():
         elapsed_s = time.clock() - started
-        if len(rounds) >= LEAST_ROUNDS and elapsed_s * (1 + 1 / len(rounds)) > time.budget_s:
+        if len(rounds) >= MIN_ROUNDS and elapsed_s * (1 + 1 / len(rounds)) > time.budget_s:
             break
         say(len(rounds) + 1)
         left = {name: side for name, side in sides.items() if name not in failures}
@@ -133,7 +133,7 @@ def in_turns(
         if not any(rounds[-1].values()):
             break
     kept = [one for one in rounds if one]
-    return Turns(
+    return SideBlocks(
         tuple({name: block for name, block in one.items() if name not in failures} for one in kept),
         failures,
     )
@@ -156,12 +156,12 @@ def _one_round(
                 else bounded(sides[name], max(_LEAST_LIMIT_S, time.left_s()))
             )
         except Exception as error:  # noqa: BLE001  # the user's code may raise anything
-            failures[name] = reason(error)
+            failures[name] = describe_error(error)
         longest_s = max(longest_s, time.clock() - started)
     return blocks
 
 
-def with_side(side: str, turns: Turns) -> Turns:
+def require_side(side: str, turns: SideBlocks) -> SideBlocks:
     """Return turns that have the side which all others are held against.
 
     Raises:
@@ -177,7 +177,7 @@ def with_side(side: str, turns: Turns) -> Turns:
     return turns
 
 
-def reason(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """Return why something failed in one line, without saying that it was the loader."""
     cause = error.__cause__ if isinstance(error, LoaderFailedError) else None
     return in_a_line(cause if isinstance(cause, Exception) else error)

@@ -5,7 +5,7 @@ from pathlib import Path
 import grain
 import pytest
 
-from netpipe.linting.experiments.alternation import AS_IT_IS, Bench
+from netpipe.linting.experiments.alternation import AS_IT_IS, VariantComparison
 from netpipe.linting.job import linted_loader
 from netpipe.session.progress import Teller
 from netpipe.session.session import SessionRequest
@@ -39,7 +39,7 @@ def test_what_takes_time_is_said(
     """The factory, the proofs, and the first batches; --prove and --try have a budget each."""
     heard: list[tuple[str, float]] = []
     monkeypatch.setattr(Teller, "doing", lambda _, what, of_s=0.0: heard.append((what, of_s)))
-    monkeypatch.setattr(Bench, "_round", lambda *_: ({}, {AS_IT_IS: "it was not run"}))
+    monkeypatch.setattr(VariantComparison, "_round", lambda *_: ({}, {AS_IT_IS: "it was not run"}))
     request = SessionRequest(
         "lint", str(tmp_path / "result.json"), budget_s=7.0, proves=proves, tries=tries
     )

@@ -12,14 +12,14 @@ from typing import Final
 
 from netpipe.clock import Clock
 from netpipe.errors import HangError
-from netpipe.linting.experiments.blocks import FLAT_OUT, Block, MeasureBlock, Pace
-from netpipe.linting.experiments.variants import Variant, build
+from netpipe.linting.experiments.blocks import FLAT_OUT, ElementBlock, MeasureBlock, Pace
+from netpipe.linting.experiments.variants import Variant, build_variant
 from netpipe.measuring.loader_puller import LoaderFactory
 from netpipe.session.bounded_calls import bounded, in_a_line
 
 AS_IT_IS: Final = Variant()
 LATE: Final = "skipped for lack of time"
-LEAST_ROUNDS: Final = 3  # with fewer, a ratio has no interval
+MIN_ROUNDS: Final = 3  # with fewer, a ratio has no interval
 
 _MOST_ROUNDS: Final = 6
 _BLOCK_SHARE: Final = 1 / 12  # of a side's time: half of it is for starting and ending loaders
@@ -28,7 +28,7 @@ _LEAST_STEP_S: Final = 1e-3  # a shorter one is no step: sleeping is not that ex
 
 
 @dataclass(frozen=True)
-class Compared:
+class VariantBlocks:
     """A variant beside the pipeline as it is.
 
     Attributes:
@@ -38,13 +38,13 @@ class Compared:
         pace: How both were pulled.
     """
 
-    before: tuple[Block, ...]
-    after: tuple[Block, ...]
+    before: tuple[ElementBlock, ...]
+    after: tuple[ElementBlock, ...]
     failure: str = ""
     pace: Pace = FLAT_OUT
 
 
-class Bench:
+class VariantComparison:
     """Compares variants of one pipeline within one budget.
 
     Args:
@@ -71,7 +71,7 @@ class Bench:
 
     def compare(
         self, variants: Sequence[Variant], share: float, stepping: bool = False
-    ) -> Mapping[Variant, Compared]:
+    ) -> Mapping[Variant, VariantBlocks]:
         """Do rounds of a block for each variant and one for the pipeline as it is.
 
         No block is begun when the budget is over, and what was begun is given up soon after.
@@ -97,7 +97,7 @@ class Bench:
         rounds, failures = self._rounds(chosen, ends_s, pace, failed)
         late = _lacks_time(looked_s, len(variants)) if looked else LATE
         return {
-            variant: Compared(
+            variant: VariantBlocks(
                 tuple(blocks[AS_IT_IS] for blocks in rounds if variant in blocks),
                 tuple(blocks[variant] for blocks in rounds if variant in blocks),
                 failures.get(AS_IT_IS)
@@ -114,12 +114,12 @@ class Bench:
         ends_s: float,
         pace: Pace,
         failures: Mapping[Variant, str],
-    ) -> tuple[list[Mapping[Variant, Block]], Mapping[Variant, str]]:
-        rounds: list[Mapping[Variant, Block]] = []
+    ) -> tuple[list[Mapping[Variant, ElementBlock]], Mapping[Variant, str]]:
+        rounds: list[Mapping[Variant, ElementBlock]] = []
         longest_s = 0.0
         while len(rounds) < _MOST_ROUNDS and AS_IT_IS not in failures:
             asked_s = self._clock()
-            by_s = ends_s if len(rounds) >= LEAST_ROUNDS else self._ends_s
+            by_s = ends_s if len(rounds) >= MIN_ROUNDS else self._ends_s
             sides = [side for side in (AS_IT_IS, *variants) if side not in failures]
             if asked_s >= self._ends_s or asked_s + longest_s > by_s or sides == [AS_IT_IS]:
                 break
@@ -133,8 +133,8 @@ class Bench:
 
     def _round(
         self, sides: Sequence[Variant], pace: Pace
-    ) -> tuple[dict[Variant, Block], dict[Variant, str]]:
-        blocks: dict[Variant, Block] = {}
+    ) -> tuple[dict[Variant, ElementBlock], dict[Variant, str]]:
+        blocks: dict[Variant, ElementBlock] = {}
         failures: dict[Variant, str] = {}
         for side in sides:
             if not self._left_s():
@@ -145,11 +145,11 @@ class Bench:
                 failures[side] = in_a_line(error)
         return blocks, failures
 
-    def _block(self, variant: Variant, pace: Pace) -> Block:
+    def _block(self, variant: Variant, pace: Pace) -> ElementBlock:
         limit_s = self._left_s() + _GRACE_S
         try:
             return bounded(
-                lambda: self._measure(lambda: build(self._loader, variant), pace), limit_s
+                lambda: self._measure(lambda: build_variant(self._loader, variant), pace), limit_s
             )
         except HangError as error:
             what = "whole epoch" if pace.from_start and pace.block_s == inf else "few batches"
@@ -164,18 +164,18 @@ class Bench:
 
 def _affordable(left_s: float, looked_s: float) -> int:
     """Return how many variants there is time for, at least one; a block is like the first look."""
-    return max(1, int(left_s / max(1e-9, LEAST_ROUNDS * looked_s)) - 1)
+    return max(1, int(left_s / max(1e-9, MIN_ROUNDS * looked_s)) - 1)
 
 
 def _lacks_time(looked_s: float, variants: int) -> str:
-    needed_s = looked_s * (1 + LEAST_ROUNDS * (1 + variants))
+    needed_s = looked_s * (1 + MIN_ROUNDS * (1 + variants))
     return (
         f"{LATE}: starting the pipeline for a few batches takes {looked_s:.3g} s,"
         f" so a --budget of about {ceil(needed_s)} s would do"
     )
 
 
-def _pace(seen: Block | None, block_s: float, stepping: bool) -> Pace:
+def _pace(seen: ElementBlock | None, block_s: float, stepping: bool) -> Pace:
     """Choose how to pull, by what the first look at the pipeline as it is has shown."""
     if seen is None:
         return Pace(block_s)

@@ -14,7 +14,7 @@ from netpipe.whole_file import write_whole
 from perf_tests.studies.rule_costs.catalogue import CATALOGUE
 from perf_tests.studies.rule_costs.document import RULES_DOCUMENT, with_costs
 from perf_tests.studies.rule_costs.record import COSTS_FILE, as_json, costs_here
-from perf_tests.studies.rule_costs.trials import ROUNDS, files_of_examples, measured
+from perf_tests.studies.rule_costs.trials import ROUNDS, files_of_examples, measure_rule
 
 _notes = Console(stderr=True, highlight=False, soft_wrap=True)
 
@@ -66,7 +66,7 @@ def _measured(rules: Sequence[str], rounds: int) -> Iterator[tuple[str, tuple[Fi
     with files_of_examples() as folder:
         for rule in rules:
             with _notes.status(rule):
-                figures = measured(rule, folder, rounds)
+                figures = measure_rule(rule, folder, rounds)
             for figure in figures:
                 click.echo(f"{rule}: {figure}{_spread(figure)}")
             yield rule, figures

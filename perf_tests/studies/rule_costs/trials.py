@@ -33,7 +33,7 @@ class TrialError(NetpipeError):
     """An observation that came to no end or that shows nothing."""
 
 
-def measured(rule: str, folder: Path, rounds: int = ROUNDS) -> tuple[Figure, ...]:
+def measure_rule(rule: str, folder: Path, rounds: int = ROUNDS) -> tuple[Figure, ...]:
     """Measure what breaking a rule costs.
 
     Args:
@@ -50,11 +50,11 @@ def measured(rule: str, folder: Path, rounds: int = ROUNDS) -> tuple[Figure, ...
         def observe(form: Form, number: int = number) -> Observation:
             return _observed((rule, form, str(number)), folder)
 
-        figures.extend(in_turns(trial, observe, rounds))
+        figures.extend(observe_in_turns(trial, observe, rounds))
     return tuple(figures)
 
 
-def in_turns(trial: Trial, observe: Observe, rounds: int = ROUNDS) -> Iterator[Figure]:
+def observe_in_turns(trial: Trial, observe: Observe, rounds: int = ROUNDS) -> Iterator[Figure]:
     """Observe the wrong example and the right one in turns; yield a figure for each quantity.
 
     Raises:

@@ -34,7 +34,7 @@ def _nothing_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     document = tmp_path / "rules.md"
     document.write_text(RULES_DOCUMENT.read_text(encoding="utf-8"))
     monkeypatch.setattr(cli, "files_of_examples", no_files)
-    monkeypatch.setattr(cli, "measured", _figures)
+    monkeypatch.setattr(cli, "measure_rule", _figures)
     monkeypatch.setattr(cli, "RULES_DOCUMENT", document)
     monkeypatch.setattr(cli, "COSTS_FILE", tmp_path / "costs.json")
     monkeypatch.setattr(costs, "files", lambda _: tmp_path)
@@ -83,7 +83,7 @@ def test_the_document_is_renewed_without_measuring(
     document = tmp_path / "rules.md"
     whole = document.read_text()
     document.write_text(whole.replace("Cost: 1 instead", "Cost: 7 instead"))
-    monkeypatch.setattr(cli, "measured", None)
+    monkeypatch.setattr(cli, "measure_rule", None)
     assert invoke("--document").exit_code == 0
     assert document.read_text() == whole
 
@@ -96,7 +96,7 @@ def test_a_failed_measurement_writes_nothing(
     def fail(rule: str, folder: Path, _: int) -> tuple[Figure, ...]:
         raise NetpipeError(f"{rule} took too long in {folder}")
 
-    monkeypatch.setattr(cli, "measured", fail)
+    monkeypatch.setattr(cli, "measure_rule", fail)
     result = invoke("--record")
     assert result.exit_code == 1
     assert "Error: batch-after-mp-prefetch took too long" in result.output
