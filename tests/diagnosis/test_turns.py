@@ -91,7 +91,7 @@ def test_the_first_side_is_measured_whatever_it_takes() -> None:
 def test_a_variant_that_hangs_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     """It fails by itself; the side that somebody else watches is waited for."""
     over = threading.Event()
-    monkeypatch.setattr(turns_module, "_LEAST_LIMIT_S", 0.01)
+    monkeypatch.setattr(turns_module, "_MIN_LIMIT_S", 0.01)
     monkeypatch.setattr(bounded_module, "_FAREWELL_S", 0.0)
     clock = FakeClock()
     hanging = {"a": lambda: block(0.01), "b": lambda: over.wait() and block(0.01)}
