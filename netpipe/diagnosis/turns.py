@@ -133,10 +133,19 @@ def measure_in_turns(
         say(rounds + 1)
         return True
 
+    costs_s: list[float] = []
+
     def measure(side: str) -> Block:
-        if side == watched:
-            return sides[side]()
-        return bounded(sides[side], max(_MIN_LIMIT_S, time.left_s()))
+        # A later round does not begin unless all of it fits.
+        if len(costs_s) < len(chosen):
+            time.demand(max(costs_s, default=0.0))
+        started_s = time.clock()
+        try:
+            if side == watched:
+                return sides[side]()
+            return bounded(sides[side], max(_MIN_LIMIT_S, time.left_s()))
+        finally:
+            costs_s.append(time.clock() - started_s)
 
     done = interleave(
         chosen, measure, wants_round,

@@ -52,9 +52,8 @@ def interleave(
 ) -> Interleaved[Side, Result]:
     """Measure each side once a round.
 
-    No side starts after the deadline. In the first round a side is also left out where the longest
-    one before it would not fit; the first side is always measured. A failure after the deadline
-    does not count against a side that was measured before.
+    After the deadline no side starts, except the first of a round that the caller wants. A failure
+    after the deadline does not count against a side that was measured before.
 
     Args:
         sides: What to measure, the most important first.
@@ -81,12 +80,11 @@ def _measure_round(
     until_s: float,
     describe_error: Callable[[Exception], str] | None,
 ) -> None:
-    began_s, longest_s, number = clock(), 0.0, len(done.rounds)
-    results: dict[Side, Result] = {}
+    began_s, results = clock(), dict[Side, Result]()
+    order = order_of_round(sides, len(done.rounds))
     done.rounds.append(results)
-    for place, side in enumerate(order_of_round(sides, number)):
-        started_s = clock()
-        if (number or place) and started_s + (0.0 if number else longest_s) >= until_s:
+    for place, side in enumerate(order):
+        if place and clock() >= until_s:
             break
         try:
             results[side] = measure(side)
@@ -95,5 +93,4 @@ def _measure_round(
                 raise
             if clock() < until_s or not done.results(side):
                 done.failures[side] = describe_error(error)
-        longest_s = max(longest_s, clock() - started_s)
     done.longest_round_s = max(done.longest_round_s, clock() - began_s)

@@ -9,7 +9,7 @@ from statistics import median
 from typing import Final
 
 from netpipe.clock import Clock
-from netpipe.linting.experiments.alternation import LATE, VariantBlocks, VariantComparison
+from netpipe.linting.experiments.alternation import NO_TIME, VariantBlocks, VariantComparison
 from netpipe.linting.experiments.blocks import MeasureBlock, Pace, measure_block
 from netpipe.linting.experiments.fixes import Fix, fixes_for
 from netpipe.linting.experiments.variants import Variant
@@ -172,7 +172,7 @@ def judged(fix: Fix, compared: VariantBlocks) -> Trial:
     """
     before, after = compared.before, compared.after
     if compared.failure or not before:
-        why = compared.failure or LATE
+        why = compared.failure or NO_TIME
         return Trial(fix.rule, fix.change, f"not measured: {why}")
     elements = median(block.elements_per_batch for block in before)
     before_s, after_s = ([block.s_per_element for block in side] for side in (before, after))
