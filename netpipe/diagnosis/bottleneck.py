@@ -12,7 +12,7 @@ from netpipe.diagnosis.diagnosis import Bottleneck, Intervention, clearness
 from netpipe.diagnosis.prediction import Known
 from netpipe.diagnosis.stage_times import StageTime
 from netpipe.diagnosis.thread_scaling import LANE, TWO_PROCESSES, TWO_THREADS
-from netpipe.diagnosis.turns import Turns, interval_of
+from netpipe.diagnosis.turns import SideBlocks, log_interval
 from netpipe.results.measurement import Interval
 from netpipe.results.units import percent
 
@@ -37,7 +37,7 @@ class Evidence:
         interventions: All that were tried, the clearest first.
     """
 
-    lanes: Turns
+    lanes: SideBlocks
     tiny: Interval | None
     as_it_is: Sequence[Block]
     sender: str = ""
@@ -102,7 +102,7 @@ def no_clear_cause(interventions: Sequence[Intervention]) -> str:
 
 def _wall_over_cpu(evidence: Evidence) -> Interval:
     blocks = evidence.lanes.blocks(LANE) if evidence.lanes.rounds else evidence.as_it_is
-    return interval_of([one.s_per_batch / one.cpu_s_per_batch for one in blocks])
+    return log_interval([one.s_per_batch / one.cpu_s_per_batch for one in blocks])
 
 
 def _waits(working: float, evidence: Evidence) -> tuple[str, str]:
@@ -119,7 +119,7 @@ def _read(blocks: Sequence[Block]) -> float:
     return median(one.read_bytes_per_batch for one in blocks) if blocks else 0.0
 
 
-def _computes(known: Known, lanes: Turns) -> tuple[str, str] | None:
+def _computes(known: Known, lanes: SideBlocks) -> tuple[str, str] | None:
     """Return the resource that the lanes clearly show, if any."""
     if not (lanes.has(TWO_THREADS) and lanes.has(TWO_PROCESSES)):
         return None
@@ -137,9 +137,9 @@ def _computes(known: Known, lanes: Turns) -> tuple[str, str] | None:
     return ("cpu", why) if clearness(threads) else None
 
 
-def _does_not_scale(lanes: Turns, why: str) -> tuple[str, str] | None:
+def _does_not_scale(lanes: SideBlocks, why: str) -> tuple[str, str] | None:
     pairs = zip(lanes.blocks(TWO_PROCESSES), lanes.blocks(LANE), strict=True)
-    inflation = interval_of(
+    inflation = log_interval(
         [beside.trainer_cpu_s_per_batch / alone.trainer_cpu_s_per_batch for beside, alone in pairs]
     )
     if inflation.median > _INFLATED and clearness(inflation):
@@ -152,7 +152,7 @@ def _does_not_scale(lanes: Turns, why: str) -> tuple[str, str] | None:
     return ("cpu", f"{why}: no second core is free") if is_clear else None
 
 
-def scaling(lanes: Turns) -> str:
+def scaling(lanes: SideBlocks) -> str:
     """Say what a second thread and a second process gave: "threads 1 to 2: +4%, ..."."""
     told = []
     for side, name in ((TWO_THREADS, "threads"), (TWO_PROCESSES, "processes")):

@@ -55,8 +55,8 @@ def _tried(
     report: LintReport,
     tell: Callable[[str], object],
 ) -> "tuple[LintReport, tuple[Trial, ...]]":
-    from netpipe.linting.experiments.trials import try_fixes, with_trials
+    from netpipe.linting.experiments.trials import apply_trials, try_fixes
 
     cores, clock = this_host().cores, MonotonicClock()
     trials = try_fixes(loader, report, cores, clock, request.budget_s, tell=tell)
-    return with_trials(report, trials), trials
+    return apply_trials(report, trials), trials

@@ -14,7 +14,7 @@ from netpipe.diagnosis.diagnose import composed
 from netpipe.diagnosis.diagnosis import NO_EFFECT, OF_THE_LOADER, Diagnosis, Intervention
 from netpipe.diagnosis.investigation import FindingOut
 from netpipe.diagnosis.report import closing
-from netpipe.diagnosis.turns import Turns
+from netpipe.diagnosis.turns import SideBlocks
 from netpipe.results.measurement import Interval
 from netpipe.results.units import seconds
 from netpipe.session.heartbeat import UNWATCHED
@@ -27,7 +27,7 @@ OF_ONE_THREAD = ("lane", "two-threads", "two-processes", "without-stage")
 SEEDS = range(60)
 
 
-def drawn(generator: np.random.Generator, sides: Iterable[str], working: float) -> Turns:
+def drawn(generator: np.random.Generator, sides: Iterable[str], working: float) -> SideBlocks:
     """Return rounds of sides whose times are drawn by lot, from nearly exact to useless ones."""
     spread = generator.choice([0.002, 0.05, 0.5])
     typical = {side: 0.02 * float(generator.choice([0.4, 0.5, 1.0, 1.0, 1.9])) for side in sides}
@@ -43,7 +43,7 @@ def drawn(generator: np.random.Generator, sides: Iterable[str], working: float) 
                 for name, s in times.items()
             }
         )
-    return Turns(tuple(rounds))
+    return SideBlocks(tuple(rounds))
 
 
 def diagnosed(seed: int, monkeypatch: pytest.MonkeyPatch, *, with_step: bool) -> Diagnosis:
@@ -59,7 +59,7 @@ def diagnosed(seed: int, monkeypatch: pytest.MonkeyPatch, *, with_step: bool) ->
     for name, stand_in in of_one_thread.items():
         monkeypatch.setattr(single_thread_run, name, stand_in)
     monkeypatch.setattr(
-        whole_loader, "in_turns", lambda sides, *_: drawn(generator, sides, working)
+        whole_loader, "measure_in_turns", lambda sides, *_: drawn(generator, sides, working)
     )
     looking = FindingOut(loaders.plain, "a:b", 0.02, 2, 1.0, MonotonicClock(), UNWATCHED)
     found: dict[str, Any] = {"findings": looking.findings().to_document(), "flops_per_step": 1e12}
