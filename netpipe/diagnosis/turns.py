@@ -7,7 +7,7 @@ from statistics import fmean, median, stdev
 from typing import Final
 
 from netpipe.diagnosis.blocks import Block
-from netpipe.diagnosis.schedule import NO_TIME, Time
+from netpipe.diagnosis.schedule import NO_TIME, TimeSlot
 from netpipe.errors import LoaderFailedError, SessionError
 from netpipe.gate.comparison import quantile
 from netpipe.results.measurement import Interval
@@ -103,7 +103,7 @@ def interval_of(values: Sequence[float]) -> Interval:
 
 def in_turns(
     sides: Mapping[str, Side],
-    time: Time,
+    time: TimeSlot,
     say: Callable[[int], None],
     cost_s: float = 0.0,
     watched: str = "",
@@ -119,10 +119,12 @@ def in_turns(
         watched: The side whose hanging somebody else looks after.
     """
     started, longest_s = time.clock(), 0.0
-    fitting = min(len(sides), time.left_s() / (LEAST_ROUNDS * cost_s)) if cost_s else len(sides)
+    fitting = (
+        min(len(sides), time.remaining_s() / (LEAST_ROUNDS * cost_s)) if cost_s else len(sides)
+    )
     failures = dict.fromkeys(list(sides)[max(1, int(fitting)) :], NO_TIME)
     rounds: list[dict[str, Block]] = []
-    while len(rounds) < _MOST_ROUNDS and longest_s <= time.left_s():
+    while len(rounds) < _MOST_ROUNDS and longest_s <= time.remaining_s():
         elapsed_s = time.clock() - started
         if len(rounds) >= LEAST_ROUNDS and elapsed_s * (1 + 1 / len(rounds)) > time.budget_s:
             break
@@ -140,20 +142,20 @@ def in_turns(
 
 
 def _one_round(
-    sides: Mapping[str, Side], number: int, failures: dict[str, str], time: Time, watched: str
+    sides: Mapping[str, Side], number: int, failures: dict[str, str], time: TimeSlot, watched: str
 ) -> dict[str, Block]:
     blocks, longest_s = dict[str, Block](), 0.0
     for name in list(sides)[:: -1 if number % 2 else 1]:
         started = time.clock()
         # Of the first round only: a later one is not begun unless all of it fits.
-        if blocks and not number and longest_s > time.left_s():
+        if blocks and not number and longest_s > time.remaining_s():
             failures[name] = NO_TIME
             continue
         try:
             blocks[name] = (
                 sides[name]()
                 if name == watched
-                else bounded(sides[name], max(_LEAST_LIMIT_S, time.left_s()))
+                else bounded(sides[name], max(_LEAST_LIMIT_S, time.remaining_s()))
             )
         except Exception as error:  # noqa: BLE001  # the user's code may raise anything
             failures[name] = reason(error)
