@@ -20,7 +20,7 @@ from netpipe.results.units import seconds
 from netpipe.session.heartbeat import UNWATCHED
 from netpipe.session.session import SessionRequest
 from tests.diagnosis import loaders
-from tests.diagnosis.diagnosed import LINT, block, stage_time
+from tests.diagnosis.examples import LINT, block, stage_time
 from tests.measurements import make_measurement
 
 OF_ONE_THREAD = ("lane", "two-threads", "two-processes", "without-stage")
@@ -135,15 +135,17 @@ def test_the_clearest_effect_leads(seed: int, monkeypatch: pytest.MonkeyPatch) -
     for one in found.findings.interventions:
         clear = one.speedup is not None and excludes_no_difference(one.speedup)
         assert (
-            clear is (one.clearness > 0) is ("no clear" not in one.says and one.speedup is not None)
+            clear
+            is (one.clear_factor > 0)
+            is ("no clear" not in one.says and one.speedup is not None)
         )
-        factors.append(one.clearness)
+        factors.append(one.clear_factor)
         if clear and one.speedup is not None:
             nearest = min(abs(log(one.speedup.low)), abs(log(one.speedup.high)))
-            assert log(one.clearness) == pytest.approx(nearest)
+            assert log(one.clear_factor) == pytest.approx(nearest)
     assert factors == sorted(factors, reverse=True)
     first = found.findings.interventions[0]
-    assert (first.effect in found.sentence) is (first.clearness > 0)
+    assert (first.effect in found.sentence) is (first.clear_factor > 0)
 
 
 def test_the_causes_drawn_by_lot_are_various(monkeypatch: pytest.MonkeyPatch) -> None:
