@@ -12,7 +12,7 @@ from netpipe.errors import (
     PipelineTooSlowError,
 )
 from netpipe.results.measurement import Measurement
-from netpipe.results.units import ratio_interval, seconds_interval
+from netpipe.results.units import format_ratio_interval, format_seconds_interval
 from netpipe.verdict.decision import judge
 from netpipe.verdict.quantities import EPSILON
 
@@ -53,8 +53,10 @@ def expect_loading_below_step(measurement: Measurement, limits: Limits) -> None:
     __tracebackhide__ = True
     headroom = measurement.headroom
     message = (
-        f"loading a batch takes {seconds_interval(measurement.load_s_per_batch)}, the synthetic "
-        f"step {seconds_interval(measurement.step_s)}: headroom {ratio_interval(headroom)}, "
+        f"loading a batch takes {format_seconds_interval(measurement.load_s_per_batch)}, the "
+        f"synthetic "
+        f"step {format_seconds_interval(measurement.step_s)}: headroom "
+        f"{format_ratio_interval(headroom)}, "
         f"at least {limits.headroom:.2f} asked for"
     )
     if headroom.high < limits.headroom:
@@ -85,7 +87,10 @@ def expect_no_stall(measurement: Measurement, limits: Limits) -> None:
     if measurement.device.shares_host_cores:
         return
     stall = measurement.stall_fraction
-    asked = f"stall fraction {ratio_interval(stall)}, at most {limits.stall_fraction:.2f} asked for"
+    asked = (
+        f"stall fraction {format_ratio_interval(stall)}, "
+        f"at most {limits.stall_fraction:.2f} asked for"
+    )
     if stall.low > limits.stall_fraction:
         raise PipelineTooSlowError(f"training waits: {asked}\n{told}")
     if stall.median > limits.stall_fraction:

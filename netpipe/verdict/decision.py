@@ -9,11 +9,11 @@ from statistics import median
 from netpipe.results import statistics
 from netpipe.results.measurement import Finding, Measurement
 from netpipe.results.units import (
-    counted_rounds,
-    percent,
-    ratio_interval,
-    seconds,
-    seconds_interval,
+    format_percent,
+    format_ratio_interval,
+    format_rounds,
+    format_seconds,
+    format_seconds_interval,
 )
 from netpipe.verdict import doubts, host_causes, quantities
 from netpipe.verdict.host_causes import SEEN_PROBE
@@ -32,7 +32,7 @@ def judge(measurement: Measurement) -> Verdict:
     return _healthy(measurement)
 
 
-def remarks(measurement: Measurement, verdict: Verdict) -> tuple[Finding, ...]:
+def find_remarks(measurement: Measurement, verdict: Verdict) -> tuple[Finding, ...]:
     """Return what is worth saying beside the verdict."""
     said = list(measurement.findings)
     seen = quantities.excess_probe(measurement) > SEEN_PROBE
@@ -40,7 +40,8 @@ def remarks(measurement: Measurement, verdict: Verdict) -> tuple[Finding, ...]:
         said.append(
             Finding(
                 "forced-sync",
-                f"the step was already done at {percent(measurement.sync_probe_fraction)} of the "
+                f"the step was already done at {format_percent(measurement.sync_probe_fraction)} "
+                f"of the "
                 "requests for a batch: the loop waits for results"
                 f"{host_causes.where(measurement)}; {host_causes.describe_exposed(measurement)}",
             )
@@ -56,7 +57,7 @@ def remarks(measurement: Measurement, verdict: Verdict) -> tuple[Finding, ...]:
         said.append(
             Finding(
                 "busy-host",
-                f"other programs took {percent(measurement.busy_elsewhere_fraction)} of the "
+                f"other programs took {format_percent(measurement.busy_elsewhere_fraction)} of the "
                 "host's CPU time",
             )
         )
@@ -73,7 +74,7 @@ def _doubtful(why: Callable[[Measurement], str | None], way_out: str = _MORE_TIM
         return Verdict(
             "inconclusive",
             f"inconclusive: {reason}",
-            (*quantities.evidence(measurement), counted_rounds(measurement.step_s.n)),
+            (*quantities.evidence(measurement), format_rounds(measurement.step_s.n)),
             way_out,
         )
 
@@ -90,7 +91,7 @@ def _recompiling(measurement: Measurement) -> Verdict | None:
         "recompiling",
         f"recompiling: {measurement.compilations} compilations inside the timed windows",
         (
-            f"{measurement.compilations} compilations in {counted_rounds(measurement.step_s.n)}",
+            f"{measurement.compilations} compilations in {format_rounds(measurement.step_s.n)}",
             *quantities.evidence(measurement),
         ),
         "give the step batches of one shape and dtype; JAX_LOG_COMPILES=1 says what is compiled",
@@ -107,8 +108,8 @@ def _loader_bound(measurement: Measurement) -> Verdict | None:
     kind = "masked-loader-bound" if masked else "loader-bound"
     return Verdict(
         kind,
-        f"{kind}: loading a batch takes {seconds(measurement.load_s_per_batch.median)}, "
-        f"the step {seconds(measurement.step_s.median)}"
+        f"{kind}: loading a batch takes {format_seconds(measurement.load_s_per_batch.median)}, "
+        f"the step {format_seconds(measurement.step_s.median)}"
         + (f"; only the buffers hide it, {_until(measurement)}" if masked else ""),
         quantities.evidence(measurement),
         "make loading faster or give it more workers; netpipe diagnose says which",
@@ -128,14 +129,14 @@ def _jitter(measurement: Measurement) -> Verdict | None:
         return None
     if measurement.device.shares_host_cores:  # whatever else runs there makes steps late
         return None
+    waits, worst = measurement.wait_s, measurement.worst_tenth_fraction
     return Verdict(
         "jitter",
-        f"jitter: the worst tenth of the steps holds {percent(measurement.worst_tenth_fraction)} "
-        "of the stall",
+        f"jitter: the worst tenth of the steps holds {format_percent(worst)} of the stall",
         (
             *quantities.evidence(measurement),
             f"CV of load times {measurement.wait_s.cv:.2f}",
-            f"waits p50 {seconds(measurement.wait_s.p50)}, p99 {seconds(measurement.wait_s.p99)}",
+            f"waits p50 {format_seconds(waits.p50)}, p99 {format_seconds(waits.p99)}",
             f"{measurement.dispatch_depth} steps in flight at most",
         ),
         "prefetch more batches, and look for the rare slow batch",
@@ -162,7 +163,10 @@ def _contention(measurement: Measurement) -> Verdict | None:
             if measurement.device.shares_host_cores
             else ""
         ),
-        (*quantities.evidence(measurement), f"S1/S0 beside the loader = {ratio_interval(shadow)}"),
+        (
+            *quantities.evidence(measurement),
+            f"S1/S0 beside the loader = {format_ratio_interval(shadow)}",
+        ),
         "leave cores to the step's host thread: fewer workers, or work moved out of its process",
     )
 
@@ -178,8 +182,11 @@ def _transfer_bound(measurement: Measurement) -> Verdict | None:
     return Verdict(
         "transfer-bound",
         f"transfer-bound: copying {measurement.batch_bytes:,} bytes a batch to the device slows "
-        f"the step to {ratio_interval(transfer)} of itself",
-        (*quantities.evidence(measurement), f"S2/S0 with transfers = {ratio_interval(transfer)}"),
+        f"the step to {format_ratio_interval(transfer)} of itself",
+        (
+            *quantities.evidence(measurement),
+            f"S2/S0 with transfers = {format_ratio_interval(transfer)}",
+        ),
         "send narrower dtypes, or copy the next batch while the step runs",
     )
 
@@ -188,20 +195,21 @@ def _unexplained(measurement: Measurement) -> Verdict | None:
     if not quantities.stalls_beyond_both(measurement):
         return None
     serial = quantities.is_serial(measurement)
+    train_s, overlap = measurement.train_s_per_step.median, measurement.load_overlap_fraction
     return Verdict(
         "no-overlap" if serial else "unexplained",
         "no-overlap: loading and computing run one after the other"
         if serial
-        else f"unexplained: a real step takes {seconds(measurement.train_s_per_step.median)}, "
+        else f"unexplained: a real step takes {format_seconds(train_s)}, "
         "and neither loading, syncs, contention nor transfers account for it",
         (
             *quantities.evidence(measurement),
-            f"S_sync = {seconds_interval(measurement.step_synced_s)}",
-            f"S1 beside the loader = {seconds_interval(measurement.step_shadow_s)}",
-            f"S2 with transfers = {seconds_interval(measurement.step_transfer_s)}",
-            f"H = {seconds_interval(measurement.host_s_per_step)} a step",
+            f"S_sync = {format_seconds_interval(measurement.step_synced_s)}",
+            f"S1 beside the loader = {format_seconds_interval(measurement.step_shadow_s)}",
+            f"S2 with transfers = {format_seconds_interval(measurement.step_transfer_s)}",
+            f"H = {format_seconds_interval(measurement.host_s_per_step)} a step",
             f"sync probe {measurement.sync_probe_fraction:.2f}",
-            f"by the profiler {percent(measurement.load_overlap_fraction)} of loading overlaps",
+            f"by the profiler {format_percent(overlap)} of loading overlaps",
         ),
         "let loading run ahead of the step (prefetch in a thread or in workers)"
         if serial
@@ -215,7 +223,7 @@ def _at_risk(measurement: Measurement) -> Verdict | None:
         return None
     return Verdict(
         "at-risk",
-        f"at-risk: headroom is {ratio_interval(measurement.headroom)}; a slightly faster "
+        f"at-risk: headroom is {format_ratio_interval(measurement.headroom)}; a slightly faster "
         "accelerator would wait",
         (*quantities.evidence(measurement), *_not_judged(measurement)),
         "make loading faster before the accelerator is",
@@ -223,10 +231,11 @@ def _at_risk(measurement: Measurement) -> Verdict | None:
 
 
 def _healthy(measurement: Measurement) -> Verdict:
+    load_s, headroom = measurement.load_s_per_batch.median, measurement.headroom.median
     return Verdict(
         "healthy",
-        f"healthy: loading a batch takes {seconds(measurement.load_s_per_batch.median)}, the step "
-        f"{seconds(measurement.step_s.median)}: headroom {measurement.headroom.median:.2f}",
+        f"healthy: loading a batch takes {format_seconds(load_s)}, "
+        f"the step {format_seconds(measurement.step_s.median)}: headroom {headroom:.2f}",
         (*quantities.evidence(measurement), *_not_judged(measurement)),
         "nothing",
     )

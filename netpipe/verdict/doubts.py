@@ -4,7 +4,7 @@ from math import isfinite
 
 from netpipe.results import statistics
 from netpipe.results.measurement import Measurement
-from netpipe.results.units import counted_rounds, ratio_interval, seconds_interval
+from netpipe.results.units import format_ratio_interval, format_rounds, format_seconds_interval
 from netpipe.verdict import quantities
 from netpipe.verdict.quantities import AT_RISK_ABOVE, EPSILON
 
@@ -16,7 +16,7 @@ def why_too_few_rounds(measurement: Measurement) -> str | None:
     load = measurement.load_s_per_batch
     if isfinite(load.low):
         return None
-    return f"only {counted_rounds(load.n)} fitted into the time; an interval needs 3"
+    return f"only {format_rounds(load.n)} fitted into the time; an interval needs 3"
 
 
 def why_no_evidence(measurement: Measurement) -> str | None:
@@ -71,7 +71,9 @@ def why_stall_is_open(measurement: Measurement) -> str | None:
     train = quantities.train_over_larger(measurement)
     if not train.low <= 1 + EPSILON < train.high:
         return None
-    return f"R is {ratio_interval(train)} of the larger of L and S0, on both sides of a limit"
+    return (
+        f"R is {format_ratio_interval(train)} of the larger of L and S0, on both sides of a limit"
+    )
 
 
 def _why_limit_is_open(measurement: Measurement, limit: float) -> str | None:
@@ -80,5 +82,5 @@ def _why_limit_is_open(measurement: Measurement, limit: float) -> str | None:
     if not ratio.low < limit < ratio.high:
         return None
     if statistics.half_width_fraction(load) > _WIDE_LOAD:
-        return f"loading a batch took {seconds_interval(load)}, too spread to tell"
-    return f"L/S0 is {ratio_interval(ratio)}, on both sides of a limit"
+        return f"loading a batch took {format_seconds_interval(load)}, too spread to tell"
+    return f"L/S0 is {format_ratio_interval(ratio)}, on both sides of a limit"

@@ -4,7 +4,12 @@ The letters are explained in `quantities`.
 """
 
 from netpipe.results.measurement import Measurement
-from netpipe.results.units import percent, ratio_interval, seconds, seconds_interval
+from netpipe.results.units import (
+    format_percent,
+    format_ratio_interval,
+    format_seconds,
+    format_seconds_interval,
+)
 from netpipe.verdict import quantities
 from netpipe.verdict.kinds import Verdict
 from netpipe.verdict.quantities import EPSILON
@@ -81,11 +86,12 @@ def _slowed_work(measurement: Measurement) -> Verdict:
     return Verdict(
         "contention",
         f"contention: the loop's own work{where(measurement)} takes "
-        f"{seconds(quantities.host_s(measurement))} a step alone, and longer than the step beside "
+        f"{format_seconds(quantities.host_s(measurement))} a step alone, and longer than the "
+        f"step beside "
         "the loader",
         (
             *quantities.evidence(measurement),
-            f"H = {seconds_interval(measurement.host_s_per_step)} a step",
+            f"H = {format_seconds_interval(measurement.host_s_per_step)} a step",
             *_lines(measurement),
         ),
         "load in worker processes (mp_prefetch): threads share Python's lock with the loop",
@@ -110,8 +116,8 @@ def _forced_sync_verdict(measurement: Measurement, probe: float) -> Verdict:
     return Verdict(
         "forced-sync",
         f"forced-sync: the loop waits for the device {probe:.2f} times a step"
-        f"{where(measurement)}; a step takes {seconds(train_s)} where "
-        f"{seconds(train_s - cost_s)} would do",
+        f"{where(measurement)}; a step takes {format_seconds(train_s)} where "
+        f"{format_seconds(train_s - cost_s)} would do",
         (
             *quantities.evidence(measurement),
             f"sync probe {probe:.2f} syncs a step",
@@ -128,8 +134,8 @@ def describe_exposed(measurement: Measurement) -> str:
     fraction = quantities.exposed_fraction(measurement)
     if fraction is None:
         return "what it costs was not measured"
-    idle_s = seconds(quantities.exposed_s(measurement))
-    return f"the device idles {idle_s} a step after a sync, {ratio_interval(fraction)} of R"
+    idle_s = format_seconds(quantities.exposed_s(measurement))
+    return f"the device idles {idle_s} a step after a sync, {format_ratio_interval(fraction)} of R"
 
 
 def where(measurement: Measurement) -> str:
@@ -142,7 +148,7 @@ def where(measurement: Measurement) -> str:
 
 def _lines(measurement: Measurement) -> tuple[str, ...]:
     return tuple(
-        f"{percent(one.fraction)} of the loop's time at {one.file}:{one.line}: {one.code}"
+        f"{format_percent(one.fraction)} of the loop's time at {one.file}:{one.line}: {one.code}"
         for one in measurement.blocking_lines
     )
 
@@ -176,11 +182,11 @@ def host_bound(measurement: Measurement) -> Verdict | None:
 def _host_bound_verdict(measurement: Measurement) -> Verdict:
     return Verdict(
         "host-bound",
-        f"host-bound: the loop's own work takes {seconds(quantities.host_s(measurement))} a step"
-        f"{where(measurement)}, beside a step of {seconds(measurement.step_s.median)}",
+        f"host-bound: the loop's own work takes {format_seconds(quantities.host_s(measurement))} "
+        f"a step{where(measurement)}, beside a step of {format_seconds(measurement.step_s.median)}",
         (
             *quantities.evidence(measurement),
-            f"H = {seconds_interval(measurement.host_s_per_step)} a step",
+            f"H = {format_seconds_interval(measurement.host_s_per_step)} a step",
             *_lines(measurement),
         ),
         "do it every n steps, in another thread or process, or not at all",

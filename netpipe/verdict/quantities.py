@@ -8,7 +8,7 @@ from statistics import median
 
 from netpipe.results import statistics
 from netpipe.results.measurement import Interval, Measurement
-from netpipe.results.units import ratio_interval, seconds_interval
+from netpipe.results.units import format_ratio_interval, format_seconds_interval
 
 EPSILON = 0.05  # a stall worth naming; xprof and torch-tb-profiler call 5% moderate
 AT_RISK_ABOVE = 0.8  # of the step time, load time leaves too little to spare
@@ -110,9 +110,9 @@ def host_s(measurement: Measurement) -> float:
 def evidence(measurement: Measurement) -> tuple[str, ...]:
     """Return the figures that every verdict rests on, as text."""
     return (
-        f"L = {seconds_interval(measurement.load_s_per_batch)} a batch",
-        f"S0 = {seconds_interval(measurement.step_s)} a step",
-        f"R = {seconds_interval(measurement.train_s_per_step)} a step",
-        f"headroom S0/L = {ratio_interval(measurement.headroom)}",
-        f"stall fraction = {ratio_interval(measurement.stall_fraction)}",
+        f"L = {format_seconds_interval(measurement.load_s_per_batch)} a batch",
+        f"S0 = {format_seconds_interval(measurement.step_s)} a step",
+        f"R = {format_seconds_interval(measurement.train_s_per_step)} a step",
+        f"headroom S0/L = {format_ratio_interval(measurement.headroom)}",
+        f"stall fraction = {format_ratio_interval(measurement.stall_fraction)}",
     )

@@ -8,8 +8,8 @@ from rich import box
 from rich.table import Table
 
 from netpipe.results.measurement import Device, Measurement
-from netpipe.results.units import percent, rounded, seconds
-from netpipe.verdict.decision import judge, remarks
+from netpipe.results.units import format_number, format_percent, format_seconds
+from netpipe.verdict.decision import find_remarks, judge
 from netpipe.verdict.kinds import Verdict
 from netpipe.verdict.worker_sizing import cores_needed, workers_needed
 
@@ -22,7 +22,7 @@ def measurement_document(measurement: Measurement, verdict: Verdict) -> dict[str
     return {
         **document,
         "verdict": {**asdict(verdict), "evidence": list(verdict.evidence)},
-        "findings": [asdict(one) for one in remarks(measurement, verdict)],
+        "findings": [asdict(one) for one in find_remarks(measurement, verdict)],
         "workers_needed": workers_needed(measurement) if decided else None,
         "cores_needed": cores_needed(measurement) if decided else None,
     }
@@ -50,11 +50,11 @@ def verdict_table(measurements: Iterable[Measurement]) -> Table:
         kind = judge(one).kind
         table.add_row(
             device_label(one.device),
-            seconds(one.load_s_per_batch.median),
-            seconds(one.step_s.median),
-            seconds(one.train_s_per_step.median),
+            format_seconds(one.load_s_per_batch.median),
+            format_seconds(one.step_s.median),
+            format_seconds(one.train_s_per_step.median),
             f"{one.headroom.median:.2f}",
-            percent(one.stall_fraction.median),
+            format_percent(one.stall_fraction.median),
             _workers(one) if kind != "inconclusive" else "",
             kind,
         )
@@ -68,7 +68,7 @@ def sizing_line(measurement: Measurement) -> str:
     if cores is None:
         return line
     beyond = "more than this host has: " if cores > has else "has "
-    return f"{line}; cores needed: {rounded(cores, 2)} ({beyond}{has})"
+    return f"{line}; cores needed: {format_number(cores, 2)} ({beyond}{has})"
 
 
 def trace_line(measurement: Measurement) -> str:

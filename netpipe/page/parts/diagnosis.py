@@ -15,7 +15,7 @@ from netpipe.page.parts.stages import stage_cards
 from netpipe.page.parts.steps import STEP_FIELDS, step_cards
 from netpipe.page.wording import bounds, ratio, sentence, whole_percent, without_modules
 from netpipe.results.measurement import Interval, converter
-from netpipe.results.units import rounded, seconds
+from netpipe.results.units import format_number, format_seconds
 
 _RESOURCES: Final[Mapping[str, str]] = {
     "cpu": "bound by the CPU",
@@ -76,7 +76,7 @@ def _facts(document: Mapping[str, Any], found: Findings) -> Iterator[Fact]:
         ("one lane", found.lane_s_per_batch),
     )
     for label, interval in times:
-        yield Fact(label, seconds(interval.median), bounds(interval))
+        yield Fact(label, format_seconds(interval.median), bounds(interval))
     yield Fact("workers", str(found.workers), f"{found.threads} threads in each")
     if found.bottleneck.stage:
         of_it = whole_percent(found.bottleneck.fraction)
@@ -120,10 +120,10 @@ def _need(need: Need) -> tuple[Cell, ...]:
     tone = Tone.GOOD if need.headroom >= 1 else Tone.BAD
     return (
         Cell(need.accelerator),
-        Cell(seconds(need.step_s)),
-        Cell(rounded(need.batches_per_s)),
+        Cell(format_seconds(need.step_s)),
+        Cell(format_number(need.batches_per_s)),
         Cell(str(need.workers)),
-        Cell(rounded(need.cores, 2)),
+        Cell(format_number(need.cores, 2)),
         Cell(ratio(need.headroom), tone),
     )
 
