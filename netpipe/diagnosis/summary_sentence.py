@@ -6,7 +6,7 @@ from typing import Final
 from netpipe.diagnosis.diagnosis import Bottleneck, Findings, Prediction
 from netpipe.results.measurement import Interval, Measurement
 from netpipe.results.units import format_number, format_seconds
-from netpipe.verdict.kinds import Verdict
+from netpipe.verdict.kinds import Verdict, VerdictKind
 
 _BOUND: Final = {
     "cpu": "bound by the CPU",
@@ -16,8 +16,13 @@ _BOUND: Final = {
     "waiting": "waiting for storage elsewhere, a lock or a sleep",
 }
 _BY_LOADING: Final = (
-    *("loader-bound", "masked-loader-bound", "at-risk", "healthy", "jitter", "contention"),
-    "inconclusive",
+    VerdictKind.LOADER_BOUND,
+    VerdictKind.MASKED_LOADER_BOUND,
+    VerdictKind.AT_RISK,
+    VerdictKind.HEALTHY,
+    VerdictKind.JITTER,
+    VerdictKind.CONTENTION,
+    VerdictKind.INCONCLUSIVE,
 )
 _OF_A_STAGE: Final = ("without-stage", "faster-stage")
 _WORTH: Final = 0.95  # of the time as it is
@@ -39,7 +44,7 @@ def sentence(
     """
     parts = [_rate(findings, measurement, verdict)]
     if verdict is None or verdict.kind in _BY_LOADING:
-        waits = verdict is None or verdict.kind != "healthy"
+        waits = verdict is None or verdict.kind != VerdictKind.HEALTHY
         parts += [
             _stage(bottleneck, waits=waits),
             *_clearest(findings, bottleneck),

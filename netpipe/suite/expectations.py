@@ -14,6 +14,7 @@ from netpipe.errors import (
 from netpipe.results.measurement import Measurement
 from netpipe.results.units import format_ratio_interval, format_seconds_interval
 from netpipe.verdict.decision import judge
+from netpipe.verdict.kinds import VerdictKind
 from netpipe.verdict.quantities import EPSILON
 
 
@@ -80,7 +81,7 @@ def expect_no_stall(measurement: Measurement, limits: Limits) -> None:
     __tracebackhide__ = True
     verdict = judge(measurement)
     told = "\n".join((verdict.message, *verdict.evidence, f"next: {verdict.next}"))
-    if verdict.kind == "inconclusive":
+    if verdict.kind == VerdictKind.INCONCLUSIVE:
         raise InconclusiveError(told)
     if not verdict.passes(measurement):
         raise PipelineTooSlowError(told)

@@ -16,6 +16,7 @@ from netpipe.page.parts.steps import STEP_FIELDS, step_cards
 from netpipe.page.wording import bounds, ratio, sentence, whole_percent, without_modules
 from netpipe.results.measurement import Interval, converter
 from netpipe.results.units import format_number, format_seconds
+from netpipe.verdict.kinds import VerdictKind
 
 _RESOURCES: Final[Mapping[str, str]] = {
     "cpu": "bound by the CPU",
@@ -32,7 +33,7 @@ _WITHOUT_A_CAUSE: Final[Mapping[str, str]] = {
     "unknown": "What holds it up is open",
 }
 
-_OF_THE_LOADER: Final = ("loader-bound", "masked-loader-bound")
+_OF_THE_LOADER: Final = (VerdictKind.LOADER_BOUND, VerdictKind.MASKED_LOADER_BOUND)
 
 
 def diagnosis_parts(document: Mapping[str, Any]) -> tuple[Part, ...]:

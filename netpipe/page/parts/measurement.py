@@ -26,7 +26,7 @@ from netpipe.page.plots.ranges import Row, durations
 from netpipe.page.wording import bounds, ratio, sentence, size, whole_percent
 from netpipe.results.measurement import Interval, Measurement, parse_measurement
 from netpipe.results.units import format_number, format_percent, format_seconds
-from netpipe.verdict.kinds import Verdict
+from netpipe.verdict.kinds import Verdict, VerdictKind
 from netpipe.verdict.report import device_label
 
 _TIMES: Final = (
@@ -85,7 +85,8 @@ def _measured(document: Mapping[str, Any]) -> Measurement:
 
 def _verdict(document: Mapping[str, Any]) -> Verdict:
     said = document["verdict"]
-    return Verdict(said["kind"], said["message"], tuple(said["evidence"]), said["next"])
+    kind = VerdictKind(said["kind"])
+    return Verdict(kind, said["message"], tuple(said["evidence"]), said["next"])
 
 
 def _headline(document: Mapping[str, Any], measured: Measurement) -> Headline:
