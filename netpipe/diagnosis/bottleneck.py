@@ -14,7 +14,7 @@ from netpipe.diagnosis.stage_times import StageTime
 from netpipe.diagnosis.thread_scaling import LANE, TWO_PROCESSES, TWO_THREADS
 from netpipe.diagnosis.turns import SideBlocks, log_interval
 from netpipe.results.measurement import Interval
-from netpipe.results.units import percent
+from netpipe.results.units import format_percent
 
 _WAITS_BELOW: Final = 0.5  # of its time that a stage computes
 _SCALES: Final = 1.25  # two processes
@@ -61,7 +61,7 @@ def bottleneck(known: Known, times: Sequence[StageTime], evidence: Evidence) -> 
     ]
     sent = _sent_fraction(evidence.tiny)
     if sent > max(gains, default=0.0):
-        why = f"sending nothing instead of the batch saves {percent(sent)} of the time"
+        why = f"sending nothing instead of the batch saves {format_percent(sent)} of the time"
         return Bottleneck(evidence.sender or None, "process-transfer", sent, why)
     if not times:
         return Bottleneck(None, "unknown", 0.0, "no stage could be told apart")
@@ -106,7 +106,7 @@ def _wall_over_cpu(evidence: Evidence) -> Interval:
 
 
 def _waits(working: float, evidence: Evidence) -> tuple[str, str]:
-    idle = f"computes {percent(working)} of its time"
+    idle = f"computes {format_percent(working)} of its time"
     lane = evidence.lanes.blocks(LANE) if evidence.lanes.rounds else []
     # Workers read in processes of their own, where it is not seen; a lane does it in this one.
     read = max(_read(evidence.as_it_is), _read(lane))

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from netpipe.results.documents import check
+from netpipe.results.documents import check_document
 from netpipe.results.measurement import Host, Interval, Measurement, converter
-from netpipe.results.units import ratio_interval, seconds
+from netpipe.results.units import format_ratio_interval, format_seconds
 from netpipe.verdict.decision import judge
 from netpipe.verdict.report import measurement_document
 
@@ -96,7 +96,7 @@ class Intervention:
     @property
     def effect(self) -> str:
         """What was changed and what it gave, with the interval."""
-        return f"{self.what}: {ratio_interval(self.speedup)} times as fast"
+        return f"{self.what}: {format_ratio_interval(self.speedup)} times as fast"
 
 
 def clear_factor(ratio: Interval) -> float:
@@ -200,8 +200,9 @@ class Verification:
         """Return the comparison of a prediction with its measurement."""
         error = predicted.median / measured.median - 1
         says = (
-            f"{change}: predicted {seconds(predicted.median)}, measured "
-            f"{seconds(measured.median)} ({error:+.0%}) instead of {seconds(before.median)}"
+            f"{change}: predicted {format_seconds(predicted.median)}, measured "
+            f"{format_seconds(measured.median)} ({error:+.0%}) instead of "
+            f"{format_seconds(before.median)}"
         )
         return cls(change, kind, predicted, measured, before, error, says)
 
@@ -329,5 +330,5 @@ class Diagnosis:
             "host": plain.unstructure(self.host),
             "versions": dict(self.versions),
         }
-        check(document, "diagnosis.1", "netpipe diagnose")
+        check_document(document, "diagnosis.1", "netpipe diagnose")
         return document

@@ -17,7 +17,7 @@ from netpipe.device.host import cpu_model, host_difference
 from netpipe.errors import InputError
 from netpipe.gate.numbered_files import NUMBERED, keep_elsewhere, write_next
 from netpipe.results import documents
-from netpipe.results.measurement import Host, Measurement, measurement_from
+from netpipe.results.measurement import Host, Measurement, parse_measurement
 
 SCHEMA: Final = "netpipe.baseline/1"
 _AGAIN: Final = "Record it again"
@@ -200,7 +200,7 @@ def _check(document: Any, path: Path) -> None:
         newer = isinstance(found, str) and _NEWER.fullmatch(found)
         way_out = "A newer netpipe wrote it: upgrade this one" if newer else _AGAIN
         raise InputError(path, "netpipe.schema", f"be {SCHEMA}", repr(found), way_out)
-    documents.check(document, "baseline.1", path, way_out=_AGAIN)
+    documents.check_document(document, "baseline.1", path, way_out=_AGAIN)
     found = _digest(document)
     if document["netpipe"]["digest"] != found:
         constraint = f"be {found}, that of the content"
@@ -282,7 +282,7 @@ def _kept_of(session: Measurement) -> dict[str, Any]:
 def _sessions(document: Mapping[str, Any], path: Path) -> dict[str, tuple[Measurement, ...]]:
     ours = document["netpipe"]
     every = [
-        _with_cpu_model(measurement_from(one, path), document.get("machine_info", {}))
+        _with_cpu_model(parse_measurement(one, path), document.get("machine_info", {}))
         for one in ours["sessions"]
     ]
     return {

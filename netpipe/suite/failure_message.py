@@ -7,7 +7,7 @@ from netpipe.gate.baseline import Baseline, holder_of
 from netpipe.gate.comparison import Compared, Comparison
 from netpipe.gate.metrics import Metric
 from netpipe.results.measurement import Measurement
-from netpipe.results.units import percent, seconds
+from netpipe.results.units import format_percent, format_seconds
 from netpipe.suite import run
 from netpipe.verdict.decision import judge
 
@@ -47,7 +47,7 @@ def _figures(one: Compared, beside: str) -> Iterator[str]:
 
 
 def _written(metric: Metric, value: float) -> str:
-    return seconds(value) if metric.unit == "s" else f"{value:.3g} {metric.unit}".rstrip()
+    return format_seconds(value) if metric.unit == "s" else f"{value:.3g} {metric.unit}".rstrip()
 
 
 def _baseline(one: Compared, baselines: Sequence[Baseline]) -> Iterator[str]:
@@ -77,7 +77,7 @@ def _cause(now: Measurement, then: Sequence[Measurement]) -> Iterator[str]:
         ]
         if changed:
             yield f"versions:  {', '.join(changed[:_SHOWN_VERSIONS])}"
-    busy = percent(now.busy_elsewhere_fraction)
+    busy = format_percent(now.busy_elsewhere_fraction)
     yield f"machine:   other programs took {busy} of the host's CPU time"
 
 

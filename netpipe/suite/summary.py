@@ -23,7 +23,8 @@ from netpipe.suite.acceptance import (
 from netpipe.suite.metric_history import pasts
 from netpipe.suite.run import Compared, Run
 from netpipe.suite.unused_waivers import waiver_problems
-from netpipe.verdict.decision import judge, remarks
+from netpipe.verdict.decision import find_remarks, judge
+from netpipe.verdict.kinds import VerdictKind
 from netpipe.verdict.report import (
     device_label,
     measurement_document,
@@ -67,10 +68,10 @@ def verdict_lines(run: Run) -> Iterator[str]:
     """Give what is to be said of each measurement beside its row in the table."""
     for one in latest(run):
         verdict = judge(one)
-        if verdict.kind != "healthy":
+        if verdict.kind != VerdictKind.HEALTHY:
             yield f"{device_label(one.device)}: {verdict.message}"
             yield f"  next: {verdict.next}"
-        for remark in remarks(one, verdict):
+        for remark in find_remarks(one, verdict):
             yield f"{device_label(one.device)}: {remark.name}: {remark.message}"
         if one.trace:
             yield f"{device_label(one.device)}: {trace_line(one)}"

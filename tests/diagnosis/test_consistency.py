@@ -16,7 +16,7 @@ from netpipe.diagnosis.investigation import FindingOut
 from netpipe.diagnosis.report import closing
 from netpipe.diagnosis.turns import SideBlocks
 from netpipe.results.measurement import Interval
-from netpipe.results.units import seconds
+from netpipe.results.units import format_seconds
 from netpipe.session.heartbeat import UNWATCHED
 from netpipe.session.session import SessionRequest
 from tests.diagnosis import loaders
@@ -95,9 +95,9 @@ def test_every_quantity_has_one_figure(
         loads.append(tried.before_s_per_batch)
         (foreseen,) = (one for one in findings.what_if if one.change == tried.change)
         assert tried.predicted_s_per_batch == foreseen.load_s_per_batch
-        assert seconds(foreseen.load_s_per_batch.median) in closing(findings)
-        assert f"tried: {seconds(tried.measured_s_per_batch.median)}" in found.sentence
-        assert f"instead of {seconds(findings.load_s_per_batch.median)}" in found.sentence
+        assert format_seconds(foreseen.load_s_per_batch.median) in closing(findings)
+        assert f"tried: {format_seconds(tried.measured_s_per_batch.median)}" in found.sentence
+        assert f"instead of {format_seconds(findings.load_s_per_batch.median)}" in found.sentence
     assert set(loads) == {findings.load_s_per_batch}
     for name in ("two-threads", "two-processes", "without-stage"):
         assert made(found, name).before_s_per_batch == findings.lane_s_per_batch
