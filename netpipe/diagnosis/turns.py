@@ -9,7 +9,7 @@ from typing import Final
 from netpipe.diagnosis.blocks import Block
 from netpipe.diagnosis.schedule import NO_TIME, Time
 from netpipe.errors import LoaderFailedError, SessionError
-from netpipe.gate.comparison import quantile
+from netpipe.gate.comparison import student_quantile
 from netpipe.results.measurement import Interval
 from netpipe.session.bounded_calls import bounded, in_a_line
 
@@ -96,7 +96,7 @@ def interval_of(values: Sequence[float]) -> Interval:
     if n < _LEAST_FOR_SPREAD:
         return Interval(middle, 0.0, inf, n)
     logs = [log(one) for one in values]
-    reach = quantile(_UPPER, n - 1) * stdev(logs) / sqrt(n)
+    reach = student_quantile(_UPPER, n - 1) * stdev(logs) / sqrt(n)
     low, high = exp(fmean(logs) - reach), exp(fmean(logs) + reach)
     return Interval(middle, min(low, middle), max(high, middle), n)
 
