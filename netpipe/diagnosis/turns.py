@@ -9,7 +9,7 @@ from typing import Final
 from netpipe.diagnosis.blocks import Block
 from netpipe.diagnosis.schedule import NO_TIME, TimeSlot
 from netpipe.errors import LoaderFailedError, SessionError
-from netpipe.gate.comparison import quantile
+from netpipe.gate.comparison import student_quantile
 from netpipe.measuring.interleaving import MIN_ROUNDS as MIN_ROUNDS
 from netpipe.measuring.interleaving import Interleaved, interleave
 from netpipe.results.measurement import Interval
@@ -98,7 +98,7 @@ def log_interval(values: Sequence[float]) -> Interval:
     if n == 1:
         return Interval(middle, 0.0, inf, n)
     logs = [log(value) for value in values]
-    reach = quantile(0.975, n - 1) * stdev(logs) / sqrt(n)
+    reach = student_quantile(0.975, n - 1) * stdev(logs) / sqrt(n)
     low, high = exp(fmean(logs) - reach), exp(fmean(logs) + reach)
     return Interval(middle, min(low, middle), max(high, middle), n)
 

@@ -7,8 +7,8 @@ from typing import Any, cast
 from rich.console import Console
 
 from netpipe.gate.baseline import load
-from netpipe.gate.comparison import Accepted, compare
-from netpipe.suite.run import Compared
+from netpipe.gate.comparison import BaselineSessions, compare
+from netpipe.suite.run import GateResult
 from netpipe.suite.summary import comparison_tables
 from tests.root_process import ROOT
 
@@ -26,8 +26,8 @@ def test_the_comparison_is_the_readmes() -> None:
     compared = []
     for name, quantity in QUANTITIES.items():
         then = kept.sessions[name]
-        found = compare(quantity, then[:1], Accepted(kept.name, then))
-        compared += [Compared(name, quantity, one, then[0]) for one in found.by_metric]
+        found = compare(quantity, then[:1], BaselineSessions(kept.name, then))
+        compared += [GateResult(name, quantity, one, then[0]) for one in found.by_metric]
     run = cast(Any, SimpleNamespace(compared=compared))
     (table,) = comparison_tables(run)
     console = Console(width=118, color_system=None)
