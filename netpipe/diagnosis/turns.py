@@ -138,7 +138,7 @@ def measure_in_turns(
     def measure(side: str) -> Block:
         # A later round does not begin unless all of it fits.
         if len(costs_s) < len(chosen):
-            time.demand(max(costs_s, default=0.0))
+            time.require(max(costs_s, default=0.0))
         started_s = time.clock()
         try:
             if side == watched:

@@ -8,7 +8,9 @@ from netpipe.diagnosis.what_if import Change
 from netpipe.results.measurement import Interval
 
 
-def verified(change: Change, turns: SideBlocks, load_s: Interval) -> tuple[Verification | None, str]:
+def verified(
+    change: Change, turns: SideBlocks, load_s: Interval
+) -> tuple[Verification | None, str]:
     """Compare a prediction with what was measured.
 
     Both are ratios to the loader as it is, which is measured again in turns with the change: what
