@@ -7,8 +7,8 @@ from rich.console import Console
 
 from netpipe.device.host import this_host
 from netpipe.linting import linter
-from netpipe.linting.graph.source_lines import recorded
-from netpipe.linting.picture.terminal import text_picture
+from netpipe.linting.graph.source_lines import record_source_lines
+from netpipe.linting.picture.terminal import TextPicture
 from netpipe.session.targets import resolve
 from tests.root_process import ROOT
 
@@ -21,7 +21,7 @@ def report(monkeypatch: pytest.MonkeyPatch) -> linter.LintReport:
     monkeypatch.setattr(linter, "this_host", lambda: replace(this_host(), cores=2))
     monkeypatch.chdir(ROOT / "examples" / "order")
     monkeypatch.syspath_prepend(".")
-    with recorded() as recording:
+    with record_source_lines() as recording:
         dataset = resolve("input_pipeline.py:batches")()
     return linter.lint(dataset, recording=recording)
 
@@ -30,7 +30,7 @@ def test_the_document_shows_the_picture(report: linter.LintReport) -> None:
     """The document has the picture of the example, line by line."""
     console = Console(width=118, color_system=None)
     with console.capture() as captured:
-        console.print(text_picture(report, 118))
+        console.print(TextPicture(report, 118))
     picture = "\n".join(line.rstrip() for line in captured.get().splitlines()).strip()
     assert picture
     assert picture in DOCUMENT

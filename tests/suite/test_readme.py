@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.table import Table
 
 from netpipe.gate.baseline import load
-from netpipe.gate.comparison import Accepted, compare
-from netpipe.suite.run import Compared
+from netpipe.gate.comparison import BaselineSessions, compare
+from netpipe.suite.run import GateResult
 from netpipe.suite.summary import comparison_tables
 from netpipe.verdict.report import verdict_table
 from tests.root_process import ROOT
@@ -35,8 +35,8 @@ def test_the_readme_shows_the_comparison() -> None:
     compared = []
     for name, quantity in QUANTITIES.items():
         then = kept.sessions[name]
-        found = compare(quantity, then[:1], Accepted(kept.name, then))
-        compared += [Compared(name, quantity, metric, then[0]) for metric in found.by_metric]
+        found = compare(quantity, then[:1], BaselineSessions(kept.name, then))
+        compared += [GateResult(name, quantity, metric, then[0]) for metric in found.by_metric]
     run = cast(Any, SimpleNamespace(compared=compared))
     (table,) = comparison_tables(run)
     assert printed(table) in README
