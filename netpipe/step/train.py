@@ -12,7 +12,6 @@ from jax import Array
 from netpipe.config import StepConfig
 from netpipe.errors import InputError
 from netpipe.step.model import Parameters, forward, init_parameters
-from netpipe.step.precision import compute_dtype
 from netpipe.step.presets import PRESET_BY_NAME, Architecture
 
 BATCH_KEYS = (
@@ -28,7 +27,7 @@ Batch = Mapping[str, Array | np.ndarray]
 
 
 class State(NamedTuple):
-    """What a step changes: the parameters and the optimizer's moments, all on the device."""
+    """The parameters and the optimizer's moments, on the device; a step returns new ones."""
 
     parameters: Parameters
     optimizer: optax.OptState
@@ -38,22 +37,16 @@ Step = Callable[[State, Batch], tuple[State, dict[str, Array]]]
 
 
 def make_step(config: StepConfig, sequence_length: int, batch_size: int) -> tuple[State, Step]:
-    """Build a preset's first state and its training step on jax's default device.
+    """Build a preset's initial state and its training step on jax's default device.
 
-    The step is compiled at its first call. It returns before the device is done, and nothing in
-    it waits; reading the loss does. The state it is given is donated: use the returned one. A
-    batch is a dict with the keys `BATCH_KEYS`, each int32 (batch_size, sequence_length), of
-    numpy or jax arrays. `aux["loss"]` is the mean cross-entropy in nats over the targets that
-    are not padding, float32 (), 0 if there are none.
-
-    Args:
-        config: The preset, the learning rate and the seed.
-        sequence_length: Tokens in a sequence.
-        batch_size: Sequences in a batch.
+    The step is compiled at its first call and is asynchronous: only reading the loss waits for
+    the device. It donates the state it is given. A batch maps `BATCH_KEYS` to numpy or jax
+    arrays, each int32 (batch_size, sequence_length). `aux["loss"]` is the mean cross-entropy in
+    nats over the targets that are not padding, float32 (), 0 without such targets.
 
     Returns:
-        The state and `step(state, batch) -> (state, aux)`. The step raises InputError, when it
-        is traced, for a batch of other keys, shapes or dtypes.
+        The state and `step(state, batch) -> (state, aux)`. The step raises InputError while it
+        is traced if keys, shapes or dtypes of the batch differ.
     """
     architecture = PRESET_BY_NAME[config.preset].architecture
     return build_step(architecture, config, (batch_size, sequence_length))
@@ -65,9 +58,9 @@ def build_step(
     """Build the state and the step of any architecture; see `make_step`.
 
     Args:
-        architecture: The model; `config.preset` is not looked at.
+        architecture: The model; it replaces `config.preset`.
         config: The learning rate and the seed.
-        batch_shape: Sequences in a batch, tokens in a sequence.
+        batch_shape: (batch_size, sequence_length).
     """
     optimizer = optax.adamw(config.learning_rate)
     dtype = compute_dtype(jax.devices()[0])
@@ -78,7 +71,7 @@ def build_step(
         return State(parameters, optimizer.init(parameters))
 
     def step(state: State, batch: Batch) -> tuple[State, dict[str, Array]]:
-        _check(batch, batch_shape)
+        _check_batch(batch, batch_shape)
         loss, gradients = jax.value_and_grad(loss_of)(
             state.parameters, batch, architecture=architecture, dtype=dtype
         )
@@ -86,6 +79,22 @@ def build_step(
         return State(optax.apply_updates(state.parameters, updates), moments), {"loss": loss}
 
     return init(), jax.jit(step, donate_argnames="state")
+
+
+def compute_dtype(device: jax.Device) -> np.dtype:
+    """Return bfloat16 where the device multiplies it in hardware, else float32.
+
+    NVIDIA has bfloat16 from compute capability 8.0 (Ampere) on. T4 and V100 have only float16,
+    whose gradients need loss scaling; they compute in float32, which costs speed but keeps one
+    recipe for all devices. CPUs emulate bfloat16, slower than float32.
+    """
+    if device.platform == "cpu":
+        return np.dtype(np.float32)
+    capability = str(getattr(device, "compute_capability", ""))
+    major = capability.partition(".")[0]
+    # TPUs have no compute capability and AMD's is a name such as gfx942: both have bfloat16.
+    old = major.isdecimal() and int(major) < 8
+    return np.dtype(np.float32 if old else jnp.bfloat16)
 
 
 def loss_of(
@@ -105,8 +114,7 @@ def loss_of(
     return jnp.sum(losses, where=counted) / jnp.maximum(jnp.sum(counted), 1)
 
 
-def _check(batch: Batch, shape: tuple[int, int]) -> None:
-    """Refuse, while tracing, a batch that would otherwise train on something else."""
+def _check_batch(batch: Batch, shape: tuple[int, int]) -> None:
     wanted = f"be int32 {shape}"
     for key in BATCH_KEYS:
         if key not in batch:

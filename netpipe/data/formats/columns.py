@@ -1,6 +1,7 @@
-"""Measurements in Arrow columns, checked value by value, as numbers."""
+"""Columns of measurements: their types, and how their values are checked."""
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,60 @@ from netpipe.data.sampling.counter_rng import fold_key
 from netpipe.errors import InputError
 
 
+@dataclass(frozen=True)
+class Column:
+    """One column of a file of measurements.
+
+    Attributes:
+        name: Its name.
+        wanted: The accepted types in words, to follow "must be" in an error.
+        accepts: Returns whether a type is accepted.
+        required: Whether every file must have it.
+    """
+
+    name: str
+    wanted: str
+    accepts: Callable[[pa.DataType], bool]
+    required: bool = True
+
+
+def _is_timestamp(kind: pa.DataType) -> bool:
+    return pa.types.is_timestamp(kind) and kind.unit in ("us", "ns")
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+COLUMNS = (
+    Column("event_time", "a timestamp in us or ns (UTC)", _is_timestamp),
+    Column("src_addr", "a string", _is_text),
+    Column("dst_addr", "a string", _is_text),
+    Column("ip_version", "an integer", pa.types.is_integer),
+    Column("rtt", "a floating-point number (milliseconds)", pa.types.is_floating),
+    Column("prb_id", "an integer", pa.types.is_integer, required=False),
+)
+
+
+def check_columns(where: object, schema: pa.Schema) -> list[str]:
+    """Return which of `COLUMNS` a schema has, in their order; other columns are ignored.
+
+    Raises:
+        InputError: A required column is missing, or a column is there twice or has a wrong type.
+    """
+    for column in COLUMNS:
+        kinds = [field.type for field in schema if field.name == column.name]
+        if len(kinds) > 1 or (column.required and not kinds):
+            found = f"{len(kinds)} times" if kinds else ", ".join(schema.names) or "no column"
+            raise InputError(where, f"column {column.name}", "be there once", found)
+        for kind in kinds:
+            if not column.accepts(kind):
+                raise InputError(where, f"column {column.name}", f"be {column.wanted}", kind)
+    return [column.name for column in COLUMNS if column.name in schema.names]
+
+
 class MergedProbesWarning(UserWarning):
     """Measurements without `prb_id` come from private addresses, which many probes share."""
 
@@ -23,9 +78,9 @@ class MeasurementColumns:
     """Some rows of measurements, as they are in a file.
 
     Attributes:
-        where: What an error names: the file, and the record in it if it has records.
-        first_row: The number of their first row there.
-        columns: The columns of `netpipe.data.formats.schema`, each of its type.
+        where: The file, and the record in it if there are records; errors name it.
+        first_row: The number of the first row in the file.
+        columns: Those of `COLUMNS` that the file has.
     """
 
     where: object
@@ -33,13 +88,10 @@ class MeasurementColumns:
     columns: pa.RecordBatch
 
     def measurements(self, addresses: AddressTable) -> MeasurementArray:
-        """Check every value and return the measurements.
-
-        Args:
-            addresses: Numbers the addresses; grows.
+        """Check every value and return the measurements; their addresses are added to `addresses`.
 
         Raises:
-            InputError: A value is not what it must be.
+            InputError: A value is null or outside its range.
         """
         for name in self.columns.schema.names:
             self._require(name, "not be null", np.asarray(self.columns[name].is_valid()))
@@ -48,7 +100,8 @@ class MeasurementColumns:
         rtt_ms = self._numbers("rtt").astype(np.float64)
         self._require("rtt", "be finite (negative means failed)", np.isfinite(rtt_ms))
         out = np.empty(self.columns.num_rows, MEASUREMENT)
-        out["time_us"] = self._time_us()
+        time = self.columns["event_time"]
+        out["time_us"] = time.cast(pa.int64()).to_numpy() // (1000 if time.type.unit == "ns" else 1)
         out["rtt_code"] = encode_rtt(rtt_ms)
         out["source"] = self._addresses("src_addr", version, addresses)
         out["destination"] = self._addresses("dst_addr", version, addresses)
@@ -66,11 +119,6 @@ class MeasurementColumns:
     def _numbers(self, name: str) -> NDArray[np.generic]:
         return np.asarray(self.columns[name].to_numpy(zero_copy_only=False))
 
-    def _time_us(self) -> NDArray[np.int64]:
-        column = self.columns["event_time"]
-        ticks = column.cast(pa.int64()).to_numpy()
-        return np.asarray(ticks // 1000 if column.type.unit == "ns" else ticks)
-
     def _addresses(
         self, name: str, version: NDArray[np.generic], addresses: AddressTable
     ) -> NDArray[np.int32]:
@@ -86,13 +134,13 @@ class MeasurementColumns:
         octets = addresses.octets(distinct)
         if is_translated(octets).any():
             warnings.warn(
-                # Without the file's name, so that it is shown once for all files.
+                # The text has no file name, so that Python shows it once for all files.
                 "without a column prb_id a probe is its src_addr, and private addresses merge "
                 "unrelated probes",
                 MergedProbesWarning,
                 stacklevel=2,
             )
-        # 16 bytes do not fit into a probe's number: their hash does.
+        # An address of 16 bytes does not fit into the probe's 8, so its hash is the number.
         low, high = octets.view("<i8").T
         keys = fold_key(addresses.families(distinct).astype(np.int64), low, high)
         return keys[which].view(np.int64)

@@ -7,10 +7,9 @@ import numpy as np
 import pyarrow as pa
 
 from netpipe.data.formats.addresses import AddressTable
-from netpipe.data.formats.columns import MeasurementColumns
+from netpipe.data.formats.columns import MeasurementColumns, check_columns
 from netpipe.data.formats.measurements import MeasurementArray
 from netpipe.data.formats.rows import ProbeRow, make_row
-from netpipe.data.formats.schema import PRB_ID, check_columns
 from netpipe.errors import InputError
 
 ARROW_STREAM_START = b"\xff\xff\xff\xff"
@@ -76,9 +75,9 @@ def _probe_and_measurements(outer: pa.RecordBatch) -> tuple[int, int]:
 def _history(
     probe: int, columns: pa.RecordBatch, where: object
 ) -> tuple[MeasurementArray, AddressTable]:
-    names = [name for name in check_columns(where, columns.schema) if name != PRB_ID.name]
+    names = [name for name in check_columns(where, columns.schema) if name != "prb_id"]
     probes = pa.array(np.full(columns.num_rows, probe, np.int64))
-    columns = columns.select(names).append_column(PRB_ID.name, probes)
+    columns = columns.select(names).append_column("prb_id", probes)
     addresses = AddressTable()
     history = MeasurementColumns(where, 0, columns).measurements(addresses)
     return history[np.argsort(history["time_us"], kind="stable")], addresses

@@ -7,9 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from netpipe.data.formats.addresses import AddressTable
-from netpipe.data.formats.columns import MeasurementColumns
+from netpipe.data.formats.columns import MeasurementColumns, check_columns
 from netpipe.data.formats.measurements import MeasurementArray
-from netpipe.data.formats.schema import check_columns
 from netpipe.errors import InputError
 
 _BATCH_ROWS = 1 << 19

@@ -88,13 +88,14 @@ class _Fields:
             vocabulary.TIMESTAMP_DELTA1,
             vocabulary.TIMESTAMP_DELTA4,
         )
-        told = self._role[np.isin(self._role, roles)]
-        if ((told == vocabulary.TIMESTAMP_ABS) != (np.arange(len(told)) == 0)).any():
+        timestamps = self._role[np.isin(self._role, roles)]
+        is_absolute = timestamps == vocabulary.TIMESTAMP_ABS
+        if (is_absolute != (np.arange(len(timestamps)) == 0)).any():
             raise ValueError("the first timestamp, and no other, must be absolute")
         for role in roles:
             elapsed[self._owners(role)] = self._numbers(role)
             timed[self._owners(role)] = True
-        if np.count_nonzero(timed) != len(told):
+        if np.count_nonzero(timed) != len(timestamps):
             raise ValueError("a measurement must have at most one timestamp")
         return np.where(timed, np.cumsum(elapsed), 0), timed
 
