@@ -11,7 +11,7 @@ from netpipe.session.progress import Teller
 from netpipe.session.session import SessionRequest
 
 BUILDS = "building the pipeline"
-PROVES = "trying on elements what the structure leaves open"
+PROVES = "testing on elements what the structure does not decide"
 WAITS = "waiting for the first batches of the pipeline as it is"
 
 

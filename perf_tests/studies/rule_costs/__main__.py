@@ -84,7 +84,7 @@ def _renew_document() -> None:
     load_packaged_costs.cache_clear()
     costs = load_packaged_costs()
     text = RULES_DOCUMENT.read_text(encoding="utf-8")
-    write_whole(RULES_DOCUMENT, replace_costs(text, costs.sentence), "--document")
+    write_whole(RULES_DOCUMENT, replace_costs(text, costs.describe), "--document")
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ def test_a_dataset_in_an_attribute_is_judged() -> None:
     remark = the("no-grain-graph", report)
     assert (remark.severity, remark.nodes) == ("info", ())
     assert (
-        "Wrapped, no Grain dataset: the graph is that of the dataset in its attribute _root_ds"
+        "Wrapped, not a Grain dataset: the graph is that of the dataset in its attribute _root_ds"
         in (remark.message)
     )
     assert remark.fix.endswith("loader._root_ds")

@@ -46,8 +46,8 @@ def test_a_large_capture_is_a_warning() -> None:
     report = lint(in_workers(with_table(40_000_000), 3))
     finding = the(CAPTURE, report)
     assert kinds(finding, report) == ["ProcessPrefetch", "Map"]
-    assert "40 MB must be pickled and sent to each of the 3 workers" in finding.message
-    assert "120 MB in all" in finding.message
+    assert "40 MB" in finding.message
+    assert "120 MB" in finding.message
     assert "Keep a path in the transform" in finding.fix
 
 

@@ -72,7 +72,7 @@ def test_a_late_shuffle_names_the_pair_and_the_call() -> None:
     report = lint(source().batch(4).shuffle(seed=3))
     assert kinds(the(BATCH, report), report) == ["Shuffle", "Batch"]
     assert the(BATCH, report).fix == "Shuffle the elements: .shuffle(seed=3).batch(batch_size=4)"
-    assert "in front of .batch(batch_size=4)" in the(BATCH, lint(window(source().batch(4)))).fix
+    assert "before .batch(batch_size=4)" in the(BATCH, lint(window(source().batch(4)))).fix
 
 
 def test_a_seed_that_the_user_did_not_write_is_not_proposed() -> None:
@@ -96,7 +96,7 @@ def test_a_shuffle_after_a_repeat_is_a_warning() -> None:
 def test_endless_epochs_are_told_as_such() -> None:
     """No number stands where the user wrote none."""
     finding = the(REPEAT, lint(source().repeat().shuffle(seed=5)))
-    assert "an endless row of epochs" in finding.message
+    assert "endless epochs" in finding.message
     assert finding.fix.endswith(".shuffle(seed=5).repeat()")
 
 

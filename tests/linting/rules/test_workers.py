@@ -114,7 +114,7 @@ def test_more_workers_than_cores_are_a_warning(cores: Callable[[int], None]) -> 
     assert both(in_workers(elements(), 4), MANY) == (None, None)
     assert both(in_workers(elements(), 5), MANY) == ("warning", "warning")
     finding = the(MANY, lint(in_workers(elements(), 5)))
-    assert "5 workers where this process may use 4 cores" in finding.message
+    assert all(count in finding.message for count in ("5 workers", "4 cores"))
     assert "num_workers=4" in finding.fix
     assert "DataLoader(worker_count=4)" in the(MANY, lint(loader(workers=5))).fix
 
