@@ -114,7 +114,7 @@ def test_arrays_are_counted_without_a_copy() -> None:
 
 def test_small_values_are_counted_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where there is more than there is time to look at, it is at least that."""
-    monkeypatch.setattr(pickled_size, "_MOST_SMALL_BYTES", 1 << 17)
+    monkeypatch.setattr(pickled_size, "_MAX_SMALL_BYTES", 1 << 17)
     count = PickleSizer().measure([list(range(1000)) for _ in range(1000)]).bytes
     assert count is not None
     assert 1 << 17 <= count <= 2 << 17
@@ -124,7 +124,7 @@ def test_objects_are_counted_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> N
     """Looking at each of many takes time, however small they are; large ones are few."""
     arrays = [np.zeros(10_000) for _ in range(100)]
     whole = PickleSizer().measure(arrays).bytes or 0
-    monkeypatch.setattr(pickled_size, "_MOST_OBJECTS", 50)
+    monkeypatch.setattr(pickled_size, "_MAX_OBJECTS", 50)
     assert 0.3 * whole < (PickleSizer().measure(arrays).bytes or 0) < 0.6 * whole
 
 
