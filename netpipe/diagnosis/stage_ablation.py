@@ -45,10 +45,10 @@ class Recorded:
         """Return what the function once returned for other arguments."""
         if len(self._kept) < KEPT:
             result = self._function(*arguments, **named)
-            self._kept.append(_copied(result))
+            self._kept.append(_timed_copy(result))
             return result
         self._calls += 1
-        return _copied(self._kept[self._calls % KEPT])
+        return _timed_copy(self._kept[self._calls % KEPT])
 
 
 class RecordedSource:
@@ -104,7 +104,7 @@ def _recorded(value: Any) -> Any:
     return Recorded(value) if callable(value) else RecordedSource(value)
 
 
-def _copied(value: Any) -> Any:
+def _timed_copy(value: Any) -> Any:
     started_s = time.thread_time()
     try:
         return deepcopy(value)

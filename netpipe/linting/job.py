@@ -37,9 +37,9 @@ def lint_loader(request: SessionRequest, loader: LoaderFactory) -> dict[str, obj
         tell("testing on elements what the structure does not decide")
         report = prove(loader, report, clock, request.budget_s)
     if request.tries:
-        from netpipe.linting.experiments.trials import try_fixes, with_trials
+        from netpipe.linting.experiments.trials import apply_trials, try_fixes
 
         cores = this_host().cores
         found = try_fixes(loader, report, cores, clock, request.budget_s, tell=tell)
-        report, trials = with_trials(report, found), [trial.to_document() for trial in found]
+        report, trials = apply_trials(report, found), [trial.to_document() for trial in found]
     return {**report.to_document(), "trials": trials}

@@ -12,7 +12,7 @@ from netpipe.diagnosis.diagnosis import (
     Need,
     Prediction,
     Stage,
-    Verified,
+    Verification,
 )
 from netpipe.linting.graph.nodes import Graph, Node
 from netpipe.linting.linter import LintReport
@@ -147,7 +147,7 @@ def findings(name: str) -> Findings:
         Prediction("3 workers", "workers", near(0.027), near(1.1)),
         Prediction(f"{name} left out", "without-stage", near(0.011)),
     )
-    tried = Verified("3 workers", "workers", near(0.027), near(0.029), near(0.04), -0.07, "So.")
+    tried = Verification("3 workers", "workers", near(0.027), near(0.029), near(0.04), -0.07, "So.")
     bottleneck = Bottleneck(f".map({name})", "gil", 0.71, f"{name} computes")
     return Findings(
         near(0.04), near(0.08), "rebuilt", near(0.078), near(0.077), 2, 0, stages, bottleneck,

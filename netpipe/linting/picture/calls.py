@@ -88,7 +88,7 @@ class Call:
         return f"{self.name} {listed}".rstrip() if self.name in _NOUNS else f"{self.name}({listed})"
 
 
-def call_of(node: Node) -> Call:
+def describe_call(node: Node) -> Call:
     """Return the call that makes a node, by what its kind and its parameters tell."""
     if node.kind == "Source" and "stop" in node.parameters:
         return Call("source", (_range(node.parameters),))
@@ -99,13 +99,13 @@ def call_of(node: Node) -> Call:
         return Call(_METHODS["Slice"], (_span(node.parameters),))
     arguments = tuple(_arguments(node.parameters))
     if node.kind == "NoWorkers":
-        arguments = (counted(0, "worker"),)
+        arguments = (format_count(0, "worker"),)
     elif not arguments and len(node.parents) > 1:
-        arguments = (counted(len(node.parents), "dataset"),)
+        arguments = (format_count(len(node.parents), "dataset"),)
     return Call(_name(node), arguments)
 
 
-def counted(count: object, thing: str) -> str:
+def format_count(count: object, thing: str) -> str:
     """Return "1 worker", "1,000 elements", "endless elements"."""
     if isinstance(count, int) and count >= ENDLESS:
         return f"endless {thing}s"
@@ -129,7 +129,7 @@ def _arguments(parameters: Mapping[str, PlainValue]) -> Iterator[str]:
         if _unsaid(name, value, parameters):
             continue
         if name in _COUNTED:
-            yield counted(value, _COUNTED[name])
+            yield format_count(value, _COUNTED[name])
         elif name == "proportions" and isinstance(value, tuple):
             yield f"proportions {_ratio(value)}"
         elif value is True:
