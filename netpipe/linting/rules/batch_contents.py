@@ -72,23 +72,15 @@ def _keep_remainders(graph: Graph, size: int, has_places: bool) -> str:
 def _severity(graph: Graph, node: Node, lost: int, total: int | None) -> Severity:
     if total is not None:
         return "error" if lost > _MAX_HARMLESS_LOSS_FRACTION * total else "info"
-    if not all(map(_is_known, graph.below(node))):
-        return "info"
-    read = _count_read(graph, node)
-    return "warning" if lost > _MAX_HARMLESS_LOSS_FRACTION * read else "info"
-
-
-def _count_read(graph: Graph, node: Node) -> float:
-    """Sum the elements of the nearest nodes below that can be counted."""
+    for below in graph.below(node):
+        has_end = bool(below.parents) or below.parameters.get("length") is not None
+        if not has_end or below.kind.startswith("Unknown:"):
+            return "info"
     counts = count_elements(graph)
-    nodes = graph.below(node, lambda below: counts[below.id] is not None)
-    return sum(counts[below.id] or 0 for below in nodes)
-
-
-def _is_known(node: Node) -> bool:
-    """Whether a node is known to end if its inputs do."""
-    has_end = bool(node.parents) or node.parameters.get("length") is not None
-    return has_end and not node.kind.startswith("Unknown:")
+    # The elements of the nearest nodes that can be counted.
+    counted = graph.below(node, lambda below: counts[below.id] is not None)
+    read = sum(counts[below.id] or 0 for below in counted)
+    return "warning" if lost > _MAX_HARMLESS_LOSS_FRACTION * read else "info"
 
 
 def _shared_elements(graph: Graph, pool: Pool, node: Node) -> int | None:

@@ -33,7 +33,11 @@ def no_prefetch(pipeline: Pipeline) -> Iterator[LintFinding]:
             problem = "not every branch reads ahead: the elements of the others are made"
         yield _report_late_work("warning", graph, graph.nodes[0], problem)
         return
-    late = [node for node in on_request if is_work(node) and not _follows_workers(graph, node)]
+    late = [
+        node
+        for node in on_request
+        if is_work(node) and all(below.kind != "ProcessPrefetch" for below in graph.below(node))
+    ]
     heavy = [node for node in late if node.kind in USER_CODE]
     for node in (heavy or late)[:1]:
         problem = f"{node} comes after the call that reads ahead: it runs"
@@ -62,10 +66,6 @@ def reads_ahead(node: Node) -> bool:
     if node.kind in names:
         return node.parameters.get(names[node.kind]) != 0
     return node.kind == "ProcessPrefetch" or node.kind.startswith("Unknown:")
-
-
-def _follows_workers(graph: Graph, node: Node) -> bool:
-    return any(below.kind == "ProcessPrefetch" for below in graph.below(node))
 
 
 def _report_late_work(severity: Severity, graph: Graph, node: Node, problem: str) -> LintFinding:

@@ -32,7 +32,7 @@ def count_elements(graph: Graph) -> Mapping[int, float | None]:
 def _count(node: Node, inputs: list[float | None]) -> float | None:
     length = _number(node, "length")
     if length is not None:
-        return inf if length >= ENDLESS else length
+        return _limit(length)
     if node.kind == "Repeat" and _number(node, "num_epochs") is None:
         return inf
     known = [count for count in inputs if count is not None]
@@ -42,7 +42,10 @@ def _count(node: Node, inputs: list[float | None]) -> float | None:
 def _count_from_inputs(node: Node, inputs: list[float]) -> float | None:
     match node.kind:
         case "Slice":
-            return _slice_length(node)
+            start, stop, step = (_number(node, name) for name in ("start", "stop", "step"))
+            if start is None or stop is None or not step:
+                return None
+            return _limit(len(range(start, stop, step)))
         case "Limit":
             return min(inputs[0], _number(node, "count") or inf)
         case _ if min(inputs) == inf:
@@ -60,11 +63,7 @@ def _count_from_inputs(node: Node, inputs: list[float]) -> float | None:
             return inputs[0] if kind in ONE_TO_ONE else None
 
 
-def _slice_length(node: Node) -> float | None:
-    start, stop, step = (_number(node, name) for name in ("start", "stop", "step"))
-    if start is None or stop is None or not step:
-        return None
-    length = len(range(start, stop, step))
+def _limit(length: int) -> float:
     return inf if length >= ENDLESS else length
 
 

@@ -10,6 +10,14 @@ from netpipe.linting.rules.worker_pools import process_pools
 # A worker without data takes 74 MB, plus about two bytes for each byte that it is sent (Grain
 # 0.2.18): above this, what is sent takes as much memory as the worker itself.
 LARGE_BYTES: Final = 32 * 2**20
+_OPEN_SOURCE: Final = (
+    "Let the source keep a path and open it in the worker when the first element is read,"
+    " as grain.sources.ArrayRecordDataSource does"
+)
+_LOAD_IN_WORKER: Final = (
+    "Keep a path in the transform, and load it in the worker when the first element comes:"
+    ' np.load(path, mmap_mode="r") is shared by all workers'
+)
 
 
 def cannot_be_pickled(pipeline: Pipeline) -> Iterator[LintFinding]:
@@ -47,20 +55,8 @@ def large_capture(pipeline: Pipeline) -> Iterator[LintFinding]:
             f"{_megabytes(total)} must be pickled and sent to {pool.each} before the first"
             f" batch, and every worker keeps a copy: {_megabytes(total * pool.size)} in total."
             f" {largest} holds {_megabytes(_sent_bytes(largest))} of it",
-            _keep_path(largest),
+            _OPEN_SOURCE if largest.kind == "Source" else _LOAD_IN_WORKER,
         )
-
-
-def _keep_path(node: Node) -> str:
-    if node.kind == "Source":
-        return (
-            "Let the source keep a path and open it in the worker when the first element is read,"
-            " as grain.sources.ArrayRecordDataSource does"
-        )
-    return (
-        "Keep a path in the transform, and load it in the worker when the first element comes:"
-        ' np.load(path, mmap_mode="r") is shared by all workers'
-    )
 
 
 def _sent_bytes(node: Node) -> int:

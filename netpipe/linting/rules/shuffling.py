@@ -23,13 +23,15 @@ def shuffle_after_batch(pipeline: Pipeline) -> Iterator[LintFinding]:
             size = batch.parameters.get("batch_size")
             # A batch of one holds the elements that its function combines.
             elements = "the elements" if size == 1 else f"the {size} elements"
+            is_window = node.kind == "WindowShuffle"
+            shuffle = "move the WindowShuffle before " if is_window else _write_call(graph, node)
             yield LintFinding(
                 "shuffle-after-batch",
                 "error",
                 (node.id, batch.id),
                 f"{node} comes after {batch}: it shuffles whole batches, and {elements} of each"
                 " stay neighbours, as they are in the source",
-                _shuffle_elements(graph, node, write_batch_call(batch)),
+                f"Shuffle the elements: {shuffle}{write_batch_call(batch)}",
             )
 
 
@@ -53,7 +55,7 @@ def shuffle_after_repeat(pipeline: Pipeline) -> Iterator[LintFinding]:
                     f"{node} comes after Repeat: it shuffles"
                     f" {'endless' if epochs is None else epochs} epochs as one, so that some"
                     " elements come again before others have come at all",
-                    f"Shuffle every epoch separately: {_write_shuffle(pipeline.graph, node)}"
+                    f"Shuffle every epoch separately: {_write_call(pipeline.graph, node)}"
                     f".repeat({'' if epochs is None else epochs})",
                 )
 
@@ -77,13 +79,7 @@ def sequential_slice_with_shuffle(pipeline: Pipeline) -> Iterator[LintFinding]:
             )
 
 
-def _shuffle_elements(graph: Graph, node: Node, batch: str) -> str:
-    if node.kind == "Shuffle":
-        return f"Shuffle the elements: {_write_shuffle(graph, node)}{batch}"
-    return f"Shuffle the elements: move the {node.kind} before {batch}"
-
-
-def _write_shuffle(graph: Graph, node: Node) -> str:
+def _write_call(graph: Graph, node: Node) -> str:
     # Above a `.seed(...)` the seed is derived, not the user's own number.
     is_seeded = any(below.kind == "Seed" for below in graph.below(node))
     return ".shuffle()" if is_seeded else f".shuffle(seed={node.parameters.get('seed')})"
