@@ -32,7 +32,7 @@ def loader() -> grain.IterDataset:
         (True, True, [(BUILDS, 0), (PROVES, 14.0), (WAITS, 14.0)]),
     ],
 )
-def test_what_takes_time_is_said(
+def test_slow_phases_are_announced(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     proves: bool,

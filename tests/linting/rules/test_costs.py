@@ -45,7 +45,7 @@ def test_rounds_apart_show_a_difference(rounds: tuple[tuple[float, float], ...])
     assert " instead of " in str(replace(SPEED, rounds=rounds))
 
 
-def test_a_figure_of_what_does_not_run_says_what_was_raised() -> None:
+def test_the_figure_of_a_crash_names_the_exception() -> None:
     """The exception is what the user sees."""
     crash = Figure(0, 5, "of the first 5 batches", error="TypeError: cannot pickle 'Device' object")
     assert str(crash) == "no batch, but TypeError: cannot pickle 'Device' object"
