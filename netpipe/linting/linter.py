@@ -23,7 +23,7 @@ from netpipe.linting.rules import (
     UNUSED_SILENCE,
     split_silence,
 )
-from netpipe.linting.rules.costs import describe_cost
+from netpipe.linting.rules.costs import load_packaged_costs
 from netpipe.linting.rules.finding import LintFinding, Pipeline, SilencedFinding
 from netpipe.session.session import INTENTS
 
@@ -140,10 +140,10 @@ def _read_graph(dataset: object, recording: Recording | None) -> tuple[Graph, li
 def _apply_rules(graph: Graph, intent: str) -> Iterator[LintFinding]:
     if not graph.nodes:
         return
-    pipeline = Pipeline(graph, intent, this_host().cores)
+    pipeline, costs = Pipeline(graph, intent, this_host().cores), load_packaged_costs()
     for name, rule in RULES.items():
         for finding in _merge_equal(rule(pipeline)):
-            yield replace(finding, cost=describe_cost(name))
+            yield replace(finding, cost=costs.describe(name))
 
 
 def _merge_equal(findings: Iterable[LintFinding]) -> Iterator[LintFinding]:

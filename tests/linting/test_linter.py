@@ -12,9 +12,9 @@ import pytest
 
 import netpipe
 from netpipe.errors import InputError, MisuseError
-from netpipe.linting import linter
 from netpipe.linting.linter import LintReport, lint, parse_report
 from netpipe.linting.rules import RULE_NAMES, RULES
+from netpipe.linting.rules.costs import RuleCosts
 from tests.linting.rules.linting import elements, in_workers, increment, lint_factory, source
 
 BATCH = "batch-after-mp-prefetch"
@@ -32,20 +32,19 @@ WRONG_IN_MANY_WAYS = [
 
 @pytest.fixture(autouse=True)
 def _costs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the cost of a rule be its name: the figures are measured anew now and then."""
-    monkeypatch.setattr(linter, "describe_cost", lambda rule: f"the cost of {rule}")
+    """Replace the measured costs, which change when they are recorded again."""
+    monkeypatch.setattr(RuleCosts, "describe", lambda _, rule: f"the cost of {rule}")
 
 
 @pytest.mark.parametrize("dataset", WRONG_IN_MANY_WAYS[:-1])
-def test_every_finding_is_of_the_rule_that_is_listed(dataset: Any) -> None:
-    """The rules' own names are those of the list, and they come in its order."""
+def test_findings_come_in_the_order_of_the_registry(dataset: Any) -> None:
+    """Every finding has the name of a registered rule."""
     rules = [finding.rule for finding in lint(dataset).findings]
     assert rules == sorted(rules, key=RULE_NAMES.index) != []
 
 
-def test_the_rules_of_the_interface_are_there() -> None:
-    """None is missing, and functions are called like their rules."""
-    assert len(RULES) == 18
+def test_functions_have_the_names_of_their_rules() -> None:
+    """A rule's code is found by its name; all of them can be silenced."""
     assert all(rule.__name__.replace("_", "-") == name for name, rule in RULES.items())
     assert tuple(RULES) == RULE_NAMES[:-1]
 
@@ -57,7 +56,7 @@ def test_every_finding_has_its_cost() -> None:
 
 
 def test_errors_are_those_of_the_findings() -> None:
-    """Warnings and remarks are none, and neither is what is silenced."""
+    """Warnings, remarks and silenced findings are not errors."""
     late = in_workers(elements()).batch(4)
     assert [finding.rule for finding in lint(late).errors] == [BATCH]
     assert lint(late, "reproducible").errors == ()
@@ -65,7 +64,7 @@ def test_errors_are_those_of_the_findings() -> None:
 
 
 def test_no_element_is_read() -> None:
-    """The source of these pipelines fails a test that reads it."""
+    """The sources of these pipelines fail when they are read."""
     for dataset in WRONG_IN_MANY_WAYS:
         lint(dataset)
 

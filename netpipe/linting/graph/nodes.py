@@ -50,6 +50,11 @@ class Node:
     sent_bytes: int | None = None
     unpicklable: str = ""
 
+    def integer(self, name: str) -> int | None:
+        """Return a parameter that is an integer; None for any other value."""
+        value = self.parameters.get(name)
+        return value if isinstance(value, int) else None
+
     def __str__(self) -> str:
         """Return how messages refer to the node."""
         transform = self.parameters.get("transform")

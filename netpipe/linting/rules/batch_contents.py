@@ -23,7 +23,12 @@ def batch_in_workers_loses_data(pipeline: Pipeline) -> Iterator[LintFinding]:
     for pool in worker_pools(pipeline.graph):
         for node in pool.nodes:
             drops = node.kind in BATCHES and node.parameters.get("drop_remainder") is True
-            if drops and not node.random_access and _batch_size(node) > 1 and pool.size > 1:
+            if (
+                drops
+                and not node.random_access
+                and (node.integer("batch_size") or 1) > 1
+                and pool.size > 1
+            ):
                 yield from _report_loss(pipeline.graph, pool, node)
 
 
@@ -35,7 +40,7 @@ def _report_loss(graph: Graph, pool: Pool, node: Node) -> Iterator[LintFinding]:
     """
     if count_elements(graph)[node.parents[0]] == inf:
         return
-    size, total = _batch_size(node), _shared_elements(graph, pool, node)
+    size, total = node.integer("batch_size") or 1, _shared_elements(graph, pool, node)
     lost = pool.size * (size - 1)
     loss = f"up to {lost:,} elements, where one process drops at most {size - 1:,}"
     if total is not None:
@@ -91,11 +96,6 @@ def _shared_elements(graph: Graph, pool: Pool, node: Node) -> int | None:
         return None
     total = count_elements(graph)[between[-1].id]
     return None if total is None or total == inf else int(total)
-
-
-def _batch_size(node: Node) -> int:
-    size = node.parameters.get("batch_size")
-    return size if isinstance(size, int) else 1
 
 
 # Each kind was run with 0 to 3 workers on Grain 0.2.18. The other kinds (maps, random maps, zips,

@@ -125,5 +125,5 @@ def _report_buffer(
 
 def _buffer_size(node: Node) -> int:
     """Return how many elements threads read ahead; without threads the buffer is not used."""
-    size = node.parameters.get("prefetch_buffer_size")
-    return size if isinstance(size, int) and node.parameters.get("num_threads") else 0
+    size = node.integer("prefetch_buffer_size")
+    return size if size and node.parameters.get("num_threads") else 0

@@ -100,15 +100,6 @@ class RuleCosts:
         return f"{'; '.join(map(str, figures))} {measured}"
 
 
-def describe_cost(rule: str) -> str:
-    """Return what breaking a rule costs as one sentence without a full stop; "" if unmeasured.
-
-    Raises:
-        InputError: The packaged figures are damaged.
-    """
-    return load_packaged_costs().describe(rule)
-
-
 @cache
 def load_packaged_costs() -> RuleCosts:
     """Return the figures that are shipped with the package.

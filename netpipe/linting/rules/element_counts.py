@@ -30,10 +30,10 @@ def count_elements(graph: Graph) -> Mapping[int, float | None]:
 
 
 def _count(node: Node, inputs: list[float | None]) -> float | None:
-    length = _number(node, "length")
+    length = node.integer("length")
     if length is not None:
         return _limit(length)
-    if node.kind == "Repeat" and _number(node, "num_epochs") is None:
+    if node.kind == "Repeat" and node.integer("num_epochs") is None:
         return inf
     known = [count for count in inputs if count is not None]
     return _count_from_inputs(node, known) if known and len(known) == len(inputs) else None
@@ -42,19 +42,19 @@ def _count(node: Node, inputs: list[float | None]) -> float | None:
 def _count_from_inputs(node: Node, inputs: list[float]) -> float | None:
     match node.kind:
         case "Slice":
-            start, stop, step = (_number(node, name) for name in ("start", "stop", "step"))
+            start, stop, step = (node.integer(name) for name in ("start", "stop", "step"))
             if start is None or stop is None or not step:
                 return None
             return _limit(len(range(start, stop, step)))
         case "Limit":
-            return min(inputs[0], _number(node, "count") or inf)
+            return min(inputs[0], node.integer("count") or inf)
         case _ if min(inputs) == inf:
             return inf
         case "Repeat":
-            return inputs[0] * (_number(node, "num_epochs") or 1)
+            return inputs[0] * (node.integer("num_epochs") or 1)
         case "Batch":
             round_off = floor if node.parameters.get("drop_remainder") else ceil
-            return round_off(inputs[0] / (_number(node, "batch_size") or 1))
+            return round_off(inputs[0] / (node.integer("batch_size") or 1))
         case "Concatenate":
             return sum(inputs)
         case "Zip":
@@ -65,8 +65,3 @@ def _count_from_inputs(node: Node, inputs: list[float]) -> float | None:
 
 def _limit(length: int) -> float:
     return inf if length >= ENDLESS else length
-
-
-def _number(node: Node, name: str) -> int | None:
-    value = node.parameters.get(name)
-    return value if isinstance(value, int) else None

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import Final
 
-from netpipe.linting.graph.nodes import Node
 from netpipe.linting.rules.finding import LintFinding, Pipeline
 from netpipe.linting.rules.worker_pools import process_pools
 
@@ -44,23 +43,20 @@ def large_capture(pipeline: Pipeline) -> Iterator[LintFinding]:
     """Report large objects that every worker is sent a copy of. A warning for either intent."""
     for pool in process_pools(pipeline.graph):
         nodes = (pool.prefetch, *pool.nodes)
-        total = sum(map(_sent_bytes, nodes))
+        sizes = {node.id: node.sent_bytes or 0 for node in nodes}
+        total = sum(sizes.values())
         if total < LARGE_BYTES:
             continue
-        largest = max(nodes, key=_sent_bytes)
+        largest = max(nodes, key=lambda node: sizes[node.id])
         yield LintFinding(
             "large-capture",
             "warning",
             pool.ids_with([largest]),
             f"{_megabytes(total)} must be pickled and sent to {pool.each} before the first"
             f" batch, and every worker keeps a copy: {_megabytes(total * pool.size)} in total."
-            f" {largest} holds {_megabytes(_sent_bytes(largest))} of it",
+            f" {largest} holds {_megabytes(sizes[largest.id])} of it",
             _OPEN_SOURCE if largest.kind == "Source" else _LOAD_IN_WORKER,
         )
-
-
-def _sent_bytes(node: Node) -> int:
-    return node.sent_bytes or 0
 
 
 def _megabytes(size: int) -> str:

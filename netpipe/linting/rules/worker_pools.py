@@ -27,8 +27,8 @@ class Pool:
     def size(self) -> int:
         """The number of workers."""
         name = "num_workers" if self.uses_processes else "num_threads"
-        number = self.prefetch.parameters.get(name)
-        return number if isinstance(number, int) else 1
+        number = self.prefetch.integer(name)
+        return 1 if number is None else number
 
     @property
     def uses_processes(self) -> bool:

@@ -29,8 +29,8 @@ def no_workers(pipeline: Pipeline) -> Iterator[LintFinding]:
     for node in graph.of_kind("NoWorkers"):
         yield _report_no_workers(graph, node)
     for node in graph.of_kind("Interleave"):
-        count = node.parameters.get("cycle_length")
-        if not node.parents and isinstance(count, int) and count < 0:
+        count = node.integer("cycle_length")
+        if not node.parents and count is not None and count < 0:
             message = (
                 f"mp_prefetch with num_workers={count} is not a number of workers: it fails when"
                 " the first batch is asked for, and what comes before it is lost"
