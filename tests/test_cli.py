@@ -295,3 +295,19 @@ def test_a_warning_is_one_line(netpipe: Netpipe, tmp_path: Path) -> None:
     assert len(said) == 1
     assert "UserWarning" not in result.stderr
     assert "parquet.py" not in result.stderr
+
+
+@pytest.mark.parametrize("package", ["optax", "pyarrow"])
+def test_a_missing_package_of_the_workload_is_named_with_its_extra(
+    netpipe: Netpipe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, package: str
+) -> None:
+    """A stranger's installation lacks what only this repository's own data and step need."""
+
+    def missing(*_: object, **__: object) -> None:
+        raise ModuleNotFoundError(f"No module named {package!r}", name=package)
+
+    monkeypatch.setattr("netpipe.data.preparation.synthetic.generate", missing)
+    result = netpipe("generate", "--out", tmp_path / "data")
+    assert result.exit_code == 2
+    assert package in result.stderr
+    assert "pip install 'netpipe[workload]'" in result.stderr

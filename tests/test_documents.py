@@ -59,6 +59,15 @@ def test_every_page_is_in_the_index() -> None:
     assert pages <= set(LINK.findall(text_of("docs/README.md")))
 
 
+def test_contributing_names_files_that_exist() -> None:
+    """Every file or folder that CONTRIBUTING.md names is there, except `<placeholders>`."""
+    names = re.findall(
+        r"`((?:\.github|docs|netpipe|perf_tests|tests)/[^`<]+)`", text_of("CONTRIBUTING.md")
+    )
+    assert names
+    assert [name for name in names if not (ROOT / name).exists()] == []
+
+
 def test_the_readme_is_short() -> None:
     """The README has at most 150 lines, and its picture less than 200 kB."""
     assert len(text_of("README.md").splitlines()) <= 150
