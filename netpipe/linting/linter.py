@@ -1,7 +1,7 @@
 """The linter: applies every rule to the graph of a Grain pipeline and reports the findings."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib.metadata import version
@@ -101,13 +101,8 @@ def lint(
     aside = [entry.finding for entry in silenced]
     accepted = {finding.nodes[0] for finding in aside if finding.rule not in silences}
     if accepted:
-        # A rule may name only the first of several nodes, so lint again as if no rule could report
-        # the silenced ones.
-        nodes = (
-            replace(node, kind="Options", parameters={}) if node.id in accepted else node
-            for node in graph.nodes
-        )
-        findings = [*_apply_rules(Graph(tuple(nodes)), intent), *remarks]
+        # A rule may name only the first of several nodes, so lint again without the silenced ones.
+        findings = [*_apply_rules(_neutralize(graph, accepted), intent), *remarks]
     open_findings = [
         finding for finding in findings if finding.rule not in silences and finding not in aside
     ]
@@ -166,6 +161,15 @@ def _find_silenced(
 
 def _function_name(node: Node) -> str:
     return str(node.parameters.get("transform") or "")
+
+
+def _neutralize(graph: Graph, ids: Collection[int]) -> Graph:
+    """Give nodes a kind that no rule reports."""
+    neutral = (
+        replace(node, kind="Options", parameters={}) if node.id in ids else node
+        for node in graph.nodes
+    )
+    return Graph(tuple(neutral))
 
 
 def _find_unused_silences(

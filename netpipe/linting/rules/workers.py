@@ -70,7 +70,7 @@ def _report_no_workers(graph: Graph, node: Node) -> LintFinding:
 
 
 def _threads_first(graph: Graph, workers: str) -> str:
-    """Propose workers only after reading without threads, which slow workers down just as much."""
+    """Propose reading without threads first: threads would slow workers down just as much."""
     readers = find_element_readers(graph)
     if not readers:
         return workers
@@ -81,7 +81,7 @@ def _threads_first(graph: Graph, workers: str) -> str:
 
 
 def too_many_workers(pipeline: Pipeline) -> Iterator[LintFinding]:
-    """Report more workers than cores. A warning: workers that wait for storage need none."""
+    """Report more workers than cores. A warning: workers that wait for storage need no core."""
     started = [pool for pool in process_pools(pipeline.graph) if not pool.prefetch.in_worker]
     count = sum(pool.size for pool in started)
     if count > pipeline.cores:
