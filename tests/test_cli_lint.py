@@ -50,7 +50,7 @@ def pipelines(tmp_path: Path) -> str:
 
 @dataclass
 class Linted:
-    """Stands in for a session: what it says, and what it was asked."""
+    """A fake session that records its requests."""
 
     findings: tuple[LintFinding, ...] = ()
     silenced: tuple[SilencedFinding, ...] = ()
@@ -67,14 +67,14 @@ class Linted:
 
 @pytest.fixture
 def linted(monkeypatch: pytest.MonkeyPatch) -> Linted:
-    """Put a session's place, with nothing found."""
+    """Replace the session by one that finds nothing."""
     stand_in = Linted()
     monkeypatch.setattr(session, "linted", stand_in)
     return stand_in
 
 
 def test_an_error_fails(netpipe: Netpipe, pipelines: str) -> None:
-    """A batch behind mp_prefetch is an error for throughput: exit code 1, the rule named."""
+    """A batch after mp_prefetch is an error for throughput: exit code 1."""
     result = netpipe("lint", f"{pipelines}:disordered", "--json")
     found = document(result, "lint.1.json")
     assert result.exit_code == 1
@@ -82,15 +82,15 @@ def test_an_error_fails(netpipe: Netpipe, pipelines: str) -> None:
     assert {node["made_at"].rpartition(":")[0] for node in found["graph"]} >= {pipelines}
 
 
-def test_what_is_in_order_passes(netpipe: Netpipe, pipelines: str) -> None:
-    """A pipeline in order is drawn and ends with exit code 0."""
+def test_a_correct_pipeline_passes(netpipe: Netpipe, pipelines: str) -> None:
+    """A correct pipeline is drawn and ends with exit code 0."""
     result = netpipe("lint", f"{pipelines}:ordered")
     assert result.exit_code == 0, result.stdout
     assert "2 worker processes" in result.stdout
-    assert "nothing stands wrong" in result.stdout
+    assert "no findings" in result.stdout
 
 
-def test_what_structure_leaves_open_is_proven(netpipe: Netpipe, pipelines: str) -> None:
+def test_prove_tests_what_the_structure_does_not_decide(netpipe: Netpipe, pipelines: str) -> None:
     """With --prove, the first batches are compared without and with workers."""
     target = f"{pipelines}:filtered"
     result = netpipe(
@@ -102,8 +102,8 @@ def test_what_structure_leaves_open_is_proven(netpipe: Netpipe, pipelines: str) 
     assert found["proof"].startswith("proven: batch ")
 
 
-def test_a_proposal_is_tried(netpipe: Netpipe, pipelines: str) -> None:
-    """With --try, a trial is in the document, whatever a busy machine makes of it."""
+def test_try_reports_a_trial(netpipe: Netpipe, pipelines: str) -> None:
+    """The document has a trial, whatever the result on a busy machine."""
     result = netpipe("lint", f"{pipelines}:unprefetched", "--try", "--budget", 3, "--json")
     trials = document(result, "lint.1.json")["trials"]
     assert "no-prefetch" in [one["rule"] for one in trials]
@@ -117,8 +117,8 @@ def test_code_is_printed_as_it_is(netpipe: Netpipe, linted: Linted) -> None:
     assert result.stdout.count(CODE) == 4
 
 
-def test_all_that_is_known_is_told(netpipe: Netpipe, linted: Linted) -> None:
-    """Errors, what is silenced with its reason, and what was tried; an error fails."""
+def test_findings_silences_and_trials_are_printed(netpipe: Netpipe, linted: Linted) -> None:
+    """Silenced findings show their reason; an error fails the command."""
     linted.findings, linted.trials = (ERROR,), (TRIAL,)
     linted.silenced = (SilencedFinding(WARNING, "the step takes a second"),)
     result = netpipe("lint", "a:b")
@@ -128,10 +128,10 @@ def test_all_that_is_known_is_told(netpipe: Netpipe, linted: Linted) -> None:
     assert "tried: no-prefetch: 2.00 times as fast" in result.stdout
 
 
-def test_the_project_says_what_is_silenced(
+def test_pyproject_sets_the_intent_and_the_silences(
     netpipe: Netpipe, linted: Linted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The nearest pyproject.toml has the intent and the silences; a flag goes before it."""
+    """The nearest pyproject.toml counts; a flag overrides it."""
     (tmp_path / "pyproject.toml").write_text(
         '[tool.netpipe.lint]\nintent = "reproducible"\nsilence = {no-prefetch = "tiny"}\n'
     )
@@ -176,8 +176,8 @@ def test_a_picture_that_cannot_be_written_is_misuse(
     assert len(linted.requests) == 1
 
 
-def test_the_longest_time_is_said(netpipe: Netpipe, linted: Linted) -> None:
-    """Of a trial or a proof, before it begins; the limit is the one that ends the session."""
+def test_the_time_limit_is_printed(netpipe: Netpipe, linted: Linted) -> None:
+    """Printed before a trial or a proof starts: the limit that ends the session."""
     trying = ["--try", "--prove", "--budget", 25, "--start-limit", 200]
     result = netpipe("lint", "a:b", *trying)
     assert "a:b: ends within 295 s, of which 200 s are for importing and building" in result.stderr

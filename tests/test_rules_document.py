@@ -137,7 +137,7 @@ def test_every_rule_but_two_is_measured() -> None:
 @pytest.mark.parametrize("rule", CATALOGUE)
 def test_the_cost_is_the_measured_one(rule: str) -> None:
     """The page says what a finding says; `perf_tests.studies.rule_costs --document` writes it."""
-    assert SECTIONS[rule].cost == costs.describe_cost(rule) != ""
+    assert SECTIONS[rule].cost == costs.load_packaged_costs().describe(rule) != ""
 
 
 def test_the_costs_are_those_of_a_supported_grain() -> None:

@@ -1,4 +1,4 @@
-"""`netpipe lint`: what stands in the wrong place."""
+"""`netpipe lint`: report which calls of a Grain pipeline stand in the wrong place."""
 
 import sys
 from collections.abc import Iterator
@@ -33,22 +33,22 @@ if TYPE_CHECKING:
 @click.argument("target")
 @click.option(
     "--intent", type=click.Choice(INTENTS),
-    help="What the order is held to (default: what pyproject.toml says, or throughput).",
+    help="What to judge the pipeline for (default: what pyproject.toml says, or throughput).",
 )  # fmt: skip
 @click.option(
     "--prove", "proves", is_flag=True,
-    help="Try on the first elements, with and without workers, what the structure leaves open.",
+    help="Run the first elements with and without workers where the structure decides nothing.",
 )  # fmt: skip
 @click.option(
-    "--try", "tries", is_flag=True, help="Measure what the proposals give, before and after."
+    "--try", "tries", is_flag=True, help="Measure the speed before and after each proposed fix."
 )
 @click.option(
     "--budget", type=float, default=20.0, show_default=True,
-    help="Seconds for --prove, and for --try, each of which ends 20 s later at the latest.",
+    help="Seconds for --prove and for --try each; each ends at most 20 s later.",
 )  # fmt: skip
 @click.option(
     "--start-limit", type=float, default=600.0, show_default=True,
-    help="Seconds for importing and building the pipeline, before that.",
+    help="Seconds for importing and building the pipeline.",
 )  # fmt: skip
 @click.option("--svg", type=folder, metavar="FILE", help="Draw the pipeline into a file.")
 @as_html
@@ -67,7 +67,7 @@ def lint(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Read a Grain pipeline and say what stands in the wrong place.
+    """Report which calls of a Grain pipeline stand in the wrong place.
 
     TARGET is package.module:name or path/to/file.py:name, a callable that returns the pipeline.
     """
@@ -105,8 +105,7 @@ def lint(
         print_json(document)
     else:
         _print_report(report, document["trials"])
-    errors = any(one.severity == "error" for one in report.findings)
-    sys.exit(FAILED if errors else FINE)
+    sys.exit(FAILED if report.errors else FINE)
 
 
 def _draw(report: "LintReport", path: Path) -> None:
@@ -133,7 +132,7 @@ def _print_report(report: "LintReport", trials: list[dict[str, Any]]) -> None:
             if text := getattr(one, word):
                 output.print(_indented(f"{word}: {text}"), soft_wrap=True)
     if not report.findings:
-        output.print(f"nothing stands wrong, for {report.intent}")
+        output.print(f"no findings (intent: {report.intent})")
     for line in _further(report, trials):
         output.print(line)
 

@@ -1,6 +1,6 @@
 """`python -m netpipe.linting.child`: the process of a session that lints a target.
 
-Loader workers import this module again, so it imports nothing heavy before it is needed.
+Loader workers import this module again, so its top level imports nothing heavy.
 """
 
 import argparse
@@ -23,13 +23,13 @@ def main() -> None:
     arguments = parser.parse_args()
     request = requested(parser)
 
-    def found(_: ExitStack) -> dict[str, object]:
+    def lint_target(_: ExitStack) -> dict[str, object]:
         from netpipe.linting.job import lint_loader
 
         tell_of_import(request, arguments.loader)
         return {"lint": lint_loader(request, resolve(arguments.loader))}
 
-    answer(request, found)
+    answer(request, lint_target)
 
 
 if __name__ == "__main__":

@@ -1,62 +1,45 @@
-"""The job of a session that lints: a loader's graph is read and, where asked for, tried."""
+"""The job of a session that lints: build the loader, lint it, and run the requested experiments."""
 
-from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from netpipe.clock import MonotonicClock
 from netpipe.device.host import this_host
 from netpipe.grain_workers import let_grain_start_workers
 from netpipe.linting.graph.source_lines import record_source_lines
-from netpipe.linting.linter import LintReport, lint
+from netpipe.linting.linter import lint
 from netpipe.measuring.loader_puller import LoaderFactory
 from netpipe.session.progress import Teller
 from netpipe.session.session import SessionRequest, progress_file
 
-if TYPE_CHECKING:
-    from netpipe.linting.experiments.trials import Trial
-
 
 def lint_loader(request: SessionRequest, loader: LoaderFactory) -> dict[str, object]:
-    """Return the `netpipe.lint/1` document of the loader that a factory makes.
+    """Return the `netpipe.lint/1` document of the pipeline that a factory returns.
 
     Args:
-        request: The intent, the silences, and whether to prove and to try.
-        loader: Makes the pipeline; called once, and again for everything that is proven or tried.
+        request: The intent, the silences, and whether to prove findings and to try fixes.
+        loader: Makes the pipeline; called once, and again for every experiment.
 
     Raises:
-        MisuseError: The intent or a silence is not one of those that there are.
+        MisuseError: The intent is unknown, or a silence names no rule or has no reason.
     """
     let_grain_start_workers()
-    teller = Teller(progress_file(request), MonotonicClock())
+    clock = MonotonicClock()
+    teller = Teller(progress_file(request), clock)
     teller.doing("building the pipeline")
     with record_source_lines() as recording:
         dataset = loader()
     report = lint(dataset, request.intent, recording=recording, silences=request.silences)
-    likely_s = (request.proves + request.tries) * request.budget_s
+    tell = partial(teller.doing, of_s=(request.proves + request.tries) * request.budget_s)
+    trials: list[dict[str, object]] = []
     if request.proves:
-        teller.doing("trying on elements what the structure leaves open", likely_s)
-        report = _proven(request, loader, report)
-    trials: tuple[Trial, ...] = ()
+        from netpipe.linting.experiments.proofs import prove
+
+        tell("testing on elements what the structure does not decide")
+        report = prove(loader, report, clock, request.budget_s)
     if request.tries:
-        report, trials = _tried(request, loader, report, partial(teller.doing, of_s=likely_s))
-    return {**report.to_document(), "trials": [one.to_document() for one in trials]}
+        from netpipe.linting.experiments.trials import apply_trials, try_fixes
 
-
-def _proven(request: SessionRequest, loader: LoaderFactory, report: LintReport) -> LintReport:
-    from netpipe.linting.experiments.proofs import prove
-
-    return prove(loader, report, MonotonicClock(), request.budget_s)
-
-
-def _tried(
-    request: SessionRequest,
-    loader: LoaderFactory,
-    report: LintReport,
-    tell: Callable[[str], object],
-) -> "tuple[LintReport, tuple[Trial, ...]]":
-    from netpipe.linting.experiments.trials import apply_trials, try_fixes
-
-    cores, clock = this_host().cores, MonotonicClock()
-    trials = try_fixes(loader, report, cores, clock, request.budget_s, tell=tell)
-    return apply_trials(report, trials), trials
+        cores = this_host().cores
+        found = try_fixes(loader, report, cores, clock, request.budget_s, tell=tell)
+        report, trials = apply_trials(report, found), [trial.to_document() for trial in found]
+    return {**report.to_document(), "trials": trials}

@@ -1,11 +1,11 @@
-"""Rules over the graph of a Grain pipeline: what stands in the wrong place, and what it costs."""
+"""The linter: applies every rule to the graph of a Grain pipeline and reports the findings."""
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib.metadata import version
-from typing import Any, Final
+from typing import Any
 
 import cattrs
 from cattrs.errors import BaseValidationError
@@ -16,32 +16,31 @@ from netpipe.linting.graph.nodes import Graph, Node, qualified_name
 from netpipe.linting.graph.reader import read_graph
 from netpipe.linting.graph.source_lines import Recording
 from netpipe.linting.graph.wrapped_datasets import find_dataset_properties, find_held_datasets
-from netpipe.linting.rules import NO_GRAIN_GRAPH, RULE_NAMES, RULES, UNUSED_SILENCE
-from netpipe.linting.rules.costs import describe_cost
-from netpipe.linting.rules.finding import (
-    LintFinding,
-    Pipeline,
-    SilencedFinding,
-    merge_findings,
+from netpipe.linting.rules import (
+    NO_GRAIN_GRAPH,
+    RULE_NAMES,
+    RULES,
+    UNUSED_SILENCE,
+    split_silence,
 )
+from netpipe.linting.rules.costs import load_packaged_costs
+from netpipe.linting.rules.finding import LintFinding, Pipeline, SilencedFinding
 from netpipe.session.session import INTENTS
 
 SCHEMA = "netpipe.lint/1"
 
-_OF: Final = " of "  # between a rule and the one function that it is silenced for
-
 
 @dataclass(frozen=True)
 class LintReport:
-    """What all rules say about one pipeline.
+    """What all rules report about one pipeline.
 
     Attributes:
-        intent: What the pipeline is to be judged by: "throughput", or "reproducible" when its
-            batches must not depend on the number of workers.
-        grain_version: Of the installed Grain.
-        graph: The pipeline; without nodes if it is no Grain pipeline.
-        findings: Everything found, in the order of the rules.
-        silenced: What was found and is not to be heard of.
+        intent: What the pipeline is judged for: "throughput", or "reproducible" when its batches
+            must not depend on the number of workers.
+        grain_version: The version of the installed Grain.
+        graph: The pipeline; without nodes if it is not a Grain pipeline.
+        findings: All findings, in the order of the rules.
+        silenced: The findings that the user silenced.
     """
 
     intent: str
@@ -52,7 +51,7 @@ class LintReport:
 
     @property
     def errors(self) -> tuple[LintFinding, ...]:
-        """What is wrong for the intent."""
+        """The findings with severity "error"."""
         return tuple(finding for finding in self.findings if finding.severity == "error")
 
     def to_document(self) -> dict[str, object]:
@@ -63,7 +62,9 @@ class LintReport:
             "grain_version": self.grain_version,
             "graph": [asdict(node) for node in self.graph.nodes],
             "findings": [asdict(finding) for finding in self.findings],
-            "silenced": [asdict(one.finding) | {"reason": one.reason} for one in self.silenced],
+            "silenced": [
+                asdict(silenced.finding) | {"reason": silenced.reason} for silenced in self.silenced
+            ],
         }
         plain: dict[str, object] = json.loads(json.dumps(document))
         return plain
@@ -76,132 +77,139 @@ def lint(
     recording: Recording | None = None,
     silences: Mapping[str, str] | None = None,
 ) -> LintReport:
-    """Judge the order of a pipeline by its structure; no data is read.
+    """Judge a pipeline by its structure, without reading any data.
 
     Args:
         dataset: What a loader factory returned: a grain MapDataset, IterDataset or DataLoader.
-            Anything else has no graph, and the report says so.
+            Any other object has no graph, and the report says so.
         intent: One of `INTENTS`.
-        recording: What was noted while the factory ran; without it nothing is known of lines of
-            code, and of an `mp_prefetch` without workers.
-        silences: The reason for each rule, by its name, whose findings are to be set aside; with
-            " of " and the name of a function behind it, for what it says of that function alone.
+        recording: What `record_source_lines` recorded while the factory ran. Without it the nodes
+            have no source lines, and an `mp_prefetch` without workers is not seen.
+        silences: Maps a rule's name to the reason why its findings are silenced. "RULE of FUNCTION"
+            silences the rule for that function only.
 
     Raises:
-        MisuseError: The intent is another, or a silence names no rule or has no reason.
+        MisuseError: The intent is unknown, or a silence names no rule or has no reason.
     """
     if intent not in INTENTS:
         raise MisuseError(f"intent must be one of {', '.join(INTENTS)}. Found: {intent!r}")
     silences = silences or {}
-    _check(silences)
-    graph, remarks = _graph_of(dataset, recording)
-    found = [*_judged(graph, intent), *remarks]
-    silenced = list(_silenced(found, graph, silences))
-    aside = [one.finding for one in silenced]
-    meant = {one.nodes[0] for one in aside if one.rule not in silences}
-    if meant:  # what comes after them is to be heard, as if they were not there
-        found = list(_judged(_without_work(graph, meant), intent))
-    heard = [one for one in found if one.rule not in silences and one not in aside]
+    _check_silences(silences)
+    graph, remarks = _read_graph(dataset, recording)
+    findings = [*_apply_rules(graph, intent), *remarks]
+    silenced = list(_find_silenced(findings, graph, silences))
+    aside = [entry.finding for entry in silenced]
+    accepted = {finding.nodes[0] for finding in aside if finding.rule not in silences}
+    if accepted:
+        # A rule may name only the first of several nodes, so lint again without the silenced ones.
+        findings = [*_apply_rules(_neutralize(graph, accepted), intent), *remarks]
+    open_findings = [
+        finding for finding in findings if finding.rule not in silences and finding not in aside
+    ]
     if graph.nodes:
-        heard += _unused(silences, graph, aside)
-    return LintReport(intent, version("grain"), graph, tuple(heard), tuple(silenced))
+        open_findings += _find_unused_silences(silences, graph, aside)
+    return LintReport(intent, version("grain"), graph, tuple(open_findings), tuple(silenced))
 
 
-def _silenced(
-    found: Sequence[LintFinding], graph: Graph, silences: Mapping[str, str]
-) -> Iterator[SilencedFinding]:
-    for one in found:
-        function = _function(graph.nodes[one.nodes[0]]) if one.nodes else ""
-        reason = silences.get(one.rule) or silences.get(f"{one.rule}{_OF}{function}")
-        if reason:
-            yield SilencedFinding(one, reason)
+def _check_silences(silences: Mapping[str, str]) -> None:
+    for silence, reason in silences.items():
+        if split_silence(silence)[0] not in RULE_NAMES:
+            known = ", ".join(RULE_NAMES)
+            raise MisuseError(f"a silenced rule must be one of {known}. Found: {silence!r}")
+        if not reason.strip():
+            raise MisuseError(f"the silenced rule {silence} must have a reason. Found: {reason!r}")
 
 
-def _function(node: Node) -> str:
-    return str(node.parameters.get("transform") or "")
-
-
-def _without_work(graph: Graph, meant: Collection[int]) -> Graph:
-    return Graph(
-        tuple(
-            replace(node, kind="Options", parameters={}) if node.id in meant else node
-            for node in graph.nodes
-        )
-    )
-
-
-def _graph_of(dataset: object, recording: Recording | None) -> tuple[Graph, list[LintFinding]]:
-    """Read the graph of a dataset, or of the only one that the loader holds; and say which."""
+def _read_graph(dataset: object, recording: Recording | None) -> tuple[Graph, list[LintFinding]]:
+    """Read the graph of a dataset, or of the only dataset that a loader holds."""
     graph = read_graph(dataset, recording)
     if graph.nodes:
         return graph, []
     held = find_held_datasets(dataset)
     if len(held) == 1:
         ((name, inner),) = held.items()
-        return read_graph(inner, recording), [_held(dataset, name)]
-    return graph, [_no_graph(dataset, held or find_dataset_properties(dataset))]
+        return read_graph(inner, recording), [_report_held_dataset(dataset, name)]
+    return graph, [_report_no_graph(dataset, held or find_dataset_properties(dataset))]
 
 
-def _judged(graph: Graph, intent: str) -> Iterator[LintFinding]:
+def _apply_rules(graph: Graph, intent: str) -> Iterator[LintFinding]:
     if not graph.nodes:
         return
-    pipeline = Pipeline(graph, intent, this_host().cores)
+    pipeline, costs = Pipeline(graph, intent, this_host().cores), load_packaged_costs()
     for name, rule in RULES.items():
-        for finding in merge_findings(rule(pipeline)):
-            yield replace(finding, cost=describe_cost(name))
+        for finding in _merge_equal(rule(pipeline)):
+            yield replace(finding, cost=costs.describe(name))
 
 
-def _check(silences: Mapping[str, str]) -> None:
-    for rule, reason in silences.items():
-        if rule_of_silence(rule) not in RULE_NAMES:
-            known = ", ".join(RULE_NAMES)
-            raise MisuseError(f"a silenced rule must be one of {known}. Found: {rule!r}")
-        if not reason.strip():
-            raise MisuseError(f"the silenced rule {rule} must have a reason. Found: {reason!r}")
+def _merge_equal(findings: Iterable[LintFinding]) -> Iterator[LintFinding]:
+    """Merge findings that differ only in their nodes into one with the nodes of all."""
+    nodes: dict[LintFinding, dict[int, None]] = {}
+    for finding in findings:
+        nodes.setdefault(replace(finding, nodes=()), {}).update(dict.fromkeys(finding.nodes))
+    return (replace(finding, nodes=tuple(ids)) for finding, ids in nodes.items())
 
 
-def rule_of_silence(silence: str) -> str:
-    """Return the rule that a silence is of."""
-    return silence.partition(_OF)[0]
+def _find_silenced(
+    findings: Iterable[LintFinding], graph: Graph, silences: Mapping[str, str]
+) -> Iterator[SilencedFinding]:
+    for finding in findings:
+        function = _function_name(graph.nodes[finding.nodes[0]]) if finding.nodes else ""
+        reason = silences.get(finding.rule) or silences.get(f"{finding.rule} of {function}")
+        if reason:
+            yield SilencedFinding(finding, reason)
 
 
-def _unused(
-    silences: Mapping[str, str], graph: Graph, aside: Sequence[LintFinding]
+def _function_name(node: Node) -> str:
+    return str(node.parameters.get("transform") or "")
+
+
+def _neutralize(graph: Graph, ids: Collection[int]) -> Graph:
+    """Give nodes a kind that no rule reports."""
+    neutral = (
+        replace(node, kind="Options", parameters={}) if node.id in ids else node
+        for node in graph.nodes
+    )
+    return Graph(tuple(neutral))
+
+
+def _find_unused_silences(
+    silences: Mapping[str, str], graph: Graph, silenced: Iterable[LintFinding]
 ) -> Iterator[LintFinding]:
-    broken = {one.rule for one in aside}
-    here = {_function(node) for node in graph.nodes}
+    broken_rules = {finding.rule for finding in silenced}
+    functions = {_function_name(node) for node in graph.nodes}
     for silence, reason in silences.items():
-        rule, _, function = silence.partition(_OF)
-        if rule not in broken and (not function or function in here):
+        rule, function = split_silence(silence)
+        if rule not in broken_rules and (not function or function in functions):
             yield LintFinding(
                 UNUSED_SILENCE,
                 "warning",
                 (),
-                f"{silence} is silenced, and the pipeline does not break it. The reason given:"
+                f"{silence} is silenced, but the pipeline does not break it. The reason given:"
                 f" {reason}",
                 f"Remove the silence of {silence}",
             )
 
 
-def _held(dataset: object, name: str) -> LintFinding:
-    kind = qualified_name(type(dataset))
+def _report_held_dataset(loader: object, attribute: str) -> LintFinding:
+    kind = qualified_name(type(loader))
     return LintFinding(
         NO_GRAIN_GRAPH,
         "info",
         (),
-        f"The loader is a {kind}, no Grain dataset: the graph is that of the dataset in its"
-        f" attribute {name}, and nothing is known about what {kind} does with it",
-        f"To lint all that runs, let the loader factory return the dataset itself: loader.{name}",
+        f"The loader is a {kind}, not a Grain dataset: the graph is that of the dataset in its"
+        f" attribute {attribute}, and nothing is known about what {kind} does with it",
+        "To lint everything that runs, let the loader factory return the dataset itself:"
+        f" loader.{attribute}",
     )
 
 
-def _no_graph(dataset: object, places: Iterable[str]) -> LintFinding:
-    names = " or ".join(f"loader.{name}" for name in places)
+def _report_no_graph(loader: object, attributes: Iterable[str]) -> LintFinding:
+    names = " or ".join(f"loader.{name}" for name in attributes)
     return LintFinding(
         NO_GRAIN_GRAPH,
         "info",
         (),
-        f"The loader is a {qualified_name(type(dataset))}, no Grain dataset: there is no"
+        f"The loader is a {qualified_name(type(loader))}, not a Grain dataset: there is no"
         " Grain graph to read, and nothing is known about its order",
         "Let the loader factory return the grain IterDataset, MapDataset or DataLoader itself"
         + (f": {names}" if names else ""),
@@ -209,14 +217,14 @@ def _no_graph(dataset: object, places: Iterable[str]) -> LintFinding:
 
 
 def parse_report(document: Mapping[str, Any], where: str = "lint") -> LintReport:
-    """Read a report back from a `netpipe.lint/1` document; what is more in it is passed over.
+    """Parse a `netpipe.lint/1` document; additional keys are ignored.
 
     Args:
         document: What `LintReport.to_document` returned.
-        where: What it comes from, for the error message.
+        where: The origin of the document, for the error message.
 
     Raises:
-        InputError: The document is of another schema, or a field is missing or wrong.
+        InputError: The document has another schema, or a field is missing or wrong.
     """
     if document.get("schema") != SCHEMA:
         raise InputError(where, "schema", f"be {SCHEMA}", repr(document.get("schema")))
@@ -230,7 +238,7 @@ def parse_report(document: Mapping[str, Any], where: str = "lint") -> LintReport
 @cache
 def _converter() -> cattrs.Converter:
     converter = cattrs.Converter()
-    in_node = cattrs.gen.override(struct_hook=lambda value, _: _parameters(value))
+    in_node = cattrs.gen.override(struct_hook=lambda parameters, _: _to_tuples(parameters))
     read_node = cattrs.gen.make_dict_structure_fn(Node, converter, parameters=in_node)
     converter.register_structure_hook(Node, read_node)
     converter.register_structure_hook(
@@ -238,15 +246,15 @@ def _converter() -> cattrs.Converter:
     )
     converter.register_structure_hook(
         SilencedFinding,
-        lambda one, _: SilencedFinding(converter.structure(one, LintFinding), str(one["reason"])),
+        lambda entry, _: SilencedFinding(
+            converter.structure(entry, LintFinding), str(entry["reason"])
+        ),
     )
     return converter
 
 
-def _parameters(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Make tuples of the lists that JSON has instead."""
-    return {name: _hashable(one) for name, one in value.items()}
-
-
-def _hashable(value: Any) -> Any:
-    return tuple(_hashable(one) for one in value) if isinstance(value, list) else value
+def _to_tuples(value: Any) -> Any:
+    """Turn the lists of JSON back into tuples."""
+    if isinstance(value, dict):
+        return {name: _to_tuples(item) for name, item in value.items()}
+    return tuple(map(_to_tuples, value)) if isinstance(value, list) else value

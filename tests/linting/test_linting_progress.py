@@ -14,7 +14,7 @@ from netpipe.session.progress import Teller
 from netpipe.session.session import SessionRequest
 
 BUILDS = "building the pipeline"
-PROVES = "trying on elements what the structure leaves open"
+PROVES = "testing on elements what the structure does not decide"
 WAITS = "waiting for the first batches of the pipeline as it is"
 
 
@@ -32,7 +32,7 @@ def loader() -> grain.IterDataset:
         (True, True, [(BUILDS, 0), (PROVES, 14.0), (WAITS, 14.0)]),
     ],
 )
-def test_what_takes_time_is_said(
+def test_slow_phases_are_announced(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     proves: bool,

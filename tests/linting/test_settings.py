@@ -34,7 +34,7 @@ def test_the_nearest_project_counts(tmp_path: Path) -> None:
     assert read_lint_settings(inside) == LintSettings()
 
 
-def test_without_a_word_the_defaults_hold(tmp_path: Path) -> None:
+def test_the_defaults_hold_without_settings(tmp_path: Path) -> None:
     """A project that says nothing of it is judged for throughput, and nothing is silenced."""
     assert read_lint_settings(project(tmp_path, "[project]\nname = 'x'\n")) == LintSettings()
 
@@ -53,7 +53,7 @@ def test_without_a_word_the_defaults_hold(tmp_path: Path) -> None:
         ("[tool.", "file must be TOML"),
     ],
 )
-def test_what_is_no_setting_is_named(tmp_path: Path, text: str, said: str) -> None:
+def test_a_wrong_setting_is_named(tmp_path: Path, text: str, said: str) -> None:
     """File, key, constraint and value are in the error."""
     with pytest.raises(InputError, match=said) as raised:
         read_lint_settings(project(tmp_path, text))

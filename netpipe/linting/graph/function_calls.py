@@ -1,4 +1,4 @@
-"""What a user's function calls, as far as its code tells. Nothing is called or imported."""
+"""What a user's function calls, as far as its bytecode tells. Nothing is called or imported."""
 
 import builtins
 import dis
@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections import ChainMap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache, partial
 from inspect import getattr_static
 from pathlib import Path
@@ -23,67 +23,73 @@ _CALLED_BY_GRAIN: Final = (
 _PUT_ON_DEVICE: Final = ("device_put", "make_array_from_")
 # Handling trees and types needs no device, and it is what many pipelines use jax for.
 _NEEDS_NO_DEVICE: Final = ("jax.tree", "jax._src.tree", "jax.dtypes", "jax._src.dtypes")
-_NEVER_THE_USERS: Final = ("grain", "jax", "jaxlib")
+_NEVER_USER_CODE: Final = ("grain", "jax", "jaxlib")
 _STANDARD_LIBRARY: Final = Path(os.__file__).parent
 _LIBRARIES: Final = {"site-packages", "dist-packages"}
 
 
 def uses_jax(called: object) -> bool:
-    """Whether a function, or what Grain calls of an object, uses jax for more than trees or types.
+    """Whether a function, or a method that Grain calls, uses jax for more than trees or types.
 
-    Found by the names in the code, that of the user's functions which it calls included. That a
-    branch is never taken is not seen. A class of jax is used where it is called to make an array.
+    Decided by the names in its code and in the user's functions that it calls, whether or not a
+    branch is ever taken. A class of jax counts only where a call of it makes an array.
     """
-    return any(_is_of_jax(value) for value in _reached(called))
+    return any(map(_is_from_jax, _follow_calls(called)))
 
 
 def puts_on_device(called: object) -> bool:
-    """Whether a function, or what Grain calls of an object, moves arrays to a device by jax."""
+    """Whether a function, or a method that Grain calls, moves arrays to a device with jax."""
     return any(
-        _is_of_jax(value) and _own_name(value).startswith(_PUT_ON_DEVICE)
-        for value in _reached(called)
+        _is_from_jax(value) and _own_name(value).startswith(_PUT_ON_DEVICE)
+        for value in _follow_calls(called)
     )
 
 
 def closure_variables(function: object) -> Mapping[str, object]:
-    """Return what a function made within another takes from there, by name."""
+    """Return the variables that a nested function takes from the enclosing ones, by name."""
     if not _is(function, FunctionType):
         return {}
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    return {name: _content(cell) for name, cell in cells}
+    return {name: _cell_contents(cell) for name, cell in cells}
+
+
+def _cell_contents(cell: object) -> object:
+    try:
+        return getattr(cell, "cell_contents", None)
+    except ValueError:  # the variable is assigned after the function is made
+        return None
 
 
 # ---- What a value is
 
 
 def _is(value: object, kind: type[_T]) -> TypeGuard[_T]:
-    """Tell as `isinstance` does, without asking the value: a proxy may raise when it is asked."""
+    """Do what `isinstance` does without `__class__`, for which a proxy may raise."""
     return issubclass(type(value), kind)
 
 
-def _is_of_jax(value: object) -> bool:
-    """Whether it is a module, a function or an object of jax; the name of a class is no use."""
+def _is_from_jax(value: object) -> bool:
+    """Whether a value is a module, a function or an object of jax, but not a class."""
     module = _full_name(value) if _is(value, ModuleType) else _module(value)
-    is_jaxs = _package(module) in ("jax", "jaxlib") and not module.startswith(_NEEDS_NO_DEVICE)
-    return is_jaxs and not _is(value, type)
+    is_jax = _package(module) in ("jax", "jaxlib") and not module.startswith(_NEEDS_NO_DEVICE)
+    return is_jax and not _is(value, type)
 
 
 def _own_name(value: object) -> str:
-    """Return the name of a function, or of what is known by its name alone."""
     if _is(value, FunctionType):
         return value.__name__
     return _full_name(value).rpartition(".")[2] if _is(value, ModuleType) else ""
 
 
 def _module(value: object) -> str:
-    """Return the module of a function or a class, or that of an object's class."""
+    """Return the module of a function or a class, or of an object's class."""
     if _is(value, partial):
         return _module(value.func)
     if _is(value, MethodType):
         return _module(value.__func__)
     if _is(value, FunctionType):
         return str(value.__module__)
-    # A class may hide it behind a property, or its metaclass may.
+    # A class or its metaclass may hide `__module__` behind a property.
     kind = value if _is(value, type) else type(value)
     return str(type.__dict__["__module__"].__get__(kind))
 
@@ -92,13 +98,15 @@ def _package(module: str) -> str:
     return module.partition(".")[0]
 
 
-def _is_users(value: object, own: str) -> bool:
-    """Whether the user wrote it: in the same package, or in a file that no library has."""
+def _is_user_code(value: object, own_package: str) -> bool:
+    """Whether a value is from the user's package, or from a file that no library has."""
     module = _module(value)
-    if _package(module) in _NEVER_THE_USERS:
+    package = _package(module)
+    if package in _NEVER_USER_CODE:
         return False
     file = _file(value, module)
-    return _package(module) == own or (module == "__main__" if file is None else _is_loose(file))
+    in_user_file = module == "__main__" if file is None else not _is_in_library(file)
+    return package == own_package or in_user_file
 
 
 def _file(value: object, module: str) -> str | None:
@@ -111,20 +119,20 @@ def _file(value: object, module: str) -> str | None:
 
 
 @lru_cache(maxsize=1024)
-def _is_loose(file: str) -> bool:
-    """Whether a file is in no library."""
+def _is_in_library(file: str) -> bool:
     path = Path(file)
-    return _LIBRARIES.isdisjoint(path.parts) and not path.is_relative_to(_STANDARD_LIBRARY)
+    return path.is_relative_to(_STANDARD_LIBRARY) or not _LIBRARIES.isdisjoint(path.parts)
 
 
-# ---- From a function to all that it names
+# ---- From a function to everything that it names
 
 
-def _reached(called: object) -> Iterator[object]:
-    """Yield what is called and all that its code names, on through the functions of the user."""
-    own = _package(_module(_innermost(called)))
+def _follow_calls(called: object) -> Iterator[object]:
+    """Yield `called` and everything that its code names, through the user's own functions."""
+    own_package = _package(_module(_unwrap(called)))
     waiting = [called, *_members(called, _CALLED_BY_GRAIN)]
-    seen: dict[tuple[int, ...], object] = {}  # values too: ids are theirs while they live
+    # Keeps the values too: an id is only unique while its object lives.
+    seen: dict[tuple[int, ...], object] = {}
     while waiting:
         value = waiting.pop()
         if _key(value) in seen:
@@ -132,15 +140,15 @@ def _reached(called: object) -> Iterator[object]:
         seen[_key(value)] = value
         yield value
         waiting.append(getattr_static(value, "__wrapped__", None))
-        # A library's own functions are not followed, but the one that is called may be Grain's
-        # around the user's.
-        is_called = value is called and not _is_of_jax(value)
-        if is_called or _is(value, partial) or _is_users(value, own):
-            waiting.extend(_named_by(value, own))
+        # Functions of libraries are not followed, except `called` itself, which may be Grain's
+        # wrapper around the user's function.
+        is_called = value is called and not _is_from_jax(value)
+        if is_called or _is(value, partial) or _is_user_code(value, own_package):
+            waiting.extend(_values_named_by(value, own_package))
 
 
-def _innermost(value: object) -> object:
-    """Return what decorators such as `functools.cache` were put around."""
+def _unwrap(value: object) -> object:
+    """Undo decorators such as `functools.cache`."""
     seen: set[int] = set()
     while id(value) not in seen:
         seen.add(id(value))
@@ -150,71 +158,63 @@ def _innermost(value: object) -> object:
 
 
 def _key(value: object) -> tuple[int, ...]:
-    """Tell values apart; a bound method is made anew each time, its parts are not."""
+    # A bound method is a new object each time, but its parts are not.
     return (id(value.__func__), id(value.__self__)) if _is(value, MethodType) else (id(value),)
 
 
-def _named_by(value: object, own: str) -> Iterator[object]:
+def _values_named_by(value: object, own_package: str) -> Iterator[object]:
     if _is(value, partial):
         yield from (value.func, *value.args, *value.keywords.values())
         yield from _members(value.func, ("__call__",))
     elif _is(value, MethodType) and _is(value.__func__, FunctionType):
         yield value.__func__
-        yield from _members(value.__self__, _names_in(value.__func__.__code__))
+        yield from _members(value.__self__, _attribute_names(value.__func__.__code__))
     elif _is(value, FunctionType):
-        for named in _Loads(value).all():
+        for named in _LoadedValues(value):
             yield named
-            if _is_users(named if _is(named, type) else type(named), own):
-                yield from _members(named, _names_in(value.__code__))
+            if _is_user_code(named if _is(named, type) else type(named), own_package):
+                yield from _members(named, _attribute_names(value.__code__))
 
 
-def _members(owner: object, names: Iterator[str] | tuple[str, ...]) -> Iterator[object]:
-    """Yield an object's attributes of these names, methods as bound to it; none is evaluated."""
+def _members(owner: object, names: Iterable[str]) -> Iterator[object]:
+    """Yield an object's attributes without evaluating them, functions bound to the object."""
     if issubclass(type(owner), FunctionType | MethodType | ModuleType | partial):
         return
     for name in names:
         inherited = (vars(kind).get(name) for kind in type(owner).__mro__)
         for member in (getattr_static(owner, name, None), *inherited):
-            function = _function_of(member)
-            yield member if function is None else MethodType(function, owner)
+            function = member.fget if _is(member, property) else member
+            if _is(function, staticmethod) or _is(function, classmethod):
+                function = function.__func__
+            yield MethodType(function, owner) if _is(function, FunctionType) else member
 
 
-def _function_of(member: object) -> FunctionType | None:
-    if _is(member, property):
-        member = member.fget
-    if _is(member, staticmethod) or _is(member, classmethod):
-        member = member.__func__
-    return member if _is(member, FunctionType) else None
-
-
-def _content(cell: object) -> object:
-    try:
-        return getattr(cell, "cell_contents", None)
-    except ValueError:  # a name that is bound later than the function is made
-        return None
-
-
-# ---- What code takes from outside
+# ---- What a function's code loads
 
 _ATTRIBUTES: Final = ("LOAD_ATTR", "LOAD_METHOD")
-_SAYS_NOTHING: Final = ("EXTENDED_ARG", "KW_NAMES", "PRECALL", "PUSH_NULL")
-_namespace: Final = ModuleType.__getattribute__  # loads no module that loads itself lazily
+_IGNORED: Final = ("EXTENDED_ARG", "KW_NAMES", "PRECALL", "PUSH_NULL")
+# Unlike getattr, this does not make a lazy module load itself.
+_namespace: Final = ModuleType.__getattribute__
 _IMPORTERS: Final = (builtins.__import__, importlib.import_module)
 
 
 class _Operation(NamedTuple):
+    """One bytecode operation; a call starts at the line and column of what it calls."""
+
     name: str
     argument: object
-    start: tuple[int | None, int | None]  # line and column, which a call shares with what it calls
+    start: tuple[int | None, int | None]
 
 
-class _Loads:
-    """What a function's code loads by name; of a module, what it takes from that."""
+class _LoadedValues:
+    """The values that a function's code loads by name; of a module, what is taken from it."""
 
     def __init__(self, function: FunctionType) -> None:
         self._function = function
-        self._imported: dict[str, object] = {}  # by the function itself, when it is called
-        self._to_be_called: object = None  # the module that a call of an importer gives
+        # Names that import statements within the function bind.
+        self._imported: dict[str, object] = {}
+        # The module that a call of `__import__` or `import_module` would return.
+        self._import_result: object = None
         known = ChainMap(self._imported, function.__globals__, vars(builtins))
         self._scopes: Mapping[str, Mapping[str, object]] = {
             "LOAD_GLOBAL": known,
@@ -223,66 +223,67 @@ class _Loads:
             "LOAD_FAST": self._imported,
         }
 
-    def all(self) -> Iterator[object]:
-        """Yield it for the function's code and for that of the functions made within it."""
-        for code in _codes(self._function.__code__):
+    def __iter__(self) -> Iterator[object]:
+        for code in _nested_codes(self._function.__code__):
             operations = _operations(code)
-            self._import(operations)
-            yield from self._of(operations)
+            self._note_imports(operations)
+            yield from self._evaluate(operations)
 
-    def _of(self, operations: tuple[_Operation, ...]) -> Iterator[object]:
-        calls = {one.start for one in operations if one.name.startswith("CALL")}
+    def _evaluate(self, operations: tuple[_Operation, ...]) -> Iterator[object]:
+        calls = {operation.start for operation in operations if operation.name.startswith("CALL")}
         loaded: object = None
         start: object = None
-        for one in operations:
-            if one.name in _ATTRIBUTES and _is(loaded, ModuleType):
-                loaded = _taken(loaded, str(one.argument))
+        for operation in operations:
+            if operation.name in _ATTRIBUTES and _is(loaded, ModuleType):
+                loaded = _get_from_module(loaded, str(operation.argument))
                 continue
             if loaded is not None:
                 yield loaded
-                if start in calls and one.name not in _ATTRIBUTES:
+                if start in calls and operation.name not in _ATTRIBUTES:
                     yield from _members(loaded, ("__call__",))
-            loaded, start = self._loaded(one, loaded), one.start
+            loaded, start = self._load(operation, loaded), operation.start
 
-    def _loaded(self, operation: _Operation, before: object) -> object:
+    def _load(self, operation: _Operation, before: object) -> object:
         name = str(operation.argument)
         if operation.name.startswith("CALL"):
-            module, self._to_be_called = self._to_be_called, None
+            module, self._import_result = self._import_result, None
             return module
-        if operation.name == "LOAD_CONST" and any(before is one for one in _IMPORTERS):
-            self._to_be_called = _module_named(name)
+        if operation.name == "LOAD_CONST" and any(before is importer for importer in _IMPORTERS):
+            self._import_result = _find_module(name)
         return self._scopes.get(operation.name, {}).get(name)
 
-    def _import(self, operations: tuple[_Operation, ...]) -> None:
-        """Note what `import` statements bind, as far as it is imported already."""
+    def _note_imports(self, operations: tuple[_Operation, ...]) -> None:
+        """Note what import statements bind, as far as it is already imported."""
         module: object = None
         value: object = None
-        for level, names, one in zip(operations, operations[1:], operations[2:], strict=False):
-            name = str(one.argument)
-            if one.name == "IMPORT_NAME":
-                whole = self._absolute(name, level.argument)
-                value = module = _module_named(whole if names.argument else _package(whole))
-            elif one.name == "IMPORT_FROM" and _is(module, ModuleType):
-                value = _taken(module, name)
-            elif one.name == "SWAP":  # `import a.b.c as name` goes on from b
+        for level, names, operation in zip(
+            operations, operations[1:], operations[2:], strict=False
+        ):
+            name = str(operation.argument)
+            if operation.name == "IMPORT_NAME":
+                whole = self._absolute_name(name, level.argument)
+                value = module = _find_module(whole if names.argument else _package(whole))
+            elif operation.name == "IMPORT_FROM" and _is(module, ModuleType):
+                value = _get_from_module(module, name)
+            elif operation.name == "SWAP":  # `import a.b.c as name` goes on from b
                 module = value
-            elif one.name.startswith("STORE_") and value is not None:
+            elif operation.name.startswith("STORE_") and value is not None:
                 self._imported[name], value = value, None
 
-    def _absolute(self, name: str, level: object) -> str:
+    def _absolute_name(self, name: str, level: object) -> str:
         if not _is(level, int) or level == 0:
             return name
         package = str(self._function.__globals__.get("__package__")).rsplit(".", level - 1)[0]
         return f"{package}.{name}".rstrip(".")
 
 
-def _taken(module: ModuleType, name: str) -> object:
+def _get_from_module(module: ModuleType, name: str) -> object:
     value = _namespace(module, "__dict__").get(name)
-    return _module_named(f"{_full_name(module)}.{name}") if value is None else value
+    return _find_module(f"{_full_name(module)}.{name}") if value is None else value
 
 
-def _module_named(name: str) -> object:
-    """Return a module that is imported; in place of another, one that has its name alone."""
+def _find_module(name: str) -> object:
+    """Return an imported module, or in place of one that is not, an empty one of that name."""
     return sys.modules.get(name, ModuleType(name))
 
 
@@ -290,30 +291,29 @@ def _full_name(module: ModuleType) -> str:
     return str(_namespace(module, "__dict__").get("__name__"))
 
 
-@lru_cache(maxsize=1024)  # the same functions are followed from many nodes, and taken apart once
+@lru_cache(maxsize=1024)  # many nodes lead to the same functions
 def _operations(code: CodeType) -> tuple[_Operation, ...]:
-    return tuple(part for one in dis.get_instructions(code) for part in _parts_of(one))
+    return tuple(part for instruction in dis.get_instructions(code) for part in _split(instruction))
 
 
-def _parts_of(instruction: dis.Instruction) -> Iterator[_Operation]:
-    """Yield an instruction, or both that Python 3.13 has made one: STORE_FAST_LOAD_FAST."""
-    place = instruction.positions or dis.Positions()
-    start = (place.lineno, place.col_offset)
+def _split(instruction: dis.Instruction) -> Iterator[_Operation]:
+    """Yield the operation of an instruction; Python 3.13 has two in one: STORE_FAST_LOAD_FAST."""
+    position = instruction.positions or dis.Positions()
+    start = (position.lineno, position.col_offset)
     names = re.findall("(?:LOAD|STORE)_FAST", instruction.opname)
     if len(names) == 2:
         yield from map(_Operation, names, instruction.argval, (start, start))
-    elif instruction.opname not in _SAYS_NOTHING:
+    elif instruction.opname not in _IGNORED:
         yield _Operation(instruction.opname.removesuffix("_CHECK"), instruction.argval, start)
 
 
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    """Yield a function's code and that of the functions made within it."""
+def _nested_codes(code: CodeType) -> Iterator[CodeType]:
+    """Yield a function's code and that of the functions defined within it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _codes(constant)
+            yield from _nested_codes(constant)
 
 
-def _names_in(code: CodeType) -> Iterator[str]:
-    for one in _codes(code):
-        yield from one.co_names
+def _attribute_names(code: CodeType) -> Iterator[str]:
+    return (name for nested in _nested_codes(code) for name in nested.co_names)

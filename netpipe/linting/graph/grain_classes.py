@@ -1,6 +1,6 @@
 """What Grain's classes are in a graph. The only file that touches Grain's internals.
 
-Written for Grain 0.2.17 and 0.2.18; its tests name what another version adds or takes away. It
+Written for Grain 0.2.17 and 0.2.18; its tests name what another version adds or removes. It
 neither imports grain nor reads an element of a source.
 """
 
@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from netpipe.linting.graph.function_calls import closure_variables, puts_on_device
 from netpipe.linting.graph.nodes import PlainValue, module_name, qualified_name, to_plain_value
-from netpipe.linting.graph.pickled_size import PickledSize, PickleSizer
 from netpipe.linting.graph.source_lines import Recording
 
 
@@ -19,12 +18,12 @@ class DatasetInfo:
     """What a dataset is in the graph.
 
     Attributes:
-        kind: As of `Node`; so are `parameters` and `made_at`.
-        inputs: The datasets below.
+        kind: As in `Node`, like `parameters` and `made_at`.
+        inputs: The datasets that it reads from.
         functions: The user's functions and objects that it calls.
-        is_asked_for: Whether it is what was asked for the dataset, which is then its input.
-        starts_workers: Whether all below runs in processes of its own.
-        worker_init_fn: What these are sent besides the datasets.
+        is_requested: Whether it stands for the workers requested for a dataset, its only input.
+        starts_workers: Whether everything below runs in processes of its own.
+        worker_init_fn: What these processes are sent besides the datasets.
     """
 
     kind: str
@@ -32,39 +31,25 @@ class DatasetInfo:
     made_at: str
     inputs: Sequence[object]
     functions: Sequence[object] = ()
-    is_asked_for: bool = False
+    is_requested: bool = False
     starts_workers: bool = False
     worker_init_fn: object = None
 
-    def measure_pickle(self, dataset: object, sizer: PickleSizer | None) -> PickledSize:
-        """Count what a worker is sent of it, if there are workers that it is sent to."""
-        if self.starts_workers:
-            return PickleSizer().measure(self.worker_init_fn)
-        return PickledSize(None) if sizer is None else sizer.measure(dataset, self.inputs)
 
-
-@dataclass(frozen=True)
-class DataLoaderParts:
-    """The dataset that a DataLoader makes of its arguments, and the settings of its workers."""
-
-    dataset: object
-    settings: Mapping[str, PlainValue]
-
-
-def unpack_data_loader(loader: object) -> DataLoaderParts | None:
-    """Return what a DataLoader holds; None for any other object."""
+def unpack_data_loader(loader: object) -> tuple[object, Mapping[str, PlainValue]] | None:
+    """Return a DataLoader's dataset and its worker settings; None for any other object."""
     if "DataLoader" not in _grain_names(loader):
         return None
-    workers = _setting("", _attribute(loader, "multiprocessing_options"))
-    return DataLoaderParts(_attribute(loader, "_dataset"), workers)
+    settings = _setting("", _attribute(loader, "multiprocessing_options"))
+    return _attribute(loader, "_dataset"), settings
 
 
 def describe_requested_workers(dataset: object, recording: Recording) -> DatasetInfo | None:
-    """See the workers that were asked for a dataset and that are no dataset themselves."""
+    """Describe workers that were requested for a dataset, but that are no dataset themselves."""
     called_at = recording.without_workers_at(dataset)
     if called_at is not None:
-        return DatasetInfo("NoWorkers", {}, called_at, (dataset,), is_asked_for=True)
-    # An ElasticIterator makes its workers when it is iterated, and does all that it does in them.
+        return DatasetInfo("NoWorkers", {}, called_at, (dataset,), is_requested=True)
+    # An ElasticIterator starts its workers when it is iterated, and runs entirely in them.
     options = _attribute(dataset, "_multiprocessing_options")
     if _shape(dataset)[0] != "Elastic" or options is None:
         return None
@@ -74,13 +59,13 @@ def describe_requested_workers(dataset: object, recording: Recording) -> Dataset
         {**_setting("", options), "sequential_slice": False} if has_workers else {},
         recording.made_at(dataset),
         (dataset,),
-        is_asked_for=True,
+        is_requested=True,
         starts_workers=has_workers,
     )
 
 
 def describe_dataset(dataset: object, recording: Recording) -> DatasetInfo:
-    """See what a dataset does; of a class that is not in `KNOWN_CLASSES`, that it is unknown."""
+    """Describe what a dataset does; a class that is not in `KNOWN_CLASSES` is unknown."""
     made_at = recording.made_at(dataset)
     if workers := _branches(dataset, "ProcessPrefetchIterDataset"):
         return DatasetInfo(
@@ -96,17 +81,17 @@ def describe_dataset(dataset: object, recording: Recording) -> DatasetInfo:
         settings = {"num_threads": len(threads), "buffer_size": buffer_size}
         # Each thread has a copy of the same graph.
         return DatasetInfo("MultithreadPrefetch", settings, made_at, _shared_inputs(threads[:1]))
-    return DatasetInfo(
-        _shape(dataset)[0],
-        _settings(dataset),
-        made_at,
-        _inputs(dataset),
-        tuple(_functions(dataset)),
-    )
+    kind, attributes = _shape(dataset)
+    settings = {}
+    for attribute in attributes:
+        settings |= _setting(attribute, _unwrap_users(_attribute(dataset, attribute)))
+    if kind == "Source" and is_random_access(dataset):
+        settings |= _length(dataset)
+    functions = tuple(_functions(dataset))
+    return DatasetInfo(kind, settings, made_at, _inputs(dataset), functions)
 
 
-# ---- Grain's classes: what each is called here, and which of its attributes are settings.
-
+# For each of Grain's classes, the kind of its node and the attributes that are settings.
 KNOWN_CLASSES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "SourceMapDataset": ("Source", ("_source",)),
     "RangeMapDataset": ("Source", ("start", "stop", "step")),
@@ -158,30 +143,30 @@ KNOWN_CLASSES: Mapping[str, tuple[str, tuple[str, ...]]] = {
 
 _WORKER_WRAPPERS: Final = ("WorkerContext", "WorkerSlice")
 _USERS: Final = ("_map_fn", "_filter_fn", "_transform", "_batch_fn", "operation", "_source")
+_REPLACEABLE: Final = ("_map_fn", "_batch_fn", "_source")
 _SAMPLERS: Final[Mapping[str, tuple[str, ...]]] = {
     "IndexSampler": ("_num_records", "_shuffle", "_num_epochs", "_seed"),
     "SequentialSampler": ("_num_records", "_seed"),
 }
 
 
-def _grain_names(value: object) -> list[str]:
-    """Names of the Grain classes that an object is of, the nearest first: a user may derive."""
-    kinds = type(value).__mro__
-    return [kind.__name__ for kind in kinds if _is_grains(kind)]
-
-
-def _is_grains(kind: type) -> bool:
-    return module_name(kind).partition(".")[0] == "grain"
-
-
 def is_dataset(value: object) -> bool:
-    """Whether it is a MapDataset or an IterDataset."""
+    """Whether a value is a MapDataset or an IterDataset."""
     return not {"MapDataset", "IterDataset"}.isdisjoint(_grain_names(value))
 
 
 def is_random_access(dataset: object) -> bool:
-    """Whether it is a MapDataset."""
+    """Whether a dataset is a MapDataset."""
     return "MapDataset" in _grain_names(dataset)
+
+
+def _grain_names(value: object) -> list[str]:
+    """Return the names of the Grain classes of an object, the nearest first: a user may derive."""
+    return [kind.__name__ for kind in type(value).__mro__ if _is_grain_class(kind)]
+
+
+def _is_grain_class(kind: type) -> bool:
+    return module_name(kind).partition(".")[0] == "grain"
 
 
 def _shape(dataset: object) -> tuple[str, tuple[str, ...]]:
@@ -194,10 +179,10 @@ def _is_unknown(dataset: object) -> bool:
 
 
 def _attribute(value: object, name: str) -> object:
-    """Get an attribute; None if there is none, or if a property of the user's raises."""
+    """Get an attribute; None if there is none, or if a user's property raises."""
     try:
         return getattr(value, name, None)
-    except Exception:  # noqa: BLE001  # what a user's property raises is for it to choose
+    except Exception:  # noqa: BLE001  # a user's property may raise anything
         return None
 
 
@@ -205,73 +190,62 @@ def _attribute(value: object, name: str) -> object:
 
 
 def _inputs(dataset: object) -> Sequence[object]:
-    """What a dataset reads from. A lazy list of datasets is one dataset itself: it is not read."""
+    """Return what a dataset reads from; a lazy list of datasets is not iterated."""
     parents = _datasets_in(_attribute(dataset, "parents"))
-    if not _is_grains(type(dataset)) and (parents or _is_unknown(dataset)):
-        return parents  # what names of its own mean in a user's class is not known
-    one, *others = (_attribute(dataset, name) for name in ("_datasets", "_ds", "_source"))
-    within = (one, (one,), *((other,) for other in others))
-    return next(filter(None, map(_datasets_in, within)), parents)
+    # A user's class may use these attribute names for anything.
+    if not _is_grain_class(type(dataset)) and (parents or _is_unknown(dataset)):
+        return parents
+    datasets, *single = (_attribute(dataset, name) for name in ("_datasets", "_ds", "_source"))
+    candidates = (datasets, *((value,) for value in (datasets, *single)))
+    return next(filter(None, map(_datasets_in, candidates)), parents)
 
 
 def _datasets_in(value: object) -> Sequence[object]:
     given = value if type(value) in (list, tuple) else ()
-    return [one for one in given if is_dataset(one)]  # type: ignore[attr-defined]
+    return [item for item in given if is_dataset(item)]  # type: ignore[attr-defined]
 
 
 def _branches(dataset: object, kind: str) -> Sequence[object]:
-    """The datasets that an Interleave reads, if they are all of the kind; or one such itself."""
+    """Return a dataset of a kind, or what an Interleave reads if all of it is of that kind."""
     if kind in _grain_names(dataset):
         return (dataset,)
     inner = _inputs(dataset) if _shape(dataset)[0] == "Interleave" else ()
-    return inner if all(kind in _grain_names(one) for one in inner) else ()
+    return inner if all(kind in _grain_names(branch) for branch in inner) else ()
 
 
 def _shared_inputs(branches: Sequence[object]) -> Sequence[object]:
-    """The user's graph that all branches read, without what Grain put around it."""
-    shared = {id(one): one for branch in branches for one in _unwrapped(_inputs(branch))}
+    """Return the user's datasets that all branches read, without Grain's wrappers around them."""
+    shared: dict[int, object] = {}
+    for branch in branches:
+        datasets = _inputs(branch)
+        while len(datasets) == 1 and _shape(datasets[0])[0] in _WORKER_WRAPPERS:
+            datasets = _inputs(datasets[0])
+        shared |= {id(dataset): dataset for dataset in datasets}
     return tuple(shared.values())
 
 
-def _unwrapped(datasets: Sequence[object]) -> Sequence[object]:
-    while len(datasets) == 1 and _shape(datasets[0])[0] in _WORKER_WRAPPERS:
-        datasets = _inputs(datasets[0])
-    return datasets
-
-
-# ---- What a dataset is set to
+# ---- The settings of a dataset
 
 
 def _worker_settings(workers: Sequence[object]) -> Mapping[str, PlainValue]:
-    # Below the context of each worker, where there are several, is its slice.
-    slices = [one for context in _inputs(workers[0]) for one in _inputs(context)]
+    # With several workers, each has a context, and below it a slice.
+    slices = [part for context in _inputs(workers[0]) for part in _inputs(context)]
     return {
         "num_workers": len(workers),
         "per_worker_buffer_size": to_plain_value(_attribute(workers[0], "_buffer_size")),
-        "sequential_slice": any(_attribute(one, "_sequential_slice") is True for one in slices),
+        "sequential_slice": any(_attribute(part, "_sequential_slice") is True for part in slices),
     }
 
 
-def _settings(dataset: object) -> Mapping[str, PlainValue]:
-    kind, attributes = _shape(dataset)
-    settings: dict[str, PlainValue] = {}
-    for attribute in attributes:
-        settings |= _setting(attribute, _users(_attribute(dataset, attribute)))
-    if kind == "Source" and is_random_access(dataset):
-        settings |= _length(dataset)
-    return settings
-
-
-def _setting(attribute: str, value: object) -> Mapping[str, PlainValue]:
-    """Make settings of an attribute: Grain's own objects are settings by their fields."""
+def _setting(attribute: str, value: object) -> dict[str, PlainValue]:
+    """Return the settings that an attribute holds: of Grain's own objects, their fields."""
     if attribute in ("_map_fn", "_filter_fn"):
         return {"transform": qualified_name(value), "device_put": puts_on_device(value)}
-    if attribute == "_source":  # the user's data, if it is a list
+    if attribute == "_source":  # a list would be the user's data
         return {"source": qualified_name(value)}
     if parts := _parts(value):
-        return {
-            name: to_plain_value(one) for name, one in parts.items() if not name.startswith("_")
-        }
+        public = (name for name in parts if not name.startswith("_"))
+        return {name: to_plain_value(parts[name]) for name in public}
     settings = {attribute.lstrip("_"): to_plain_value(value)}
     for name in (name for kind in _grain_names(value) for name in _SAMPLERS.get(kind, ())):
         settings[name.lstrip("_")] = to_plain_value(_attribute(value, name))
@@ -279,61 +253,59 @@ def _setting(attribute: str, value: object) -> Mapping[str, PlainValue]:
 
 
 def _parts(value: object) -> Mapping[str, object]:
-    """Return the fields of options or of an operation of Grain; none of a class of the user's."""
-    if not _is_grains(type(value)) or not is_dataclass(value):
+    """Return the fields of Grain's options or operations; none for a user's class."""
+    if not _is_grain_class(type(value)) or not is_dataclass(value):
         return {}
-    return {one.name: _attribute(value, one.name) for one in fields(value)}
+    return {field.name: _attribute(value, field.name) for field in fields(value)}
 
 
-def _length(dataset: object) -> Mapping[str, PlainValue]:
-    """Ask for the number of elements, as Grain does for a shuffle, if the source can tell."""
+def _length(dataset: object) -> dict[str, PlainValue]:
+    """Ask for the number of elements, as Grain does for a shuffle."""
     try:
-        return {"length": len(dataset)}  # type: ignore[arg-type]  # what has none raises
-    except Exception:  # noqa: BLE001  # what a user's source raises is for it to choose
+        return {"length": len(dataset)}  # type: ignore[arg-type]  # a source may have no length
+    except Exception:  # noqa: BLE001  # a user's source may raise anything
         return {}
 
 
-# ---- What of it is the user's
-
-_REPLACEABLE: Final = ("_map_fn", "_batch_fn", "_source")
+# ---- The user's code in a dataset
 
 
 def replace_user_code(dataset: object, by: Callable[[Any], Any]) -> bool:
-    """Replace the function or the source that a dataset calls, if it is one that can be replaced.
+    """Replace the function of a map or a batch, or the source, that a dataset calls.
 
     Args:
-        dataset: It is changed, and must not be one whose workers have been started.
-        by: Returns what takes the place of the function or of the source.
+        dataset: Is changed; its workers must not have been started.
+        by: Takes the function or the source and returns its replacement.
 
     Returns:
-        Whether there was one: a map's, a batch's or a source's.
+        Whether there was one to replace.
     """
     for attribute in _REPLACEABLE:
         value = vars(dataset).get(attribute)
-        if value is not None and not _is_grains(type(value)):
+        if value is not None and not _is_grain_class(type(value)):
             setattr(dataset, attribute, by(value))
             return True
     return False
 
 
 def _functions(dataset: object) -> Iterator[object]:
-    """Yield the functions and objects of the user that a dataset calls."""
+    """Yield the user's functions and objects that a dataset calls."""
     if _is_unknown(dataset):
         yield dataset
     for attribute in _USERS:
-        value = _users(_attribute(dataset, attribute))
+        value = _unwrap_users(_attribute(dataset, attribute))
         if value is not None:
             yield from _parts(value).values() or (value,)
 
 
-def _users(value: object) -> object:
-    """Return what of the user's a DataLoader has put into a function or an object of its own."""
+def _unwrap_users(value: object) -> object:
+    """Return the user's function or object from a wrapper that a DataLoader made around it."""
     module = _attribute(value, "__module__")
     if type(module) is not str or not module.startswith("grain._src.python.data_loader"):
         return value
-    within = (
+    wrapped = (
         closure_variables(value).get("transform"),
         _attribute(value, "_transform"),
         _attribute(value, "values_batch_fn"),
     )
-    return next((one for one in within if one is not None), value)
+    return next((part for part in wrapped if part is not None), value)

@@ -10,7 +10,7 @@ from numbers import Integral, Real
 from types import MethodType
 from typing import Final
 
-# More elements than a trainer reads in eight years at a million a second: as good as endless.
+# A trainer that reads a million elements per second needs eight years for so many.
 ENDLESS: Final = 2**48
 
 PlainValue = None | bool | int | float | str | tuple["PlainValue", ...]
@@ -21,23 +21,22 @@ class Node:
     """One transformation of a pipeline.
 
     Attributes:
-        id: Its number in `Graph.nodes`; 0 gives the elements that the trainer sees.
-        kind: What it does, as its Grain method is called: "Batch", "Map", "Shuffle", "Mix";
+        id: Its index in `Graph.nodes`; node 0 yields the elements that the trainer sees.
+        kind: What it does, named like its Grain method: "Batch", "Map", "Shuffle", "Mix";
             "ToIter" for `to_iter_dataset`, "ProcessPrefetch" for `mp_prefetch`, "NoWorkers" for
-            an `mp_prefetch` without workers, "Source" for what it all starts from;
-            "Unknown:<class>" for a class this version does not know.
-        parameters: Its settings by their names in Grain; a function or an object is its name.
+            an `mp_prefetch` without workers, "Source" for a data source, "Unknown:<class>" for a
+            class that this version does not know.
+        parameters: Its settings by their names in Grain; a function or an object by its name.
         parents: Ids of the nodes that it takes its elements from.
-        in_worker: Whether it runs in a worker process, not in the one that trains.
-        random_access: Whether it is a MapDataset, whose elements have places: what it does to an
-            element then depends on the place alone, not on the number of workers.
-        uses_jax: Whether the user's function in it calls jax; handling trees alone is not that.
-        made_at: Where the user's code made it, as file:line; "" where that is not known.
-        sent_bytes: Bytes that each worker is sent of what the node itself holds, of `mp_prefetch`
-            its `worker_init_fn`; None for all else in the training process, and where it cannot
-            be sent. An object that several nodes of the same workers hold is sent once, and
-            counted with the first of them in `Graph.nodes`.
-        unpicklable: Why it cannot be sent to a worker; "" where it can.
+        in_worker: Whether it runs in a worker process, not in the training process.
+        random_access: Whether it is a MapDataset, whose elements have positions: its result for an
+            element depends on the position only, not on the number of workers.
+        uses_jax: Whether the user's function calls jax for more than handling trees.
+        made_at: The line of the user's code that made it, as file:line; "" if unknown.
+        sent_bytes: Bytes of the node's own objects that each worker is sent; for `mp_prefetch`
+            its `worker_init_fn`. None for other nodes in the training process, and if it cannot be
+            pickled. An object that several nodes of the same workers share counts for the first.
+        unpicklable: Why it cannot be sent to a worker; "" if it can.
     """
 
     id: int
@@ -51,8 +50,13 @@ class Node:
     sent_bytes: int | None = None
     unpicklable: str = ""
 
+    def integer(self, name: str) -> int | None:
+        """Return a parameter that is an integer; None for any other value."""
+        value = self.parameters.get(name)
+        return value if isinstance(value, int) else None
+
     def __str__(self) -> str:
-        """Return what messages call it."""
+        """Return how messages refer to the node."""
         transform = self.parameters.get("transform")
         return f"{self.kind} of {transform}" if transform else self.kind
 
@@ -95,7 +99,7 @@ class Graph:
 
 
 def to_plain_value(value: object) -> PlainValue:
-    """Return a setting as plain data: a mapping by its items, an object and inf by their names."""
+    """Convert a setting: a mapping to its items, an object and infinity to their names."""
     if isinstance(value, Enum):
         return value.name
     if value is None or isinstance(value, bool | str):
@@ -106,20 +110,20 @@ def to_plain_value(value: object) -> PlainValue:
         number = float(value)
         return number if isfinite(number) else str(number)  # JSON has neither inf nor nan
     if isinstance(value, list | tuple):
-        return tuple(to_plain_value(one) for one in value)
+        return tuple(map(to_plain_value, value))
     if isinstance(value, dict):
-        return tuple((str(key), to_plain_value(one)) for key, one in value.items())
+        return tuple((str(key), to_plain_value(item)) for key, item in value.items())
     return qualified_name(value)
 
 
 def qualified_name(value: object) -> str:
-    """Name a function by where it is defined, a method or an object by its class."""
+    """Return a function's module and name; for a method or an object those of its class."""
     if type(value) is partial:
         return qualified_name(value.func)
     owner = value.__self__ if type(value) is MethodType else value
     try:
         return f"{owner.__module__}.{owner.__qualname__}"  # type: ignore[attr-defined]
-    except Exception:  # noqa: BLE001  # an object has no such name, or is odd when it is asked
+    except Exception:  # noqa: BLE001  # an object has no such name, or may raise anything
         return f"{module_name(type(owner))}.{type.__dict__['__qualname__'].__get__(type(owner))}"
 
 

@@ -1,6 +1,6 @@
-"""Grain datasets inside a loader that is not Grain's own class, as kauldron's pipelines hold them.
+"""Grain datasets inside a loader that is not Grain's own class, such as kauldron's pipelines.
 
-Attributes are looked up in `vars()` alone: no property and no method of the user's is run.
+Attributes are only looked up in `vars()`: no property and no method of the user's is run.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ from netpipe.linting.graph.grain_classes import is_dataset, unpack_data_loader
 from netpipe.linting.graph.nodes import module_name
 from netpipe.linting.graph.reader import collect_datasets
 
-_DEPTH = 2
+_MAX_DEPTH = 2
 _DATASETS = ("MapDataset", "IterDataset", "DataLoader")
 
 
@@ -21,43 +21,44 @@ def find_held_datasets(loader: object) -> Mapping[str, object]:
         loader: What a loader factory returned.
 
     Returns:
-        Those that no other one of them reads from; none for an object of Grain's.
+        The datasets that none of the others reads from; none for an object of Grain's.
     """
     if not hasattr(type(loader), "__iter__") or module_name(type(loader)).startswith("grain."):
         return {}
-    deepest_first = sorted(_attributes(loader, _DEPTH), key=lambda one: -one[0].count("."))
-    # An object that has several names is known by the one nearest to the loader.
-    found = {id(one): (name, one) for name, one in deepest_first}
-    read = {id(below) for _, one in found.values() for below in _below(one)}
-    return {name: one for number, (name, one) in found.items() if number not in read}
+    deepest_first = sorted(_attributes(loader, _MAX_DEPTH), key=lambda item: -item[0].count("."))
+    # Of several names of one object, the one nearest to the loader overwrites the others.
+    held = {id(dataset): (name, dataset) for name, dataset in deepest_first}
+    read = {
+        id(below)
+        for _, dataset in held.values()
+        for below in collect_datasets(dataset).values()
+        if below is not dataset
+    }
+    return {name: dataset for number, (name, dataset) in held.items() if number not in read}
 
 
 def find_dataset_properties(loader: object) -> Mapping[str, str]:
-    """Return the properties whose annotations promise a Grain dataset: the type by the name."""
+    """Return the properties annotated to return a Grain dataset, with the annotated type."""
     found: dict[str, str] = {}
     for kind in reversed(type(loader).__mro__):
         for name, value in vars(kind).items():
             function = value.fget if isinstance(value, property) else None
             function = value.func if isinstance(value, cached_property) else function
-            promised = getattr(function, "__annotations__", {}).get("return", "")
-            text = promised if isinstance(promised, str) else getattr(promised, "__name__", "")
+            returned = getattr(function, "__annotations__", {}).get("return", "")
+            text = returned if isinstance(returned, str) else getattr(returned, "__name__", "")
             if text.rpartition(".")[2] in _DATASETS:
                 found[name] = text
     return found
 
 
-def _attributes(value: object, depth: int) -> Iterator[tuple[str, object]]:
+def _attributes(holder: object, depth: int) -> Iterator[tuple[str, object]]:
     try:
-        attributes = dict(object.__getattribute__(value, "__dict__"))
-    except AttributeError:  # it has slots, or is of a built-in class
+        attributes = dict(object.__getattribute__(holder, "__dict__"))
+    except AttributeError:  # the class has slots, or is built in
         return
-    for name, one in attributes.items():
-        if is_dataset(one) or unpack_data_loader(one):
-            yield name, one
-        elif depth > 1 and not isinstance(one, type):
-            yield from ((f"{name}.{inner}", found) for inner, found in _attributes(one, depth - 1))
-
-
-def _below(dataset: object) -> Iterator[object]:
-    """Yield the datasets that a dataset reads from."""
-    return (one for one in collect_datasets(dataset).values() if one is not dataset)
+    for name, value in attributes.items():
+        if is_dataset(value) or unpack_data_loader(value):
+            yield name, value
+        elif depth > 1 and not isinstance(value, type):
+            for inner, dataset in _attributes(value, depth - 1):
+                yield f"{name}.{inner}", dataset

@@ -7,7 +7,15 @@ Each rule is a generator function in the file of its topic: it takes a `Pipeline
 from collections.abc import Mapping
 from typing import Final
 
-from netpipe.linting.rules import batch_contents, buffers, pickling, placement, shuffling, workers
+from netpipe.linting.rules import (
+    batch_contents,
+    buffers,
+    pickling,
+    placement,
+    reader_threads,
+    shuffling,
+    workers,
+)
 from netpipe.linting.rules.finding import Rule
 
 RULES: Final[Mapping[str, Rule]] = {
@@ -23,10 +31,10 @@ RULES: Final[Mapping[str, Rule]] = {
     # Pipelines that are slower than they could be
     "batch-after-mp-prefetch": placement.batch_after_mp_prefetch,
     "map-after-mp-prefetch": placement.map_after_mp_prefetch,
-    "threads-in-training-process": buffers.threads_in_training_process,
+    "threads-in-training-process": reader_threads.threads_in_training_process,
     "no-workers": workers.no_workers,
     "no-prefetch": buffers.no_prefetch,
-    "threads-in-workers": workers.threads_in_workers,
+    "threads-in-workers": reader_threads.threads_in_workers,
     "too-many-workers": workers.too_many_workers,
     # Pipelines that take more memory than they need
     "jax-in-worker": workers.jax_in_worker,
@@ -43,3 +51,9 @@ UNUSED_SILENCE: Final = "unused-silence"
 
 RULE_NAMES: Final = (*RULES, NO_GRAIN_GRAPH)
 """The names that can be silenced."""
+
+
+def split_silence(silence: str) -> tuple[str, str]:
+    """Split "RULE of FUNCTION" into both names; the function of a plain "RULE" is ""."""
+    rule, _, function = silence.partition(" of ")
+    return rule, function

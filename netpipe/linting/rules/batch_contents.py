@@ -1,198 +1,188 @@
-"""What batches hold: what is lost in the workers, and what depends on how many there are."""
+"""Rules about the contents of batches: lost remainders, and dependence on the worker count."""
 
 from collections.abc import Iterator, Mapping
 from math import inf
 from typing import Final
 
 from netpipe.linting.graph.nodes import Graph, Node
-from netpipe.linting.rules.element_counts import ONE_TO_ONE, count_elements, count_elements_by_node
+from netpipe.linting.rules.element_counts import ONE_TO_ONE, count_elements
 from netpipe.linting.rules.finding import LintFinding, Pipeline, Severity
-from netpipe.linting.rules.node_kinds import BATCHES, batch_call
-from netpipe.linting.rules.worker_pools import (
-    Pool,
-    choose_call,
-    worker_pools,
-)
+from netpipe.linting.rules.node_kinds import BATCHES, write_batch_call
+from netpipe.linting.rules.worker_pools import Pool, choose_call, worker_pools
 
-_HARMLESS_LOSS_RATIO: Final = 0.01  # of the elements: a user who drops a remainder accepts some
+# Of all elements: a user who drops a remainder accepts some loss.
+_MAX_HARMLESS_LOSS_FRACTION: Final = 0.01
 
 
 def batch_in_workers_loses_data(pipeline: Pipeline) -> Iterator[LintFinding]:
-    """Each worker drops a remainder of its own.
+    """Report batches in workers, each of which drops its own remainder.
 
-    An error where the loss can be counted, a warning where it can only be bounded. A remark where
-    that is at most 1%, or where it is not known whether the data end; nothing where no more is
-    lost than in one process.
+    An error if the loss can be counted, a warning if it can only be bounded, info if it is at most
+    1% or if it is unknown whether the data end. Nothing if no more is lost than in one process.
     """
     for pool in worker_pools(pipeline.graph):
         for node in pool.nodes:
-            if _drops_remainder(node) and pool.size > 1:
-                yield from _loss(pipeline.graph, pool, node)
+            drops = node.kind in BATCHES and node.parameters.get("drop_remainder") is True
+            if (
+                drops
+                and not node.random_access
+                and (node.integer("batch_size") or 1) > 1
+                and pool.size > 1
+            ):
+                yield from _report_loss(pipeline.graph, pool, node)
 
 
-def _drops_remainder(node: Node) -> bool:
-    drops = node.kind in BATCHES and node.parameters.get("drop_remainder") is True
-    return drops and not node.random_access and _batch_size(node) > 1
+def _report_loss(graph: Graph, pool: Pool, node: Node) -> Iterator[LintFinding]:
+    """Report what a batch in several workers drops.
 
-
-def _loss(graph: Graph, pool: Pool, node: Node) -> Iterator[LintFinding]:
-    """Say what a batch in several workers drops.
-
-    With N elements, w workers and batches of b, worker i has (N - i) / w of them, rounded up, and
-    drops what is left of that after whole batches: at most w * (b - 1) together.
+    With N elements, w workers and batches of b, worker i has ceil((N - i) / w) elements and drops
+    what is left of them after whole batches: at most w * (b - 1) in total.
     """
-    if count_elements(graph, graph.nodes[node.parents[0]]) == inf:
+    if count_elements(graph)[node.parents[0]] == inf:
         return
-    size, total = _batch_size(node), _shared_elements(graph, pool, node)
+    size, total = node.integer("batch_size") or 1, _shared_elements(graph, pool, node)
     lost = pool.size * (size - 1)
-    told = f"up to {lost:,} elements, where one process drops at most {size - 1:,}"
+    loss = f"up to {lost:,} elements, where one process drops at most {size - 1:,}"
     if total is not None:
-        lost = sum(-(-(total - one) // pool.size) % size for one in range(pool.size))
-        told = f"{lost:,} of {total:,} elements, where one process drops {total % size:,}"
+        lost = sum(-(-(total - index) // pool.size) % size for index in range(pool.size))
+        loss = f"{lost:,} of {total:,} elements, where one process drops {total % size:,}"
         if lost == total % size:
             return
     yield LintFinding(
         "batch-in-workers-loses-data",
         _severity(graph, node, lost, total),
         (pool.prefetch.id, node.id),
-        f"{node} with drop_remainder=True runs in {pool}: each drops a remainder of its own at"
-        f" the end of the data, in all {told}",
-        _whole(graph, size, by_place=total is not None),
+        f"{node} with drop_remainder=True runs in {pool}: each drops its own remainder at the end"
+        f" of the data, in total {loss}",
+        _keep_remainders(graph, size, has_places=total is not None),
     )
 
 
-def _whole(graph: Graph, size: int, by_place: bool) -> str:
-    """Say how no worker drops anything; what filters or packs cannot be batched by place."""
-    kept = f"Keep the remainders: .batch(batch_size={size}, drop_remainder=False)"
+def _keep_remainders(graph: Graph, size: int, has_places: bool) -> str:
+    """Propose a fix; elements that are filtered or packed cannot be batched by position."""
     if graph.data_loader is not None:
-        kept = f"Keep the remainders: grain.transforms.Batch({size}, drop_remainder=False)"
-        return f"{kept}, or repeat without end: IndexSampler(num_epochs=None)"
-    if by_place:
+        return (
+            f"Keep the remainders: grain.transforms.Batch({size}, drop_remainder=False), or repeat"
+            " forever: IndexSampler(num_epochs=None)"
+        )
+    if has_places:
         batch = f".batch(batch_size={size}, drop_remainder=True).to_iter_dataset(...)"
-        return f"Batch before the data are shared out: {batch}"
-    return f"{kept}, or .repeat() the data without end"
+        return f"Batch before the data are divided among the workers: {batch}"
+    return (
+        f"Keep the remainders: .batch(batch_size={size}, drop_remainder=False), or .repeat() the"
+        " data forever"
+    )
 
 
 def _severity(graph: Graph, node: Node, lost: int, total: int | None) -> Severity:
     if total is not None:
-        return "error" if lost > _HARMLESS_LOSS_RATIO * total else "info"
-    if not all(map(_is_known, graph.below(node))):
-        return "info"
-    return "warning" if lost > _HARMLESS_LOSS_RATIO * _read(graph, node) else "info"
-
-
-def _read(graph: Graph, node: Node) -> float:
-    """Return how many elements are read for a node, where they can be counted at all."""
-    known = count_elements_by_node(graph)
-    counted = graph.below(node, lambda one: known[one.id] is not None)
-    return sum(known[one.id] or 0 for one in counted)
-
-
-def _is_known(node: Node) -> bool:
-    """Whether the data are sure to end if they end below this node."""
-    is_measured = bool(node.parents) or node.parameters.get("length") is not None
-    return is_measured and not node.kind.startswith("Unknown:")
+        return "error" if lost > _MAX_HARMLESS_LOSS_FRACTION * total else "info"
+    for below in graph.below(node):
+        has_end = bool(below.parents) or below.parameters.get("length") is not None
+        if not has_end or below.kind.startswith("Unknown:"):
+            return "info"
+    counts = count_elements(graph)
+    # The elements of the nearest nodes that can be counted.
+    counted = graph.below(node, lambda below: counts[below.id] is not None)
+    read = sum(counts[below.id] or 0 for below in counted)
+    return "warning" if lost > _MAX_HARMLESS_LOSS_FRACTION * read else "info"
 
 
 def _shared_elements(graph: Graph, pool: Pool, node: Node) -> int | None:
-    """Return how many elements the workers share out, if all of them come to the batch."""
-    between = list(graph.below(node, lambda one: one.kind == "ToIter"))
-    by_place = pool.by_processes and not pool.is_sequential
-    if not by_place or any(one.kind not in ONE_TO_ONE for one in between):
+    """Count the elements that the workers divide, if all of them reach the batch."""
+    between = list(graph.below(node, lambda below: below.kind == "ToIter"))
+    takes_turns = pool.uses_processes and not pool.is_sequential
+    if not takes_turns or any(below.kind not in ONE_TO_ONE for below in between):
         return None
-    total = count_elements(graph, between[-1])
+    total = count_elements(graph)[between[-1].id]
     return None if total is None or total == inf else int(total)
 
 
-def _batch_size(node: Node) -> int:
-    size = node.parameters.get("batch_size")
-    return size if isinstance(size, int) else 1
-
-
-# ---- What depends on the number of workers. Each was run with 0 to 3 workers on Grain 0.2.18;
-# what is not here (maps, random maps, zips, caches) gave the same elements in the same order.
-
-_BY_SHARE: Final[Mapping[str, str]] = {
-    "Batch": "batches what one worker has",
-    "Rebatch": "batches what one worker has",
-    "Pack": "packs together what one worker has",
-    "ConcatThenSplit": "joins what one worker has",
-    "WindowShuffle": "shuffles what one worker has",
-    "MapWithIndex": "counts what one worker has",
-    "Filter": "leaves each worker a number of its own, and they take turns",
-    "FlatMap": "gives each worker a number of its own, and they take turns",
-    "Mix": "mixes what one worker has",
+# Each kind was run with 0 to 3 workers on Grain 0.2.18. The other kinds (maps, random maps, zips,
+# caches) gave the same elements in the same order.
+_WORKER_DEPENDENCE: Final[Mapping[str, str]] = {
+    "Batch": "batches the elements of one worker",
+    "Rebatch": "batches the elements of one worker",
+    "Pack": "packs the elements of one worker",
+    "ConcatThenSplit": "joins the elements of one worker",
+    "WindowShuffle": "shuffles the elements of one worker",
+    "MapWithIndex": "counts the elements of one worker",
+    "Filter": "keeps a different number in each worker, and the workers take turns",
+    "FlatMap": "makes a different number in each worker, and the workers take turns",
+    "Mix": "mixes the elements of one worker",
     "Interleave": "takes turns within one worker",
-    "Limit": "lets every worker have so many",
-    "Repeat": "begins a new epoch when one worker has ended its own",
-    "Operation": "sees what one worker has",
-    "Source": "shares out its files",
+    "Limit": "applies to every worker separately",
+    "Repeat": "starts a new epoch when one worker has finished its own",
+    "Operation": "sees the elements of one worker",
+    "Source": "divides its files among the workers",
 }
-_EVEN_BY_PLACE: Final = ("Filter", "FlatMap")  # on a MapDataset too: places stay empty
+# On a MapDataset too, because they leave some positions empty.
+_DEPENDENT_ON_MAP_DATASETS: Final = ("Filter", "FlatMap")
 
 
 def worker_count_changes_order(pipeline: Pipeline) -> Iterator[LintFinding]:
-    """Another number of workers gives other batches, or the same in another order.
+    """Report what makes the batches, or their order, depend on the number of workers.
 
-    An error where batches must not depend on it, otherwise a remark. What a class does that is
-    not known is undecided: a remark, whatever the intent, for the data to prove.
+    An error if they must not, otherwise info. An unknown class is info for either intent: only
+    `netpipe lint --prove` can tell what it does.
     """
     for pool in worker_pools(pipeline.graph):
-        nodes = [node for node in pool.nodes if _depends_on_share(pipeline.graph, node)]
-        told = [f"{node} {_BY_SHARE[node.kind]}" for node in nodes]
+        nodes = [node for node in pool.nodes if _depends_on_workers(pipeline.graph, node)]
+        reasons = [f"{node} {_WORKER_DEPENDENCE[node.kind]}" for node in nodes]
         if pool.is_sequential and not any(node.kind == "Shuffle" for node in pool.nodes):
-            told.append("sequential_slice gives each worker one stretch of the source")
-        unknown = [node for node in pool.nodes if _is_undecided(node)]
-        if not told and unknown:
-            yield _undecided(pool, unknown)
-        if told:
+            reasons.append("sequential_slice gives each worker one contiguous slice of the source")
+        if reasons:
             yield LintFinding(
                 "worker-count-changes-order",
                 "info" if pipeline.for_throughput else "error",
                 (pool.prefetch.id, *(node.id for node in nodes)),
-                "the batches depend on the number of workers, each of which has its own part of"
-                f" the elements; in {pool}: {'; '.join(told)}",
-                _stable(pipeline, nodes),
+                "the batches depend on the number of workers, each of which has its own share of"
+                f" the elements; in {pool}: {'; '.join(reasons)}",
+                _propose_stable_order(pipeline, nodes),
             )
+        else:
+            yield from _report_unknown_classes(pool)
 
 
-def _is_undecided(node: Node) -> bool:
-    return node.kind.startswith("Unknown:") and not node.random_access
+def _report_unknown_classes(pool: Pool) -> Iterator[LintFinding]:
+    unknown = [n for n in pool.nodes if n.kind.startswith("Unknown:") and not n.random_access]
+    if unknown:
+        names = ", ".join(dict.fromkeys(node.kind.removeprefix("Unknown:") for node in unknown))
+        yield LintFinding(
+            "worker-count-changes-order",
+            "info",
+            (pool.prefetch.id, *(node.id for node in unknown)),
+            f"the batches may depend on the number of workers: {pool} run code that is not known:"
+            f" {names}",
+            "Test it on the data: netpipe lint --prove",
+        )
 
 
-def _undecided(pool: Pool, unknown: list[Node]) -> LintFinding:
-    names = ", ".join(dict.fromkeys(node.kind.removeprefix("Unknown:") for node in unknown))
-    return LintFinding(
-        "worker-count-changes-order",
-        "info",
-        (pool.prefetch.id, *(node.id for node in unknown)),
-        f"the batches may depend on the number of workers: in {pool} runs {names}, whose code"
-        " decides it",
-        "Try it on the data: netpipe lint --prove",
-    )
-
-
-def _depends_on_share(graph: Graph, node: Node) -> bool:
-    if node.kind not in _BY_SHARE or (node.random_access and node.kind not in _EVEN_BY_PLACE):
+def _depends_on_workers(graph: Graph, node: Node) -> bool:
+    kinds = _DEPENDENT_ON_MAP_DATASETS if node.random_access else _WORKER_DEPENDENCE
+    if node.kind not in kinds:
         return False
-    if node.kind == "Source":  # below an Interleave the workers share its datasets instead
-        return all(one.kind != "Interleave" for one in graph.above(node))
+    if node.kind == "Source":
+        # Below an Interleave the workers divide the interleaved datasets instead.
+        return all(above.kind != "Interleave" for above in graph.above(node))
     return node.parameters.get("batch_size") != 1 and node.parameters.get("num_epochs") != 1
 
 
-def _stable(pipeline: Pipeline, nodes: list[Node]) -> str:
-    """Say how the batches stay the same; for throughput nothing that would cost speed."""
-    graph, kept = pipeline.graph, "keep the number of workers, and record it with the checkpoints"
+def _propose_stable_order(pipeline: Pipeline, nodes: list[Node]) -> str:
+    """Propose a fix; for throughput nothing that would cost speed."""
+    graph, keep = pipeline.graph, "keep the number of workers, and record it with the checkpoints"
     if pipeline.for_throughput:
-        return kept.capitalize()
+        return keep.capitalize()
     if any(node.kind == "Source" for node in nodes):
-        return f"Open the files as a MapDataset, or {kept}"
+        return f"Open the files as a MapDataset, or {keep}"
     if not nodes:
-        return f"Leave out sequential_slice=True, or {kept}"
+        return f"Remove sequential_slice=True, or {keep}"
     if all(node.kind == "Batch" for node in nodes):
-        batch = f"{batch_call(nodes[0])}.to_iter_dataset(...)"
-        move = choose_call(graph, f"Use grain.MapDataset, with {batch}", f"Batch by place: {batch}")
-        return f"{move}, or {kept}"
+        batch = f"{write_batch_call(nodes[0])}.to_iter_dataset(...)"
+        move = choose_call(
+            graph, f"Use grain.MapDataset, with {batch}", f"Batch the MapDataset: {batch}"
+        )
+        return f"{move}, or {keep}"
     kinds = ", ".join(dict.fromkeys(node.kind for node in reversed(nodes)))
-    behind = choose_call(graph, "after the DataLoader", "behind .mp_prefetch(...)")
-    return f"Do this {behind}: {kinds}, or {kept}"
+    after = choose_call(graph, "after the DataLoader", "after .mp_prefetch(...)")
+    return f"Move these {after}: {kinds}, or {keep}"

@@ -1,7 +1,6 @@
-"""What each mistake costs, as the repository's benchmark measured it.
+"""What breaking each rule costs, as measured by this repository's benchmark.
 
-`python -m perf_tests.studies.rule_costs --record` writes the figures, which ship with the
-package.
+`python -m perf_tests.studies.rule_costs --record` writes the figures, which are packaged.
 """
 
 import json
@@ -26,14 +25,14 @@ _DIGITS: Final = 3
 
 @dataclass(frozen=True)
 class Figure:
-    """One quantity of a pipeline that breaks a rule, against that of the one put right.
+    """One quantity of a pipeline that breaks a rule and of the corrected one.
 
     Attributes:
-        wrong: The median over the rounds, in `unit`.
-        right: The same of the pipeline put right.
-        unit: What is counted, worded to follow the two numbers: "elements/s".
-        setting: Under which conditions, worded to follow the unit; "" where the unit says all.
-        error: What the wrong pipeline raised instead of a batch; "" where it runs.
+        wrong: The median over the rounds for the pipeline that breaks the rule, in `unit`.
+        right: The same for the corrected pipeline.
+        unit: The unit, worded to follow the two numbers: "elements/s".
+        setting: The conditions, worded to follow the unit; "" if the unit says everything.
+        error: What the wrong pipeline raised instead of a batch; "" if it runs.
         rounds: The two values of every round, in the order in which they were measured.
     """
 
@@ -48,17 +47,17 @@ class Figure:
     def differs(self) -> bool:
         """Whether all wrong values lie on one side of all right ones.
 
-        Of three rounds without a difference this happens by chance once in ten times, by their
-        orders: Mann and Whitney, Ann. Math. Statist. 18 (1947).
+        For three rounds without a difference this happens by chance once in ten times, by the
+        rank-sum test: Mann and Whitney, Ann. Math. Statist. 18 (1947).
         """
         wrongs, rights = zip(*(self.rounds or ((self.wrong, self.right),)), strict=True)
         return bool(max(wrongs) < min(rights) or max(rights) < min(wrongs))
 
     def __str__(self) -> str:
-        """Return it in words."""
+        """Return the figure in words."""
         if self.error:
             return f"no batch, but {self.error}"
-        wrong, right = _number(self.wrong), _number(self.right)
+        wrong, right = _format(self.wrong), _format(self.right)
         what = " ".join(filter(None, (self.unit, self.setting)))
         if not self.differs:
             return f"{wrong} and {right} {what}, which is no clear difference"
@@ -67,14 +66,14 @@ class Figure:
 
 @dataclass(frozen=True)
 class RuleCosts:
-    """A run of the benchmark.
+    """One run of the benchmark.
 
     Attributes:
         date: When it ended, ISO 8601 in UTC.
         commit: What was measured, as `git describe` names it.
         command: The command that measures it again.
-        host: Where.
-        versions: Of python, grain, jax and numpy.
+        host: The machine.
+        versions: The versions of python, grain, jax and numpy.
         rules: The figures of every rule that was measured.
     """
 
@@ -87,33 +86,18 @@ class RuleCosts:
     schema: Literal["netpipe.rule_costs/1"] = SCHEMA
 
     def __post_init__(self) -> None:
-        """Check that the figures say what they were measured with."""
+        """Check that the version of Grain is known, which every description names."""
         if "grain" not in self.versions:
             raise ValueError("versions must name grain")
 
-    def sentence(self, rule: str) -> str:
+    def describe(self, rule: str) -> str:
         """Return what breaking a rule costs and where that was measured; "" if it was not."""
         figures = self.rules.get(rule, ())
         if not figures:
             return ""
-        where = f"{self.host.cores} cores, {_short(self.host.cpu)}"
+        where = f"{self.host.cores} cores, {_shorten(self.host.cpu)}"
         measured = f"(measured with Grain {self.versions['grain']} on {where})"
         return f"{'; '.join(map(str, figures))} {measured}"
-
-
-def describe_cost(rule: str) -> str:
-    """Return what breaking a rule costs, with its unit, its setting and where it was measured.
-
-    Args:
-        rule: The rule's name.
-
-    Returns:
-        One sentence without a full stop; "" for a rule whose cost was not measured.
-
-    Raises:
-        InputError: The figures shipped with the package are damaged.
-    """
-    return load_packaged_costs().sentence(rule)
 
 
 @cache
@@ -121,16 +105,16 @@ def load_packaged_costs() -> RuleCosts:
     """Return the figures that are shipped with the package.
 
     Raises:
-        InputError: They are damaged.
+        InputError: The figures are damaged.
     """
     return read_costs(files("netpipe.linting.rules") / FILE)
 
 
 def read_costs(file: Traversable) -> RuleCosts:
-    """Read what a run of the benchmark wrote.
+    """Read the file that a run of the benchmark wrote.
 
     Raises:
-        InputError: The file is no `netpipe.rule_costs/1` document.
+        InputError: The file is not a `netpipe.rule_costs/1` document.
     """
     way_out = "Install netpipe again, or run: python -m perf_tests.studies.rule_costs --record"
     try:
@@ -150,19 +134,19 @@ _converter: Final = cattrs.Converter(forbid_extra_keys=True)
 
 
 @_converter.register_structure_hook
-def _checked_number(value: object, _: type) -> float:
-    """Take numbers alone: cattrs would read text and booleans as numbers too."""
+def _check_number(value: object, _: type) -> float:
+    # cattrs alone would convert text and booleans to numbers.
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"not a number: {value!r}")
     return float(value)
 
 
-def _number(value: float) -> str:
+def _format(value: float) -> str:
     """Format with three significant digits: the figures of two runs differ in the third."""
     rounded = float(f"{value:.{_DIGITS}g}")
     return f"{rounded:,.0f}" if abs(rounded) >= 10 ** (_DIGITS - 1) else f"{rounded:g}"
 
 
-def _short(cpu: str) -> str:
-    """Name a CPU without marks, clock speed and the word processor."""
+def _shorten(cpu: str) -> str:
+    """Remove trademarks, the clock speed and the word processor from a CPU's name."""
     return " ".join(re.sub(r"\((R|TM)\)|\b(CPU|Processor)\b|@.*", " ", cpu).split())

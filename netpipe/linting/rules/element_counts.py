@@ -1,4 +1,4 @@
-"""How many elements a node gives, as far as the structure tells."""
+"""How many elements each node yields, as far as the graph tells."""
 
 from collections.abc import Mapping
 from graphlib import TopologicalSorter
@@ -7,82 +7,61 @@ from typing import Final
 
 from netpipe.linting.graph.nodes import ENDLESS, Graph, Node
 
+# One output element per input element.
 ONE_TO_ONE: Final = (
-    "Map",
-    "RandomMap",
-    "MapWithIndex",
-    "Shuffle",
-    "WindowShuffle",
-    "Cache",
-    "ToIter",
-    "ThreadPrefetch",
-    "Options",
-    "Seed",
+    *("Map", "RandomMap", "MapWithIndex", "Shuffle", "WindowShuffle"),
+    *("Cache", "ToIter", "ThreadPrefetch", "Options", "Seed"),
 )
 
 
-def count_elements(graph: Graph, node: Node) -> float | None:
-    """Return how many elements a node gives in one process.
+def count_elements(graph: Graph) -> Mapping[int, float | None]:
+    """Count the elements that each node yields in one process.
 
     Returns:
-        The number; infinity where they never end; None where it depends on the elements, or on
-        something that is not known.
+        By node id: the count; inf where the elements never end; None where it depends on the
+        elements, or on a class that is not known.
     """
-    return count_elements_by_node(graph)[node.id]
-
-
-def count_elements_by_node(graph: Graph) -> Mapping[int, float | None]:
-    """Return the same of every node, by its id."""
-    found: dict[int, float | None] = {}
+    counts: dict[int, float | None] = {}
     order = TopologicalSorter({node.id: node.parents for node in graph.nodes}).static_order()
-    for one in order:
-        node = graph.nodes[one]
-        found[one] = _of_node(node, [found[parent] for parent in node.parents])
-    return found
+    for number in order:
+        node = graph.nodes[number]
+        counts[number] = _count(node, [counts[parent] for parent in node.parents])
+    return counts
 
 
-def _of_node(node: Node, given: list[float | None]) -> float | None:
-    length = _number(node, "length")
+def _count(node: Node, inputs: list[float | None]) -> float | None:
+    length = node.integer("length")
     if length is not None:
-        return _amount(length)
-    if node.kind == "Repeat" and _number(node, "num_epochs") is None:
+        return _limit(length)
+    if node.kind == "Repeat" and node.integer("num_epochs") is None:
         return inf
-    known = [one for one in given if one is not None]
-    return _of_inputs(node, known) if known and len(known) == len(given) else None
+    known = [count for count in inputs if count is not None]
+    return _count_from_inputs(node, known) if known and len(known) == len(inputs) else None
 
 
-def _of_inputs(node: Node, given: list[float]) -> float | None:
+def _count_from_inputs(node: Node, inputs: list[float]) -> float | None:
     match node.kind:
         case "Slice":
-            return _span(node)
+            start, stop, step = (node.integer(name) for name in ("start", "stop", "step"))
+            if start is None or stop is None or not step:
+                return None
+            return _limit(len(range(start, stop, step)))
         case "Limit":
-            return min(given[0], _number(node, "count") or inf)
-        case _ if min(given) == inf:
+            return min(inputs[0], node.integer("count") or inf)
+        case _ if min(inputs) == inf:
             return inf
         case "Repeat":
-            return given[0] * (_number(node, "num_epochs") or 1)
+            return inputs[0] * (node.integer("num_epochs") or 1)
         case "Batch":
             round_off = floor if node.parameters.get("drop_remainder") else ceil
-            return round_off(given[0] / (_number(node, "batch_size") or 1))
+            return round_off(inputs[0] / (node.integer("batch_size") or 1))
         case "Concatenate":
-            return sum(given)
+            return sum(inputs)
         case "Zip":
-            return min(given)
+            return min(inputs)
         case kind:
-            return given[0] if kind in ONE_TO_ONE else None
+            return inputs[0] if kind in ONE_TO_ONE else None
 
 
-def _span(node: Node) -> float | None:
-    start, stop, step = (_number(node, name) for name in ("start", "stop", "step"))
-    if start is None or stop is None or not step:
-        return None
-    return _amount(len(range(start, stop, step)))
-
-
-def _amount(number: int) -> float:
-    return inf if number >= ENDLESS else number
-
-
-def _number(node: Node, name: str) -> int | None:
-    value = node.parameters.get(name)
-    return value if isinstance(value, int) else None
+def _limit(length: int) -> float:
+    return inf if length >= ENDLESS else length

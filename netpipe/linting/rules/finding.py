@@ -1,7 +1,7 @@
-"""What a rule is given and what it gives: a pipeline's graph, and what stands wrong in it."""
+"""What every rule takes and yields: the pipeline that it judges, and its findings."""
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Literal
 
 from netpipe.linting.graph.nodes import Graph
@@ -14,7 +14,7 @@ class Pipeline:
     """What the rules judge.
 
     Attributes:
-        graph: The pipeline.
+        graph: The nodes of the pipeline.
         intent: "throughput", or "reproducible" when its batches must not depend on the number of
             workers.
         cores: CPU cores that the process may use.
@@ -26,23 +26,23 @@ class Pipeline:
 
     @property
     def for_throughput(self) -> bool:
-        """Whether speed is the intent."""
+        """Whether the pipeline is judged for speed."""
         return self.intent == "throughput"
 
 
 @dataclass(frozen=True)
 class LintFinding:
-    """One thing that a rule found.
+    """One finding of a rule.
 
     Attributes:
         rule: The rule's name.
-        severity: "error": wrong for the intent; "warning": it costs speed and may be meant;
+        severity: "error": wrong for the intent; "warning": costs something, but may be intended;
             "info": a remark.
-        nodes: Ids of the offending nodes, the one nearer to the trainer first.
-        message: What stands where, and why that is wrong.
+        nodes: Ids of the offending nodes, the one nearest to the trainer first.
+        message: What is wrong, and why.
         fix: The call to move or to change.
-        cost: What it costs where it was measured.
-        proof: What a try on the pipeline's own elements showed; "" where none was made.
+        cost: The cost measured by the repository's benchmark; "" if it was not measured.
+        proof: What a test on the pipeline's own elements showed; "" if none was made.
     """
 
     rule: str
@@ -56,23 +56,10 @@ class LintFinding:
 
 @dataclass(frozen=True)
 class SilencedFinding:
-    """A finding that the user does not want to hear of.
-
-    Attributes:
-        finding: What was found.
-        reason: Why it is silenced, in the user's words.
-    """
+    """A finding that the user silenced, with the user's reason."""
 
     finding: LintFinding
     reason: str
 
 
 Rule = Callable[[Pipeline], Iterator[LintFinding]]
-
-
-def merge_findings(findings: Iterable[LintFinding]) -> Iterator[LintFinding]:
-    """Make one finding of all that say the same, with the nodes of all."""
-    nodes: dict[LintFinding, dict[int, None]] = {}
-    for finding in findings:
-        nodes.setdefault(replace(finding, nodes=()), {}).update(dict.fromkeys(finding.nodes))
-    return (replace(finding, nodes=tuple(ids)) for finding, ids in nodes.items())

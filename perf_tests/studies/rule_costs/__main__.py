@@ -19,7 +19,7 @@ from perf_tests.studies.rule_costs.trials import ROUNDS, make_example_files, mea
 _notes = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
-def _chosen(_: click.Context, __: click.Parameter, patterns: Sequence[str]) -> list[str]:
+def _select_rules(_: click.Context, __: click.Parameter, patterns: Sequence[str]) -> list[str]:
     for pattern in patterns:
         if not any(fnmatch(rule, pattern) for rule in CATALOGUE):
             known = ", ".join(CATALOGUE)
@@ -29,14 +29,16 @@ def _chosen(_: click.Context, __: click.Parameter, patterns: Sequence[str]) -> l
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
-    "--only", "rules", multiple=True, metavar="GLOB", callback=_chosen,
-    help="Only rules of such a name. May be given again.",
+    "--only", "rules", multiple=True, metavar="GLOB", callback=_select_rules,
+    help="Only rules with such a name. May be repeated.",
 )  # fmt: skip
 @click.option(
     "--rounds", type=click.IntRange(min=1), default=ROUNDS, show_default=True,
-    help="Times that what varies is measured.",
+    help="How often varying quantities are measured.",
 )  # fmt: skip
-@click.option("--record", is_flag=True, help="Write all figures to where the package has them.")
+@click.option(
+    "--record", is_flag=True, help="Write all figures into the package and docs/rules.md."
+)
 @click.option(
     "--document", is_flag=True, help="Measure nothing: copy the costs into docs/rules.md."
 )
@@ -44,25 +46,25 @@ def main(rules: Sequence[str], rounds: int, record: bool, document: bool) -> Non
     """Measure what breaking each rule costs, on the examples of docs/rules.md.
 
     The wrong example and the right one run in turns, each time in a fresh process. The machine
-    should do nothing else meanwhile; it takes some six minutes on two cores.
+    should be otherwise idle; it takes about six minutes on two cores.
     """
     if record and (document or len(rules) < len(CATALOGUE)):
         raise click.UsageError("--record measures all rules; it takes neither of the other two")
-    # So that the processes that were started are ended too.
+    # Exit normally, so that the started processes are ended too.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     if document:
-        _renew_document()
+        _update_document()
         return
     try:
-        figures = dict(_measured(rules, rounds))
+        figures = dict(_measure(rules, rounds))
     except NetpipeError as error:
         raise click.ClickException(str(error)) from error
     if record:
         write_whole(COSTS_FILE, render_json(describe_run(figures)), "--record")
-        _renew_document()
+        _update_document()
 
 
-def _measured(rules: Sequence[str], rounds: int) -> Iterator[tuple[str, tuple[Figure, ...]]]:
+def _measure(rules: Sequence[str], rounds: int) -> Iterator[tuple[str, tuple[Figure, ...]]]:
     with make_example_files() as folder:
         for rule in rules:
             with _notes.status(rule):
@@ -73,18 +75,18 @@ def _measured(rules: Sequence[str], rounds: int) -> Iterator[tuple[str, tuple[Fi
 
 
 def _spread(figure: Figure) -> str:
-    """Say between which ratios the rounds lie."""
+    """Return the range of the ratios over the rounds."""
     ratios = [wrong / right for wrong, right in figure.rounds if right]
     if len(ratios) < 2:
         return ""
     return f" (wrong / right {min(ratios):.2f} to {max(ratios):.2f} in {len(ratios)} rounds)"
 
 
-def _renew_document() -> None:
+def _update_document() -> None:
     load_packaged_costs.cache_clear()
     costs = load_packaged_costs()
     text = RULES_DOCUMENT.read_text(encoding="utf-8")
-    write_whole(RULES_DOCUMENT, replace_costs(text, costs.sentence), "--document")
+    write_whole(RULES_DOCUMENT, replace_costs(text, costs.describe), "--document")
 
 
 if __name__ == "__main__":

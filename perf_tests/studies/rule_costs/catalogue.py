@@ -1,4 +1,4 @@
-"""What is measured of each rule: what the one who breaks it loses."""
+"""What is measured for each rule."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ _BYTES_PER_MB: Final = 1e6
 
 @dataclass(frozen=True)
 class Quantity:
-    """One of the values that a measure observes, as it is reported.
+    """One of the values of an observation, as it is reported.
 
     Attributes:
         name: Its name among the values.
         unit: The unit, worded to follow the numbers.
         setting: The conditions, worded to follow the unit.
-        size: How much of what was observed makes one of the unit.
+        size: The observed value that makes one unit.
     """
 
     name: str
@@ -35,13 +35,13 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Trial:
-    """What is observed of a rule's two examples in turns.
+    """What is observed on a rule's two examples in turns.
 
     Attributes:
-        measure: What is observed.
+        measure: The function that observes.
         setting: What the examples run with.
-        quantities: What of it is reported.
-        varies: Whether another run may answer otherwise: what is timed or takes memory.
+        quantities: The values that are reported.
+        varies: Whether runs differ, as times and memory do.
     """
 
     measure: Measure

@@ -12,13 +12,13 @@ from perf_tests.studies.rule_costs.examples import load_example
 
 
 def main(rule: str, form: str, number: str) -> None:
-    """Observe one form of a rule's example once and print what was seen."""
+    """Observe one form of a rule's example once and print the observation."""
     if form not in get_args(Form):
         raise SystemExit(f"the form must be one of {', '.join(get_args(Form))}; found {form}")
     let_grain_start_workers()
     trial = CATALOGUE[rule][int(number)]
     observation = trial.measure(load_example(rule, cast("Form", form)), trial.setting)
-    print(json.dumps(asdict(observation)), flush=True)  # noqa: T201  # what it is asked for
+    print(json.dumps(asdict(observation)), flush=True)  # noqa: T201  # its parent reads it
 
 
 if __name__ == "__main__":

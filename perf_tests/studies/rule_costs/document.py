@@ -25,7 +25,7 @@ class Block:
     Attributes:
         language: "python" or "toml".
         code: The code.
-        line: The line of the document that its first line is.
+        line: The line of the document where it starts.
     """
 
     language: str
@@ -35,13 +35,13 @@ class Block:
 
 @dataclass(frozen=True)
 class Section:
-    """What the document says under one heading.
+    """One section of the document.
 
     Attributes:
         title: The heading: the rule's name.
-        severities: By intent.
-        blocks: In their order; of a rule's section, the wrong one and the right one.
-        cost: What the line "Cost: ..." says, without its full stop; None where there is none.
+        severities: The severity for each intent.
+        blocks: In order; a rule has the wrong example and the right one.
+        cost: The text of its "Cost: ..." line without the full stop; None without such a line.
     """
 
     title: str
@@ -56,31 +56,31 @@ class Section:
 
 
 def parse_sections(text: str) -> dict[str, Section]:
-    """Read all sections of the document, by their titles."""
+    """Parse all sections of the document, by title."""
     headings = list(_HEADING.finditer(text))
     ends = [heading.start() for heading in headings[1:]] + [len(text)]
     found = (
-        _section(heading[1], text, heading.end(), end)
+        _parse_section(heading[1], text, heading.end(), end)
         for heading, end in zip(headings, ends, strict=True)
     )
     return {section.title: section for section in found}
 
 
 def parse_rule_sections(text: str) -> dict[str, Section]:
-    """Read the sections that are about a rule: those that state a severity."""
+    """Parse the sections about rules: those that state a severity."""
     return {title: section for title, section in parse_sections(text).items() if section.severities}
 
 
 def replace_costs(text: str, cost_of: Callable[[str], str]) -> str:
-    """Return the document with every cost line renewed from what a rule is said to cost."""
+    """Return the document with every cost line replaced by what `cost_of` returns."""
 
-    def renewed(section: re.Match[str]) -> str:
+    def replace(section: re.Match[str]) -> str:
         return _COST.sub(lambda _: f"Cost: {cost_of(section[1])}.", section[0])
 
-    return re.sub(r"^## (\S+)$.*?(?=^## |\Z)", renewed, text, flags=re.MULTILINE | re.DOTALL)
+    return re.sub(r"^## (\S+)$.*?(?=^## |\Z)", replace, text, flags=re.MULTILINE | re.DOTALL)
 
 
-def _section(title: str, text: str, start: int, end: int) -> Section:
+def _parse_section(title: str, text: str, start: int, end: int) -> Section:
     content = text[start:end]
     cost = _COST.search(content)
     return Section(

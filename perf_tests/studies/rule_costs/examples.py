@@ -17,13 +17,13 @@ Names = dict[str, Any]  # the global names of a piece of Python
 
 @dataclass(frozen=True)
 class Setting:
-    """What the examples run with.
+    """The values that the examples run with.
 
     Attributes:
         batch: Rows of a batch.
-        python_s_per_row: Seconds of Python on a row.
+        python_s_per_row: Seconds of Python per row.
         rows: Rows of the data set.
-        workers: Worker processes, where an example does not choose their number itself.
+        workers: Worker processes, unless an example sets their number itself.
     """
 
     batch: int
@@ -33,11 +33,11 @@ class Setting:
 
     @property
     def step_s(self) -> float:
-        """Seconds of a training step that takes as long as the Python on its batch."""
+        """Seconds of a training step as long as the Python on its batch."""
         return self.batch * self.python_s_per_row
 
     def __str__(self) -> str:
-        """Return it in words that follow a unit."""
+        """Return the setting in words that follow a unit."""
         batches = f"batches of {self.batch}"
         if not self.python_s_per_row:
             return f"at {batches}"
@@ -49,8 +49,8 @@ class Example:
     """One of the examples.
 
     Attributes:
-        shared: What all examples share.
-        block: What is its own.
+        shared: The code that all examples share.
+        block: Its own code.
     """
 
     shared: Block
@@ -60,26 +60,26 @@ class Example:
         """Return a fresh loader factory: the example's function `pipeline`.
 
         Args:
-            setting: What to run with; what the document says if left out.
+            setting: Replaces the values of the document, if given.
         """
-        # Of no module that could be imported: so its functions are sent to workers whole.
+        # No module of this name can be imported, so cloudpickle sends functions by value.
         names: Names = {"__name__": "docs_rules"}
         _run(self.shared, names)
         if setting:
-            names |= _overridden(setting, names)
+            names |= _override(setting, names)
         _run(self.block, names)
         factory: Callable[[], Any] = names["pipeline"]
         return factory
 
 
 def load_example(rule: str, form: Form) -> Example:
-    """Return the wrong or the right example of a rule, as the document has it now."""
+    """Read the wrong or the right example of a rule from the document."""
     found = parse_sections(RULES_DOCUMENT.read_text(encoding="utf-8"))
     (shared,) = found[SHARED].blocks
     return Example(shared, found[rule].block(form))
 
 
-def _overridden(setting: Setting, names: Names) -> Names:
+def _override(setting: Setting, names: Names) -> Names:
     return {
         "BATCH": setting.batch,
         "PYTHON_S_PER_ROW": setting.python_s_per_row,

@@ -1,4 +1,4 @@
-"""What is observed of a running pipeline, in a fresh process: speed, memory, start, contents."""
+"""Measures of a running pipeline in a fresh process: speed, memory, start-up, contents."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -12,24 +12,27 @@ import psutil
 from netpipe.session.processes import ProcessTree
 from perf_tests.studies.rule_costs.examples import Example, Setting
 
-BATCHES: Final = 50  # that contents are judged by
+# The batches whose contents are compared.
+BATCHES: Final = 50
 CRASH_BATCHES: Final = 5
 _WARM_UP_S: Final = 0.5
 _WINDOW_S: Final = 1.5
 _SLOW_STEP_S: Final = 0.05
-_LOOK_STEPS: Final = 10  # between two looks at the memory
-_GROWN: Final = 1.01  # from look to look: below it the buffers are full
+_STEPS_PER_MEMORY_READING: Final = 10
+# Below this growth from one reading to the next, the buffers are full.
+_GROWTH_RATIO: Final = 1.01
 
-Batch = Mapping[str, Any]  # of arrays whose first axis is the batch's
+# Arrays whose first axis is the batch.
+Batch = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Observation:
-    """What one form of an example did.
+    """What one run of an example did.
 
     Attributes:
-        values: By name, which says the unit.
-        error: The exception that it raised instead of a batch; "" if none.
+        values: The measured values by name, which says the unit.
+        error: The exception raised instead of a batch; "" if none.
     """
 
     values: Mapping[str, float] = field(default_factory=dict)
@@ -40,10 +43,10 @@ Measure = Callable[[Example, Setting], Observation]
 
 
 def measure_speed(example: Example, setting: Setting) -> Observation:
-    """Pull as fast as batches come: elements/s, seconds to the first batch, bytes of memory."""
-    batches, first_batch_s = _started(example, setting)
-    _pulled_per_s(batches, _WARM_UP_S)
-    elements_per_s = _pulled_per_s(batches, _WINDOW_S)
+    """Pull batches as fast as possible: elements/s, seconds to the first one, bytes of memory."""
+    batches, first_batch_s = _start(example, setting)
+    _pull_per_s(batches, _WARM_UP_S)
+    elements_per_s = _pull_per_s(batches, _WINDOW_S)
     workers = [_pss_bytes(pid) for pid in ProcessTree().worker_pids]
     return Observation(
         {
@@ -56,8 +59,8 @@ def measure_speed(example: Example, setting: Setting) -> Observation:
 
 
 def measure_training(example: Example, setting: Setting) -> Observation:
-    """Take steps on a device that is busy as long as a batch takes to load: steps/s."""
-    batches, _ = _started(example, setting)
+    """Take steps that last as long as loading a batch: steps/s."""
+    batches, _ = _start(example, setting)
     steps, started = 0, time.perf_counter()
     while (elapsed_s := time.perf_counter() - started) < _WINDOW_S:
         time.sleep(setting.step_s)
@@ -67,11 +70,11 @@ def measure_training(example: Example, setting: Setting) -> Observation:
 
 
 def measure_buffers(example: Example, setting: Setting) -> Observation:
-    """Take slow steps until the buffers are full: bytes of memory of all processes."""
-    batches, _ = _started(example, setting)
+    """Take slow steps until the buffers are full: bytes of all processes."""
+    batches, _ = _start(example, setting)
     before, now = 0.0, _bytes_of_all()
-    while now > _GROWN * before:
-        for _ in range(_LOOK_STEPS):
+    while now > _GROWTH_RATIO * before:
+        for _ in range(_STEPS_PER_MEMORY_READING):
             time.sleep(_SLOW_STEP_S)
             next(batches)
         before, now = now, _bytes_of_all()
@@ -79,38 +82,38 @@ def measure_buffers(example: Example, setting: Setting) -> Observation:
 
 
 def count_batches_before_crash(example: Example, setting: Setting) -> Observation:
-    """Pull a few batches: how many came, and what was raised."""
+    """Pull a few batches: how many come, and what is raised."""
     batches = 0
     try:
         for _ in islice(iter(example.loader(setting)()), CRASH_BATCHES):
             batches += 1
-    except Exception as error:  # noqa: BLE001  # whatever it is, it is the answer
-        return Observation({"batches": float(batches)}, _in_short(error))
+    except Exception as error:  # noqa: BLE001  # any exception is the observation
+        return Observation({"batches": float(batches)}, _summarize(error))
     return Observation({"batches": float(batches)})
 
 
 def count_delivered_elements(example: Example, setting: Setting) -> Observation:
-    """Run one epoch: the elements that reach the trainer."""
+    """Count the elements of one epoch that reach the trainer."""
     elements = sum(_size(batch) for batch in example.loader(setting)())
     return Observation({"elements": float(elements)})
 
 
 def count_worker_dependent_batches(example: Example, setting: Setting) -> Observation:
-    """Compare what 1 and 2 workers give: the batches that differ."""
+    """Count the batches that differ between 1 and 2 workers."""
     one, two = (_contents(example, replace(setting, workers=number)) for number in (1, 2))
     differ = sum(a != b for a, b in zip(one, two, strict=True))
     return Observation({"batches": float(differ)})
 
 
 def count_neighbours(example: Example, setting: Setting) -> Observation:
-    """Count, of a batch, the elements that have a neighbour of the data set in it: the mean."""
+    """Count the elements of a batch with a neighbour in the data set in it: the mean."""
     contents = [set(batch) for batch in _contents(example, setting)]
     counts = [sum(bool({row - 1, row + 1} & batch) for row in batch) for batch in contents]
     return Observation({"elements": fmean(counts)})
 
 
 def count_distinct_elements(example: Example, setting: Setting) -> Observation:
-    """Take as many elements as the data set has: how many of it they are."""
+    """Count the distinct elements among as many as the data set has."""
     batches = _contents(example, setting, setting.rows // setting.batch)
     return Observation({"elements": float(len(set().union(*batches)))})
 
@@ -121,8 +124,8 @@ def count_one_sided_batches(example: Example, setting: Setting) -> Observation:
     return Observation({"batches": float(sum(len(half) == 1 for half in halves))})
 
 
-def _started(example: Example, setting: Setting) -> tuple[Iterator[Batch], float]:
-    """Start a pipeline; return its batches and the seconds that the first one took."""
+def _start(example: Example, setting: Setting) -> tuple[Iterator[Batch], float]:
+    """Start a pipeline; return its batches and the seconds to the first one."""
     loader = example.loader(setting)
     started = time.perf_counter()
     batches = iter(loader())
@@ -130,7 +133,7 @@ def _started(example: Example, setting: Setting) -> tuple[Iterator[Batch], float
     return batches, time.perf_counter() - started
 
 
-def _pulled_per_s(batches: Iterator[Batch], enough_s: float) -> float:
+def _pull_per_s(batches: Iterator[Batch], enough_s: float) -> float:
     elements, started = 0, time.perf_counter()
     while (elapsed_s := time.perf_counter() - started) < enough_s:
         elements += _size(next(batches))
@@ -142,7 +145,7 @@ def _size(batch: Batch) -> int:
 
 
 def _contents(example: Example, setting: Setting, batches: int = BATCHES) -> list[tuple[int, ...]]:
-    """Return the numbers of the rows of the first batches."""
+    """Return the row numbers of the first batches."""
     taken = islice(iter(example.loader(setting)()), batches)
     return [tuple(batch["a"][:, 0].tolist()) for batch in taken]
 
@@ -153,11 +156,11 @@ def _bytes_of_all() -> float:
 
 
 def _pss_bytes(pid: int) -> int:
-    """Memory of a process; of pages that several share, its share."""
+    """Return the memory of a process with its share of shared pages."""
     return int(psutil.Process(pid).memory_full_info().pss)
 
 
-def _in_short(error: BaseException) -> str:
-    """Name an exception and the first line of what it says."""
+def _summarize(error: BaseException) -> str:
+    """Return an exception's type and the first line of its message."""
     first_line, _, _ = str(error).strip().partition("\n")
     return f"{type(error).__name__}: {first_line.rstrip('.')}"

@@ -1,4 +1,4 @@
-"""What was measured as the document that ships with the package."""
+"""The measured figures as the document that is packaged."""
 
 import json
 import subprocess
@@ -19,7 +19,7 @@ _PACKAGES: Final = ("grain", "jax", "numpy")
 
 
 def describe_run(rules: Mapping[str, tuple[Figure, ...]]) -> RuleCosts:
-    """Return figures with where, when and with what they were measured."""
+    """Return figures with the machine, the time and the versions of the run."""
     return RuleCosts(
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         commit=_commit(),
@@ -31,7 +31,7 @@ def describe_run(rules: Mapping[str, tuple[Figure, ...]]) -> RuleCosts:
 
 
 def render_json(costs: RuleCosts) -> str:
-    """Return figures as the text of their file."""
+    """Return the text of the costs file."""
     return json.dumps(asdict(costs), indent=1, allow_nan=False) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Trials: wrong and right in turns, each time in a fresh process; medians of what was seen."""
+"""Trials: the wrong and the right example in turns, each time in a fresh process."""
 
 import json
 import os
@@ -21,8 +21,9 @@ from perf_tests.studies.rule_costs.document import ROOT, Form
 from perf_tests.studies.rule_costs.measures import Observation
 
 ROUNDS: Final = 3
-TABLE: Final = "table.npy"  # the file that examples of docs/rules.md read
-TABLE_ROWS: Final = 50_000_000  # float32: 200 MB
+# The file that examples of docs/rules.md read: 200 MB of float32.
+TABLE: Final = "table.npy"
+TABLE_ROWS: Final = 50_000_000
 _LIMIT_S: Final = 60.0
 _CHILD: Final = "perf_tests.studies.rule_costs.child"
 
@@ -30,16 +31,16 @@ Observe = Callable[[Form], Observation]
 
 
 class TrialError(NetpipeError):
-    """An observation that came to no end or that shows nothing."""
+    """An observation that failed or took too long."""
 
 
 def measure_rule(rule: str, folder: Path, rounds: int = ROUNDS) -> tuple[Figure, ...]:
     """Measure what breaking a rule costs.
 
     Args:
-        rule: Its name.
-        folder: Where the examples run; it holds what they read.
-        rounds: How often what varies is observed.
+        rule: The rule's name.
+        folder: The working directory of the examples, with the files that they read.
+        rounds: How often varying quantities are observed.
 
     Raises:
         TrialError: An example failed that should run, or took too long.
@@ -48,7 +49,7 @@ def measure_rule(rule: str, folder: Path, rounds: int = ROUNDS) -> tuple[Figure,
     for number, trial in enumerate(CATALOGUE[rule]):
 
         def observe(form: Form, number: int = number) -> Observation:
-            return _observed((rule, form, str(number)), folder)
+            return _observe((rule, form, str(number)), folder)
 
         figures.extend(measure_in_turns(trial, observe, rounds))
     return tuple(figures)
@@ -87,15 +88,15 @@ def _value(observation: Observation, quantity: Quantity) -> float:
 
 @contextmanager
 def make_example_files() -> Iterator[Path]:
-    """Make a folder with the files that the examples read."""
+    """Make a folder with the file that the examples read."""
     with TemporaryDirectory(prefix="rule_costs_") as folder:
-        # Written out: pages that were never written would cost no memory to read.
+        # Written, not sparse: pages that were never written would take no memory when read.
         np.save(Path(folder, TABLE), np.ones(TABLE_ROWS, np.float32))
         yield Path(folder)
 
 
-def _observed(arguments: Sequence[str], folder: Path) -> Observation:
-    """Run one observation in a process of its own."""
+def _observe(arguments: Sequence[str], folder: Path) -> Observation:
+    """Run one observation in its own process."""
     paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     with subprocess.Popen(
         [sys.executable, "-m", _CHILD, *arguments],
@@ -106,18 +107,18 @@ def _observed(arguments: Sequence[str], folder: Path) -> Observation:
         start_new_session=True,
         text=True,
     ) as child:
-        printed, log = _said(child, " ".join(arguments))
+        printed, log = _communicate(child, " ".join(arguments))
     if child.returncode:
         last_line = (log.splitlines() or [""])[-1]
         raise TrialError(f"{' '.join(arguments)} failed: {last_line}")
     return Observation(**json.loads(printed.splitlines()[-1]))
 
 
-def _said(child: "subprocess.Popen[str]", what: str) -> tuple[str, str]:
-    """Wait for a child and return what it said; end it with all its workers if it takes too long.
+def _communicate(child: "subprocess.Popen[str]", what: str) -> tuple[str, str]:
+    """Wait for a child and return its output; end its process group if it takes too long.
 
-    They share its process group. SIGTERM spares multiprocessing's resource tracker, which then
-    removes the shared memory that they leave.
+    SIGTERM does not end multiprocessing's resource tracker, which then removes the shared memory
+    that the workers leave.
     """
     try:
         return child.communicate(timeout=_LIMIT_S)

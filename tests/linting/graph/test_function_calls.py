@@ -198,7 +198,7 @@ def test_a_use_of_jax_is_found(function: object) -> None:
     ],
     ids=lambda value: getattr(value, "__name__", type(value).__name__),
 )
-def test_what_needs_no_device_is_no_use_of_jax(function: object) -> None:
+def test_trees_and_types_are_no_use_of_jax(function: object) -> None:
     """Nor is a tree, an attribute of the same name, or a method that nothing calls."""
     assert not uses_jax(function)
 
@@ -238,7 +238,7 @@ def test_device_put_is_recognised_in_a_function(function: Callable[..., Any]) ->
     assert not read_graph(dataset.map(direct)).nodes[0].parameters["device_put"]
 
 
-def test_what_jax_does_within_a_function_is_not_followed() -> None:
+def test_functions_of_jax_are_not_followed() -> None:
     """A function of jax is used as it is, and not searched for what it calls."""
     assert not puts_on_device(jnp.sum)
     assert not puts_on_device(partial(jnp.sum, axis=0))

@@ -257,7 +257,7 @@ def test_a_source_that_is_a_dataset_is_followed() -> None:
     assert kinds(graph) == ["Source", "Shuffle", "Source"]
 
 
-def test_what_fails_when_it_is_looked_at_is_left_out() -> None:
+def test_attributes_that_raise_are_left_out() -> None:
     """Neither a property that raises nor parents of an odd kind keep the rest from being read."""
 
     class Odd(grain.IterDataset):  # type: ignore[misc]  # grain is untyped
@@ -305,7 +305,7 @@ def test_an_unknown_class_keeps_its_name_and_its_parents() -> None:
     assert kinds(graph) == ["Map", "Unknown:Reversed", "Source"]
 
 
-def test_a_class_derived_from_grains_is_what_it_derives_from() -> None:
+def test_a_derived_class_has_the_kind_of_its_base() -> None:
     """A user's own kind of shuffle is a shuffle."""
     shuffle = type(elements().shuffle(seed=1))
     graph = read_graph(type("MyShuffle", (shuffle,), {})(elements(), seed=5))
@@ -313,7 +313,7 @@ def test_a_class_derived_from_grains_is_what_it_derives_from() -> None:
 
 
 @pytest.mark.parametrize("other", [iter([1]), [1], None, (x for x in "ab")])
-def test_what_is_no_dataset_has_no_nodes(other: object) -> None:
+def test_other_objects_have_no_nodes(other: object) -> None:
     """A hand-built loader gives an empty graph."""
     assert read_graph(other) == Graph()
 

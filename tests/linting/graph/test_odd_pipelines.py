@@ -87,7 +87,7 @@ def test_a_class_of_the_users_reads_from_its_parents() -> None:
 @pytest.mark.parametrize(
     "held", [np.ones(100_000), bytes(800_000), list(range(10_000))], ids=["array", "bytes", "list"]
 )
-def test_what_two_maps_hold_is_sent_once(held: Any) -> None:
+def test_an_object_of_two_maps_is_sent_once(held: Any) -> None:
     """It is counted with the first of them, as the pickle has it once."""
     dataset = grain.MapDataset.range(8).map(Adds(held)).map(Adds(held)).to_iter_dataset()
     graph = read_graph(dataset.mp_prefetch(WORKERS))
@@ -97,7 +97,7 @@ def test_what_two_maps_hold_is_sent_once(held: Any) -> None:
     assert total == pytest.approx(len(cloudpickle.dumps(dataset)), rel=0.05)
 
 
-def test_what_two_pools_hold_is_sent_to_both() -> None:
+def test_an_object_of_two_pools_is_sent_to_both() -> None:
     """Each mp_prefetch pickles what is below it."""
     held = np.ones(100_000)
     pools = [stream().map(Adds(held)).mp_prefetch(WORKERS) for _ in range(2)]

@@ -91,7 +91,7 @@ def test_a_large_container_that_cannot_be_sent_says_so() -> None:
     assert PickleSizer().measure(locks).unpicklable.startswith("TypeError")
 
 
-def test_the_nodes_of_a_pipeline_add_up_to_what_grain_sends() -> None:
+def test_the_sizes_of_the_nodes_add_up_to_grains_pickle() -> None:
     """Nothing is counted twice, and nothing is left out."""
     base = grain.MapDataset.source(list(range(10_000))).map(Table(np.arange(10_000)))
     dataset = base.shuffle(seed=1).to_iter_dataset().batch(4)
@@ -114,7 +114,7 @@ def test_arrays_are_counted_without_a_copy() -> None:
 
 def test_small_values_are_counted_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where there is more than there is time to look at, it is at least that."""
-    monkeypatch.setattr(pickled_size, "_MOST_SMALL_BYTES", 1 << 17)
+    monkeypatch.setattr(pickled_size, "_MAX_SMALL_BYTES", 1 << 17)
     count = PickleSizer().measure([list(range(1000)) for _ in range(1000)]).bytes
     assert count is not None
     assert 1 << 17 <= count <= 2 << 17
@@ -124,11 +124,11 @@ def test_objects_are_counted_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> N
     """Looking at each of many takes time, however small they are; large ones are few."""
     arrays = [np.zeros(10_000) for _ in range(100)]
     whole = PickleSizer().measure(arrays).bytes or 0
-    monkeypatch.setattr(pickled_size, "_MOST_OBJECTS", 50)
+    monkeypatch.setattr(pickled_size, "_MAX_OBJECTS", 50)
     assert 0.3 * whole < (PickleSizer().measure(arrays).bytes or 0) < 0.6 * whole
 
 
-def test_what_a_node_holds_is_its_own() -> None:
+def test_a_nodes_size_excludes_its_parents() -> None:
     """The array is on the map that captured it, not on what is above."""
     table = np.arange(100_000)
     dataset = grain.MapDataset.range(8).map(Table(table)).to_iter_dataset().batch(4)
@@ -161,7 +161,7 @@ def test_nothing_is_counted_in_the_training_process() -> None:
     ],
     ids=["lock", "refuses", "generator"],
 )
-def test_what_cannot_be_sent_says_why_in_one_line(table: object, reason: str) -> None:
+def test_the_reason_for_unpicklable_is_one_line(table: object, reason: str) -> None:
     """The node that holds it is named, and the nodes around it are not."""
     dataset = grain.MapDataset.range(8).map(Table(table)).to_iter_dataset().batch(4)
     graph = read_graph(dataset.mp_prefetch(WORKERS))

@@ -110,7 +110,7 @@ def test_a_dataset_of_the_users_own_is_made_where_it_is_called() -> None:
     assert line(graph, "Unknown:Reversed") == "dataset = Reversed(grain.MapDataset.range(8))"
 
 
-def test_a_data_loader_and_what_it_makes_have_its_line() -> None:
+def test_a_data_loader_and_its_datasets_have_its_line() -> None:
     """All nodes of a DataLoader were made by its one call."""
     with record_source_lines() as recording:
         loader = grain.load(range(8), batch_size=2)
@@ -160,7 +160,7 @@ def test_workers_are_no_node_of_that_kind() -> None:
     assert not read_graph(dataset, recording).of_kind("NoWorkers")
 
 
-def test_what_was_made_before_has_no_place() -> None:
+def test_datasets_made_before_have_no_line() -> None:
     """Without a recording, or outside of it, places are not known."""
     before = grain.MapDataset.range(8)
     with record_source_lines() as recording:
@@ -194,7 +194,7 @@ def test_recordings_may_overlap_and_end_in_any_order() -> None:
     assert hooked() == before
 
 
-def test_what_another_thread_makes_is_seen() -> None:
+def test_datasets_made_in_another_thread_are_recorded() -> None:
     """A factory may build its branches in threads."""
     with record_source_lines() as recording, ThreadPoolExecutor(4) as pool:
         made = list(pool.map(a_range, range(1, 33)))

@@ -9,7 +9,7 @@ import pytest
 
 from netpipe.linting.graph.wrapped_datasets import find_held_datasets
 from netpipe.linting.linter import lint
-from tests.linting.rules.linting import elements, in_workers, source, the
+from tests.linting.rules.linting import elements, in_workers, only, source
 
 
 class Wrapped:
@@ -49,10 +49,10 @@ def test_a_dataset_in_an_attribute_is_judged() -> None:
     late = in_workers(elements()).batch(4)
     report = lint(Wrapped(_root_ds=late, seed=3))
     assert [one.kind for one in report.graph.nodes] == [one.kind for one in lint(late).graph.nodes]
-    remark = the("no-grain-graph", report)
+    remark = only("no-grain-graph", report)
     assert (remark.severity, remark.nodes) == ("info", ())
     assert (
-        "Wrapped, no Grain dataset: the graph is that of the dataset in its attribute _root_ds"
+        "Wrapped, not a Grain dataset: the graph is that of the dataset in its attribute _root_ds"
         in (remark.message)
     )
     assert remark.fix.endswith("loader._root_ds")
@@ -77,7 +77,7 @@ def test_several_datasets_are_named_and_none_is_guessed() -> None:
     """Which of them the loader reads is not known."""
     report = lint(Wrapped(train=elements(), evaluation=elements()))
     assert not report.graph.nodes
-    assert the("no-grain-graph", report).fix.endswith(": loader.train or loader.evaluation")
+    assert only("no-grain-graph", report).fix.endswith(": loader.train or loader.evaluation")
 
 
 @pytest.mark.parametrize("kind", [Lazy, Postponed])
@@ -85,7 +85,7 @@ def test_a_property_is_named_and_not_run(kind: type[Wrapped]) -> None:
     """Where the dataset is made on demand, the message says where to look."""
     report = lint(kind())
     assert not report.graph.nodes
-    assert the("no-grain-graph", report).fix.endswith("DataLoader itself: loader._root_ds")
+    assert only("no-grain-graph", report).fix.endswith("DataLoader itself: loader._root_ds")
 
 
 @pytest.mark.parametrize(

@@ -83,23 +83,25 @@ def severities(dataset: Any, intent: str = "throughput") -> dict[str, str]:
     return {one.rule: one.severity for one in lint(dataset, intent).findings}
 
 
-def both(dataset: Any, rule: str) -> tuple[str | None, str | None]:
+def by_intent(dataset: Any, rule: str) -> tuple[str | None, str | None]:
     """The severity of one rule for throughput and for reproducible; None if it is kept."""
     return severities(dataset).get(rule), severities(dataset, "reproducible").get(rule)
 
 
-def the(rule: str, report: LintReport) -> LintFinding:
+def only(rule: str, report: LintReport) -> LintFinding:
     """The only finding of a rule."""
     (finding,) = (one for one in report.findings if one.rule == rule)
     return finding
 
 
-def kinds(finding: LintFinding, report: LintReport) -> list[str]:
+def kinds_of(finding: LintFinding, report: LintReport) -> list[str]:
     """The kinds of a finding's nodes."""
     return [report.graph.nodes[one].kind for one in finding.nodes]
 
 
-def built(factory: Callable[[], Any], intent: str = "throughput", **settings: Any) -> LintReport:
+def lint_factory(
+    factory: Callable[[], Any], intent: str = "throughput", **settings: Any
+) -> LintReport:
     """What the rules say of what a factory makes, with a recording of it."""
     with record_source_lines() as recording:
         dataset = factory()

@@ -14,15 +14,15 @@ from netpipe.session.session import INTENTS
 from tests.linting.rules.linting import (
     NO_THREADS,
     OneToThree,
-    both,
+    by_intent,
     elements,
     in_workers,
     increment,
-    kinds,
+    kinds_of,
     loader,
+    only,
     severities,
     source,
-    the,
     with_rng,
 )
 from tests.linting.rules.pipeline_parts import parquet_files
@@ -105,7 +105,7 @@ STAGES: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_what_depends_on_workers_is_what_grain_makes_depend_on_them(stage: str) -> None:
+def test_worker_dependence_agrees_with_grain(stage: str) -> None:
     """The rule speaks of a stage just where two or three workers give other elements."""
     make = STAGES[stage]
     alone = by_threads(make(), 0)
@@ -124,37 +124,37 @@ def test_sequential_slices_depend_on_workers(shuffled: bool) -> None:
     assert found == {"sequential-slice-with-shuffle" if shuffled else ORDER: "error"}
 
 
-def test_what_depends_on_workers_is_a_remark_for_throughput() -> None:
+def test_worker_dependence_is_info_for_throughput() -> None:
     """One finding for all that runs in the same workers, which says of each why."""
     pipeline = in_workers(elements().filter(increment).batch(4))
-    assert both(pipeline, ORDER) == ("info", "error")
+    assert by_intent(pipeline, ORDER) == ("info", "error")
     report = lint(pipeline)
-    finding = the(ORDER, report)
-    assert kinds(finding, report) == ["ProcessPrefetch", "Batch", "Filter"]
-    assert "Batch batches what one worker has; Filter of" in finding.message
-    behind = the(ORDER, lint(pipeline, "reproducible")).fix
-    assert "behind .mp_prefetch(...): Filter, Batch, or keep" in behind
-    assert finding.fix == "Keep the number of workers, and record it with the checkpoints"
+    finding = only(ORDER, report)
+    assert kinds_of(finding, report) == ["ProcessPrefetch", "Batch", "Filter"]
+    assert finding.message.index("Batch ") < finding.message.index("Filter of")
+    behind = only(ORDER, lint(pipeline, "reproducible")).fix
+    assert "after .mp_prefetch(...): Filter, Batch" in behind
+    assert "mp_prefetch" not in finding.fix
 
 
 def test_one_worker_depends_as_well() -> None:
     """With one more its batches would be others; without any there is nothing to change."""
-    assert both(in_workers(elements().batch(4), 1), ORDER) == ("info", "error")
-    assert both(elements().batch(4), ORDER) == (None, None)
+    assert by_intent(in_workers(elements().batch(4), 1), ORDER) == ("info", "error")
+    assert by_intent(elements().batch(4), ORDER) == (None, None)
 
 
 def test_threads_that_share_a_pipeline_count_as_workers() -> None:
     """multithread_prefetch divides what is below it as mp_prefetch does."""
     shared = X.multithread_prefetch(elements().batch(4), num_threads=2, buffer_size=1)
-    assert both(shared, ORDER) == ("info", "error")
+    assert by_intent(shared, ORDER) == ("info", "error")
 
 
-def test_a_batch_by_place_is_the_fix() -> None:
+def test_the_fix_batches_the_map_dataset() -> None:
     """The proposal has the user's batch size, and a DataLoader's is to become a dataset."""
     batch = ".batch(batch_size=4).to_iter_dataset(...)"
-    of_dataset = the(ORDER, lint(in_workers(elements().batch(4)), "reproducible"))
-    assert f"Batch by place: {batch}" in of_dataset.fix
-    of_loader = the(ORDER, lint(loader(grain.transforms.Batch(4), workers=2), "reproducible"))
+    of_dataset = only(ORDER, lint(in_workers(elements().batch(4)), "reproducible"))
+    assert batch in of_dataset.fix
+    of_loader = only(ORDER, lint(loader(grain.transforms.Batch(4), workers=2), "reproducible"))
     assert f"Use grain.MapDataset, with {batch}" in of_loader.fix
 
 
@@ -167,7 +167,7 @@ def test_a_batch_by_place_is_the_fix() -> None:
 )
 def test_the_loss_is_what_grain_loses(length: int, size: int, workers: int) -> None:
     """To the element, against one process."""
-    finding = the(LOSS, lint(in_workers(stream(length).batch(size, drop_remainder=True), workers)))
+    finding = only(LOSS, lint(in_workers(stream(length).batch(size, drop_remainder=True), workers)))
     told = [
         int(number) for number in re.findall(r"(\d+) of \d+ .* drops (\d+)", finding.message)[0]
     ]
@@ -182,8 +182,8 @@ def test_the_loss_is_what_grain_loses(length: int, size: int, workers: int) -> N
 def test_a_loss_names_the_pair_and_the_call() -> None:
     """The fix batches before the data are shared out, with the user's number."""
     report = lint(in_workers(elements(22).batch(4, drop_remainder=True)))
-    finding = the(LOSS, report)
-    assert kinds(finding, report) == ["ProcessPrefetch", "Batch"]
+    finding = only(LOSS, report)
+    assert kinds_of(finding, report) == ["ProcessPrefetch", "Batch"]
     assert ".batch(batch_size=4, drop_remainder=True).to_iter_dataset(...)" in finding.fix
 
 
@@ -215,14 +215,14 @@ def test_a_loss_names_the_pair_and_the_call() -> None:
         "endless-loader",
     ],
 )
-def test_nothing_is_lost_that_one_process_keeps(harmless: Any, intent: str) -> None:
+def test_a_loss_that_one_process_has_too_is_not_reported(harmless: Any, intent: str) -> None:
     """Then there is no finding at all."""
     assert LOSS not in severities(harmless, intent)
 
 
 def test_a_small_part_of_much_data_is_a_remark() -> None:
     """Who drops remainders of a million elements does not miss a thousandth."""
-    assert both(in_workers(elements(1_000_336).batch(256, drop_remainder=True)), LOSS) == (
+    assert by_intent(in_workers(elements(1_000_336).batch(256, drop_remainder=True)), LOSS) == (
         "info",
         "info",
     )
@@ -240,28 +240,28 @@ def test_a_small_part_of_much_data_is_a_remark() -> None:
     ],
     ids=["filter", "epochs", "interleave", "over-1%", "up-to-1%", "source-without-length"],
 )
-def test_what_cannot_be_counted_is_bounded(pipeline: Any, severity: str) -> None:
+def test_an_uncountable_loss_is_bounded(pipeline: Any, severity: str) -> None:
     """A warning while it is sure to end; a remark up to 1% or where that is not known."""
     lossy = in_workers(pipeline.batch(4, drop_remainder=True), 3)
-    assert both(lossy, LOSS) == (severity, severity)
-    finding = the(LOSS, lint(lossy))
+    assert by_intent(lossy, LOSS) == (severity, severity)
+    finding = only(LOSS, lint(lossy))
     assert "up to 9 elements, where one process drops at most 3" in finding.message
     assert finding.fix.startswith("Keep the remainders: .batch(batch_size=4, drop_remainder=False)")
 
 
-def test_only_what_is_shared_out_by_place_is_counted() -> None:
+def test_only_elements_divided_by_position_are_counted() -> None:
     """Stretches are cut at the source, and threads that share have cut their part already."""
     lossy = source(11).repeat(2).to_iter_dataset(NO_THREADS).batch(4, drop_remainder=True)
     shared = X.multithread_prefetch(lossy, num_threads=2, buffer_size=1)
     for pipeline in (in_workers(lossy, sequential_slice=True), shared):
-        assert "up to 6 elements" in the(LOSS, lint(pipeline)).message
-    assert "6 of 22 elements" in the(LOSS, lint(in_workers(lossy))).message
+        assert "up to 6 elements" in only(LOSS, lint(pipeline)).message
+    assert "6 of 22 elements" in only(LOSS, lint(in_workers(lossy))).message
 
 
 def test_a_data_loader_of_one_epoch_loses_data() -> None:
     """Its elements are counted by the sampler, and its fix is written with its arguments."""
     lossy = loader(grain.transforms.Batch(4, drop_remainder=True), workers=2, num_epochs=1)
-    finding = the(LOSS, lint(lossy))
+    finding = only(LOSS, lint(lossy))
     assert finding.severity == "error"
     assert "6 of 22 elements, where one process drops 2" in finding.message
     assert "IndexSampler(num_epochs=None)" in finding.fix
@@ -281,24 +281,24 @@ class Pairs(grain.IterDataset):  # type: ignore[misc]  # no types
 def test_a_class_that_is_not_known_is_undecided() -> None:
     """A remark for both intents, which says how to find out; in one process it is nothing."""
     pipeline = in_workers(Pairs(elements()))
-    assert both(pipeline, ORDER) == ("info", "info")
-    finding = the(ORDER, lint(pipeline))
+    assert by_intent(pipeline, ORDER) == ("info", "info")
+    finding = only(ORDER, lint(pipeline))
     assert "may depend on the number of workers" in finding.message
     assert "Pairs" in finding.message
     assert "--prove" in finding.fix
-    assert both(Pairs(elements()), ORDER) == (None, None)
-    assert both(in_workers(Pairs(elements()).batch(4)), ORDER) == ("info", "error")
+    assert by_intent(Pairs(elements()), ORDER) == (None, None)
+    assert by_intent(in_workers(Pairs(elements()).batch(4)), ORDER) == ("info", "error")
 
 
 def test_files_below_an_interleave_are_not_shared_out() -> None:
     """The workers share what is interleaved."""
     files = [X.ParquetIterDataset(one) for one in parquet_files()]
     report = lint(in_workers(X.InterleaveIterDataset(files, cycle_length=2)))
-    assert kinds(the(ORDER, report), report) == ["ProcessPrefetch", "Interleave"]
+    assert kinds_of(only(ORDER, report), report) == ["ProcessPrefetch", "Interleave"]
 
 
 def test_equal_findings_of_many_branches_are_one() -> None:
     """It names the nodes of all."""
     branches = [in_workers(elements(22).batch(4, drop_remainder=True)) for _ in range(5)]
     report = lint(grain.IterDataset.mix(branches))
-    assert len(the(LOSS, report).nodes) == len(the(ORDER, report).nodes) == 10
+    assert len(only(LOSS, report).nodes) == len(only(ORDER, report).nodes) == 10

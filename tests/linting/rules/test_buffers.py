@@ -11,16 +11,16 @@ from netpipe.linting.linter import lint
 from tests.linting.rules.linting import (
     NO_THREADS,
     OneToThree,
-    both,
-    built,
+    by_intent,
     elements,
     in_workers,
     increment,
-    kinds,
+    kinds_of,
+    lint_factory,
     loader,
+    only,
     severities,
     source,
-    the,
 )
 
 NOTHING = "no-prefetch"
@@ -68,9 +68,9 @@ def thread(dataset: Any, ahead: int = 2) -> Any:
         "batch-after-threads",
     ],
 )
-def test_what_is_made_when_the_trainer_asks(bare: Any, severity: str) -> None:
+def test_work_on_request_is_reported(bare: Any, severity: str) -> None:
     """A warning; putting a batch together is a remark."""
-    assert both(bare, NOTHING) == (severity, severity)
+    assert by_intent(bare, NOTHING) == (severity, severity)
 
 
 @pytest.mark.parametrize(
@@ -104,18 +104,18 @@ def test_what_is_made_when_the_trainer_asks(bare: Any, severity: str) -> None:
         "loader",
     ],
 )
-def test_what_reads_ahead_is_fine(ahead: Any) -> None:
+def test_reading_ahead_is_not_reported(ahead: Any) -> None:
     """Other rules speak of what stands after workers, and of missing ones."""
-    assert both(ahead, NOTHING) == (None, None)
+    assert by_intent(ahead, NOTHING) == (None, None)
 
 
 def test_a_pipeline_without_prefetch_is_named_at_its_end() -> None:
     """And what is done too late where something reads ahead of it."""
     report = lint(elements().batch(4))
-    assert the(NOTHING, report).nodes == (0,)
-    assert "nothing reads ahead" in the(NOTHING, report).message
+    assert only(NOTHING, report).nodes == (0,)
+    assert "nothing reads ahead" in only(NOTHING, report).message
     late = lint(thread(elements()).map(increment).batch(4))
-    assert kinds(the(NOTHING, late), late) == ["Map"]
+    assert kinds_of(only(NOTHING, late), late) == ["Map"]
 
 
 # ---- Buffers that count batches for elements
@@ -123,14 +123,14 @@ def test_a_pipeline_without_prefetch_is_named_at_its_end() -> None:
 
 def test_a_buffer_of_batches_is_a_warning() -> None:
     """The default of 500 elements is 500 batches behind a batch, and harmless before it."""
-    assert both(source().batch(4).to_iter_dataset(), BUFFER) == ("warning", "warning")
-    assert both(thread(source().to_iter_dataset().batch(4)), BUFFER) == (None, None)
+    assert by_intent(source().batch(4).to_iter_dataset(), BUFFER) == ("warning", "warning")
+    assert by_intent(thread(source().to_iter_dataset().batch(4)), BUFFER) == (None, None)
     report = lint(source().batch(4).map(increment).to_iter_dataset())
-    finding = the(BUFFER, report)
-    assert kinds(finding, report) == ["ToIter", "Batch"]
+    finding = only(BUFFER, report)
+    assert kinds_of(finding, report) == ["ToIter", "Batch"]
     assert "500 elements ahead, each of which is a batch of 4" in finding.message
     in_all = lint(in_workers(source().batch(4).to_iter_dataset()))
-    assert "ahead in every worker" in the(BUFFER, in_all).message
+    assert "ahead in every worker" in only(BUFFER, in_all).message
 
 
 @pytest.mark.parametrize(
@@ -149,18 +149,18 @@ def test_how_many_batches_are_too_many(options: Any, found: str | None) -> None:
 def test_a_batch_that_was_taken_apart_is_none() -> None:
     """Then the buffer holds elements."""
     apart = X.FlatMapMapDataset(source().batch(4), OneToThree())
-    assert both(apart.to_iter_dataset(), BUFFER) == (None, None)
+    assert by_intent(apart.to_iter_dataset(), BUFFER) == (None, None)
 
 
 def test_a_map_dataset_as_it_is_has_the_same_buffer() -> None:
     """A remark, as Grain makes it and not the user; without a batch it is nothing."""
     report = lint(source().batch(4))
-    assert both(source().batch(4), BUFFER) == ("info", "info")
-    assert kinds(the(BUFFER, report), report) == ["Batch"]
-    assert both(source().map(increment), BUFFER) == (None, None)
+    assert by_intent(source().batch(4), BUFFER) == ("info", "info")
+    assert kinds_of(only(BUFFER, report), report) == ["Batch"]
+    assert by_intent(source().map(increment), BUFFER) == (None, None)
 
 
-def test_grains_own_buffer_is_what_the_rule_says() -> None:
+def test_the_rule_knows_grains_default_buffer() -> None:
     """Iterating a MapDataset reads 500 ahead; without threads the buffer is not used."""
     assert _made_ahead(lambda dataset: dataset) == 501
     assert _made_ahead(lambda dataset: dataset.to_iter_dataset(read(0, 50))) == 1
@@ -191,7 +191,7 @@ class Endless(grain.IterDataset):  # type: ignore[misc]  # no types
 
 def test_a_branch_that_reads_ahead_is_not_overlooked() -> None:
     """The message says that the others do not."""
-    finding = the(NOTHING, lint(grain.IterDataset.mix([thread(elements()), elements()])))
+    finding = only(NOTHING, lint(grain.IterDataset.mix([thread(elements()), elements()])))
     assert "not every branch reads ahead" in finding.message
 
 
@@ -200,22 +200,22 @@ def test_a_branch_that_reads_ahead_is_not_overlooked() -> None:
     [Endless().batch(4), X.TFRecordIterDataset("a.tfrecord").batch(4)],
     ids=["own", "tfrecord"],
 )
-def test_workers_are_not_proposed_for_what_they_cannot_share(stream: Any) -> None:
+def test_workers_are_not_proposed_for_a_stream(stream: Any) -> None:
     """Grain cannot slice a stream, so there is only the thread."""
     with pytest.raises(ValueError, match="Cannot slice"):
         next(iter(X.multithread_prefetch(stream, num_threads=2, buffer_size=1)))
-    fix = the(NOTHING, lint(stream)).fix
+    fix = only(NOTHING, lint(stream)).fix
     assert "ThreadPrefetchIterDataset" in fix
     assert "mp_prefetch" not in fix
-    assert ".mp_prefetch(" in the(NOTHING, lint(elements().batch(4))).fix
+    assert ".mp_prefetch(" in only(NOTHING, lint(elements().batch(4))).fix
 
 
 def test_an_elastic_iterator_has_workers_as_an_argument() -> None:
     """It reads with its own threads, or with none."""
     bare = _elastic(0)
-    assert both(bare, NOTHING) == ("warning", "warning")
-    assert "ElasticIterator(multiprocessing_options=" in the(NOTHING, lint(bare)).fix
-    assert both(_elastic(2), NOTHING) == (None, None)
+    assert by_intent(bare, NOTHING) == ("warning", "warning")
+    assert "ElasticIterator(multiprocessing_options=" in only(NOTHING, lint(bare)).fix
+    assert by_intent(_elastic(2), NOTHING) == (None, None)
 
 
 def _elastic(threads: int) -> Any:
@@ -227,13 +227,16 @@ def test_in_workers_a_large_buffer_and_its_threads_have_one_fix() -> None:
     """Without threads there is no buffer either."""
     report = lint(in_workers(source().batch(4).to_iter_dataset()))
     fix = "Read without threads: .to_iter_dataset(grain.ReadOptions(num_threads=0))"
-    assert the(BUFFER, report).fix == the("threads-in-workers", report).fix == fix
+    assert only(BUFFER, report).fix == only("threads-in-workers", report).fix == fix
 
 
 def test_a_batch_of_one_is_no_batch() -> None:
     """What is kept in memory is what was without it."""
-    assert both(source().batch(1).to_iter_dataset(), BUFFER) == (None, None)
-    assert both(source().batch(4).batch(1).to_iter_dataset(), BUFFER) == ("warning", "warning")
+    assert by_intent(source().batch(1).to_iter_dataset(), BUFFER) == (None, None)
+    assert by_intent(source().batch(4).batch(1).to_iter_dataset(), BUFFER) == (
+        "warning",
+        "warning",
+    )
 
 
 def data_loader(workers: int = 0, **settings: Any) -> Any:
@@ -267,14 +270,14 @@ def test_threads_that_read_elements_in_the_training_process_are_a_warning(
     dataset: Any, severity: str | None
 ) -> None:
     """They are found where they read single elements, not batches, and not in workers."""
-    assert both(dataset, THREADS) == (severity, severity)
+    assert by_intent(dataset, THREADS) == (severity, severity)
 
 
 def test_readers_in_the_training_process_are_one_finding() -> None:
     """A mixture of many sources does not repeat itself."""
     report = lint(grain.IterDataset.mix([source().to_iter_dataset() for _ in range(3)]))
-    finding = the(THREADS, report)
-    assert kinds(finding, report) == ["ToIter"] * 3
+    finding = only(THREADS, report)
+    assert kinds_of(finding, report) == ["ToIter"] * 3
     assert finding.message.startswith("3 to_iter_dataset each read single elements with 16 threads")
 
 
@@ -282,26 +285,26 @@ def test_threads_are_replaced_by_one_that_makes_batches() -> None:
     """What reads ahead besides the threads is kept; where nothing does, a prefetch is proposed."""
     calls = ".to_iter_dataset(grain.ReadOptions(num_threads=0))"
     threaded = source().to_iter_dataset().batch(4)
-    assert f"{calls}, and end with grain.experimental.Thread" in the(THREADS, lint(threaded)).fix
-    assert the(THREADS, lint(thread(threaded))).fix == f"Read without threads: {calls}"
+    assert f"{calls}, and end with grain.experimental.Thread" in only(THREADS, lint(threaded)).fix
+    assert only(THREADS, lint(thread(threaded))).fix == f"Read without threads: {calls}"
 
 
 def test_workers_are_no_alternative_to_reading_without_threads() -> None:
     """Of a DataLoader, and of mp_prefetch with 0 workers, both rules say the same first step."""
     for report in (
         lint(data_loader()),
-        built(lambda: in_workers(source().to_iter_dataset(), workers=0)),
+        lint_factory(lambda: in_workers(source().to_iter_dataset(), workers=0)),
     ):
-        call = the(THREADS, report).fix.removeprefix("Read without threads: ").partition("))")[0]
-        fix = the("no-workers", report).fix
+        call = only(THREADS, report).fix.removeprefix("Read without threads: ").partition("))")[0]
+        fix = only("no-workers", report).fix
         assert fix.startswith(
             f"Read without threads: {call})), unless reading waits (remote storage). If one core"
         )
-    assert "threads" not in the("no-workers", lint(data_loader(read_options=NO_THREADS))).fix
+    assert "threads" not in only("no-workers", lint(data_loader(read_options=NO_THREADS))).fix
     # Threads that read batches read ahead, and no rule objects to them.
-    batches = built(lambda: in_workers(source().batch(4).to_iter_dataset(), workers=0))
+    batches = lint_factory(lambda: in_workers(source().batch(4).to_iter_dataset(), workers=0))
     assert THREADS not in severities(batches)
-    assert "without threads" not in the("no-workers", batches).fix
+    assert "without threads" not in only("no-workers", batches).fix
 
 
 @pytest.mark.parametrize(

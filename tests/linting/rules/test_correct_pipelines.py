@@ -95,7 +95,7 @@ def test_a_correct_pipeline_gives_batches(
 
 
 @pytest.mark.parametrize("pipeline", EACH)
-def test_what_is_called_reproducible_is(
+def test_reproducible_pipelines_are_reproducible(
     pipeline: CorrectPipeline, workers_are_threads: Workers
 ) -> None:
     """Eight batches are the same with 0 to 3 workers, just where the intent says so."""
@@ -107,7 +107,7 @@ def test_what_is_called_reproducible_is(
 
 
 @pytest.mark.parametrize("pipeline", EACH)
-def test_the_rules_know_what_depends_on_workers(pipeline: CorrectPipeline) -> None:
+def test_the_rules_recognise_worker_dependence(pipeline: CorrectPipeline) -> None:
     """From the structure alone: what is right for throughput only is not reproducible."""
     findings = judged(pipeline.build, "reproducible").findings
     errors = {one.rule for one in findings if one.severity == "error"}
@@ -115,7 +115,7 @@ def test_the_rules_know_what_depends_on_workers(pipeline: CorrectPipeline) -> No
 
 
 @pytest.mark.parametrize("name", ["maxtext_first_fit", "seeded_once", "batch_after_workers"])
-def test_worker_processes_do_what_the_threads_did(name: str, workers_are_threads: Workers) -> None:
+def test_worker_processes_agree_with_threads(name: str, workers_are_threads: Workers) -> None:
     """Two real workers give the batches that two threads in their place give."""
     let_grain_start_workers()
     (pipeline,) = (one for one in CORRECT if one.name == name)

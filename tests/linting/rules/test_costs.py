@@ -10,7 +10,7 @@ import pytest
 
 from netpipe.errors import InputError
 from netpipe.linting.rules import costs
-from netpipe.linting.rules.costs import Figure, RuleCosts, describe_cost, read_costs
+from netpipe.linting.rules.costs import Figure, RuleCosts, read_costs
 from netpipe.results.measurement import Host
 
 SPEED = Figure(2188.4, 4779.2, "elements/s", "at batches of 32", "", ((2188.4, 4779.2),))
@@ -45,7 +45,7 @@ def test_rounds_apart_show_a_difference(rounds: tuple[tuple[float, float], ...])
     assert " instead of " in str(replace(SPEED, rounds=rounds))
 
 
-def test_a_figure_of_what_does_not_run_says_what_was_raised() -> None:
+def test_the_figure_of_a_crash_names_the_exception() -> None:
     """The exception is what the user sees."""
     crash = Figure(0, 5, "of the first 5 batches", error="TypeError: cannot pickle 'Device' object")
     assert str(crash) == "no batch, but TypeError: cannot pickle 'Device' object"
@@ -53,7 +53,7 @@ def test_a_figure_of_what_does_not_run_says_what_was_raised() -> None:
 
 def test_a_sentence_says_where_it_was_measured() -> None:
     """The Grain, the number of cores and the CPU stand behind the figures."""
-    assert COSTS.sentence("no-workers") == (
+    assert COSTS.describe("no-workers") == (
         f"{SPEED} (measured with Grain 0.2.18 on 2 cores, Intel Xeon Platinum 8481C)"
     )
 
@@ -61,7 +61,7 @@ def test_a_sentence_says_where_it_was_measured() -> None:
 def test_several_figures_are_one_sentence() -> None:
     """They share the place where they were measured."""
     twice = replace(COSTS, rules={"no-workers": (SPEED, replace(SPEED, unit="s"))})
-    said = twice.sentence("no-workers")
+    said = twice.describe("no-workers")
     assert "elements/s at batches of 32; 2,190 instead of 4,780 s at" in said
     assert said.count("measured with") == 1
 
@@ -69,7 +69,7 @@ def test_several_figures_are_one_sentence() -> None:
 @pytest.mark.parametrize("rules", [{}, {"other": (SPEED,)}, {"no-workers": ()}])
 def test_a_rule_without_figures_has_no_cost(rules: dict[str, tuple[Figure, ...]]) -> None:
     """Nothing is said, and nothing is raised."""
-    assert replace(COSTS, rules=rules).sentence("no-workers") == ""
+    assert replace(COSTS, rules=rules).describe("no-workers") == ""
 
 
 def test_the_file_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -80,9 +80,9 @@ def test_the_file_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_the_packaged_figures_are_readable() -> None:
-    """They are there, and a rule that nobody knows has none."""
+    """An unknown rule has no cost."""
     assert costs.load_packaged_costs().rules
-    assert describe_cost("no-such-rule") == ""
+    assert costs.load_packaged_costs().describe("no-such-rule") == ""
 
 
 @pytest.mark.parametrize(

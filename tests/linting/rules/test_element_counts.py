@@ -18,7 +18,7 @@ X = grain.experimental
 def amount(dataset: Any) -> float | None:
     """What the structure tells of a dataset's end."""
     graph = read_graph(dataset)
-    return count_elements(graph, graph.nodes[0])
+    return count_elements(graph)[0]
 
 
 def numbers(length: int = 22) -> Any:
@@ -52,7 +52,7 @@ def stream(length: int = 22) -> Any:
         lambda: X.ThreadPrefetchIterDataset(stream(), prefetch_buffer_size=2),
     ],
 )
-def test_what_can_be_counted_is_what_comes(make: Callable[[], Any]) -> None:
+def test_the_count_equals_the_elements_that_come(make: Callable[[], Any]) -> None:
     """To the element."""
     assert amount(make()) == sum(1 for _ in make())
 
@@ -71,7 +71,7 @@ def test_what_can_be_counted_is_what_comes(make: Callable[[], Any]) -> None:
         loader(workers=0),
     ],
 )
-def test_what_does_not_end_is_endless(endless: Any) -> None:
+def test_endless_data_count_as_infinite(endless: Any) -> None:
     """Also through what gives another number of elements than it takes."""
     assert amount(endless) == inf
 
@@ -86,12 +86,12 @@ def test_what_does_not_end_is_endless(endless: Any) -> None:
         X.ParquetIterDataset("a.parquet"),
     ],
 )
-def test_what_depends_on_the_elements_is_not_known(open_ended: Any) -> None:
+def test_counts_that_depend_on_the_elements_are_unknown(open_ended: Any) -> None:
     """No number is made up."""
     assert amount(open_ended) is None
 
 
-def test_what_is_read_twice_over_and_over_is_counted_once() -> None:
+def test_a_node_with_many_readers_is_counted_once() -> None:
     """A dataset that a million ways lead to costs no more than its nodes."""
     dataset = stream()
     for _ in range(40):
@@ -103,4 +103,4 @@ def test_a_long_pipeline_is_counted() -> None:
     """Without a limit on how many calls follow each other."""
     first = Node(5_000, "Source", {"length": 22}, (), in_worker=False)
     maps = [Node(one, "Map", {}, (one + 1,), in_worker=False) for one in range(5_000)]
-    assert count_elements(Graph((*maps, first)), maps[0]) == 22
+    assert count_elements(Graph((*maps, first)))[0] == 22

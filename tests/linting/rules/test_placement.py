@@ -11,14 +11,14 @@ from netpipe.linting.linter import lint
 from netpipe.session.session import INTENTS
 from tests.linting.rules.linting import (
     OneToThree,
-    both,
+    by_intent,
     elements,
     in_workers,
     increment,
-    kinds,
+    kinds_of,
+    only,
     severities,
     source,
-    the,
     with_rng,
 )
 
@@ -55,15 +55,15 @@ def test_a_pipeline_in_order_has_no_findings(dataset: Any, intent: str) -> None:
 
 def test_a_batch_after_mp_prefetch() -> None:
     """It is an error for throughput, and only a remark where batches must not change."""
-    assert both(in_workers(elements()).batch(4), BATCH) == ("error", "info")
-    assert both(in_workers(elements().batch(4)), BATCH) == (None, None)
+    assert by_intent(in_workers(elements()).batch(4), BATCH) == ("error", "info")
+    assert by_intent(in_workers(elements().batch(4)), BATCH) == (None, None)
 
 
 def test_a_late_batch_names_the_pair_and_the_call() -> None:
     """The finding says which nodes, why, and what to write instead."""
     report = lint(in_workers(elements()).batch(4))
-    finding = the(BATCH, report)
-    assert kinds(finding, report) == ["Batch", "ProcessPrefetch"]
+    finding = only(BATCH, report)
+    assert kinds_of(finding, report) == ["Batch", "ProcessPrefetch"]
     assert finding.message.startswith("Batch comes after mp_prefetch: the workers send single")
     assert ".batch(batch_size=4).mp_prefetch(...)" in finding.fix
 
@@ -71,12 +71,12 @@ def test_a_late_batch_names_the_pair_and_the_call() -> None:
 def test_a_batch_after_a_mix_of_workers_is_after_mp_prefetch() -> None:
     """Branches with workers of their own do not put the batch into a worker."""
     mixed = grain.IterDataset.mix([in_workers(elements()), in_workers(elements())])
-    assert both(mixed.batch(4), BATCH) == ("error", "info")
+    assert by_intent(mixed.batch(4), BATCH) == ("error", "info")
 
 
 def test_a_batch_of_blocks_costs_less() -> None:
     """Where the workers send batches already, putting them together is a warning."""
-    finding = the(BATCH, lint(in_workers(elements().batch(4)).batch(2)))
+    finding = only(BATCH, lint(in_workers(elements().batch(4)).batch(2)))
     assert finding.severity == "warning"
     assert "the workers send blocks" in finding.message
 
@@ -91,12 +91,12 @@ def test_a_batch_of_blocks_costs_less() -> None:
 )
 def test_a_map_after_mp_prefetch(late: Any) -> None:
     """It would be the same in any number of workers: a warning even for reproducible."""
-    assert both(late, MAP) == ("error", "warning")
+    assert by_intent(late, MAP) == ("error", "warning")
 
 
 def test_a_late_map_is_called_by_its_function() -> None:
     """The message says which function is meant."""
-    finding = the(MAP, lint(in_workers(elements().batch(4)).map(increment)))
+    finding = only(MAP, lint(in_workers(elements().batch(4)).map(increment)))
     assert "increment comes after mp_prefetch" in finding.message
 
 
@@ -109,22 +109,25 @@ def test_a_late_map_is_called_by_its_function() -> None:
     ],
     ids=["filter", "map_with_index", "flat_map"],
 )
-def test_what_depends_on_the_order_may_stand_after_mp_prefetch_on_purpose(late: Any) -> None:
+def test_order_dependent_code_after_mp_prefetch_may_be_intended(late: Any) -> None:
     """Inside the workers its result would change with their number: then it is a remark."""
-    assert both(late, MAP) == ("error", "info")
+    assert by_intent(late, MAP) == ("error", "info")
 
 
 def test_only_the_first_late_node_is_named() -> None:
     """What follows it can only move with it."""
     chain = in_workers(elements()).batch(4).map(increment)
-    assert (both(chain, BATCH), both(chain, MAP)) == (("error", "info"), (None, None))
+    assert (by_intent(chain, BATCH), by_intent(chain, MAP)) == (
+        ("error", "info"),
+        (None, None),
+    )
 
 
 @pytest.mark.parametrize("intent", INTENTS)
 def test_nested_mp_prefetch_is_an_error(intent: str) -> None:
     """Workers cannot start workers; the finding names the outer and the inner one."""
     report = lint(in_workers(in_workers(by_place())), intent)
-    finding = the(NESTED, report)
+    finding = only(NESTED, report)
     outer, inner = (report.graph.nodes[one] for one in finding.nodes)
     assert finding.severity == "error"
     assert (outer.kind, inner.kind) == ("ProcessPrefetch", "ProcessPrefetch")
@@ -134,24 +137,30 @@ def test_nested_mp_prefetch_is_an_error(intent: str) -> None:
 def test_nested_mp_prefetch_is_found_inside_a_mix() -> None:
     """One branch of a mix with workers, inside workers, is nested; side by side is not."""
     mixed = grain.IterDataset.mix([in_workers(elements()), elements()])
-    assert both(in_workers(mixed), NESTED) == ("error", "error")
+    assert by_intent(in_workers(mixed), NESTED) == ("error", "error")
 
 
 def test_a_batch_between_nested_workers_is_not_late() -> None:
     """It does run in a worker, and what is wrong is the nesting."""
     between = in_workers(in_workers(elements()).batch(4))
-    assert (both(between, BATCH), both(between, NESTED)) == ((None, None), ("error", "error"))
+    assert (by_intent(between, BATCH), by_intent(between, NESTED)) == (
+        (None, None),
+        ("error", "error"),
+    )
 
 
 def test_device_put_before_mp_prefetch_is_an_error_and_the_only_one() -> None:
     """That its device cannot be pickled, and that it calls jax, has the same cause."""
     on_device = grain.experimental.device_put(by_place(), jax.devices()[0])
     report = lint(in_workers(on_device))
-    finding = the(DEVICE_PUT, report)
-    assert kinds(finding, report) == ["ProcessPrefetch", "Map"]
-    assert "behind .mp_prefetch(...)" in finding.fix
+    finding = only(DEVICE_PUT, report)
+    assert kinds_of(finding, report) == ["ProcessPrefetch", "Map"]
+    assert "after .mp_prefetch(...)" in finding.fix
     assert severities(in_workers(on_device)) == {DEVICE_PUT: "error"}
-    assert both(in_workers(by_place().map(jax.device_put)), DEVICE_PUT) == ("error", "error")
+    assert by_intent(in_workers(by_place().map(jax.device_put)), DEVICE_PUT) == (
+        "error",
+        "error",
+    )
 
 
 def test_all_that_puts_on_a_device_in_a_worker_is_one_finding() -> None:
@@ -162,16 +171,16 @@ def test_all_that_puts_on_a_device_in_a_worker_is_one_finding() -> None:
 
     branches = [by_place().map(put) for _ in range(3)]
     report = lint(in_workers(grain.IterDataset.mix([*branches, by_place().map(jax.device_put)])))
-    assert len(the(DEVICE_PUT, report).nodes) == 5
-    assert the(DEVICE_PUT, report).message.count("<locals>.put") == 1
+    assert len(only(DEVICE_PUT, report).nodes) == 5
+    assert only(DEVICE_PUT, report).message.count("<locals>.put") == 1
 
 
 def test_the_proposed_batch_loses_no_more_than_the_users() -> None:
     """By place first, where nothing is that a MapDataset cannot do, and with its settings."""
     late = in_workers(elements(22)).batch(4, drop_remainder=True)
     call = ".batch(batch_size=4, drop_remainder=True)"
-    fix = the(BATCH, lint(late)).fix
-    assert fix.startswith(f"Batch by place: {call}.to_iter_dataset(...)")
+    fix = only(BATCH, lint(late)).fix
+    assert f"{call}.to_iter_dataset(...)" in fix
     assert f"{call}.mp_prefetch(...)" in fix
 
 
@@ -184,8 +193,8 @@ def test_the_proposed_batch_loses_no_more_than_the_users() -> None:
     ],
     ids=["filter", "empty-places", "mix"],
 )
-def test_a_batch_of_what_has_no_places_goes_behind_it(below: Any) -> None:
-    """Then it is said that workers drop remainders of their own."""
-    fix = the(BATCH, lint(in_workers(below).batch(4, drop_remainder=True))).fix
-    assert fix.startswith("Move .mp_prefetch(...) behind the batch: .batch(batch_size=4, drop_rem")
-    assert "a remainder of its own" in fix
+def test_a_batch_that_no_map_dataset_can_make_moves_to_the_workers(below: Any) -> None:
+    """The fix warns that each worker then drops its own remainder."""
+    fix = only(BATCH, lint(in_workers(below).batch(4, drop_remainder=True))).fix
+    assert fix.startswith("Move .mp_prefetch(...) after")
+    assert "its own remainder" in fix

@@ -10,14 +10,14 @@ from netpipe.linting.linter import lint
 from tests.linting.rules.linting import (
     NO_THREADS,
     OneToThree,
-    both,
+    by_intent,
     elements,
     in_workers,
     increment,
-    kinds,
+    kinds_of,
     loader,
+    only,
     source,
-    the,
 )
 
 BATCH = "shuffle-after-batch"
@@ -46,7 +46,7 @@ def window(dataset: Any) -> Any:
 )
 def test_a_shuffle_after_a_batch_is_an_error(shuffled: Any) -> None:
     """Whole batches are shuffled, whatever the intent."""
-    assert both(shuffled, BATCH) == ("error", "error")
+    assert by_intent(shuffled, BATCH) == ("error", "error")
 
 
 @pytest.mark.parametrize(
@@ -64,69 +64,72 @@ def test_a_shuffle_after_a_batch_is_an_error(shuffled: Any) -> None:
 )
 def test_a_shuffle_of_elements_or_of_blocks_to_read_is_none(shuffled: Any) -> None:
     """Elements that are shuffled below, or taken apart or batched again above, are meant."""
-    assert both(shuffled, BATCH) == (None, None)
+    assert by_intent(shuffled, BATCH) == (None, None)
 
 
 def test_a_late_shuffle_names_the_pair_and_the_call() -> None:
     """The fix is the two calls in the other order, with the user's own numbers."""
     report = lint(source().batch(4).shuffle(seed=3))
-    assert kinds(the(BATCH, report), report) == ["Shuffle", "Batch"]
-    assert the(BATCH, report).fix == "Shuffle the elements: .shuffle(seed=3).batch(batch_size=4)"
-    assert "in front of .batch(batch_size=4)" in the(BATCH, lint(window(source().batch(4)))).fix
+    assert kinds_of(only(BATCH, report), report) == ["Shuffle", "Batch"]
+    assert only(BATCH, report).fix == "Shuffle the elements: .shuffle(seed=3).batch(batch_size=4)"
+    assert "before .batch(batch_size=4)" in only(BATCH, lint(window(source().batch(4)))).fix
 
 
 def test_a_seed_that_the_user_did_not_write_is_not_proposed() -> None:
     """Below .seed(...) Grain derives the shuffle's own."""
     seeded = source().seed(1).batch(4).shuffle()
-    assert ".shuffle().batch(batch_size=4)" in the(BATCH, lint(seeded)).fix
+    assert ".shuffle().batch(batch_size=4)" in only(BATCH, lint(seeded)).fix
 
 
 def test_a_shuffle_after_a_repeat_is_a_warning() -> None:
     """Shuffled before it, every epoch is shuffled anew as well."""
-    assert both(source().repeat(3).shuffle(seed=5), REPEAT) == ("warning", "warning")
-    assert both(source().shuffle(seed=5).repeat(3), REPEAT) == (None, None)
-    assert both(source().repeat(1).shuffle(seed=5), REPEAT) == (None, None)
+    assert by_intent(source().repeat(3).shuffle(seed=5), REPEAT) == ("warning", "warning")
+    assert by_intent(source().shuffle(seed=5).repeat(3), REPEAT) == (None, None)
+    assert by_intent(source().repeat(1).shuffle(seed=5), REPEAT) == (None, None)
     report = lint(source().repeat(3).map(increment).shuffle(seed=5))
-    finding = the(REPEAT, report)
-    assert kinds(finding, report) == ["Shuffle", "Repeat"]
+    finding = only(REPEAT, report)
+    assert kinds_of(finding, report) == ["Shuffle", "Repeat"]
     assert "shuffles 3 epochs as one" in finding.message
     assert finding.fix.endswith(".shuffle(seed=5).repeat(3)")
 
 
-def test_endless_epochs_are_told_as_such() -> None:
+def test_endless_epochs_are_named() -> None:
     """No number stands where the user wrote none."""
-    finding = the(REPEAT, lint(source().repeat().shuffle(seed=5)))
-    assert "an endless row of epochs" in finding.message
+    finding = only(REPEAT, lint(source().repeat().shuffle(seed=5)))
+    assert "endless epochs" in finding.message
     assert finding.fix.endswith(".shuffle(seed=5).repeat()")
 
 
 def test_a_repeat_of_one_branch_is_its_weight() -> None:
     """Nor does a window mix more than the ends of two epochs."""
     weighted = grain.MapDataset.concatenate([source().repeat(3), source()]).shuffle(seed=5)
-    assert both(weighted, REPEAT) == (None, None)
-    assert both(window(source().repeat(3)), REPEAT) == (None, None)
+    assert by_intent(weighted, REPEAT) == (None, None)
+    assert by_intent(window(source().repeat(3)), REPEAT) == (None, None)
 
 
 def test_sequential_slices_of_a_shuffle() -> None:
     """An error where the number of workers must not show, and else a warning."""
     batches = source().shuffle(seed=5).batch(4).to_iter_dataset(NO_THREADS)
-    assert both(in_workers(batches, sequential_slice=True), SLICES) == ("warning", "error")
-    assert both(in_workers(batches), SLICES) == (None, None)
-    assert both(in_workers(elements(), sequential_slice=True), SLICES) == (None, None)
-    assert both(in_workers(batches, 1, sequential_slice=True), SLICES) == (None, None)
+    assert by_intent(in_workers(batches, sequential_slice=True), SLICES) == (
+        "warning",
+        "error",
+    )
+    assert by_intent(in_workers(batches), SLICES) == (None, None)
+    assert by_intent(in_workers(elements(), sequential_slice=True), SLICES) == (None, None)
+    assert by_intent(in_workers(batches, 1, sequential_slice=True), SLICES) == (None, None)
     report = lint(in_workers(batches, sequential_slice=True))
-    assert kinds(the(SLICES, report), report) == ["ProcessPrefetch", "Shuffle"]
+    assert kinds_of(only(SLICES, report), report) == ["ProcessPrefetch", "Shuffle"]
 
 
-def test_a_batch_of_one_is_what_its_function_makes_it() -> None:
+def test_a_batch_of_one_with_a_function_counts_as_a_batch() -> None:
     """Grain's own makes nothing of it; the user's may join the rows of a block."""
 
     def joined(blocks: Any) -> Any:
         return np.concatenate(blocks)
 
     blocks = source().batch(1, batch_fn=joined).shuffle(seed=3)
-    assert both(blocks, BATCH) == ("error", "error")
-    finding = the(BATCH, lint(blocks))
+    assert by_intent(blocks, BATCH) == ("error", "error")
+    finding = only(BATCH, lint(blocks))
     assert "the elements of each stay" in finding.message
     assert ".batch(batch_size=1, batch_fn=...)" in finding.fix
-    assert both(source().batch(1).shuffle(seed=3), BATCH) == (None, None)
+    assert by_intent(source().batch(1).shuffle(seed=3), BATCH) == (None, None)

@@ -71,7 +71,7 @@ def test_a_record_is_whole(tmp_path: Path) -> None:
     assert {"python", "grain", "jax", "numpy"} == set(written.versions)
     assert written.command == "python -m perf_tests.studies.rule_costs --record"
     document = parse_rule_sections((tmp_path / "rules.md").read_text(encoding="utf-8"))
-    assert all(document[rule].cost == written.sentence(rule) for rule in CATALOGUE)
+    assert all(document[rule].cost == written.describe(rule) for rule in CATALOGUE)
     assert {file.name for file in tmp_path.iterdir()} == {"rules.md", "costs.json"}
 
 

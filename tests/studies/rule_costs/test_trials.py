@@ -91,7 +91,7 @@ def test_a_right_example_that_fails_is_no_measurement() -> None:
 def test_a_process_that_fails_is_named_with_its_last_line(tmp_path: Path) -> None:
     """The benchmark ends with what was run and what it said, and leaves no process."""
     with pytest.raises(TrialError, match=r"no-such-rule wrong 0 failed: KeyError: 'no-such-rule'"):
-        trials._observed(("no-such-rule", "wrong", "0"), tmp_path)
+        trials._observe(("no-such-rule", "wrong", "0"), tmp_path)
 
 
 def test_a_process_that_takes_too_long_is_ended(
@@ -103,7 +103,7 @@ def test_a_process_that_takes_too_long_is_ended(
     monkeypatch.setattr(trials, "_CHILD", "hung")
     monkeypatch.setattr(trials, "_LIMIT_S", 0.5)
     with pytest.raises(TrialError, match=r"hung-rule wrong took more than 0\.5 s"):
-        trials._observed(("hung-rule", "wrong"), tmp_path)
+        trials._observe(("hung-rule", "wrong"), tmp_path)
 
 
 def test_a_rule_is_measured_in_processes_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
