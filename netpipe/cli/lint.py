@@ -72,13 +72,13 @@ def lint(
     TARGET is package.module:name or path/to/file.py:name, a callable that returns the pipeline.
     """
     from netpipe.linting.child import child_command
-    from netpipe.linting.linter import report_from
-    from netpipe.linting.settings import lint_settings
+    from netpipe.linting.linter import parse_report
+    from netpipe.linting.settings import read_lint_settings
     from netpipe.session.session import SessionRequest, linted
 
     if html is not None:
         refuse_unwritable(html, "--html")
-    settings = lint_settings(Path.cwd())
+    settings = read_lint_settings(Path.cwd())
     request = SessionRequest(
         "lint",
         budget_s=budget,
@@ -96,7 +96,7 @@ def lint(
         )
     with live(target, quiet=quiet) as progress:
         document = linted(child_command(target), request, progress=progress)
-    report = report_from(document)
+    report = parse_report(document)
     if svg is not None:
         _draw(report, svg)
     if html is not None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Final
 
-from netpipe.linting.graph.nodes import ENDLESS, Node, Plain
+from netpipe.linting.graph.nodes import ENDLESS, Node, PlainValue
 
 _METHODS: Final[Mapping[str, str]] = {
     "Slice": ".slice",
@@ -132,7 +132,7 @@ def _name(node: Node) -> str:
     return unknown if unknown != node.kind else f"{node.kind}{dataset}"
 
 
-def _arguments(parameters: Mapping[str, Plain]) -> Iterator[str]:
+def _arguments(parameters: Mapping[str, PlainValue]) -> Iterator[str]:
     for name, value in parameters.items():
         if _is_omitted(name, value, parameters):
             continue
@@ -148,7 +148,7 @@ def _arguments(parameters: Mapping[str, Plain]) -> Iterator[str]:
             yield (f"{_LABELS[name]} " if name in _LABELS else f"{name}=") + _value(value)
 
 
-def _is_omitted(name: str, value: Plain, parameters: Mapping[str, Plain]) -> bool:
+def _is_omitted(name: str, value: PlainValue, parameters: Mapping[str, PlainValue]) -> bool:
     """Whether a setting is not set, is Grain's default, or repeats another one."""
     if value is None or value is False or value == ():
         return True
@@ -160,7 +160,7 @@ def _is_omitted(name: str, value: Plain, parameters: Mapping[str, Plain]) -> boo
     return name in _OMITTED or (name in _OMITTED_DEFAULTS and str(value).startswith("grain."))
 
 
-def _ratio(shares: tuple[Plain, ...]) -> str:
+def _ratio(shares: tuple[PlainValue, ...]) -> str:
     """Reduce proportions, which Grain scales to whole numbers: `1:2`."""
     whole = [share for share in shares if isinstance(share, int)]
     if len(whole) < len(shares):
@@ -168,7 +168,7 @@ def _ratio(shares: tuple[Plain, ...]) -> str:
     return ":".join(str(share // (gcd(*whole) or 1)) for share in whole)
 
 
-def _value(value: Plain) -> str:
+def _value(value: PlainValue) -> str:
     if isinstance(value, tuple):
         return f"({', '.join(map(_value, value))})"
     if isinstance(value, float):
@@ -183,14 +183,14 @@ def _short_name(name: str) -> str:
     return ".".join([*class_name, last]).replace("<lambda>", "lambda")
 
 
-def _range(parameters: Mapping[str, Plain]) -> str:
+def _range(parameters: Mapping[str, PlainValue]) -> str:
     start, stop, step = (parameters.get(name) for name in ("start", "stop", "step"))
     if step != 1:
         return f"range({start}, {stop}, {step})"
     return f"range({stop})" if start == 0 else f"range({start}, {stop})"
 
 
-def _span(parameters: Mapping[str, Plain]) -> str:
+def _span(parameters: Mapping[str, PlainValue]) -> str:
     start, stop, step = (parameters.get(name) for name in ("start", "stop", "step"))
     if isinstance(stop, int) and stop >= ENDLESS:
         stop = ""

@@ -10,7 +10,6 @@ from netpipe.linting.graph.nodes import Graph, Node
 from netpipe.linting.linter import LintReport
 from netpipe.linting.picture.calls import WORKER_COUNT
 from netpipe.linting.rules.finding import LintFinding
-from netpipe.linting.rules.worker_pools import data_loader
 
 NO_GRAPH: Final = "There is no Grain graph to draw."
 TRAINING: Final = "training process"
@@ -101,7 +100,7 @@ def _with_written_settings(graph: Graph, node: Node) -> Node:
     settings = dict(node.parameters)
     if "seed" in settings and any(below.kind == "Seed" for below in graph.below(node)):
         del settings["seed"]
-    if node.kind == "ProcessPrefetch" and data_loader(graph) is not None:
+    if node.kind == "ProcessPrefetch" and graph.data_loader is not None:
         settings[WORKER_COUNT] = settings.get("num_workers")
     return replace(node, parameters=settings)
 

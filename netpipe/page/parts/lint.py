@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from netpipe.linting.linter import LintReport, report_from
+from netpipe.linting.linter import LintReport, parse_report
 from netpipe.linting.picture.drawing import draw_svg_graph
 from netpipe.linting.picture.visible_graph import SEVERITIES, sort_by_severity
 from netpipe.linting.rules.finding import LintFinding
@@ -37,7 +37,7 @@ def lint_cards(document: Mapping[str, Any]) -> tuple[Card, ...]:
 
 def _report(document: Mapping[str, Any]) -> LintReport:
     known = {name: value for name, value in document.items() if name != "trials"}
-    return report_from(known, "lint")
+    return parse_report(known, "lint")
 
 
 def _headline(report: LintReport) -> Headline:

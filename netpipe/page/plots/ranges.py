@@ -13,7 +13,7 @@ from netpipe.page.plots.canvas import SMALL, Ink, axes_in, drawn, rule_at_ticks,
 from netpipe.page.plots.scales import finite, label_counts, label_factors, label_seconds
 from netpipe.page.wording import ratio, short_count
 from netpipe.results.measurement import Interval
-from netpipe.results.units import seconds
+from netpipe.results.units import format_seconds
 
 _ROW: Final = 44.0
 _AROUND: Final = 56.0
@@ -55,7 +55,7 @@ def durations(rows: Sequence[Row], line: Line | None = None) -> str:
         axes = _axes(figure, rows, line)
         axes.set_xlim(0, most * _ROOM_AT_RIGHT)
         label_seconds(axes)
-        _rows(axes, rows, [seconds(row.interval.median) for row in rows])
+        _rows(axes, rows, [format_seconds(row.interval.median) for row in rows])
 
     return drawn(draw, _height(rows, line))
 

@@ -12,7 +12,7 @@ from netpipe.page.plots.canvas import Ink, axes_in, drawn, rule_at_ticks, write
 from netpipe.page.plots.scales import label_seconds
 from netpipe.page.wording import whole_percent
 from netpipe.results.step_times import StepTimes
-from netpipe.results.units import seconds
+from netpipe.results.units import format_seconds
 
 _HEIGHT: Final = 236.0
 _LANE: Final = 0.62  # height, where lanes are 1 apart
@@ -120,7 +120,7 @@ def write_caption(found: Timeline, *, is_exact: bool) -> str:
     idle, waiting = found.idle_fraction, found.waiting_fraction
     return (
         f"The last {len(found.working)} steps of the last round. From the end of the first to that "
-        f"of the last, {seconds(found.device_s)}, the device has nothing to do for "
+        f"of the last, {format_seconds(found.device_s)}, the device has nothing to do for "
         f"{'' if is_exact else 'at least '}{whole_percent(idle)} of the time; the loop waits for "
         f"batches {whole_percent(waiting)} of its own."
     )

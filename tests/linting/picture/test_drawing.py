@@ -18,7 +18,7 @@ from netpipe.linting.picture.findings_list import list_findings
 from netpipe.linting.picture.layout import Layout, Point, Rectangle
 from netpipe.linting.picture.outline import outline_graph
 from netpipe.linting.picture.visible_graph import select_visible
-from netpipe.linting.rules.finding import LintFinding, Silenced
+from netpipe.linting.rules.finding import LintFinding, SilencedFinding
 from tests.linting.picture.pictured import (
     PIPELINES,
     Probes,
@@ -350,7 +350,7 @@ def test_what_the_user_did_not_write_is_drawn_if_found_guilty() -> None:
 def test_what_is_silenced_is_listed_with_its_reason() -> None:
     """The heading counts it, and below the findings stands which rule it is and why."""
     finding, *others = findings_of_all_severities()
-    silenced = (Silenced(finding, "one slow map is meant"),)
+    silenced = (SilencedFinding(finding, "one slow map is meant"),)
     for heard in ((), tuple(others)):
         root = drawn(replace(report_on(straight()), findings=heard, silenced=silenced))
         assert "1 silenced" in words(root)

@@ -1,4 +1,4 @@
-"""What the README shows of `netpipe lint` is what it says."""
+"""docs/lint.md shows what `netpipe lint` prints."""
 
 from dataclasses import replace
 
@@ -7,39 +7,42 @@ from rich.console import Console
 
 from netpipe.device.host import this_host
 from netpipe.linting import linter
-from netpipe.linting.graph.source_lines import recorded
+from netpipe.linting.graph.source_lines import record_source_lines
 from netpipe.linting.picture.terminal import TextPicture
 from netpipe.session.targets import resolve
 from tests.root_process import ROOT
 
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+DOCUMENT = (ROOT / "docs" / "lint.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture
 def report(monkeypatch: pytest.MonkeyPatch) -> linter.LintReport:
-    """What is found in the README's example, as on the two cores that it was run on."""
+    """The findings about the example, on a host with two cores as when the document was written."""
     monkeypatch.setattr(linter, "this_host", lambda: replace(this_host(), cores=2))
     monkeypatch.chdir(ROOT / "examples" / "order")
     monkeypatch.syspath_prepend(".")
-    with recorded() as recording:
+    with record_source_lines() as recording:
         dataset = resolve("input_pipeline.py:batches")()
     return linter.lint(dataset, recording=recording)
 
 
-def test_the_picture_is_the_readmes(report: linter.LintReport) -> None:
-    """Line by line."""
+def test_the_document_shows_the_picture(report: linter.LintReport) -> None:
+    """The document has the picture of the example, line by line."""
     console = Console(width=118, color_system=None)
     with console.capture() as captured:
         console.print(TextPicture(report, 118))
     picture = "\n".join(line.rstrip() for line in captured.get().splitlines()).strip()
     assert picture
-    assert picture in README
+    assert picture in DOCUMENT
 
 
-def test_the_findings_are_the_readmes(report: linter.LintReport) -> None:
-    """Message, cost and mend of each, however the lines are broken."""
-    words = " ".join(README.split())
+def test_the_document_shows_the_findings(report: linter.LintReport) -> None:
+    """The document has message, cost and fix of each finding, wherever its lines are broken."""
+    words = " ".join(DOCUMENT.split())
     assert report.findings
-    for one in report.findings:
-        told = f"{one.severity} {one.rule}: {one.message} cost: {one.cost} fix: {one.fix}"
-        assert told in words
+    for finding in report.findings:
+        text = (
+            f"{finding.severity} {finding.rule}: {finding.message} "
+            f"cost: {finding.cost} fix: {finding.fix}"
+        )
+        assert text in words
