@@ -48,12 +48,12 @@ def _other_schema(path: Path, found: object) -> InputError:
     return InputError(path, "schema", constraint, repr(found), way_out)
 
 
-def printable(value: Any) -> Any:
+def replace_unprintable(value: Any) -> Any:
     """Return JSON values with all texts in them such as a page can hold."""
     if isinstance(value, str):
         return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", value)
     if isinstance(value, Mapping):
-        return {printable(name): printable(one) for name, one in value.items()}
+        return {replace_unprintable(name): replace_unprintable(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
-        return [printable(one) for one in value]
+        return [replace_unprintable(one) for one in value]
     return value

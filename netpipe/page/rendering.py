@@ -10,14 +10,14 @@ from markupsafe import Markup
 
 import netpipe
 from netpipe.page.content import Part
-from netpipe.page.plots.inline import inline
+from netpipe.page.plots.inline import inline_svg
 from netpipe.page.tones import SIGNS
 
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """The page's own rule for what it loads: nothing."""
 
 
-def rendered(parts: Sequence[Part], repeat: str) -> str:
+def render_parts(parts: Sequence[Part], repeat: str) -> str:
     """Return a page as HTML; the same parts give the same text.
 
     Args:
@@ -42,7 +42,7 @@ class _Inlined:
         self._prefixes: Iterator[str] = (f"drawing-{number}-" for number in count(1))
 
     def __call__(self, svg: str, title: str) -> Markup:
-        return Markup(inline(svg, next(self._prefixes), title))  # serialised as XML
+        return Markup(inline_svg(svg, next(self._prefixes), title))  # serialised as XML
 
 
 @cache

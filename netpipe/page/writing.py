@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from netpipe.page.content import Part
-from netpipe.page.parts.registry import parts_of
-from netpipe.page.reading import printable
-from netpipe.page.rendering import rendered
+from netpipe.page.parts.registry import build_parts
+from netpipe.page.reading import replace_unprintable
+from netpipe.page.rendering import render_parts
 from netpipe.whole_file import write_whole
 
 
@@ -40,10 +40,13 @@ def page(
     documents: Sequence[Mapping[str, Any]], *, names: Sequence[str] = (), repeat: str = ""
 ) -> str:
     """Return what `write_page` writes; the same documents give the same text."""
-    each = [parts_of(printable(one)) for one in documents]
+    each = [build_parts(replace_unprintable(one)) for one in documents]
     if names:
-        each = [_named(parts, printable(name)) for parts, name in zip(each, names, strict=True)]
-    return rendered(tuple(chain.from_iterable(each)), printable(repeat))
+        each = [
+            _named(parts, replace_unprintable(name))
+            for parts, name in zip(each, names, strict=True)
+        ]
+    return render_parts(tuple(chain.from_iterable(each)), replace_unprintable(repeat))
 
 
 def _named(parts: tuple[Part, ...], name: str) -> tuple[Part, ...]:

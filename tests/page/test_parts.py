@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from netpipe.page.content import Card, Drawing, Fact, Facts, Pair, Part, Table, Tone
-from netpipe.page.parts.registry import parts_of
-from netpipe.page.reading import printable
+from netpipe.page.parts.registry import build_parts
+from netpipe.page.reading import replace_unprintable
 from tests.measurements import CPU
 from tests.page import examples
 from tests.page.examples import comparison, diagnosis, lint, measurement, measurements, run
@@ -14,7 +14,7 @@ from tests.page.examples import comparison, diagnosis, lint, measurement, measur
 
 def made(document: dict[str, Any]) -> tuple[Part, ...]:
     """The parts of a document."""
-    return parts_of(printable(document))
+    return build_parts(replace_unprintable(document))
 
 
 def headings(part: Part) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from netpipe.errors import InputError
-from netpipe.page.reading import printable
+from netpipe.page.reading import replace_unprintable
 from netpipe.page.rendering import POLICY
 from netpipe.page.writing import page, write_page
 from tests.page.examples import HOSTILE, every_document, lint, measurement, run
@@ -78,7 +78,7 @@ def hostile(document: Mapping[str, Any]) -> dict[str, Any]:
 
 def test_what_no_page_can_hold_is_replaced() -> None:
     """Control characters, lone surrogates and marks that turn the direction of all that follows."""
-    told = printable({"a\x00": ["b\ud800", {"c": "d\u202e"}, 1, None, True]})
+    told = replace_unprintable({"a\x00": ["b\ud800", {"c": "d\u202e"}, 1, None, True]})
     assert told == {"a�": ["b�", {"c": "d�"}, 1, None, True]}
 
 

@@ -5,27 +5,27 @@ from typing import Any
 
 from netpipe.page import tones
 from netpipe.page.content import Cell, Column, Drawing, Headline, Pair, Part, Table, Tone
-from netpipe.page.parts.measurement import device_of, measurement_part, tone_of
+from netpipe.page.formatting import capitalize, format_ratio
+from netpipe.page.parts.measurement import build_measurement_part, name_device, pick_tone
 from netpipe.page.plots.canvas import Ink
-from netpipe.page.plots.ranges import Line, Row, factors
-from netpipe.page.wording import ratio, sentence
+from netpipe.page.plots.ranges import Line, Row, draw_factors
 from netpipe.results.measurement import Interval, converter
 from netpipe.results.units import format_percent, format_seconds
 
 
-def measurements_parts(document: Mapping[str, Any]) -> tuple[Part, ...]:
+def build_measurements_parts(document: Mapping[str, Any]) -> tuple[Part, ...]:
     """Return what is shown of a `netpipe.measurements/1` document: all, then each."""
     measurements = document["measurements"]
-    each = tuple(measurement_part(one) for one in measurements)
+    each = tuple(build_measurement_part(one) for one in measurements)
     return (_overview(measurements), *each) if len(each) > 1 else each
 
 
-def headroom_drawing(headrooms: Mapping[str, Interval]) -> Drawing:
+def draw_headrooms(headrooms: Mapping[str, Interval]) -> Drawing:
     """Draw the headroom of each accelerator, one at least, by its name."""
     rows = [Row(name, one, *_look(one.median)) for name, one in headrooms.items()]
     return Drawing(
         "Headroom of each accelerator",
-        factors(rows, Line(1.0, "keeps up")),
+        draw_factors(rows, Line(1.0, "keeps up")),
         "Step time over load time. Right of the line (●) the loader is fast enough, left of it (✖) "
         "the accelerator waits.",
     )
@@ -39,25 +39,25 @@ def _overview(measurements: Sequence[Mapping[str, Any]]) -> Part:
     return Part(
         "Side by side",
         _headline(measurements),
-        cards=(Pair(headroom_drawing(_headrooms(measurements)), _table(measurements)),),
+        cards=(Pair(draw_headrooms(_headrooms(measurements)), _table(measurements)),),
     )
 
 
 def _headrooms(measurements: Sequence[Mapping[str, Any]]) -> dict[str, Interval]:
     return {
-        device_of(one): converter().structure(one["headroom"], Interval) for one in measurements
+        name_device(one): converter().structure(one["headroom"], Interval) for one in measurements
     }
 
 
 def _headline(measurements: Sequence[Mapping[str, Any]]) -> Headline:
-    fed = [one for one in measurements if tone_of(one) in (Tone.GOOD, Tone.WARN)]
-    tone = tones.worst([tone_of(one) for one in measurements])
+    fed = [one for one in measurements if pick_tone(one) in (Tone.GOOD, Tone.WARN)]
+    tone = tones.pick_worst([pick_tone(one) for one in measurements])
     word = f"{len(fed)} of {len(measurements)} fed"
     return Headline(tone, word, "; ".join(_told(one) for one in measurements) + ".")
 
 
 def _told(document: Mapping[str, Any]) -> str:
-    return f"{device_of(document)}: {document['verdict']['kind']}"
+    return f"{name_device(document)}: {document['verdict']['kind']}"
 
 
 def _table(measurements: Sequence[Mapping[str, Any]]) -> Table:
@@ -74,10 +74,10 @@ def _table(measurements: Sequence[Mapping[str, Any]]) -> Table:
 def _row(document: Mapping[str, Any]) -> tuple[Cell, ...]:
     times = ("load_s_per_batch", "step_s", "train_s_per_step")
     return (
-        Cell(device_of(document)),
-        Cell(sentence(document["verdict"]["kind"]), tone_of(document)),
+        Cell(name_device(document)),
+        Cell(capitalize(document["verdict"]["kind"]), pick_tone(document)),
         *(Cell(format_seconds(document[name]["median"])) for name in times),
-        Cell(ratio(document["headroom"]["median"])),
+        Cell(format_ratio(document["headroom"]["median"])),
         Cell(format_percent(document["stall_fraction"]["median"])),
         Cell(str(document.get("workers_needed") or "")),
     )

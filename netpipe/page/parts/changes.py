@@ -11,9 +11,9 @@ from netpipe.diagnosis.diagnosis import (
     clear_factor,
 )
 from netpipe.page.content import Card, Cell, Column, Drawing, Note, Notes, Pair, Table, Tone
+from netpipe.page.formatting import format_bounds, format_ratio, format_whole_percent, strip_modules
 from netpipe.page.plots.canvas import Ink
-from netpipe.page.plots.ranges import Line, Row, durations, factors
-from netpipe.page.wording import bounds, ratio, whole_percent, without_modules
+from netpipe.page.plots.ranges import Line, Row, draw_amounts, draw_factors
 from netpipe.results.measurement import Interval
 from netpipe.results.units import format_seconds
 
@@ -32,7 +32,7 @@ _NAMES: Final = {
 }
 
 
-def intervention_cards(found: Findings) -> Iterator[Card]:
+def build_intervention_cards(found: Findings) -> Iterator[Card]:
     """Give the changes that were made for the sake of knowledge."""
     made = [(_NAMES[one.name], one.speedup) for one in found.interventions if one.speedup]
     if made:
@@ -41,17 +41,17 @@ def intervention_cards(found: Findings) -> Iterator[Card]:
         yield _interventions(found)
 
 
-def prediction_cards(found: Findings, step_s: float | None) -> Iterator[Card]:
+def build_prediction_cards(found: Findings, step_s: float | None) -> Iterator[Card]:
     """Give what further changes would give, beside the time of a step; None without one."""
     if not found.what_if:
         return
     today = Row("today", found.load_s_per_batch, Ink.TEXT, "D")
     foretold = [
-        Row(f"with {without_modules(one.change)}", one.load_s_per_batch) for one in found.what_if
+        Row(f"with {strip_modules(one.change)}", one.load_s_per_batch) for one in found.what_if
     ]
     drawing = Drawing(
         "What if",
-        durations([today, *foretold], None if step_s is None else Line(step_s, "a step")),
+        draw_amounts([today, *foretold], None if step_s is None else Line(step_s, "a step")),
         "Load time of a batch, as it is and as predicted, with 95% intervals. "
         f"{'Shorter is better.' if step_s is None else _LEFT_OF_THE_STEP}",
     )
@@ -64,7 +64,7 @@ def prediction_cards(found: Findings, step_s: float | None) -> Iterator[Card]:
     yield Pair(drawing, table)
 
 
-def verified_cards(found: Findings) -> Iterator[Card]:
+def build_verification_cards(found: Findings) -> Iterator[Card]:
     """Give the prediction that was held against a measurement, or why none was."""
     if found.verified:
         yield _verified(found.verified)
@@ -77,7 +77,7 @@ def verified_cards(found: Findings) -> Iterator[Card]:
 def _speedups(made: Sequence[tuple[str, Interval]]) -> Drawing:
     return Drawing(
         "What was changed, to learn from it",
-        factors([Row(name, one, *_look(one)) for name, one in made], Line(1.0, "no change")),
+        draw_factors([Row(name, one, *_look(one)) for name, one in made], Line(1.0, "no change")),
         "How many times as fast the loader is with each change. Right of the line (●) it helps, "
         "left of it (✖) it costs; ◆ is open.",
     )
@@ -105,10 +105,10 @@ def _verified(verified: Verification) -> Drawing:
         Row("measured", verified.measured_s_per_batch, Ink.LOAD, "o"),
     ]
     is_close = abs(verified.error_fraction) <= _CLOSE
-    off = f"The prediction was {whole_percent(abs(verified.error_fraction))} off"
+    off = f"The prediction was {format_whole_percent(abs(verified.error_fraction))} off"
     return Drawing(
-        f"Tried: {without_modules(verified.change)}",
-        durations(rows),
+        f"Tried: {strip_modules(verified.change)}",
+        draw_amounts(rows),
         f"{verified.says.rstrip('.')}. {off}{'' if is_close else ', more than it should be'}.",
     )
 
@@ -123,7 +123,7 @@ def _intervention(one: Intervention) -> tuple[Cell, ...]:
     return (
         Cell(_NAMES[one.name], note=one.what),
         *(_time(time) for time in (one.before_s_per_batch, one.after_s_per_batch)),
-        Cell(ratio(one.speedup.median), note=bounds(one.speedup, ratio))
+        Cell(format_ratio(one.speedup.median), note=format_bounds(one.speedup, format_ratio))
         if one.speedup
         else Cell("not tried"),
         Cell(one.says),
@@ -131,7 +131,11 @@ def _intervention(one: Intervention) -> tuple[Cell, ...]:
 
 
 def _time(interval: Interval | None) -> Cell:
-    return Cell(format_seconds(interval.median), note=bounds(interval)) if interval else Cell("")
+    return (
+        Cell(format_seconds(interval.median), note=format_bounds(interval))
+        if interval
+        else Cell("")
+    )
 
 
 def _prediction(one: Prediction) -> tuple[Cell, ...]:
@@ -139,5 +143,7 @@ def _prediction(one: Prediction) -> tuple[Cell, ...]:
         headroom = Cell("no step")
     else:
         tone = Tone.GOOD if one.headroom.median >= 1 else Tone.BAD
-        headroom = Cell(ratio(one.headroom.median), tone, bounds(one.headroom, ratio))
+        headroom = Cell(
+            format_ratio(one.headroom.median), tone, format_bounds(one.headroom, format_ratio)
+        )
     return (Cell(one.change), _time(one.load_s_per_batch), headroom)

@@ -6,14 +6,24 @@ from typing import Any, Final
 
 from netpipe.diagnosis.diagnosis import Bottleneck, Findings, Need, findings_from
 from netpipe.page.content import Card, Cell, Column, Fact, Headline, Pair, Part, Table, Tone
-from netpipe.page.parts.accelerators import headroom_drawing
-from netpipe.page.parts.changes import intervention_cards, prediction_cards, verified_cards
-from netpipe.page.parts.environment import surroundings
-from netpipe.page.parts.lint import lint_part
-from netpipe.page.parts.measurement import measurement_part, tone_of
-from netpipe.page.parts.stages import stage_cards
-from netpipe.page.parts.steps import STEP_FIELDS, step_cards
-from netpipe.page.wording import bounds, ratio, sentence, whole_percent, without_modules
+from netpipe.page.formatting import (
+    capitalize,
+    format_bounds,
+    format_ratio,
+    format_whole_percent,
+    strip_modules,
+)
+from netpipe.page.parts.accelerators import draw_headrooms
+from netpipe.page.parts.changes import (
+    build_intervention_cards,
+    build_prediction_cards,
+    build_verification_cards,
+)
+from netpipe.page.parts.environment import build_environment_cards
+from netpipe.page.parts.lint import build_lint_part
+from netpipe.page.parts.measurement import build_measurement_part, pick_tone
+from netpipe.page.parts.stages import build_stage_cards
+from netpipe.page.parts.steps import STEP_FIELDS, build_step_cards
 from netpipe.results.measurement import Interval, converter
 from netpipe.results.units import format_number, format_seconds
 from netpipe.verdict.kinds import VerdictKind
@@ -36,7 +46,7 @@ _WITHOUT_A_CAUSE: Final[Mapping[str, str]] = {
 _OF_THE_LOADER: Final = (VerdictKind.LOADER_BOUND, VerdictKind.MASKED_LOADER_BOUND)
 
 
-def diagnosis_parts(document: Mapping[str, Any]) -> tuple[Part, ...]:
+def build_diagnosis_parts(document: Mapping[str, Any]) -> tuple[Part, ...]:
     """Return what is shown of a `netpipe.diagnosis/1` document: it, its measurement, its order."""
     return (_diagnosis(document), *_measured(document), *_linted(document))
 
@@ -56,18 +66,18 @@ def _diagnosis(document: Mapping[str, Any]) -> Part:
 def _headline(document: Mapping[str, Any], bottleneck: Bottleneck) -> Headline:
     """Name what binds the loader, unless training waits for something else or for nothing."""
     measurement = document["measurement"]
-    tone = tone_of(measurement) if measurement else Tone.PLAIN
+    tone = pick_tone(measurement) if measurement else Tone.PLAIN
     kind = measurement["verdict"]["kind"] if measurement else ""
-    word = _bound(bottleneck) if kind in ("", *_OF_THE_LOADER) else sentence(kind)
-    return Headline(tone, word, document["sentence"], sentence(bottleneck.why))
+    word = _bound(bottleneck) if kind in ("", *_OF_THE_LOADER) else capitalize(kind)
+    return Headline(tone, word, document["sentence"], capitalize(bottleneck.why))
 
 
 def _bound(bottleneck: Bottleneck) -> str:
     if bottleneck.resource in _WITHOUT_A_CAUSE:
         return _WITHOUT_A_CAUSE[bottleneck.resource]
     bound = _RESOURCES[bottleneck.resource]
-    stage = without_modules(bottleneck.stage or "")
-    return f"{stage}: {bound}" if stage else sentence(bound)
+    stage = strip_modules(bottleneck.stage or "")
+    return f"{stage}: {bound}" if stage else capitalize(bound)
 
 
 def _facts(document: Mapping[str, Any], found: Findings) -> Iterator[Fact]:
@@ -77,32 +87,32 @@ def _facts(document: Mapping[str, Any], found: Findings) -> Iterator[Fact]:
         ("one lane", found.lane_s_per_batch),
     )
     for label, interval in times:
-        yield Fact(label, format_seconds(interval.median), bounds(interval))
+        yield Fact(label, format_seconds(interval.median), format_bounds(interval))
     yield Fact("workers", str(found.workers), f"{found.threads} threads in each")
     if found.bottleneck.stage:
-        of_it = whole_percent(found.bottleneck.fraction)
-        stage = without_modules(found.bottleneck.stage)
+        of_it = format_whole_percent(found.bottleneck.fraction)
+        stage = strip_modules(found.bottleneck.stage)
         yield Fact("the bottleneck's share", of_it, stage)
     if measurement := document["measurement"]:
         headroom = converter().structure(measurement["headroom"], Interval)
-        yield Fact("headroom", ratio(headroom.median), bounds(headroom, ratio))
+        yield Fact("headroom", format_ratio(headroom.median), format_bounds(headroom, format_ratio))
 
 
 def _cards(document: Mapping[str, Any], found: Findings) -> Iterator[Card]:
     measurement = document["measurement"]
-    yield from step_cards(measurement or {})
-    yield from verified_cards(found)
-    yield from stage_cards(found)
-    yield from prediction_cards(found, measurement and measurement["step_s"]["median"])
-    yield from intervention_cards(found)
+    yield from build_step_cards(measurement or {})
+    yield from build_verification_cards(found)
+    yield from build_stage_cards(found)
+    yield from build_prediction_cards(found, measurement and measurement["step_s"]["median"])
+    yield from build_intervention_cards(found)
     yield from _needs(converter().structure(document["needs"], tuple[Need, ...]))
-    yield from surroundings(document["host"], document["versions"])
+    yield from build_environment_cards(document["host"], document["versions"])
 
 
 def _needs(needs: tuple[Need, ...]) -> Iterator[Card]:
     if not needs:
         return
-    drawing = headroom_drawing({one.accelerator: _exactly(one.headroom) for one in needs})
+    drawing = draw_headrooms({one.accelerator: _exactly(one.headroom) for one in needs})
     table = Table(
         "What each accelerator needs",
         "Step times are derived from FLOPs and peaks. Workers and cores keep it fed.",
@@ -125,18 +135,18 @@ def _need(need: Need) -> tuple[Cell, ...]:
         Cell(format_number(need.batches_per_s)),
         Cell(str(need.workers)),
         Cell(format_number(need.cores, 2)),
-        Cell(ratio(need.headroom), tone),
+        Cell(format_ratio(need.headroom), tone),
     )
 
 
 def _measured(document: Mapping[str, Any]) -> Iterator[Part]:
     """Give the measurement without the steps, which stand above."""
     if measurement := document["measurement"]:
-        yield measurement_part(
+        yield build_measurement_part(
             {name: value for name, value in measurement.items() if name not in STEP_FIELDS}
         )
 
 
 def _linted(document: Mapping[str, Any]) -> Iterator[Part]:
     if document["lint"]["graph"]:
-        yield lint_part(document["lint"])
+        yield build_lint_part(document["lint"])

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from netpipe.page.content import Card, Fact, Facts
-from netpipe.page.wording import size
+from netpipe.page.formatting import format_size
 
 
-def surroundings(
+def build_environment_cards(
     host: Mapping[str, Any], versions: Mapping[str, str], device: Mapping[str, Any] | None = None
 ) -> Iterator[Card]:
     """Give the cards of the host with its device, and of the versions, as documents hold them."""
@@ -31,4 +31,4 @@ def _host(host: Mapping[str, Any]) -> Iterator[Fact]:
     if cores := host.get("cores"):
         yield Fact("cores it may use", str(cores))
     if memory_bytes := host.get("memory_bytes"):
-        yield Fact("memory", size(memory_bytes))
+        yield Fact("memory", format_size(memory_bytes))

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from netpipe.page import tones
 from netpipe.page.content import Card, Cell, Column, Note, Notes, Table, Tone
-from netpipe.page.plots.sparkline import sparkline
-from netpipe.page.wording import ratio
+from netpipe.page.formatting import format_ratio
+from netpipe.page.plots.sparkline import draw_sparkline
 from netpipe.results.units import format_metric, format_seconds
 
 _COLUMNS: Final = (
@@ -19,7 +19,7 @@ _COLUMNS: Final = (
 )
 
 
-def gate_cards(document: Mapping[str, Any]) -> Iterator[Card]:
+def build_gate_cards(document: Mapping[str, Any]) -> Iterator[Card]:
     """Give what is shown of the comparisons of a `netpipe.run/1` document."""
     compared: Sequence[Mapping[str, Any]] = document["comparisons"]
     for against in dict.fromkeys(one["against"] for one in compared):
@@ -30,13 +30,13 @@ def gate_cards(document: Mapping[str, Any]) -> Iterator[Card]:
     yield from _waivers(document["accepted"]["waivers"])
 
 
-def tone_of(comparison: Mapping[str, Any]) -> Tone:
+def pick_tone(comparison: Mapping[str, Any]) -> Tone:
     """Return how a comparison is taken; a waiver or a metric by design not judged fails nothing."""
     if comparison["waiver"] and comparison["outcome"] == "REGRESSED":
         return Tone.WARN
     if comparison.get("is_reported_only"):
         return Tone.PLAIN
-    return tones.OF_OUTCOME[comparison["outcome"]]
+    return tones.BY_OUTCOME[comparison["outcome"]]
 
 
 def _table(compared: Sequence[Mapping[str, Any]], against: str | None) -> Table:
@@ -61,8 +61,8 @@ def _cells(one: Mapping[str, Any], *, has_history: bool) -> Iterator[Cell]:
     metric = one["metric"] or one["quantity"]
     waived = f"waived: {one['waiver']['reason']}" if one["waiver"] else ""
     yield Cell(metric, note=one["benchmark"].rpartition("::")[2], is_code=True)
-    yield Cell(_said(one["outcome"]), tone_of(one), waived)
-    yield Cell("" if one["worse_ratio"] is None else f"{ratio(one['worse_ratio'])} x")
+    yield Cell(_said(one["outcome"]), pick_tone(one), waived)
+    yield Cell("" if one["worse_ratio"] is None else f"{format_ratio(one['worse_ratio'])} x")
     yield Cell(format_metric(metric, one["now"]))
     yield Cell("none" if one["baseline"] is None else format_metric(metric, one["baseline"]))
     if has_history:
@@ -76,7 +76,7 @@ def _history(one: Mapping[str, Any], metric: str) -> Cell:
     told = ", ".join(
         f"{past['baseline'][:4]} {format_metric(metric, past['value'])}" for past in history
     )
-    drawn = sparkline([past["value"] for past in history], one["now"], tone_of(one))
+    drawn = draw_sparkline([past["value"] for past in history], one["now"], pick_tone(one))
     return Cell(f"{told}, now {format_metric(metric, one['now'])}", svg=drawn)
 
 
@@ -86,7 +86,7 @@ def _said(outcome: str) -> str:
 
 def _reasons(compared: Sequence[Mapping[str, Any]]) -> Iterator[Notes]:
     told = dict.fromkeys(
-        (_said(one["outcome"]), one["reason"], tone_of(one))
+        (_said(one["outcome"]), one["reason"], pick_tone(one))
         for one in compared
         if one["outcome"] != "PASS"
     )
@@ -118,7 +118,9 @@ def _baseline_changes(changes: Sequence[Mapping[str, Any]]) -> Iterator[Table]:
 def _figure(name: str, value: float | None) -> str:
     if value is None:
         return ""
-    return format_seconds(value) if name.partition("_per_")[0].endswith("_s") else ratio(value)
+    return (
+        format_seconds(value) if name.partition("_per_")[0].endswith("_s") else format_ratio(value)
+    )
 
 
 def _waivers(waivers: Sequence[Mapping[str, Any]]) -> Iterator[Notes]:

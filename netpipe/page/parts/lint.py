@@ -24,12 +24,14 @@ from netpipe.page.content import (
 _WORDS: Final = {"error": "error", "warning": "warning", "info": "remark"}
 
 
-def lint_part(document: Mapping[str, Any]) -> Part:
+def build_lint_part(document: Mapping[str, Any]) -> Part:
     """Return what is shown of a `netpipe.lint/1` document."""
-    return Part("The order of the calls", _headline(_report(document)), cards=lint_cards(document))
+    return Part(
+        "The order of the calls", _headline(_report(document)), cards=build_lint_cards(document)
+    )
 
 
-def lint_cards(document: Mapping[str, Any]) -> tuple[Card, ...]:
+def build_lint_cards(document: Mapping[str, Any]) -> tuple[Card, ...]:
     """Return the cards of a pipeline's order: the graph first."""
     report = _report(document)
     return (*_graph(report), *_findings(report), *_trials(document), *_silenced(report))
@@ -48,7 +50,7 @@ def _headline(report: LintReport) -> Headline:
     counts = {one: sum(each.severity == one for each in found) for one in SEVERITIES}
     said = ", ".join(_counted(count, _WORDS[one]) for one, count in counts.items() if count)
     gravest = found[0]
-    tone = tones.OF_SEVERITY[gravest.severity]
+    tone = tones.BY_SEVERITY[gravest.severity]
     return Headline(tone, said, f"{gravest.rule}: {gravest.message}.", gravest.fix)
 
 
@@ -77,7 +79,7 @@ def _note(finding: LintFinding) -> Note:
     return Note(
         f"{_WORDS[finding.severity]}: {finding.rule}",
         finding.message,
-        tones.OF_SEVERITY[finding.severity],
+        tones.BY_SEVERITY[finding.severity],
         tuple((label, text) for label, text in more if text),
     )
 

@@ -19,11 +19,17 @@ from netpipe.page.content import (
     Table,
     Tone,
 )
-from netpipe.page.parts.environment import surroundings
-from netpipe.page.parts.steps import step_cards
+from netpipe.page.formatting import (
+    capitalize,
+    format_bounds,
+    format_ratio,
+    format_size,
+    format_whole_percent,
+)
+from netpipe.page.parts.environment import build_environment_cards
+from netpipe.page.parts.steps import build_step_cards
 from netpipe.page.plots.canvas import Ink
-from netpipe.page.plots.ranges import Row, durations
-from netpipe.page.wording import bounds, ratio, sentence, size, whole_percent
+from netpipe.page.plots.ranges import Row, draw_amounts
 from netpipe.results.measurement import Interval, Measurement, parse_measurement
 from netpipe.results.units import format_number, format_percent, format_seconds
 from netpipe.verdict.kinds import Verdict, VerdictKind
@@ -40,38 +46,38 @@ _TIMES: Final = (
 )
 
 
-def measurement_part(document: Mapping[str, Any]) -> Part:
+def build_measurement_part(document: Mapping[str, Any]) -> Part:
     """Return what is shown of a `netpipe.measurement/1` document."""
     measured = _measured(document)
     return Part(
         title=device_label(measured.device),
         headline=_headline(document, measured),
         facts=tuple(_facts(document, measured)),
-        cards=tuple(measurement_cards(document)),
+        cards=tuple(build_measurement_cards(document)),
     )
 
 
-def measurement_cards(document: Mapping[str, Any]) -> Iterator[Card]:
+def build_measurement_cards(document: Mapping[str, Any]) -> Iterator[Card]:
     """Give the cards of a measurement, the most telling first."""
     measured = _measured(document)
-    yield from step_cards(document)
+    yield from build_step_cards(document)
     yield _times(measured)
     yield from _said(document)
     if measured.blocking_lines:
         yield _blocking(measured)
     yield Facts("Further figures", tuple(_further(document, measured)))
-    yield from surroundings(document["host"], document["versions"], document["device"])
+    yield from build_environment_cards(document["host"], document["versions"], document["device"])
 
 
-def tone_of(document: Mapping[str, Any]) -> Tone:
+def pick_tone(document: Mapping[str, Any]) -> Tone:
     """Return how a measurement's verdict is taken; plain where it holds none."""
     if "verdict" not in document:
         return Tone.PLAIN
     verdict = _verdict(document)
-    return tones.of_verdict(verdict.kind, passes=verdict.passes(_measured(document)))
+    return tones.rate_verdict(verdict.kind, passes=verdict.passes(_measured(document)))
 
 
-def device_of(document: Mapping[str, Any]) -> str:
+def name_device(document: Mapping[str, Any]) -> str:
     """Return the name of the device, marked where its step time was derived."""
     return device_label(_measured(document).device)
 
@@ -91,13 +97,15 @@ def _verdict(document: Mapping[str, Any]) -> Verdict:
 
 def _headline(document: Mapping[str, Any], measured: Measurement) -> Headline:
     if "verdict" not in document:
-        return Headline(Tone.PLAIN, "Measured", f"Headroom {ratio(measured.headroom.median)}.")
+        return Headline(
+            Tone.PLAIN, "Measured", f"Headroom {format_ratio(measured.headroom.median)}."
+        )
     verdict = _verdict(document)
     return Headline(
-        tone=tone_of(document),
-        word=sentence(verdict.kind),
-        sentence=sentence(verdict.message.removeprefix(f"{verdict.kind}: ")),
-        next="" if verdict.next == "nothing" else sentence(verdict.next),
+        tone=pick_tone(document),
+        word=capitalize(verdict.kind),
+        sentence=capitalize(verdict.message.removeprefix(f"{verdict.kind}: ")),
+        next="" if verdict.next == "nothing" else capitalize(verdict.next),
     )
 
 
@@ -106,10 +114,14 @@ def _facts(document: Mapping[str, Any], measured: Measurement) -> Iterator[Fact]
              ("real step R", "train_s_per_step"))  # fmt: skip
     for label, name in times:
         interval: Interval = getattr(measured, name)
-        yield Fact(label, format_seconds(interval.median), bounds(interval))
-    yield Fact("headroom", ratio(measured.headroom.median), bounds(measured.headroom, ratio))
+        yield Fact(label, format_seconds(interval.median), format_bounds(interval))
+    yield Fact(
+        "headroom",
+        format_ratio(measured.headroom.median),
+        format_bounds(measured.headroom, format_ratio),
+    )
     stall = measured.stall_fraction
-    yield Fact("stall", format_percent(stall.median), bounds(stall, whole_percent))
+    yield Fact("stall", format_percent(stall.median), format_bounds(stall, format_whole_percent))
     if document.get("workers_needed") is not None:
         has = f"has {measured.loader_processes}"
         yield Fact("workers needed", str(document["workers_needed"]), has)
@@ -126,7 +138,7 @@ def _times(measured: Measurement) -> Drawing:
     ]
     return Drawing(
         "What a batch and a step take",
-        durations(found),
+        draw_amounts(found),
         "Medians with their 95% intervals. Where L is right of S0, the loader cannot keep up; "
         "where R is right of both, something else holds the loop up.",
     )
@@ -148,7 +160,7 @@ def _blocking(measured: Measurement) -> Table:
         tuple(
             (
                 Cell(one.code, note=f"{one.file}:{one.line}", is_code=True),
-                Cell(whole_percent(one.fraction)),
+                Cell(format_whole_percent(one.fraction)),
             )
             for one in measured.blocking_lines
         ),
@@ -165,9 +177,9 @@ def _further(document: Mapping[str, Any], measured: Measurement) -> Iterator[Fac
     yield Fact("steps in flight", str(measured.dispatch_depth), "at most")
     if measured.buffered_batches is not None:
         yield Fact("batches in the buffers", format_number(measured.buffered_batches))
-    yield Fact("batch", size(measured.batch_bytes))
+    yield Fact("batch", format_size(measured.batch_bytes))
     yield Fact("first batch after", format_seconds(measured.first_batch_s))
-    yield Fact("CPU of a batch", f"{ratio(measured.load_cpu_ratio.median)} x",
+    yield Fact("CPU of a batch", f"{format_ratio(measured.load_cpu_ratio.median)} x",
                "that of the reference loader")  # fmt: skip
     yield Fact("compilations", str(measured.compilations))
     if measured.overhead_fraction is not None:

@@ -5,15 +5,15 @@ from typing import Any
 
 from netpipe.page import tones
 from netpipe.page.content import Fact, Headline, Part, Tone
-from netpipe.page.parts.gate import gate_cards, tone_of
-from netpipe.page.parts.lint import lint_part
-from netpipe.page.parts.measurement import measurement_part
+from netpipe.page.parts.gate import build_gate_cards, pick_tone
+from netpipe.page.parts.lint import build_lint_part
+from netpipe.page.parts.measurement import build_measurement_part
 
 
-def run_parts(document: Mapping[str, Any]) -> tuple[Part, ...]:
+def build_run_parts(document: Mapping[str, Any]) -> tuple[Part, ...]:
     """Return what is shown of a `netpipe.run/1` document: the gate, then all that it rests on."""
-    measured = [measurement_part(one) for one in _latest(document["measurements"])]
-    linted = [lint_part(one) for one in document["lints"]]
+    measured = [build_measurement_part(one) for one in _latest(document["measurements"])]
+    linted = [build_lint_part(one) for one in document["lints"]]
     return (_gate(document, [*measured, *linted]), *measured, *linted)
 
 
@@ -32,17 +32,17 @@ def _gate(document: Mapping[str, Any], others: Sequence[Part]) -> Part:
         *((Fact("against", against["ref"], against["commit"][:12]),) if against else ()),
     )
     headline = _headline(document["comparisons"], others)
-    return Part("The run", headline, facts, tuple(gate_cards(document)))
+    return Part("The run", headline, facts, tuple(build_gate_cards(document)))
 
 
 def _headline(compared: Sequence[Mapping[str, Any]], others: Sequence[Part]) -> Headline:
     """Tell the worst: of the comparisons, or of what was measured and read."""
     beside = [one for one in others if one.headline.tone is Tone.BAD]
     told = " ".join(f"{one.title}: {one.headline.word}." for one in beside)
-    tone = tones.worst([*map(tone_of, compared), *(one.headline.tone for one in others)])
+    tone = tones.pick_worst([*map(pick_tone, compared), *(one.headline.tone for one in others)])
     if not compared:
         return Headline(tone, "Compared with nothing", told or _next(others))
-    worst = min(compared, key=lambda one: tones.WORST_FIRST.index(tone_of(one)))
+    worst = min(compared, key=lambda one: tones.WORST_FIRST.index(pick_tone(one)))
     alike = sum(one["outcome"] == worst["outcome"] for one in compared)
     word = f"{alike} of {len(compared)} {worst['outcome'].replace('_', ' ')}"
     if worst["outcome"] in ("PASS", "IMPROVED"):

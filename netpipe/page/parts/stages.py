@@ -5,8 +5,8 @@ from typing import Final
 
 from netpipe.diagnosis.diagnosis import Findings, Stage
 from netpipe.page.content import Card, Cell, Column, Drawing, Pair, Table
-from netpipe.page.plots.stage_bars import stage_bars
-from netpipe.page.wording import bounds, whole_percent
+from netpipe.page.formatting import format_bounds, format_whole_percent
+from netpipe.page.plots.stage_bars import draw_stage_bars
 from netpipe.results.units import format_seconds
 
 _MOST_DRAWN: Final = 10
@@ -14,13 +14,13 @@ _LEAST_DRAWN: Final = 0.005  # of the lane; less is a bar that cannot be seen
 _SECTIONS: Final = {"workers": "workers", "threads": "threads", "trainer": "training process"}
 
 
-def stage_cards(found: Findings) -> Iterator[Card]:
+def build_stage_cards(found: Findings) -> Iterator[Card]:
     """Give what is shown of the stages, the largest first; nothing where none is known."""
     if not found.stages:
         return
     worth = [one for one in found.stages if one.fraction >= _LEAST_DRAWN]
     shown = worth[:_MOST_DRAWN] or found.stages[:1]
-    drawn = stage_bars(shown, found.bottleneck.stage)
+    drawn = draw_stage_bars(shown, found.bottleneck.stage)
     caption = _caption(found, hidden=len(found.stages) - len(shown))
     yield Pair(Drawing("What each stage takes", drawn, caption), _table(found))
 
@@ -53,9 +53,9 @@ def _row(stage: Stage) -> tuple[Cell, ...]:
         Cell(stage.name, note=places, is_code=True),
         Cell(_SECTIONS[stage.section]),
         Cell(f"{format_seconds(stage.s_per_batch)}{sampled}"),
-        Cell(whole_percent(stage.fraction)),
+        Cell(format_whole_percent(stage.fraction)),
         Cell(format_seconds(stage.cpu_s_per_batch)),
-        Cell(format_seconds(without.median), note=bounds(without))
+        Cell(format_seconds(without.median), note=format_bounds(without))
         if without
         else Cell("not tried"),
     )

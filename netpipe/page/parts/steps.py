@@ -10,7 +10,7 @@ from netpipe.results.step_times import StepTimes
 STEP_FIELDS: Final = ("timeline", "distributions")
 
 
-def step_cards(document: Mapping[str, Any]) -> Iterator[Drawing]:
+def build_step_cards(document: Mapping[str, Any]) -> Iterator[Drawing]:
     """Give the drawings of a `netpipe.measurement/1` document's timeline and distributions."""
     if steps := document.get("timeline"):
         shown = timeline.build_timeline(tuple(StepTimes(**one) for one in steps))

@@ -4,27 +4,32 @@ from collections.abc import Mapping
 from typing import Any
 
 from netpipe.page.content import Cell, Column, Drawing, Fact, Headline, Part, Table, Tone
-from netpipe.page.parts.environment import surroundings
-from netpipe.page.plots.ranges import Row, amounts
-from netpipe.page.wording import bounds, short_count, size, whole_percent
+from netpipe.page.formatting import (
+    format_bounds,
+    format_short_count,
+    format_size,
+    format_whole_percent,
+)
+from netpipe.page.parts.environment import build_environment_cards
+from netpipe.page.plots.ranges import Row, draw_amounts
 from netpipe.results.measurement import Interval, converter
 from netpipe.results.units import format_number
 
 
-def throughput_part(document: Mapping[str, Any]) -> Part:
+def build_throughput_part(document: Mapping[str, Any]) -> Part:
     """Return what is shown of a `netpipe.throughput/1` document."""
     best = next(one for one in document["combinations"] if one["best"])
     tokens_per_s = _interval(best, "tokens_per_s")
     headline = Headline(
         Tone.PLAIN,
-        f"{short_count(tokens_per_s.median)} tokens/s",
-        f"The most, with {_name(best)}: {bounds(tokens_per_s, short_count)}.",
+        f"{format_short_count(tokens_per_s.median)} tokens/s",
+        f"The most, with {_name(best)}: {format_bounds(tokens_per_s, format_short_count)}.",
     )
     facts = (
         Fact("runs of each", str(document["rounds"]), f"{document['seconds']:g} s, in turns"),
         Fact("data", document["data"]),
     )
-    around = surroundings(document["host"], document["versions"], document["device"])
+    around = build_environment_cards(document["host"], document["versions"], document["device"])
     return Part("Loader speed", headline, facts, (_drawing(document), _table(document), *around))
 
 
@@ -46,7 +51,7 @@ def _drawing(document: Mapping[str, Any]) -> Drawing:
     rows = [Row(name, _interval(one, "tokens_per_s")) for name, one in _compared(document).items()]
     return Drawing(
         "Tokens per second",
-        amounts(rows),
+        draw_amounts(rows, write=format_short_count),
         "Real tokens, padding not counted, with 95% intervals over the runs. Longer is better.",
     )
 
@@ -67,10 +72,10 @@ def _row(name: str, one: Mapping[str, Any]) -> tuple[Cell, ...]:
               and "median" in one[figure]}  # fmt: skip
     return (
         Cell(name),
-        Cell(short_count(median["tokens_per_s"])),
-        Cell(short_count(median["tokens_per_cpu_s"])),
-        Cell(short_count(median["batches_per_s"])),
-        Cell(whole_percent(median["padding_fraction"])),
+        Cell(format_short_count(median["tokens_per_s"])),
+        Cell(format_short_count(median["tokens_per_cpu_s"])),
+        Cell(format_short_count(median["batches_per_s"])),
+        Cell(format_whole_percent(median["padding_fraction"])),
         Cell(format_number(median["bytes_read_per_token"])),
-        Cell(size(median["peak_pss_bytes"])),
+        Cell(format_size(median["peak_pss_bytes"])),
     )
