@@ -1,4 +1,4 @@
-"""How outcomes are taken, and how that is told to those who see no colours."""
+"""The tone of each outcome, severity and verdict, and a sign for readers who see no colours."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -31,7 +31,6 @@ BY_SEVERITY: Final[Mapping[str, Tone]] = {
 
 WORST_FIRST: Final = (Tone.BAD, Tone.OPEN, Tone.WARN, Tone.GOOD, Tone.PLAIN)
 
-
 BY_VERDICT: Final[Mapping[VerdictKind, Tone]] = {
     VerdictKind.HEALTHY: Tone.GOOD,
     VerdictKind.AT_RISK: Tone.WARN,
@@ -56,5 +55,5 @@ def rate_verdict(kind: VerdictKind, *, passes: bool) -> Tone:
 
 
 def pick_worst(tones: list[Tone]) -> Tone:
-    """Return the worst of some tones; plain without any."""
+    """Return the worst tone; plain if there is none."""
     return min(tones, key=WORST_FIRST.index, default=Tone.PLAIN)

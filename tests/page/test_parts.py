@@ -104,7 +104,7 @@ def test_an_order_is_told_by_its_gravest_finding() -> None:
     (part,) = made(lint())
     assert (part.headline.tone, part.headline.word) == (Tone.BAD, "1 error, 1 warning, 1 remark")
     assert part.headline.sentence.startswith("shuffle-after-batch:")
-    expected = ["The pipeline", "What stands wrong", "Proposals, tried", "Silenced"]
+    expected = ["The pipeline", "Findings", "Proposals, tried", "Silenced"]
     assert headings(part) == expected
 
 
@@ -153,7 +153,7 @@ def test_a_prediction_that_was_not_tried_says_why() -> None:
     (part,) = made(examples.plain_diagnosis())
     assert headings(part) == ["No prediction was tried", "Where", "Versions"]
     assert part.headline.tone is Tone.PLAIN
-    assert part.headline.word == "What holds it up is open"
+    assert part.headline.word == "Bottleneck unknown"
 
 
 def test_predictions_stand_beside_the_step() -> None:

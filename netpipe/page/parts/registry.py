@@ -1,4 +1,4 @@
-"""Which parts a document becomes, by its schema."""
+"""The function that builds the parts of a document, by the document's schema."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -13,7 +13,7 @@ from netpipe.page.parts.throughput import build_throughput_part
 
 Document = Mapping[str, Any]
 
-_MAKERS: Final[Mapping[str, Callable[[Document], tuple[Part, ...]]]] = {
+_BUILDERS: Final[Mapping[str, Callable[[Document], tuple[Part, ...]]]] = {
     "netpipe.measurement/1": lambda document: (build_measurement_part(document),),
     "netpipe.measurements/1": build_measurements_parts,
     "netpipe.lint/1": lambda document: (build_lint_part(document),),
@@ -22,10 +22,10 @@ _MAKERS: Final[Mapping[str, Callable[[Document], tuple[Part, ...]]]] = {
     "netpipe.throughput/1": lambda document: (build_throughput_part(document),),
 }
 
-SCHEMAS: Final = tuple(_MAKERS)
-"""What a page can be made of."""
+SCHEMAS: Final = tuple(_BUILDERS)
+"""The schemas of the documents that a page can show."""
 
 
 def build_parts(document: Document) -> tuple[Part, ...]:
-    """Return the parts of a document that fits one of `SCHEMAS`."""
-    return _MAKERS[document["schema"]](document)
+    """Return the parts of a document with one of `SCHEMAS`."""
+    return _BUILDERS[document["schema"]](document)
