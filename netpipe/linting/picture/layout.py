@@ -90,8 +90,9 @@ class Layout:
         top = self._bottom + _GAP
         self._bottom = top + _LABEL_HEIGHT
         self._add_all(parts, x + _FRAME_PADDING)
-        inside = [*self.frames[index:], *self.boxes[first_box:]]
-        right = max(one.place.right for one in inside) + _FRAME_PADDING
+        inside = [box.place.right for box in self.boxes[first_box:]]
+        inside += [frame.place.right for frame in self.frames[index:]]
+        right = max(inside) + _FRAME_PADDING
         self._bottom += _FRAME_PADDING
         place = Rectangle(x, top, right - x, self._bottom - top)
         self.frames.insert(index, Frame(place, label))

@@ -144,7 +144,7 @@ def write_caption(timeline: Timeline, *, is_exact: bool) -> str:
 def _draw_spans(axes: Axes, spans: Sequence[Span], y: float, style: dict[str, Any]) -> None:
     for span in spans:
         corner = (span.begin_s, y - _BAR_HEIGHT / 2)
-        look = {"edgecolor": Ink.PAPER, "linewidth": 0.7} | style
+        look: dict[str, Any] = {"edgecolor": Ink.PAPER, "linewidth": 0.7} | style
         axes.add_patch(Rectangle(corner, span.length_s, _BAR_HEIGHT, **look))
 
 

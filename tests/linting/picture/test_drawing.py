@@ -140,7 +140,8 @@ def test_everything_is_in_the_drawing(name: str) -> None:
     """Frames, boxes and edges lie between the upper left corner and the layout's size."""
     layout = lay_out(report_of(name))
     whole = Rectangle(0, 0, layout.width, layout.height)
-    assert all(inside(one.place, whole) for one in (*layout.boxes, *layout.frames))
+    assert all(inside(box.place, whole) for box in layout.boxes)
+    assert all(inside(frame.place, whole) for frame in layout.frames)
     points = [Rectangle(x, y, 0, 0) for edge in layout.edges for x, y in edge]
     assert all(inside(point, whole) for point in points)
 
@@ -261,7 +262,7 @@ def test_it_needs_nothing_else_and_is_always_the_same(name: str) -> None:
     assert text == draw_svg(report_of(name))
 
 
-def test_it_has_a_title_and_is_told_to_those_who_do_not_see_it() -> None:
+def test_it_has_a_title_and_a_description_for_screen_readers() -> None:
     """The counts in the title, the order in the description, both named by the image."""
     root = drawn(report_of("straight"))
     title, description = root.find(f"{SVG}title"), root.find(f"{SVG}desc")
@@ -338,7 +339,7 @@ def test_without_a_graph_it_says_so() -> None:
     assert finding.message in words(root)
 
 
-def test_what_the_user_did_not_write_is_drawn_if_found_guilty() -> None:
+def test_a_node_added_by_grain_is_drawn_if_a_finding_is_about_it() -> None:
     """A finding must have its place."""
     finding, *_ = findings_of_all_severities()
     options = grain.experimental.DatasetOptions(filter_warn_threshold_ratio=0.5)
