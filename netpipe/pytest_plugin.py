@@ -314,7 +314,7 @@ def _write_json(run: Run, _: pytest.Session) -> None:
 
 def _write_report(run: Run, session: pytest.Session) -> None:
     if run.options.report is not None:
-        from netpipe.page.writing import write_page  # draws: not for a run without a page
+        from netpipe.page.rendering import write_page  # draws: not for a run without a page
 
         typed = shlex.join(["pytest", *map(str, session.config.invocation_params.args)])
         document = summary.run_document(run)

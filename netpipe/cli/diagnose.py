@@ -50,7 +50,7 @@ def diagnose(chosen: Chosen) -> None:
 
 
 def _write_page(found: "Diagnosis", path: Path) -> None:
-    from netpipe.page.writing import write_page
+    from netpipe.page.rendering import write_page
 
     write_page([found.to_document()], path, "--html", repeat=command_line())
 

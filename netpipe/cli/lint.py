@@ -115,7 +115,7 @@ def _draw(report: "LintReport", path: Path) -> None:
 
 
 def _write_page(document: dict[str, Any], path: Path) -> None:
-    from netpipe.page.writing import write_page
+    from netpipe.page.rendering import write_page
 
     write_page([document], path, "--html", repeat=command_line())
 

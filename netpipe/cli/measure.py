@@ -74,7 +74,7 @@ def _print_documents(measurements: "list[Measurement]", *, listed: bool) -> None
 
 
 def _write_page(measurements: "list[Measurement]", path: Path) -> None:
-    from netpipe.page.writing import write_page
+    from netpipe.page.rendering import write_page
 
     write_page([_every_document(measurements)], path, "--html", repeat=command_line())
 

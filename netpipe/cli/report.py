@@ -17,7 +17,7 @@ def report(results: tuple[Path, ...], path: Path) -> None:
     RESULT is a JSON document of measure, lint, diagnose, throughput, or of --netpipe-json.
     """
     from netpipe.page.reading import read_document
-    from netpipe.page.writing import write_page
+    from netpipe.page.rendering import write_page
     from netpipe.whole_file import refuse_unwritable
 
     refuse_unwritable(path, "--html")

@@ -1,5 +1,5 @@
-"""One HTML page that needs nothing else, out of netpipe's JSON documents.
+"""One self-contained HTML page from netpipe's JSON documents.
 
-`reading` takes the documents, `parts` says what of each is shown, `plots` draws, `rendering` puts
-it all into the templates.
+Start at `rendering`: `reading` loads documents, `parts` builds the content of a page from each,
+`plots` draws, and the templates lay everything out.
 """

@@ -1,4 +1,4 @@
-"""What stands on a page: parts of cards, in plain words and figures; how they look is elsewhere."""
+"""What a page shows: the parts of results as cards of text, figures and drawings."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -6,7 +6,7 @@ from typing import ClassVar, TypeAlias
 
 
 class Tone(StrEnum):
-    """How a result is taken; the page shows it by a colour, a sign and a word."""
+    """Whether a result is good news; the page shows it by a colour, a sign and a word."""
 
     GOOD = "good"
     WARN = "warn"
@@ -17,11 +17,11 @@ class Tone(StrEnum):
 
 @dataclass(frozen=True)
 class Headline:
-    """What a person reads first.
+    """What a reader sees first.
 
     Attributes:
-        tone: How it is taken.
-        word: The outcome, as "Loader-bound".
+        tone: Whether it is good news.
+        word: The outcome: "Loader-bound".
         sentence: What was found.
         next: What to do about it; "" for nothing.
     """
@@ -43,34 +43,26 @@ class Fact:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure with what is to be seen on it.
-
-    Attributes:
-        heading: What it is of.
-        svg: A whole SVG document.
-        caption: What is to be seen, with the figures that say so.
-        is_wide: It takes the whole width of the page, as far as it is drawn for that.
-        is_scrolled: It keeps a readable size and scrolls in its box, where the page is narrow.
-    """
+    """A whole SVG document; `is_scrolled` keeps it at a readable size on a narrow page."""
 
     kind: ClassVar[str] = "drawing"
+    is_wide: ClassVar[bool] = False
     heading: str
     svg: str
     caption: str
-    is_wide: bool = False
     is_scrolled: bool = False
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One place in a table.
+    """A cell of a table.
 
     Attributes:
-        text: What it says.
-        tone: Not plain: with a sign before it.
-        note: What stands below it, smaller.
-        svg: A drawing in it, which says what it shows by its own title; "" for none.
-        is_code: It is a piece of somebody's code, or a name in it.
+        text: Its text.
+        tone: Any other than plain puts a sign before the text.
+        note: Smaller text below.
+        svg: A drawing in place of the text, which is then its title.
+        is_code: The text is code, or a name in it.
     """
 
     text: str
@@ -82,7 +74,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Column:
-    """The head of a column; figures stand at its right."""
+    """The head of a column; figures are aligned to the right."""
 
     name: str
     is_figure: bool = False
@@ -90,7 +82,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells; a wide one scrolls in its own box where the page is narrow."""
+    """Rows of cells; a wide table scrolls in its own box where the page is narrow."""
 
     kind: ClassVar[str] = "table"
     heading: str
@@ -102,14 +94,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Note:
-    """A line or a paragraph, with what it is of before it.
-
-    Attributes:
-        label: What it is of; "" for none.
-        text: What it says.
-        tone: Not plain: with a sign before the label.
-        more: What belongs to it, each with a label.
-    """
+    """A paragraph with a label before it, and further labelled lines in `more`."""
 
     label: str
     text: str
@@ -119,7 +104,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Notes:
-    """A list of lines."""
+    """A list of paragraphs."""
 
     kind: ClassVar[str] = "notes"
     is_wide: ClassVar[bool] = False
@@ -129,7 +114,7 @@ class Notes:
 
 @dataclass(frozen=True)
 class Facts:
-    """Names and values, one below the other."""
+    """A list of names and values."""
 
     kind: ClassVar[str] = "facts"
     is_wide: ClassVar[bool] = False
@@ -148,7 +133,7 @@ class Pair:
 
     @property
     def heading(self) -> str:
-        """What both are of."""
+        """The drawing's heading."""
         return self.drawing.heading
 
 
@@ -157,16 +142,22 @@ Card: TypeAlias = Drawing | Table | Notes | Facts | Pair
 
 @dataclass(frozen=True)
 class Part:
-    """One result with all that belongs to it.
+    """A result on the page.
 
     Attributes:
-        title: What it is of: a device, "The order of the calls".
-        headline: What came of it.
-        facts: The few figures that stand out.
-        cards: The rest, the most telling first.
+        title: A device, or what was examined: "The order of the calls".
+        headline: The outcome.
+        facts: The few most important figures.
+        cards: Everything else, the most important first.
     """
 
     title: str
     headline: Headline
     facts: tuple[Fact, ...] = ()
     cards: tuple[Card, ...] = ()
+
+
+def head_columns(*names: str, figures: tuple[str, ...]) -> tuple[Column, ...]:
+    """Return the columns of texts, then those of figures."""
+    texts = (Column(name) for name in names)
+    return (*texts, *(Column(name, is_figure=True) for name in figures))

@@ -1,4 +1,4 @@
-"""How outcomes are taken, and how that is told to those who see no colours."""
+"""The tone of each outcome, severity and verdict, and a sign for readers who see no colours."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -14,7 +14,7 @@ SIGNS: Final[Mapping[Tone, str]] = {
     Tone.PLAIN: "",
 }
 
-OF_OUTCOME: Final[Mapping[str, Tone]] = {
+BY_OUTCOME: Final[Mapping[str, Tone]] = {
     "PASS": Tone.GOOD,
     "IMPROVED": Tone.GOOD,
     "REGRESSED": Tone.BAD,
@@ -23,7 +23,7 @@ OF_OUTCOME: Final[Mapping[str, Tone]] = {
     "NO_BASELINE": Tone.OPEN,
 }
 
-OF_SEVERITY: Final[Mapping[str, Tone]] = {
+BY_SEVERITY: Final[Mapping[str, Tone]] = {
     "error": Tone.BAD,
     "warning": Tone.WARN,
     "info": Tone.PLAIN,
@@ -31,8 +31,7 @@ OF_SEVERITY: Final[Mapping[str, Tone]] = {
 
 WORST_FIRST: Final = (Tone.BAD, Tone.OPEN, Tone.WARN, Tone.GOOD, Tone.PLAIN)
 
-
-OF_VERDICT: Final[Mapping[VerdictKind, Tone]] = {
+BY_VERDICT: Final[Mapping[VerdictKind, Tone]] = {
     VerdictKind.HEALTHY: Tone.GOOD,
     VerdictKind.AT_RISK: Tone.WARN,
     VerdictKind.LOADER_BOUND: Tone.BAD,
@@ -49,12 +48,12 @@ OF_VERDICT: Final[Mapping[VerdictKind, Tone]] = {
 }
 
 
-def of_verdict(kind: VerdictKind, *, passes: bool) -> Tone:
+def rate_verdict(kind: VerdictKind, *, passes: bool) -> Tone:
     """Return the tone of a verdict; a bad kind that passes on this device is only a warning."""
-    tone = OF_VERDICT[kind]
+    tone = BY_VERDICT[kind]
     return Tone.WARN if passes and tone is Tone.BAD else tone
 
 
-def worst(tones: list[Tone]) -> Tone:
-    """Return the worst of some tones; plain without any."""
+def pick_worst(tones: list[Tone]) -> Tone:
+    """Return the worst tone; plain if there is none."""
     return min(tones, key=WORST_FIRST.index, default=Tone.PLAIN)

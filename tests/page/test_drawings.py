@@ -7,12 +7,13 @@ from math import inf
 import pytest
 
 from netpipe.page.content import Tone
+from netpipe.page.formatting import format_short_count
 from netpipe.page.plots.canvas import Ink
 from netpipe.page.plots.distributions import draw_distributions
-from netpipe.page.plots.inline import inline
-from netpipe.page.plots.ranges import Line, Row, amounts, durations, factors
-from netpipe.page.plots.sparkline import sparkline
-from netpipe.page.plots.stage_bars import stage_bars
+from netpipe.page.plots.inline import inline_svg
+from netpipe.page.plots.ranges import Line, Row, draw_amounts, draw_factors
+from netpipe.page.plots.sparkline import draw_sparkline
+from netpipe.page.plots.stage_bars import draw_stage_bars
 from netpipe.page.plots.timeline import build_timeline, draw_timeline
 from netpipe.results.measurement import Interval
 from netpipe.results.step_times import StepTimes
@@ -27,23 +28,23 @@ PERCENTILES = examples.distributions()
 DRAWINGS = {
     "timeline": draw_timeline(build_timeline(STEPS)),
     "distributions": draw_distributions(PERCENTILES["train_step_s"], PERCENTILES["wait_s"]),
-    "durations": durations([Row("a", near(0.01)), Row("b", UNBOUNDED)], Line(0.02, "a step")),
-    "amounts": amounts([Row("a", near(2e7))]),
-    "factors": factors([Row("a", near(0.3)), Row("b", near(40.0))], Line(1.0, "keeps up")),
-    "stages": stage_bars(findings("tokenize").stages, ".map(tokenize)"),
-    "sparkline": sparkline([1.0, 1.1], 1.5, Tone.BAD),
+    "durations": draw_amounts([Row("a", near(0.01)), Row("b", UNBOUNDED)], Line(0.02, "a step")),
+    "amounts": draw_amounts([Row("a", near(2e7))], write=format_short_count),
+    "factors": draw_factors([Row("a", near(0.3)), Row("b", near(40.0))], Line(1.0, "keeps up")),
+    "stages": draw_stage_bars(findings("tokenize").stages, ".map(tokenize)"),
+    "sparkline": draw_sparkline([1.0, 1.1], 1.5, Tone.BAD),
 }
 
 
 def texts(svg: str) -> list[str]:
     """What is written in a drawing."""
-    return parsed(inline(svg, "a-", "title")).texts
+    return parsed(inline_svg(svg, "a-", "title")).texts
 
 
 @pytest.mark.parametrize("name", DRAWINGS)
 def test_a_style_sheet_decides_on_every_colour(name: str) -> None:
     """What is not a CSS variable is transparent, or none."""
-    found = inline(DRAWINGS[name], "a-", "title")
+    found = inline_svg(DRAWINGS[name], "a-", "title")
     assert not re.findall(r"#[0-9a-f]{6}", found)
     assert set(re.findall(r"var\((--\w+)\)", found)) <= {one.variable for one in Ink}
 
@@ -51,7 +52,7 @@ def test_a_style_sheet_decides_on_every_colour(name: str) -> None:
 @pytest.mark.parametrize("name", DRAWINGS)
 def test_a_drawing_leaves_the_rest_of_a_page_alone(name: str) -> None:
     """It has no style sheet, no date and no link, and all its ids begin with what it was given."""
-    found = inline(DRAWINGS[name], "mine-", "title")
+    found = inline_svg(DRAWINGS[name], "mine-", "title")
     assert not re.search(r"<style|<metadata|http", found)
     ids = {one for _, attributes in parsed(found).elements if (one := attributes.get("id"))}
     referred = set(re.findall(r'(?:href="|url\()#([\w-]+)', found))
@@ -62,12 +63,12 @@ def test_a_drawing_leaves_the_rest_of_a_page_alone(name: str) -> None:
 def test_letters_that_matplotlib_lacks_are_the_browsers() -> None:
     """They are written as they are, without a warning; mathematics in a name is not set."""
     name = "漢 🎉 $x_1$ <b>"
-    assert name in texts(durations([Row(name, near(0.01))]))
+    assert name in texts(draw_amounts([Row(name, near(0.01))]))
 
 
 def test_a_long_name_is_shortened() -> None:
     """It does not run into the figure at its right."""
-    (found,) = (one for one in texts(durations([Row("x" * 99, near(1.0))])) if "xx" in one)
+    (found,) = (one for one in texts(draw_amounts([Row("x" * 99, near(1.0))])) if "xx" in one)
     assert len(found) < 40
     assert "…" in found
 
@@ -87,17 +88,19 @@ def test_factors_go_by_halves_and_doubles() -> None:
 
 def test_a_headroom_of_nothing_is_drawn() -> None:
     """0 has no place among factors; its figure is told all the same."""
-    assert "0.00 x" in texts(factors([Row("a", Interval(0.0, 0.0, 0.0, 3))], Line(1.0, "even")))
+    assert "0.00 x" in texts(
+        draw_factors([Row("a", Interval(0.0, 0.0, 0.0, 3))], Line(1.0, "even"))
+    )
 
 
 def test_times_of_nothing_are_drawn() -> None:
     """A loader that took no time at all is no reason to fail."""
-    assert durations([Row("a", Interval(0.0, 0.0, 0.0, 3))])
+    assert draw_amounts([Row("a", Interval(0.0, 0.0, 0.0, 3))])
     assert draw_distributions([0.0] * 101, [0.0] * 101)
     assert draw_timeline(build_timeline((StepTimes(0.0, 0.0, 0.0, 0.0),)))
     idle = [replace(one, s_per_batch=0.0, cpu_s_per_batch=0.0) for one in findings("a").stages]
-    assert stage_bars(idle, None)
-    assert sparkline([0.0], 0.0, Tone.GOOD)
+    assert draw_stage_bars(idle, None)
+    assert draw_sparkline([0.0], 0.0, Tone.GOOD)
 
 
 def test_the_bottleneck_is_marked_by_more_than_a_colour() -> None:
@@ -107,5 +110,7 @@ def test_the_bottleneck_is_marked_by_more_than_a_colour() -> None:
 
 def test_a_hostile_name_is_a_name() -> None:
     """In a drawing too it breaks out of nothing."""
-    found = stage_bars(findings(HOSTILE.replace("\x07", "").replace("\ud800", "")).stages, None)
-    assert not parsed(inline(found, "a-", "title")).named("img")
+    found = draw_stage_bars(
+        findings(HOSTILE.replace("\x07", "").replace("\ud800", "")).stages, None
+    )
+    assert not parsed(inline_svg(found, "a-", "title")).named("img")

@@ -9,8 +9,8 @@ import pytest
 
 from netpipe.page.content import Drawing, Fact, Facts, Part
 from netpipe.page.parts import measurement
-from netpipe.page.parts.registry import parts_of
-from netpipe.page.reading import printable
+from netpipe.page.parts.registry import build_parts
+from netpipe.page.reading import replace_unprintable
 from netpipe.results.units import format_seconds
 from tests.page import examples
 from tests.page.examples import Document
@@ -112,7 +112,7 @@ def facts_of(part: Part) -> Iterator[Fact]:
 
 def shown(document: Mapping[str, Any]) -> tuple[Part, ...]:
     """Return the parts of a document's page."""
-    return parts_of(printable(document))
+    return build_parts(replace_unprintable(document))
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -120,7 +120,7 @@ def test_every_figure_of_a_measurement_is_the_documents(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each is where its label says, in its unit, rounded and not otherwise; none has no label."""
-    monkeypatch.setattr(measurement, "durations", lambda _: "")  # drawing takes long
+    monkeypatch.setattr(measurement, "draw_amounts", lambda _: "")  # drawing takes long
     document = drawn(seed) | {"timeline": [], "distributions": None}
     (part,) = shown(document)
     labels = set()

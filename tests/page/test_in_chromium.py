@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from netpipe.page.writing import page
+from netpipe.page.rendering import render_page
 from tests.page.browser import CHROMIUM, WIDTHS, Seen, opened
 from tests.page.examples import HOSTILE, diagnosis, lint, measurement, measurements, run
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium h
 def full_page() -> str:
     """A page with a part of every kind, and with names that would break out of it."""
     hostile = (measurement(HOSTILE), diagnosis(HOSTILE), lint(HOSTILE))
-    return page((*hostile, measurements(), run()), repeat=f"netpipe report {HOSTILE}")
+    return render_page((*hostile, measurements(), run()), repeat=f"netpipe report {HOSTILE}")
 
 
 @pytest.fixture(scope="module", params=["light", "dark"])

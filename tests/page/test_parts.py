@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from netpipe.page.content import Card, Drawing, Fact, Facts, Pair, Part, Table, Tone
-from netpipe.page.parts.registry import parts_of
-from netpipe.page.reading import printable
+from netpipe.page.parts.registry import build_parts
+from netpipe.page.reading import replace_unprintable
 from tests.measurements import CPU
 from tests.page import examples
 from tests.page.examples import comparison, diagnosis, lint, measurement, measurements, run
@@ -14,7 +14,7 @@ from tests.page.examples import comparison, diagnosis, lint, measurement, measur
 
 def made(document: dict[str, Any]) -> tuple[Part, ...]:
     """The parts of a document."""
-    return parts_of(printable(document))
+    return build_parts(replace_unprintable(document))
 
 
 def headings(part: Part) -> list[str]:
@@ -104,7 +104,7 @@ def test_an_order_is_told_by_its_gravest_finding() -> None:
     (part,) = made(lint())
     assert (part.headline.tone, part.headline.word) == (Tone.BAD, "1 error, 1 warning, 1 remark")
     assert part.headline.sentence.startswith("shuffle-after-batch:")
-    expected = ["The pipeline", "What stands wrong", "Proposals, tried", "Silenced"]
+    expected = ["The pipeline", "Findings", "Proposals, tried", "Silenced"]
     assert headings(part) == expected
 
 
@@ -153,7 +153,7 @@ def test_a_prediction_that_was_not_tried_says_why() -> None:
     (part,) = made(examples.plain_diagnosis())
     assert headings(part) == ["No prediction was tried", "Where", "Versions"]
     assert part.headline.tone is Tone.PLAIN
-    assert part.headline.word == "What holds it up is open"
+    assert part.headline.word == "Bottleneck unknown"
 
 
 def test_predictions_stand_beside_the_step() -> None:

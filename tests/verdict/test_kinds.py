@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import netpipe
-from netpipe.page.tones import OF_VERDICT
+from netpipe.page.tones import BY_VERDICT
 from netpipe.verdict.kinds import VerdictKind
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -21,7 +21,7 @@ def test_the_schema_lists_exactly_the_kinds() -> None:
 
 def test_the_page_has_a_tone_for_each_kind() -> None:
     """A kind that was added without a tone would fail on the page."""
-    assert set(OF_VERDICT) == KINDS
+    assert set(BY_VERDICT) == KINDS
 
 
 def test_the_docs_describe_exactly_the_kinds() -> None:

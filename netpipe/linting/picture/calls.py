@@ -1,4 +1,4 @@
-"""A node of a pipeline in the words of the person who wrote it: as the call to Grain."""
+"""Describes a node of a pipeline as the call to Grain that the user wrote."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,7 +20,8 @@ _METHODS: Final[Mapping[str, str]] = {
     "ToIter": ".to_iter_dataset",
     "ProcessPrefetch": ".mp_prefetch",
     "NoWorkers": ".mp_prefetch",
-    "Pack": "pack",  # first-fit or best-fit: Grain has one class for both
+    # First-fit or best-fit: Grain has one class for both.
+    "Pack": "pack",
     "Source": "source",
     "Sampler": "sampler",
     "Shard": "shard",
@@ -36,22 +37,26 @@ _METHODS: Final[Mapping[str, str]] = {
 
 _STATIC_METHODS: Final[Mapping[str, str]] = {"Mix": "mix", "Concatenate": "concatenate"}
 
-_NOUNS: Final = ("source", "sampler")
+_NOT_CALLED: Final = ("source", "sampler")
 
-_READS: Final[Mapping[str, str]] = {
-    "batch_size": "{}",
-    "count": "{}",
-    "operation": "{}",
-    "options": "{}",
-    "sampler": "{}",
-    "seed_rng_seed": "{}",
-    "source": "{}",
-    "transform": "{}",
-    "buffer_size": "buffer {}",
-    "per_worker_buffer_size": "buffer {}",
-    "prefetch_buffer_size": "buffer {}",
-    "seed": "seed {}",
-    "window_size": "window {}",
+# The values of these parameters stand without a name.
+_POSITIONAL: Final = (
+    "batch_size",
+    "count",
+    "operation",
+    "options",
+    "sampler",
+    "seed_rng_seed",
+    "source",
+    "transform",
+)
+
+_LABELS: Final[Mapping[str, str]] = {
+    "buffer_size": "buffer",
+    "per_worker_buffer_size": "buffer",
+    "prefetch_buffer_size": "buffer",
+    "seed": "seed",
+    "window_size": "window",
 }
 
 _COUNTED: Final[Mapping[str, str]] = {
@@ -64,32 +69,35 @@ _COUNTED: Final[Mapping[str, str]] = {
 }
 
 WORKER_COUNT: Final = "worker_count"
-"""Parameter of an `mp_prefetch` that a DataLoader has made: its own word for the workers."""
+"""A DataLoader's own name for the number of workers, on the `mp_prefetch` that it adds."""
 
-_UNSAID: Final = ("allow_nones", "iter_buffer_size", "reseed_each_epoch", "shuffle_bins")
-_OFTEN_GRAINS: Final = ("batch_fn", "selection_map")
+_OMITTED: Final = ("allow_nones", "iter_buffer_size", "reseed_each_epoch", "shuffle_bins")
+# Grain sets these to functions of its own where the user gives none.
+_OMITTED_DEFAULTS: Final = ("batch_fn", "selection_map")
 
 
 @dataclass(frozen=True)
 class Call:
-    """How a node was asked for.
+    """A call to Grain.
 
     Attributes:
-        name: ".batch", "IterDataset.mix", or "source" for what a pipeline starts from.
-        arguments: Its settings, as short as they can be told.
+        name: ".batch", "IterDataset.mix", or "source" for a pipeline's data source.
+        arguments: The settings that differ from Grain's defaults, shortened.
     """
 
     name: str
     arguments: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Return it on one line."""
-        listed = ", ".join(self.arguments)
-        return f"{self.name} {listed}".rstrip() if self.name in _NOUNS else f"{self.name}({listed})"
+        """Return the call on one line."""
+        arguments = ", ".join(self.arguments)
+        if self.name in _NOT_CALLED:
+            return f"{self.name} {arguments}".rstrip()
+        return f"{self.name}({arguments})"
 
 
 def describe_call(node: Node) -> Call:
-    """Return the call that makes a node, by what its kind and its parameters tell."""
+    """Return the call that makes a node."""
     if node.kind == "Source" and "stop" in node.parameters:
         return Call("source", (_range(node.parameters),))
     if node.kind == "ProcessPrefetch" and WORKER_COUNT in node.parameters:
@@ -106,7 +114,7 @@ def describe_call(node: Node) -> Call:
 
 
 def format_count(count: object, thing: str) -> str:
-    """Return "1 worker", "1,000 elements", "endless elements"."""
+    """Return "1 worker", "1,000 elements" or "endless elements"."""
     if isinstance(count, int) and count >= ENDLESS:
         return f"endless {thing}s"
     number = f"{count:,}" if isinstance(count, int) else str(count)
@@ -114,7 +122,7 @@ def format_count(count: object, thing: str) -> str:
 
 
 def _name(node: Node) -> str:
-    """Name the method, or the class of `grain.experimental` that has none."""
+    """Return the method, or for a class of `grain.experimental` without a method, the class."""
     if node.kind in _METHODS:
         return _METHODS[node.kind]
     dataset = "MapDataset" if node.random_access else "IterDataset"
@@ -126,7 +134,7 @@ def _name(node: Node) -> str:
 
 def _arguments(parameters: Mapping[str, PlainValue]) -> Iterator[str]:
     for name, value in parameters.items():
-        if _unsaid(name, value, parameters):
+        if _is_omitted(name, value, parameters):
             continue
         if name in _COUNTED:
             yield format_count(value, _COUNTED[name])
@@ -134,23 +142,26 @@ def _arguments(parameters: Mapping[str, PlainValue]) -> Iterator[str]:
             yield f"proportions {_ratio(value)}"
         elif value is True:
             yield name
+        elif name in _POSITIONAL:
+            yield _value(value)
         else:
-            yield _READS.get(name, f"{name}={{}}").format(_value(value))
+            yield (f"{_LABELS[name]} " if name in _LABELS else f"{name}=") + _value(value)
 
 
-def _unsaid(name: str, value: PlainValue, parameters: Mapping[str, PlainValue]) -> bool:
-    """Whether a setting says nothing: not set, Grain's own function, or told by another one."""
+def _is_omitted(name: str, value: PlainValue, parameters: Mapping[str, PlainValue]) -> bool:
+    """Whether a setting is not set, is Grain's default, or repeats another one."""
     if value is None or value is False or value == ():
         return True
     if name == "length":
         return "num_records" in parameters
     if name == "prefetch_buffer_size":
-        return parameters.get("num_threads") == 0  # then nothing fills it
-    return name in _UNSAID or (name in _OFTEN_GRAINS and str(value).startswith("grain."))
+        # Without threads nothing fills the buffer.
+        return parameters.get("num_threads") == 0
+    return name in _OMITTED or (name in _OMITTED_DEFAULTS and str(value).startswith("grain."))
 
 
 def _ratio(shares: tuple[PlainValue, ...]) -> str:
-    """Undo Grain's scaling of proportions to whole numbers."""
+    """Reduce proportions, which Grain scales to whole numbers: `1:2`."""
     whole = [share for share in shares if isinstance(share, int)]
     if len(whole) < len(shares):
         return _value(shares)
@@ -159,17 +170,17 @@ def _ratio(shares: tuple[PlainValue, ...]) -> str:
 
 def _value(value: PlainValue) -> str:
     if isinstance(value, tuple):
-        return f"({', '.join(_value(one) for one in value)})"
+        return f"({', '.join(map(_value, value))})"
     if isinstance(value, float):
         return f"{value:g}"
     return _short_name(value) if isinstance(value, str) else str(value)
 
 
 def _short_name(name: str) -> str:
-    """Leave out the module and the function around it, not the class that a method is of."""
-    *around, last = name.rpartition("<locals>.")[2].split(".")
-    of_class = around[-1:] if around and around[-1][:1].isupper() else []
-    return ".".join([*of_class, last]).replace("<lambda>", "lambda")
+    """Remove the module and the enclosing function, but keep the class of a method."""
+    *scopes, last = name.rpartition("<locals>.")[2].split(".")
+    class_name = scopes[-1:] if scopes and scopes[-1][:1].isupper() else []
+    return ".".join([*class_name, last]).replace("<lambda>", "lambda")
 
 
 def _range(parameters: Mapping[str, PlainValue]) -> str:

@@ -1,6 +1,6 @@
-"""A pipeline for the terminal: its calls from the source to the trainer, and what is wrong."""
+"""A pipeline as text for the terminal."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -9,21 +9,21 @@ from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
 from netpipe.linting.linter import LintReport
-from netpipe.linting.picture.calls import describe_call
+from netpipe.linting.picture.outline import Branches, Entry, Outline, Workers, outline_graph
 from netpipe.linting.picture.visible_graph import (
     NO_GRAPH,
     TRAINING,
     VisibleGraph,
     label_finding,
-    label_workers,
     select_visible,
     shorten_middle,
     shorten_path,
 )
 from netpipe.linting.rules.finding import LintFinding
 
-MAX_WIDTH: Final = 100  # columns: wider, the eye loses the line between a call and its place
-_LONGEST_PLACE: Final = 32
+# In columns. In a wider picture the eye loses the line between a call and its place.
+MAX_WIDTH: Final = 100
+_MAX_PLACE_WIDTH: Final = 32
 _GAP: Final = 3
 _STYLES: Final = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 _ASCII: Final = str.maketrans("╭╮╰╯─│┌├└✗▼…", "++++-|.+`xv~")
@@ -31,16 +31,16 @@ _ASCII: Final = str.maketrans("╭╮╰╯─│┌├└✗▼…", "++++-|.+`
 
 @dataclass(frozen=True)
 class _Row:
-    """One line before it is fitted to a width.
+    """A line before it is fitted to a width.
 
     Attributes:
-        before: Lines of the branches and boxes at its left.
-        after: Lines of the boxes at its right.
-        text: The call, or what is written into a border.
-        corners: Of the border that the row is; empty for a call.
-        findings: On the call.
+        before: The lines of branches and boxes at its left.
+        after: The lines of boxes at its right.
+        text: The call, or the label of a border.
+        corners: The corners of a border; empty for a call.
+        findings: The findings on the call.
         made_at: Where the call stands in the user's code.
-        dim: Whether it only repeats or explains.
+        dim: Whether the row only repeats another one.
     """
 
     before: str
@@ -76,96 +76,74 @@ class TextPicture:
             yield _in_ascii(line) if options.ascii_only else line
 
 
-def _lines(pipeline: VisibleGraph, width: int) -> Iterator[Text]:
-    if not pipeline.last:
+def _lines(graph: VisibleGraph, width: int) -> Iterator[Text]:
+    if not graph.last:
         yield Text(NO_GRAPH)
         return
-    rows = _Reading(pipeline).rows()
+    rows = _all_rows(outline_graph(graph))
     margin = max(cell_len(row.after) for row in rows)
     sheet = _Sheet(min(width, max(_natural_width(row) for row in rows) + margin), margin)
     for row in rows:
         yield from sheet.lines(row)
 
 
-# ---- From the graph to rows
+# ---- From the outline to rows
 
 
-class _Reading:
-    """Reads a graph from its sources on and remembers what is drawn already."""
+def _all_rows(outline: Outline) -> list[_Row]:
+    rows, indent = _rows(outline, TRAINING)
+    if not rows[0].corners:
+        rows.insert(0, _Row("", "", TRAINING, corners="──"))
+    return [*rows, _Row(indent, "", "▼ trainer")]
 
-    def __init__(self, pipeline: VisibleGraph) -> None:
-        self._pipeline = pipeline
-        self._numbers: dict[int, int] = {}
 
-    def rows(self) -> list[_Row]:
-        """Return the whole picture's rows."""
-        rows, indent = self._before(self._pipeline.last, TRAINING)
-        if not rows[0].corners:
-            rows.insert(0, _Row("", "", TRAINING, corners="──"))
-        return [*rows, _Row(indent, "", "▼ trainer")]
+def _rows(outline: Outline, process: str) -> tuple[list[_Row], str]:
+    """Return the rows of an outline, and the indent of the row that follows them."""
+    rows: list[_Row] = []
+    indent = ""
+    for part in outline:
+        match part:
+            case Entry():
+                rows.append(_entry_row(part, indent))
+                indent = " " * len(indent)
+            case Workers():
+                rows += _boxed_rows(part, process)
+                indent = "  "
+            case Branches():
+                rows += _branch_rows(part, process)
+                indent = "└ "
+    return rows, indent
 
-    def _before(self, ids: Sequence[int], process: str) -> tuple[list[_Row], str]:
-        """Return the rows of what a node reads, and what is to stand before the node's own row."""
-        if len(ids) == 1:
-            return self._up_to(ids[0], process)
-        rows: list[_Row] = []
-        for one in ids:
-            branch, _ = self._up_to(one, process)
-            rows += [replace(branch[0], before=("├ " if rows else "┌ ") + branch[0].before)]
-            rows += [replace(row, before="│ " + row.before) for row in branch[1:]]
-        return rows, "└ " if rows else ""
 
-    def _up_to(self, number: int, process: str) -> tuple[list[_Row], str]:
-        """Return the rows down to a node, and the indent of the rows that follow it."""
-        chain = [number]  # and no recursion: a pipeline may be a long one
-        while self._is_in_a_line(chain[-1]):
-            chain.extend(self._pipeline.inputs[chain[-1]])
-        rows, indent = self._first(chain[-1], process)
-        for one in chain[-2::-1]:
-            rows.append(self._row(one, indent))
-            indent = " " * len(indent)
-        return rows, indent
+def _entry_row(entry: Entry, indent: str) -> _Row:
+    call = f"{entry.call} #{entry.number}" if entry.number else str(entry.call)
+    if entry.is_repeated:
+        return _Row(indent, "", f"{call}, as above", dim=True)
+    made_at = shorten_path(entry.node.made_at, _MAX_PLACE_WIDTH)
+    return _Row(indent, "", call, findings=entry.findings, made_at=made_at)
 
-    def _is_in_a_line(self, number: int) -> bool:
-        is_box = self._pipeline.nodes[number].kind == "ProcessPrefetch"
-        has_one = len(self._pipeline.inputs[number]) == 1
-        return has_one and not is_box and number not in self._numbers
 
-    def _first(self, number: int, process: str) -> tuple[list[_Row], str]:
-        """Return the same for a node before which the line ends, branches or is in a box."""
-        node = self._pipeline.nodes[number]
-        if number in self._numbers:
-            again = f"{describe_call(node)} #{self._numbers[number]}, as above"
-            return [_Row("", "", again, dim=True)], ""
-        inputs = self._pipeline.inputs[number]
-        if node.kind == "ProcessPrefetch" and inputs:
-            rows, indent = self._box(inputs, label_workers(node), process), "  "
-        else:
-            rows, indent = self._before(inputs, process)
-        return [*rows, self._row(number, indent)], " " * len(indent)
+def _boxed_rows(workers: Workers, around: str) -> list[_Row]:
+    rows, _ = _rows(workers.outline, workers.label)
+    inside = [replace(row, before="│ " + row.before, after=row.after + " │") for row in rows]
+    top, bottom = _Row("", "", workers.label, corners="╭╮"), _Row("", "", around, corners="╰╯")
+    return [top, *inside, bottom]
 
-    def _row(self, number: int, indent: str) -> _Row:
-        node = self._pipeline.nodes[number]
-        call = str(describe_call(node))
-        if number in self._pipeline.shared:
-            self._numbers[number] = len(self._numbers) + 1
-            call += f" #{self._numbers[number]}"
-        findings = self._pipeline.findings.get(number, ())
-        made_at = shorten_path(node.made_at, _LONGEST_PLACE)
-        return _Row(indent, "", call, findings=findings, made_at=made_at)
 
-    def _box(self, inputs: Sequence[int], label: str, around: str) -> list[_Row]:
-        rows, _ = self._before(inputs, label)
-        inside = [replace(row, before="│ " + row.before, after=row.after + " │") for row in rows]
-        top, bottom = _Row("", "", label, corners="╭╮"), _Row("", "", around, corners="╰╯")
-        return [top, *inside, bottom]
+def _branch_rows(branches: Branches, process: str) -> list[_Row]:
+    rows: list[_Row] = []
+    for outline in branches.outlines:
+        branch, _ = _rows(outline, process)
+        rows += [replace(branch[0], before=("├ " if rows else "┌ ") + branch[0].before)]
+        rows += [replace(row, before="│ " + row.before) for row in branch[1:]]
+    return rows
 
 
 # ---- From rows to lines of a width
 
 
 def _natural_width(row: _Row) -> int:
-    """Columns of a row on one line, without the boxes at its right."""
+    """Return the columns of a row on one line, without the boxes at its right."""
     parts = [row.text, *map(label_finding, row.findings), *filter(None, [row.made_at])]
     border = 6 if row.corners else 0
     return cell_len(row.before + (" " * _GAP).join(parts)) + border
@@ -173,11 +151,11 @@ def _natural_width(row: _Row) -> int:
 
 @dataclass(frozen=True)
 class _Sheet:
-    """Lays rows out.
+    """Fits rows to a width.
 
     Attributes:
         width: Columns of a line.
-        margin: Columns at its right that only boxes use, so that places stand below each other.
+        margin: Columns at the right that only boxes use, so that all places end in one column.
     """
 
     width: int
@@ -198,9 +176,8 @@ class _Sheet:
 
     def _line(self, row: _Row, marks: Text) -> Text:
         room = self.width - self.margin - cell_len(row.before)
-        call = (
-            Text(shorten_middle(row.text, room - marks.cell_len), "dim" if row.dim else "") + marks
-        )
+        shortened = shorten_middle(row.text, room - marks.cell_len)
+        call = Text(shortened, "dim" if row.dim else "") + marks
         left = room - call.cell_len - _GAP
         place = shorten_path(row.made_at, left)
         if cell_len(place) <= left:
@@ -233,7 +210,6 @@ def _marks(row: _Row) -> Text:
 
 
 def _in_ascii(line: Text) -> Text:
-    """Draw with other characters of the same width; a name that is not ASCII gets `?` for them."""
-    drawn = line.copy()
-    drawn.plain = line.plain.translate(_ASCII).encode("ascii", "replace").decode()
-    return drawn
+    copy = line.copy()
+    copy.plain = line.plain.translate(_ASCII).encode("ascii", "replace").decode()
+    return copy

@@ -1,6 +1,5 @@
-"""What of a pipeline's graph a picture shows: what the user wrote, and what was found on it."""
+"""The part of a pipeline's graph that a picture shows: the user's own calls, and all findings."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -17,26 +16,26 @@ TRAINING: Final = "training process"
 SEVERITIES: Final = ("error", "warning", "info")
 SIGNS: Final[Mapping[str, str]] = {"error": "✗", "warning": "!", "info": "i"}
 
-# What Grain puts around the transformations that a user calls.
-_UNWRITTEN: Final = (
+# Grain puts these around the transformations that a user calls.
+_ADDED_BY_GRAIN: Final = (
     "Options",
     "WorkerContext",
     "WorkerSlice",
     "DataLoaderState",
     "DataLoader",
 )
-_OF_DATA_LOADER: Final = "grain._src.python.data_loader."
+_DATA_LOADER_MODULE: Final = "grain._src.python.data_loader."
 
 
 @dataclass(frozen=True)
 class VisibleGraph:
-    """The nodes that are drawn.
+    """The nodes that a picture shows.
 
     Attributes:
-        nodes: By their ids in the graph.
-        inputs: For each of them, the drawn nodes that its elements come from.
-        last: The nodes that the trainer reads; without any there is nothing to draw.
-        findings: What was found on each node, the worst first; nodes without any are left out.
+        nodes: The nodes by their ids in the whole graph.
+        inputs: For each node, the visible nodes that its elements come from.
+        last: The nodes that the trainer reads; empty if there is nothing to show.
+        findings: The findings on each node that has any, the worst first.
     """
 
     nodes: Mapping[int, Node]
@@ -44,18 +43,12 @@ class VisibleGraph:
     last: tuple[int, ...]
     findings: Mapping[int, tuple[LintFinding, ...]]
 
-    @property
-    def shared(self) -> frozenset[int]:
-        """Nodes that are read more than once."""
-        readers = Counter(one for inputs in self.inputs.values() for one in inputs)
-        return frozenset(node for node, count in readers.items() if count > 1)
-
 
 def select_visible(report: LintReport) -> VisibleGraph:
-    """Leave out what the user did not write, unless something was found on it."""
-    graph, findings = report.graph, _by_node(report)
+    """Leave out nodes that the user did not write and that no finding is about."""
+    graph, findings = report.graph, _findings_by_node(report)
     nodes = {
-        node.id: _as_written(graph, node)
+        node.id: _with_written_settings(graph, node)
         for node in graph.nodes
         if _is_written(node) or node.id in findings
     }
@@ -67,33 +60,25 @@ def select_visible(report: LintReport) -> VisibleGraph:
     )
 
 
-def label_workers(prefetch: Node) -> str:
-    """Name the processes in which everything below an `mp_prefetch` runs."""
-    workers = prefetch.parameters.get("num_workers")
-    if workers is None:
-        return "worker processes"
-    return "1 worker process" if workers == 1 else f"{workers} worker processes"
-
-
 def label_finding(finding: LintFinding) -> str:
-    """Return the few words that stand at the calls a finding is about."""
+    """Return the label that marks the calls that a finding is about: `! no-workers`."""
     return f"{SIGNS[finding.severity]} {finding.rule}"
 
 
 def sort_by_severity(findings: Iterable[LintFinding]) -> Sequence[LintFinding]:
     """Return errors, then warnings, then remarks."""
-    return sorted(findings, key=lambda one: SEVERITIES.index(one.severity))
+    return sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))
 
 
 def shorten_path(made_at: str, columns: int) -> str:
-    """Shorten the path of a place in the user's code from its left, down to the file's name."""
+    """Remove folders from the left of `file:line` until it fits; the file's name always stays."""
     while cell_len(made_at) > columns and "/" in made_at.removeprefix("…/"):
         made_at = "…/" + made_at.removeprefix("…/").split("/", 1)[1]
     return made_at if cell_len(made_at) <= columns else made_at.removeprefix("…/")
 
 
 def shorten_middle(text: str, columns: int) -> str:
-    """Cut the middle out of a text of more than some columns, one at least."""
+    """Cut the middle out of a text that is wider than some columns, at least one."""
     if cell_len(text) <= columns:
         return text
     kept = max(columns, 1) - 1
@@ -103,35 +88,37 @@ def shorten_middle(text: str, columns: int) -> str:
 
 
 def _is_written(node: Node) -> bool:
-    is_loaders = str(node.parameters.get("transform")).startswith(_OF_DATA_LOADER)
-    return node.kind not in _UNWRITTEN and not is_loaders
+    is_data_loaders = str(node.parameters.get("transform")).startswith(_DATA_LOADER_MODULE)
+    return node.kind not in _ADDED_BY_GRAIN and not is_data_loaders
 
 
-def _as_written(graph: Graph, node: Node) -> Node:
-    """Give a node the settings that the user gave it.
+def _with_written_settings(graph: Graph, node: Node) -> Node:
+    """Give a node the settings that the user wrote.
 
-    Above a `.seed(...)` Grain derives the seeds, and a DataLoader's workers are its argument.
+    Above a `.seed(...)` Grain derives the seeds, and a DataLoader's workers are its own argument.
     """
-    told = dict(node.parameters)
-    if "seed" in told and any(one.kind == "Seed" for one in graph.below(node)):
-        del told["seed"]
+    settings = dict(node.parameters)
+    if "seed" in settings and any(below.kind == "Seed" for below in graph.below(node)):
+        del settings["seed"]
     if node.kind == "ProcessPrefetch" and graph.data_loader is not None:
-        told[WORKER_COUNT] = told.get("num_workers")
-    return replace(node, parameters=told)
+        settings[WORKER_COUNT] = settings.get("num_workers")
+    return replace(node, parameters=settings)
 
 
-def _by_node(report: LintReport) -> Mapping[int, tuple[LintFinding, ...]]:
-    found = sort_by_severity(report.findings)
-    marked = {node for finding in found for node in finding.nodes}
-    return {node: tuple(one for one in found if node in one.nodes) for node in marked}
+def _findings_by_node(report: LintReport) -> Mapping[int, tuple[LintFinding, ...]]:
+    by_node: dict[int, tuple[LintFinding, ...]] = {}
+    for finding in sort_by_severity(report.findings):
+        for node in set(finding.nodes):
+            by_node[node] = (*by_node.get(node, ()), finding)
+    return by_node
 
 
 def _nearest(graph: Graph, nodes: Mapping[int, Node], ids: tuple[int, ...]) -> Iterator[int]:
-    """Yield the drawn nodes among some, and in place of each other one those that it reads."""
+    """Yield the ids of visible nodes; in place of each other one, the visible nodes it reads."""
     waiting = list(reversed(ids))
     while waiting:
-        one = waiting.pop()
-        if one in nodes:
-            yield one
+        number = waiting.pop()
+        if number in nodes:
+            yield number
         else:
-            waiting.extend(reversed(graph.nodes[one].parents))
+            waiting.extend(reversed(graph.nodes[number].parents))

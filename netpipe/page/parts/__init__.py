@@ -1,1 +1,1 @@
-"""What is shown of each kind of document."""
+"""The content of a page: one module for each kind of document or for a group of its cards."""

@@ -1,83 +1,70 @@
-"""Several accelerators side by side: how far one loader would keep each of them fed."""
+"""Several accelerators side by side: which of them one loader keeps fed."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from netpipe.page import tones
-from netpipe.page.content import Cell, Column, Drawing, Headline, Pair, Part, Table, Tone
-from netpipe.page.parts.measurement import device_of, measurement_part, tone_of
+from netpipe.page.content import Cell, Drawing, Headline, Pair, Part, Table, Tone, head_columns
+from netpipe.page.formatting import capitalize, format_ratio
+from netpipe.page.parts.measurement import build_measurement_part, name_device, pick_tone
 from netpipe.page.plots.canvas import Ink
-from netpipe.page.plots.ranges import Line, Row, factors
-from netpipe.page.wording import ratio, sentence
+from netpipe.page.plots.ranges import Line, Row, draw_factors
 from netpipe.results.measurement import Interval, converter
 from netpipe.results.units import format_percent, format_seconds
 
 
-def measurements_parts(document: Mapping[str, Any]) -> tuple[Part, ...]:
-    """Return what is shown of a `netpipe.measurements/1` document: all, then each."""
+def build_measurements_parts(document: Mapping[str, Any]) -> tuple[Part, ...]:
+    """Return the parts of a `netpipe.measurements/1` document: an overview, then each."""
     measurements = document["measurements"]
-    each = tuple(measurement_part(one) for one in measurements)
-    return (_overview(measurements), *each) if len(each) > 1 else each
+    each = tuple(map(build_measurement_part, measurements))
+    return (_build_overview(measurements), *each) if len(each) > 1 else each
 
 
-def headroom_drawing(headrooms: Mapping[str, Interval]) -> Drawing:
-    """Draw the headroom of each accelerator, one at least, by its name."""
-    rows = [Row(name, one, *_look(one.median)) for name, one in headrooms.items()]
+def draw_headrooms(headrooms: Mapping[str, Interval]) -> Drawing:
+    """Draw the headroom of each accelerator, at least one, by its name."""
+    rows = []
+    for name, headroom in headrooms.items():
+        ink, marker = (Ink.GOOD, "o") if headroom.median >= 1 else (Ink.BAD, "X")
+        rows.append(Row(name, headroom, ink, marker))
     return Drawing(
         "Headroom of each accelerator",
-        factors(rows, Line(1.0, "keeps up")),
+        draw_factors(rows, Line(1.0, "keeps up")),
         "Step time over load time. Right of the line (●) the loader is fast enough, left of it (✖) "
         "the accelerator waits.",
     )
 
 
-def _look(headroom: float) -> tuple[Ink, str]:
-    return (Ink.GOOD, "o") if headroom >= 1 else (Ink.BAD, "X")
-
-
-def _overview(measurements: Sequence[Mapping[str, Any]]) -> Part:
-    return Part(
-        "Side by side",
-        _headline(measurements),
-        cards=(Pair(headroom_drawing(_headrooms(measurements)), _table(measurements)),),
+def _build_overview(measurements: Sequence[Mapping[str, Any]]) -> Part:
+    each_tone = [pick_tone(one) for one in measurements]
+    fed = sum(tone in (Tone.GOOD, Tone.WARN) for tone in each_tone)
+    verdicts = "; ".join(f"{name_device(one)}: {one['verdict']['kind']}" for one in measurements)
+    headline = Headline(
+        tones.pick_worst(each_tone), f"{fed} of {len(measurements)} fed", f"{verdicts}."
     )
-
-
-def _headrooms(measurements: Sequence[Mapping[str, Any]]) -> dict[str, Interval]:
-    return {
-        device_of(one): converter().structure(one["headroom"], Interval) for one in measurements
+    headrooms = {
+        name_device(one): converter().structure(one["headroom"], Interval) for one in measurements
     }
+    cards = (Pair(draw_headrooms(headrooms), _build_table(measurements)),)
+    return Part("Side by side", headline, cards=cards)
 
 
-def _headline(measurements: Sequence[Mapping[str, Any]]) -> Headline:
-    fed = [one for one in measurements if tone_of(one) in (Tone.GOOD, Tone.WARN)]
-    tone = tones.worst([tone_of(one) for one in measurements])
-    word = f"{len(fed)} of {len(measurements)} fed"
-    return Headline(tone, word, "; ".join(_told(one) for one in measurements) + ".")
-
-
-def _told(document: Mapping[str, Any]) -> str:
-    return f"{device_of(document)}: {document['verdict']['kind']}"
-
-
-def _table(measurements: Sequence[Mapping[str, Any]]) -> Table:
-    columns = ("accelerator", "verdict", "load L", "step S0", "real step R", "headroom", "stall",
-               "workers needed")  # fmt: skip
+def _build_table(measurements: Sequence[Mapping[str, Any]]) -> Table:
+    figures = ("load L", "step S0", "real step R", "headroom", "stall", "workers needed")
     return Table(
         "One loader, several accelerators",
         "Medians. A step time marked derived comes from FLOPs and a peak, not from a run.",
-        tuple(Column(name, is_figure=number > 1) for number, name in enumerate(columns)),
-        tuple(_row(one) for one in measurements),
+        head_columns("accelerator", "verdict", figures=figures),
+        tuple(map(_build_row, measurements)),
     )
 
 
-def _row(document: Mapping[str, Any]) -> tuple[Cell, ...]:
+def _build_row(document: Mapping[str, Any]) -> tuple[Cell, ...]:
     times = ("load_s_per_batch", "step_s", "train_s_per_step")
     return (
-        Cell(device_of(document)),
-        Cell(sentence(document["verdict"]["kind"]), tone_of(document)),
+        Cell(name_device(document)),
+        Cell(capitalize(document["verdict"]["kind"]), pick_tone(document)),
         *(Cell(format_seconds(document[name]["median"])) for name in times),
-        Cell(ratio(document["headroom"]["median"])),
+        Cell(format_ratio(document["headroom"]["median"])),
         Cell(format_percent(document["stall_fraction"]["median"])),
         Cell(str(document.get("workers_needed") or "")),
     )

@@ -1,6 +1,6 @@
-"""Medians with their intervals, one below the other, beside a line that means something."""
+"""Medians with their intervals, one below the other, beside a line for comparison."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Final
@@ -9,27 +9,35 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from netpipe.linting.picture.visible_graph import shorten_middle
-from netpipe.page.plots.canvas import SMALL, Ink, axes_in, drawn, rule_at_ticks, write
-from netpipe.page.plots.scales import finite, label_counts, label_factors, label_seconds
-from netpipe.page.wording import ratio, short_count
+from netpipe.page.formatting import format_ratio
+from netpipe.page.plots.canvas import (
+    SMALL,
+    Ink,
+    add_axes,
+    draw_grid,
+    label_factors,
+    label_values,
+    render_svg,
+    write_text,
+)
 from netpipe.results.measurement import Interval
 from netpipe.results.units import format_seconds
 
-_ROW: Final = 44.0
-_AROUND: Final = 56.0
-_COLUMNS: Final = 34
-_ROOM_AT_RIGHT: Final = 1.06
+_ROW_HEIGHT: Final = 44.0
+_MARGINS: Final = 34.0
+_LINE_LABEL_HEIGHT: Final = 20.0
+_MAX_LABEL_COLUMNS: Final = 34
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the drawing.
+    """One row of the drawing.
 
     Attributes:
-        label: What it is of.
-        interval: In seconds, or a factor.
-        ink: Its colour.
-        marker: matplotlib's, so that colours are not all that tells rows apart.
+        label: What the interval is of.
+        interval: Amounts of one unit, or factors.
+        ink: The colour.
+        marker: matplotlib's marker, which tells rows apart without colours.
     """
 
     label: str
@@ -37,65 +45,56 @@ class Row:
     ink: Ink = Ink.DEVICE
     marker: str = "o"
 
+    @property
+    def ends(self) -> list[float]:
+        """The low end, the median and the high end, as far as they are finite."""
+        interval = self.interval
+        return [end for end in (interval.low, interval.median, interval.high) if isfinite(end)]
+
 
 @dataclass(frozen=True)
 class Line:
-    """A value that all rows are to be seen beside."""
+    """A value to compare all rows with."""
 
     value: float
     label: str
 
 
-def durations(rows: Sequence[Row], line: Line | None = None) -> str:
-    """Draw durations from 0 on; at least one row."""
-    ends = [end for row in rows for end in (row.interval.median, row.interval.high)]
-    most = max(finite([*ends, line.value if line else 0.0])) or 1.0
+def draw_amounts(
+    rows: Sequence[Row], line: Line | None = None, write: Callable[[float], str] = format_seconds
+) -> str:
+    """Draw amounts on an axis from 0; at least one row. `write` formats an amount."""
+    ends = [line.value if line else 0.0, *(end for row in rows for end in row.ends)]
 
     def draw(figure: Figure) -> None:
-        axes = _axes(figure, rows, line)
-        axes.set_xlim(0, most * _ROOM_AT_RIGHT)
-        label_seconds(axes)
-        _rows(axes, rows, [format_seconds(row.interval.median) for row in rows])
+        axes = _add_axes(figure, rows, line)
+        axes.set_xlim(0, 1.06 * max(ends) or 1.0)
+        label_values(axes, write)
+        _draw_rows(axes, rows, write)
 
-    return drawn(draw, _height(rows, line))
-
-
-def amounts(rows: Sequence[Row]) -> str:
-    """Draw counts a second from 0 on; at least one row."""
-    ends = finite([end for row in rows for end in (row.interval.median, row.interval.high)])
-
-    def draw(figure: Figure) -> None:
-        axes = _axes(figure, rows, None)
-        axes.set_xlim(0, max(ends) * _ROOM_AT_RIGHT)
-        label_counts(axes)
-        _rows(axes, rows, [short_count(row.interval.median) for row in rows])
-
-    return drawn(draw, _height(rows, None))
+    return render_svg(draw, _height(rows, line))
 
 
-def factors(rows: Sequence[Row], line: Line) -> str:
-    """Draw factors above 0 by halves and doubles, about a line at 1; at least one row."""
-    ends = [
-        end for row in rows for end in (row.interval.low, row.interval.median, row.interval.high)
-    ]
-    above = [end for end in finite(ends) if end > 0]
+def draw_factors(rows: Sequence[Row], line: Line) -> str:
+    """Draw factors on a logarithmic axis, about a line at 1; at least one row."""
+    ends = [end for row in rows for end in row.ends if end > 0]
 
     def draw(figure: Figure) -> None:
-        axes = _axes(figure, rows, line)
-        label_factors(axes, min(above, default=1.0), max(above, default=1.0))
-        _rows(axes, rows, [f"{ratio(row.interval.median)} x" for row in rows])
+        axes = _add_axes(figure, rows, line)
+        label_factors(axes, min(ends, default=1.0), max(ends, default=1.0))
+        _draw_rows(axes, rows, lambda value: f"{format_ratio(value)} x")
 
-    return drawn(draw, _height(rows, line))
+    return render_svg(draw, _height(rows, line))
 
 
 def _height(rows: Sequence[Row], line: Line | None) -> float:
-    return _ROW * len(rows) + (_AROUND if line else _AROUND - 20)
+    return _ROW_HEIGHT * len(rows) + _MARGINS + (_LINE_LABEL_HEIGHT if line else 0)
 
 
-def _axes(figure: Figure, rows: Sequence[Row], line: Line | None) -> Axes:
-    axes = axes_in(figure, left=16, top=24 if line else 4, right=24, bottom=30)
+def _add_axes(figure: Figure, rows: Sequence[Row], line: Line | None) -> Axes:
+    axes = add_axes(figure, 16, 4 + (_LINE_LABEL_HEIGHT if line else 0), 24, 30)
     axes.set_ylim(len(rows) - 0.5, -0.5)
-    rule_at_ticks(axes)
+    draw_grid(axes)
     if line is not None:
         axes.axvline(line.value, color=Ink.TEXT, linewidth=1.6, zorder=1.5)
         axes.annotate(
@@ -105,16 +104,17 @@ def _axes(figure: Figure, rows: Sequence[Row], line: Line | None) -> Axes:
     return axes
 
 
-def _rows(axes: Axes, rows: Sequence[Row], values: Sequence[str]) -> None:
-    least, most = axes.get_xlim()
-    for number, (row, value) in enumerate(zip(rows, values, strict=True)):
-        interval = row.interval
-        low = interval.low if isfinite(interval.low) else least
-        high = interval.high if isfinite(interval.high) else most
-        y = number + 0.22
-        axes.plot((max(low, least), high), (y, y), color=row.ink, linewidth=5, alpha=0.4)
+def _draw_rows(axes: Axes, rows: Sequence[Row], write: Callable[[float], str]) -> None:
+    start, end = axes.get_xlim()
+    # A background of the page's colour hides the grid behind the text.
+    background = {"facecolor": Ink.PAPER, "edgecolor": "none", "pad": 1}
+    style: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "bbox": background}
+    for index, row in enumerate(rows):
+        interval, y = row.interval, index + 0.22
+        low = max(start, interval.low) if isfinite(interval.low) else start
+        high = interval.high if isfinite(interval.high) else end
+        axes.plot((low, high), (y, y), color=row.ink, linewidth=5, alpha=0.4)
         axes.plot(interval.median, y, row.marker, color=row.ink, markersize=11, clip_on=False)
-        behind = {"facecolor": Ink.PAPER, "edgecolor": "none", "pad": 1}  # the lines of the axes
-        place: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "bbox": behind}
-        write(axes, 0, number - 0.2, shorten_middle(row.label, _COLUMNS), **place)
-        write(axes, 1, number - 0.2, value, fontweight="bold", ha="right", **place)
+        label, value = shorten_middle(row.label, _MAX_LABEL_COLUMNS), write(interval.median)
+        write_text(axes, 0, index - 0.2, label, **style)
+        write_text(axes, 1, index - 0.2, value, fontweight="bold", ha="right", **style)

@@ -9,13 +9,14 @@ from xml.etree import ElementTree as ET
 
 import grain
 import pytest
+from rich.cells import cell_len
 
+from netpipe.linting.graph.nodes import Graph
 from netpipe.linting.linter import LintReport
 from netpipe.linting.picture.drawing import draw_svg, draw_svg_graph
-from netpipe.linting.picture.layout import Sizes, layout
-from netpipe.linting.picture.lettering import monospace_width, sans_width, wrapped
-from netpipe.linting.picture.parts import Arrow, Layout, Rectangle
-from netpipe.linting.picture.style import ARGUMENTS_SIZE, CALL_SIZE, CHIP_SIZE, PLACE_SIZE
+from netpipe.linting.picture.findings_list import list_findings
+from netpipe.linting.picture.layout import Layout, Point, Rectangle
+from netpipe.linting.picture.outline import outline_graph
 from netpipe.linting.picture.visible_graph import select_visible
 from netpipe.linting.rules.finding import LintFinding, SilencedFinding
 from tests.linting.picture.pictured import (
@@ -32,7 +33,8 @@ from tests.linting.picture.pictured import (
 )
 
 SVG = "{http://www.w3.org/2000/svg}"
-SIZES = {"call": CALL_SIZE, "arguments": ARGUMENTS_SIZE, "place": PLACE_SIZE, "rule": CHIP_SIZE}
+# The widest fonts of the style sheet take 0.62 of the font size of 12 px.
+LETTER_WIDTH = 0.62 * 12
 
 every_pipeline = pytest.mark.parametrize("name", PIPELINES)
 
@@ -56,8 +58,8 @@ def nodes_of(root: ET.Element) -> Mapping[int, ET.Element]:
 
 
 def rectangle(element: ET.Element) -> Rectangle:
-    """Where a rect is, in the frame it is in."""
-    return Rectangle(*(float(element.attrib[name]) for name in ("x", "y", "width", "height")))
+    """The position and size of a rect."""
+    return Rectangle(*(int(element.attrib[name]) for name in ("x", "y", "width", "height")))
 
 
 def texts(element: ET.Element) -> Iterator[ET.Element]:
@@ -71,12 +73,12 @@ def words(element: ET.Element) -> str:
 
 
 def inside(inner: Rectangle, outer: Rectangle) -> bool:
-    """Whether a rectangle lies in another, to a tenth."""
+    """Whether a rectangle lies in another one."""
     return (
-        inner.x >= outer.x - 0.1
-        and inner.y >= outer.y - 0.1
-        and inner.right <= outer.right + 0.1
-        and inner.bottom <= outer.bottom + 0.1
+        inner.x >= outer.x
+        and inner.y >= outer.y
+        and inner.right <= outer.right
+        and inner.bottom <= outer.bottom
     )
 
 
@@ -87,12 +89,9 @@ def apart(one: Rectangle, other: Rectangle) -> bool:
     )
 
 
-def placed(report: LintReport) -> tuple[Layout, Rectangle]:
-    """The parts of a drawing, and the frame that they are to be in."""
-    pipeline = select_visible(report)
-    heights = {one: 50.0 + 10 * (one % 3) for one in pipeline.nodes}
-    parts, width, height = layout(pipeline, Sizes(200, heights, 50, (110, 34)))
-    return parts, Rectangle(0, 0, width, height)
+def lay_out(report: LintReport) -> Layout:
+    """The layout of a drawing."""
+    return Layout(outline_graph(select_visible(report)))
 
 
 @every_pipeline
@@ -118,111 +117,95 @@ def test_every_finding_is_named_at_its_nodes_and_in_the_list(name: str) -> None:
 
 @every_pipeline
 def test_boxes_do_not_overlap(name: str) -> None:
-    """Neither do the processes, where one is not in the other."""
-    parts, _ = placed(report_of(name))
-    boxes = [one.place for one in parts.boxes]
+    """Neither do frames, unless one lies in the other."""
+    layout = lay_out(report_of(name))
+    boxes = [box.place for box in layout.boxes]
     assert all(apart(one, other) for one, other in combinations(boxes, 2))
-    processes = [one.place for one in parts.processes]
-    assert all(
-        apart(one, other) or inside(one, other) or inside(other, one)
-        for one, other in combinations(processes, 2)
-    )
+    frames = [frame.place for frame in layout.frames]
+    assert all(apart(one, other) or inside(other, one) for one, other in combinations(frames, 2))
 
 
 @every_pipeline
-def test_a_box_is_in_workers_as_its_node_is(name: str) -> None:
-    """What runs in workers stands in one of their cards, all else in the training process."""
-    parts, _ = placed(report_of(name))
-    training, *workers = parts.processes
-    for box in parts.boxes:
-        in_worker = box.node is not None and box.node.in_worker
-        assert any(inside(box.place, one.place) for one in workers) == in_worker
-        assert inside(box.place, training.place) == (not in_worker)
+def test_the_innermost_frame_is_the_process_of_a_call(name: str) -> None:
+    """It is a frame of workers for what runs in workers, and the training process for all else."""
+    layout = lay_out(report_of(name))
+    for box in layout.boxes:
+        *_, innermost = (frame for frame in layout.frames if inside(box.place, frame.place))
+        in_worker = box.entry is not None and box.entry.node.in_worker
+        assert (innermost.label != "training process") == in_worker
 
 
 @every_pipeline
-def test_everything_is_in_the_frame(name: str) -> None:
-    """Boxes, processes with the cards behind them, and ways."""
-    parts, frame = placed(report_of(name))
-    assert all(inside(one.place, frame) for one in parts.boxes)
-    assert all(
-        inside(card, frame)
-        for one in parts.processes
-        for card in (one.place, one.place.moved(5.0 * (one.cards - 1), -5.0 * (one.cards - 1)))
-    )
-    points = [Rectangle(x, y, 0, 0) for arrow in parts.arrows for x, y in arrow.points]
-    assert all(inside(one, frame) for one in points)
+def test_everything_is_in_the_drawing(name: str) -> None:
+    """Frames, boxes and edges lie between the upper left corner and the layout's size."""
+    layout = lay_out(report_of(name))
+    whole = Rectangle(0, 0, layout.width, layout.height)
+    assert all(inside(box.place, whole) for box in layout.boxes)
+    assert all(inside(frame.place, whole) for frame in layout.frames)
+    points = [Rectangle(x, y, 0, 0) for edge in layout.edges for x, y in edge]
+    assert all(inside(point, whole) for point in points)
 
 
 @every_pipeline
-def test_arrows_lead_down_and_around_the_boxes(name: str) -> None:
-    """From the foot of a box to the head of one below, across only where no box stands."""
-    parts, _ = placed(report_of(name))
-    boxes = [one.place for one in parts.boxes]
-    for arrow in parts.arrows:
-        heights = [y for _, y in arrow.points]
+def test_edges_lead_down_and_around_the_boxes(name: str) -> None:
+    """Each ends at the top of a box and crosses none."""
+    layout = lay_out(report_of(name))
+    boxes = [box.place for box in layout.boxes]
+    for edge in layout.edges:
+        heights = [y for _, y in edge]
         assert heights == sorted(heights)
-        assert not any(crosses(arrow, box) for box in boxes)
+        assert any(box.y == heights[-1] and box.x < edge[-1][0] < box.right for box in boxes)
+        assert not any(crosses(edge, box) for box in boxes)
 
 
-def crosses(arrow: Arrow, box: Rectangle) -> bool:
-    """Whether an arrow runs through a box, and does not just touch it."""
+def crosses(edge: tuple[Point, ...], box: Rectangle) -> bool:
+    """Whether an edge of horizontal and vertical lines runs through a box."""
     core = Rectangle(box.x + 1, box.y + 1, box.width - 2, box.height - 2)
-    for (x0, y0), (x1, y1) in pairwise(arrow.points):
-        middle = (y0 + y1) / 2
-        parts = [
-            Rectangle(x0, y0, 0, middle - y0),
-            Rectangle(min(x0, x1), middle, abs(x1 - x0), 0),
-            Rectangle(x1, middle, 0, y1 - middle),
-        ]
-        if not all(apart(one, core) for one in parts):
-            return True
-    return False
+    lines = (
+        Rectangle(min(x0, x1), y0, abs(x1 - x0), y1 - y0) for (x0, y0), (x1, y1) in pairwise(edge)
+    )
+    return not all(apart(line, core) for line in lines)
 
 
 @every_pipeline
-def test_elements_come_from_above(name: str) -> None:
-    """Each node has an arrow from each that it reads, but for those drawn in other workers."""
-    report = report_of(name)
-    pipeline = select_visible(report)
-    parts, _ = placed(report)
-    ends = [one for one in parts.arrows if one.head]
-    regions = sum(
-        node.kind == "ProcessPrefetch" and bool(pipeline.inputs[node.id])
-        for node in pipeline.nodes.values()
-    )
-    reads = sum(len(set(inputs)) for inputs in pipeline.inputs.values()) + len(pipeline.last)
-    assert len(ends) == reads
-    assert len(parts.arrows) == reads + regions
+def test_every_input_has_an_edge(name: str) -> None:
+    """One for each node that a node or the trainer reads, twice where it is read twice."""
+    graph = select_visible(report_of(name))
+    edges = lay_out(report_of(name)).edges
+    assert len(edges) == sum(map(len, graph.inputs.values())) + len(graph.last)
 
 
 @every_pipeline
 def test_no_text_overflows_its_box(name: str) -> None:
-    """By the widths that are estimated; a call and its place share a line."""
-    report = report_of(name)
-    for group in nodes_of(drawn(report)).values():
-        box = rectangle(next(group.iter(f"{SVG}rect")))
-        for line in texts(group):
-            width = monospace_width(
-                "".join(line.itertext()), SIZES[line.attrib["class"].split()[0]]
-            )
-            x = float(line.attrib["x"])
-            start = x - width if line.attrib["text-anchor"] == "end" else x
-            assert start >= box.x
-            assert start + width <= box.right
-            assert box.y < float(line.attrib["y"]) < box.bottom
+    """A call and its place, which share a line, leave room for each other."""
+    for group in nodes_of(drawn(report_of(name))).values():
+        assert_texts_fit(group)
+
+
+def assert_texts_fit(group: ET.Element) -> None:
+    """All lines of a box are inside it, and no two overlap."""
+    box = rectangle(next(group.iter(f"{SVG}rect")))
+    ends: dict[str, float] = {}
+    for line in texts(group):
+        width = cell_len(words_in(line)) * LETTER_WIDTH
+        x, y = float(line.attrib["x"]), line.attrib["y"]
+        start = x - width if line.get("text-anchor") == "end" else x
+        assert start >= max(box.x, ends.get(y, 0))
+        assert start + width <= box.right
+        assert box.y < float(y) < box.bottom
+        ends[y] = start + width
 
 
 @every_pipeline
 def test_the_list_stays_in_the_drawing(name: str) -> None:
-    """Every line of text ends inside, the last one too, and stands below the one before."""
+    """Every line ends inside, the last one too, and stands below the one before."""
     root = drawn(report_of(name))
     _, _, width, height = map(float, root.attrib["viewBox"].split())
-    for line in root.findall(f"{SVG}text"):
-        said = "".join(line.itertext())
-        assert float(line.attrib["x"]) + sans_width(said, 12) <= width
+    lines = root.findall(f"{SVG}text")
+    for line in lines:
+        assert float(line.attrib["x"]) + cell_len(words_in(line)) * LETTER_WIDTH <= width
         assert float(line.attrib["y"]) <= height
-    heights = [float(line.attrib["y"]) for line in root.findall(f"{SVG}text")]
+    heights = [float(line.attrib["y"]) for line in lines]
     assert all(lower - upper >= 15 for upper, lower in pairwise(heights))
 
 
@@ -242,19 +225,27 @@ def test_boxes_are_as_wide_as_their_texts_need() -> None:
         assert "…" not in words(group)
 
 
-def test_a_long_call_leaves_room_for_its_place() -> None:
-    """Both are cut in their middle."""
-    report = report_on(straight())
-    nodes = [
-        replace(one, kind="Unknown:" + "L" * 50, made_at="x/" + "f" * 40 + ".py:7")
-        for one in report.graph.nodes
-    ]
-    report = replace(report, graph=replace(report.graph, nodes=tuple(nodes)))
-    for group in nodes_of(drawn(report)).values():
-        call, place, *_ = texts(group)
-        end = float(call.attrib["x"]) + monospace_width(words_in(call), CALL_SIZE)
-        assert end <= float(place.attrib["x"]) - monospace_width(words_in(place), PLACE_SIZE)
-        assert words_in(place).endswith(".py:7")
+@pytest.mark.parametrize("letter", ["L", "i", "数"])
+def test_long_texts_are_cut_in_their_middle(letter: str) -> None:
+    """Narrow and wide letters alike; the end of a place stays readable."""
+    report = report_on(straight(), findings_of_all_severities())
+    long = replace(
+        report,
+        graph=Graph(
+            tuple(
+                replace(
+                    node,
+                    kind=f"Unknown:{letter * 80}",
+                    parameters={"transform": letter * 80},
+                    made_at=f"x/{letter * 40}.py:7",
+                )
+                for node in report.graph.nodes
+            )
+        ),
+    )
+    for group in nodes_of(drawn(long)).values():
+        assert_texts_fit(group)
+        assert ".py:7" in words(group)
 
 
 def words_in(line: ET.Element) -> str:
@@ -271,7 +262,7 @@ def test_it_needs_nothing_else_and_is_always_the_same(name: str) -> None:
     assert text == draw_svg(report_of(name))
 
 
-def test_it_has_a_title_and_is_told_to_those_who_do_not_see_it() -> None:
+def test_it_has_a_title_and_a_description_for_screen_readers() -> None:
     """The counts in the title, the order in the description, both named by the image."""
     root = drawn(report_of("straight"))
     title, description = root.find(f"{SVG}title"), root.find(f"{SVG}desc")
@@ -287,36 +278,34 @@ def test_it_has_a_title_and_is_told_to_those_who_do_not_see_it() -> None:
 def test_it_follows_a_dark_page() -> None:
     """Every colour of the light page has one for a dark page."""
     light, dark = draw_svg(report_of("straight")).split("@media (prefers-color-scheme: dark)")
-    for selector in (".page", ".box", ".chip.error", "text", "text.faint", ".workers", ".arrow"):
+    for selector in (".page", ".box", ".chip.error", "text", "text.faint", ".workers", ".edge"):
         assert f".netpipe {selector} {{" in light
         assert f".netpipe {selector} {{" in dark
 
 
-def test_as_many_cards_as_workers_up_to_three() -> None:
-    """One card in front of up to two, each with its label."""
-    parts, _ = placed(report_on(mix_of_workers()))
-    assert [(one.label, one.cards) for one in parts.processes] == [
-        ("training process", 1),
-        ("1 worker process", 1),
-        ("2 worker processes", 2),
-        ("4 worker processes", 3),
-    ]
+def test_a_frame_says_how_many_processes_there_are() -> None:
+    """The training process encloses those of all workers."""
+    layout = lay_out(report_on(mix_of_workers()))
+    training, *others = layout.frames
+    assert training.label == "training process"
+    assert [frame.label.split()[0] for frame in others] == ["1", "2", "4"]
+    assert all(inside(frame.place, training.place) for frame in others)
 
 
-def test_workers_in_workers_stand_in_their_card() -> None:
-    """The inner card lies in the outer one."""
-    parts, _ = placed(report_on(nested_workers()))
-    _, outer, inner = parts.processes
+def test_workers_in_workers_stand_in_their_frame() -> None:
+    """The inner frame lies in the outer one."""
+    _, outer, inner = lay_out(report_on(nested_workers())).frames
     assert inside(inner.place, outer.place)
 
 
-def test_workers_that_share_a_node_draw_it_once_and_name_it_again() -> None:
-    """The second time as a box without a number."""
-    parts, _ = placed(report_on(shared_by_workers()))
-    assert [str(one.node) for one in parts.boxes if one.again] == [
-        "Map of tests.linting.picture.pictured.tokenize"
-    ]
-    assert words(drawn(report_on(shared_by_workers()))).count("as in the other workers") == 1
+def test_a_shared_call_is_drawn_once_and_named_again() -> None:
+    """The second box has the same number and says so, without the id of the node."""
+    report = report_on(shared_by_workers())
+    boxes = [box.entry for box in lay_out(report).boxes if box.entry]
+    (repeated,) = (entry for entry in boxes if entry.is_repeated)
+    (first,) = (entry for entry in boxes if entry.node == repeated.node and entry != repeated)
+    assert first.number == repeated.number == 1
+    assert words(drawn(report)).count("as above") == 1
 
 
 def test_text_from_outside_is_escaped() -> None:
@@ -334,10 +323,12 @@ def test_text_from_outside_is_escaped() -> None:
 
 
 def test_a_long_word_in_a_message_is_cut() -> None:
-    """A path without spaces does not leave the drawing."""
-    lines = list(wrapped("at " + "W" * 200 + " it ends", 300, 13))
-    assert all(sans_width(line, 13) <= 300 for line in lines)
-    assert "".join(lines).count("W") == 200
+    """A path without spaces does not leave the drawing, and no letter is lost."""
+    finding = LintFinding("r", "error", (), "at " + "W" * 200 + " it ends", "")
+    report = replace(report_on(straight()), findings=(finding,))
+    lines = list(list_findings(report, select_visible(report), 60))
+    assert all(cell_len(line.label + line.content) <= 60 for line in lines)
+    assert "".join(line.content for line in lines).count("W") == 200
 
 
 def test_without_a_graph_it_says_so() -> None:
@@ -348,7 +339,7 @@ def test_without_a_graph_it_says_so() -> None:
     assert finding.message in words(root)
 
 
-def test_what_the_user_did_not_write_is_drawn_if_found_guilty() -> None:
+def test_a_node_added_by_grain_is_drawn_if_a_finding_is_about_it() -> None:
     """A finding must have its place."""
     finding, *_ = findings_of_all_severities()
     options = grain.experimental.DatasetOptions(filter_warn_threshold_ratio=0.5)

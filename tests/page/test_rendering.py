@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from netpipe.errors import InputError
-from netpipe.page.reading import printable
-from netpipe.page.rendering import POLICY
-from netpipe.page.writing import page, write_page
+from netpipe.page.reading import replace_unprintable
+from netpipe.page.rendering import POLICY, render_page, write_page
 from tests.page.examples import HOSTILE, every_document, lint, measurement, run
 from tests.page.parsed import parsed
 
@@ -25,7 +24,7 @@ WORDS = (
 @cache
 def made(name: str) -> str:
     """The page of a document, made once."""
-    return page([EVERY[name]])
+    return render_page([EVERY[name]])
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -48,14 +47,14 @@ def test_nothing_stands_empty(name: str) -> None:
 @pytest.mark.parametrize("name", ["diagnosis", "lint", "run"])  # drawings of all kinds
 def test_the_same_documents_give_the_same_bytes(name: str) -> None:
     """So that a page that changed shows a result that changed."""
-    assert page([EVERY[name]]) == made(name)
+    assert render_page([EVERY[name]]) == made(name)
 
 
 def test_code_stays_text() -> None:
     """A name of tags, quotes, mathematics and what no page can hold is shown, and runs nothing."""
     documents = {name: hostile(one) for name, one in EVERY.items()}
     for name, document in documents.items():
-        found = parsed(page([document], names=[HOSTILE], repeat=HOSTILE))
+        found = parsed(render_page([document], names=[HOSTILE], repeat=HOSTILE))
         assert "</script><img src=x onerror=alert(1)>\"'&$x_1$" in found.text, name
         assert not found.named("img")
         assert not any("onerror" in attributes for _, attributes in found.elements)
@@ -78,13 +77,13 @@ def hostile(document: Mapping[str, Any]) -> dict[str, Any]:
 
 def test_what_no_page_can_hold_is_replaced() -> None:
     """Control characters, lone surrogates and marks that turn the direction of all that follows."""
-    told = printable({"a\x00": ["b\ud800", {"c": "d\u202e"}, 1, None, True]})
+    told = replace_unprintable({"a\x00": ["b\ud800", {"c": "d\u202e"}, 1, None, True]})
     assert told == {"a�": ["b�", {"c": "d�"}, 1, None, True]}
 
 
 def test_several_documents_stand_below_each_other() -> None:
     """Each is a part, with a link to it and the name that it was given."""
-    found = parsed(page([measurement(), lint()], names=["a.json", "b.json"]))
+    found = parsed(render_page([measurement(), lint()], names=["a.json", "b.json"]))
     assert [one["id"] for one in found.named("article")] == ["part-1", "part-2"]
     assert [one["href"] for one in found.named("a")] == ["#part-1", "#part-2"]
     assert "a.json: h200-x1" in found.texts
@@ -93,18 +92,20 @@ def test_several_documents_stand_below_each_other() -> None:
 
 def test_one_part_needs_no_list_of_parts() -> None:
     """Then there is no navigation."""
-    assert not parsed(page([measurement()])).named("nav")
+    assert not parsed(render_page([measurement()])).named("nav")
 
 
 def test_how_to_repeat_it_is_told_where_it_is_known() -> None:
     """The command stands at the end; without one there is no empty frame."""
-    assert "netpipe measure --loader a:b" in page([lint()], repeat="netpipe measure --loader a:b")
-    assert "How to repeat" not in page([lint()])
+    assert "netpipe measure --loader a:b" in render_page(
+        [lint()], repeat="netpipe measure --loader a:b"
+    )
+    assert "How to repeat" not in render_page([lint()])
 
 
 def test_drawings_say_what_they_show() -> None:
     """Each is an image with a name, and no two elements of a page share an id."""
-    found = parsed(page([measurement(), run()]))
+    found = parsed(render_page([measurement(), run()]))
     ids = [attributes["id"] for _, attributes in found.elements if "id" in attributes]
     drawings = found.named("svg")
     assert len(drawings) > 5

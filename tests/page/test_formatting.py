@@ -4,7 +4,13 @@ from math import inf
 
 import pytest
 
-from netpipe.page.wording import bounds, ratio, short_count, size, without_modules
+from netpipe.page.formatting import (
+    format_bounds,
+    format_ratio,
+    format_short_count,
+    format_size,
+    strip_modules,
+)
 from netpipe.results.measurement import Interval
 
 
@@ -19,7 +25,7 @@ from netpipe.results.measurement import Interval
 )
 def test_an_end_that_is_not_bounded_is_said(interval: Interval, words: str) -> None:
     """Infinity is no figure."""
-    assert bounds(interval) == words
+    assert format_bounds(interval) == words
 
 
 @pytest.mark.parametrize(
@@ -34,18 +40,22 @@ def test_an_end_that_is_not_bounded_is_said(interval: Interval, words: str) -> N
 )
 def test_where_a_function_comes_from_is_left_out(name: str, short: str) -> None:
     """Only where there is no room for it; figures and methods' dots stay."""
-    assert without_modules(name) == short
+    assert strip_modules(name) == short
 
 
 def test_figures_are_short() -> None:
     """Three digits, with a unit that people know."""
-    assert [ratio(0.876), ratio(20.09)] == ["0.88", "20.1"]
-    assert [size(49_152), size(12)] == ["48 KiB", "12 bytes"]
-    assert [short_count(20_900_000), short_count(162.4)] == ["20.9 M", "162"]
+    assert [format_ratio(0.876), format_ratio(20.09)] == ["0.88", "20.1"]
+    assert [format_size(49_152), format_size(12)] == ["48 KiB", "12 bytes"]
+    assert [format_short_count(20_900_000), format_short_count(162.4)] == ["20.9 M", "162"]
 
 
 def test_no_figure_has_an_exponent() -> None:
     """A figure that is rounded up to the next unit has that unit, others all their digits."""
-    assert [ratio(999.9), ratio(1234.0)] == ["1000", "1230"]
-    assert [size(1000), size(1_047_000), size(2**20)] == ["1000 bytes", "1020 KiB", "1 MiB"]
-    assert [short_count(999_900), short_count(1e13)] == ["1 M", "10000 G"]
+    assert [format_ratio(999.9), format_ratio(1234.0)] == ["1000", "1230"]
+    assert [format_size(1000), format_size(1_047_000), format_size(2**20)] == [
+        "1000 bytes",
+        "1020 KiB",
+        "1 MiB",
+    ]
+    assert [format_short_count(999_900), format_short_count(1e13)] == ["1 M", "10000 G"]

@@ -184,7 +184,7 @@ def test_every_call_is_drawn_and_marked(name: str) -> None:
         assert text.count(finding.rule) == len(finding.nodes)
 
 
-def test_what_the_user_did_not_write_is_left_out_unless_found_guilty() -> None:
+def test_a_node_added_by_grain_is_drawn_only_if_a_finding_is_about_it() -> None:
     """Options are no call of the order, but a finding on them must have its place."""
     options = grain.experimental.DatasetOptions(filter_warn_threshold_ratio=0.5)
     dataset = grain.experimental.WithOptionsIterDataset(read(source()), options)

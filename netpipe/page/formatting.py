@@ -1,0 +1,60 @@
+"""Figures and texts in the form that a page shows them in."""
+
+import re
+from collections.abc import Callable
+from math import isfinite
+from typing import Final
+
+from netpipe.results.measurement import Interval
+from netpipe.results.units import format_number, format_seconds
+
+_BYTES: Final = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
+_COUNTS: Final = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+_MODULES: Final = re.compile(r"\b(?:[^\W\d]\w*\.)+(?=[^\W\d])")
+
+
+def format_ratio(value: float) -> str:
+    """Format a ratio: `0.88`, `20.1`."""
+    return f"{value:.2f}" if abs(value) < 10 else format_number(value)
+
+
+def format_whole_percent(fraction: float) -> str:
+    """Format a fraction as a whole percentage: `71%`."""
+    return f"{100 * fraction:.0f}%"
+
+
+def format_size(count: float) -> str:
+    """Format a number of bytes: `48 KiB`."""
+    if count < _BYTES[-1][0]:
+        return f"{count:.0f} bytes"
+    scale, unit = next(row for row in _BYTES if count >= row[0])
+    return f"{format_number(count / scale)} {unit}"
+
+
+def format_short_count(value: float) -> str:
+    """Format a large number with three digits: `20.9 M`."""
+    # Rounded before the unit is chosen, or 999,900 would become 1000 k.
+    rounded = float(format_number(value))
+    scale, unit = next((row for row in _COUNTS if rounded >= row[0]), (1, ""))
+    return f"{format_number(rounded / scale)} {unit}".rstrip()
+
+
+def strip_modules(text: str) -> str:
+    """Remove the modules of functions: `Map of mine.input.tokenize` is `Map of tokenize`."""
+    return _MODULES.sub("", text)
+
+
+def capitalize(text: str) -> str:
+    """Capitalize the first letter and leave all others as they are."""
+    return text[:1].upper() + text[1:]
+
+
+def format_bounds(interval: Interval, write: Callable[[float], str] = format_seconds) -> str:
+    """Format the ends of an interval: `35.9 ms to 36.8 ms`, or `35.9 ms or more`."""
+    if not (isfinite(interval.low) or isfinite(interval.high)):
+        return "too few rounds to bound it"
+    if not isfinite(interval.high):
+        return f"{write(interval.low)} or more"
+    if not isfinite(interval.low):
+        return f"{write(interval.high)} or less"
+    return f"{write(interval.low)} to {write(interval.high)}"
