@@ -10,12 +10,10 @@ from typing import Any, Final
 from rich.table import Table
 
 from netpipe.results.measurement import Device, Host, Interval
-from netpipe.results.units import percent, seconds
-from netpipe.throughput.candidates import Candidate
-from netpipe.throughput.choice import WorkerChoice
-from netpipe.throughput.figures import FIGURES, Tally, best, over_rounds, ratio
-from netpipe.throughput.formatting import amount, megabytes, scale_of, short
+from netpipe.results.units import amount, megabytes, percent, rounded, scale_of, seconds
+from netpipe.throughput.figures import FIGURES, Tally, over_rounds, ratio
 from netpipe.throughput.subjects import Combination
+from netpipe.throughput.worker_choice import Candidate, WorkerChoice
 from netpipe.verdict.report import new_table
 
 SCHEMA: Final = "netpipe.throughput/1"
@@ -26,12 +24,7 @@ _MARK: Final = " *"
 
 @dataclass(frozen=True)
 class Against:
-    """Another loader that was measured in the same rounds.
-
-    Attributes:
-        target: Names it.
-        runs: What its runs counted.
-    """
+    """Another loader that was measured in the same rounds, and what its runs counted."""
 
     target: str
     runs: Sequence[Tally]
@@ -42,11 +35,11 @@ class Throughput:
     """What was measured in one call.
 
     Attributes:
-        data: What our pipeline read.
+        data: The folder that our pipeline read.
         seconds: How long each run measured the steady state.
         combinations: Choices of our pipeline's settings.
-        runs: What the runs of each of them counted.
-        against: Another loader; None for none.
+        runs: What the runs of each combination counted.
+        against: Another loader, if there is one.
         choice: How the number of workers was chosen; None where it was given.
     """
 
@@ -60,7 +53,8 @@ class Throughput:
     @property
     def best(self) -> int:
         """The place of the combination with the most tokens per second."""
-        return best(self.runs)
+        medians = [over_rounds("tokens_per_s", runs).median for runs in self.runs]
+        return medians.index(max(medians))
 
 
 def throughput_document(
@@ -77,8 +71,7 @@ def throughput_document(
         "seconds": found.seconds,
         "rounds": len(found.runs[0]),
         "combinations": [_combination(found, place) for place in range(len(found.combinations))],
-        "against": against
-        and {"target": against.target, **_figures(against.runs), **_raw(against.runs)},
+        "against": against and {"target": against.target, **_figures(against.runs)},
         "choice": found.choice and _choice(found.choice),
     }
 
@@ -87,12 +80,13 @@ def _choice(choice: WorkerChoice) -> dict[str, Any]:
     return {**asdict(choice), "candidates": [_candidate(one) for one in choice.candidates]}
 
 
-def _candidate(one: Candidate) -> dict[str, Any]:
-    speed = _plain(over_rounds("tokens_per_s", one.runs)) if one.runs else None
+def _candidate(candidate: Candidate) -> dict[str, Any]:
+    runs, fields = candidate.runs, asdict(candidate)
     return {
-        **asdict(one),
-        "tokens_per_s": speed,
-        "peak_pss_bytes": one.peak_pss_bytes if one.runs else None,
+        "fate": fields.pop("status"),
+        **fields,
+        "tokens_per_s": _json_interval(over_rounds("tokens_per_s", runs)) if runs else None,
+        "peak_pss_bytes": candidate.peak_pss_bytes if runs else None,
     }
 
 
@@ -105,20 +99,16 @@ def _combination(found: Throughput, place: int) -> dict[str, Any]:
         "best": place == found.best,
         **_figures(runs),
         "ratios": found.against
-        and {name: _plain(ratio(name, runs, found.against.runs)) for name in FIGURES},
-        **_raw(runs),
+        and {name: _json_interval(ratio(name, runs, found.against.runs)) for name in FIGURES},
     }
 
 
 def _figures(runs: Sequence[Tally]) -> dict[str, Any]:
-    return {name: _plain(over_rounds(name, runs)) for name in FIGURES}
+    figures = {name: _json_interval(over_rounds(name, runs)) for name in FIGURES}
+    return {**figures, "counted_by": runs[0].counted_by, "runs": [asdict(run) for run in runs]}
 
 
-def _raw(runs: Sequence[Tally]) -> dict[str, Any]:
-    return {"counted_by": runs[0].counted_by, "runs": [asdict(run) for run in runs]}
-
-
-def _plain(interval: Interval | None) -> dict[str, float | None] | None:
+def _json_interval(interval: Interval | None) -> dict[str, float | None] | None:
     """Return an interval as JSON values, which know no infinity."""
     if interval is None:
         return None
@@ -145,7 +135,7 @@ def throughput_table(found: Throughput) -> Table:
 
 
 def remarks(found: Throughput) -> Iterator[str]:
-    """Say what the table's marks stand for, and why so many workers."""
+    """Explain the marks in the table, and the choice of the number of workers."""
     if len(found.combinations) > 1:
         yield f"{_MARK.strip()} most tokens per second: {found.combinations[found.best].label}"
     if found.against is not None:
@@ -170,14 +160,14 @@ def _ratio_cells(runs: Sequence[Tally], theirs: Sequence[Tally]) -> Iterator[str
         if found is None:
             yield "-"
         else:
-            yield f"{short(found.median)} x" + (_ends(found) if name in _WITH_ENDS else "")
+            yield f"{rounded(found.median)} x" + (_ends(found) if name in _WITH_ENDS else "")
 
 
 def _ends(interval: Interval, scale: float = 1.0) -> str:
     """Write where an interval ends, in the unit of the figure before it; nothing for no ends."""
     if not isfinite(interval.high):
         return ""
-    return f" ({short(interval.low / scale)}-{short(interval.high / scale)})"
+    return f" ({rounded(interval.low / scale)}-{rounded(interval.high / scale)})"
 
 
 _WITH_ENDS: Final = ("tokens_per_s", "tokens_per_cpu_s")

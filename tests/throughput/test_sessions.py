@@ -11,9 +11,9 @@ from netpipe.errors import HangError, MisuseError, SessionError
 from netpipe.results import documents
 from netpipe.session import session
 from netpipe.session.session import SessionRequest
-from netpipe.throughput import turns
+from netpipe.throughput import sessions
+from netpipe.throughput.sessions import expected_s, measure_in_turns
 from netpipe.throughput.subjects import Foreign
-from netpipe.throughput.turns import expected_s, measure_in_turns
 from tests.session import session_targets
 from tests.throughput.tallies import make_tally
 
@@ -21,7 +21,7 @@ TARGETS = Path(session_targets.__file__)
 
 
 def test_combinations_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A B, A B: each gets the runs of its own, in the order of the rounds."""
+    """A B, B A: each gets its own runs, in the order of the rounds."""
     asked: list[str] = []
 
     def answered(command: Sequence[str], request: SessionRequest) -> dict[str, Any]:
@@ -31,14 +31,14 @@ def test_combinations_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append(command[-1])
         return asdict(make_tally(batches=len(asked)))
 
-    monkeypatch.setattr(turns, "answered", answered)
+    monkeypatch.setattr(sessions, "answered", answered)
     said: list[tuple[int, str]] = []
     found = measure_in_turns(
         [Foreign("a:a"), Foreign("b:b")], 2, 3.0, lambda done, one: said.append((done, one.label))
     )
-    assert asked == ["a:a", "b:b", "a:a", "b:b"]
+    assert asked == ["a:a", "b:b", "b:b", "a:a"]
     assert said == list(enumerate(asked))
-    assert [[run.batches for run in runs] for runs in found] == [[1, 3], [2, 4]]
+    assert [[run.batches for run in runs] for runs in found] == [[1, 4], [2, 3]]
 
 
 def test_more_takes_longer() -> None:
@@ -84,6 +84,6 @@ def test_a_loader_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
             command, SessionRequest(**{**asdict(request), "batch_limit_s": 0.5})
         )
 
-    monkeypatch.setattr(turns, "answered", impatient)
+    monkeypatch.setattr(sessions, "answered", impatient)
     with pytest.raises(HangError, match=r"no batch for 0\.5 s after 2 batches"):
         _measure("hanging_loader")
