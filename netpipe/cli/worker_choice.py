@@ -68,7 +68,7 @@ def choose_workers(
 
 def _announce(subjects: "Sequence[Combination]", budget_bytes: int, trial_s: float) -> None:
     from netpipe.measuring.interleaving import MIN_ROUNDS
-    from netpipe.results.units import megabytes
+    from netpipe.results.units import format_megabytes
     from netpipe.throughput.sessions import expected_s
     from netpipe.throughput.worker_trials import MAX_ROUNDS
 
@@ -76,8 +76,8 @@ def _announce(subjects: "Sequence[Combination]", budget_bytes: int, trial_s: flo
     lines = [
         *(f"{subject.label}: {subject.memory_estimate}" for subject in subjects),
         (
-            f"memory budget: {megabytes(budget_bytes)} for all processes; what they take beside "
-            "finished batches is measured in the trials"
+            f"memory budget: {format_megabytes(budget_bytes)} for all processes; what they take "
+            "beside finished batches is measured in the trials"
         ),
         (
             f"trials: {len(subjects)} in each of {MIN_ROUNDS} rounds, of {MAX_ROUNDS} where those "

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from netpipe.diagnosis.diagnosis import Intervention, clearness
+from netpipe.diagnosis.diagnosis import Intervention, clear_factor
 from netpipe.diagnosis.page_cache import CACHED, FROM_DISK
 from netpipe.diagnosis.schedule import NO_TIME
 from netpipe.diagnosis.thread_scaling import LANE, TWO_PROCESSES, TWO_THREADS, WITHOUT_STAGE
@@ -61,7 +61,7 @@ def _told(turns: SideBlocks, side: str, before: str, what: str) -> Intervention:
 
 
 def _says(speedup: Interval) -> str:
-    if not clearness(speedup):
+    if not clear_factor(speedup):
         return "no clear difference"
     if speedup.median > 1:
         return f"{speedup.median:.2f} times as fast"
@@ -70,4 +70,4 @@ def _says(speedup: Interval) -> str:
 
 def clearest_first(made: Iterable[Intervention]) -> tuple[Intervention, ...]:
     """Return interventions in the order of how clear their effect is; those without one last."""
-    return tuple(sorted(made, key=lambda one: (-one.clearness, one.speedup is None)))
+    return tuple(sorted(made, key=lambda one: (-one.clear_factor, one.speedup is None)))

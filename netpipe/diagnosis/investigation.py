@@ -128,7 +128,7 @@ class FindingOut:
         try:
             time = schedule.part(1.0, UNTIL)
             look = partial(take_first_look, self._lane, self._clock, UNWATCHED, time.until_s)
-            return self._looked_into(self._lane, bounded(look, time.left_s()), schedule)
+            return self._looked_into(self._lane, bounded(look, time.remaining_s()), schedule)
         except Exception as error:  # noqa: BLE001  # a failure of ours costs only this part
             self._remarks.append(
                 f"the loader does not run in one thread ({describe_error(error)}): it was "

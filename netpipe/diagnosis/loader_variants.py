@@ -12,7 +12,7 @@ import grain
 from netpipe.linting.experiments.variants import CannotRebuildError, Variant, build_variant
 from netpipe.linting.graph.nodes import Graph
 from netpipe.linting.graph.reader import read_graph
-from netpipe.linting.graph.source_lines import recorded
+from netpipe.linting.graph.source_lines import record_source_lines
 from netpipe.measuring.loader_puller import LoaderFactory
 
 _WORKERS: Final = ("ProcessPrefetch", "NoWorkers", "DataLoader")
@@ -29,7 +29,7 @@ def serial(loader: LoaderFactory) -> tuple[LoaderFactory, Graph]:
         The factory, of a `OneThread` where the pipeline could be rebuilt, and the graph of what the
         loader makes, which is empty if it is not Grain's.
     """
-    with recorded() as recording:
+    with record_source_lines() as recording:
         graph = read_graph(loader(), recording)
     if not graph.nodes:
         return loader, graph

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from netpipe.diagnosis.blocks import Block, PullingThread, measure_batch_count
-from netpipe.diagnosis.schedule import Time
+from netpipe.diagnosis.schedule import TimeSlot
 from netpipe.diagnosis.turns import SideBlocks, measure_in_turns
 from netpipe.measuring.loader_puller import LoaderFactory
 from netpipe.session.heartbeat import Watch
@@ -35,7 +35,7 @@ _LIBRARY: Final = (".so", ".py", ".pyc")
 
 def from_disk_and_cache(
     loader: LoaderFactory,
-    time: Time,
+    time: TimeSlot,
     batch_s: float,
     watch: Watch,
     say: Callable[[int], None],

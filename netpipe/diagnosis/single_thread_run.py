@@ -58,11 +58,11 @@ class SingleThread:
         try:
             time = self.schedule.part(_STAGES, UNTIL)
             # Another start follows, which all else is held against.
-            time.demand(2 * self.look.start_s + _LEAST_BATCHES * self.look.batch_s)
+            time.require(2 * self.look.start_s + _LEAST_BATCHES * self.look.batch_s)
             timing = partial(
                 stage_times, self.loader, self.graph, time.budget_s, time.clock, self._lane_watch
             )
-            return bounded(timing, time.left_s()) if self.is_rebuilt else timing()
+            return bounded(timing, time.remaining_s()) if self.is_rebuilt else timing()
         except Exception as error:  # noqa: BLE001  # a failure of ours costs only this part
             self.remarks.append(f"the stages could not be timed: {describe_error(error)}")
             return ()
@@ -85,7 +85,7 @@ class SingleThread:
         """Return what bytes that are cached give."""
         try:
             time = self.schedule.part(_DISK)
-            time.demand(2 * MIN_ROUNDS * (self.look.start_s + self.look.batch_s))
+            time.require(2 * MIN_ROUNDS * (self.look.start_s + self.look.batch_s))
             say = self.schedule.say("disk")
             turns = from_disk_and_cache(self.loader, time, self.look.batch_s, self._lane_watch, say)
         except Exception as error:  # noqa: BLE001  # a failure of ours costs only this part

@@ -11,7 +11,7 @@ from netpipe.diagnosis.instrumented_stages import measured_overhead, timed, with
 from netpipe.diagnosis.loader_variants import OneThread
 from netpipe.diagnosis.stack_sampling import Sampled, UsersPath, functions, sampled
 from netpipe.linting.graph.nodes import Graph, Node
-from netpipe.linting.graph.reader import datasets_of, read_graph
+from netpipe.linting.graph.reader import collect_datasets, read_graph
 from netpipe.measuring.loader_puller import LoaderFactory
 from netpipe.session.heartbeat import Watch
 
@@ -57,7 +57,7 @@ def stage_times(
     if not isinstance(made, OneThread):
         return _by_stacks(*_sampled(loader, budget_s, clock, watch))
     overhead, lane_graph = measured_overhead(), read_graph(made.dataset)
-    with timed(datasets_of(made.dataset)) as timing:
+    with timed(collect_datasets(made.dataset)) as timing:
         lane = PullingThread(lambda: made, clock, watch)
         try:
             timing.start_anew()

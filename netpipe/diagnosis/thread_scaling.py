@@ -7,8 +7,8 @@ from functools import partial
 from typing import Final
 
 from netpipe.diagnosis.blocks import Block, PullingThread, measure_block
-from netpipe.diagnosis.diagnosis import clearness
-from netpipe.diagnosis.schedule import Time
+from netpipe.diagnosis.diagnosis import clear_factor
+from netpipe.diagnosis.schedule import TimeSlot
 from netpipe.diagnosis.second_process import SecondProcess
 from netpipe.diagnosis.stage_ablation import KEPT
 from netpipe.diagnosis.turns import MIN_ROUNDS, Side, SideBlocks, measure_in_turns
@@ -30,7 +30,7 @@ def lanes_in_turns(
     loader: LoaderFactory,
     target: str,
     absent: LoaderFactory | None,
-    time: Time,
+    time: TimeSlot,
     batch_s: float,
     watch: Watch,
     say: Callable[[int], None],
@@ -53,7 +53,7 @@ def lanes_in_turns(
         _LEAST_BATCHES * batch_s,
         time.budget_s / (_ROUNDS * (3 + (absent is not None)) * _WARM_UP),
     )
-    block_s = min(block_s, max(_LEAST_BLOCK_S, time.left_s() / (MIN_ROUNDS * _WARM_UP)))
+    block_s = min(block_s, max(_LEAST_BLOCK_S, time.remaining_s() / (MIN_ROUNDS * _WARM_UP)))
     with ExitStack() as stack:
         start = partial(_lane, stack, time, watch)
         started = time.clock()
@@ -78,23 +78,23 @@ def without_dear_copies(turns: SideBlocks) -> SideBlocks:
     if not turns.has(WITHOUT_STAGE):
         return turns
     speedup = turns.speedup(WITHOUT_STAGE, LANE)
-    if speedup.median > 1 or not clearness(speedup):
+    if speedup.median > 1 or not clear_factor(speedup):
         return turns
     return turns.without_side(
         WITHOUT_STAGE, "copying what the stage returns takes longer than the stage"
     )
 
 
-def _lane(stack: ExitStack, time: Time, watch: Watch, loader: LoaderFactory) -> PullingThread:
+def _lane(stack: ExitStack, time: TimeSlot, watch: Watch, loader: LoaderFactory) -> PullingThread:
     lane = PullingThread(loader, time.clock, watch, time.until_s)
     stack.callback(lane.close)
     return lane
 
 
-def _prepared(time: Time, cost_s: float, prepare: Callable[[], Side]) -> Side:
+def _prepared(time: TimeSlot, cost_s: float, prepare: Callable[[], Side]) -> Side:
     """Return a side; where it cannot be prepared, the side fails and the others do not."""
     try:
-        time.demand(cost_s)
+        time.require(cost_s)
         return prepare()
     except Exception as error:  # noqa: BLE001  # the user's code may raise anything
         return partial(_failed, error)
@@ -110,9 +110,9 @@ def _without(lane: PullingThread, enough_s: float) -> Side:
 
 
 def _beside_another(
-    stack: ExitStack, lane: PullingThread, target: str, time: Time, enough_s: float
+    stack: ExitStack, lane: PullingThread, target: str, time: TimeSlot, enough_s: float
 ) -> Side:
-    second = stack.enter_context(SecondProcess(target, time.left_s() / 2))
+    second = stack.enter_context(SecondProcess(target, time.remaining_s() / 2))
     return lambda: _beside(lane, second, enough_s)
 
 

@@ -7,9 +7,9 @@ from statistics import fmean, median, stdev
 from typing import Final
 
 from netpipe.diagnosis.blocks import Block
-from netpipe.diagnosis.schedule import NO_TIME, Time
+from netpipe.diagnosis.schedule import NO_TIME, TimeSlot
 from netpipe.errors import LoaderFailedError, SessionError
-from netpipe.gate.comparison import quantile
+from netpipe.gate.comparison import student_quantile
 from netpipe.measuring.interleaving import MIN_ROUNDS as MIN_ROUNDS
 from netpipe.measuring.interleaving import Interleaved, interleave
 from netpipe.results.measurement import Interval
@@ -98,14 +98,14 @@ def log_interval(values: Sequence[float]) -> Interval:
     if n == 1:
         return Interval(middle, 0.0, inf, n)
     logs = [log(value) for value in values]
-    reach = quantile(0.975, n - 1) * stdev(logs) / sqrt(n)
+    reach = student_quantile(0.975, n - 1) * stdev(logs) / sqrt(n)
     low, high = exp(fmean(logs) - reach), exp(fmean(logs) + reach)
     return Interval(middle, min(low, middle), max(high, middle), n)
 
 
 def measure_in_turns(
     sides: Mapping[str, Side],
-    time: Time,
+    time: TimeSlot,
     say: Callable[[int], None],
     cost_s: float = 0.0,
     watched: str = "",
@@ -121,12 +121,12 @@ def measure_in_turns(
         watched: The side that a watchdog already guards against hangs.
     """
     began_s = time.clock()
-    fitting = time.left_s() / (MIN_ROUNDS * cost_s) if cost_s else inf
+    fitting = time.remaining_s() / (MIN_ROUNDS * cost_s) if cost_s else inf
     chosen = list(sides)[: int(max(1, min(len(sides), fitting)))]
 
     def wants_round(done: Interleaved[str, Block]) -> bool:
         rounds, elapsed_s = len(done.rounds), time.clock() - began_s
-        if rounds == _MAX_ROUNDS or done.longest_round_s > time.left_s():
+        if rounds == _MAX_ROUNDS or done.longest_round_s > time.remaining_s():
             return False
         if rounds >= MIN_ROUNDS and elapsed_s * (1 + 1 / rounds) > time.budget_s:
             return False
@@ -138,12 +138,12 @@ def measure_in_turns(
     def measure(side: str) -> Block:
         # A later round does not begin unless all of it fits.
         if len(costs_s) < len(chosen):
-            time.demand(max(costs_s, default=0.0))
+            time.require(max(costs_s, default=0.0))
         started_s = time.clock()
         try:
             if side == watched:
                 return sides[side]()
-            return bounded(sides[side], max(_MIN_LIMIT_S, time.left_s()))
+            return bounded(sides[side], max(_MIN_LIMIT_S, time.remaining_s()))
         finally:
             costs_s.append(time.clock() - started_s)
 

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Final
 
 from netpipe.diagnosis.blocks import FirstLook, measure_fresh_block
-from netpipe.diagnosis.diagnosis import Verified
+from netpipe.diagnosis.diagnosis import Verification
 from netpipe.diagnosis.interventions import AS_IT_IS, HALF_THE_CORES, ONE_WORKER, TINY_PAYLOAD
 from netpipe.diagnosis.loader_variants import (
     on_half_the_cores,
@@ -14,7 +14,7 @@ from netpipe.diagnosis.loader_variants import (
     without_read_threads,
 )
 from netpipe.diagnosis.model_parts import workers_of
-from netpipe.diagnosis.schedule import NO_TIME, Schedule, Time
+from netpipe.diagnosis.schedule import NO_TIME, Schedule, TimeSlot
 from netpipe.diagnosis.stage_ablation import without_stage
 from netpipe.diagnosis.stage_times import StageTime
 from netpipe.diagnosis.turns import (
@@ -81,7 +81,7 @@ class Whole:
 
     def tried(
         self, change: Change | None, load_s: Interval, omitted: dict[int, LoaderFactory]
-    ) -> tuple[Verified | None, str]:
+    ) -> tuple[Verification | None, str]:
         """Make a change, and compare it with its prediction.
 
         Args:
@@ -104,7 +104,7 @@ class Whole:
             made = omitted[change.place or 0]
         sides = {AS_IT_IS: self.loader, change.says: made}
         time = self.schedule.part(_VERIFYING)
-        if MIN_ROUNDS * 2 * self._cost_s(self._block_s(time, len(sides))) > time.left_s():
+        if MIN_ROUNDS * 2 * self._cost_s(self._block_s(time, len(sides))) > time.remaining_s():
             return None, f"{change.says} could not be tried: {NO_TIME}"
         return verified(change, self._in_turns(sides, time, f"trying {change.says}"), load_s)
 
@@ -129,7 +129,7 @@ class Whole:
                 omitted[place] = made
         return omitted
 
-    def _in_turns(self, sides: dict[str, LoaderFactory], time: Time, name: str) -> SideBlocks:
+    def _in_turns(self, sides: dict[str, LoaderFactory], time: TimeSlot, name: str) -> SideBlocks:
         block_s = self._block_s(time, len(sides))
         measured: dict[str, Side] = {
             side: partial(
@@ -146,10 +146,12 @@ class Whole:
             measured, time, self.schedule.say(name), self._cost_s(block_s), AS_IT_IS
         )
 
-    def _block_s(self, time: Time, sides: int) -> float:
+    def _block_s(self, time: TimeSlot, sides: int) -> float:
         share_s = time.budget_s / (_ROUNDS * sides) - self.look.start_s
         wanted_s = max(_LEAST_BLOCK_S, _LEAST_BATCHES * self.look.batch_s, share_s)
-        return min(wanted_s, max(_LEAST_BLOCK_S, time.left_s() / MIN_ROUNDS - self.look.start_s))
+        return min(
+            wanted_s, max(_LEAST_BLOCK_S, time.remaining_s() / MIN_ROUNDS - self.look.start_s)
+        )
 
     def _cost_s(self, block_s: float) -> float:
         return self.look.start_s + _WITH_WARM_UP * block_s

@@ -10,7 +10,14 @@ from typing import Any, Final
 from rich.table import Table
 
 from netpipe.results.measurement import Device, Host, Interval
-from netpipe.results.units import amount, megabytes, percent, rounded, scale_of, seconds
+from netpipe.results.units import (
+    format_amount,
+    format_megabytes,
+    format_number,
+    format_percent,
+    format_seconds,
+    scale_of,
+)
 from netpipe.throughput.figures import FIGURES, Tally, over_rounds, ratio
 from netpipe.throughput.subjects import Combination
 from netpipe.throughput.worker_choice import Candidate, WorkerChoice
@@ -160,26 +167,26 @@ def _ratio_cells(runs: Sequence[Tally], theirs: Sequence[Tally]) -> Iterator[str
         if found is None:
             yield "-"
         else:
-            yield f"{rounded(found.median)} x" + (_ends(found) if name in _WITH_ENDS else "")
+            yield f"{format_number(found.median)} x" + (_ends(found) if name in _WITH_ENDS else "")
 
 
 def _ends(interval: Interval, scale: float = 1.0) -> str:
     """Write where an interval ends, in the unit of the figure before it; nothing for no ends."""
     if not isfinite(interval.high):
         return ""
-    return f" ({rounded(interval.low / scale)}-{rounded(interval.high / scale)})"
+    return f" ({format_number(interval.low / scale)}-{format_number(interval.high / scale)})"
 
 
 _WITH_ENDS: Final = ("tokens_per_s", "tokens_per_cpu_s")
 _COLUMNS: Final[Mapping[str, tuple[str, Callable[[float], str]]]] = MappingProxyType(
     {
-        "tokens/s": ("tokens_per_s", amount),
-        "tokens/CPU s": ("tokens_per_cpu_s", amount),
-        "batches/s": ("batches_per_s", amount),
-        "padding": ("padding_fraction", percent),
-        "worst": ("padding_fraction_worst_batch", percent),
-        "B/token": ("bytes_read_per_token", amount),
-        "PSS": ("peak_pss_bytes", megabytes),
-        "1st batch": ("first_batch_s", seconds),
+        "tokens/s": ("tokens_per_s", format_amount),
+        "tokens/CPU s": ("tokens_per_cpu_s", format_amount),
+        "batches/s": ("batches_per_s", format_amount),
+        "padding": ("padding_fraction", format_percent),
+        "worst": ("padding_fraction_worst_batch", format_percent),
+        "B/token": ("bytes_read_per_token", format_amount),
+        "PSS": ("peak_pss_bytes", format_megabytes),
+        "1st batch": ("first_batch_s", format_seconds),
     }
 )

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from netpipe.results.units import amount, megabytes
+from netpipe.results.units import format_amount, format_megabytes
 from netpipe.throughput.figures import FIGURES, Tally, over_rounds, ratio
 
 # The part of another's tokens per second from which on a candidate counts as fast as it.
@@ -144,7 +144,9 @@ def _judge_hopeless(
     pairs = zip(speeds, fastest, strict=True)
     if any(speed >= _HOPELESS_FRACTION * most for speed, most in pairs):
         return candidate
-    reason = f"{amount(speeds[-1])} tokens/s, less than a third of {amount(fastest[-1])}"
+    reason = (
+        f"{format_amount(speeds[-1])} tokens/s, less than a third of {format_amount(fastest[-1])}"
+    )
     return replace(candidate, status="slower", reason=f"{reason} in round {len(speeds)}")
 
 
@@ -165,7 +167,7 @@ def explain(chosen: Candidate, candidates: Sequence[Candidate]) -> str:
         chosen: One of the candidates.
         candidates: The fewest workers first.
     """
-    first = f"{chosen.label}: {amount(chosen.tokens_per_s)} tokens/s"
+    first = f"{chosen.label}: {format_amount(chosen.tokens_per_s)} tokens/s"
     return (
         "; ".join([first, *(_compare(one, chosen) for one in _worth_naming(chosen, candidates))])
         + "."
@@ -188,8 +190,8 @@ def _compare(other: Candidate, chosen: Candidate) -> str:
     more = f"{abs(gain):.0%} {'more' if gain >= 0 else 'less'}"
     if chosen.tokens_per_s < _AS_FAST * other.tokens_per_s:
         more += ", but not in every round"
-    text = f"{other.workers} {verb} {amount(other.tokens_per_s)} ({more})"
+    text = f"{other.workers} {verb} {format_amount(other.tokens_per_s)} ({more})"
     extra_bytes = other.peak_pss_bytes - chosen.peak_pss_bytes
     if other.workers > chosen.workers and extra_bytes > 0:
-        text += f" for {megabytes(extra_bytes)} more"
+        text += f" for {format_megabytes(extra_bytes)} more"
     return text

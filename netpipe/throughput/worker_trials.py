@@ -7,7 +7,7 @@ from typing import Final
 
 from netpipe.errors import InputError, SessionError
 from netpipe.measuring.interleaving import MIN_ROUNDS, order_of_round
-from netpipe.results.units import megabytes
+from netpipe.results.units import format_megabytes
 from netpipe.throughput.figures import Tally
 from netpipe.throughput.worker_choice import (
     Candidate,
@@ -104,7 +104,7 @@ def _run(candidate: Candidate, budget_bytes: int, measure: Measure) -> Candidate
     longer = replace(candidate, runs=(*candidate.runs, run))
     if longer.peak_pss_bytes <= budget_bytes:
         return longer
-    reason = _above(f"took {megabytes(longer.peak_pss_bytes)}", budget_bytes)
+    reason = _above(f"took {format_megabytes(longer.peak_pss_bytes)}", budget_bytes)
     return replace(longer, status="over budget", reason=reason)
 
 
@@ -120,7 +120,9 @@ def foresee_excess(candidate: Candidate, measured: Sequence[Candidate], budget_b
         budget_bytes: What all processes together may take.
     """
     if candidate.finished_bytes > budget_bytes:
-        return _above(f"{megabytes(candidate.finished_bytes)} of finished batches", budget_bytes)
+        return _above(
+            f"{format_megabytes(candidate.finished_bytes)} of finished batches", budget_bytes
+        )
     if len(measured) < 2:
         return ""
     fewer, more = measured[-2:]
@@ -129,11 +131,11 @@ def foresee_excess(candidate: Candidate, measured: Sequence[Candidate], budget_b
     if expected <= budget_bytes:
         return ""
     smaller = f"{fewer.workers} and {more.workers}"
-    return _above(f"would take {megabytes(expected)}, going by {smaller}", budget_bytes)
+    return _above(f"would take {format_megabytes(expected)}, going by {smaller}", budget_bytes)
 
 
 def _above(needed: str, budget_bytes: int) -> str:
-    return f"{needed}, above the budget of {megabytes(budget_bytes)}"
+    return f"{needed}, above the budget of {format_megabytes(budget_bytes)}"
 
 
 def _require_open(every: Sequence[Candidate], budget_bytes: int) -> None:
@@ -149,7 +151,7 @@ def _require_open(every: Sequence[Candidate], budget_bytes: int) -> None:
     raise InputError(
         _OPTION,
         "value",
-        f"be at least the {megabytes(smallest_bytes)} that the least candidate takes",
-        megabytes(budget_bytes),
+        f"be at least the {format_megabytes(smallest_bytes)} that the least candidate takes",
+        format_megabytes(budget_bytes),
         "Give more, or take a smaller batch",
     )

@@ -18,7 +18,7 @@ from netpipe.diagnosis.blocks import (
     measure_block,
     measure_fresh_block,
 )
-from netpipe.diagnosis.stage_ablation import _copied
+from netpipe.diagnosis.stage_ablation import _timed_copy
 from netpipe.errors import LoaderFailedError, MisuseError
 from netpipe.session.heartbeat import UNWATCHED
 from tests.diagnosis import loaders
@@ -245,7 +245,7 @@ def test_copies_for_an_intervention_are_left_out(monkeypatch: pytest.MonkeyPatch
     def loader() -> Iterator[str]:
         while True:
             clock.sleep(1.0)
-            yield str(_copied(TakesTwoSeconds()))
+            yield str(_timed_copy(TakesTwoSeconds()))
 
     monkeypatch.setattr(blocks, "_delay_s", lambda: 0.0)
     monkeypatch.setattr(blocks, "_workers_cpu_s", lambda: 0.0)
@@ -267,7 +267,7 @@ def test_copies_of_another_thread_are_left_in(monkeypatch: pytest.MonkeyPatch) -
 
     def loader() -> Iterator[int]:
         while True:
-            reader = threading.Thread(target=_copied, args=(TakesTwoSeconds(),))
+            reader = threading.Thread(target=_timed_copy, args=(TakesTwoSeconds(),))
             reader.start()
             reader.join()
             yield 1

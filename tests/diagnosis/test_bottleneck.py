@@ -12,7 +12,7 @@ from netpipe.diagnosis.diagnosis import Bottleneck, Intervention
 from netpipe.diagnosis.prediction import Known
 from netpipe.diagnosis.turns import SideBlocks
 from netpipe.results.measurement import Interval
-from tests.diagnosis.diagnosed import block, interval, stage_time, turns
+from tests.diagnosis.examples import block, interval, stage_time, turns
 
 COMPUTES, WAITS = Work(0.030, 0.030), Work(0.030, 0.003)
 TIMES = (stage_time("Map of tokenize", 0.030), stage_time("Source", 0.010))

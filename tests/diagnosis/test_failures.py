@@ -25,8 +25,8 @@ from netpipe.errors import LoaderFailedError
 from netpipe.grain_workers import let_grain_start_workers
 from netpipe.session.heartbeat import UNWATCHED
 from tests.diagnosis import loaders
-from tests.diagnosis.diagnosed import stage_time
-from tests.diagnosis.diagnosed import turns as made_turns
+from tests.diagnosis.examples import stage_time
+from tests.diagnosis.examples import turns as made_turns
 from tests.fakes import FakeClock
 
 

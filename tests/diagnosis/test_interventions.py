@@ -8,7 +8,7 @@ from netpipe.diagnosis.diagnosis import Intervention
 from netpipe.diagnosis.interventions import of_lanes, of_the_disk, of_the_whole
 from netpipe.diagnosis.thread_scaling import without_dear_copies
 from netpipe.diagnosis.turns import SideBlocks
-from tests.diagnosis.diagnosed import block, turns
+from tests.diagnosis.examples import block, turns
 
 LANES = turns(lane=0.040, two_threads=0.040, two_processes=0.020, without_stage=0.010)
 

@@ -20,7 +20,7 @@ from netpipe.diagnosis.whole_loader import Whole
 from netpipe.errors import SessionError
 from netpipe.session.heartbeat import UNWATCHED
 from tests.diagnosis import loaders
-from tests.diagnosis.diagnosed import block, interval, turns
+from tests.diagnosis.examples import block, interval, turns
 from tests.fakes import FakeClock
 
 

@@ -14,7 +14,7 @@ from netpipe.clock import MonotonicClock
 from netpipe.diagnosis import second_process, thread_scaling
 from netpipe.diagnosis.blocks import PullCost
 from netpipe.diagnosis.loader_variants import serial
-from netpipe.diagnosis.schedule import Time
+from netpipe.diagnosis.schedule import TimeSlot
 from netpipe.diagnosis.second_process import SecondProcess
 from netpipe.diagnosis.thread_scaling import (
     LANE,
@@ -110,7 +110,7 @@ def test_a_process_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
 def turns_of(loader: Callable[[], Any], name: str, absent: Any = None) -> SideBlocks:
     """Return the turns of a loader's lanes, each for next to no time."""
     lane, _ = serial(loader)
-    time = Time(MonotonicClock(), 0.0, MonotonicClock()() + 1e6)
+    time = TimeSlot(MonotonicClock(), 0.0, MonotonicClock()() + 1e6)
     return lanes_in_turns(lane, TARGET.format(name), absent, time, 0.0, UNWATCHED, lambda _: None)
 
 
@@ -141,7 +141,7 @@ def test_lanes_go_on_without_a_second_process() -> None:
 
 def test_rates_of_both_processes_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """This one's 10 batches a second and the other's 30 are 40; its CPU time is its own."""
-    from tests.diagnosis.diagnosed import block
+    from tests.diagnosis.examples import block
 
     monkeypatch.setattr(thread_scaling, "measure_block", lambda *_: block(0.1, 0.08))
     other = PullCost(30, 1.0, 0.25)

@@ -9,11 +9,11 @@ import pytest
 
 from netpipe.diagnosis import turns as turns_module
 from netpipe.diagnosis.blocks import Block
-from netpipe.diagnosis.schedule import NO_TIME, Time
+from netpipe.diagnosis.schedule import NO_TIME, TimeSlot
 from netpipe.diagnosis.turns import MIN_ROUNDS, SideBlocks, log_interval, measure_in_turns
 from netpipe.errors import SessionError
 from netpipe.session import bounded_calls as bounded_module
-from tests.diagnosis.diagnosed import block, turns
+from tests.diagnosis.examples import block, turns
 from tests.fakes import FakeClock
 
 
@@ -42,7 +42,7 @@ class Sides:
             for name in {"a": 0, "b": 0, **fails_at}
         }
         return measure_in_turns(
-            names, Time(self.clock, budget_s, until_s), self.told.append, cost_s
+            names, TimeSlot(self.clock, budget_s, until_s), self.told.append, cost_s
         )
 
 
@@ -95,7 +95,7 @@ def test_a_variant_that_hangs_is_left_behind(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(bounded_module, "_FAREWELL_S", 0.0)
     clock = FakeClock()
     hanging = {"a": lambda: block(0.01), "b": lambda: over.wait() and block(0.01)}
-    found = measure_in_turns(hanging, Time(clock, 1.0, 0.001), print, watched="a")  # type: ignore[arg-type]
+    found = measure_in_turns(hanging, TimeSlot(clock, 1.0, 0.001), print, watched="a")  # type: ignore[arg-type]
     over.set()
     assert found.has("a")
     assert found.failures["b"].startswith("it did not end within")
@@ -122,7 +122,7 @@ def test_an_error_of_the_harness_is_told_as_it_is() -> None:
     sides = Sides()
     found = measure_in_turns(
         {"a": lambda: sides.side("a", 1, SessionError("it ended"))},
-        Time(sides.clock, 5.0, 1e9),
+        TimeSlot(sides.clock, 5.0, 1e9),
         print,
     )
     assert found.failures == {"a": "it ended"}

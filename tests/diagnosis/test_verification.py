@@ -9,7 +9,7 @@ from netpipe.diagnosis.prediction import Known
 from netpipe.diagnosis.turns import SideBlocks
 from netpipe.diagnosis.verification import verified
 from netpipe.diagnosis.what_if import Change, changes
-from tests.diagnosis.diagnosed import interval, turns
+from tests.diagnosis.examples import interval, turns
 
 KNOWN = Known(Parts(((Work(0.040, 0.0), True),), 1, 0, 8), (0.040,) * 3)
 

@@ -8,7 +8,7 @@ import pytest
 from netpipe.linting.experiments.alternation import UNCHANGED, VariantComparison
 from netpipe.linting.experiments.blocks import ElementBlock
 from netpipe.linting.experiments.variants import Variant
-from netpipe.linting.job import linted_loader
+from netpipe.linting.job import lint_loader
 from netpipe.measuring.interleaving import Interleaved
 from netpipe.session.progress import Teller
 from netpipe.session.session import SessionRequest
@@ -47,5 +47,5 @@ def test_what_takes_time_is_said(
     request = SessionRequest(
         "lint", str(tmp_path / "result.json"), budget_s=7.0, proves=proves, tries=tries
     )
-    linted_loader(request, loader)
+    lint_loader(request, loader)
     assert [one for one in heard if not one[0].startswith("measuring")] == said

@@ -9,7 +9,7 @@ from netpipe.clock import Clock
 from netpipe.errors import MisuseError
 from netpipe.linting.experiments.batch_digest import element_count
 from netpipe.linting.experiments.variants import open_iterator
-from netpipe.measuring.loader_puller import LoaderFactory, Puller, close_soon
+from netpipe.measuring.loader_puller import LoaderFactory, Puller, close_with_timeout
 from netpipe.session.heartbeat import UNWATCHED, Watch
 from netpipe.session.processes import ProcessTree
 
@@ -81,11 +81,11 @@ def measure_block(
             _pull_stepping(puller, clock, warm_up_s, pace.step_s)
             spent = _pull_stepping(puller, clock, pace.block_s, pace.step_s)
         else:
-            puller.flat_out(warm_up_s)
-            pulled = puller.flat_out(pace.block_s)
+            puller.pull_flat_out(warm_up_s)
+            pulled = puller.pull_flat_out(pace.block_s)
             spent = _Spent(pulled.s_per_batch, pulled.cpu_s_per_batch, pulled.typical_s_per_batch)
     finally:
-        close_soon(puller.close)
+        close_with_timeout(puller.close)
     elements = counted.elements / puller.pulled
     return ElementBlock(
         spent.s_per_batch / elements, spent.cpu_s_per_batch / elements, elements, spent.typical_s
@@ -134,7 +134,7 @@ def _from_start(loader: LoaderFactory, pace: Pace, clock: Clock) -> ElementBlock
         # Before the loader is closed: of workers that have ended nothing is known.
         used_s = ProcessTree().cpu_s() - cpu_s
     finally:
-        close_soon(batches.close)
+        close_with_timeout(batches.close)
     if not gaps_s:
         raise MisuseError("loader() gave no batch: it must give at least one")
     elements = counted.elements

@@ -17,7 +17,7 @@ from netpipe.linting.linter import LintReport
 from netpipe.measuring.loader_puller import LoaderFactory
 from netpipe.results.measurement import Interval
 from netpipe.results.statistics import ratio_interval
-from netpipe.results.units import seconds
+from netpipe.results.units import format_seconds
 from netpipe.session.heartbeat import UNWATCHED, Watch
 
 _PLAIN_FACTOR: Final = 3.0  # of time, that one alternation shows well enough to be told
@@ -190,15 +190,15 @@ def judged(fix: Fix, compared: VariantBlocks) -> Trial:
 
 def _how(pace: Pace) -> str:
     by = "by whole epochs, the start of the workers included" if pace.from_start else ""
-    step = f"with a step as long as a batch ({seconds(pace.step_s)})" if pace.step_s else ""
+    step = f"with a step as long as a batch ({format_seconds(pace.step_s)})" if pace.step_s else ""
     told = ", ".join(one for one in (step, by) if one)
     return told and f"{told}: "
 
 
 def _figures(before_s: float, after_s: float, before_cpu_s: float, after_cpu_s: float) -> str:
     return (
-        f"{seconds(after_s)} instead of {seconds(before_s)} per batch, and"
-        f" {seconds(after_cpu_s)} of CPU time instead of {seconds(before_cpu_s)}"
+        f"{format_seconds(after_s)} instead of {format_seconds(before_s)} per batch, and"
+        f" {format_seconds(after_cpu_s)} of CPU time instead of {format_seconds(before_cpu_s)}"
     )
 
 

@@ -13,7 +13,7 @@ from netpipe.clock import MonotonicClock
 from netpipe.linting.experiments.blocks import MeasureBlock, Pace, measure_block
 from netpipe.measuring.interleaving import Interleaved, interleave
 from netpipe.session.processes import busy_elsewhere_fraction, read_host_cpu
-from perf_tests.studies.diagnosis.children import printed_by
+from perf_tests.studies.diagnosis.children import run_for_json
 from perf_tests.studies.diagnosis.pipelines import Pipeline
 from perf_tests.studies.diagnosis.subject import described, pipeline_from
 
@@ -48,7 +48,7 @@ def time_pipelines(pipelines: Sequence[Pipeline]) -> Timed:
         ChildError: One of them failed, or took too long.
     """
     arguments = ["-m", __name__, *map(described, pipelines)]
-    document = printed_by(arguments, {}, _LIMIT_S * ROUNDS * len(pipelines))
+    document = run_for_json(arguments, {}, _LIMIT_S * ROUNDS * len(pipelines))
     return cattrs.structure(document, Timed)
 
 

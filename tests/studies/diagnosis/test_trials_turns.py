@@ -37,5 +37,5 @@ def test_a_child_times_the_pipelines_given(monkeypatch: pytest.MonkeyPatch) -> N
         assert limit_s > 0
         return {"s_per_batch": [[0.01, 0.02], [0.03, 0.04]], "busy_elsewhere_fraction": 0.25}
 
-    monkeypatch.setattr(turns, "printed_by", printed)
+    monkeypatch.setattr(turns, "run_for_json", printed)
     assert time_pipelines(pipelines) == Timed(((0.01, 0.02), (0.03, 0.04)), 0.25)

@@ -12,7 +12,7 @@ from netpipe.diagnosis.diagnosis import (
     Need,
     Prediction,
     Stage,
-    Verified,
+    Verification,
 )
 from netpipe.diagnosis.stage_times import StageTime
 from netpipe.diagnosis.turns import SideBlocks
@@ -101,7 +101,7 @@ def stage(name: str = NAME, s_per_batch: float = 0.030, **more: Any) -> Stage:
 
 BOTTLENECK = Bottleneck(NAME, "gil", 0.71, "threads 1 to 2: +4%, processes 1 to 2: +93%")
 THREE_WORKERS = Prediction("3 workers", "workers", interval(0.015), interval(1.1))
-VERIFIED = Verified(
+VERIFIED = Verification(
     "3 workers",
     "workers",
     interval(0.015),
