@@ -182,7 +182,7 @@ class _Reader:
 
     def proofs(
         self, variants: Mapping[str, Variant], most: int, rules: set[str]
-    ) -> Mapping[str, Proof]:
+    ) -> dict[str, Proof]:
         """Read twice without workers, then once per worker count; compare the batches."""
         runs_left = len(variants) + 2
         alone = self._run(Variant(workers=self._base), inf, runs_left)
