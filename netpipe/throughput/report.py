@@ -1,4 +1,4 @@
-"""What `netpipe throughput` prints: one table, one document."""
+"""The table and the document that `netpipe throughput` prints."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -125,9 +125,10 @@ def _json_interval(interval: Interval | None) -> dict[str, float | None] | None:
 def throughput_table(found: Throughput) -> Table:
     """Return one row for each combination, the best marked, and its ratios below it."""
     table = new_table("loader speed")
-    table.padding = (0, 1, 0, 0)  # so that its ten columns fit
+    # Otherwise its ten columns do not fit.
+    table.padding = (0, 1, 0, 0)
     for heading in ("batch", "workers", *_COLUMNS):
-        table.add_column(heading)  # where all of them get too wide, they take a second line
+        table.add_column(heading)
     for place, combination in enumerate(found.combinations):
         runs, is_best = found.runs[place], place == found.best
         pipeline = combination.pipeline
@@ -155,29 +156,25 @@ def remarks(found: Throughput) -> Iterator[str]:
 
 
 def _cells(runs: Sequence[Tally]) -> Iterator[str]:
-    for name, shown in _COLUMNS.values():
-        found = over_rounds(name, runs)
-        ends = _ends(found, scale_of(found.median)[0]) if name in _WITH_ENDS else ""
-        yield shown(found.median) + ends
+    for name, format_median in _COLUMNS.values():
+        figure = over_rounds(name, runs)
+        yield format_median(figure.median) + _bounds(name, figure, scale_of(figure.median)[0])
 
 
-def _ratio_cells(runs: Sequence[Tally], theirs: Sequence[Tally]) -> Iterator[str]:
+def _ratio_cells(runs: Sequence[Tally], other_runs: Sequence[Tally]) -> Iterator[str]:
     for name, _ in _COLUMNS.values():
-        found = ratio(name, runs, theirs)
-        if found is None:
-            yield "-"
-        else:
-            yield f"{format_number(found.median)} x" + (_ends(found) if name in _WITH_ENDS else "")
+        relative = ratio(name, runs, other_runs)
+        yield f"{format_number(relative.median)} x{_bounds(name, relative)}" if relative else "-"
 
 
-def _ends(interval: Interval, scale: float = 1.0) -> str:
-    """Write where an interval ends, in the unit of the figure before it; nothing for no ends."""
-    if not isfinite(interval.high):
+def _bounds(name: str, interval: Interval, scale: float = 1.0) -> str:
+    """Write an interval's ends in the unit of its median, where they are finite and shown."""
+    if name not in _WITH_BOUNDS or not isfinite(interval.high):
         return ""
     return f" ({format_number(interval.low / scale)}-{format_number(interval.high / scale)})"
 
 
-_WITH_ENDS: Final = ("tokens_per_s", "tokens_per_cpu_s")
+_WITH_BOUNDS: Final = ("tokens_per_s", "tokens_per_cpu_s")
 _COLUMNS: Final[Mapping[str, tuple[str, Callable[[float], str]]]] = MappingProxyType(
     {
         "tokens/s": ("tokens_per_s", format_amount),

@@ -52,7 +52,7 @@ def run(
     closing.callback(close_with_timeout, puller.close)
     watch.rounds_begin()
     _warm_up(puller, seconds, clock)
-    return _measured(puller, seconds, clock)
+    return _measure(puller, seconds, clock)
 
 
 def longest_s(seconds: float) -> float:
@@ -72,7 +72,7 @@ def _warm_up(puller: Puller, seconds: float, clock: Clock) -> None:
         before_s = now_s
 
 
-def _measured(puller: Puller, seconds: float, clock: Clock) -> Tally:
+def _measure(puller: Puller, seconds: float, clock: Clock) -> Tally:
     counted: list[Counted] = []
     counting_s = restarting_s = 0.0
     read, cpu_s = bytes_read(puller.processes.worker_pids), puller.processes.cpu_s()
@@ -89,7 +89,7 @@ def _measured(puller: Puller, seconds: float, clock: Clock) -> Tally:
     cpu_s = puller.processes.cpu_s() - cpu_s - counting_s
     read_bytes = read_between(read, bytes_read(puller.processes.worker_pids))
     peak = _peak_memory(puller, clock)
-    tokens = sum(one.tokens for one in counted)
+    tokens = sum(batch.tokens for batch in counted)
     if not tokens:
         raise MisuseError(f"the loader must give tokens; found none in {len(counted)} batches")
     return Tally(
@@ -97,8 +97,8 @@ def _measured(puller: Puller, seconds: float, clock: Clock) -> Tally:
         cpu_s=cpu_s,
         batches=len(counted),
         tokens=tokens,
-        slots=sum(one.slots for one in counted),
-        worst_padding_fraction=max(one.padding_fraction for one in counted),
+        slots=sum(batch.slots for batch in counted),
+        worst_padding_fraction=max(batch.padding_fraction for batch in counted),
         bytes_read=read_bytes,
         peak_pss_bytes=peak.pss_bytes,
         peak_rss_bytes=peak.rss_bytes,

@@ -27,7 +27,7 @@ class Combination:
 
     @property
     def label(self) -> str:
-        """Its settings, as progress and tables name it."""
+        """Its settings, in short."""
         workers = self.pipeline.workers
         return f"batch {self.pipeline.batch_size}, {workers} worker{'s' * (workers != 1)}"
 
@@ -72,7 +72,7 @@ class Foreign:
 
     @property
     def label(self) -> str:
-        """Its target, as progress and tables name it."""
+        """Its target."""
         return self.target
 
     @property
