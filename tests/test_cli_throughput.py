@@ -122,7 +122,7 @@ def test_a_configuration_is_taken_whole(netpipe: Netpipe, asked: Asked, tmp_path
 
 
 def test_workers_are_chosen_by_trials(netpipe: Netpipe, asked: Asked, trials: Trials) -> None:
-    """Then the chosen ones are measured as any others, and both are told."""
+    """Then the chosen ones are measured as any others, and both are reported."""
     result = netpipe("throughput", "--workers", "auto", "--batch-size", "256", "--rounds", 3)
     assert result.exit_code == 0, result.stderr
     assert trials == [(workers, 1.0) for workers in (1, 2, 4, 4, 2, 1, 1, 2, 4)]
@@ -139,7 +139,7 @@ def test_workers_are_chosen_by_trials(netpipe: Netpipe, asked: Asked, trials: Tr
 
 
 def test_the_choice_is_in_the_document(netpipe: Netpipe, asked: Asked, trials: Trials) -> None:
-    """What the budget leaves out is told there, and was never tried; trials may be short."""
+    """It lists what the budget left out untried; trials may be short."""
     result = netpipe(
         "throughput", "--workers", "auto", "--memory-budget", "350MB", "--seconds", 0.5, "--json"
     )
@@ -157,7 +157,7 @@ def test_the_choice_is_in_the_document(netpipe: Netpipe, asked: Asked, trials: T
 
 @pytest.mark.usefixtures("trials")
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (
             ("--workers", "auto,2"),
@@ -176,19 +176,19 @@ def test_the_choice_is_in_the_document(netpipe: Netpipe, asked: Asked, trials: T
         (("--workers", "auto", "--memory-budget", "50MB"), "be at least the 200 MB"),
     ],
 )
-def test_what_goes_with_auto_is_told(
-    netpipe: Netpipe, asked: Asked, words: tuple[str, ...], said: str
+def test_options_that_do_not_go_with_auto_are_refused(
+    netpipe: Netpipe, asked: Asked, words: tuple[str, ...], message: str
 ) -> None:
     """Option, constraint, value and a way out; nothing is measured."""
     result = netpipe("throughput", *words)
     assert result.exit_code == 2
-    assert said in result.stderr
+    assert message in result.stderr
     assert asked == []
     assert result.stdout == ""
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--batch-size", "128,0"), "at least 1, with commas between them; found '128,0'"),
         (("--batch-size", "many"), "--batch-size: value must be whole numbers of at least 1"),
@@ -200,12 +200,12 @@ def test_what_goes_with_auto_is_told(
         (("--config", "nowhere.toml"), "nowhere.toml: file must be readable"),
     ],
 )
-def test_bad_values_are_told(
-    netpipe: Netpipe, asked: Asked, words: tuple[str, ...], said: str
+def test_bad_values_are_refused(
+    netpipe: Netpipe, asked: Asked, words: tuple[str, ...], message: str
 ) -> None:
     """Option, constraint and value, in one line, before anything is measured."""
     result = netpipe("throughput", *words)
     assert result.exit_code == 2
-    assert said in result.stderr
+    assert message in result.stderr
     assert asked == []
     assert result.stdout == ""

@@ -84,7 +84,7 @@ def throughput_document(
 
 
 def _choice(choice: WorkerChoice) -> dict[str, Any]:
-    return {**asdict(choice), "candidates": [_candidate(one) for one in choice.candidates]}
+    return {**asdict(choice), "candidates": [*map(_candidate, choice.candidates)]}
 
 
 def _candidate(candidate: Candidate) -> dict[str, Any]:

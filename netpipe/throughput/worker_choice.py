@@ -34,6 +34,11 @@ class Candidate:
     reason: str = ""
 
     @property
+    def speeds(self) -> list[float]:
+        """Its tokens per second, one value per run."""
+        return [FIGURES["tokens_per_s"](run) for run in self.runs]
+
+    @property
     def tokens_per_s(self) -> float:
         """The median over its runs, of which there must be at least one."""
         return over_rounds("tokens_per_s", self.runs).median
@@ -98,8 +103,9 @@ def choose(
     chosen, *others = open_candidates(judged)
     sentence = explain(chosen, judged)
     unneeded = f"not clearly faster than {chosen.label}"
-    final = {one.workers: replace(one, status="not needed", reason=unneeded) for one in others}
-    final[chosen.workers] = replace(chosen, status="chosen", reason=sentence)
+    final = {chosen.workers: replace(chosen, status="chosen", reason=sentence)}
+    for other in others:
+        final[other.workers] = replace(other, status="not needed", reason=unneeded)
     every = tuple(final.get(candidate.workers, candidate) for candidate in judged)
     return WorkerChoice(chosen.workers, sentence, memory_budget_bytes, seconds, every)
 
@@ -130,24 +136,21 @@ def drop_slower(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 def drop_hopeless(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Mark the open candidates that were below a third of the fastest in every round so far."""
-    speeds = {
-        candidate.workers: [FIGURES["tokens_per_s"](run) for run in candidate.runs]
-        for candidate in open_candidates(candidates)
-    }
-    fastest = [max(of_round) for of_round in zip(*speeds.values(), strict=True)]
-    return [_judge_hopeless(one, speeds.get(one.workers, fastest), fastest) for one in candidates]
+    rounds = zip(*(candidate.speeds for candidate in open_candidates(candidates)), strict=True)
+    fastest = [max(of_round) for of_round in rounds]
+    return [
+        _judge_hopeless(candidate, fastest) if candidate.status == "open" else candidate
+        for candidate in candidates
+    ]
 
 
-def _judge_hopeless(
-    candidate: Candidate, speeds: Sequence[float], fastest: Sequence[float]
-) -> Candidate:
-    pairs = zip(speeds, fastest, strict=True)
-    if any(speed >= _HOPELESS_FRACTION * most for speed, most in pairs):
+def _judge_hopeless(candidate: Candidate, fastest: Sequence[float]) -> Candidate:
+    pairs = list(zip(candidate.speeds, fastest, strict=True))
+    if any(own >= _HOPELESS_FRACTION * most for own, most in pairs):
         return candidate
-    reason = (
-        f"{format_amount(speeds[-1])} tokens/s, less than a third of {format_amount(fastest[-1])}"
-    )
-    return replace(candidate, status="slower", reason=f"{reason} in round {len(speeds)}")
+    own, most = map(format_amount, pairs[-1])
+    reason = f"{own} tokens/s, less than a third of {most} in round {len(pairs)}"
+    return replace(candidate, status="slower", reason=reason)
 
 
 def _fastest(candidates: Sequence[Candidate]) -> Candidate:
@@ -167,11 +170,10 @@ def explain(chosen: Candidate, candidates: Sequence[Candidate]) -> str:
         chosen: One of the candidates.
         candidates: The fewest workers first.
     """
-    first = f"{chosen.label}: {format_amount(chosen.tokens_per_s)} tokens/s"
-    return (
-        "; ".join([first, *(_compare(one, chosen) for one in _worth_naming(chosen, candidates))])
-        + "."
-    )
+    sentence = f"{chosen.label}: {format_amount(chosen.tokens_per_s)} tokens/s"
+    for other in _worth_naming(chosen, candidates):
+        sentence += f"; {_compare(other, chosen)}"
+    return f"{sentence}."
 
 
 def _worth_naming(chosen: Candidate, candidates: Sequence[Candidate]) -> Iterator[Candidate]:

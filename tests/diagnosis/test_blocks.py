@@ -279,7 +279,7 @@ def test_copies_of_another_thread_are_left_in(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("text", ["", "no number", "1"])
-def test_a_kernel_that_does_not_tell_told_nothing(
+def test_figures_that_the_kernel_does_not_report_are_0(
     text: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Waits and reads are 0 then."""

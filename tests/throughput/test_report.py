@@ -135,7 +135,7 @@ def test_the_table_marks_the_best() -> None:
 
 
 def test_the_table_has_ratios() -> None:
-    """Below each combination; the other loader comes last, and is told of."""
+    """Below each combination; the other loader comes last, and a line explains it."""
     rows = [" ".join(row.split()) for row in _rows(BESIDE)]
     for start in (
         "/ other 4 x (4-4) 1 x (1-1) 4 x 1 x 1 x - 1 x 1 x",

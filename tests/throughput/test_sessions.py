@@ -32,12 +32,15 @@ def test_combinations_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
         return asdict(make_tally(batches=len(asked)))
 
     monkeypatch.setattr(sessions, "answered", answered)
-    said: list[tuple[int, str]] = []
+    started: list[tuple[int, str]] = []
     found = measure_in_turns(
-        [Foreign("a:a"), Foreign("b:b")], 2, 3.0, lambda done, one: said.append((done, one.label))
+        [Foreign("a:a"), Foreign("b:b")],
+        2,
+        3.0,
+        lambda done, subject: started.append((done, subject.label)),
     )
     assert asked == ["a:a", "b:b", "b:b", "a:a"]
-    assert said == list(enumerate(asked))
+    assert started == list(enumerate(asked))
     assert [[run.batches for run in runs] for runs in found] == [[1, 4], [2, 3]]
 
 
@@ -70,7 +73,9 @@ def test_a_session_measures_a_target() -> None:
         ("nothing", MisuseError, "name must be one of"),
     ],
 )
-def test_what_a_loader_does_wrong_is_told(target: str, error: type[Exception], words: str) -> None:
+def test_a_loader_that_fails_raises_its_error(
+    target: str, error: type[Exception], words: str
+) -> None:
     """Not as a failure of the harness, and without waiting for more."""
     with pytest.raises(error, match=words):
         _measure(target)

@@ -76,7 +76,7 @@ def test_as_many_as_there_are_can_be_needed() -> None:
 
 
 def test_noise_takes_no_more_workers() -> None:
-    """4 have the higher median, but 2 were faster in a round: the fewer, and that is said."""
+    """4 have the higher median, but 2 were faster in a round: 2 are chosen, with a remark."""
     choice = _choose(ONE, _candidate(2, 13.0, 16.0, 12.5), _candidate(4, 14.5, 14.0, 15.0))
     assert choice.workers == 2
     assert _statuses(choice) == {1: "slower", 2: "chosen", 4: "not needed"}
@@ -98,24 +98,24 @@ def test_clearly_slower_by_less_than_a_twentieth_is_as_fast() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "reason", "told"),
+    ("status", "reason", "shown"),
     [
         ("over budget", "took 510 MB, above the budget of 400 MB", "took 510 MB, above the budget"),
         ("failed", "the session ended:\nKilled", "the session ended"),
     ],
 )
-def test_what_was_left_out_is_not_chosen(status: str, reason: str, told: str) -> None:
+def test_what_was_left_out_is_not_chosen(status: str, reason: str, shown: str) -> None:
     """Fast as it may be; the sentence says why it was not, in one line."""
     best = Candidate(4, MB, _candidate(4, 30.0).runs, status=status, reason=reason)  # type: ignore[arg-type]
     choice = _choose(ONE, TWO, best)
     assert choice.workers == 2
     assert choice.candidates[-1] == best
-    assert f"tokens/s; 4 left out: {told}" in choice.reason
+    assert f"tokens/s; 4 left out: {shown}" in choice.reason
     assert "\n" not in choice.reason
     assert "1 gives 11.2 M" in choice.reason
 
 
-def test_the_fastest_of_many_is_told_of() -> None:
+def test_the_fastest_of_many_is_compared() -> None:
     """Beside the next candidate, that which has the most tokens per second."""
     choice = _choose(TWO, FOUR, _candidate(8, 14.3, 14.3, 14.3), _candidate(16, 14.2, 14.2, 14.2))
     assert choice.workers == 2
@@ -146,7 +146,7 @@ def test_only_open_ones_are_judged() -> None:
 
 
 def test_less_than_a_third_in_every_round_is_hopeless() -> None:
-    """One round in which it had more keeps it; both speeds are said."""
+    """One round in which it had more keeps it; both speeds are in the reason."""
     fast = _candidate(4, 12.0, 12.5)
     slow = _candidate(0, 3.9, 4.0)
     left, kept = drop_hopeless([slow, fast])

@@ -14,13 +14,13 @@ MB = 10**6
 
 
 class Machine:
-    """Gives tallies instead of running anything, and remembers what was asked and told."""
+    """Gives tallies instead of running anything, and remembers what was asked and reported."""
 
     def __init__(self, **speeds: list[float]) -> None:
         self._speeds = {int(name[1:]): cycle(of_rounds) for name, of_rounds in speeds.items()}
         self.untried = [Candidate(workers, MB) for workers in self._speeds]
         self.asked: list[int] = []
-        self.told: list[tuple[int, int, str]] = []
+        self.reported: list[tuple[int, int, str]] = []
         self.failing: dict[int, Exception] = {}
         self.growing_megabytes = dict.fromkeys(self._speeds, 0)
 
@@ -37,7 +37,7 @@ class Machine:
     def say(self, number: int, one: Candidate) -> None:
         """Remember what was left out."""
         if one.status != "open":
-            self.told.append((number, one.workers, one.status))
+            self.reported.append((number, one.workers, one.status))
 
     def tried(self, budget_megabytes: int = 4000) -> list[Candidate]:
         """Try them all."""
@@ -55,7 +55,7 @@ def test_three_rounds_in_turns_decide() -> None:
     assert machine.asked == [0, 1, 2, 2, 1, 0, 0, 1, 2]
     assert _statuses(found) == {0: "slower", 1: "slower", 2: "open"}
     assert [len(one.runs) for one in found] == [3, 3, 3]
-    assert machine.told == [(3, 0, "slower"), (3, 1, "slower")]
+    assert machine.reported == [(3, 0, "slower"), (3, 1, "slower")]
 
 
 def test_rounds_that_differ_call_for_more() -> None:
@@ -80,7 +80,7 @@ def test_the_hopeless_get_one_round() -> None:
     machine = Machine(w0=[1.0], w1=[9.0], w2=[10.0])
     found = machine.tried()
     assert machine.asked == [0, 1, 2, 2, 1, 1, 2]
-    assert machine.told[0] == (1, 0, "slower")
+    assert machine.reported[0] == (1, 0, "slower")
     assert len(found[0].runs) == 1
 
 
@@ -90,12 +90,12 @@ def test_what_would_take_too_much_is_never_started() -> None:
     found = machine.tried(budget_megabytes=250)
     assert set(machine.asked) == {0, 1}
     assert _statuses(found) == {0: "slower", 1: "open", 2: "over budget", 4: "over budget"}
-    assert machine.told[:2] == [(1, 2, "over budget"), (1, 4, "over budget")]
+    assert machine.reported[:2] == [(1, 2, "over budget"), (1, 4, "over budget")]
     assert found[2].reason == ("would take 300 MB, going by 0 and 1, above the budget of 250 MB")
 
 
 def test_what_took_too_much_is_not_tried_again() -> None:
-    """Nothing told before that 1 would take 200 MB."""
+    """Nothing showed before that 1 would take 200 MB."""
     machine = Machine(w0=[5.0], w1=[9.0])
     found = machine.tried(budget_megabytes=150)
     assert machine.asked == [0, 1, 0, 0]
@@ -120,7 +120,7 @@ def test_a_candidate_that_fails_is_left_out() -> None:
     assert found[2].reason == "OSError: no shared memory\n  File x"
 
 
-def test_when_all_fail_the_error_is_told() -> None:
+def test_when_all_fail_the_last_error_is_raised() -> None:
     """It is no choice; the last error stands for all."""
     machine = Machine(w0=[5.0], w1=[9.0])
     machine.failing = {0: SessionError("first"), 1: SessionError("disk gone")}

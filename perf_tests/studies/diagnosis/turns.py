@@ -76,7 +76,7 @@ def main(descriptions: Sequence[str]) -> None:
     from netpipe.grain_workers import let_grain_start_workers
 
     let_grain_start_workers()
-    loaders = [pipeline_from(one).dataset for one in descriptions]
+    loaders = [pipeline_from(text).dataset for text in descriptions]
     before = read_host_cpu()
     seconds = time_loaders(loaders)
     timed = Timed(tuple(seconds), busy_elsewhere_fraction(before, read_host_cpu()))

@@ -170,12 +170,12 @@ def test_other_counts_are_no_proof() -> None:
         assert proof.message == f"not decided: {came} come with 2 workers, 32 in 2 batches with 0"
 
 
-def test_what_hangs_is_said() -> None:
+def test_a_hanging_loader_is_reported() -> None:
     """A loader that was still waited for is not one whose batches are all the same."""
     alone, stuck = run("ab"), Run((b"a",), 1, whole=False, hung=True)
-    said = "not decided: with 2 workers the loader hung, or was too slow for the limit, after 1"
+    expected = "not decided: with 2 workers the loader hung, or was too slow for the limit, after 1"
     runs = Runs(alone, alone, {"2 workers": stuck}, 20.0, most=1)
     for proof in (judge_order(runs), judge_loss(runs)):
-        assert proof.message == f"{said} batch"
+        assert proof.message == f"{expected} batch"
     message = judge_loss(Runs(stuck, alone, {}, 20.0)).message
     assert "with 0 workers the loader hung" in message

@@ -1,4 +1,4 @@
-"""Fixes tried: what is said of faster, slower, equal and failed ones, alone and together."""
+"""Fixes tried: the messages for faster, slower, equal and failed ones, alone and together."""
 
 import json
 from dataclasses import replace
@@ -27,7 +27,7 @@ def blocks(*times_s: float, elements: float = 4.0) -> tuple[ElementBlock, ...]:
     return tuple(ElementBlock(one, one / 2, elements) for one in times_s)
 
 
-def said(before: tuple[ElementBlock, ...], after: tuple[ElementBlock, ...]) -> str:
+def message(before: tuple[ElementBlock, ...], after: tuple[ElementBlock, ...]) -> str:
     """The message about a fix."""
     return evaluate(FIX, VariantBlocks(before, after)).message
 
@@ -51,14 +51,14 @@ def test_a_faster_pipeline() -> None:
 
 def test_a_slower_pipeline() -> None:
     """A change for the worse is called slower."""
-    assert said(blocks(0.01, 0.01, 0.01), blocks(0.02, 0.02, 0.02)).startswith(
+    assert message(blocks(0.01, 0.01, 0.01), blocks(0.02, 0.02, 0.02)).startswith(
         "slower, 0.5 times as fast (0.5 to 0.5): 80 ms instead of 40 ms per batch"
     )
 
 
 def test_no_difference() -> None:
     """A ratio whose interval includes 1 shows nothing."""
-    assert said(blocks(0.01, 0.01, 0.01), blocks(0.009, 0.0105, 0.01)).startswith(
+    assert message(blocks(0.01, 0.01, 0.01), blocks(0.009, 0.0105, 0.01)).startswith(
         "no clear difference, 1 times as fast ("
     )
 
@@ -76,10 +76,12 @@ def test_too_few_rounds(rounds: int, name: str) -> None:
 
 def test_a_plain_difference_is_told_early() -> None:
     """One alternation shows a factor above 3, in wall or in CPU time."""
-    slow = said(blocks(0.01), blocks(0.22))
+    slow = message(blocks(0.01), blocks(0.22))
     assert slow.startswith("not decided, but 22 times slower in the one alternation there was time")
-    assert "but 4 times as fast in the" in said(blocks(0.04), blocks(0.01))
-    assert "but 8 times the CPU time in the" in said(blocks(0.01), (ElementBlock(0.01, 0.04, 4.0),))
+    assert "but 4 times as fast in the" in message(blocks(0.04), blocks(0.01))
+    assert "but 8 times the CPU time in the" in message(
+        blocks(0.01), (ElementBlock(0.01, 0.04, 4.0),)
+    )
 
 
 def test_what_was_measured_is_said() -> None:
@@ -109,7 +111,7 @@ def test_what_failed_is_said() -> None:
     """A side that failed has no figures."""
     trial = evaluate(FIX, VariantBlocks(blocks(0.01), blocks(0.01), "ValueError: broken"))
     assert trial == Trial(FIX.rule, FIX.change, "not measured: ValueError: broken")
-    assert said((), ()) == "not measured: skipped for lack of time"
+    assert message((), ()) == "not measured: skipped for lack of time"
 
 
 def test_trials_are_plain_json() -> None:
@@ -224,7 +226,7 @@ def device_put(element: Any) -> Any:
 
 
 def test_two_rules_with_one_fix(clock: FakeClock) -> None:
-    """The same variant is measured once and told for both."""
+    """The same variant is measured once and reported for both."""
 
     def late() -> Any:
         loaded = grain.MapDataset.source(range(8)).to_iter_dataset(THREADS)
