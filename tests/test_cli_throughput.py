@@ -8,7 +8,7 @@ import pytest
 from netpipe.data.preparation.synthetic import generate
 from netpipe.device import host
 from netpipe.results.measurement import Host
-from netpipe.throughput import turns
+from netpipe.throughput import sessions
 from netpipe.throughput.figures import Tally
 from netpipe.throughput.subjects import Combination, Foreign, Subject
 from tests.command import Netpipe, document
@@ -29,7 +29,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Asked:
         calls.append((list(subjects), rounds, seconds))
         return [(make_tally(tokens=4000 * (place + 1)),) * rounds for place in range(len(subjects))]
 
-    monkeypatch.setattr(turns, "measure_in_turns", measure)
+    monkeypatch.setattr(sessions, "measure_in_turns", measure)
     monkeypatch.setenv("NETPIPE_DATA", str(tmp_path))
     return calls
 
@@ -46,7 +46,7 @@ def trials(monkeypatch: pytest.MonkeyPatch) -> Trials:
             tokens=10**6 * (1 + min(2, workers)), peak_pss_bytes=10**8 * (1 + workers)
         )
 
-    monkeypatch.setattr(turns, "measure_once", measure)
+    monkeypatch.setattr(sessions, "measure_once", measure)
     monkeypatch.setattr(host, "this_host", lambda: Host("x", 4, 2 * 10**9))
     return calls
 
@@ -122,10 +122,10 @@ def test_a_configuration_is_taken_whole(netpipe: Netpipe, asked: Asked, tmp_path
 
 
 def test_workers_are_chosen_by_trials(netpipe: Netpipe, asked: Asked, trials: Trials) -> None:
-    """Then the chosen ones are measured as any others, and both are told."""
+    """Then the chosen ones are measured as any others, and both are reported."""
     result = netpipe("throughput", "--workers", "auto", "--batch-size", "256", "--rounds", 3)
     assert result.exit_code == 0, result.stderr
-    assert trials == [(workers, 1.0) for workers in (1, 2, 4)] * 3
+    assert trials == [(workers, 1.0) for workers in (1, 2, 4, 4, 2, 1, 1, 2, 4)]
     (((combination,), rounds, seconds),) = asked
     assert isinstance(combination, Combination)
     assert (combination.pipeline.workers, combination.pipeline.batch_size) == (2, 256)
@@ -139,13 +139,13 @@ def test_workers_are_chosen_by_trials(netpipe: Netpipe, asked: Asked, trials: Tr
 
 
 def test_the_choice_is_in_the_document(netpipe: Netpipe, asked: Asked, trials: Trials) -> None:
-    """What the budget leaves out is told there, and was never tried; trials may be short."""
+    """It lists what the budget left out untried; trials may be short."""
     result = netpipe(
         "throughput", "--workers", "auto", "--memory-budget", "350MB", "--seconds", 0.5, "--json"
     )
     assert result.exit_code == 0, result.stderr
     choice = document(result, "throughput.1.json")["choice"]
-    assert trials == [(workers, 0.5) for workers in (1, 2)] * 3
+    assert trials == [(workers, 0.5) for workers in (1, 2, 2, 1, 1, 2)]
     (((combination,), _, _),) = asked
     assert isinstance(combination, Combination)
     assert combination.pipeline.workers == 2
@@ -157,7 +157,7 @@ def test_the_choice_is_in_the_document(netpipe: Netpipe, asked: Asked, trials: T
 
 @pytest.mark.usefixtures("trials")
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (
             ("--workers", "auto,2"),
@@ -176,19 +176,19 @@ def test_the_choice_is_in_the_document(netpipe: Netpipe, asked: Asked, trials: T
         (("--workers", "auto", "--memory-budget", "50MB"), "be at least the 200 MB"),
     ],
 )
-def test_what_goes_with_auto_is_told(
-    netpipe: Netpipe, asked: Asked, words: tuple[str, ...], said: str
+def test_options_that_do_not_go_with_auto_are_refused(
+    netpipe: Netpipe, asked: Asked, words: tuple[str, ...], message: str
 ) -> None:
     """Option, constraint, value and a way out; nothing is measured."""
     result = netpipe("throughput", *words)
     assert result.exit_code == 2
-    assert said in result.stderr
+    assert message in result.stderr
     assert asked == []
     assert result.stdout == ""
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--batch-size", "128,0"), "at least 1, with commas between them; found '128,0'"),
         (("--batch-size", "many"), "--batch-size: value must be whole numbers of at least 1"),
@@ -200,12 +200,12 @@ def test_what_goes_with_auto_is_told(
         (("--config", "nowhere.toml"), "nowhere.toml: file must be readable"),
     ],
 )
-def test_bad_values_are_told(
-    netpipe: Netpipe, asked: Asked, words: tuple[str, ...], said: str
+def test_bad_values_are_refused(
+    netpipe: Netpipe, asked: Asked, words: tuple[str, ...], message: str
 ) -> None:
     """Option, constraint and value, in one line, before anything is measured."""
     result = netpipe("throughput", *words)
     assert result.exit_code == 2
-    assert said in result.stderr
+    assert message in result.stderr
     assert asked == []
     assert result.stdout == ""

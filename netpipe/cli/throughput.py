@@ -20,7 +20,6 @@ from netpipe.cli.worker_choice import choose_workers, wants_choice
 from netpipe.errors import InputError
 
 if TYPE_CHECKING:
-    from netpipe.config import PipelineConfig
     from netpipe.throughput.report import Throughput
     from netpipe.throughput.subjects import Combination
 
@@ -75,6 +74,7 @@ def throughput(
     fresh process. TARGET is package.module:name or path/to/file.py:name, a callable that returns a
     loader; of a batch without inputs_segmentation every element of its first leaf is a token.
     """
+    from netpipe.config import PipelineConfig, load_config
     from netpipe.data.preparation.embedded import data_of_user
     from netpipe.throughput.subjects import combinations
 
@@ -82,55 +82,49 @@ def throughput(
         raise InputError("--rounds", "value", "be at least 1", rounds)
     if not 0 < seconds < inf:
         raise InputError("--seconds", "value", "be above 0, and finite", seconds)
-    batch_sizes = _numbers("--batch-size", batch_size, least=1)
+    batch_sizes = _read_numbers("--batch-size", batch_size, minimum=1)
     automatic = wants_choice(workers, memory_budget, batch_sizes)
-    counts = [] if automatic else _numbers("--workers", workers, least=0)
-    chosen = combinations(data or data_of_user(), _pipeline(config), batch_sizes, counts)
+    counts = [] if automatic else _read_numbers("--workers", workers, minimum=0)
+    pipeline = PipelineConfig(sequence_length=1024, batch_size=128, workers=2)
+    pipeline = pipeline if config is None else load_config(config).pipeline
+    chosen = combinations(data or data_of_user(), pipeline, batch_sizes, counts)
     choice = None
     if automatic:
         choice = choose_workers(chosen[0], memory_budget, seconds)
         chosen = combinations(chosen[0].data, chosen[0].pipeline, [], [choice.workers])
-    found = replace(_measured(chosen, against, rounds, seconds), choice=choice)
-    if as_json:
-        _print_document(found)
-    else:
-        _print_table(found)
+    _print(replace(_measure(chosen, against, rounds, seconds), choice=choice), as_json)
 
 
-def _numbers(option: str, text: str | None, *, least: int) -> list[int]:
+def _read_numbers(option: str, text: str | None, *, minimum: int) -> list[int]:
     """Read a list of whole numbers; an option that is not given has none."""
-    words = [] if text is None else text.split(",")
     try:
-        numbers = [int(word) for word in words]
+        numbers = [] if text is None else [int(word) for word in text.split(",")]
     except ValueError:
-        numbers = [least - 1]
-    if any(number < least for number in numbers):
-        constraint = f"be whole numbers of at least {least}, with commas between them"
+        numbers = [minimum - 1]
+    if any(number < minimum for number in numbers):
+        constraint = f"be whole numbers of at least {minimum}, with commas between them"
         raise InputError(option, "value", constraint, repr(text))
     return numbers
 
 
-def _pipeline(config: Path | None) -> "PipelineConfig":
-    from netpipe.config import PipelineConfig, load_config
-
-    if config is None:
-        return PipelineConfig(sequence_length=1024, batch_size=128, workers=2)
-    return load_config(config).pipeline
-
-
-def _measured(
+def _measure(
     chosen: "list[Combination]", against: str | None, rounds: int, seconds: float
 ) -> "Throughput":
     from netpipe.throughput.report import Against, Throughput
+    from netpipe.throughput.sessions import expected_s, measure_in_turns
     from netpipe.throughput.subjects import Foreign, Subject
-    from netpipe.throughput.turns import measure_in_turns
 
-    # What has never been tried goes first: if it fails, it fails soon.
+    # The loader that has never been tried goes first: if it fails, it fails soon.
     foreign = [] if against is None else [Foreign(against)]
     subjects: list[Subject] = [*foreign, *chosen]
-    for one in chosen:
-        notes.print(f"{one.label}: {one.memory_estimate}", soft_wrap=True)
-    notes.print(_plan(len(subjects), rounds, seconds), soft_wrap=True)
+    for combination in chosen:
+        notes.print(f"{combination.label}: {combination.memory_estimate}", soft_wrap=True)
+    notes.print(
+        f"rounds: {rounds}, runs in each: {len(subjects)}, every one a fresh process that measures "
+        f"{seconds:g} s of steady state: about "
+        f"{expected_s(len(subjects), rounds, seconds) / 60:.1f} minutes",
+        soft_wrap=True,
+    )
     with Progress("measuring") as progress:
 
         def say(done: int, subject: Subject) -> None:
@@ -140,31 +134,18 @@ def _measured(
         runs = measure_in_turns(subjects, rounds, seconds, say)
         progress.doing("measured")
         progress(rounds * len(subjects), rounds * len(subjects))
-    theirs = None if against is None else Against(against, runs[0])
-    return Throughput(chosen[0].data, seconds, chosen, runs[len(foreign) :], theirs)
+    other = None if against is None else Against(against, runs[0])
+    return Throughput(chosen[0].data, seconds, chosen, runs[len(foreign) :], other)
 
 
-def _plan(subjects: int, rounds: int, seconds: float) -> str:
-    from netpipe.throughput.turns import expected_s
-
-    return (
-        f"rounds: {rounds}, runs in each: {subjects}, every one a fresh process that measures "
-        f"{seconds:g} s of steady state: about {expected_s(subjects, rounds, seconds) / 60:.1f} "
-        "minutes"
-    )
-
-
-def _print_document(found: "Throughput") -> None:
+def _print(measured: "Throughput", as_json: bool) -> None:
     from netpipe.device.detection import find_device, found_versions
     from netpipe.device.host import this_host
-    from netpipe.throughput.report import throughput_document
+    from netpipe.throughput.report import remarks, throughput_document, throughput_table
 
-    print_json(throughput_document(found, find_device(), this_host(), found_versions()))
-
-
-def _print_table(found: "Throughput") -> None:
-    from netpipe.throughput.report import remarks, throughput_table
-
-    output.print(throughput_table(found))
-    for line in remarks(found):
+    if as_json:
+        print_json(throughput_document(measured, find_device(), this_host(), found_versions()))
+        return
+    output.print(throughput_table(measured))
+    for line in remarks(measured):
         output.print(line, soft_wrap=True)

@@ -1,20 +1,15 @@
-"""`netpipe throughput --workers auto`: trials, and the number of workers that they speak for."""
+"""`netpipe throughput --workers auto`: try numbers of workers, and choose one."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from netpipe.cli.console import Progress, notes
 from netpipe.errors import InputError
 
 if TYPE_CHECKING:
-    from netpipe.throughput.candidates import Candidate
-    from netpipe.throughput.choice import WorkerChoice
     from netpipe.throughput.subjects import Combination
-
-_AUTO: Final = "auto"
-_TRIAL_S: Final = 1.0
-_SHARE_OF_HOST: Final = 0.5
+    from netpipe.throughput.worker_choice import Candidate, WorkerChoice
 
 
 def wants_choice(
@@ -23,10 +18,10 @@ def wants_choice(
     """Return whether the number of workers is to be chosen.
 
     Raises:
-        InputError: Options are given that do not go together.
+        InputError: Options do not go together.
     """
     words = [] if workers is None else [word.strip() for word in workers.split(",")]
-    if _AUTO not in words:
+    if "auto" not in words:
         if memory_budget is not None:
             way_out = "Add --workers auto, or leave it out"
             found = "no --workers" if workers is None else f"--workers {workers}"
@@ -36,89 +31,92 @@ def wants_choice(
         way_out = "Leave auto out to compare the numbers, or leave them out to have one chosen"
         raise InputError("--workers", "value", "be auto alone, or numbers", repr(workers), way_out)
     if len(batch_sizes) > 1:
-        sizes = ",".join(str(size) for size in batch_sizes)
+        sizes = repr(",".join(str(size) for size in batch_sizes))
         way_out = "Choose the workers for one size after the other"
-        raise InputError(
-            "--batch-size", "value", "be one size with --workers auto", repr(sizes), way_out
-        )
+        constraint = "be one size with --workers auto"
+        raise InputError("--batch-size", "value", constraint, sizes, way_out)
     return True
 
 
 def choose_workers(
     combination: "Combination", memory_budget: str | None, seconds: float
 ) -> "WorkerChoice":
-    """Try numbers of workers, tell of it as it goes, and choose one.
+    """Try numbers of workers, show the progress, and choose one.
 
     Args:
-        combination: What is tried, but for the workers in it.
-        memory_budget: What all processes together may take; half of this host's memory for None.
-        seconds: How long the chosen one will be measured; no trial takes longer.
+        combination: What to try, apart from its number of workers.
+        memory_budget: What all processes together may take; None: half of this host's memory.
+        seconds: How long the chosen one will be measured. A trial takes no longer, and at most 1 s.
 
     Raises:
-        InputError: The budget cannot be read, or is below the least candidate.
+        InputError: The budget cannot be read, or is below the smallest candidate.
         SessionError: No number of workers could be run.
     """
     from netpipe.device.host import this_host
-    from netpipe.throughput.budget import parse_budget
-    from netpipe.throughput.candidates import worker_counts
-    from netpipe.throughput.choice import choose
+    from netpipe.throughput.worker_choice import choose, worker_counts
+    from netpipe.throughput.worker_trials import parse_budget
 
-    host, trial_s = this_host(), min(_TRIAL_S, seconds)
-    budget_bytes = int(_SHARE_OF_HOST * host.memory_bytes)
-    if memory_budget is not None:
-        budget_bytes = parse_budget(memory_budget)
-    subjects = {
-        count: replace(combination, pipeline=replace(combination.pipeline, workers=count))
+    host, trial_s = this_host(), min(1.0, seconds)
+    budget_bytes = host.memory_bytes // 2 if memory_budget is None else parse_budget(memory_budget)
+    subjects = [
+        replace(combination, pipeline=replace(combination.pipeline, workers=count))
         for count in worker_counts(host.cores)
-    }
-    _announce(subjects.values(), budget_bytes, trial_s)
-    return choose(_tried(subjects, budget_bytes, trial_s), budget_bytes, trial_s)
+    ]
+    _announce(subjects, budget_bytes, trial_s)
+    return choose(_try_all(subjects, budget_bytes, trial_s), budget_bytes, trial_s)
 
 
-def _announce(subjects: "Collection[Combination]", budget_bytes: int, trial_s: float) -> None:
-    from netpipe.throughput.formatting import megabytes
-    from netpipe.throughput.trials import MOST_ROUNDS, ROUNDS
-    from netpipe.throughput.turns import expected_s
+def _announce(subjects: "Sequence[Combination]", budget_bytes: int, trial_s: float) -> None:
+    from netpipe.measuring.interleaving import MIN_ROUNDS
+    from netpipe.results.units import format_megabytes
+    from netpipe.throughput.sessions import expected_s
+    from netpipe.throughput.worker_trials import MAX_ROUNDS
 
-    for one in subjects:
-        notes.print(f"{one.label}: {one.memory_estimate}", soft_wrap=True)
-    notes.print(
-        f"memory budget: {megabytes(budget_bytes)} for all processes; what they take beside "
-        "finished batches is measured in the trials",
-        soft_wrap=True,
-    )
-    minutes = expected_s(len(subjects), ROUNDS, trial_s) / 60
-    notes.print(
-        f"trials: {len(subjects)} in each of {ROUNDS} rounds, of {MOST_ROUNDS} where those leave "
-        f"it open, every one a fresh process that measures {trial_s:g} s of steady state: about "
-        f"{minutes:.1f} minutes",
-        soft_wrap=True,
-    )
+    minutes = expected_s(len(subjects), MIN_ROUNDS, trial_s) / 60
+    lines = [
+        *(f"{subject.label}: {subject.memory_estimate}" for subject in subjects),
+        (
+            f"memory budget: {format_megabytes(budget_bytes)} for all processes; what they take "
+            "beside finished batches is measured in the trials"
+        ),
+        (
+            f"trials: {len(subjects)} in each of {MIN_ROUNDS} rounds, of {MAX_ROUNDS} where those "
+            f"leave it open, every one a fresh process that measures {trial_s:g} s of steady "
+            f"state: about {minutes:.1f} minutes"
+        ),
+    ]
+    for line in lines:
+        notes.print(line, soft_wrap=True)
 
 
-def _tried(
-    subjects: "Mapping[int, Combination]", budget_bytes: int, trial_s: float
+def _try_all(
+    subjects: "Sequence[Combination]", budget_bytes: int, trial_s: float
 ) -> "list[Candidate]":
-    from netpipe.throughput.candidates import Candidate
-    from netpipe.throughput.explanation import times
-    from netpipe.throughput.trials import ROUNDS, tried
-    from netpipe.throughput.turns import measure_once
+    from netpipe.measuring.interleaving import MIN_ROUNDS
+    from netpipe.throughput.figures import Tally
+    from netpipe.throughput.sessions import measure_once
+    from netpipe.throughput.worker_choice import Candidate
+    from netpipe.throughput.worker_trials import try_candidates
 
-    untried = [Candidate(count, one.finished_bytes) for count, one in subjects.items()]
-    order, runs = list(subjects), ROUNDS * len(subjects)
+    by_workers = {subject.pipeline.workers: subject for subject in subjects}
+    untried = [Candidate(count, subject.finished_bytes) for count, subject in by_workers.items()]
+    expected_runs, started_runs = MIN_ROUNDS * len(subjects), 0
     with Progress("trials") as progress:
 
-        def say(number: int, one: Candidate) -> None:
-            if one.fate == "open":
-                progress.doing(f"trials, round {number}, {times(one.workers)}")
-                progress(min((number - 1) * len(order) + order.index(one.workers), runs), runs)
+        def say(number: int, candidate: Candidate) -> None:
+            if candidate.status == "open":
+                progress.doing(f"trials, round {number}, {candidate.label}")
+                progress(min(started_runs, expected_runs), expected_runs)
             else:
-                told = f"{times(one.workers)}, left out in round {number}: {one.reason}"
-                notes.print(told, soft_wrap=True)
+                reason = f"left out in round {number}: {candidate.reason}"
+                notes.print(f"{candidate.label}, {reason}", soft_wrap=True)
 
-        found = tried(
-            untried, budget_bytes, lambda count: measure_once(subjects[count], trial_s), say
-        )
+        def measure(count: int) -> Tally:
+            nonlocal started_runs
+            started_runs += 1
+            return measure_once(by_workers[count], trial_s)
+
+        tried = try_candidates(untried, budget_bytes, measure, say)
         progress.doing("tried")
-        progress(runs, runs)
-    return found
+        progress(expected_runs, expected_runs)
+    return tried

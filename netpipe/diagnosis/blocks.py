@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -18,11 +18,15 @@ from netpipe.session.processes import ProcessTree
 
 MIN_BATCHES: Final = 2
 
-_FIRST_LOOK: Final = 3  # batches
-_WARM_UP_SHARE: Final = 0.25  # of a block, before it: what was made ahead comes in no time
-_LEAST_SHARE: Final = 0.05  # of its time that a thread is taken to have run
-_CLOSING_S: Final = 10.0  # Grain stops its workers one after the other
-_LEAST_CPU_S: Final = 1e-9  # what ratios are made of is never nothing
+_FIRST_LOOK_BATCHES: Final = 3
+# A part of each block is pulled before it: batches made ahead come in no time.
+_WARM_UP_SHARE: Final = 0.25
+# The least part of its time for which a thread is assumed to have run.
+_MIN_RUNNING_FRACTION: Final = 0.05
+# Grain stops its workers one after the other.
+_CLOSING_S: Final = 10.0
+# Ratios are made of it, so it is never 0.
+_MIN_CPU_S: Final = 1e-9
 _IO: Final = Path("/proc/self/io")
 _SCHEDULING: Final = Path("/proc/thread-self/schedstat")
 
@@ -32,14 +36,14 @@ class Block:
     """What pulling for a while took.
 
     Attributes:
-        s_per_batch: Wall seconds of a batch, all pulling threads together.
-        undelayed_s_per_batch: The same without the time that those threads waited for a core which
-            another program had; that of a machine with nothing else to do. It is without copies
-            too, which only a loader that does nothing meanwhile may leave out.
+        s_per_batch: Wall seconds, all pulling threads together.
+        undelayed_s_per_batch: The same on a machine that does nothing else: without the time that
+            those threads waited for a core, and without copies, which may only be left out where
+            the loader does nothing meanwhile.
         trainer_cpu_s_per_batch: CPU seconds of this process, all its threads.
         workers_cpu_s_per_batch: CPU seconds of its children.
         read_bytes_per_batch: Bytes that came from a disk, not from the page cache; 0 where the
-            kernel does not tell.
+            kernel does not report them.
     """
 
     s_per_batch: float
@@ -56,15 +60,15 @@ class Block:
 
 @dataclass(frozen=True)
 class PullCost:
-    """What one thread pulled.
+    """What pulling batches took in one thread.
 
     Attributes:
-        batches: How many; without the first one of a loader that had ended and was started again.
-        wall_s: Seconds that they took.
-        delay_s: Seconds that the thread waited for a core; 0 where the kernel does not tell.
-        restarts: How often the loader had ended.
-        restarts_own_cpu_s: CPU seconds of this process while it was started again.
-        restarts_workers_cpu_s: Those of its children, which start and end then.
+        batches: How many; each restart's first batch is not among them.
+        wall_s: Seconds for these batches.
+        delay_s: Seconds that the thread waited for a core; 0 where the kernel does not report it.
+        restarts: How often the loader had ended and was started again.
+        restarts_own_cpu_s: CPU seconds of this process during restarts.
+        restarts_workers_cpu_s: CPU seconds of its children, which start and end then.
         copying_s: CPU seconds that the thread copied for an intervention.
     """
 
@@ -79,16 +83,17 @@ class PullCost:
     @property
     def undelayed_s(self) -> float:
         """Seconds that they would have taken on a core of its own, without copies."""
-        return max(_LEAST_SHARE * self.wall_s, self.wall_s - self.delay_s - self.copying_s)
+        least_s = _MIN_RUNNING_FRACTION * self.wall_s
+        return max(least_s, self.wall_s - self.delay_s - self.copying_s)
 
 
 class PullingThread:
-    """A thread that pulls from a loader of its own; the loader is only ever touched by it.
+    """A thread that pulls from a loader of its own, which no other thread touches.
 
     Args:
         loader: Makes the loader.
         clock: Seconds.
-        watch: Told of every wait for a batch.
+        watch: Guards every wait for a batch.
         until_s: When to stop after a single batch, on the clock.
     """
 
@@ -99,130 +104,90 @@ class PullingThread:
         watch: Watch = UNWATCHED,
         until_s: float = inf,
     ) -> None:
+        self._loader = loader
         self._clock = clock
         self._until_s = until_s
-        self._restarts = _Restarts(loader)
-        self._thread = ThreadPoolExecutor(1, "netpipe-lane")
+        self._thread = ThreadPoolExecutor(1, "netpipe-pulling")
         try:
-            make = partial(Puller, self._restarts.started, clock, watch)
+            make = partial(Puller, self._start_loader, clock, watch)
             self._puller = self._thread.submit(make).result()
         except BaseException:
             self._thread.shutdown()
             raise
+
+    def _start_loader(self) -> Iterable[Any]:
+        self._own_s_at_start, self._workers_s_at_start = _own_cpu_s(), _workers_cpu_s()
+        return self._loader()
 
     def start_pulling(self, enough_s: float, least: int = MIN_BATCHES) -> Callable[[], PullCost]:
         """Start to pull for a while; return what waits for the end.
 
         Args:
             enough_s: Seconds after which to stop, once there are enough batches.
-            least: As many as are enough.
+            least: The least number of batches.
         """
         return self._thread.submit(self._pull, enough_s, least).result
 
     def _pull(self, enough_s: float, least: int) -> PullCost:
-        started, delay_s, batches, wall_s = self._clock(), _delay_s(), 0, 0.0
-        copied_s = copying_s()
-        self._restarts.forget()
+        started_s, delay_s, copied_s = self._clock(), _delay_s(), copying_s()
+        batches = restarts = 0
+        wall_s = own_cpu_s = workers_cpu_s = 0.0
         while not batches or (
             self._clock() < self._until_s
-            and (batches < least or self._clock() - started < enough_s)
+            and (batches < least or self._clock() - started_s < enough_s)
         ):
-            restarts = self._puller.restarts
+            restarts_before = self._puller.restarts
             wall_s += self._puller.pull()[1]
             batches += 1
-            if self._puller.restarts != restarts:
-                self._restarts.over()
-        spent = (*astuple(self._restarts.spent), copying_s() - copied_s)
-        return PullCost(batches, wall_s, _delay_s() - delay_s, *spent)
+            if self._puller.restarts != restarts_before:
+                # Starting the loader again is not loading.
+                restarts += 1
+                own_cpu_s += _own_cpu_s() - self._own_s_at_start
+                workers_cpu_s += _workers_cpu_s() - self._workers_s_at_start
+        delay_s, copied_s = _delay_s() - delay_s, copying_s() - copied_s
+        return PullCost(batches, wall_s, delay_s, restarts, own_cpu_s, workers_cpu_s, copied_s)
 
     def close(self) -> None:
-        """Stop the loader, where it knows how to."""
+        """Stop the loader, where it can be stopped."""
         closing = self._thread.submit(self._puller.close)
         # A loader that cannot be closed ends with its process.
         is_over = wait([closing], _CLOSING_S).done
         self._thread.shutdown(wait=bool(is_over))
 
 
-@dataclass(frozen=True)
-class _Spent:
-    """What starting a loader again took; as of `PullCost`."""
-
-    restarts: int = 0
-    own_cpu_s: float = 0.0
-    workers_cpu_s: float = 0.0
-
-
-class _Restarts:
-    """Counts what it takes to start a loader again that has ended: that is not loading.
+def measure_block(threads: Sequence[PullingThread], enough_s: float) -> Block:
+    """Let threads pull at the same time.
 
     Args:
-        loader: Makes the loader.
+        threads: At least one.
+        enough_s: Seconds that each pulls at least, after a warm-up that does not count.
     """
-
-    def __init__(self, loader: LoaderFactory) -> None:
-        self._loader = loader
-        self.forget()
-
-    def forget(self) -> None:
-        """Count from nothing."""
-        self.spent = _Spent()
-
-    def started(self) -> Iterable[Any]:
-        """Make the loader, and note what had been used until then."""
-        self._own_s = time.process_time() - copying_s()
-        self._workers_s = _workers_cpu_s()
-        return self._loader()
-
-    def over(self) -> None:
-        """Note that the loader which was made last has given its first batch."""
-        spent, workers_s = self.spent, _workers_cpu_s() - self._workers_s
-        self.spent = _Spent(
-            spent.restarts + 1,
-            spent.own_cpu_s + time.process_time() - copying_s() - self._own_s,
-            spent.workers_cpu_s + workers_s,
-        )
+    for finish in [thread.start_pulling(_WARM_UP_SHARE * enough_s) for thread in threads]:
+        finish()
+    return _measure(lambda: [thread.start_pulling(enough_s) for thread in threads])
 
 
-def _workers_cpu_s() -> float:
-    """Return the CPU seconds of the children, of those too that have ended."""
-    everything_s = ProcessTree().cpu_s()
-    return everything_s - time.process_time()
+def measure_batch_count(thread: PullingThread, count: int) -> Block:
+    """Let a thread pull this many batches."""
+    return _measure(lambda: [thread.start_pulling(0.0, least=count)])
 
 
-def measure_block(lanes: Sequence[PullingThread], enough_s: float) -> Block:
-    """Let lanes pull at the same time, and return what a batch took.
-
-    Args:
-        lanes: At least one.
-        enough_s: Seconds that each pulls at least, behind a warm-up that does not count.
-    """
-    for pulled in [lane.start_pulling(_WARM_UP_SHARE * enough_s) for lane in lanes]:
-        pulled()
-    return _counted(lambda: [lane.start_pulling(enough_s) for lane in lanes])
-
-
-def measure_batch_count(lane: PullingThread, count: int) -> Block:
-    """Let a lane pull so many batches."""
-    return _counted(lambda: [lane.start_pulling(0.0, least=count)])
-
-
-def _counted(start: Callable[[], list[Callable[[], PullCost]]]) -> Block:
+def _measure(start: Callable[[], list[Callable[[], PullCost]]]) -> Block:
     workers_s, own_s, read = _workers_cpu_s(), time.process_time(), _read_bytes()
-    pulled = [result() for result in start()]
+    costs = [finish() for finish in start()]
     own_s, read = time.process_time() - own_s, _read_bytes() - read
-    own_s -= sum(one.copying_s for one in pulled)
+    own_s -= sum(cost.copying_s for cost in costs)
     workers_s = _workers_cpu_s() - workers_s
-    batches = sum(one.batches for one in pulled)
-    # Of a loader that has ended with every batch, nothing is left that is not starting it.
-    if loading := batches - sum(one.restarts for one in pulled):
-        own_s -= sum(one.restarts_own_cpu_s for one in pulled)
-        workers_s -= sum(one.restarts_workers_cpu_s for one in pulled)
-    made = loading or batches
+    batches = sum(cost.batches for cost in costs)
+    # A loader that ends with every batch does nothing but restart: then restarts count as loading.
+    if loading := batches - sum(cost.restarts for cost in costs):
+        own_s -= sum(cost.restarts_own_cpu_s for cost in costs)
+        workers_s -= sum(cost.restarts_workers_cpu_s for cost in costs)
     return Block(
-        s_per_batch=1 / sum(one.batches / one.wall_s for one in pulled),
-        undelayed_s_per_batch=1 / sum(one.batches / one.undelayed_s for one in pulled),
-        trainer_cpu_s_per_batch=max(_LEAST_CPU_S, own_s) / made,
-        workers_cpu_s_per_batch=max(0.0, workers_s) / made,
+        s_per_batch=1 / sum(cost.batches / cost.wall_s for cost in costs),
+        undelayed_s_per_batch=1 / sum(cost.batches / cost.undelayed_s for cost in costs),
+        trainer_cpu_s_per_batch=max(_MIN_CPU_S, own_s) / (loading or batches),
+        workers_cpu_s_per_batch=max(0.0, workers_s) / (loading or batches),
         read_bytes_per_batch=read / batches,
     )
 
@@ -231,15 +196,15 @@ def measure_fresh_block(
     loader: LoaderFactory, enough_s: float, clock: Clock, watch: Watch, until_s: float = inf
 ) -> Block:
     """Start a loader, whose buffers are empty then, pull a block of batches, and stop it."""
-    lane = PullingThread(loader, clock, watch, until_s)
+    thread = PullingThread(loader, clock, watch, until_s)
     try:
-        return measure_block([lane], enough_s)
+        return measure_block([thread], enough_s)
     finally:
-        lane.close()
+        thread.close()
 
 
 class FirstLook(NamedTuple):
-    """Seconds that a start takes, and about those that a batch takes."""
+    """Seconds that a start takes, and about the seconds that a batch takes."""
 
     start_s: float
     batch_s: float
@@ -247,18 +212,28 @@ class FirstLook(NamedTuple):
 
 def take_first_look(loader: LoaderFactory, clock: Clock, watch: Watch, until_s: float) -> FirstLook:
     """Start a loader, pull a few batches, and stop it."""
-    started = clock()
-    lane = PullingThread(loader, clock, watch, until_s)
-    start_s = clock() - started
+    started_s = clock()
+    thread = PullingThread(loader, clock, watch, until_s)
+    start_s = clock() - started_s
     try:
-        pulled = lane.start_pulling(0.0, least=_FIRST_LOOK)()
+        cost = thread.start_pulling(0.0, least=_FIRST_LOOK_BATCHES)()
     finally:
-        lane.close()
-    return FirstLook(start_s, pulled.wall_s / pulled.batches)
+        thread.close()
+    return FirstLook(start_s, cost.wall_s / cost.batches)
+
+
+def _own_cpu_s() -> float:
+    """Return the CPU seconds of this process, without this thread's copies."""
+    return time.process_time() - copying_s()
+
+
+def _workers_cpu_s() -> float:
+    """Return the CPU seconds of the children, ended ones included."""
+    return ProcessTree().cpu_s() - time.process_time()
 
 
 def _delay_s() -> float:
-    """Return how long this thread has been ready to run and had no core: proc_pid_schedstat(5)."""
+    """Return how long this thread has been ready to run without a core: proc_pid_schedstat(5)."""
     with suppress(OSError, IndexError, ValueError):
         return int(_SCHEDULING.read_text(encoding="ascii").split()[1]) / 1e9
     return 0.0

@@ -64,10 +64,9 @@ def interleave(
         describe_error: Turns what `measure` raised into the reason to keep; None lets it propagate.
     """
     done = Interleaved[Side, Result]()
-    while wants_round(done):
-        remaining = [side for side in sides if side not in done.failures]
-        if not remaining:
-            break
+    while (remaining := [side for side in sides if side not in done.failures]) and wants_round(
+        done
+    ):
         _measure_round(remaining, measure, done, clock, until_s, describe_error)
     return done
 

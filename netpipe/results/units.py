@@ -5,6 +5,7 @@ from math import isfinite
 from netpipe.results.measurement import Interval
 
 _STEPS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
+_THOUSANDS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def format_seconds(value: float) -> str:
@@ -19,6 +20,22 @@ def format_seconds(value: float) -> str:
 def format_number(value: float, digits: int = 3) -> str:
     """Write a number with so many significant digits: `48.8`, and never `1.23e+03` but `1230`."""
     return f"{float(f'{value:.{digits}g}'):.15g}"
+
+
+def format_amount(value: float) -> str:
+    """Write an amount with three significant digits: `13.9 M`."""
+    scale, prefix = scale_of(value)
+    return f"{format_number(value / scale)} {prefix}".rstrip()
+
+
+def scale_of(value: float) -> tuple[float, str]:
+    """Return the size and prefix of the unit that `format_amount` uses: `(1e6, "M")`."""
+    return next((step for step in _THOUSANDS if value >= step[0]), (1.0, ""))
+
+
+def format_megabytes(value: float) -> str:
+    """Write bytes: `334 MB`."""
+    return f"{value / 1e6:.0f} MB"
 
 
 def format_minutes(value: float) -> str:

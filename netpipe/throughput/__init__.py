@@ -1,1 +1,5 @@
-"""How fast a loader goes when nothing waits for it: sessions in turns, and figures over them."""
+"""How fast a loader is when nothing waits for it.
+
+`sessions.py` measures loaders in turns, each run in a fresh process that executes `run.py`.
+`worker_trials.py` tries numbers of workers in the same way, and `worker_choice.py` chooses one.
+"""

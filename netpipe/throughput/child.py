@@ -1,7 +1,7 @@
-"""What runs inside a session's process: one run, one result.
+"""The session's process: one run, one result.
 
-Nothing is imported before it is needed: the workers of a loader import this module again, as they
-import the script of any training, and would spend memory and the first batch's time on it.
+Imports happen where they are needed: the workers of a loader import this module again, as they
+import the script of any training, and would spend memory and the first batch's time on them.
 """
 
 import argparse
@@ -23,7 +23,7 @@ def main() -> None:
     arguments = parser.parse_args()
     request = requested(parser)
 
-    def found(closing: ExitStack) -> dict[str, Any]:
+    def measure(closing: ExitStack) -> dict[str, Any]:
         from dataclasses import asdict
 
         from netpipe.clock import MonotonicClock
@@ -36,7 +36,7 @@ def main() -> None:
             tally = run(_loader(arguments), arguments.seconds, MonotonicClock(), closing, watch)
         return {request.kind: asdict(tally)}
 
-    answer(request, found)
+    answer(request, measure)
 
 
 def _loader(arguments: argparse.Namespace) -> Callable[[], Any]:

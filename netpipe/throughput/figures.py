@@ -1,4 +1,4 @@
-"""From what runs counted to the figures that are printed. Pure."""
+"""What a run counted, and the figures computed from it. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,20 +11,20 @@ from netpipe.results.statistics import median_interval, ratio_interval
 
 @dataclass(frozen=True)
 class Tally:
-    """What one run counted in its time of steady iteration, and before and after it.
+    """What one run counted.
 
     Attributes:
-        wall_s: Seconds of that time.
-        cpu_s: CPU seconds in it, of all processes; of counting none.
-        batches: Batches in it.
-        tokens: Real tokens in them.
-        slots: Places for a token in them, padding too.
-        worst_padding_fraction: Share of padding in the batch that has most of it.
-        bytes_read: Bytes that the loading processes read in it.
+        wall_s: Seconds of its steady state.
+        cpu_s: CPU seconds of all processes in the steady state, without those of counting tokens.
+        batches: Batches in the steady state.
+        tokens: Real tokens in those batches.
+        slots: Token positions in those batches, padding included.
+        worst_padding_fraction: The largest share of padding in any batch.
+        bytes_read: Bytes that the loading processes read in the steady state.
         peak_pss_bytes: The most memory of all processes, shared memory counted once.
-        peak_rss_bytes: The same, shared memory counted in each.
+        peak_rss_bytes: The same, shared memory counted in each process.
         first_batch_s: Seconds from building the pipeline to its first batch, after the imports.
-        counted_by: What a token is: see `netpipe.throughput.token_counting`.
+        counted_by: What counts as a token: see `netpipe.throughput.token_counting`.
     """
 
     wall_s: float
@@ -66,10 +66,3 @@ def ratio(name: str, ours: Sequence[Tally], theirs: Sequence[Tally]) -> Interval
     """Return a figure over another loader's of the same rounds; None where theirs is 0."""
     over, under = ([FIGURES[name](run) for run in runs] for runs in (ours, theirs))
     return ratio_interval(over, under) if all(under) else None
-
-
-def best(results: Sequence[Sequence[Tally]]) -> int:
-    """Return the place of the runs with the most tokens per second."""
-    return max(
-        range(len(results)), key=lambda place: over_rounds("tokens_per_s", results[place]).median
-    )

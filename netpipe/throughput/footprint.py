@@ -1,40 +1,38 @@
-"""What loading takes beside time: memory of all processes, and bytes that they read."""
+"""Memory of all processes that load, and the bytes that they read."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from os import getpid
 from pathlib import Path
-from typing import Final
 
 import psutil
-
-_IO: Final = "/proc/{}/io"
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Memory of this process and all that it started.
+    """Memory of this process and all its descendants.
 
     Attributes:
-        pss_bytes: Proportional set size: what several of them share counts once.
-        rss_bytes: Resident set size: what several of them share counts in each.
+        pss_bytes: Proportional set size: memory shared by several processes counts once.
+        rss_bytes: Resident set size: memory shared by several processes counts in each.
     """
 
     pss_bytes: int
     rss_bytes: int
 
     def __or__(self, other: "Memory") -> "Memory":
-        """Return the higher of both, each by itself."""
+        """Return the higher value of each size."""
         return Memory(max(self.pss_bytes, other.pss_bytes), max(self.rss_bytes, other.rss_bytes))
 
 
 def read_memory() -> Memory:
-    """Look at all processes; the kernel walks their pages, some 10 ms for each of 200 MB."""
-    me = psutil.Process()
+    """Read all processes' memory; the kernel walks their pages, about 10 ms for each of 200 MB."""
+    this = psutil.Process()
     pss_bytes = rss_bytes = 0
-    for process in (me, *me.children(recursive=True)):
-        with suppress(psutil.Error):  # it has ended meanwhile
+    for process in (this, *this.children(recursive=True)):
+        # It may have ended meanwhile.
+        with suppress(psutil.Error):
             found = process.memory_full_info()
             pss_bytes += found.pss
             rss_bytes += found.rss
@@ -42,24 +40,25 @@ def read_memory() -> Memory:
 
 
 def bytes_read(workers: Sequence[int]) -> dict[int, int]:
-    """Return the bytes that each loading process has read until now, by its process id.
+    """Return the bytes that each loading process has read so far, by process id.
 
-    They are the kernel's count of read calls (`rchar` of proc_pid_io(5)), which has files that are
-    in the page cache in it, but no file that is mapped into memory. It has pipes in it too, and a
-    process with workers receives their batches through one: so the workers load where there are
-    any, and this process does where there are none. How ArrayRecord frames the rows is in it.
+    This is the kernel's count of read calls (`rchar` of proc_pid_io(5)). It includes files in the
+    page cache, the framing of ArrayRecord and pipes, but no files mapped into memory. A process
+    with workers receives their batches through a pipe: so the workers count where there are any,
+    and this process where there are none.
 
     Args:
-        workers: The worker processes.
+        workers: Process ids of the workers.
     """
     read = {}
     for pid in workers or (getpid(),):
-        with suppress(OSError):  # it has ended meanwhile
-            (line, *_) = Path(_IO.format(pid)).read_text(encoding="ascii").splitlines()
+        # It may have ended meanwhile.
+        with suppress(OSError):
+            (line, *_) = Path(f"/proc/{pid}/io").read_text(encoding="ascii").splitlines()
             read[pid] = int(line.removeprefix("rchar: "))
     return read
 
 
 def read_between(before: Mapping[int, int], after: Mapping[int, int]) -> int:
-    """Return the bytes read from one count to the next; a process may have started meanwhile."""
+    """Return the bytes read between two counts; a process may have started meanwhile."""
     return sum(count - before.get(pid, 0) for pid, count in after.items())

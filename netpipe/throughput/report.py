@@ -1,4 +1,4 @@
-"""What `netpipe throughput` prints: one table, one document."""
+"""The table and the document that `netpipe throughput` prints."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -10,12 +10,17 @@ from typing import Any, Final
 from rich.table import Table
 
 from netpipe.results.measurement import Device, Host, Interval
-from netpipe.results.units import format_percent, format_seconds
-from netpipe.throughput.candidates import Candidate
-from netpipe.throughput.choice import WorkerChoice
-from netpipe.throughput.figures import FIGURES, Tally, best, over_rounds, ratio
-from netpipe.throughput.formatting import amount, megabytes, scale_of, short
+from netpipe.results.units import (
+    format_amount,
+    format_megabytes,
+    format_number,
+    format_percent,
+    format_seconds,
+    scale_of,
+)
+from netpipe.throughput.figures import FIGURES, Tally, over_rounds, ratio
 from netpipe.throughput.subjects import Combination
+from netpipe.throughput.worker_choice import Candidate, WorkerChoice
 from netpipe.verdict.report import new_table
 
 SCHEMA: Final = "netpipe.throughput/1"
@@ -26,12 +31,7 @@ _MARK: Final = " *"
 
 @dataclass(frozen=True)
 class Against:
-    """Another loader that was measured in the same rounds.
-
-    Attributes:
-        target: Names it.
-        runs: What its runs counted.
-    """
+    """Another loader that was measured in the same rounds, and what its runs counted."""
 
     target: str
     runs: Sequence[Tally]
@@ -42,11 +42,11 @@ class Throughput:
     """What was measured in one call.
 
     Attributes:
-        data: What our pipeline read.
+        data: The folder that our pipeline read.
         seconds: How long each run measured the steady state.
         combinations: Choices of our pipeline's settings.
-        runs: What the runs of each of them counted.
-        against: Another loader; None for none.
+        runs: What the runs of each combination counted.
+        against: Another loader, if there is one.
         choice: How the number of workers was chosen; None where it was given.
     """
 
@@ -60,7 +60,8 @@ class Throughput:
     @property
     def best(self) -> int:
         """The place of the combination with the most tokens per second."""
-        return best(self.runs)
+        medians = [over_rounds("tokens_per_s", runs).median for runs in self.runs]
+        return medians.index(max(medians))
 
 
 def throughput_document(
@@ -77,22 +78,22 @@ def throughput_document(
         "seconds": found.seconds,
         "rounds": len(found.runs[0]),
         "combinations": [_combination(found, place) for place in range(len(found.combinations))],
-        "against": against
-        and {"target": against.target, **_figures(against.runs), **_raw(against.runs)},
+        "against": against and {"target": against.target, **_figures(against.runs)},
         "choice": found.choice and _choice(found.choice),
     }
 
 
 def _choice(choice: WorkerChoice) -> dict[str, Any]:
-    return {**asdict(choice), "candidates": [_candidate(one) for one in choice.candidates]}
+    return {**asdict(choice), "candidates": [*map(_candidate, choice.candidates)]}
 
 
-def _candidate(one: Candidate) -> dict[str, Any]:
-    speed = _plain(over_rounds("tokens_per_s", one.runs)) if one.runs else None
+def _candidate(candidate: Candidate) -> dict[str, Any]:
+    runs, fields = candidate.runs, asdict(candidate)
     return {
-        **asdict(one),
-        "tokens_per_s": speed,
-        "peak_pss_bytes": one.peak_pss_bytes if one.runs else None,
+        "fate": fields.pop("status"),
+        **fields,
+        "tokens_per_s": _json_interval(over_rounds("tokens_per_s", runs)) if runs else None,
+        "peak_pss_bytes": candidate.peak_pss_bytes if runs else None,
     }
 
 
@@ -105,20 +106,16 @@ def _combination(found: Throughput, place: int) -> dict[str, Any]:
         "best": place == found.best,
         **_figures(runs),
         "ratios": found.against
-        and {name: _plain(ratio(name, runs, found.against.runs)) for name in FIGURES},
-        **_raw(runs),
+        and {name: _json_interval(ratio(name, runs, found.against.runs)) for name in FIGURES},
     }
 
 
 def _figures(runs: Sequence[Tally]) -> dict[str, Any]:
-    return {name: _plain(over_rounds(name, runs)) for name in FIGURES}
+    figures = {name: _json_interval(over_rounds(name, runs)) for name in FIGURES}
+    return {**figures, "counted_by": runs[0].counted_by, "runs": [asdict(run) for run in runs]}
 
 
-def _raw(runs: Sequence[Tally]) -> dict[str, Any]:
-    return {"counted_by": runs[0].counted_by, "runs": [asdict(run) for run in runs]}
-
-
-def _plain(interval: Interval | None) -> dict[str, float | None] | None:
+def _json_interval(interval: Interval | None) -> dict[str, float | None] | None:
     """Return an interval as JSON values, which know no infinity."""
     if interval is None:
         return None
@@ -128,9 +125,10 @@ def _plain(interval: Interval | None) -> dict[str, float | None] | None:
 def throughput_table(found: Throughput) -> Table:
     """Return one row for each combination, the best marked, and its ratios below it."""
     table = new_table("loader speed")
-    table.padding = (0, 1, 0, 0)  # so that its ten columns fit
+    # Otherwise its ten columns do not fit.
+    table.padding = (0, 1, 0, 0)
     for heading in ("batch", "workers", *_COLUMNS):
-        table.add_column(heading)  # where all of them get too wide, they take a second line
+        table.add_column(heading)
     for place, combination in enumerate(found.combinations):
         runs, is_best = found.runs[place], place == found.best
         pipeline = combination.pipeline
@@ -145,7 +143,7 @@ def throughput_table(found: Throughput) -> Table:
 
 
 def remarks(found: Throughput) -> Iterator[str]:
-    """Say what the table's marks stand for, and why so many workers."""
+    """Explain the marks in the table, and the choice of the number of workers."""
     if len(found.combinations) > 1:
         yield f"{_MARK.strip()} most tokens per second: {found.combinations[found.best].label}"
     if found.against is not None:
@@ -158,38 +156,34 @@ def remarks(found: Throughput) -> Iterator[str]:
 
 
 def _cells(runs: Sequence[Tally]) -> Iterator[str]:
-    for name, shown in _COLUMNS.values():
-        found = over_rounds(name, runs)
-        ends = _ends(found, scale_of(found.median)[0]) if name in _WITH_ENDS else ""
-        yield shown(found.median) + ends
+    for name, format_median in _COLUMNS.values():
+        figure = over_rounds(name, runs)
+        yield format_median(figure.median) + _bounds(name, figure, scale_of(figure.median)[0])
 
 
-def _ratio_cells(runs: Sequence[Tally], theirs: Sequence[Tally]) -> Iterator[str]:
+def _ratio_cells(runs: Sequence[Tally], other_runs: Sequence[Tally]) -> Iterator[str]:
     for name, _ in _COLUMNS.values():
-        found = ratio(name, runs, theirs)
-        if found is None:
-            yield "-"
-        else:
-            yield f"{short(found.median)} x" + (_ends(found) if name in _WITH_ENDS else "")
+        relative = ratio(name, runs, other_runs)
+        yield f"{format_number(relative.median)} x{_bounds(name, relative)}" if relative else "-"
 
 
-def _ends(interval: Interval, scale: float = 1.0) -> str:
-    """Write where an interval ends, in the unit of the figure before it; nothing for no ends."""
-    if not isfinite(interval.high):
+def _bounds(name: str, interval: Interval, scale: float = 1.0) -> str:
+    """Write an interval's ends in the unit of its median, where they are finite and shown."""
+    if name not in _WITH_BOUNDS or not isfinite(interval.high):
         return ""
-    return f" ({short(interval.low / scale)}-{short(interval.high / scale)})"
+    return f" ({format_number(interval.low / scale)}-{format_number(interval.high / scale)})"
 
 
-_WITH_ENDS: Final = ("tokens_per_s", "tokens_per_cpu_s")
+_WITH_BOUNDS: Final = ("tokens_per_s", "tokens_per_cpu_s")
 _COLUMNS: Final[Mapping[str, tuple[str, Callable[[float], str]]]] = MappingProxyType(
     {
-        "tokens/s": ("tokens_per_s", amount),
-        "tokens/CPU s": ("tokens_per_cpu_s", amount),
-        "batches/s": ("batches_per_s", amount),
+        "tokens/s": ("tokens_per_s", format_amount),
+        "tokens/CPU s": ("tokens_per_cpu_s", format_amount),
+        "batches/s": ("batches_per_s", format_amount),
         "padding": ("padding_fraction", format_percent),
         "worst": ("padding_fraction_worst_batch", format_percent),
-        "B/token": ("bytes_read_per_token", amount),
-        "PSS": ("peak_pss_bytes", megabytes),
+        "B/token": ("bytes_read_per_token", format_amount),
+        "PSS": ("peak_pss_bytes", format_megabytes),
         "1st batch": ("first_batch_s", format_seconds),
     }
 )

@@ -1,4 +1,4 @@
-"""One run: a loader is started, comes to its steady state, and is pulled flat out and counted."""
+"""One run: start a loader, wait for its steady state, pull it flat out and count its tokens."""
 
 import time
 from contextlib import ExitStack
@@ -14,8 +14,9 @@ from netpipe.throughput.footprint import Memory, bytes_read, read_between, read_
 from netpipe.throughput.token_counting import Counted, count_tokens
 
 _MEMORY_S: Final = 1.0
-_LOOK_SHARE: Final = 0.125  # of the measured time
-_AGREE: Final = 0.1
+# Looks of this part of the measured time warm the loader up, until two in a row agree.
+_LOOK_SHARE: Final = 0.125
+_AGREEMENT: Final = 0.1
 
 
 def run(
@@ -27,22 +28,21 @@ def run(
 ) -> Tally:
     """Measure a loader's steady state.
 
-    No batch that was made before the clock started counts as made in the time it measures. From
-    the first batch on the loader is pulled without a pause, so its buffers never fill unless it is
-    faster than this process can take batches. Looks of an eighth of the measured time are thrown
-    away until two in a row agree within a tenth: then as many batches go out of the buffers as
-    come in, and what they hold when the clock stops they held when it started. The clock starts
-    and stops as a batch of every worker has come.
+    Batches made before the clock starts do not count. From the first batch on the loader is pulled
+    without a pause, so its buffers never fill unless it is faster than this process can take
+    batches. Looks of an eighth of the measured time are thrown away until two in a row agree within
+    a tenth: then the buffers lose as many batches as they gain, and hold as many at the end as at
+    the start. The clock starts and stops when every worker has delivered a batch.
 
-    Memory is looked at afterwards, in a second of going on: the look costs too much CPU time to be
-    taken inside the measured one.
+    Memory is read afterwards, during another second of pulling: reading it costs too much CPU time
+    to be part of the measurement.
 
     Args:
         loader: Makes the loader.
         seconds: How long the steady state is measured.
         clock: Seconds.
-        closing: Closes the loader, for the caller to do once the result is safe.
-        watch: Told of what could hang.
+        closing: Gets the call that closes the loader, for after the result is safe.
+        watch: Guards against hangs.
 
     Raises:
         MisuseError: The loader gives no batches, or none with tokens in it.
@@ -52,13 +52,13 @@ def run(
     closing.callback(close_with_timeout, puller.close)
     watch.rounds_begin()
     _warm_up(puller, seconds, clock)
-    return _measured(puller, seconds, clock)
+    return _measure(puller, seconds, clock)
 
 
 def longest_s(seconds: float) -> float:
     """Return the seconds that a run takes at most from its first batch on, where batches are quick.
 
-    The warm-up takes a third of it to all of the measured time.
+    The warm-up takes at most as long as the measurement.
     """
     return 2 * seconds + _MEMORY_S
 
@@ -67,12 +67,12 @@ def _warm_up(puller: Puller, seconds: float, clock: Clock) -> None:
     started, before_s = clock(), 0.0
     for look in count():
         now_s = puller.pull_flat_out(_LOOK_SHARE * seconds).s_per_batch
-        if (look and abs(now_s - before_s) <= _AGREE * now_s) or clock() - started > seconds:
+        if (look and abs(now_s - before_s) <= _AGREEMENT * now_s) or clock() - started > seconds:
             return
         before_s = now_s
 
 
-def _measured(puller: Puller, seconds: float, clock: Clock) -> Tally:
+def _measure(puller: Puller, seconds: float, clock: Clock) -> Tally:
     counted: list[Counted] = []
     counting_s = restarting_s = 0.0
     read, cpu_s = bytes_read(puller.processes.worker_pids), puller.processes.cpu_s()
@@ -89,7 +89,7 @@ def _measured(puller: Puller, seconds: float, clock: Clock) -> Tally:
     cpu_s = puller.processes.cpu_s() - cpu_s - counting_s
     read_bytes = read_between(read, bytes_read(puller.processes.worker_pids))
     peak = _peak_memory(puller, clock)
-    tokens = sum(one.tokens for one in counted)
+    tokens = sum(batch.tokens for batch in counted)
     if not tokens:
         raise MisuseError(f"the loader must give tokens; found none in {len(counted)} batches")
     return Tally(
@@ -97,8 +97,8 @@ def _measured(puller: Puller, seconds: float, clock: Clock) -> Tally:
         cpu_s=cpu_s,
         batches=len(counted),
         tokens=tokens,
-        slots=sum(one.slots for one in counted),
-        worst_padding_fraction=max(one.padding_fraction for one in counted),
+        slots=sum(batch.slots for batch in counted),
+        worst_padding_fraction=max(batch.padding_fraction for batch in counted),
         bytes_read=read_bytes,
         peak_pss_bytes=peak.pss_bytes,
         peak_rss_bytes=peak.rss_bytes,

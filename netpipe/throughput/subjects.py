@@ -1,4 +1,4 @@
-"""What is measured: combinations of our pipeline's settings, and somebody else's loader."""
+"""What is measured: combinations of our pipeline's settings, and any other loader."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -27,31 +27,31 @@ class Combination:
 
     @property
     def label(self) -> str:
-        """What a person calls it."""
+        """Its settings, in short."""
         workers = self.pipeline.workers
         return f"batch {self.pipeline.batch_size}, {workers} worker{'s' * (workers != 1)}"
 
     @property
     def words(self) -> list[str]:
-        """What the session that measures it is told."""
+        """The arguments of the session that measures it."""
         return ["--data", str(self.data), "--pipeline", json.dumps(asdict(self.pipeline))]
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes of one batch while it waits: with workers, of the sequences that it is made of."""
+        """Bytes of one waiting batch; with workers, of the sequences it will be made of."""
         pipeline = self.pipeline
         per_token = SEQUENCE_BYTES_PER_TOKEN if pipeline.workers else BATCH_BYTES_PER_TOKEN
         return per_token * pipeline.batch_size * pipeline.sequence_length
 
     @property
     def finished_bytes(self) -> int:
-        """About what its finished batches take while they wait."""
+        """About how many bytes its finished batches take while they wait."""
         pipeline = self.pipeline
         return max(1, pipeline.workers) * pipeline.worker_buffer_batches * self.waiting_bytes
 
     @property
     def memory_estimate(self) -> str:
-        """About what its finished batches take while they wait, and how that comes about."""
+        """The same with its factors, as a line for people."""
         workers, ahead = self.pipeline.workers, self.pipeline.worker_buffer_batches
         makers = f"{workers} worker{'s' * (workers != 1)}" if workers else "1 thread"
         return (
@@ -62,22 +62,22 @@ class Combination:
 
 @dataclass(frozen=True)
 class Foreign:
-    """A loader that somebody else makes.
+    """A loader that is not this repository's.
 
     Attributes:
-        target: Names its factory, as `netpipe measure --loader` takes it.
+        target: Its factory, as `netpipe measure --loader` takes it.
     """
 
     target: str
 
     @property
     def label(self) -> str:
-        """What a person calls it."""
+        """Its target."""
         return self.target
 
     @property
     def words(self) -> list[str]:
-        """What the session that measures it is told."""
+        """The arguments of the session that measures it."""
         return ["--target", self.target]
 
 
@@ -87,13 +87,13 @@ Subject = Combination | Foreign
 def combinations(
     data: Path, pipeline: PipelineConfig, batch_sizes: Sequence[int], workers: Sequence[int]
 ) -> list[Combination]:
-    """Return every batch size with every number of workers, on data that never end.
+    """Return every batch size with every number of workers, on data that repeat without end.
 
     Args:
-        data: What is read.
+        data: The folder to read.
         pipeline: All other settings.
-        batch_sizes: Sequences in a batch; none for those of `pipeline`.
-        workers: Worker processes; none for those of `pipeline`.
+        batch_sizes: Sequences in a batch; empty for the pipeline's own.
+        workers: Worker processes; empty for the pipeline's own.
 
     Raises:
         InputError: A setting is outside its range.

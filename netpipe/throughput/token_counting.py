@@ -1,4 +1,4 @@
-"""How many tokens a batch holds. Padding is none."""
+"""How many tokens a batch holds; padding does not count."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ class Counted:
     """The tokens of one batch.
 
     Attributes:
-        tokens: Real ones.
-        slots: Places for one, padding too.
+        tokens: Real tokens.
+        slots: Token positions, padding included.
         rule: `BY_SEGMENTATION` or `BY_ELEMENTS`.
     """
 
@@ -28,7 +28,7 @@ class Counted:
 
     @property
     def padding_fraction(self) -> float:
-        """Share of the places that are padding; 0 for a batch without any place."""
+        """Share of the positions that are padding; 0 for a batch without positions."""
         return 1 - self.tokens / self.slots if self.slots else 0.0
 
 

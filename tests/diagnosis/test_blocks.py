@@ -62,34 +62,34 @@ class Paced:
             self.closed += 1
 
 
-def lane_threads() -> list[str]:
-    """Return the names of the threads of lanes."""
-    return [one.name for one in threading.enumerate() if "netpipe-lane" in one.name]
+def pulling_threads() -> list[str]:
+    """Return the names of the threads that pull."""
+    return [one.name for one in threading.enumerate() if "netpipe-pulling" in one.name]
 
 
 @pytest.fixture(autouse=True)
-def _no_lane_is_left() -> Iterator[None]:
+def _no_thread_is_left() -> Iterator[None]:
     """Hold every test of this file to leaving no thread behind."""
     yield
-    assert not lane_threads()
+    assert not pulling_threads()
 
 
-def test_a_lane_pulls_for_a_while() -> None:
+def test_a_thread_pulls_for_a_while() -> None:
     """Until the time is up, and then the batch that was asked for."""
     clock = FakeClock()
-    lane = PullingThread(Paced(clock), clock)
-    pulled = lane.start_pulling(2.5)()
-    lane.close()
+    thread = PullingThread(Paced(clock), clock)
+    pulled = thread.start_pulling(2.5)()
+    thread.close()
     assert (pulled.batches, pulled.wall_s, pulled.restarts) == (3, 3.0, 0)
 
 
-def test_a_lane_pulls_a_few_batches_at_least() -> None:
+def test_a_thread_pulls_a_few_batches_at_least() -> None:
     """Two, or as many as are asked for, however long they take."""
     clock = FakeClock()
-    lane = PullingThread(Paced(clock), clock)
-    assert lane.start_pulling(0.0)().batches == 2
-    assert lane.start_pulling(0.5, least=5)().batches == 5
-    lane.close()
+    thread = PullingThread(Paced(clock), clock)
+    assert thread.start_pulling(0.0)().batches == 2
+    assert thread.start_pulling(0.5, least=5)().batches == 5
+    thread.close()
 
 
 def test_a_loader_belongs_to_one_thread() -> None:
@@ -105,9 +105,9 @@ def test_a_loader_belongs_to_one_thread() -> None:
 def test_starting_again_is_not_loading() -> None:
     """A loader that ends after four batches and takes 100 s to start still loads one a second."""
     clock = FakeClock()
-    lane = PullingThread(Paced(clock, batches=4, start_s=100.0), clock)
-    pulled = lane.start_pulling(0.0, least=9)()
-    lane.close()
+    thread = PullingThread(Paced(clock, batches=4, start_s=100.0), clock)
+    pulled = thread.start_pulling(0.0, least=9)()
+    thread.close()
     assert pulled.wall_s / pulled.batches == 1.0
     assert pulled.restarts == 2
 
@@ -125,9 +125,9 @@ def test_cpu_time_of_starting_again_is_left_out(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(blocks, "_workers_cpu_s", lambda: 10 * used[0])
     monkeypatch.setattr(time, "process_time", lambda: used[0])
-    lane = PullingThread(loader, clock)
-    found = measure_batch_count(lane, 9)
-    lane.close()
+    thread = PullingThread(loader, clock)
+    found = measure_batch_count(thread, 9)
+    thread.close()
     assert found.s_per_batch == pytest.approx(1.0)
     assert found.trainer_cpu_s_per_batch == pytest.approx(1.0)
     assert found.workers_cpu_s_per_batch == pytest.approx(10.0)
@@ -144,9 +144,9 @@ def test_a_loader_of_one_batch_is_all_starting(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(blocks, "_workers_cpu_s", lambda: 0.0)
     monkeypatch.setattr(time, "process_time", lambda: used[0])
-    lane = PullingThread(loader, clock)
-    found = measure_batch_count(lane, 3)
-    lane.close()
+    thread = PullingThread(loader, clock)
+    found = measure_batch_count(thread, 3)
+    thread.close()
     assert found.trainer_cpu_s_per_batch == pytest.approx(20.0)  # each pull begins two
 
 
@@ -164,27 +164,27 @@ def _ending_worker(loader: Callable[[], Any]) -> Any:
     return loader()
 
 
-def test_lanes_pull_at_the_same_time() -> None:
+def test_threads_pull_at_the_same_time() -> None:
     """Each waits for the other: were they in turns, it would never end."""
     both = threading.Barrier(2, timeout=30)
 
     def loader() -> Iterator[int]:
-        yield 0  # the first is asked for as the lane is made
+        yield 0  # the first is asked for as the thread is made
         while True:
             both.wait()
             yield 1
 
-    lanes = [PullingThread(loader, CLOCK) for _ in range(2)]
-    found = measure_block(lanes, 0.0)
-    for lane in lanes:
-        lane.close()
+    threads = [PullingThread(loader, CLOCK) for _ in range(2)]
+    found = measure_block(threads, 0.0)
+    for thread in threads:
+        thread.close()
     assert found.s_per_batch > 0
 
 
-def test_rates_of_lanes_add_up() -> None:
+def test_rates_of_threads_add_up() -> None:
     """One batch a second and two a second are three a second."""
     pulled = [lambda: PullCost(10, 10.0, 5.0), lambda: PullCost(20, 10.0, 0.0)]
-    found = blocks._counted(lambda: pulled)
+    found = blocks._measure(lambda: pulled)
     assert found.s_per_batch == pytest.approx(1 / 3)
     assert found.undelayed_s_per_batch == pytest.approx(1 / 4)
 
@@ -203,7 +203,7 @@ def test_a_loader_that_cannot_start_leaves_no_thread(loader: Any, error: type[Ex
     with pytest.raises(error) as caught:
         PullingThread(loader, CLOCK)
     assert caught.tb is not None
-    assert not lane_threads()
+    assert not pulling_threads()
 
 
 def test_a_loader_that_fails_is_closed() -> None:
@@ -258,7 +258,7 @@ def test_copies_for_an_intervention_are_left_out(monkeypatch: pytest.MonkeyPatch
 
 
 def test_copies_of_another_thread_are_left_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lane waits for it, or does something else meanwhile: nothing is known of that."""
+    """The thread waits for it, or does something else meanwhile: nothing is known of that."""
     clock = FakeClock()
 
     class TakesTwoSeconds:
@@ -279,7 +279,7 @@ def test_copies_of_another_thread_are_left_in(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("text", ["", "no number", "1"])
-def test_a_kernel_that_does_not_tell_told_nothing(
+def test_figures_that_the_kernel_does_not_report_are_0(
     text: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Waits and reads are 0 then."""

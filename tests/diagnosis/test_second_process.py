@@ -126,7 +126,7 @@ def test_lanes_are_measured_beside_each_other() -> None:
     for side in (LANE, TWO_THREADS, TWO_PROCESSES, WITHOUT_STAGE):
         assert found.has(side)
     assert found.failures == {}
-    assert not [one for one in threading.enumerate() if "netpipe-lane" in one.name]
+    assert not [one for one in threading.enumerate() if "netpipe-pulling" in one.name]
 
 
 @pytest.mark.usefixtures("_short")

@@ -23,7 +23,7 @@ class Sides:
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.measured: list[str] = []
-        self.told: list[int] = []
+        self.reported: list[int] = []
 
     def side(self, name: str, fails_at: int = 1_000, error: Exception | None = None) -> Block:
         """Measure, or fail from some time on."""
@@ -42,7 +42,7 @@ class Sides:
             for name in {"a": 0, "b": 0, **fails_at}
         }
         return measure_in_turns(
-            names, TimeSlot(self.clock, budget_s, until_s), self.told.append, cost_s
+            names, TimeSlot(self.clock, budget_s, until_s), self.reported.append, cost_s
         )
 
 
@@ -51,7 +51,7 @@ def test_there_and_back() -> None:
     sides = Sides()
     sides.measure_in_turns(8.0)
     assert "".join(sides.measured) == "abbaabba"
-    assert sides.told == [1, 2, 3, 4]
+    assert sides.reported == [1, 2, 3, 4]
 
 
 def test_the_budget_ends_it() -> None:
@@ -117,7 +117,7 @@ def test_a_side_that_fails_is_left_out(at: int) -> None:
     assert len(found.blocks("a")) == len(found.blocks("b")) == len(found.rounds) >= MIN_ROUNDS
 
 
-def test_an_error_of_the_harness_is_told_as_it_is() -> None:
+def test_an_error_of_the_harness_is_kept_as_it_is() -> None:
     """What is meant for the user needs no class in front."""
     sides = Sides()
     found = measure_in_turns(

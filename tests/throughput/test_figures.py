@@ -5,7 +5,7 @@ from math import inf
 import pytest
 
 from netpipe.results.measurement import Interval
-from netpipe.throughput.figures import FIGURES, best, over_rounds, ratio
+from netpipe.throughput.figures import FIGURES, over_rounds, ratio
 from tests.throughput.tallies import make_tally
 
 
@@ -53,10 +53,3 @@ def test_a_ratio_is_that_of_runs_of_the_same_round() -> None:
 def test_there_is_no_ratio_to_nothing() -> None:
     """A loader that reads no file is no measure of how much another reads."""
     assert ratio("bytes_read_per_token", [make_tally()], [make_tally(bytes_read=0)]) is None
-
-
-def test_the_best_has_the_most_tokens_per_second() -> None:
-    """By the median: one lucky round does not decide."""
-    steady = [make_tally(wall_s=4.0)] * 3
-    lucky = [make_tally(wall_s=wall_s) for wall_s in (1.0, 5.0, 5.0)]
-    assert best([lucky, steady]) == 1

@@ -12,8 +12,6 @@ import netpipe
 from netpipe.config import PipelineConfig
 from netpipe.results import documents
 from netpipe.results.measurement import Device, Host
-from netpipe.throughput.candidates import Candidate
-from netpipe.throughput.choice import choose
 from netpipe.throughput.figures import FIGURES
 from netpipe.throughput.report import (
     Against,
@@ -24,6 +22,7 @@ from netpipe.throughput.report import (
 )
 from netpipe.throughput.subjects import combinations
 from netpipe.throughput.token_counting import BY_ELEMENTS
+from netpipe.throughput.worker_choice import Candidate, choose
 from tests.throughput.tallies import make_tally
 
 SCHEMA = Path(netpipe.__file__).parent / "schemas" / "throughput.1.json"
@@ -136,7 +135,7 @@ def test_the_table_marks_the_best() -> None:
 
 
 def test_the_table_has_ratios() -> None:
-    """Below each combination; the other loader comes last, and is told of."""
+    """Below each combination; the other loader comes last, and a line explains it."""
     rows = [" ".join(row.split()) for row in _rows(BESIDE)]
     for start in (
         "/ other 4 x (4-4) 1 x (1-1) 4 x 1 x 1 x - 1 x 1 x",
@@ -168,3 +167,9 @@ def test_the_table_fits_a_terminal() -> None:
     assert any("/ other 278 x (278-278) 126 x (126-126) 278 x" in row for row in rows)
     wide = replace(found, against=Against("a:b", [replace(run, wall_s=11_111.0) for run in runs]))
     assert not any("…" in row for row in _rows(wide))
+
+
+def test_the_best_has_the_most_tokens_per_second() -> None:
+    """By the median: one lucky round does not decide."""
+    lucky = [make_tally(wall_s=wall_s) for wall_s in (1.0, 5.0, 5.0)]
+    assert replace(ALONE, runs=[lucky, [make_tally(wall_s=4.0)] * 3]).best == 1

@@ -44,7 +44,7 @@ def test_the_memory_of_finished_batches_is_estimated(workers: int, estimate: str
 
 
 def test_what_waits_has_the_bytes_that_are_estimated(prepared: Path) -> None:
-    """A batch has the bytes that are said, and its sequences those, but for the segments' sizes."""
+    """Exact for a batch, and for its sequences except for the sizes of segments."""
     config = PipelineConfig(sequence_length=1024, batch_size=16, workers=0)
     sequences = next(iter(sequences_of_batches(prepared, config)))
     alone = Combination(prepared, config).waiting_bytes
@@ -53,8 +53,8 @@ def test_what_waits_has_the_bytes_that_are_estimated(prepared: Path) -> None:
     assert sum(array.nbytes for array in sequences.values()) == pytest.approx(working, rel=0.03)
 
 
-def test_a_session_is_told_the_whole_pipeline() -> None:
-    """What it is told makes the same configuration again."""
+def test_a_session_gets_the_whole_pipeline() -> None:
+    """Its arguments make the same configuration again."""
     words = Combination(Path("data"), PIPELINE).words
     assert words[:3] == ["--data", "data", "--pipeline"]
     assert PipelineConfig(**json.loads(words[3])) == PIPELINE

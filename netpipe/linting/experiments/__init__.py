@@ -1,1 +1,4 @@
-"""What only running tells: variants of a pipeline, compared in what they give and in how fast."""
+"""What only running a pipeline shows: its variants, compared by their batches and by their speed.
+
+`proofs.py` tests findings on the first batches; `trials.py` measures what a fix gains.
+"""

@@ -95,7 +95,7 @@ class VariantComparison:
         look = self._interleave([UNCHANGED], look_pace, lambda done: not done.rounds)
         look_s = self._clock() - began_s
         chosen = variants[: _affordable(self._left_s(), look_s)]
-        self._tell(f"measuring {len(chosen)} of {len(variants)} proposals, the gravest first")
+        self._tell(f"measuring {len(chosen)} of {len(variants)} proposals, the most severe first")
         seen = next(iter(look.results(UNCHANGED)), None)
         pace = _choose_pace(seen, look_pace.block_s, stepping)
 

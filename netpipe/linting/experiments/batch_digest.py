@@ -1,4 +1,4 @@
-"""What is in a batch: a digest that two batches share when they hold the same, and its size."""
+"""Digests that are equal where two batches hold the same, and the size of a batch."""
 
 from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import fields, is_dataclass
@@ -17,17 +17,17 @@ _PLAIN: Final = (bool, int, float, complex, str, bytes, type(None))
 
 
 class IncomparableError(HarnessError):
-    """A batch holds an object whose contents cannot be told."""
+    """A batch holds an object whose contents cannot be compared."""
 
 
 def digest(batch: object) -> bytes:
-    """Return 16 bytes that depend on all that a batch holds, and on nothing else.
+    """Return 16 bytes that depend only on the contents of a batch.
 
-    Arrays of any library count by dtype, shape and bytes, so that a NaN equals itself; dicts by
-    their keys whatever the order; other objects by what pickle would keep of them.
+    Arrays of any library are compared by dtype, shape and bytes, so that a NaN equals itself, dicts
+    regardless of the order of their keys, and other objects by what pickle would keep.
 
     Raises:
-        IncomparableError: It holds an object that cannot be pickled, or itself.
+        IncomparableError: The batch holds an object that cannot be pickled, or itself.
     """
     hashed = blake2b(digest_size=_DIGEST_BYTES)
     try:
@@ -40,8 +40,8 @@ def digest(batch: object) -> bytes:
 def element_count(batch: object) -> int:
     """Return how many elements a batch holds: the largest leading dimension of its leaves.
 
-    A list counts as its items, as the ragged ones of a batch do; a scalar as one element, and so
-    does a batch without any: batches are what can be counted then.
+    A list has as many elements as items, since ragged batches are lists; a scalar or an empty batch
+    counts as one.
     """
     return max(1, _leading(batch))
 
@@ -54,7 +54,7 @@ def _leading(value: object) -> int:
     if isinstance(value, tuple):
         return max(map(_leading, value), default=0)
     if is_dataclass(value):
-        return max((_leading(getattr(value, one.name, ())) for one in fields(value)), default=0)
+        return max((_leading(getattr(value, field.name, ())) for field in fields(value)), default=0)
     shape = getattr(value, "shape", ())
     return int(shape[0]) if shape else 1
 
@@ -67,7 +67,7 @@ def _feed(update: _Update, value: object) -> None:
     elif isinstance(value, _PLAIN):
         _feed_text(update, f"{type(value).__name__} {value!r}")
     elif isinstance(value, Mapping):
-        _feed_all(update, "dict", sorted(value.items(), key=_key_text))
+        _feed_all(update, "dict", sorted(value.items(), key=lambda item: repr(item[0])))
     elif isinstance(value, Set):
         _feed_all(update, "set", sorted(map(digest, value)))
     elif isinstance(value, list | tuple):
@@ -76,12 +76,8 @@ def _feed(update: _Update, value: object) -> None:
         _feed_object(update, value)
 
 
-def _key_text(item: tuple[object, object]) -> str:
-    return repr(item[0])
-
-
 def _feed_text(update: _Update, text: str) -> None:
-    """Feed a text and where it ends: without, two in a row could be read as two others."""
+    # The end is marked: otherwise two texts in a row could equal two others.
     update(text.encode("utf-8", "surrogatepass") + b"\0")
 
 
@@ -94,7 +90,8 @@ def _feed_all(update: _Update, kind: str, values: Any) -> None:
 def _feed_array(update: _Update, array: NDArray[Any]) -> None:
     _feed_text(update, f"array {array.dtype!r} {array.shape}")
     if array.dtype.names is not None:
-        for name in array.dtype.names:  # field by field: what pads them is not contents
+        # Field by field: the padding between fields is not part of the contents.
+        for name in array.dtype.names:
             _feed_array(update, array[name])
     elif array.dtype.hasobject:
         for value in array.ravel().tolist():
@@ -104,10 +101,11 @@ def _feed_array(update: _Update, array: NDArray[Any]) -> None:
 
 
 def _feed_object(update: _Update, value: object) -> None:
-    """Feed what pickle keeps of an object, by way of the protocol that pickle follows."""
     try:
         reduced = value.__reduce_ex__(2)
     except TypeError as error:
         raise IncomparableError(f"a {type(value).__name__} cannot be compared") from error
     parts = (reduced,) if isinstance(reduced, str) else reduced
-    _feed_all(update, "object", [list(one) if isinstance(one, Iterator) else one for one in parts])
+    _feed_all(
+        update, "object", [list(part) if isinstance(part, Iterator) else part for part in parts]
+    )

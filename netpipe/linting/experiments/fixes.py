@@ -1,4 +1,4 @@
-"""Findings whose fix can be tried without touching the user's code, and the variant to try."""
+"""Fixes of findings that can be tried without changing the user's code, as variants."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -9,8 +9,10 @@ from netpipe.linting.graph.nodes import Graph
 from netpipe.linting.linter import LintReport
 from netpipe.linting.rules.buffers import THREAD_PREFETCH
 
-_MOST_WORKERS: Final = 4  # to begin with, where there were none: each one costs memory
-_FEW: Final = 4  # threads, with a batch each: as the rule proposes
+# Where there were no workers: each one costs memory.
+_MAX_NEW_WORKERS: Final = 4
+# Threads, and elements that they hold, as the rule proposes.
+_FEW_THREADS: Final = 4
 _THREADS: Final = "threads-in-workers"
 _OWN_THREADS: Final = "threads-in-training-process"
 _BUFFER: Final = "oversized-read-buffer"
@@ -24,12 +26,12 @@ class Fix:
     """One change of a pipeline.
 
     Attributes:
-        rule: The rule that found what it mends.
+        rule: The rule whose finding it fixes.
         change: The call to write instead.
-        variant: The same for `build_variant`; None where it cannot be had without the user's code.
-        why_not: What stands against it then.
-        overlaps: Whether it lets loading go on while the trainer works, which only shows where
-            somebody does not ask for the next batch at once.
+        variant: The same for `build_variant`; None where it needs a change of the user's code.
+        why_not: Why it needs one.
+        overlaps: Whether it lets loading go on while the trainer works, which only shows beside a
+            step: not where the next batch is asked for at once.
     """
 
     rule: str
@@ -40,15 +42,16 @@ class Fix:
 
 
 def fixes_for(report: LintReport, cores: int) -> tuple[Fix, ...]:
-    """Return what to try, the gravest first: some rules have one fix, some two, most none.
+    """Return the fixes to try, the most severe first: most rules have none, some one or two.
 
     Args:
         report: What the rules found.
         cores: CPU cores that the process may use.
     """
-    gravest_first = sorted(report.findings, key=lambda one: _SEVERITIES.index(one.severity))
-    rules = dict.fromkeys(finding.rule for finding in gravest_first if finding.rule in _FIXES)
-    if _THREADS in rules or _OWN_THREADS in rules:  # without threads there is no buffer
+    findings = sorted(report.findings, key=lambda finding: _SEVERITIES.index(finding.severity))
+    rules = dict.fromkeys(finding.rule for finding in findings if finding.rule in _FIXES)
+    # Without threads there is no buffer.
+    if _THREADS in rules or _OWN_THREADS in rules:
         rules.pop(_BUFFER, None)
     fixes = (fix for rule in rules for fix in _FIXES[rule](rule, report.graph, cores))
     ahead = _reads_ahead(report.graph)
@@ -64,7 +67,6 @@ def _without_threads(rule: str, _graph: Graph, _cores: int) -> Iterator[Fix]:
 
 
 def _without_own_threads(rule: str, graph: Graph, cores: int) -> Iterator[Fix]:
-    """Propose one thread that makes batches instead of many that read elements."""
     if _is_data_loader(graph) or _reads_ahead(graph):
         yield from _without_threads(rule, graph, cores)
     else:
@@ -73,23 +75,19 @@ def _without_own_threads(rule: str, graph: Graph, cores: int) -> Iterator[Fix]:
 
 
 def _small_buffer(rule: str, _graph: Graph, _cores: int) -> Iterator[Fix]:
-    change = f"grain.ReadOptions(num_threads={_FEW}, prefetch_buffer_size={_FEW})"
-    yield Fix(rule, change, Variant(read_threads=_FEW, read_buffer=_FEW))
+    change = f"grain.ReadOptions(num_threads={_FEW_THREADS}, prefetch_buffer_size={_FEW_THREADS})"
+    yield Fix(rule, change, Variant(read_threads=_FEW_THREADS, read_buffer=_FEW_THREADS))
 
 
 def _some_prefetch(rule: str, graph: Graph, cores: int) -> Iterator[Fix]:
     if not _is_data_loader(graph):
-        yield Fix(
-            rule,
-            f"{THREAD_PREFETCH} at the end",
-            Variant(thread_prefetch=True),
-        )
+        yield Fix(rule, f"{THREAD_PREFETCH} at the end", Variant(thread_prefetch=True))
     if not _obstacle(graph):
         yield from _some_workers(rule, graph, cores)
 
 
 def _some_workers(rule: str, graph: Graph, cores: int) -> Iterator[Fix]:
-    workers = min(cores, _MOST_WORKERS)
+    workers = min(cores, _MAX_NEW_WORKERS)
     if _is_data_loader(graph):
         yield Fix(rule, f"grain.DataLoader(worker_count={workers})", Variant(workers=workers))
     elif graph.of_kind("NoWorkers"):
@@ -114,7 +112,7 @@ def _workers_last(rule: str, graph: Graph, change: str, workers: int | None) -> 
 
 
 def _obstacle(graph: Graph) -> str:
-    """Return why all below the end cannot go into the workers of one mp_prefetch; "" if it can."""
+    """Return why one mp_prefetch cannot run the whole pipeline in workers; "" if it can."""
     if any(node.parameters.get("device_put") for node in graph.nodes):
         return "the batches are put on a device by a call that would have to come after it"
     if any(node.uses_jax and not node.in_worker for node in graph.nodes):

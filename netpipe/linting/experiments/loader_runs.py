@@ -1,6 +1,5 @@
-"""Reading a loader once: what came of it, batch by batch, even if it fails or hangs."""
+"""One reading of a loader: digests of its batches, kept even if it fails or hangs."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
 from typing import Final
@@ -12,9 +11,12 @@ from netpipe.linting.experiments.variants import open_iterator
 from netpipe.measuring.loader_puller import LoaderFactory
 from netpipe.session.bounded_calls import bounded, in_a_line
 
-_CLOSING_S: Final = 6.0  # for a loader that is asked to end: Grain gives a worker 5 s
-_STARTING_S: Final = 6.0  # for the first batch: workers start anew for every run
-_LATE_S: Final = 1.0  # for a batch that is being made
+# For closing a loader: Grain gives a worker 5 s to end.
+_CLOSING_S: Final = 6.0
+# For the first batch: workers start anew for every run.
+_STARTING_S: Final = 6.0
+# For a batch that is being made when the time is over.
+_LATE_S: Final = 1.0
 
 
 @dataclass(frozen=True)
@@ -22,11 +24,11 @@ class Run:
     """What one reading of a loader gave.
 
     Attributes:
-        digests: One of each batch.
-        elements: In all of them.
-        whole: Whether the data came to its end.
+        digests: One for each batch.
+        elements: In all batches together.
+        whole: Whether the data came to their end.
         failure: What the loader raised; "" when it did not fail.
-        hung: Whether it was still waited for when it was left.
+        hung: Whether the loader was still waited for when it was abandoned.
         start_s: Seconds to the first batch: workers start anew for every run.
         skipped: Whether there was no time left for it.
     """
@@ -40,12 +42,12 @@ class Run:
     skipped: bool = False
 
     def same_until(self, other: "Run") -> float:
-        """Return the number of batches after which the two differ; infinite if none is seen to."""
+        """Return the number of batches before the first difference; infinite if none is seen."""
+        own, others = len(self.digests), len(other.digests)
         pairs = zip(self.digests, other.digests, strict=False)
-        differs = (place for place, (one, two) in enumerate(pairs) if one != two)
-        mine, others = len(self.digests), len(other.digests)
-        ends = (self.whole and mine < others) or (other.whole and others < mine)
-        return next(differs, min(mine, others) if ends else inf)
+        differing = (place for place, (this, that) in enumerate(pairs) if this != that)
+        ends = (self.whole and own < others) or (other.whole and others < own)
+        return next(differing, min(own, others) if ends else inf)
 
 
 def read_batches(loader: LoaderFactory, enough: float, limit_s: float, clock: Clock) -> Run:
@@ -53,24 +55,20 @@ def read_batches(loader: LoaderFactory, enough: float, limit_s: float, clock: Cl
 
     Args:
         loader: Makes the loader.
-        enough: Batches to read.
-        limit_s: Seconds from the first batch after which to stop, or to kill what has not stopped
-            a little later.
+        enough: Batches to read, at least 1.
+        limit_s: Seconds from the first batch after which to stop. A loader that does not stop soon
+            after is killed.
         clock: Seconds.
 
     Returns:
-        What came until then; what the loader raised is in it.
+        What was read until then, and what the loader raised.
     """
     reading = _Reading(clock, limit_s)
     failure, hung = "", False
     try:
-        bounded(
-            lambda: reading.read(loader, enough),
-            limit_s,
-            reading.grace_s,
-        )
+        bounded(lambda: reading.read(loader, enough), limit_s, reading.grace_s)
     except HangError:
-        hung = not reading.closing  # what had been read by then is there
+        hung = not reading.closing
     except Exception as error:  # noqa: BLE001  # the user's code may raise anything
         failure = in_a_line(error)
     return Run(
@@ -79,43 +77,35 @@ def read_batches(loader: LoaderFactory, enough: float, limit_s: float, clock: Cl
 
 
 class _Reading:
-    """What has been read so far: it is there even if the loader hangs."""
+    """What was read so far, available even if the loader hangs."""
 
     def __init__(self, clock: Clock, limit_s: float) -> None:
         self._clock = clock
         self._limit_s = limit_s
-        self._asked_s = clock()
-        self.start_s = 0.0
         self.digests: list[bytes] = []
         self.elements = 0
-        self.whole = False
-        self.closing = False
+        self.start_s = 0.0
+        self.whole = self.closing = False
 
     def grace_s(self) -> float:
-        """Return the seconds that what is under way may take beyond the limit."""
+        """Return the seconds that the running operation may take beyond the limit."""
         if self.closing:
             return _CLOSING_S
         return self.start_s + _LATE_S if self.digests else _STARTING_S
 
     def read(self, loader: LoaderFactory, enough: float) -> None:
-        """Read until there are enough batches, or the time is over, or the data."""
+        """Read until there are enough batches, the time is over, or the data end."""
+        asked_s = self._clock()
         with open_iterator(loader()) as batches:
-            self._read_from(batches, enough)
-            # Not where that raises: it does when workers that hang are killed.
-            self.closing = True
-
-    def _read_from(self, batches: Iterator[object], enough: float) -> None:
-        while len(self.digests) < enough and not self._is_over():
-            try:
-                batch = next(batches)
-            except StopIteration:
+            for batch in batches:
+                if not self.digests:
+                    self.start_s = self._clock() - asked_s
+                self.elements += element_count(batch)
+                self.digests.append(digest(batch))
+                took_s = self._clock() - asked_s - self.start_s
+                if len(self.digests) >= enough or took_s > self._limit_s:
+                    break
+            else:
                 self.whole = True
-                return
-            if not self.digests:
-                self.start_s = self._clock() - self._asked_s
-            self.elements += element_count(batch)
-            self.digests.append(digest(batch))
-
-    def _is_over(self) -> bool:
-        begun_s = self._asked_s + self.start_s
-        return bool(self.digests) and self._clock() - begun_s > self._limit_s
+            # Not in a finally: reading raises when workers that hang are killed.
+            self.closing = True

@@ -1,10 +1,10 @@
-"""Fixes that are verified: what each gives on this machine, before and after in one run."""
+"""Fixes tried on this machine: what each one gains, before and after in one run."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial, reduce
 from math import isfinite
-from operator import or_
+from operator import itemgetter, or_
 from statistics import median
 from typing import Final
 
@@ -20,24 +20,27 @@ from netpipe.results.statistics import ratio_interval
 from netpipe.results.units import format_seconds
 from netpipe.session.heartbeat import UNWATCHED, Watch
 
-_PLAIN_FACTOR: Final = 3.0  # of time, that one alternation shows well enough to be told
-ALL: Final = "all"  # in the place of a rule: the fixes that were not seen to be slower, together
+ALL: Final = "all"
+"""In the place of a rule: the fixes that were not measured to be slower, together."""
+
+# From this ratio on, a few alternations without an interval show a difference.
+_CLEAR_FACTOR: Final = 3.0
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What a fix gives on this machine.
+    """What a fix gains on this machine.
 
     Attributes:
-        rule: The rule whose finding it mends; `ALL` for several together.
+        rule: The rule whose finding it fixes; `ALL` for several together.
         change: The call to write instead.
-        message: What came of it, in a sentence.
-        before_s_per_batch: Seconds of a batch of the pipeline as it is; None: not measured.
-        after_s_per_batch: Seconds of as many elements with the change.
-        before_cpu_s_per_batch: CPU seconds of them, of all processes, as it is.
-        after_cpu_s_per_batch: The same with the change.
-        ratio: Before over after, over the rounds: above 1 is faster. None: not measured often
-            enough to have an interval.
+        message: The result in a sentence.
+        before_s_per_batch: Seconds per batch of the unchanged pipeline; None: not measured.
+        after_s_per_batch: Seconds for as many elements with the change.
+        before_cpu_s_per_batch: The same in CPU seconds of all processes, unchanged.
+        after_cpu_s_per_batch: The same in CPU seconds of all processes, with the change.
+        ratio: Before over after, over the rounds: above 1 is faster. None: there were too few
+            rounds for an interval.
     """
 
     rule: str
@@ -48,6 +51,11 @@ class Trial:
     before_cpu_s_per_batch: float | None = None
     after_cpu_s_per_batch: float | None = None
     ratio: Interval | None = None
+
+    @property
+    def is_slower(self) -> bool:
+        """Whether the change is clearly slower."""
+        return self.ratio is not None and self.ratio.high < 1
 
     def to_document(self) -> dict[str, object]:
         """Return the trial as plain JSON values."""
@@ -64,163 +72,151 @@ def try_fixes(
     measure: MeasureBlock | None = None,
     tell: Callable[[str], object] = lambda _: None,
 ) -> tuple[Trial, ...]:
-    """Measure what each proposed fix gives, and what those give together that are not slower.
+    """Measure what each proposed fix gains, and what those that are not slower gain together.
 
-    Workers are started: Grain must have been allowed to. What hangs is ended.
+    Workers are started: Grain must have been allowed to. A loader that hangs is ended.
 
     Args:
         loader: Makes the pipeline; called anew for each block of a measurement.
         report: What the rules found in it.
         cores: CPU cores that the process may use.
         clock: Seconds.
-        budget_s: Seconds for all trials; what runs when they are over is given up soon after.
-        watch: Told of every wait for a batch.
-        measure: What measures a block; by default `measure_block`.
-        tell: Is told what is being done.
+        budget_s: Seconds for all trials; a block that runs at their end is given up soon after.
+        watch: Guards every wait for a batch.
+        measure: Measures a block; by default `measure_block`.
+        tell: Called with what is being done.
 
     Returns:
         One trial for each fix, then the one of several together where there is one.
     """
     fixes = fixes_for(report, cores)
     measure = measure or partial(measure_block, clock=clock, watch=watch)
-    bench = VariantComparison(loader, clock, budget_s, measure, tell)
-    compared = _compared(bench, fixes)
+    comparison = VariantComparison(loader, clock, budget_s, measure, tell)
+    compared = _compare(comparison, fixes)
     trials = [_trial(fix, compared[fix.overlaps]) for fix in fixes]
-    together = _together(fixes, trials)
-    if together is None:
+    together = _join(fixes, trials)
+    if together is None or together.variant is None:
         return tuple(trials)
-    fix, variant = together
-    return (*trials, _trial(fix, bench.compare([variant], 1.0, fix.overlaps)))
+    last = comparison.compare([together.variant], 1.0, together.overlaps)
+    return (*trials, _trial(together, last))
 
 
 def apply_trials(report: LintReport, trials: Sequence[Trial]) -> LintReport:
-    """Return the report with a warning as a remark where all its proposals were clearly slower.
+    """Return the report with warnings as remarks where all their fixes were clearly slower.
 
-    A source that waits for storage, say, needs the threads that the rules warn of.
+    For example, a source that waits for storage needs the threads that the rules warn of.
     """
-    seen: dict[str, list[Trial]] = {}
-    for trial in trials:
-        seen.setdefault(trial.rule, []).append(trial)
-    slower = {
-        rule
-        for rule, ones in seen.items()
-        if all(trial.ratio is not None and trial.ratio.high < 1 for trial in ones)
-    }
-    proof = "not so here: what the fix proposes was measured to be slower"
-    return replace(
-        report,
-        findings=tuple(
-            replace(finding, severity="info", proof=proof)
-            if finding.rule in slower and finding.severity == "warning"
-            else finding
-            for finding in report.findings
-        ),
+    slower = {trial.rule for trial in trials}.difference(
+        trial.rule for trial in trials if not trial.is_slower
     )
+    proof = "not so here: what the fix proposes was measured to be slower"
+    findings = tuple(
+        replace(finding, severity="info", proof=proof)
+        if finding.rule in slower and finding.severity == "warning"
+        else finding
+        for finding in report.findings
+    )
+    return replace(report, findings=findings)
 
 
-def _compared(
-    bench: VariantComparison, fixes: Sequence[Fix]
+def _compare(
+    comparison: VariantComparison, fixes: Sequence[Fix]
 ) -> Mapping[bool, Mapping[Variant, VariantBlocks]]:
-    """Compare flat out, and stepping what would not show that way: with a before of their own."""
+    """Compare flat out, and beside a step the fixes that only show there, by whether it is."""
     variants = {
         stepping: tuple(
             dict.fromkeys(fix.variant for fix in fixes if fix.variant and fix.overlaps is stepping)
         )
         for stepping in (False, True)
     }
-    sides = {stepping: 1 + len(one) if one else 0 for stepping, one in variants.items()}
+    sides = {stepping: 1 + len(each) if each else 0 for stepping, each in variants.items()}
     # One more comparison, of two sides, may follow.
     later = 2 if sum(map(len, variants.values())) > 1 else 0
     first = bool(fixes and fixes[0].overlaps)
     share = {first: sides[first] / max(1, sum(sides.values()) + later)}
     share[not first] = sides[not first] / max(1, sides[not first] + later)
     return {
-        stepping: bench.compare(variants[stepping], part, stepping) if variants[stepping] else {}
+        stepping: comparison.compare(variants[stepping], part, stepping)
+        if variants[stepping]
+        else {}
         for stepping, part in share.items()
     }
 
 
-def _together(fixes: Sequence[Fix], trials: Sequence[Trial]) -> tuple[Fix, Variant] | None:
+def _join(fixes: Sequence[Fix], trials: Sequence[Trial]) -> Fix | None:
     """Join the best fix of each rule; None where that was tried already."""
-    best: dict[str, tuple[float, Fix, Variant]] = {}
+    best: dict[str, tuple[float, Fix]] = {}
     for fix, trial in zip(fixes, trials, strict=True):
-        if fix.variant is None or trial.ratio is None or trial.ratio.high < 1:
+        if fix.variant is None or trial.ratio is None or trial.is_slower:
             continue
-        if fix.rule not in best or trial.ratio.median > best[fix.rule][0]:
-            best[fix.rule] = (trial.ratio.median, fix, fix.variant)
-    variants = [variant for _, _, variant in best.values()]
+        best[fix.rule] = max(
+            best.get(fix.rule, (0.0, fix)), (trial.ratio.median, fix), key=itemgetter(0)
+        )
+    chosen = [fix for _, fix in best.values()]
+    variants = [fix.variant for fix in chosen if fix.variant]
     if not variants or (joined := reduce(or_, variants)) in variants:
         return None
-    change = "; ".join(dict.fromkeys(fix.change for _, fix, _ in best.values()))
-    overlaps = any(fix.overlaps for _, fix, _ in best.values())
-    return Fix(ALL, change, joined, overlaps=overlaps), joined
+    change = "; ".join(dict.fromkeys(fix.change for fix in chosen))
+    return Fix(ALL, change, joined, overlaps=any(fix.overlaps for fix in chosen))
 
 
 def _trial(fix: Fix, compared: Mapping[Variant, VariantBlocks]) -> Trial:
     if fix.variant is None:
         why = f"cannot be tried: {fix.why_not}. Move the call in your code"
         return Trial(fix.rule, fix.change, why)
-    return judged(fix, compared[fix.variant])
+    return evaluate(fix, compared[fix.variant])
 
 
-def judged(fix: Fix, compared: VariantBlocks) -> Trial:
-    """Say what a fix gives.
-
-    Args:
-        fix: What was tried.
-        compared: The pipeline before and after.
-    """
+def evaluate(fix: Fix, compared: VariantBlocks) -> Trial:
+    """Compute what a fix gains from the blocks before and after it."""
     before, after = compared.before, compared.after
     if compared.failure or not before:
-        why = compared.failure or NO_TIME
-        return Trial(fix.rule, fix.change, f"not measured: {why}")
+        return Trial(fix.rule, fix.change, f"not measured: {compared.failure or NO_TIME}")
     elements = median(block.elements_per_batch for block in before)
-    before_s, after_s = ([block.s_per_element for block in side] for side in (before, after))
-    ratio = ratio_interval(before_s, after_s)
-    times = (
-        elements * median(before_s),
-        elements * median(after_s),
-        elements * median(block.cpu_s_per_element for block in before),
-        elements * median(block.cpu_s_per_element for block in after),
+    ratio = ratio_interval(
+        [block.s_per_element for block in before], [block.s_per_element for block in after]
     )
-    known = ratio if isfinite(ratio.low) and isfinite(ratio.high) else None
-    message = _said(ratio, times[3] / times[2] if times[2] else 1.0, _figures(*times))
-    return Trial(fix.rule, fix.change, f"{_how(compared.pace)}{message}", *times, known)
-
-
-def _how(pace: Pace) -> str:
-    by = "by whole epochs, the start of the workers included" if pace.from_start else ""
-    step = f"with a step as long as a batch ({format_seconds(pace.step_s)})" if pace.step_s else ""
-    told = ", ".join(one for one in (step, by) if one)
-    return told and f"{told}: "
-
-
-def _figures(before_s: float, after_s: float, before_cpu_s: float, after_cpu_s: float) -> str:
-    return (
-        f"{format_seconds(after_s)} instead of {format_seconds(before_s)} per batch, and"
+    before_s, after_s = (
+        elements * median(block.s_per_element for block in blocks) for blocks in (before, after)
+    )
+    before_cpu_s, after_cpu_s = (
+        elements * median(block.cpu_s_per_element for block in blocks) for blocks in (before, after)
+    )
+    cpu_ratio = after_cpu_s / before_cpu_s if before_cpu_s else 1.0
+    message = (
+        f"{_describe_pace(compared.pace)}{_describe_ratio(ratio, cpu_ratio)}:"
+        f" {format_seconds(after_s)} instead of {format_seconds(before_s)} per batch, and"
         f" {format_seconds(after_cpu_s)} of CPU time instead of {format_seconds(before_cpu_s)}"
     )
+    known = ratio if isfinite(ratio.low) and isfinite(ratio.high) else None
+    times_s = (before_s, after_s, before_cpu_s, after_cpu_s)
+    return Trial(fix.rule, fix.change, message, *times_s, known)
 
 
-def _plain(ratio: float, cpu_ratio: float) -> str:
-    """Tell of a difference that is plain even without an interval; "" if there is none."""
-    if ratio * _PLAIN_FACTOR < 1:
-        return f"{1 / ratio:.2g} times slower"
-    if ratio > _PLAIN_FACTOR:
-        return f"{ratio:.2g} times as fast"
-    return f"{cpu_ratio:.2g} times the CPU time" if cpu_ratio > _PLAIN_FACTOR else ""
+def _describe_pace(pace: Pace) -> str:
+    words = []
+    if pace.step_s:
+        words.append(f"with a step as long as a batch ({format_seconds(pace.step_s)})")
+    if pace.from_start:
+        words.append("by whole epochs, the start of the workers included")
+    return f"{', '.join(words)}: " if words else ""
 
 
-def _said(ratio: Interval, cpu_ratio: float, figures: str) -> str:
+def _describe_ratio(ratio: Interval, cpu_ratio: float) -> str:
     times = f"{ratio.median:.3g} times as fast"
     if not isfinite(ratio.high):
         rounds = "one alternation" if ratio.n == 1 else f"{ratio.n} alternations"
-        plain = _plain(ratio.median, cpu_ratio)
-        told = f"but {plain}" if plain else times
-        return f"not decided, {told} in the {rounds} there was time for: {figures}"
+        seen = _describe_clear_difference(ratio.median, cpu_ratio) or times
+        return f"not decided, {seen} in the {rounds} there was time for"
     spread = f"{times} ({ratio.low:.3g} to {ratio.high:.3g})"
     if ratio.low > 1:
-        return f"{spread}: {figures}"
-    if ratio.high < 1:
-        return f"slower, {spread}: {figures}"
-    return f"no clear difference, {spread}: {figures}"
+        return spread
+    return f"slower, {spread}" if ratio.high < 1 else f"no clear difference, {spread}"
+
+
+def _describe_clear_difference(ratio: float, cpu_ratio: float) -> str:
+    if ratio * _CLEAR_FACTOR < 1:
+        return f"but {1 / ratio:.2g} times slower"
+    if ratio > _CLEAR_FACTOR:
+        return f"but {ratio:.2g} times as fast"
+    return f"but {cpu_ratio:.2g} times the CPU time" if cpu_ratio > _CLEAR_FACTOR else ""

@@ -1,14 +1,15 @@
-"""A loader factory's pipeline with other settings than its author chose, by Grain's public API.
+"""Variants of a loader factory's pipeline: the same with other settings, by Grain's public API.
 
-The factory runs anew for every variant, with the few calls replaced that settings are given to: a
-dataset that exists cannot be changed, and merely building on one may change it (`mp_prefetch`
-makes the batches below it use shared memory).
+The factory runs anew for every variant while the few methods that take settings are replaced: an
+existing dataset cannot be changed, and merely building on one may change it (`mp_prefetch` makes
+the batches below it use shared memory).
 """
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import wraps
+from math import inf
 from typing import Any, Final
 
 import grain
@@ -17,10 +18,11 @@ from netpipe.errors import MisuseError
 from netpipe.linting.graph.reader import read_graph
 from netpipe.measuring.loader_puller import LoaderFactory
 
-BATCHES_AHEAD: Final = 2  # that a prefetch which the variant adds holds, in each worker
+BATCHES_AHEAD: Final = 2
+"""Batches that an added prefetch holds, in each worker."""
 
-# What has settings of its own in the place of those calls, as a graph names it.
-_UNCHANGED: Final = {
+# Nodes with settings of their own, which no replaced method takes, and what users call them.
+_FIXED_SETTINGS: Final = {
     "Elastic": "ElasticIterator",
     "MultithreadPrefetch": "multithread_prefetch",
 }
@@ -28,20 +30,20 @@ _Method = Callable[..., Any]
 
 
 class CannotRebuildError(MisuseError):
-    """A variant has no effect on what the factory returns, or cannot be had of it."""
+    """A variant would have no effect on what the factory returns, or cannot be made of it."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """What is to differ; by default nothing does.
+    """Settings to change; None and False leave them as they are.
 
     Attributes:
         workers: Worker processes of every `mp_prefetch` and DataLoader; 0: none, which gives the
             elements in the order that the number of workers may change.
         read_threads: Threads of every `to_iter_dataset` and DataLoader.
-        read_buffer: Elements that such a reader holds at most; one that holds fewer stays so.
-        workers_last: Whether one `mp_prefetch` at the end takes the place of those that there are,
-            with the settings of the last of them.
+        read_buffer: The most elements that such a reader may hold; smaller buffers stay.
+        workers_last: Whether one `mp_prefetch` at the end replaces all others, with the settings of
+            the last of them.
         thread_prefetch: Whether a thread makes batches ahead at the end.
     """
 
@@ -52,10 +54,10 @@ class Variant:
     thread_prefetch: bool = False
 
     def __or__(self, other: "Variant") -> "Variant":
-        """Return both changes together; where they disagree, `other` has its way."""
-        changes = {one.name: getattr(other, one.name) for one in fields(Variant)}
-        nothing = (None, False)  # by identity: 0 workers are a change
-        made = {name: to for name, to in changes.items() if not any(to is one for one in nothing)}
+        """Return both changes together; where they disagree, `other` wins."""
+        changes = {field.name: getattr(other, field.name) for field in fields(Variant)}
+        # By identity: 0 workers are a change.
+        made = {name: to for name, to in changes.items() if to is not None and to is not False}
         return replace(self, **made)
 
     @property
@@ -67,21 +69,21 @@ class Variant:
 def build_variant(loader: LoaderFactory, variant: Variant) -> Any:
     """Run a loader factory so that it makes a variant of its pipeline.
 
-    Grain's classes are as they were when this returns, whatever happens.
+    Grain's classes are restored when this returns or raises.
 
     Args:
         loader: Makes the pipeline; called once.
-        variant: What is to differ.
+        variant: The settings to change.
 
     Returns:
-        What the factory returned: an IterDataset or a DataLoader; a MapDataset as the IterDataset
-        that iterating it would make.
+        The factory's IterDataset or DataLoader, or its MapDataset as the IterDataset that iterating
+        it would make.
 
     Raises:
-        CannotRebuildError: The factory made none of the calls that the variant changes: it returns
-            a dataset that it made before, say.
+        CannotRebuildError: The factory made none of the calls that take these settings, because it
+            returns an existing dataset, for example.
     """
-    calls, dataset = _called(loader, variant)
+    calls, dataset = _run_factory(loader, variant)
     if not (variant.workers_last or variant.thread_prefetch):
         return dataset
     if not isinstance(dataset, grain.IterDataset):
@@ -94,15 +96,15 @@ def build_variant(loader: LoaderFactory, variant: Variant) -> Any:
 
 
 def initializes_workers(loader: LoaderFactory) -> bool:
-    """Return whether a pipeline's workers run a function of the user's as they start.
+    """Return whether a pipeline's workers run a user's function as they start.
 
     Raises:
-        CannotRebuildError: The pipeline cannot be had with another number of workers.
+        CannotRebuildError: The pipeline's number of workers cannot be changed.
     """
-    return _called(loader, Variant(workers=0))[0].has_init
+    return _run_factory(loader, Variant(workers=0))[0].has_init
 
 
-def _called(loader: LoaderFactory, variant: Variant) -> "tuple[_Calls, Any]":
+def _run_factory(loader: LoaderFactory, variant: Variant) -> "tuple[_Calls, Any]":
     calls = _Calls(variant)
     with calls.replaced():
         dataset = loader()
@@ -114,7 +116,7 @@ def _called(loader: LoaderFactory, variant: Variant) -> "tuple[_Calls, Any]":
 
 @contextmanager
 def open_iterator(batches: Iterable[Any]) -> Iterator[Iterator[Any]]:
-    """Give an iterator, and close it: a DataLoader's, which cannot be, ends as it is let go of."""
+    """Give an iterator and close it; a DataLoader's has no close, and ends when it is deleted."""
     iterator = iter(batches)
     try:
         yield iterator
@@ -128,13 +130,10 @@ def add_thread_prefetch(dataset: Any) -> Any:
 
 
 class _Calls:
-    """The calls that settings are given to, while a factory runs.
-
-    Args:
-        variant: What they are to be given instead.
+    """Replacements of Grain's methods that take settings, and the calls they have seen.
 
     Attributes:
-        has_init: Whether an `mp_prefetch` was given a function that its workers are to run.
+        has_init: Whether an `mp_prefetch` was given a function for its workers to run.
     """
 
     def __init__(self, variant: Variant) -> None:
@@ -144,7 +143,6 @@ class _Calls:
 
     @contextmanager
     def replaced(self) -> Iterator[None]:
-        """Hold the replacements in place."""
         with ExitStack() as stack:
             for owner, name, replacement in (
                 (grain.IterDataset, "mp_prefetch", self._mp_prefetch),
@@ -157,31 +155,31 @@ class _Calls:
             yield
 
     def check(self, dataset: Any) -> None:
-        """Raise an error unless the factory made the calls that the variant changes."""
+        """Raise a CannotRebuildError unless the factory made the calls that the variant changes."""
         if self._variant.workers_last or self._variant.changes_reading:
-            self._demand(self._reads, "to_iter_dataset", dataset)
+            self._require(self._reads, "to_iter_dataset", dataset)
         if self._variant.workers is not None and not self._variant.workers_last:
-            self._demand(self._counts_workers, "mp_prefetch", dataset)
+            self._require(self._counts_workers, "mp_prefetch", dataset)
 
     @staticmethod
-    def _demand(called: bool, name: str, dataset: Any) -> None:
-        if not called:
-            for node in read_graph(dataset).nodes:
-                if node.kind in _UNCHANGED:
-                    raise CannotRebuildError(
-                        f"the settings of {_UNCHANGED[node.kind]} cannot be changed by the"
-                        f" harness, only those of {name}, and there is no {name} in it"
-                    )
-            raise CannotRebuildError(
-                f"loader() must call {name} for its settings to be changed; it made no such call."
-                " Let it make a new dataset each time that it is called"
-            )
+    def _require(called: bool, name: str, dataset: Any) -> None:
+        if called:
+            return
+        for node in read_graph(dataset).nodes:
+            if node.kind in _FIXED_SETTINGS:
+                raise CannotRebuildError(
+                    f"the settings of {_FIXED_SETTINGS[node.kind]} cannot be changed by the"
+                    f" harness, only those of {name}, and there is no {name} in it"
+                )
+        raise CannotRebuildError(
+            f"loader() must call {name} for its settings to be changed; it made no such call."
+            " Let it make a new dataset each time that it is called"
+        )
 
     def with_workers_last(self, dataset: Any) -> Any:
-        """Add the one mp_prefetch that takes the place of all."""
         options, arguments, named = self._last
         options = options or grain.MultiprocessingOptions()
-        # What was a few single elements would be as many whole batches.
+        # The buffer held single elements, and will hold whole batches.
         ahead = min(options.per_worker_buffer_size, BATCHES_AHEAD)
         options = self._with_workers(replace(options, per_worker_buffer_size=ahead))
         return dataset.mp_prefetch(options, *arguments, **named)
@@ -196,21 +194,19 @@ class _Calls:
         options = options or grain.ReadOptions()
         threads, buffer = self._variant.read_threads, self._variant.read_buffer
         return grain.ReadOptions(
-            num_threads=options.num_threads if threads is None else threads,
-            prefetch_buffer_size=options.prefetch_buffer_size
-            if buffer is None
-            else min(buffer, options.prefetch_buffer_size),
+            options.num_threads if threads is None else threads,
+            min(options.prefetch_buffer_size, inf if buffer is None else buffer),
         )
 
     def _mp_prefetch(self, original: _Method) -> _Method:
         def mp_prefetch(dataset: Any, options: Any = None, *arguments: Any, **named: Any) -> Any:
             self._counts_workers = True
-            self.has_init |= (
-                arguments[0] if arguments else named.get("worker_init_fn")
-            ) is not None
+            init = arguments[0] if arguments else named.get("worker_init_fn")
+            self.has_init |= init is not None
             if self._variant.workers is None and not self._variant.workers_last:
                 return original(dataset, options, *arguments, **named)
-            options = options or grain.MultiprocessingOptions(num_workers=10)  # Grain's default
+            # Grain's default.
+            options = options or grain.MultiprocessingOptions(num_workers=10)
             if self._variant.workers_last:
                 self._last = (options, arguments, named)
                 return dataset
@@ -230,6 +226,7 @@ class _Calls:
             self._counts_workers = True
             if self._variant.workers is not None:
                 named["worker_count"] = self._variant.workers
-            original(loader, **named)  # it reads by to_iter_dataset, which has its options
+            # It reads by to_iter_dataset, whose replacement changes the options for reading.
+            original(loader, **named)
 
         return __init__

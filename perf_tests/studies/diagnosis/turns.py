@@ -4,12 +4,14 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Final
 
 import cattrs
 
-from netpipe.clock import Clock, MonotonicClock
+from netpipe.clock import MonotonicClock
 from netpipe.linting.experiments.blocks import MeasureBlock, Pace, measure_block
+from netpipe.measuring.interleaving import Interleaved, interleave
 from netpipe.session.processes import busy_elsewhere_fraction, read_host_cpu
 from perf_tests.studies.diagnosis.children import run_for_json
 from perf_tests.studies.diagnosis.pipelines import Pipeline
@@ -53,18 +55,20 @@ def time_pipelines(pipelines: Sequence[Pipeline]) -> Timed:
 def time_loaders(
     loaders: Sequence[Callable[[], Any]],
     rounds: int = ROUNDS,
-    clock: Clock | None = None,
     measure: MeasureBlock | None = None,
 ) -> list[Seconds]:
-    """Time a block of each loader, there and back (A B B A): a slower machine favours none."""
-    clock = clock or MonotonicClock()
-    block = measure or (lambda loader, pace: measure_block(loader, pace, clock))
-    seconds: list[list[float]] = [[] for _ in loaders]
-    for number in range(rounds):
-        for place in list(range(len(loaders)))[:: -1 if number % 2 else 1]:
-            seen = block(loaders[place], _BLOCK)
-            seconds[place].append(seen.s_per_element * seen.elements_per_batch)
-    return [tuple(each) for each in seconds]
+    """Return the seconds per batch of each loader, measured in turns."""
+    measure = measure or partial(measure_block, clock=MonotonicClock())
+
+    def s_per_batch(place: int) -> float:
+        block = measure(loaders[place], _BLOCK)
+        return block.s_per_element * block.elements_per_batch
+
+    def wants_round(done: Interleaved[int, float]) -> bool:
+        return len(done.rounds) < rounds
+
+    done = interleave(range(len(loaders)), s_per_batch, wants_round)
+    return [tuple(done.results(place)) for place in range(len(loaders))]
 
 
 def main(descriptions: Sequence[str]) -> None:
@@ -72,7 +76,7 @@ def main(descriptions: Sequence[str]) -> None:
     from netpipe.grain_workers import let_grain_start_workers
 
     let_grain_start_workers()
-    loaders = [pipeline_from(one).dataset for one in descriptions]
+    loaders = [pipeline_from(text).dataset for text in descriptions]
     before = read_host_cpu()
     seconds = time_loaders(loaders)
     timed = Timed(tuple(seconds), busy_elsewhere_fraction(before, read_host_cpu()))

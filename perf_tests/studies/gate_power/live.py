@@ -9,6 +9,7 @@ from typing import Any
 
 from netpipe.errors import InputError
 from netpipe.measuring.child import child_command
+from netpipe.measuring.interleaving import order_of_round
 from netpipe.results.measurement import Measurement, Rounds, parse_measurement
 from netpipe.session.session import SessionRequest, measured
 from perf_tests.studies.gate_power.slowdowns import Slowdown
@@ -37,7 +38,7 @@ def in_turns(
     """Measure both sides of every trial in turns; which of them comes first alternates."""
     for cycle in range(cycles):
         for trial in trials:
-            for slowdown in trial if cycle % 2 == 0 else reversed(trial):
+            for slowdown in order_of_round(trial, cycle):
                 yield taken(slowdown, budget_s)
 
 

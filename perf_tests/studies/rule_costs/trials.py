@@ -16,6 +16,7 @@ import numpy as np
 
 from netpipe.errors import NetpipeError
 from netpipe.linting.rules.costs import Figure
+from netpipe.measuring.interleaving import interleave
 from perf_tests.studies.rule_costs.catalogue import CATALOGUE, Quantity, Trial
 from perf_tests.studies.rule_costs.document import ROOT, Form
 from perf_tests.studies.rule_costs.measures import Observation
@@ -61,8 +62,10 @@ def measure_in_turns(trial: Trial, observe: Observe, rounds: int = ROUNDS) -> It
     Raises:
         TrialError: The right example raised an exception.
     """
-    times = rounds if trial.varies else 1
-    seen = [(observe("wrong"), observe("right")) for _ in range(times)]
+    rounds = rounds if trial.varies else 1
+    forms: tuple[Form, ...] = ("wrong", "right")
+    done = interleave(forms, observe, lambda done: len(done.rounds) < rounds)
+    seen = [(observed["wrong"], observed["right"]) for observed in done.rounds]
     for _, right in seen:
         if right.error:
             raise TrialError(f"the right example raised {right.error}")

@@ -89,7 +89,7 @@ def test_short_data_are_compared_by_epochs(clock: FakeClock) -> None:
     assert set(script.asked[1:]) == {Pace(inf, from_start=True)}
 
 
-def test_a_block_that_does_not_end_is_said(
+def test_a_block_that_does_not_end_gives_its_reason(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The message leaves open whether it hangs or has too little time."""
@@ -249,10 +249,10 @@ def test_an_epoch_is_timed_from_its_start(clock: FakeClock) -> None:
         measure_block(paced(clock, iter([]), 1), Pace(1.0, 0.0, from_start=True), clock)
 
 
-def test_the_gravest_is_measured_where_there_is_no_time_for_all(clock: FakeClock) -> None:
+def test_the_most_severe_is_measured_where_there_is_no_time_for_all(clock: FakeClock) -> None:
     """A pipeline that starts slowly leaves time for one variant: the others say that, and end."""
-    script, told = Script(clock, block_s=6.0), list[str]()
-    bench = VariantComparison(factory, clock, 25.0, script, told.append)
+    script, reported = Script(clock, block_s=6.0), list[str]()
+    bench = VariantComparison(factory, clock, 25.0, script, reported.append)
     compared = bench.compare([CALM, SMALL], 1.0)
     assert script.order == ["A", "A", "calm"]
     assert len(compared[CALM].before) == len(compared[CALM].after) == 1
@@ -261,14 +261,14 @@ def test_the_gravest_is_measured_where_there_is_no_time_for_all(clock: FakeClock
         "skipped for lack of time: starting the pipeline for a few batches takes 6 s, so a"
         " --budget of about 60 s would do"
     )
-    assert told == [
+    assert reported == [
         "waiting for the first batches of the pipeline as it is",
-        "measuring 1 of 2 proposals, the gravest first",
+        "measuring 1 of 2 proposals, the most severe first",
     ]
 
 
 def test_nothing_is_begun_when_the_budget_is_over(clock: FakeClock) -> None:
-    """Neither in a round nor in the comparison after it; what was skipped is said."""
+    """Neither in a round nor in the comparison after it; skipping gives its reason."""
     script = Script(clock, block_s=20.0)
     bench = VariantComparison(factory, clock, 25.0, script)
     assert "about 200 s would do" in bench.compare([CALM, SMALL], 0.5)[CALM].failure
@@ -278,7 +278,7 @@ def test_nothing_is_begun_when_the_budget_is_over(clock: FakeClock) -> None:
 
 
 def test_a_round_that_the_budget_cuts_off_takes_nothing_back(clock: FakeClock) -> None:
-    """What was measured before is kept; a failure with time left is told instead."""
+    """What was measured before is kept; a failure with time left is kept instead."""
 
     class Late(Script):
         def __call__(self, loader: LoaderFactory, pace: Pace) -> ElementBlock:

@@ -130,7 +130,7 @@ def test_what_overlaps_is_marked() -> None:
     assert not any(fix.overlaps for fix in fixes("no-prefetch", nodes=(PREFETCH,)))
 
 
-def test_the_gravest_finding_is_tried_first() -> None:
+def test_the_most_severe_finding_is_tried_first() -> None:
     """The order of the rules decides among findings that are equally severe."""
     severities = {"no-workers": "info", "no-prefetch": "warning", "map-after-mp-prefetch": "error"}
     found = tuple(

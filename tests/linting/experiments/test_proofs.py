@@ -7,7 +7,7 @@ import grain
 import pytest
 
 from netpipe.linting.experiments.loader_runs import Run
-from netpipe.linting.experiments.proofs import lost, reordered
+from netpipe.linting.experiments.proofs import Runs, judge_loss, judge_order
 from netpipe.linting.graph.nodes import Graph, Node
 from netpipe.linting.linter import LintReport
 from netpipe.linting.rules.finding import LintFinding
@@ -101,7 +101,7 @@ ORDERS: list[tuple[Run, Run, dict[str, Run], str]] = [
 @pytest.mark.parametrize(("alone", "again", "others", "message"), ORDERS)
 def test_order_is_decided(alone: Run, again: Run, others: Mapping[str, Run], message: str) -> None:
     """Batches that differ prove, enough equal ones refute, and randomness is not blamed."""
-    proof = reordered(alone, again, others, 3, 20.0)
+    proof = judge_order(Runs(alone, again, others, 20.0, most=3))
     assert proof.message == message
     assert message.startswith(proof.outcome)
 
@@ -155,7 +155,7 @@ LOSSES: list[tuple[Run, Run, dict[str, Run], str]] = [
 @pytest.mark.parametrize(("alone", "again", "others", "message"), LOSSES)
 def test_loss_is_decided(alone: Run, again: Run, others: Mapping[str, Run], message: str) -> None:
     """Fewer elements at the end of the data prove that some are lost; as many refute it."""
-    proof = lost(alone, again, others, 20.0)
+    proof = judge_loss(Runs(alone, again, others, 20.0))
     assert proof.message == message
     assert message.startswith(proof.outcome)
 
@@ -164,17 +164,18 @@ def test_other_counts_are_no_proof() -> None:
     """More elements, or as many in fewer batches, neither prove nor refute that some are lost."""
     alone = run("ab", elements=32)
     for other, came in (("a", "32 elements in 1 batch"), ("abc", "40 elements in 3 batches")):
-        proof = lost(alone, alone, {"2 workers": run(other, elements=int(came[:2]))}, 20.0)
+        proof = judge_loss(
+            Runs(alone, alone, {"2 workers": run(other, elements=int(came[:2]))}, 20.0)
+        )
         assert proof.message == f"not decided: {came} come with 2 workers, 32 in 2 batches with 0"
 
 
-def test_what_hangs_is_said() -> None:
+def test_a_hanging_loader_is_reported() -> None:
     """A loader that was still waited for is not one whose batches are all the same."""
     alone, stuck = run("ab"), Run((b"a",), 1, whole=False, hung=True)
-    said = "not decided: with 2 workers the loader hung, or was too slow for the limit, after 1"
-    for proof in (
-        reordered(alone, alone, {"2 workers": stuck}, 1, 20.0),
-        lost(alone, alone, {"2 workers": stuck}, 20.0),
-    ):
-        assert proof.message == f"{said} batch"
-    assert "with 0 workers the loader hung" in lost(stuck, alone, {}, 20.0).message
+    expected = "not decided: with 2 workers the loader hung, or was too slow for the limit, after 1"
+    runs = Runs(alone, alone, {"2 workers": stuck}, 20.0, most=1)
+    for proof in (judge_order(runs), judge_loss(runs)):
+        assert proof.message == f"{expected} batch"
+    message = judge_loss(Runs(stuck, alone, {}, 20.0)).message
+    assert "with 0 workers the loader hung" in message

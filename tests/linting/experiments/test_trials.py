@@ -1,4 +1,4 @@
-"""Fixes tried: what is said of faster, slower, equal and failed ones, alone and together."""
+"""Fixes tried: the messages for faster, slower, equal and failed ones, alone and together."""
 
 import json
 from dataclasses import replace
@@ -10,7 +10,7 @@ import pytest
 from netpipe.linting.experiments.alternation import VariantBlocks
 from netpipe.linting.experiments.blocks import ElementBlock, Pace
 from netpipe.linting.experiments.fixes import Fix
-from netpipe.linting.experiments.trials import Trial, apply_trials, judged, try_fixes
+from netpipe.linting.experiments.trials import Trial, apply_trials, evaluate, try_fixes
 from netpipe.linting.experiments.variants import Variant
 from netpipe.linting.graph.reader import read_graph
 from netpipe.linting.linter import LintReport
@@ -27,14 +27,14 @@ def blocks(*times_s: float, elements: float = 4.0) -> tuple[ElementBlock, ...]:
     return tuple(ElementBlock(one, one / 2, elements) for one in times_s)
 
 
-def said(before: tuple[ElementBlock, ...], after: tuple[ElementBlock, ...]) -> str:
+def message(before: tuple[ElementBlock, ...], after: tuple[ElementBlock, ...]) -> str:
     """The message about a fix."""
-    return judged(FIX, VariantBlocks(before, after)).message
+    return evaluate(FIX, VariantBlocks(before, after)).message
 
 
 def test_a_faster_pipeline() -> None:
     """The ratio comes with its interval, times per batch, and the CPU time of a batch."""
-    trial = judged(FIX, VariantBlocks(blocks(0.010, 0.011, 0.010), blocks(0.002, 0.002, 0.002)))
+    trial = evaluate(FIX, VariantBlocks(blocks(0.010, 0.011, 0.010), blocks(0.002, 0.002, 0.002)))
     assert trial.ratio is not None
     assert trial.message == (
         f"5 times as fast ({trial.ratio.low:.3g} to {trial.ratio.high:.3g}):"
@@ -51,14 +51,14 @@ def test_a_faster_pipeline() -> None:
 
 def test_a_slower_pipeline() -> None:
     """A change for the worse is called slower."""
-    assert said(blocks(0.01, 0.01, 0.01), blocks(0.02, 0.02, 0.02)).startswith(
+    assert message(blocks(0.01, 0.01, 0.01), blocks(0.02, 0.02, 0.02)).startswith(
         "slower, 0.5 times as fast (0.5 to 0.5): 80 ms instead of 40 ms per batch"
     )
 
 
 def test_no_difference() -> None:
     """A ratio whose interval includes 1 shows nothing."""
-    assert said(blocks(0.01, 0.01, 0.01), blocks(0.009, 0.0105, 0.01)).startswith(
+    assert message(blocks(0.01, 0.01, 0.01), blocks(0.009, 0.0105, 0.01)).startswith(
         "no clear difference, 1 times as fast ("
     )
 
@@ -66,7 +66,7 @@ def test_no_difference() -> None:
 @pytest.mark.parametrize(("rounds", "name"), [(1, "one alternation"), (2, "2 alternations")])
 def test_too_few_rounds(rounds: int, name: str) -> None:
     """Without an interval nothing is decided, and no ratio is handed on."""
-    trial = judged(FIX, VariantBlocks(blocks(*[0.02] * rounds), blocks(*[0.01] * rounds)))
+    trial = evaluate(FIX, VariantBlocks(blocks(*[0.02] * rounds), blocks(*[0.01] * rounds)))
     assert trial.message.startswith(
         f"not decided, 2 times as fast in the {name} there was time for: 40 ms instead of"
     )
@@ -76,16 +76,18 @@ def test_too_few_rounds(rounds: int, name: str) -> None:
 
 def test_a_plain_difference_is_told_early() -> None:
     """One alternation shows a factor above 3, in wall or in CPU time."""
-    slow = said(blocks(0.01), blocks(0.22))
+    slow = message(blocks(0.01), blocks(0.22))
     assert slow.startswith("not decided, but 22 times slower in the one alternation there was time")
-    assert "but 4 times as fast in the" in said(blocks(0.04), blocks(0.01))
-    assert "but 8 times the CPU time in the" in said(blocks(0.01), (ElementBlock(0.01, 0.04, 4.0),))
+    assert "but 4 times as fast in the" in message(blocks(0.04), blocks(0.01))
+    assert "but 8 times the CPU time in the" in message(
+        blocks(0.01), (ElementBlock(0.01, 0.04, 4.0),)
+    )
 
 
 def test_what_was_measured_is_said() -> None:
     """A step, and whole epochs, are named where they were the measure."""
     pace = Pace(1.0, step_s=0.007, from_start=True)
-    trial = judged(FIX, VariantBlocks(blocks(0.02), blocks(0.01), pace=pace))
+    trial = evaluate(FIX, VariantBlocks(blocks(0.02), blocks(0.01), pace=pace))
     assert trial.message.startswith(
         "with a step as long as a batch (7 ms), by whole epochs, the start of the workers included:"
     )
@@ -93,13 +95,13 @@ def test_what_was_measured_is_said() -> None:
 
 def test_rounds_are_paired() -> None:
     """A machine that grows slower from round to round does not blur the ratio."""
-    trial = judged(FIX, VariantBlocks(blocks(0.01, 0.02, 0.04), blocks(0.005, 0.01, 0.02)))
+    trial = evaluate(FIX, VariantBlocks(blocks(0.01, 0.02, 0.04), blocks(0.005, 0.01, 0.02)))
     assert trial.ratio == Interval(2.0, 2.0, 2.0, 3)
 
 
 def test_other_batches_are_compared_by_elements() -> None:
     """Where a fix changes the size of a batch, both times are those of a batch before."""
-    trial = judged(
+    trial = evaluate(
         FIX, VariantBlocks(blocks(*[0.01] * 3, elements=8.0), blocks(*[0.005] * 3, elements=2.0))
     )
     assert (trial.before_s_per_batch, trial.after_s_per_batch) == (0.08, 0.04)
@@ -107,14 +109,14 @@ def test_other_batches_are_compared_by_elements() -> None:
 
 def test_what_failed_is_said() -> None:
     """A side that failed has no figures."""
-    trial = judged(FIX, VariantBlocks(blocks(0.01), blocks(0.01), "ValueError: broken"))
+    trial = evaluate(FIX, VariantBlocks(blocks(0.01), blocks(0.01), "ValueError: broken"))
     assert trial == Trial(FIX.rule, FIX.change, "not measured: ValueError: broken")
-    assert said((), ()) == "not measured: skipped for lack of time"
+    assert message((), ()) == "not measured: skipped for lack of time"
 
 
 def test_trials_are_plain_json() -> None:
     """The document holds numbers, null and the interval's parts."""
-    trial = judged(FIX, VariantBlocks(blocks(0.02, 0.02, 0.02), blocks(0.01, 0.01, 0.01)))
+    trial = evaluate(FIX, VariantBlocks(blocks(0.02, 0.02, 0.02), blocks(0.01, 0.01, 0.01)))
     document = json.loads(json.dumps(trial.to_document(), allow_nan=False))
     assert document == trial.to_document()
     assert document["ratio"] == {"median": 2.0, "low": 2.0, "high": 2.0, "n": 3}
@@ -224,7 +226,7 @@ def device_put(element: Any) -> Any:
 
 
 def test_two_rules_with_one_fix(clock: FakeClock) -> None:
-    """The same variant is measured once and told for both."""
+    """The same variant is measured once and reported for both."""
 
     def late() -> Any:
         loaded = grain.MapDataset.source(range(8)).to_iter_dataset(THREADS)

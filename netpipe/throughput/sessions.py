@@ -1,9 +1,10 @@
-"""Sessions in turns: every combination once, then every one again."""
+"""Throughput measured in fresh processes, several subjects in turns."""
 
 import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from netpipe.measuring.interleaving import Interleaved, interleave
 from netpipe.session.session import SessionRequest, answered
 from netpipe.throughput.figures import Tally
 from netpipe.throughput.run import longest_s
@@ -11,8 +12,10 @@ from netpipe.throughput.subjects import Subject
 
 KIND: Final = "throughput"
 
-_START_S: Final = 4.0  # the imports, the first batch, and the end of a session
-_SLOW_BATCHES_S: Final = 60.0  # what a run may take beyond that of a loader with quick batches
+# The imports, the first batch, and the end of a session.
+_START_S: Final = 4.0
+# What a loader with slow batches may take beyond one with quick batches.
+_SLOW_BATCHES_S: Final = 60.0
 
 
 def measure_in_turns(
@@ -23,13 +26,11 @@ def measure_in_turns(
 ) -> list[tuple[Tally, ...]]:
     """Measure each subject once a round, each time in a fresh process.
 
-    What else the machine does then touches all of them alike.
-
     Args:
-        subjects: What is measured, in the order of a round.
-        rounds: How many there are, at least 1.
+        subjects: What is measured, in the order of the first round.
+        rounds: At least 1.
         seconds: How long each run measures the steady state.
-        say: Is told, before each run, how many runs are done, and what comes.
+        say: Called before each run with the number of finished runs and the subject.
 
     Returns:
         What the runs of each subject counted, in the order of the rounds.
@@ -38,21 +39,28 @@ def measure_in_turns(
         MisuseError: A loader is not what it must be, or its data are not.
         SessionError: A run crashed, hung or ran out of time.
     """
-    runs: list[list[Tally]] = [[] for _ in subjects]
-    for number in range(rounds):
-        for place, subject in enumerate(subjects):
-            say(number * len(subjects) + place, subject)
-            runs[place].append(measure_once(subject, seconds))
-    return [tuple(of_subject) for of_subject in runs]
+    finished = 0
+
+    def measure(place: int) -> Tally:
+        nonlocal finished
+        say(finished, subjects[place])
+        finished += 1
+        return measure_once(subjects[place], seconds)
+
+    def wants_round(done: Interleaved[int, Tally]) -> bool:
+        return len(done.rounds) < rounds
+
+    done = interleave(range(len(subjects)), measure, wants_round)
+    return [tuple(done.results(place)) for place in range(len(subjects))]
 
 
 def expected_s(subjects: int, rounds: int, seconds: float) -> float:
-    """Return about how many seconds it will take."""
+    """Return about how many seconds the rounds will take."""
     return subjects * rounds * (_START_S + longest_s(seconds) - seconds / 2)
 
 
 def measure_once(subject: Subject, seconds: float) -> Tally:
-    """Measure a subject for so long, in a fresh process.
+    """Measure a subject's steady state for some seconds, in a fresh process.
 
     Raises:
         MisuseError: A loader is not what it must be, or its data are not.

@@ -11,9 +11,9 @@ from netpipe.errors import HangError, MisuseError, SessionError
 from netpipe.results import documents
 from netpipe.session import session
 from netpipe.session.session import SessionRequest
-from netpipe.throughput import turns
+from netpipe.throughput import sessions
+from netpipe.throughput.sessions import expected_s, measure_in_turns
 from netpipe.throughput.subjects import Foreign
-from netpipe.throughput.turns import expected_s, measure_in_turns
 from tests.session import session_targets
 from tests.throughput.tallies import make_tally
 
@@ -21,7 +21,7 @@ TARGETS = Path(session_targets.__file__)
 
 
 def test_combinations_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A B, A B: each gets the runs of its own, in the order of the rounds."""
+    """A B, B A: each gets its own runs, in the order of the rounds."""
     asked: list[str] = []
 
     def answered(command: Sequence[str], request: SessionRequest) -> dict[str, Any]:
@@ -31,14 +31,17 @@ def test_combinations_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append(command[-1])
         return asdict(make_tally(batches=len(asked)))
 
-    monkeypatch.setattr(turns, "answered", answered)
-    said: list[tuple[int, str]] = []
+    monkeypatch.setattr(sessions, "answered", answered)
+    started: list[tuple[int, str]] = []
     found = measure_in_turns(
-        [Foreign("a:a"), Foreign("b:b")], 2, 3.0, lambda done, one: said.append((done, one.label))
+        [Foreign("a:a"), Foreign("b:b")],
+        2,
+        3.0,
+        lambda done, subject: started.append((done, subject.label)),
     )
-    assert asked == ["a:a", "b:b", "a:a", "b:b"]
-    assert said == list(enumerate(asked))
-    assert [[run.batches for run in runs] for runs in found] == [[1, 3], [2, 4]]
+    assert asked == ["a:a", "b:b", "b:b", "a:a"]
+    assert started == list(enumerate(asked))
+    assert [[run.batches for run in runs] for runs in found] == [[1, 4], [2, 3]]
 
 
 def test_more_takes_longer() -> None:
@@ -70,7 +73,9 @@ def test_a_session_measures_a_target() -> None:
         ("nothing", MisuseError, "name must be one of"),
     ],
 )
-def test_what_a_loader_does_wrong_is_told(target: str, error: type[Exception], words: str) -> None:
+def test_a_loader_that_fails_raises_its_error(
+    target: str, error: type[Exception], words: str
+) -> None:
     """Not as a failure of the harness, and without waiting for more."""
     with pytest.raises(error, match=words):
         _measure(target)
@@ -84,6 +89,6 @@ def test_a_loader_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
             command, SessionRequest(**{**asdict(request), "batch_limit_s": 0.5})
         )
 
-    monkeypatch.setattr(turns, "answered", impatient)
+    monkeypatch.setattr(sessions, "answered", impatient)
     with pytest.raises(HangError, match=r"no batch for 0\.5 s after 2 batches"):
         _measure("hanging_loader")

@@ -2,13 +2,14 @@
 
 import pytest
 
-from netpipe.throughput.candidates import Candidate, worker_counts
-from netpipe.throughput.choice import (
+from netpipe.throughput.worker_choice import (
+    Candidate,
     WorkerChoice,
     choose,
+    drop_hopeless,
+    drop_slower,
     is_decided,
-    without_hopeless,
-    without_slower,
+    worker_counts,
 )
 from tests.throughput.tallies import make_tally
 
@@ -29,8 +30,8 @@ def _choose(*candidates: Candidate) -> WorkerChoice:
     return choose(candidates, 4000 * MB, 1.0)
 
 
-def _fates(choice: WorkerChoice) -> dict[int, str]:
-    return {one.workers: one.fate for one in choice.candidates}
+def _statuses(choice: WorkerChoice) -> dict[int, str]:
+    return {one.workers: one.status for one in choice.candidates}
 
 
 NONE, ONE = _candidate(0, 5.0, 5.1, 5.0), _candidate(1, 11.2, 11.1, 11.3)
@@ -50,7 +51,7 @@ def test_what_more_workers_do_not_gain_is_not_taken() -> None:
     """From 2 on it is saturated: 4 are not needed, 0 and 1 clearly slower; the sentence says so."""
     choice = _choose(NONE, ONE, TWO, FOUR)
     assert choice.workers == 2
-    assert _fates(choice) == {0: "slower", 1: "slower", 2: "chosen", 4: "not needed"}
+    assert _statuses(choice) == {0: "slower", 1: "slower", 2: "chosen", 4: "not needed"}
     assert choice.reason == (
         "2 workers: 13.9 M tokens/s; 4 give 14.1 M (1% more) for 210 MB more; "
         "1 gives 11.2 M (19% less)."
@@ -63,7 +64,7 @@ def test_workers_that_slow_it_down_are_not_taken() -> None:
     """Nothing is faster than no workers at all."""
     choice = _choose(_candidate(0, 12.0, 12.0, 12.0), ONE, _candidate(2, 9.0, 9.1, 9.0))
     assert choice.workers == 0
-    assert _fates(choice) == {0: "chosen", 1: "slower", 2: "slower"}
+    assert _statuses(choice) == {0: "chosen", 1: "slower", 2: "slower"}
     assert choice.reason == "0 workers: 12 M tokens/s; 1 gives 11.2 M (7% less) for 100 MB more."
 
 
@@ -75,10 +76,10 @@ def test_as_many_as_there_are_can_be_needed() -> None:
 
 
 def test_noise_takes_no_more_workers() -> None:
-    """4 have the higher median, but 2 were faster in a round: the fewer, and that is said."""
+    """4 have the higher median, but 2 were faster in a round: 2 are chosen, with a remark."""
     choice = _choose(ONE, _candidate(2, 13.0, 16.0, 12.5), _candidate(4, 14.5, 14.0, 15.0))
     assert choice.workers == 2
-    assert _fates(choice) == {1: "slower", 2: "chosen", 4: "not needed"}
+    assert _statuses(choice) == {1: "slower", 2: "chosen", 4: "not needed"}
     assert "4 give 14.5 M (12% more, but not in every round) for 200 MB more" in choice.reason
 
 
@@ -97,24 +98,24 @@ def test_clearly_slower_by_less_than_a_twentieth_is_as_fast() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fate", "reason", "told"),
+    ("status", "reason", "shown"),
     [
         ("over budget", "took 510 MB, above the budget of 400 MB", "took 510 MB, above the budget"),
         ("failed", "the session ended:\nKilled", "the session ended"),
     ],
 )
-def test_what_was_left_out_is_not_chosen(fate: str, reason: str, told: str) -> None:
+def test_what_was_left_out_is_not_chosen(status: str, reason: str, shown: str) -> None:
     """Fast as it may be; the sentence says why it was not, in one line."""
-    best = Candidate(4, MB, _candidate(4, 30.0).runs, fate=fate, reason=reason)  # type: ignore[arg-type]
+    best = Candidate(4, MB, _candidate(4, 30.0).runs, status=status, reason=reason)  # type: ignore[arg-type]
     choice = _choose(ONE, TWO, best)
     assert choice.workers == 2
     assert choice.candidates[-1] == best
-    assert f"tokens/s; 4 left out: {told}" in choice.reason
+    assert f"tokens/s; 4 left out: {shown}" in choice.reason
     assert "\n" not in choice.reason
     assert "1 gives 11.2 M" in choice.reason
 
 
-def test_the_fastest_of_many_is_told_of() -> None:
+def test_the_fastest_of_many_is_compared() -> None:
     """Beside the next candidate, that which has the most tokens per second."""
     choice = _choose(TWO, FOUR, _candidate(8, 14.3, 14.3, 14.3), _candidate(16, 14.2, 14.2, 14.2))
     assert choice.workers == 2
@@ -139,19 +140,19 @@ def test_it_is_undecided_where_the_rounds_differ() -> None:
 
 def test_only_open_ones_are_judged() -> None:
     """What was left out neither outruns the others nor is judged again."""
-    out = Candidate(8, MB, _candidate(8, 99.0).runs, fate="failed", reason="gone")
-    assert without_slower([ONE, TWO, out])[1:] == [TWO, out]
-    assert without_hopeless([TWO, FOUR, out]) == [TWO, FOUR, out]
+    out = Candidate(8, MB, _candidate(8, 99.0).runs, status="failed", reason="gone")
+    assert drop_slower([ONE, TWO, out])[1:] == [TWO, out]
+    assert drop_hopeless([TWO, FOUR, out]) == [TWO, FOUR, out]
 
 
 def test_less_than_a_third_in_every_round_is_hopeless() -> None:
-    """One round in which it had more keeps it; both speeds are said."""
+    """One round in which it had more keeps it; both speeds are in the reason."""
     fast = _candidate(4, 12.0, 12.5)
     slow = _candidate(0, 3.9, 4.0)
-    left, kept = without_hopeless([slow, fast])
+    left, kept = drop_hopeless([slow, fast])
     assert kept == fast
-    assert (left.fate, left.reason) == (
+    assert (left.status, left.reason) == (
         "slower", "4 M tokens/s, less than a third of 12.5 M in round 2",
     )  # fmt: skip
     once = _candidate(0, 4.1, 3.0)
-    assert without_hopeless([once, fast]) == [once, fast]
+    assert drop_hopeless([once, fast]) == [once, fast]
