@@ -136,7 +136,8 @@ def _unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skip no part of a diagnosis, however busy the machine is."""
 
     def answered(command: list[str], *rest: Any) -> Any:
-        unhurried = ["tests.diagnosis.child_without_limit" if "child" in one else one for one in command]
+        child = "tests.diagnosis.child_without_limit"
+        unhurried = [child if "child" in word else word for word in command]
         assert unhurried != command
         return session.answered(unhurried, *rest)
 

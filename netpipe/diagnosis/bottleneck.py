@@ -11,10 +11,10 @@ from netpipe.diagnosis.cost_model import with_stage_times
 from netpipe.diagnosis.diagnosis import Bottleneck, Intervention, clear_factor
 from netpipe.diagnosis.interventions import SINGLE_THREAD, TWO_PROCESSES, TWO_THREADS
 from netpipe.diagnosis.stage_times import StageTime
-from netpipe.diagnosis.turns import Turns, interval_of
+from netpipe.diagnosis.turns import SideBlocks, log_interval
 from netpipe.diagnosis.what_if import MeasuredLoader
 from netpipe.results.measurement import Interval
-from netpipe.results.units import percent
+from netpipe.results.units import format_percent
 
 _MIN_WORKING_FRACTION: Final = 0.5
 _MIN_PROCESS_SPEEDUP: Final = 1.25
@@ -39,7 +39,7 @@ class Evidence:
         interventions: All that were made, the clearest first.
     """
 
-    scaling: Turns
+    scaling: SideBlocks
     tiny: Interval | None
     unmodified: Sequence[Block]
     sender: str = ""
@@ -62,7 +62,8 @@ def find_bottleneck(
     ]
     sending_fraction = _sending_fraction(evidence.tiny)
     if sending_fraction > max(gains, default=0.0):
-        why = f"sending nothing instead of the batch saves {percent(sending_fraction)} of the time"
+        saved = format_percent(sending_fraction)
+        why = f"sending nothing instead of the batch saves {saved} of the time"
         return Bottleneck(evidence.sender or None, "process-transfer", sending_fraction, why)
     if not times:
         return Bottleneck(None, "unknown", 0.0, "no stage was seen")
@@ -93,7 +94,7 @@ def _find_resource(loader: MeasuredLoader, place: int, evidence: Evidence) -> tu
 
 
 def _wall_over_cpu(blocks: Sequence[Block]) -> Interval:
-    return interval_of([block.s_per_batch / block.cpu_s_per_batch for block in blocks])
+    return log_interval([block.s_per_batch / block.cpu_s_per_batch for block in blocks])
 
 
 def _describe_unclear(interventions: Sequence[Intervention]) -> str:
@@ -113,13 +114,13 @@ def _waiting_resource(
         for blocks in (alone, unmodified)
         if blocks
     )
-    idle = f"computes {percent(working)} of its time"
+    idle = f"computes {format_percent(working)} of its time"
     if read > _MIN_READ_BYTES_PER_BATCH:
         return "disk", f"it {idle} and {read / 1e6:.2g} MB a batch come from a disk"
     return "waiting", f"it {idle} and reads nothing from a local disk"
 
 
-def _computing_resource(loader: MeasuredLoader, scaling: Turns) -> tuple[str, str] | None:
+def _computing_resource(loader: MeasuredLoader, scaling: SideBlocks) -> tuple[str, str] | None:
     """Return the resource that a second thread and a second process clearly show, if any."""
     if not (scaling.has(TWO_THREADS) and scaling.has(TWO_PROCESSES)):
         return None
@@ -139,9 +140,11 @@ def _computing_resource(loader: MeasuredLoader, scaling: Turns) -> tuple[str, st
     return ("cpu", why) if clear_factor(threads) else None
 
 
-def _saturated_resource(scaling: Turns, processes: Interval, why: str) -> tuple[str, str] | None:
+def _saturated_resource(
+    scaling: SideBlocks, processes: Interval, why: str
+) -> tuple[str, str] | None:
     pairs = zip(scaling.blocks(TWO_PROCESSES), scaling.blocks(SINGLE_THREAD), strict=True)
-    inflation = interval_of(
+    inflation = log_interval(
         [beside.trainer_cpu_s_per_batch / alone.trainer_cpu_s_per_batch for beside, alone in pairs]
     )
     if inflation.median > _MAX_CPU_INFLATION and clear_factor(inflation):
@@ -153,7 +156,7 @@ def _saturated_resource(scaling: Turns, processes: Interval, why: str) -> tuple[
     return ("cpu", f"{why}: no second core is free") if is_clear else None
 
 
-def describe_scaling(scaling: Turns) -> str:
+def describe_scaling(scaling: SideBlocks) -> str:
     """Return the gains of a second thread and process: "threads 1 to 2: +4%, ..."."""
     return ", ".join(
         f"{name} 1 to 2: {scaling.speedup(side, SINGLE_THREAD).median - 1:+.0%}"

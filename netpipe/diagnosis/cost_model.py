@@ -15,7 +15,7 @@ from netpipe.diagnosis.blocks import Block
 from netpipe.diagnosis.interventions import SINGLE_THREAD, TWO_PROCESSES, TWO_THREADS
 from netpipe.diagnosis.loader_variants import count_threads, count_workers
 from netpipe.diagnosis.stage_times import StageTime
-from netpipe.diagnosis.turns import Turns
+from netpipe.diagnosis.turns import SideBlocks
 from netpipe.linting.graph.nodes import Graph
 
 _MIN_S_PER_BATCH: Final = 1e-7
@@ -194,7 +194,7 @@ def with_payload(model: LoaderModel, factor: float) -> LoaderModel:
 def build_model(
     times: Sequence[StageTime],
     graph: Graph,
-    scaling: Turns,
+    scaling: SideBlocks,
     unmodified: Sequence[Block],
     tiny: Sequence[Block],
     workers: int,
@@ -245,7 +245,7 @@ def _cpu_s(blocks: Sequence[Block]) -> tuple[float, float]:
 
 
 def _scaled_stages(
-    times: Sequence[StageTime], graph: Graph, scaling: Turns
+    times: Sequence[StageTime], graph: Graph, scaling: SideBlocks
 ) -> tuple[tuple[StageCost, bool], ...]:
     blocks = scaling.blocks(SINGLE_THREAD)
     wall_s, cpu_s = (
@@ -265,14 +265,14 @@ def _scaled_stages(
     return tuple(stages)
 
 
-def _gil_fraction(scaling: Turns) -> float:
+def _gil_fraction(scaling: SideBlocks) -> float:
     """Return the share of computing under the lock: two threads then share one core."""
     if not scaling.has(TWO_THREADS):
         return 1.0
     return min(1.0, max(0.0, 2 / scaling.speedup(TWO_THREADS, SINGLE_THREAD).median - 1))
 
 
-def _contention(scaling: Turns, cost: StageCost) -> float:
+def _contention(scaling: SideBlocks, cost: StageCost) -> float:
     """Return by what share a process that computes all the time slows another one."""
     if not scaling.has(TWO_PROCESSES):
         return 0.0

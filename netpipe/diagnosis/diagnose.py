@@ -24,6 +24,7 @@ from netpipe.session.session import (
     measured,
 )
 from netpipe.verdict.decision import judge
+from netpipe.verdict.kinds import VerdictKind
 from netpipe.verdict.worker_sizing import enough_workers
 
 _STEP_FRACTION: Final = 1 / 3
@@ -124,7 +125,11 @@ def compose_diagnosis(
     """
     findings = findings_from(answer["findings"])
     verdict = None if measurement is None else judge(measurement)
-    if measurement is not None and verdict is not None and verdict.kind == "transfer-bound":
+    if (
+        measurement is not None
+        and verdict is not None
+        and verdict.kind == VerdictKind.TRANSFER_BOUND
+    ):
         transfer_s = measurement.step_transfer_s or measurement.step_s
         fraction = 1 - min(1.0, measurement.step_s.median / transfer_s.median)
         limit = Bottleneck(None, "device-transfer", fraction, verdict.message)

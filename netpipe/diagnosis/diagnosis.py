@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from netpipe.results.documents import check
+from netpipe.results.documents import check_document
 from netpipe.results.measurement import Host, Interval, Measurement, converter
-from netpipe.results.units import ratio_interval
+from netpipe.results.units import format_ratio_interval
 from netpipe.verdict.decision import judge
 from netpipe.verdict.report import measurement_document
 
@@ -88,7 +88,7 @@ class Intervention:
     @property
     def effect(self) -> str:
         """The change and its speedup, with the interval."""
-        return f"{self.what}: {ratio_interval(self.speedup)} times as fast"
+        return f"{self.what}: {format_ratio_interval(self.speedup)} times as fast"
 
 
 def clear_factor(ratio: Interval) -> float:
@@ -256,5 +256,5 @@ class Diagnosis:
             "host": plain.unstructure(self.host),
             "versions": dict(self.versions),
         }
-        check(document, "diagnosis.1", "netpipe diagnose")
+        check_document(document, "diagnosis.1", "netpipe diagnose")
         return document

@@ -6,9 +6,9 @@ from typing import Final
 
 from netpipe.diagnosis.diagnosis import Intervention, Verification, clear_factor
 from netpipe.diagnosis.schedule import NO_TIME
-from netpipe.diagnosis.turns import Turns
+from netpipe.diagnosis.turns import SideBlocks
 from netpipe.results.measurement import Interval
-from netpipe.results.units import seconds
+from netpipe.results.units import format_seconds
 
 # Variants of the single-thread run.
 SINGLE_THREAD: Final = "single-thread"
@@ -25,7 +25,7 @@ TINY_PAYLOAD: Final = "tiny-payload"
 HALF_THE_CORES: Final = "half-the-cores"
 
 
-def scaling_interventions(scaling: Turns, stage: str) -> Iterator[Intervention]:
+def scaling_interventions(scaling: SideBlocks, stage: str) -> Iterator[Intervention]:
     """Yield what two single-thread runs, and one without its largest stage, show."""
     before_s = scaling.interval(SINGLE_THREAD) if scaling.has(SINGLE_THREAD) else None
     for name, what in {
@@ -37,7 +37,9 @@ def scaling_interventions(scaling: Turns, stage: str) -> Iterator[Intervention]:
             yield _intervention(scaling, name, SINGLE_THREAD, what, before_s)
 
 
-def loader_interventions(variants: Turns, load_s: Interval, cores: int) -> Iterator[Intervention]:
+def loader_interventions(
+    variants: SideBlocks, load_s: Interval, cores: int
+) -> Iterator[Intervention]:
     """Yield what the loader with a tiny payload, and on half of the cores, shows."""
     for name, what in {
         TINY_PAYLOAD: "workers that make every batch and send nothing",
@@ -47,7 +49,7 @@ def loader_interventions(variants: Turns, load_s: Interval, cores: int) -> Itera
             yield _intervention(variants, name, UNMODIFIED, what, load_s)
 
 
-def disk_intervention(disk: Turns | None) -> Intervention:
+def disk_intervention(disk: SideBlocks | None) -> Intervention:
     """Return what cached bytes give; None: the loader has no data file open."""
     what = "the same batches from the page cache instead of the disk"
     if disk is None:
@@ -59,7 +61,7 @@ def disk_intervention(disk: Turns | None) -> Intervention:
 
 
 def _intervention(
-    turns: Turns, name: str, before: str, what: str, before_s: Interval | None
+    turns: SideBlocks, name: str, before: str, what: str, before_s: Interval | None
 ) -> Intervention:
     if before_s is None or not (turns.has(name) and turns.has(before)):
         return _not_made(name, what, why_missing(turns, name, before))
@@ -72,7 +74,7 @@ def _not_made(name: str, what: str, why: str) -> Intervention:
     return Intervention(name, what, None, None, None, f"not made: {why}")
 
 
-def why_missing(turns: Turns, *sides: str) -> str:
+def why_missing(turns: SideBlocks, *sides: str) -> str:
     """Return why the first of some sides that failed was not measured."""
     return next((turns.failures[side] for side in sides if side in turns.failures), NO_TIME)
 
@@ -97,7 +99,7 @@ def _describe(speedup: Interval) -> str:
 
 
 def verify(
-    change: str, kind: str, predicted_s: Interval, turns: Turns, load_s: Interval
+    change: str, kind: str, predicted_s: Interval, turns: SideBlocks, load_s: Interval
 ) -> tuple[Verification | None, str]:
     """Compare a prediction with the same change, measured in turns with the unmodified loader.
 
@@ -119,7 +121,8 @@ def verify(
     measured_s = divide(load_s, turns.speedup(change, UNMODIFIED))
     error = predicted_s.median / measured_s.median - 1
     says = (
-        f"{change}: predicted {seconds(predicted_s.median)}, measured "
-        f"{seconds(measured_s.median)} ({error:+.0%}) instead of {seconds(load_s.median)}"
+        f"{change}: predicted {format_seconds(predicted_s.median)}, measured "
+        f"{format_seconds(measured_s.median)} ({error:+.0%}) "
+        f"instead of {format_seconds(load_s.median)}"
     )
     return Verification(change, kind, predicted_s, measured_s, load_s, error, says), ""

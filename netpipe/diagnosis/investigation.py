@@ -7,7 +7,7 @@ from statistics import median
 from typing import Final
 
 from netpipe.clock import Clock
-from netpipe.diagnosis.blocks import FirstLook, first_look
+from netpipe.diagnosis.blocks import FirstLook, take_first_look
 from netpipe.diagnosis.bottleneck import Evidence, find_bottleneck
 from netpipe.diagnosis.cost_model import build_model
 from netpipe.diagnosis.diagnosis import Findings, Intervention, Stage
@@ -29,7 +29,7 @@ from netpipe.diagnosis.loader_variants import (
 from netpipe.diagnosis.schedule import NO_TIME, Schedule
 from netpipe.diagnosis.single_thread_run import END_FRACTION, SingleThreadRun
 from netpipe.diagnosis.stage_times import StageTime
-from netpipe.diagnosis.turns import Turns, interval_of, reason
+from netpipe.diagnosis.turns import SideBlocks, describe_error, log_interval
 from netpipe.diagnosis.variant_runs import VariantRuns
 from netpipe.diagnosis.what_if import MeasuredLoader, choose_change, list_changes, predict_all
 from netpipe.measuring.loader_puller import LoaderFactory
@@ -86,7 +86,7 @@ class Investigation:
             SessionError: The loader failed.
         """
         # Before any variant of it runs, so that a failure here is the loader's own.
-        look = first_look(self._loader, self._clock, self._watch, inf)
+        look = take_first_look(self._loader, self._clock, self._watch, inf)
         # Variants may have workers even if the unmodified loader has none.
         look = look._replace(start_s=max(look.start_s, _WORKERS_START_S * bool(self._graph.nodes)))
         schedule = Schedule(self._clock, self._budget_s, self._watch)
@@ -116,10 +116,10 @@ class Investigation:
         evidence = Evidence(scaling, tiny, blocks, self._sender(), interventions)
         return Findings(
             load_s_per_batch=load_s,
-            load_cpu_s_per_batch=interval_of([block.cpu_s_per_batch for block in blocks]),
+            load_cpu_s_per_batch=log_interval([block.cpu_s_per_batch for block in blocks]),
             lane="rebuilt" if single.is_rebuilt else "as-it-is",
             lane_s_per_batch=scaling.interval(SINGLE_THREAD),
-            lane_cpu_s_per_batch=interval_of([block.cpu_s_per_batch for block in alone]),
+            lane_cpu_s_per_batch=log_interval([block.cpu_s_per_batch for block in alone]),
             workers=self._workers,
             threads=self._threads,
             stages=self._stages(times, loader, interventions),
@@ -134,26 +134,26 @@ class Investigation:
 
     def _run_single_thread(
         self, unmodified: FirstLook, schedule: Schedule
-    ) -> tuple[SingleThreadRun, tuple[StageTime, ...], Turns]:
+    ) -> tuple[SingleThreadRun, tuple[StageTime, ...], SideBlocks]:
         """Run the loader in one thread, or unmodified if that fails."""
         try:
             if self._single_thread is not self._loader:
                 slot = schedule.slot(1.0, END_FRACTION)
                 start = partial(
-                    first_look, self._single_thread, self._clock, UNWATCHED, slot.until_s
+                    take_first_look, self._single_thread, self._clock, UNWATCHED, slot.until_s
                 )
                 look = bounded(start, slot.remaining_s())
                 return self._measure_single_thread(self._single_thread, look, schedule)
         except Exception as error:  # noqa: BLE001  # a failure of ours costs only this part
             self._remarks.append(
-                f"the loader does not run in one thread ({reason(error)}): it was diagnosed as it "
-                "is"
+                f"the loader does not run in one thread ({describe_error(error)}): it was "
+                "diagnosed as it is"
             )
         return self._measure_single_thread(self._loader, unmodified, schedule)
 
     def _measure_single_thread(
         self, loader: LoaderFactory, look: FirstLook, schedule: Schedule
-    ) -> tuple[SingleThreadRun, tuple[StageTime, ...], Turns]:
+    ) -> tuple[SingleThreadRun, tuple[StageTime, ...], SideBlocks]:
         run = SingleThreadRun(
             *(loader, self._target, self._graph, loader is not self._loader, look),
             *(schedule, self._watch, self._remarks),
@@ -164,8 +164,8 @@ class Investigation:
     def _measured(
         self,
         times: tuple[StageTime, ...],
-        scaling: Turns,
-        variants: Turns,
+        scaling: SideBlocks,
+        variants: SideBlocks,
         load_s: Interval,
         side: str,
         workers: int,
@@ -180,7 +180,7 @@ class Investigation:
         return MeasuredLoader(model.calibrated_to(median(rounds_s)), scaled_s)
 
     def _without_threads(
-        self, loader: MeasuredLoader, scaling: Turns, variants: Turns, load_s: Interval
+        self, loader: MeasuredLoader, scaling: SideBlocks, variants: SideBlocks, load_s: Interval
     ) -> MeasuredLoader | None:
         """Return the single-thread run if it clearly beats reader threads in this process."""
         unmodified_s = variants.interval(UNMODIFIED)
@@ -194,8 +194,8 @@ class Investigation:
     def _interventions(
         self,
         times: tuple[StageTime, ...],
-        scaling: Turns,
-        variants: Turns,
+        scaling: SideBlocks,
+        variants: SideBlocks,
         load_s: Interval,
         disk: Intervention,
     ) -> tuple[Intervention, ...]:

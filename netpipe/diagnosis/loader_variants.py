@@ -13,11 +13,11 @@ from netpipe.linting.experiments.variants import (
     BATCHES_AHEAD,
     CannotRebuildError,
     Variant,
-    build,
+    build_variant,
 )
 from netpipe.linting.graph.nodes import Graph, Node
 from netpipe.linting.graph.reader import read_graph
-from netpipe.linting.graph.source_lines import recorded
+from netpipe.linting.graph.source_lines import record_source_lines
 from netpipe.measuring.loader_puller import LoaderFactory
 
 _DEFAULT_READER_THREADS: Final = 16
@@ -35,7 +35,7 @@ def single_thread_variant(loader: LoaderFactory) -> tuple[LoaderFactory, Graph]:
         itself otherwise; and the graph of the unmodified loader, which is empty if it is not
         Grain's.
     """
-    with recorded() as recording:
+    with record_source_lines() as recording:
         graph = read_graph(loader(), recording)
     if not graph.nodes:
         return loader, graph
@@ -45,7 +45,7 @@ def single_thread_variant(loader: LoaderFactory) -> tuple[LoaderFactory, Graph]:
     )
 
     def make() -> OneThread:
-        return OneThread(build(loader, variant))
+        return OneThread(build_variant(loader, variant))
 
     try:
         make()
@@ -60,15 +60,15 @@ def with_workers(loader: LoaderFactory, graph: Graph, workers: int) -> LoaderFac
     A pipeline without workers gets them at its end, each without reader threads.
     """
     if graph.of_kind("ProcessPrefetch", "DataLoader"):
-        return lambda: build(loader, Variant(workers=workers))
+        return lambda: build_variant(loader, Variant(workers=workers))
     variant = Variant(read_threads=0 if _has_reader(graph) else None)
     options = grain.MultiprocessingOptions(workers, per_worker_buffer_size=BATCHES_AHEAD)
-    return lambda: build(loader, variant).mp_prefetch(options)
+    return lambda: build_variant(loader, variant).mp_prefetch(options)
 
 
 def without_read_threads(loader: LoaderFactory) -> LoaderFactory:
     """Return the factory of the same pipeline without reader threads."""
-    return lambda: build(loader, Variant(read_threads=0))
+    return lambda: build_variant(loader, Variant(read_threads=0))
 
 
 def with_tiny_payload(loader: LoaderFactory, graph: Graph) -> LoaderFactory:
@@ -129,7 +129,7 @@ def _counts(graph: Graph, parameter: str, *kinds: str) -> list[int]:
 
 
 def _has_reader(graph: Graph) -> bool:
-    """Return whether `to_iter_dataset` is called, by the loader or by iterating its MapDataset."""
+    """Return whether the loader, or iterating its MapDataset, calls `to_iter_dataset`."""
     return bool(graph.of_kind("ToIter", "DataLoader")) or graph.nodes[0].random_access
 
 

@@ -10,10 +10,10 @@ from fcntl import F_GETFL, fcntl
 from pathlib import Path
 from typing import Final
 
-from netpipe.diagnosis.blocks import Block, Lane, block_of_count
+from netpipe.diagnosis.blocks import Block, PullingThread, measure_batch_count
 from netpipe.diagnosis.interventions import CACHED, FROM_DISK
 from netpipe.diagnosis.schedule import TimeSlot
-from netpipe.diagnosis.turns import Turns, in_turns
+from netpipe.diagnosis.turns import SideBlocks, measure_in_turns
 from netpipe.measuring.loader_puller import LoaderFactory
 from netpipe.session.heartbeat import Watch
 
@@ -36,7 +36,7 @@ def compare_disk_with_cache(
     batch_s: float,
     watch: Watch,
     progress: Callable[[int], None],
-) -> Turns | None:
+) -> SideBlocks | None:
     """Pull a loader's first batches from the disk and from the page cache, in turns.
 
     Only the files that the loader has open are dropped from the page cache.
@@ -52,15 +52,15 @@ def compare_disk_with_cache(
         None if the loader has no data file open.
     """
 
-    def start() -> Lane:
-        return Lane(loader, slot.clock, watch, slot.until_s)
+    def start() -> PullingThread:
+        return PullingThread(loader, slot.clock, watch, slot.until_s)
 
     def pull(files: tuple[str, ...]) -> Block:
         drop_from_page_cache(files)
         # A new start reads the same files again from their beginning.
         lane = start()
         try:
-            return block_of_count(lane, count)
+            return measure_batch_count(lane, count)
         finally:
             lane.close()
 
@@ -74,7 +74,7 @@ def compare_disk_with_cache(
     if not files:
         return None
     sides = {FROM_DISK: lambda: pull(files), CACHED: lambda: pull(())}
-    return in_turns(sides, slot, progress, count * batch_s)
+    return measure_in_turns(sides, slot, progress, count * batch_s)
 
 
 def open_files() -> tuple[str, ...]:

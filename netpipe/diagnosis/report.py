@@ -9,8 +9,14 @@ from netpipe.diagnosis.diagnosis import Bottleneck, Diagnosis, Findings, Interve
 from netpipe.diagnosis.schedule import NO_TIME
 from netpipe.diagnosis.what_if import MAX_HELPFUL_RATIO
 from netpipe.results.measurement import Interval, Measurement
-from netpipe.results.units import percent, ratio_interval, rounded, seconds, seconds_interval
-from netpipe.verdict.kinds import Verdict
+from netpipe.results.units import (
+    format_number,
+    format_percent,
+    format_ratio_interval,
+    format_seconds,
+    format_seconds_interval,
+)
+from netpipe.verdict.kinds import Verdict, VerdictKind
 from netpipe.verdict.report import new_table
 
 _MAX_STAGES: Final = 8
@@ -22,13 +28,13 @@ _BOUND: Final = {
     "waiting": "waiting for storage elsewhere, a lock or a sleep",
 }
 _LOADING_KINDS: Final = (
-    "loader-bound",
-    "masked-loader-bound",
-    "at-risk",
-    "healthy",
-    "jitter",
-    "contention",
-    "inconclusive",
+    VerdictKind.LOADER_BOUND,
+    VerdictKind.MASKED_LOADER_BOUND,
+    VerdictKind.AT_RISK,
+    VerdictKind.HEALTHY,
+    VerdictKind.JITTER,
+    VerdictKind.CONTENTION,
+    VerdictKind.INCONCLUSIVE,
 )
 
 
@@ -44,7 +50,7 @@ def summarize(findings: Findings, measurement: Measurement | None, verdict: Verd
     sentences = [_describe_rate(findings, measurement, verdict)]
     if verdict is None or verdict.kind in _LOADING_KINDS:
         subject = "Stage"
-        if verdict is not None and verdict.kind == "healthy":
+        if verdict is not None and verdict.kind == VerdictKind.HEALTHY:
             subject = "What would limit it first: stage"
         sentences.append(_describe_bottleneck(bottleneck, subject))
         # Without a clear cause the clearest effect is part of the reason already.
@@ -62,13 +68,13 @@ def _describe_rate(
 ) -> str:
     load_s = findings.load_s_per_batch.median
     if measurement is None or verdict is None:
-        return f"Loads {rounded(1 / load_s)} batches/s, {seconds(load_s)} each."
+        return f"Loads {format_number(1 / load_s)} batches/s, {format_seconds(load_s)} each."
     device = measurement.device
     kind = f"{verdict.kind.capitalize()} on {device.key}{' (derived)' * device.emulated}"
     if verdict.kind not in _LOADING_KINDS:
         return f"{kind}{verdict.message.removeprefix(verdict.kind)}."
     needs, sustains = 1 / measurement.step_s.median, 1 / measurement.load_s_per_batch.median
-    return f"{kind}: needs {rounded(needs)} batches/s, sustains {rounded(sustains)}."
+    return f"{kind}: needs {format_number(needs)} batches/s, sustains {format_number(sustains)}."
 
 
 def _describe_bottleneck(bottleneck: Bottleneck, subject: str) -> str:
@@ -92,8 +98,8 @@ def _describe_help(findings: Findings) -> Iterator[str]:
         prediction = next(one for one in findings.what_if if one.change == tried.change)
         yield (
             f"{_describe_prediction(prediction)}; tried: "
-            f"{seconds(tried.measured_s_per_batch.median)} instead of "
-            f"{seconds(tried.before_s_per_batch.median)}."
+            f"{format_seconds(tried.measured_s_per_batch.median)} instead of "
+            f"{format_seconds(tried.before_s_per_batch.median)}."
         )
         return
     helpful_s = MAX_HELPFUL_RATIO * findings.load_s_per_batch.median
@@ -115,8 +121,8 @@ def _describe_prediction(prediction: Prediction) -> str:
 
 def _in_brackets(interval: Interval) -> str:
     scale, unit = (1e3, "ms") if interval.median < 1 else (1.0, "s")
-    low, high = rounded(scale * interval.low), rounded(scale * interval.high)
-    return f"{rounded(scale * interval.median)} {unit} [{low}, {high}]"
+    low, high = format_number(scale * interval.low), format_number(scale * interval.high)
+    return f"{format_number(scale * interval.median)} {unit} [{low}, {high}]"
 
 
 def tables(diagnosis: Diagnosis) -> Iterator[Table]:
@@ -143,7 +149,7 @@ def closing(findings: Findings) -> str:
 
 
 def _stage_table(findings: Findings) -> Table:
-    total = seconds(findings.lane_s_per_batch.median)
+    total = format_seconds(findings.lane_s_per_batch.median)
     table = new_table(f"stages: what a batch takes in one thread of one process, {total} in all")
     table.add_column("stage", overflow="fold")
     for heading in ("share", "time", "CPU time"):
@@ -155,10 +161,10 @@ def _stage_table(findings: Findings) -> Table:
         without = stage.without_s_per_batch
         table.add_row(
             stage.name,
-            percent(stage.fraction),
-            seconds(stage.s_per_batch),
-            seconds(stage.cpu_s_per_batch),
-            seconds(without.median) if without else "",
+            format_percent(stage.fraction),
+            format_seconds(stage.s_per_batch),
+            format_seconds(stage.cpu_s_per_batch),
+            format_seconds(without.median) if without else "",
             stage.section,
             stage.made_at,
         )
@@ -171,7 +177,7 @@ def _intervention_table(findings: Findings) -> Table:
     table.add_column("times as fast", no_wrap=True)
     table.add_column("", overflow="fold")
     for made in findings.interventions:
-        ratio = ratio_interval(made.speedup) if made.speedup else ""
+        ratio = format_ratio_interval(made.speedup) if made.speedup else ""
         table.add_row(made.what, ratio, f"{made.says}{_describe_times(made)}")
     return table
 
@@ -180,7 +186,7 @@ def _describe_times(made: Intervention) -> str:
     if made.before_s_per_batch is None or made.after_s_per_batch is None:
         return ""
     after_s, before_s = made.after_s_per_batch.median, made.before_s_per_batch.median
-    return f": {seconds(after_s)} instead of {seconds(before_s)} a batch"
+    return f": {format_seconds(after_s)} instead of {format_seconds(before_s)} a batch"
 
 
 def _prediction_table(findings: Findings) -> Table:
@@ -188,11 +194,11 @@ def _prediction_table(findings: Findings) -> Table:
     table.add_column("with", overflow="fold")
     table.add_column("load time", no_wrap=True)
     table.add_column("headroom", no_wrap=True)
-    now_s = seconds_interval(findings.load_s_per_batch)
+    now_s = format_seconds_interval(findings.load_s_per_batch)
     table.add_row("the loader as it is (measured)", now_s, "")
     for prediction in findings.what_if:
         headroom = f"{prediction.headroom.median:.2f}" if prediction.headroom else ""
-        load_s = seconds_interval(prediction.load_s_per_batch)
+        load_s = format_seconds_interval(prediction.load_s_per_batch)
         table.add_row(prediction.change, load_s, headroom)
     return table
 
@@ -205,8 +211,8 @@ def _need_table(diagnosis: Diagnosis) -> Table:
     for need in diagnosis.needs:
         table.add_row(
             need.accelerator,
-            seconds(need.step_s),
-            rounded(need.batches_per_s),
+            format_seconds(need.step_s),
+            format_number(need.batches_per_s),
             str(need.workers),
             f"{need.cores:.2g}",
             f"{need.headroom:.2f}",

@@ -1,7 +1,7 @@
 """A second process that pulls from the same loader, for what a second thread cannot show.
 
 Run as a module it is that process: it reads a number of seconds from each line of its standard
-input, pulls for that long, and prints the fields of `Pulled` as JSON, or the loader's error.
+input, pulls for that long, and prints the fields of `PullCost` as JSON, or the loader's error.
 """
 
 import json
@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import psutil
 
-from netpipe.diagnosis.blocks import Lane, Pulled
+from netpipe.diagnosis.blocks import PullCost, PullingThread
 from netpipe.errors import SessionError
 from netpipe.session.processes import is_resource_tracker
 
@@ -64,14 +64,14 @@ class SecondProcess:
         """The process id."""
         return self._process.pid
 
-    def start_pulling(self, min_s: float) -> Callable[[], Pulled]:
+    def start_pulling(self, min_s: float) -> Callable[[], PullCost]:
         """Let the process pull for a while; return a function that waits for its result."""
         assert self._process.stdin is not None
         # If the process has ended, reading its answer says so.
         with suppress(BrokenPipeError):
             self._process.stdin.write(f"{min_s}\n")
             self._process.stdin.flush()
-        return lambda: Pulled(*self._read_answer(min_s + _GRACE_S))
+        return lambda: PullCost(*self._read_answer(min_s + _GRACE_S))
 
     def _read_answer(self, limit_s: float) -> Any:
         assert self._process.stdout is not None
@@ -125,10 +125,10 @@ def _answers(target: str) -> Iterator[object]:
 
     let_grain_start_workers()
     loader, _ = single_thread_variant(resolve(target))
-    lane = Lane(loader, MonotonicClock())
+    lane = PullingThread(loader, MonotonicClock())
     yield "ready"
     for line in sys.stdin:
-        yield astuple(lane.pulling(float(line))())
+        yield astuple(lane.start_pulling(float(line))())
     lane.close()
 
 

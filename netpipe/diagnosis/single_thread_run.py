@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from netpipe.diagnosis.blocks import Block, FirstLook, Lane, block_of
+from netpipe.diagnosis.blocks import Block, FirstLook, PullingThread, measure_block
 from netpipe.diagnosis.diagnosis import Intervention, clear_factor
 from netpipe.diagnosis.interventions import (
     CACHED,
@@ -25,7 +25,14 @@ from netpipe.diagnosis.schedule import Schedule, TimeSlot
 from netpipe.diagnosis.second_process import SecondProcess
 from netpipe.diagnosis.stage_ablation import KEPT, without_stage
 from netpipe.diagnosis.stage_times import StageTime, measure_stage_times
-from netpipe.diagnosis.turns import LEAST_ROUNDS, Side, Turns, in_turns, reason, with_side
+from netpipe.diagnosis.turns import (
+    MIN_ROUNDS,
+    Side,
+    SideBlocks,
+    describe_error,
+    measure_in_turns,
+    require_side,
+)
 from netpipe.linting.graph.nodes import Graph
 from netpipe.measuring.loader_puller import LoaderFactory
 from netpipe.session.bounded_calls import bounded
@@ -80,10 +87,10 @@ class SingleThreadRun:
             )
             return bounded(measure, slot.remaining_s()) if self.is_rebuilt else measure()
         except Exception as error:  # noqa: BLE001  # a failure of ours costs only this part
-            self.remarks.append(f"the stages could not be timed: {reason(error)}")
+            self.remarks.append(f"the stages could not be timed: {describe_error(error)}")
             return ()
 
-    def measure_scaling(self, times: tuple[StageTime, ...]) -> Turns:
+    def measure_scaling(self, times: tuple[StageTime, ...]) -> SideBlocks:
         """Return the run in turns with two at once, in two ways, and with one without a stage.
 
         Raises:
@@ -95,20 +102,20 @@ class SingleThreadRun:
             sides, block_s = self._scaling_sides(stack, slot, ablated)
             watched = "" if self.is_rebuilt else SINGLE_THREAD
             progress = self.schedule.progress("single-thread runs")
-            turns = in_turns(sides, slot, progress, _WITH_WARM_UP * block_s, watched)
-        return drop_costly_ablation(with_side(SINGLE_THREAD, turns.undelayed()))
+            turns = measure_in_turns(sides, slot, progress, _WITH_WARM_UP * block_s, watched)
+        return drop_costly_ablation(require_side(SINGLE_THREAD, turns.undelayed()))
 
     def disk(self) -> Intervention:
         """Return what cached bytes give."""
         try:
             slot = self.schedule.slot(_DISK_FRACTION)
-            slot.require(2 * LEAST_ROUNDS * (self.look.start_s + self.look.batch_s))
+            slot.require(2 * MIN_ROUNDS * (self.look.start_s + self.look.batch_s))
             turns = compare_disk_with_cache(
                 *(self.loader, slot, self.look.batch_s, self._own_watch),
                 self.schedule.progress("disk"),
             )
         except Exception as error:  # noqa: BLE001  # a failure of ours costs only this part
-            turns = Turns((), {CACHED: reason(error)})
+            turns = SideBlocks((), {CACHED: describe_error(error)})
         return disk_intervention(turns)
 
     def _without_largest(self, times: tuple[StageTime, ...]) -> LoaderFactory | None:
@@ -116,21 +123,21 @@ class SingleThreadRun:
         try:
             return None if node is None else without_stage(self.loader, node)
         except Exception as error:  # noqa: BLE001  # a failure of ours costs only this part
-            self.remarks.append(f"{times[0].name} could not be left out: {reason(error)}")
+            self.remarks.append(f"{times[0].name} could not be left out: {describe_error(error)}")
             return None
 
     def _scaling_sides(
         self, stack: ExitStack, slot: TimeSlot, ablated: LoaderFactory | None
     ) -> tuple[dict[str, Side], float]:
-        def start(loader: LoaderFactory) -> Lane:
-            lane = Lane(loader, slot.clock, self._own_watch, slot.until_s)
+        def start(loader: LoaderFactory) -> PullingThread:
+            lane = PullingThread(loader, slot.clock, self._own_watch, slot.until_s)
             stack.callback(lane.close)
             return lane
 
         def start_without_stage(loader: LoaderFactory) -> Side:
             lane = start(loader)
-            lane.pulling(0.0, least=KEPT)()
-            return partial(block_of, [lane], block_s)
+            lane.start_pulling(0.0, least=KEPT)()
+            return partial(measure_block, [lane], block_s)
 
         def start_second_process() -> Side:
             second = stack.enter_context(SecondProcess(self.target, slot.remaining_s() / 2))
@@ -140,11 +147,13 @@ class SingleThreadRun:
         started_s = slot.clock()
         lane = start(self.loader)
         # The cost of one more run, until it has been measured in the least rounds.
-        cost_s = slot.clock() - started_s + LEAST_ROUNDS * _WITH_WARM_UP * block_s
+        cost_s = slot.clock() - started_s + MIN_ROUNDS * _WITH_WARM_UP * block_s
         prepare = partial(_prepare, slot, cost_s)
         sides: dict[str, Side] = {
-            SINGLE_THREAD: partial(block_of, [lane], block_s),
-            TWO_THREADS: prepare(lambda: partial(block_of, [lane, start(self.loader)], block_s)),
+            SINGLE_THREAD: partial(measure_block, [lane], block_s),
+            TWO_THREADS: prepare(
+                lambda: partial(measure_block, [lane, start(self.loader)], block_s)
+            ),
             TWO_PROCESSES: prepare(start_second_process),
         }
         if ablated is not None:
@@ -154,7 +163,7 @@ class SingleThreadRun:
     def _block_s(self, slot: TimeSlot, sides: int) -> float:
         share_s = slot.budget_s / (_ROUNDS * sides * _WITH_WARM_UP)
         wanted_s = max(_MIN_BLOCK_S, _MIN_BATCHES * self.look.batch_s, share_s)
-        fitting_s = slot.remaining_s() / (LEAST_ROUNDS * _WITH_WARM_UP)
+        fitting_s = slot.remaining_s() / (MIN_ROUNDS * _WITH_WARM_UP)
         return min(wanted_s, max(_MIN_BLOCK_S, fitting_s))
 
     @property
@@ -163,7 +172,7 @@ class SingleThreadRun:
         return UNWATCHED if self.is_rebuilt else self.watch
 
 
-def drop_costly_ablation(scaling: Turns) -> Turns:
+def drop_costly_ablation(scaling: SideBlocks) -> SideBlocks:
     """Drop the run without a stage if copying the stage's results slows it down."""
     if not scaling.has(WITHOUT_STAGE):
         return scaling
@@ -171,7 +180,7 @@ def drop_costly_ablation(scaling: Turns) -> Turns:
     if speedup.median > 1 or not clear_factor(speedup):
         return scaling
     why = "copying what the stage returns takes longer than the stage"
-    return scaling.dropping(WITHOUT_STAGE, why)
+    return scaling.without_side(WITHOUT_STAGE, why)
 
 
 def _prepare(slot: TimeSlot, cost_s: float, start: Callable[[], Side]) -> Side:
@@ -188,13 +197,13 @@ def _prepare(slot: TimeSlot, cost_s: float, start: Callable[[], Side]) -> Side:
     return fail
 
 
-def pull_beside(lane: Lane, second: SecondProcess, min_s: float) -> Block:
+def pull_beside(lane: PullingThread, second: SecondProcess, min_s: float) -> Block:
     """Return a block of this process's batches and another process's together.
 
     The CPU seconds are those of this process's own batches.
     """
     wait = second.start_pulling(_WITH_WARM_UP * min_s)
-    own, other = block_of([lane], min_s), wait()
+    own, other = measure_block([lane], min_s), wait()
     return replace(
         own,
         s_per_batch=1 / (1 / own.s_per_batch + other.batches / other.wall_s),

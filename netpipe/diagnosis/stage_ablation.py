@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from netpipe.diagnosis.loader_variants import OneThread
 from netpipe.linting.graph.grain_classes import replace_user_code
-from netpipe.linting.graph.reader import datasets_of
+from netpipe.linting.graph.reader import collect_datasets
 from netpipe.measuring.loader_puller import LoaderFactory
 
 KEPT: Final = 4
@@ -95,7 +95,7 @@ def without_stage(loader: LoaderFactory, node: int) -> LoaderFactory | None:
 
 
 def _dataset(made: Any, node: int) -> object:
-    return datasets_of(made.dataset if isinstance(made, OneThread) else made)[node]
+    return collect_datasets(made.dataset if isinstance(made, OneThread) else made)[node]
 
 
 def _recorded(value: Any) -> Any:

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from netpipe.clock import Clock
-from netpipe.diagnosis.blocks import Lane
+from netpipe.diagnosis.blocks import PullingThread
 from netpipe.diagnosis.instrumented_stages import measure_overhead, timed, without_overhead
 from netpipe.diagnosis.loader_variants import OneThread
 from netpipe.diagnosis.stack_sampling import Samples, UsersPath, function_names, sampled
 from netpipe.linting.graph.nodes import Graph, Node
-from netpipe.linting.graph.reader import datasets_of, read_graph
+from netpipe.linting.graph.reader import collect_datasets, read_graph
 from netpipe.measuring.loader_puller import LoaderFactory
 from netpipe.session.heartbeat import Watch
 
@@ -66,12 +66,12 @@ def _time_nodes(
     made: OneThread, graph: Graph, budget_s: float, clock: Clock, watch: Watch
 ) -> list[StageTime]:
     overhead, own_graph = measure_overhead(), read_graph(made.dataset)
-    with timed(datasets_of(made.dataset)) as timing:
-        lane = Lane(lambda: made, clock, watch)
+    with timed(collect_datasets(made.dataset)) as timing:
+        lane = PullingThread(lambda: made, clock, watch)
         try:
             # Starting the loader opened files: those calls do not count.
             timing.reset()
-            batches = lane.pulling(budget_s)().batches
+            batches = lane.start_pulling(budget_s)().batches
         finally:
             lane.close()
     unmodified = match_nodes(own_graph, graph)
@@ -96,11 +96,11 @@ def _sample(
     loader: LoaderFactory, budget_s: float, clock: Clock, watch: Watch
 ) -> tuple[Samples, float]:
     """Return the stacks seen while a loader was pulled, and its seconds per batch."""
-    lane = Lane(loader, clock, watch)
+    lane = PullingThread(loader, clock, watch)
     try:
-        lane.pulling(_WARM_UP_FRACTION * budget_s)()
+        lane.start_pulling(_WARM_UP_FRACTION * budget_s)()
         with sampled() as samples:
-            pulled = lane.pulling(budget_s)()
+            pulled = lane.start_pulling(budget_s)()
     finally:
         lane.close()
     return samples, pulled.wall_s / pulled.batches

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from netpipe.diagnosis.blocks import FirstLook, fresh_block
+from netpipe.diagnosis.blocks import FirstLook, measure_fresh_block
 from netpipe.diagnosis.diagnosis import Verification
 from netpipe.diagnosis.interventions import (
     HALF_THE_CORES,
@@ -24,7 +24,13 @@ from netpipe.diagnosis.loader_variants import (
 from netpipe.diagnosis.schedule import NO_TIME, Schedule, TimeSlot
 from netpipe.diagnosis.stage_ablation import without_stage
 from netpipe.diagnosis.stage_times import StageTime
-from netpipe.diagnosis.turns import LEAST_ROUNDS, Turns, in_turns, reason, with_side
+from netpipe.diagnosis.turns import (
+    MIN_ROUNDS,
+    SideBlocks,
+    describe_error,
+    measure_in_turns,
+    require_side,
+)
 from netpipe.diagnosis.what_if import NO_THREADS, Change
 from netpipe.linting.graph.nodes import Graph
 from netpipe.measuring.loader_puller import LoaderFactory
@@ -62,7 +68,7 @@ class VariantRuns:
     schedule: Schedule
     watch: Watch
 
-    def measure(self) -> Turns:
+    def measure(self) -> SideBlocks:
         """Return it in turns with a worker or a tiny payload, and on half of the cores.
 
         Raises:
@@ -76,7 +82,7 @@ class VariantRuns:
         if self.cores > 1:
             variants[HALF_THE_CORES] = on_half_the_cores(self.loader)
         slot = self.schedule.slot(_BUDGET_FRACTION, _END_FRACTION)
-        return with_side(UNMODIFIED, self._in_turns(variants, slot, "the unmodified loader"))
+        return require_side(UNMODIFIED, self._in_turns(variants, slot, "the unmodified loader"))
 
     def try_change(
         self, change: Change | None, load_s: Interval, ablated: Mapping[int, LoaderFactory]
@@ -102,7 +108,7 @@ class VariantRuns:
         else:
             changed = ablated[change.place or 0]
         slot = self.schedule.slot(_TRYING_FRACTION)
-        if 2 * LEAST_ROUNDS * self._cost_s(self._block_s(slot, sides=2)) > slot.remaining_s():
+        if 2 * MIN_ROUNDS * self._cost_s(self._block_s(slot, sides=2)) > slot.remaining_s():
             return None, f"{change.name} could not be tried: {NO_TIME}"
         turns = self._in_turns({change.name: changed}, slot, f"trying {change.name}")
         return verify(change.name, change.kind, change.predicted_s, turns, load_s)
@@ -120,15 +126,17 @@ class VariantRuns:
                 if made := without_stage(self.loader, stage.node.id):
                     ablated[place] = made
             except Exception as error:  # noqa: BLE001  # a failure of ours costs only this part
-                remarks.append(f"{stage.name} could not be left out: {reason(error)}")
+                remarks.append(f"{stage.name} could not be left out: {describe_error(error)}")
         return ablated
 
-    def _in_turns(self, variants: Mapping[str, LoaderFactory], slot: TimeSlot, name: str) -> Turns:
+    def _in_turns(
+        self, variants: Mapping[str, LoaderFactory], slot: TimeSlot, name: str
+    ) -> SideBlocks:
         loaders = {UNMODIFIED: self.loader, **variants}
         block_s = self._block_s(slot, len(loaders))
         sides = {
             side: partial(
-                fresh_block,
+                measure_fresh_block,
                 *(loader, block_s, slot.clock),
                 self.watch if side == UNMODIFIED else UNWATCHED,
                 slot.until_s,
@@ -136,12 +144,12 @@ class VariantRuns:
             for side, loader in loaders.items()
         }
         progress, cost_s = self.schedule.progress(name), self._cost_s(block_s)
-        return in_turns(sides, slot, progress, cost_s, UNMODIFIED)
+        return measure_in_turns(sides, slot, progress, cost_s, UNMODIFIED)
 
     def _block_s(self, slot: TimeSlot, sides: int) -> float:
         share_s = slot.budget_s / (_ROUNDS * sides) - self.look.start_s
         wanted_s = max(_MIN_BLOCK_S, _MIN_BATCHES * self.look.batch_s, share_s)
-        fitting_s = slot.remaining_s() / LEAST_ROUNDS - self.look.start_s
+        fitting_s = slot.remaining_s() / MIN_ROUNDS - self.look.start_s
         return min(wanted_s, max(_MIN_BLOCK_S, fitting_s))
 
     def _cost_s(self, block_s: float) -> float:

@@ -14,9 +14,9 @@ from netpipe.diagnosis.diagnose import compose_diagnosis
 from netpipe.diagnosis.diagnosis import MIN_EFFECT_FRACTION, Diagnosis, Intervention
 from netpipe.diagnosis.investigation import Investigation
 from netpipe.diagnosis.report import closing
-from netpipe.diagnosis.turns import Turns
+from netpipe.diagnosis.turns import SideBlocks
 from netpipe.results.measurement import Interval
-from netpipe.results.units import seconds
+from netpipe.results.units import format_seconds
 from netpipe.session.heartbeat import UNWATCHED
 from netpipe.session.session import SessionRequest
 from tests.diagnosis import loaders
@@ -28,7 +28,7 @@ OF_THE_LOADER = ("tiny-payload", "half-the-cores")
 SEEDS = range(60)
 
 
-def drawn(generator: np.random.Generator, sides: Iterable[str], working: float) -> Turns:
+def drawn(generator: np.random.Generator, sides: Iterable[str], working: float) -> SideBlocks:
     """Return rounds of sides whose times are drawn by lot, from nearly exact to useless ones."""
     spread = generator.choice([0.002, 0.05, 0.5])
     typical = {side: 0.02 * float(generator.choice([0.4, 0.5, 1.0, 1.0, 1.9])) for side in sides}
@@ -44,7 +44,7 @@ def drawn(generator: np.random.Generator, sides: Iterable[str], working: float) 
                 for name, s in times.items()
             }
         )
-    return Turns(tuple(rounds))
+    return SideBlocks(tuple(rounds))
 
 
 def diagnosed(seed: int, monkeypatch: pytest.MonkeyPatch, *, with_step: bool) -> Diagnosis:
@@ -66,7 +66,7 @@ def diagnosed(seed: int, monkeypatch: pytest.MonkeyPatch, *, with_step: bool) ->
         lambda *_: drawn(generator, OF_ONE_THREAD, working),
     )
     monkeypatch.setattr(
-        variant_runs, "in_turns", lambda sides, *_: drawn(generator, sides, working)
+        variant_runs, "measure_in_turns", lambda sides, *_: drawn(generator, sides, working)
     )
     measurement = make_measurement(load_s=0.0406) if with_step else None
     load_s = measurement.load_s_per_batch if measurement else None
@@ -103,9 +103,9 @@ def test_every_quantity_has_one_figure(
         loads.append(tried.before_s_per_batch)
         (foreseen,) = (one for one in findings.what_if if one.change == tried.change)
         assert tried.predicted_s_per_batch == foreseen.load_s_per_batch
-        assert seconds(foreseen.load_s_per_batch.median) in closing(findings)
-        assert f"tried: {seconds(tried.measured_s_per_batch.median)}" in found.sentence
-        assert f"instead of {seconds(findings.load_s_per_batch.median)}" in found.sentence
+        assert format_seconds(foreseen.load_s_per_batch.median) in closing(findings)
+        assert f"tried: {format_seconds(tried.measured_s_per_batch.median)}" in found.sentence
+        assert f"instead of {format_seconds(findings.load_s_per_batch.median)}" in found.sentence
     assert set(loads) == {findings.load_s_per_batch}
     for name in ("two-threads", "two-processes", "without-stage"):
         assert made(found, name).before_s_per_batch == findings.lane_s_per_batch

@@ -179,7 +179,7 @@ def test_a_loader_that_needs_its_workers_is_healthy(monkeypatch: pytest.MonkeyPa
         lambda *_: made_turns(single_thread=0.01),
     )
     monkeypatch.setattr(single_thread_run, "compare_disk_with_cache", lambda *_: None)
-    monkeypatch.setattr(variant_runs, "in_turns", lambda *_: made_turns(unmodified=0.01))
+    monkeypatch.setattr(variant_runs, "measure_in_turns", lambda *_: made_turns(unmodified=0.01))
     found = diagnosed(loaders.works_in_workers_alone)
     assert found.lane == "as-it-is"
     assert found.workers == 1

@@ -11,7 +11,7 @@ from netpipe.diagnosis.interventions import (
     scaling_interventions,
 )
 from netpipe.diagnosis.single_thread_run import drop_costly_ablation
-from netpipe.diagnosis.turns import Turns
+from netpipe.diagnosis.turns import SideBlocks
 from tests.diagnosis.examples import block, interval, turns
 
 SCALING = turns(single_thread=0.040, two_threads=0.040, two_processes=0.020, without_stage=0.010)
@@ -46,7 +46,7 @@ def test_what_is_in_doubt_is_no_difference() -> None:
         turns(1, single_thread=0.040, two_threads=0.020).rounds
         + turns(1, single_thread=0.040, two_threads=0.080).rounds
     )
-    assert named("two-threads", *scaling_interventions(Turns(rounds), "")).says.startswith(
+    assert named("two-threads", *scaling_interventions(SideBlocks(rounds), "")).says.startswith(
         "no clear"
     )
 

@@ -13,7 +13,7 @@ from netpipe.diagnosis.cost_model import LoaderModel
 from netpipe.diagnosis.investigation import Investigation
 from netpipe.diagnosis.loader_variants import single_thread_variant
 from netpipe.diagnosis.schedule import Schedule, max_duration_s
-from netpipe.diagnosis.turns import Turns, with_side
+from netpipe.diagnosis.turns import SideBlocks, require_side
 from netpipe.diagnosis.variant_runs import VariantRuns
 from netpipe.diagnosis.what_if import Change, MeasuredLoader
 from netpipe.errors import SessionError
@@ -41,11 +41,11 @@ def sides(monkeypatch: pytest.MonkeyPatch, loader: Any, cores: int = 2) -> set[s
     """Return which sides of the whole loader are measured."""
     asked: list[str] = []
 
-    def in_turns(measured: Any, *_: object) -> Turns:
+    def measure_in_turns(measured: Any, *_: object) -> SideBlocks:
         asked.extend(measured)
         return turns(unmodified=0.01)
 
-    monkeypatch.setattr(variant_runs, "in_turns", in_turns)
+    monkeypatch.setattr(variant_runs, "measure_in_turns", measure_in_turns)
     whole_of(loader, cores).measure()
     return set(asked)
 
@@ -87,7 +87,7 @@ def test_a_loader_that_fails_as_it_is_ends_it() -> None:
         raise OSError("disk gone")
 
     with pytest.raises(SessionError, match="disk gone"):
-        with_side("unmodified", Turns((), {"unmodified": "OSError: disk gone"}))
+        require_side("unmodified", SideBlocks((), {"unmodified": "OSError: disk gone"}))
     with pytest.raises(SessionError, match="after 3 batches: OSError: disk gone"):
         looking(loader).run()
 
@@ -95,7 +95,7 @@ def test_a_loader_that_fails_as_it_is_ends_it() -> None:
 def test_turns_that_have_what_counts_are_given_back() -> None:
     """Others may have failed."""
     made = turns(unmodified=0.01)
-    assert with_side("unmodified", made) is made
+    assert require_side("unmodified", made) is made
 
 
 class Slow:
@@ -166,13 +166,13 @@ def test_reading_without_threads_is_proposed_and_tried(
 ) -> None:
     """Only where the single-thread run is clearly faster than the loader as it is."""
 
-    def in_turns(measured: Any, *_: object) -> Turns:
+    def measure_in_turns(measured: Any, *_: object) -> SideBlocks:
         rounds = [{name: block(0.04 + 0.001 * n) for name in measured} for n in range(3)]
-        return Turns(tuple(rounds))
+        return SideBlocks(tuple(rounds))
 
     made = turns(single_thread=lane_s, two_threads=lane_s, two_processes=lane_s)
     monkeypatch.setattr(single_thread_run.SingleThreadRun, "measure_scaling", lambda *_: made)
-    monkeypatch.setattr(variant_runs, "in_turns", in_turns)
+    monkeypatch.setattr(variant_runs, "measure_in_turns", measure_in_turns)
     found = looking(loaders.data_loader).run()
     assert any(one.kind == "no-threads" for one in found.what_if) is proposes
     assert (found.verified is not None and found.verified.kind == "no-threads") is proposes
@@ -198,7 +198,7 @@ def test_only_threads_of_the_training_process_are_given_up(loader: Any, proposes
 
 def test_a_change_that_does_not_fit_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three rounds of two sides that start in 5 s take longer than the 22 s of a budget of 1 s."""
-    monkeypatch.setattr(variant_runs, "in_turns", None)
+    monkeypatch.setattr(variant_runs, "measure_in_turns", None)
     change = Change(
         "2 workers", "workers", lambda parts: parts, MeasuredLoader(LoaderModel((), 0, 0, 2), ()), 2
     )

@@ -12,7 +12,7 @@ import pytest
 
 from netpipe.clock import MonotonicClock
 from netpipe.diagnosis import schedule, second_process, single_thread_run
-from netpipe.diagnosis.blocks import FirstLook, Pulled
+from netpipe.diagnosis.blocks import FirstLook, PullCost
 from netpipe.diagnosis.interventions import (
     SINGLE_THREAD,
     TWO_PROCESSES,
@@ -24,7 +24,7 @@ from netpipe.diagnosis.schedule import Schedule
 from netpipe.diagnosis.second_process import SecondProcess
 from netpipe.diagnosis.single_thread_run import SingleThreadRun, pull_beside
 from netpipe.diagnosis.stage_times import StageTime
-from netpipe.diagnosis.turns import Turns
+from netpipe.diagnosis.turns import SideBlocks
 from netpipe.errors import SessionError
 from netpipe.session.heartbeat import UNWATCHED
 from tests.diagnosis import loaders
@@ -109,7 +109,7 @@ def test_a_process_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
         assert not psutil.pid_exists(second.pid)
 
 
-def turns_of(loader: Callable[[], Any], name: str, *times: StageTime) -> Turns:
+def turns_of(loader: Callable[[], Any], name: str, *times: StageTime) -> SideBlocks:
     """Return the turns of a loader's lanes, each for next to no time."""
     single_thread, graph = single_thread_variant(loader)
     no_time = Schedule(MonotonicClock(), 0.0, UNWATCHED)
@@ -147,8 +147,8 @@ def test_lanes_go_on_without_a_second_process() -> None:
 
 def test_rates_of_both_processes_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """This one's 10 batches a second and the other's 30 are 40; its CPU time is its own."""
-    monkeypatch.setattr(single_thread_run, "block_of", lambda *_: block(0.1, 0.08))
-    other = Pulled(30, 1.0, 0.25)
+    monkeypatch.setattr(single_thread_run, "measure_block", lambda *_: block(0.1, 0.08))
+    other = PullCost(30, 1.0, 0.25)
     second: Any = type("Second", (), {"start_pulling": lambda *_: lambda: other})()
     found = pull_beside(partial(lambda: None), second, 1.0)  # type: ignore[arg-type]
     assert found.s_per_batch == pytest.approx(1 / 40)

@@ -7,7 +7,7 @@ import pytest
 from netpipe.diagnosis.cost_model import LoaderModel, StageCost
 from netpipe.diagnosis.diagnosis import Verification
 from netpipe.diagnosis.interventions import verify
-from netpipe.diagnosis.turns import Turns
+from netpipe.diagnosis.turns import SideBlocks
 from netpipe.diagnosis.what_if import Change, MeasuredLoader, list_changes
 from tests.diagnosis.examples import interval, turns
 
@@ -19,14 +19,16 @@ def two_workers() -> Change:
     return next(one for one in list_changes(LOADER, None, (), None) if one.workers == 2)
 
 
-def measured(before_s: float, after_s: float) -> Turns:
+def measured(before_s: float, after_s: float) -> SideBlocks:
     """Return turns of the loader as it is and with two workers."""
-    return Turns(turns(a=before_s).rounds[:0], {}) if not before_s else _named(before_s, after_s)
+    return (
+        SideBlocks(turns(a=before_s).rounds[:0], {}) if not before_s else _named(before_s, after_s)
+    )
 
 
-def _named(before_s: float, after_s: float) -> Turns:
+def _named(before_s: float, after_s: float) -> SideBlocks:
     made = turns(unmodified=before_s, two=after_s)
-    return Turns(
+    return SideBlocks(
         tuple({"unmodified": one["unmodified"], "2 workers": one["two"]} for one in made.rounds)
     )
 
@@ -34,7 +36,7 @@ def _named(before_s: float, after_s: float) -> Turns:
 LOAD = interval(0.040)
 
 
-def compared(change: Change, made: Turns) -> tuple[Verification | None, str]:
+def compared(change: Change, made: SideBlocks) -> tuple[Verification | None, str]:
     """Compare a change with its turns."""
     return verify(change.name, change.kind, change.predicted_s, made, LOAD)
 
@@ -73,7 +75,7 @@ def test_a_change_that_failed_is_not_verified(side: str) -> None:
 
 
 def test_a_change_that_was_never_measured_had_no_time() -> None:
-    """Turns without rounds and without a reason."""
-    found, unverified = compared(two_workers(), Turns())
+    """SideBlocks without rounds and without a reason."""
+    found, unverified = compared(two_workers(), SideBlocks())
     assert found is None
     assert unverified.endswith("no time was left")

@@ -16,7 +16,7 @@ from netpipe.diagnosis.diagnosis import (
 )
 from netpipe.linting.graph.nodes import Graph, Node
 from netpipe.linting.linter import LintReport
-from netpipe.linting.rules.finding import LintFinding, Silenced
+from netpipe.linting.rules.finding import LintFinding, SilencedFinding
 from netpipe.results.measurement import BlockingLine, Finding, Interval, Measurement
 from netpipe.verdict.decision import judge
 from netpipe.verdict.report import measurement_document
@@ -96,7 +96,7 @@ def lint(name: str = "tokenize") -> Document:
         LintFinding("shuffle-after-batch", "error", (0,), f"{name} first", "", "swap", "proven"),
         LintFinding("jax-in-worker", "info", (1,), "it calls jax", "", ""),
     )
-    silenced = (Silenced(found[2], f"{name} is meant"),)
+    silenced = (SilencedFinding(found[2], f"{name} is meant"),)
     report = LintReport("throughput", "0.2.18", Graph(nodes), found, silenced)
     trial = {
         "rule": "no-workers", "change": f".mp_prefetch({name})", "message": "2 times as fast",

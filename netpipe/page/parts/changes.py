@@ -15,7 +15,7 @@ from netpipe.page.plots.canvas import Ink
 from netpipe.page.plots.ranges import Line, Row, durations, factors
 from netpipe.page.wording import bounds, ratio, whole_percent, without_modules
 from netpipe.results.measurement import Interval
-from netpipe.results.units import seconds
+from netpipe.results.units import format_seconds
 
 _CLOSE: Final = 0.20
 """How far a prediction may be off its measurement to be called right."""
@@ -131,7 +131,7 @@ def _intervention(one: Intervention) -> tuple[Cell, ...]:
 
 
 def _time(interval: Interval | None) -> Cell:
-    return Cell(seconds(interval.median), note=bounds(interval)) if interval else Cell("")
+    return Cell(format_seconds(interval.median), note=bounds(interval)) if interval else Cell("")
 
 
 def _prediction(one: Prediction) -> tuple[Cell, ...]:
