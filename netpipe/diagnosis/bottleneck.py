@@ -49,13 +49,7 @@ class Evidence:
 def find_bottleneck(
     loader: MeasuredLoader, times: Sequence[StageTime], evidence: Evidence
 ) -> Bottleneck:
-    """Return what limits a loader: the stage, or the payload, that costs it the most time.
-
-    Args:
-        loader: The unmodified loader.
-        times: Its stages, in the order of `loader.model.stages`.
-        evidence: Of the resource.
-    """
+    """Return what limits a loader: the stage, or the payload, that costs it the most time."""
     gains = [
         1 - loader.ratio(partial(with_stage_times, place=place, factor=0.0))
         for place in range(len(times))

@@ -115,14 +115,7 @@ def compose_diagnosis(
     lint: Mapping[str, Any],
     request: SessionRequest,
 ) -> Diagnosis:
-    """Return the diagnosis that the answers of all sessions amount to.
-
-    Args:
-        answer: Of `netpipe.diagnosis.child`.
-        measurement: Of the loader with its step; None without one.
-        lint: The `netpipe.lint/1` document of the loader.
-        request: Its FLOPs and MFU are for the needs of accelerators.
-    """
+    """Return the diagnosis that the answers of all sessions amount to."""
     findings = findings_from(answer["findings"])
     verdict = None if measurement is None else judge(measurement)
     if (
@@ -147,13 +140,7 @@ def compose_diagnosis(
 
 
 def list_needs(findings: Findings, flops_per_step: float | None, mfu: float) -> tuple[Need, ...]:
-    """Return the needs of every accelerator with a known peak, the slowest first.
-
-    Args:
-        findings: Of the loader.
-        flops_per_step: None if not known: no step time can be derived then.
-        mfu: The part of its peak that a step reaches.
-    """
+    """Return the needs of every accelerator with a known peak, the slowest first."""
     if flops_per_step is None:
         return ()
     # A batch occupies a worker with the stages that run in workers now, or would run there.

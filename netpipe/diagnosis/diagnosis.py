@@ -134,16 +134,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Need:
-    """What an accelerator would need from this host.
-
-    Attributes:
-        accelerator: Its name.
-        step_s: Its step time, derived from its peak.
-        batches_per_s: The rate at which it would take batches.
-        workers: Worker processes that keep it fed.
-        cores: Cores that loading would keep busy.
-        headroom: Its step time over the present load time.
-    """
+    """What an accelerator would need from this host; its step time is derived from its peak."""
 
     accelerator: str
     step_s: float
@@ -157,13 +148,7 @@ class Need:
 class Verification:
     """A prediction beside the measurement of the same change, made in the same run.
 
-    Attributes:
-        change: As in the `Prediction`; so is `kind`.
-        predicted_s_per_batch: Seconds.
-        measured_s_per_batch: Seconds, with the change.
-        before_s_per_batch: Seconds, without the change.
-        error_fraction: Predicted over measured, minus 1.
-        says: The outcome, as a sentence.
+    The error is predicted over measured, minus 1.
     """
 
     change: str
@@ -224,16 +209,7 @@ def findings_from(document: Mapping[str, Any]) -> Findings:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """A loader's findings, and what a step needs.
-
-    Attributes:
-        sentence: The summary that is printed first.
-        needs: One per accelerator; empty if the FLOPs of a step are not known.
-        measurement: The loader with its step; None without one.
-        lint: The loader's `netpipe.lint/1` document.
-        host: The machine that the loader ran on.
-        versions: Of the packages that matter, by name.
-    """
+    """A loader's findings, and what a step needs."""
 
     sentence: str
     findings: Findings

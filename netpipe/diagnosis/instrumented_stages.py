@@ -22,14 +22,7 @@ _Method = Callable[..., Any]
 
 @dataclass
 class Spent:
-    """The calls of one dataset, without those of the datasets below.
-
-    Attributes:
-        wall_s: Wall seconds.
-        cpu_s: CPU seconds of the calling thread.
-        calls: How often it was called.
-        calls_below: How often it called another timed dataset.
-    """
+    """The calls of one dataset, without those of the datasets below."""
 
     wall_s: float = 0.0
     cpu_s: float = 0.0

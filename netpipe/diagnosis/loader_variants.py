@@ -27,9 +27,6 @@ _Method = Callable[..., Any]
 def single_thread_variant(loader: LoaderFactory) -> tuple[LoaderFactory, Graph]:
     """Return the factory of the same loader in one thread, if it is Grain's.
 
-    Args:
-        loader: Makes the loader; called once, to see what it makes.
-
     Returns:
         The factory, which makes a `OneThread` if the pipeline could be rebuilt and is `loader`
         itself otherwise; and the graph of the unmodified loader, which is empty if it is not
@@ -134,11 +131,7 @@ def _has_reader(graph: Graph) -> bool:
 
 
 class OneThread(Iterable[Any]):
-    """A dataset that is iterated without its prefetching threads.
-
-    Args:
-        dataset: A Grain dataset or DataLoader without workers.
-    """
+    """A dataset that is iterated without its prefetching threads."""
 
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset

@@ -41,13 +41,6 @@ def compare_disk_with_cache(
 
     Only the files that the loader has open are dropped from the page cache.
 
-    Args:
-        loader: Makes the single-thread run.
-        slot: The time that this may take.
-        batch_s: About the seconds of a batch.
-        watch: Hears of every wait for a batch.
-        progress: Hears the number of each round.
-
     Returns:
         None if the loader has no data file open.
     """

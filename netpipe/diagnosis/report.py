@@ -39,13 +39,7 @@ _LOADING_KINDS: Final = (
 
 
 def summarize(findings: Findings, measurement: Measurement | None, verdict: Verdict | None) -> str:
-    """Say in one paragraph why training waits, for which stage and resource, and what would help.
-
-    Args:
-        findings: Of the loader; their bottleneck takes the step into account.
-        measurement: Of the loader with its step; None without one.
-        verdict: Of the measurement.
-    """
+    """Say why training waits, for which stage and resource, and what would help."""
     bottleneck = findings.bottleneck
     sentences = [_describe_rate(findings, measurement, verdict)]
     if verdict is None or verdict.kind in _LOADING_KINDS:

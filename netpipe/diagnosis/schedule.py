@@ -51,13 +51,7 @@ class TimeSlot:
 
 
 class Schedule:
-    """Gives each part of a diagnosis its time slot; the diagnosis begins with its schedule.
-
-    Args:
-        clock: Seconds.
-        budget_s: Seconds that all parts together should take.
-        watch: Hears what is being done.
-    """
+    """Gives each part of a diagnosis its time slot; the diagnosis begins with its schedule."""
 
     def __init__(self, clock: Clock, budget_s: float, watch: Watch) -> None:
         self._clock = clock

@@ -52,18 +52,9 @@ _WITH_WARM_UP: Final = 1.25
 
 @dataclass(frozen=True)
 class SingleThreadRun:
-    """The single-thread run of a loader.
+    """The single-thread run of a loader, made by `loader`.
 
-    Attributes:
-        loader: Makes it.
-        target: Names the factory of the unmodified loader, so that another process can import it.
-        graph: Of the unmodified loader.
-        is_rebuilt: Whether it is the pipeline without workers and threads; else it is the
-            unmodified loader.
-        look: How long its start and its first batches took.
-        schedule: Gives each part its time.
-        watch: Hears of every wait for a batch of the unmodified loader.
-        remarks: Receives what could not be done.
+    `target` and `graph` are those of the unmodified loader; so is `loader` unless `is_rebuilt`.
     """
 
     loader: LoaderFactory

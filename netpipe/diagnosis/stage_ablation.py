@@ -31,9 +31,6 @@ class Recorded:
     """A function that computes its first results, and then returns copies of them.
 
     They are copies because the stages behind it may change their element in place.
-
-    Args:
-        function: The function that it replaces.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -53,11 +50,7 @@ class Recorded:
 
 
 class RecordedSource:
-    """A source that reads its first elements, and then repeats them; its length stays.
-
-    Args:
-        source: The source that it replaces.
-    """
+    """A source that reads its first elements, and then repeats them; its length stays."""
 
     def __init__(self, source: Any) -> None:
         self._source = source

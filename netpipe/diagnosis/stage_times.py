@@ -45,15 +45,7 @@ class StageTime:
 def measure_stage_times(
     loader: LoaderFactory, graph: Graph, budget_s: float, clock: Clock, watch: Watch
 ) -> tuple[StageTime, ...]:
-    """Return the stages of a single-thread run, the largest first.
-
-    Args:
-        loader: Makes the single-thread run.
-        graph: Of the unmodified loader.
-        budget_s: Seconds.
-        clock: Seconds.
-        watch: Hears of every wait for a batch.
-    """
+    """Return the stages of a single-thread run, the largest first."""
     made = loader()
     if isinstance(made, OneThread):
         times = _time_nodes(made, graph, budget_s, clock, watch)
@@ -119,12 +111,7 @@ def match_nodes(single_thread: Graph, graph: Graph) -> dict[int, Node]:
 
 
 def stages_of_samples(samples: Samples, batch_s: float) -> list[StageTime]:
-    """Return the main path as one stage and every other path as one; the largest, and first.
-
-    Args:
-        samples: The stacks seen.
-        batch_s: Seconds of a batch.
-    """
+    """Return the main path as one stage and every other path as one; the largest, and first."""
     total_s, main = sum(samples.wall_s.values()), find_main_path(samples.wall_s)
     stages: dict[tuple[str, ...], list[UsersPath]] = defaultdict(list)
     for path in samples.wall_s:

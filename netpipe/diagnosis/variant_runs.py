@@ -48,17 +48,7 @@ _WITH_WARM_UP: Final = 1.25
 
 @dataclass(frozen=True)
 class VariantRuns:
-    """Measures a loader beside variants of it.
-
-    Attributes:
-        loader: Makes the unmodified loader.
-        graph: Of it; empty if it is not Grain's.
-        cores: The usable cores.
-        can_change: Whether variants of it can be built.
-        look: How long its start and its first batches took, with room for starting workers.
-        schedule: Gives each part its time.
-        watch: Hears of every wait for a batch of the unmodified loader.
-    """
+    """Measures a loader beside variants of it, if `can_change` says that they can be built."""
 
     loader: LoaderFactory
     graph: Graph

@@ -151,14 +151,7 @@ def headroom(load_s: Interval, step_s: float | None) -> Interval | None:
 def choose_change(
     changes: Sequence[Change], load_s: float, step_s: float | None, removable: Sequence[int]
 ) -> Change | None:
-    """Return the change to try: no threads, else enough workers, more workers, a stage less.
-
-    Args:
-        changes: The changes that could be made.
-        load_s: Seconds per batch of the unmodified loader.
-        step_s: Seconds of a step; None without one.
-        removable: The places of the stages that can be left out.
-    """
+    """Return the change to try: no threads, else enough workers, more workers, a stage less."""
     helpful = [
         change for change in changes if change.predicted_s.median < MAX_HELPFUL_RATIO * load_s
     ]
