@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from netpipe.diagnosis import diagnose
-from netpipe.diagnosis.diagnose import Asked
+from netpipe.diagnosis.diagnose import DiagnosisRequest
 from netpipe.diagnosis.diagnosis import Diagnosis
 from netpipe.session import session
 from tests.command import Netpipe, document
@@ -28,7 +28,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Put a diagnosis in the place of real ones; return what was asked for."""
     given: list[Any] = []
 
-    def stand_in(asked: Asked, *settings: Any) -> Diagnosis:
+    def stand_in(asked: DiagnosisRequest, *settings: Any) -> Diagnosis:
         given.append((asked, *settings))
         finding = {"severity": "warning", "rule": "no-prefetch", "message": ODD}
         return diagnosis(
@@ -38,7 +38,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
             measurement=make_measurement(load_s=0.04, train_s=0.04) if asked.has_step else None,
         )
 
-    monkeypatch.setattr(diagnose, "diagnosed", stand_in)
+    monkeypatch.setattr(diagnose, "run_diagnosis", stand_in)
     return given
 
 
@@ -51,7 +51,7 @@ def test_the_sentence_comes_first(netpipe: Netpipe, asked: list[Any]) -> None:
     assert lines[-1] == f"warning no-prefetch: {ODD}"
     assert lines[-2] == "nothing was tried: there was no time"
     assert any(ODD in line and "mine.py:7" in line for line in lines)
-    assert asked[0][0].request.budget_s == 60.0
+    assert asked[0][0].session.budget_s == 60.0
 
 
 @pytest.mark.usefixtures("asked")
@@ -71,7 +71,7 @@ def test_options_reach_the_session(netpipe: Netpipe, asked: list[Any]) -> None:
     )  # fmt: skip
     assert result.exit_code == 1
     found, silences, intent, _ = asked[0]
-    request = found.request
+    request = found.session
     assert (found.loader, found.step, found.loop) == ("a:b", "a:s", "a:l")
     assert (request.accelerator, request.flops_per_step, request.mfu) == (
         "emulated:h100",
@@ -136,7 +136,8 @@ def _unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skip no part of a diagnosis, however busy the machine is."""
 
     def answered(command: list[str], *rest: Any) -> Any:
-        unhurried = ["tests.diagnosis.unhurried" if "child" in one else one for one in command]
+        child = "tests.diagnosis.child_without_limit"
+        unhurried = [child if "child" in word else word for word in command]
         assert unhurried != command
         return session.answered(unhurried, *rest)
 

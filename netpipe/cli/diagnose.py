@@ -28,18 +28,18 @@ def diagnose(chosen: Chosen) -> None:
     looked into by itself. TARGET is package.module:name or path/to/file.py:name, a callable without
     arguments.
     """
-    from netpipe.diagnosis.diagnose import Asked, diagnosed, most_s
+    from netpipe.diagnosis.diagnose import DiagnosisRequest, run_diagnosis
     from netpipe.linting.settings import read_lint_settings
     from netpipe.results.units import format_minutes
 
     settings = read_lint_settings(Path.cwd())
     request = chosen.request("diagnose", chosen.accelerator)
-    asked = Asked(chosen.loader, chosen.step, chosen.loop, request)
+    asked = DiagnosisRequest(chosen.loader, chosen.step, chosen.loop, request)
     if not chosen.quiet:
-        longest = f"at most {format_minutes(most_s(asked))} from the first batches on"
+        longest = f"at most {format_minutes(asked.max_duration_s)} from the first batches on"
         notes.print(f"diagnosing takes {longest}, besides starting the loader", soft_wrap=True)
     with live("diagnosing", quiet=chosen.quiet) as progress:
-        found = diagnosed(asked, settings.silences, settings.intent, progress)
+        found = run_diagnosis(asked, settings.silences, settings.intent, progress)
     if chosen.as_json:
         print_json(found.to_document())
     else:

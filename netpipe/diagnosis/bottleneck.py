@@ -1,4 +1,4 @@
-"""Which stage limits a loader, and which resource binds it: pure, over what was measured."""
+"""The stage that limits a loader, and the resource that binds it. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,153 +9,151 @@ from typing import Final
 from netpipe.diagnosis.blocks import Block
 from netpipe.diagnosis.cost_model import with_stage_times
 from netpipe.diagnosis.diagnosis import Bottleneck, Intervention, clear_factor
-from netpipe.diagnosis.prediction import Known
+from netpipe.diagnosis.interventions import SINGLE_THREAD, TWO_PROCESSES, TWO_THREADS
 from netpipe.diagnosis.stage_times import StageTime
-from netpipe.diagnosis.thread_scaling import LANE, TWO_PROCESSES, TWO_THREADS
 from netpipe.diagnosis.turns import SideBlocks, log_interval
+from netpipe.diagnosis.what_if import MeasuredLoader
 from netpipe.results.measurement import Interval
 from netpipe.results.units import format_percent
 
-_WAITS_BELOW: Final = 0.5  # of its time that a stage computes
-_SCALES: Final = 1.25  # two processes
-_FREE_CORE: Final = 2.0  # two processes, where a core is free and not slowed
-_THREADS_SHARE: Final = 0.5  # of what the second process adds, for threads to be of use
-_INFLATED: Final = 1.3  # CPU time of a batch beside another process over that alone
-_SENT: Final = 1.10  # batches a second without a payload, for it to be worth a thought
-_READ_BYTES: Final = 4096  # a batch
+_MIN_WORKING_FRACTION: Final = 0.5
+_MIN_PROCESS_SPEEDUP: Final = 1.25
+_FREE_CORE_SPEEDUP: Final = 2.0
+# Of the gain of a second process, which a second thread must reach for threads to be of use.
+_MIN_THREAD_GAIN: Final = 0.5
+# Of the CPU time of a batch beside another process to that alone.
+_MAX_CPU_INFLATION: Final = 1.3
+_MIN_TINY_SPEEDUP: Final = 1.10
+_MIN_READ_BYTES_PER_BATCH: Final = 4096
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the resource is told from.
+    """The measurements that the resource is concluded from.
 
     Attributes:
-        lanes: Of `lanes_in_turns`.
-        tiny: Batches a second with a payload of nothing over those as it is; None if not measured.
-        as_it_is: Blocks of the loader as it is.
+        scaling: The result of `SingleThreadRun.measure_scaling`.
+        tiny: The speedup with a tiny payload; None if not measured.
+        unmodified: Blocks of the unmodified loader.
         sender: The name of the node whose workers send; "" without workers.
-        interventions: All that were tried, the clearest first.
+        interventions: All that were made, the clearest first.
     """
 
-    lanes: SideBlocks
+    scaling: SideBlocks
     tiny: Interval | None
-    as_it_is: Sequence[Block]
+    unmodified: Sequence[Block]
     sender: str = ""
     interventions: Sequence[Intervention] = ()
 
 
-def bottleneck(known: Known, times: Sequence[StageTime], evidence: Evidence) -> Bottleneck:
-    """Return what limits a loader.
-
-    The stage is the one without which it would be fastest; the payload that workers send counts
-    as one.
-
-    Args:
-        known: The loader as it is.
-        times: Its stages, in the order of `known.parts.stages`.
-        evidence: Of the resource.
-    """
+def find_bottleneck(
+    loader: MeasuredLoader, times: Sequence[StageTime], evidence: Evidence
+) -> Bottleneck:
+    """Return what limits a loader: the stage, or the payload, that costs it the most time."""
     gains = [
-        1 - known.ratio(partial(with_stage_times, place=place, factor=0.0))
+        1 - loader.ratio(partial(with_stage_times, place=place, factor=0.0))
         for place in range(len(times))
     ]
-    sent = _sent_fraction(evidence.tiny)
-    if sent > max(gains, default=0.0):
-        why = f"sending nothing instead of the batch saves {format_percent(sent)} of the time"
-        return Bottleneck(evidence.sender or None, "process-transfer", sent, why)
+    sending_fraction = _sending_fraction(evidence.tiny)
+    if sending_fraction > max(gains, default=0.0):
+        saved = format_percent(sending_fraction)
+        why = f"sending nothing instead of the batch saves {saved} of the time"
+        return Bottleneck(evidence.sender or None, "process-transfer", sending_fraction, why)
     if not times:
-        return Bottleneck(None, "unknown", 0.0, "no stage could be told apart")
-    place = max(range(len(times)), key=lambda one: (round(gains[one], 3), -one))
-    stage = times[place]
-    resource, why = _resource(known, place, evidence)
-    return Bottleneck(stage.name, resource, _share(stage, times), why)
+        return Bottleneck(None, "unknown", 0.0, "no stage was seen")
+    place = max(range(len(times)), key=lambda place: (round(gains[place], 3), -place))
+    stage, total_s = times[place], sum(time.s_per_batch for time in times)
+    resource, why = _find_resource(loader, place, evidence)
+    return Bottleneck(stage.name, resource, stage.s_per_batch / total_s if total_s else 0.0, why)
 
 
-def _sent_fraction(tiny: Interval | None) -> float:
-    """Return the share of the time that the payload takes, where that is beyond doubt."""
-    if tiny is None or tiny.median < _SENT or not clear_factor(tiny):
+def _sending_fraction(tiny: Interval | None) -> float:
+    """Return the share of the time that sending clearly takes."""
+    if tiny is None or tiny.median < _MIN_TINY_SPEEDUP or not clear_factor(tiny):
         return 0.0
     return 1 - 1 / tiny.median
 
 
-def _share(stage: StageTime, times: Sequence[StageTime]) -> float:
-    total_s = sum(one.s_per_batch for one in times)
-    return stage.s_per_batch / total_s if total_s else 0.0
+def _find_resource(loader: MeasuredLoader, place: int, evidence: Evidence) -> tuple[str, str]:
+    working = loader.model.stages[place][0].working_fraction
+    scaling = evidence.scaling
+    alone = scaling.blocks(SINGLE_THREAD) if scaling.rounds else []
+    if working >= _MIN_WORKING_FRACTION:
+        named = _computing_resource(loader, scaling)
+    elif clear_factor(_wall_over_cpu(alone or evidence.unmodified)):
+        named = _waiting_resource(working, alone, evidence.unmodified)
+    else:
+        named = None
+    return named or ("unknown", _describe_unclear(evidence.interventions))
 
 
-def _resource(known: Known, place: int, evidence: Evidence) -> tuple[str, str]:
-    work, _ = known.parts.stages[place]
-    working = min(1.0, work.cpu_s / work.wall_s) if work.wall_s else 1.0
-    clearly_waits = clear_factor(_wall_over_cpu(evidence)) > 0
-    if working < _WAITS_BELOW and clearly_waits:
-        return _waits(working, evidence)
-    named = None if working < _WAITS_BELOW else _computes(known, evidence.lanes)
-    return named or ("unknown", no_clear_cause(evidence.interventions))
+def _wall_over_cpu(blocks: Sequence[Block]) -> Interval:
+    return log_interval([block.s_per_batch / block.cpu_s_per_batch for block in blocks])
 
 
-def no_clear_cause(interventions: Sequence[Intervention]) -> str:
-    """Say that no resource can be named, and which effect is the clearest."""
+def _describe_unclear(interventions: Sequence[Intervention]) -> str:
     clear = next((one for one in interventions if one.clear_factor), None)
-    led = f"the clearest effect is {clear.effect}" if clear else "no change made a clear difference"
-    return f"no clear cause; {led}"
+    effect = (
+        f"the clearest effect is {clear.effect}" if clear else "no change made a clear difference"
+    )
+    return f"no clear cause; {effect}"
 
 
-def _wall_over_cpu(evidence: Evidence) -> Interval:
-    blocks = evidence.lanes.blocks(LANE) if evidence.lanes.rounds else evidence.as_it_is
-    return log_interval([one.s_per_batch / one.cpu_s_per_batch for one in blocks])
-
-
-def _waits(working: float, evidence: Evidence) -> tuple[str, str]:
+def _waiting_resource(
+    working: float, alone: Sequence[Block], unmodified: Sequence[Block]
+) -> tuple[str, str]:
+    # The kernel counts for this process only: workers read, but the single-thread run does it here.
+    read = max(
+        median(block.read_bytes_per_batch for block in blocks)
+        for blocks in (alone, unmodified)
+        if blocks
+    )
     idle = f"computes {format_percent(working)} of its time"
-    lane = evidence.lanes.blocks(LANE) if evidence.lanes.rounds else []
-    # Workers read in processes of their own, where it is not seen; a lane does it in this one.
-    read = max(_read(evidence.as_it_is), _read(lane))
-    if read > _READ_BYTES:
+    if read > _MIN_READ_BYTES_PER_BATCH:
         return "disk", f"it {idle} and {read / 1e6:.2g} MB a batch come from a disk"
     return "waiting", f"it {idle} and reads nothing from a local disk"
 
 
-def _read(blocks: Sequence[Block]) -> float:
-    return median(one.read_bytes_per_batch for one in blocks) if blocks else 0.0
-
-
-def _computes(known: Known, lanes: SideBlocks) -> tuple[str, str] | None:
-    """Return the resource that the lanes clearly show, if any."""
-    if not (lanes.has(TWO_THREADS) and lanes.has(TWO_PROCESSES)):
+def _computing_resource(loader: MeasuredLoader, scaling: SideBlocks) -> tuple[str, str] | None:
+    """Return the resource that a second thread and a second process clearly show, if any."""
+    if not (scaling.has(TWO_THREADS) and scaling.has(TWO_PROCESSES)):
         return None
-    threads, processes = (lanes.speedup(side, LANE) for side in (TWO_THREADS, TWO_PROCESSES))
-    why = scaling(lanes)
-    if processes.median < _SCALES:
-        return _does_not_scale(lanes, why)
+    threads, processes = (
+        scaling.speedup(side, SINGLE_THREAD) for side in (TWO_THREADS, TWO_PROCESSES)
+    )
+    why = describe_scaling(scaling)
+    if processes.median < _MIN_PROCESS_SPEEDUP:
+        return _saturated_resource(scaling, processes, why)
     if not clear_factor(processes):
         return None
-    if known.parts.workers and known.parts.binding() == "cores":
-        return "cpu", f"{why}; its {known.parts.workers} workers use the cores up"
-    if threads.median - 1 < _THREADS_SHARE * (processes.median - 1):
-        is_clear = clear_factor(lanes.speedup(TWO_PROCESSES, TWO_THREADS)) > 0
+    if loader.model.workers and loader.model.limiting_resource() == "cores":
+        return "cpu", f"{why}; its {loader.model.workers} workers use the cores up"
+    if threads.median - 1 < _MIN_THREAD_GAIN * (processes.median - 1):
+        is_clear = clear_factor(scaling.speedup(TWO_PROCESSES, TWO_THREADS)) > 0
         return ("gil", why) if is_clear else None
     return ("cpu", why) if clear_factor(threads) else None
 
 
-def _does_not_scale(lanes: SideBlocks, why: str) -> tuple[str, str] | None:
-    pairs = zip(lanes.blocks(TWO_PROCESSES), lanes.blocks(LANE), strict=True)
+def _saturated_resource(
+    scaling: SideBlocks, processes: Interval, why: str
+) -> tuple[str, str] | None:
+    pairs = zip(scaling.blocks(TWO_PROCESSES), scaling.blocks(SINGLE_THREAD), strict=True)
     inflation = log_interval(
         [beside.trainer_cpu_s_per_batch / alone.trainer_cpu_s_per_batch for beside, alone in pairs]
     )
-    if inflation.median > _INFLATED and clear_factor(inflation):
+    if inflation.median > _MAX_CPU_INFLATION and clear_factor(inflation):
         return "memory", (
             f"{why}; beside another process a batch takes {inflation.median:.2f} times the CPU "
             "time: they share caches and memory"
         )
-    # A core of its own would double the rate.
-    is_clear = lanes.speedup(TWO_PROCESSES, LANE).high < _FREE_CORE
+    is_clear = processes.high < _FREE_CORE_SPEEDUP
     return ("cpu", f"{why}: no second core is free") if is_clear else None
 
 
-def scaling(lanes: SideBlocks) -> str:
-    """Say what a second thread and a second process gave: "threads 1 to 2: +4%, ..."."""
-    told = []
-    for side, name in ((TWO_THREADS, "threads"), (TWO_PROCESSES, "processes")):
-        if lanes.has(side):
-            told.append(f"{name} 1 to 2: {lanes.speedup(side, LANE).median - 1:+.0%}")
-    return ", ".join(told)
+def describe_scaling(scaling: SideBlocks) -> str:
+    """Return the gains of a second thread and process: "threads 1 to 2: +4%, ..."."""
+    return ", ".join(
+        f"{name} 1 to 2: {scaling.speedup(side, SINGLE_THREAD).median - 1:+.0%}"
+        for side, name in ((TWO_THREADS, "threads"), (TWO_PROCESSES, "processes"))
+        if scaling.has(side)
+    )

@@ -1,4 +1,4 @@
-"""What runs inside a session's process: a loader is looked into, one result is written."""
+"""The process of a session that investigates one loader and writes one result."""
 
 import argparse
 from contextlib import ExitStack
@@ -17,15 +17,17 @@ def main() -> None:
     parser.add_argument("--loader", required=True)
     parser.add_argument("--step")
     parser.add_argument("--step-s", type=float)
+    parser.add_argument("--load-s", type=float, nargs=4)
     parser.add_argument("--budget-s", type=float, required=True)
     arguments = parser.parse_args()
     request = requested(parser)
 
-    def found(_: ExitStack) -> dict[str, Any]:
+    def investigate(_: ExitStack) -> dict[str, Any]:
         from netpipe.clock import MonotonicClock
         from netpipe.device.host import this_host
-        from netpipe.diagnosis.investigation import FindingOut
+        from netpipe.diagnosis.investigation import Investigation
         from netpipe.grain_workers import let_grain_start_workers
+        from netpipe.results.measurement import Interval
         from netpipe.session.session import START_UP_S
         from netpipe.session.targets import resolve
         from netpipe.session.watchdog import Watchdog
@@ -33,27 +35,27 @@ def main() -> None:
         let_grain_start_workers()
         tell_of_import(request, arguments.loader)
         loader, cores = resolve(arguments.loader), this_host().cores
-        limit_s = START_UP_S + request.budget_s  # of which the diagnosis itself holds the second
+        load_s = None
+        if arguments.load_s:
+            median, low, high, rounds = arguments.load_s
+            load_s = Interval(median, low, high, int(rounds))
+        # The investigation keeps the part of this limit that follows the start-up by itself.
+        limit_s = START_UP_S + request.budget_s
         with Watchdog(request, start_up_s=limit_s) as watch:
-            looking = FindingOut(
-                loader,
-                arguments.loader,
-                arguments.step_s,
-                cores,
-                arguments.budget_s,
-                MonotonicClock(),
-                watch,
+            investigation = Investigation(
+                *(loader, arguments.loader, arguments.step_s, cores),
+                *(arguments.budget_s, MonotonicClock(), watch, load_s),
             )
-            findings = looking.findings().to_document()
+            findings = investigation.run().to_document()
         step = resolve(arguments.step) if arguments.step else None
-        flops = counted_flops(getattr(step, "flops_per_step", None))
+        flops = count_flops(getattr(step, "flops_per_step", None))
         return {KIND: {"findings": findings, "flops_per_step": flops}}
 
-    answer(request, found)
+    answer(request, investigate)
 
 
-def counted_flops(flops: Flops) -> float | None:
-    """Return the FLOPs of a step that its factory knows; they may have to be counted.
+def count_flops(flops: Flops) -> float | None:
+    """Return the FLOPs of a step that its factory gives, as a number or as a callable.
 
     Raises:
         MisuseError: They are not above 0, or not finite.

@@ -1,64 +1,78 @@
-"""What bounds a loader, and so what a change would give: arithmetic over measured parts. Pure.
+"""A model of what limits a loader, built from measured times. Arithmetic only.
 
-A batch passes the workers, the process that trains, and the cores that both share; the slowest
-bounds the rate, as in any closed pipeline (Denning and Buzen, The Operational Analysis of Queueing
-Network Models, 1978). That lanes slow each other is the contention term of the Universal
-Scalability Law (Gunther, Guerrilla Capacity Planning, 2007).
+A batch passes the workers, the training process, and the cores that both share; the slowest of
+them bounds the rate, as in any closed pipeline (Denning and Buzen, The Operational Analysis of
+Queueing Network Models, 1978). Processes that compute at the same time slow each other by the
+contention term of the Universal Scalability Law (Gunther, Guerrilla Capacity Planning, 2007).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import Final
 
-_LEAST_S: Final = 1e-7
+from netpipe.diagnosis.blocks import Block
+from netpipe.diagnosis.interventions import SINGLE_THREAD, TWO_PROCESSES, TWO_THREADS
+from netpipe.diagnosis.loader_variants import count_threads, count_workers
+from netpipe.diagnosis.stage_times import StageTime
+from netpipe.diagnosis.turns import SideBlocks
+from netpipe.linting.graph.nodes import Graph
+
+_MIN_S_PER_BATCH: Final = 1e-7
+_MIN_WORKING_FRACTION: Final = 0.2
 
 
 @dataclass(frozen=True)
-class Work:
-    """What the stages of one section take for a batch, in one thread.
+class StageCost:
+    """Seconds per batch of one stage or of several, in one thread.
 
     Attributes:
         wall_s: Wall seconds.
-        cpu_s: CPU seconds of those.
-        threaded_wall_s: Wall seconds of the stages that reader threads work on.
+        cpu_s: CPU seconds.
+        threaded_wall_s: Wall seconds that reader threads can share.
     """
 
     wall_s: float = 0.0
     cpu_s: float = 0.0
     threaded_wall_s: float = 0.0
 
-    def __add__(self, other: "Work") -> "Work":
-        return Work(
+    def __add__(self, other: "StageCost") -> "StageCost":
+        return StageCost(
             self.wall_s + other.wall_s,
             self.cpu_s + other.cpu_s,
             self.threaded_wall_s + other.threaded_wall_s,
         )
 
-    def __mul__(self, factor: float) -> "Work":
-        return Work(self.wall_s * factor, self.cpu_s * factor, self.threaded_wall_s * factor)
+    def __mul__(self, factor: float) -> "StageCost":
+        return StageCost(self.wall_s * factor, self.cpu_s * factor, self.threaded_wall_s * factor)
+
+    @property
+    def working_fraction(self) -> float:
+        """Share of the wall time that is computing; near 0: it waits."""
+        return min(1.0, self.cpu_s / self.wall_s) if self.wall_s else 1.0
 
 
 @dataclass(frozen=True)
-class Parts:
-    """A loader as the model sees it.
+class LoaderModel:
+    """A loader as the model sees it; all times are seconds per batch.
 
     Attributes:
-        stages: The work of each stage, by its place in the list of stages, and whether a worker
-            does it where there are workers.
-        workers: Worker processes; 0: all is done where the training is.
+        stages: The cost of each stage, and whether a worker does it if there are workers.
+        workers: Worker processes; 0: the training process does everything.
         threads: Reader threads of each process that reads; 0: none.
-        cores: That may be used.
-        send_s: CPU seconds of a worker for sending a batch, its contents aside.
-        receive_s: CPU seconds of the process that trains for receiving it, its contents aside;
-            without workers what its reader threads cost beside the stages.
-        payload_send_s: What its contents add to the one.
-        payload_receive_s: What its contents add to the other.
-        gil_fraction: Share of the CPU time that holds Python's lock; 1: threads do not help.
-        contention: By what share each further computing lane slows every other one.
-        worker_rest_s: Wall seconds of a worker for a batch that no stage accounts for.
-        trainer_rest_s: Those of the process that trains.
+        cores: The usable cores.
+        send_s: CPU seconds of a worker for sending a batch, its payload aside.
+        receive_s: CPU seconds of the training process for receiving it, its payload aside; without
+            workers the CPU seconds that reader threads cost besides the stages.
+        payload_send_s: What the payload adds to `send_s`.
+        payload_receive_s: What the payload adds to `receive_s`.
+        gil_fraction: Share of the CPU time under Python's lock; 1: threads do not help.
+        contention: By what share each further computing process slows every other one.
+        worker_overhead_s: Wall seconds of a worker that no stage accounts for.
+        trainer_overhead_s: The same for the training process.
     """
 
-    stages: tuple[tuple[Work, bool], ...]
+    stages: tuple[tuple[StageCost, bool], ...]
     workers: int
     threads: int
     cores: int
@@ -68,109 +82,200 @@ class Parts:
     payload_receive_s: float = 0.0
     gil_fraction: float = 1.0
     contention: float = 0.0
-    worker_rest_s: float = 0.0
-    trainer_rest_s: float = 0.0
+    worker_overhead_s: float = 0.0
+    trainer_overhead_s: float = 0.0
 
     @property
-    def in_workers(self) -> Work:
-        """What each worker does for a batch of its own."""
-        work = sum((one for one, movable in self.stages if movable), Work())
+    def worker_cost(self) -> StageCost:
+        """What each worker does for a batch."""
         send_s = self.send_s + self.payload_send_s
-        return work + Work(send_s, send_s)
+        return _total(self.stages, in_workers=True) + StageCost(send_s, send_s)
 
     @property
-    def in_trainer(self) -> Work:
-        """What the process that trains does for every batch."""
-        if not self.workers:
-            own_s = self.receive_s
-            threads = Work(own_s, own_s, own_s if self.threads else 0.0)
-            return sum((one for one, _ in self.stages), threads)
-        work = sum((one for one, movable in self.stages if not movable), Work())
-        receive_s = self.receive_s + self.payload_receive_s
-        return work + Work(receive_s, receive_s)
+    def trainer_cost(self) -> StageCost:
+        """What the training process does for every batch."""
+        staying = _total(self.stages, in_workers=False)
+        if self.workers:
+            receive_s = self.receive_s + self.payload_receive_s
+            return staying + StageCost(receive_s, receive_s)
+        threads = StageCost(self.receive_s, self.receive_s, self.receive_s if self.threads else 0.0)
+        return staying + _total(self.stages, in_workers=True) + threads
 
     def bounds_s(self) -> dict[str, float]:
-        """Return the seconds a batch that each resource needs at least, by its name."""
-        bounds = {"trainer": self._serial_s(self.in_trainer) + self.trainer_rest_s}
-        cpu_s = self.in_trainer.cpu_s
+        """Return the least seconds per batch that each resource allows, by its name."""
+        bounds = {"trainer": self._process_s(self.trainer_cost) + self.trainer_overhead_s}
+        cpu_s = self.trainer_cost.cpu_s
         if self.workers:
-            work = self.in_workers
-            alone_s = self._serial_s(work) + self.worker_rest_s
-            bounds["workers"] = alone_s * self._slowed(work) / self.workers
-            cpu_s += work.cpu_s
+            cost = self.worker_cost
+            alone_s = self._process_s(cost) + self.worker_overhead_s
+            bounds["workers"] = alone_s * self._slowdown(cost) / self.workers
+            cpu_s += cost.cpu_s
         bounds["cores"] = cpu_s / self.cores
         return bounds
 
     def s_per_batch(self) -> float:
-        """Return the seconds a batch that all of them together allow."""
-        return max(_LEAST_S, *self.bounds_s().values())
+        """Return the seconds per batch that all resources together allow."""
+        return max(_MIN_S_PER_BATCH, *self.bounds_s().values())
 
-    def binding(self) -> str:
-        """Return the name of the resource that bounds."""
+    def limiting_resource(self) -> str:
+        """Return the name of the resource that bounds the rate."""
         bounds = self.bounds_s()
         return max(bounds, key=lambda name: bounds[name])
 
-    def _serial_s(self, work: Work) -> float:
-        """Return what a process takes for a batch: its threads read ahead, one lock is theirs."""
+    def _process_s(self, cost: StageCost) -> float:
+        """Return the seconds of one process, whose threads read ahead under one lock."""
         if not self.threads:
-            return work.wall_s
+            return cost.wall_s
         return max(
-            work.threaded_wall_s / self.threads,
-            work.wall_s - work.threaded_wall_s,
-            self.gil_fraction * work.cpu_s,
+            cost.threaded_wall_s / self.threads,
+            cost.wall_s - cost.threaded_wall_s,
+            self.gil_fraction * cost.cpu_s,
         )
 
-    def _slowed(self, work: Work) -> float:
-        """Return by what factor the workers that compute at the same time slow each other."""
-        if not work.wall_s:
+    def _slowdown(self, cost: StageCost) -> float:
+        """Return by what factor workers that compute at the same time slow each other."""
+        if not cost.wall_s:
             return 1.0
-        beside = min(self.workers, self.cores) - 1
-        return 1 + self.contention * beside * min(1.0, work.cpu_s / work.wall_s)
+        others = min(self.workers, self.cores) - 1
+        return 1 + self.contention * others * cost.working_fraction
 
-    def held_to(self, measured_s: float) -> "Parts":
-        """Return the parts with a rest, so that they take as long for a batch as was measured.
+    def calibrated_to(self, measured_s: float) -> "LoaderModel":
+        """Return the model with the overhead that makes it as slow as the measured loader.
 
-        What wakes up late, or is not seen for another reason, is still there when a stage is not.
-        Of cores that are used up nothing is known that way: others may have used them too.
+        That overhead, as late wake-ups, stays when a stage is removed. None is assumed where the
+        cores are used up: other programs may have used them too.
         """
-        missing_s, binding = measured_s - self.s_per_batch(), self.binding()
-        if missing_s <= 0 or binding == "cores":
+        missing_s, limit = measured_s - self.s_per_batch(), self.limiting_resource()
+        if missing_s <= 0 or limit == "cores":
             return self
-        if binding == "trainer":
-            return replace(self, trainer_rest_s=missing_s)
-        rest_s = missing_s * self.workers / self._slowed(self.in_workers)
-        return replace(self, worker_rest_s=rest_s)
+        if limit == "trainer":
+            return replace(self, trainer_overhead_s=missing_s)
+        overhead_s = missing_s * self.workers / self._slowdown(self.worker_cost)
+        return replace(self, worker_overhead_s=overhead_s)
 
 
-def scaled(parts: Parts, factor: float) -> Parts:
+def _total(stages: Sequence[tuple[StageCost, bool]], *, in_workers: bool) -> StageCost:
+    return sum((cost for cost, movable in stages if movable is in_workers), StageCost())
+
+
+def with_batch_size(model: LoaderModel, factor: float) -> LoaderModel:
     """Return the loader whose batches are `factor` times the size."""
-    smaller = replace(
-        parts,
-        stages=tuple((work * factor, movable) for work, movable in parts.stages),
-        worker_rest_s=parts.worker_rest_s * factor,
-        trainer_rest_s=parts.trainer_rest_s * factor,
+    resized = replace(
+        model,
+        stages=tuple((cost * factor, movable) for cost, movable in model.stages),
+        worker_overhead_s=model.worker_overhead_s * factor,
+        trainer_overhead_s=model.trainer_overhead_s * factor,
     )
-    return with_payload(smaller, factor)
+    return with_payload(resized, factor)
 
 
-def with_workers(parts: Parts, workers: int) -> Parts:
-    """Return the loader with so many workers."""
-    return replace(parts, workers=workers)
+def with_workers(model: LoaderModel, workers: int) -> LoaderModel:
+    """Return the loader with another number of workers."""
+    return replace(model, workers=workers)
 
 
-def with_stage_times(parts: Parts, place: int, factor: float) -> Parts:
-    """Return the loader with one stage that takes `factor` times as long; 0: it is absent."""
-    stages = tuple(
-        (work * factor, movable) if number == place else (work, movable)
-        for number, (work, movable) in enumerate(parts.stages)
-    )
-    return replace(parts, stages=stages)
+def with_stage_times(model: LoaderModel, place: int, factor: float) -> LoaderModel:
+    """Return the loader with one stage that takes `factor` times as long."""
+    stages = list(model.stages)
+    cost, movable = stages[place]
+    stages[place] = (cost * factor, movable)
+    return replace(model, stages=tuple(stages))
 
 
-def with_payload(parts: Parts, factor: float) -> Parts:
-    """Return the loader whose workers send `factor` times the bytes; 0: nothing."""
+def with_payload(model: LoaderModel, factor: float) -> LoaderModel:
+    """Return the loader whose workers send `factor` times the bytes; 0: none."""
     return replace(
-        parts,
-        payload_send_s=parts.payload_send_s * factor,
-        payload_receive_s=parts.payload_receive_s * factor,
+        model,
+        payload_send_s=model.payload_send_s * factor,
+        payload_receive_s=model.payload_receive_s * factor,
     )
+
+
+def build_model(
+    times: Sequence[StageTime],
+    graph: Graph,
+    scaling: SideBlocks,
+    unmodified: Sequence[Block],
+    tiny: Sequence[Block],
+    workers: int,
+    cores: int,
+) -> LoaderModel:
+    """Return the model of a measured loader.
+
+    Args:
+        times: Its stages as timed; they are scaled to add up to the single-thread run, which no
+            timing slowed down.
+        graph: Of the loader; empty if it is not Grain's.
+        scaling: The result of `SingleThreadRun.measure_scaling`.
+        unmodified: Blocks of the loader with its `workers`.
+        tiny: Blocks of it with a tiny payload; may be empty.
+        workers: Its worker processes.
+        cores: The usable cores.
+    """
+    threads = count_threads(graph)
+    stages = _scaled_stages(times, graph, scaling)
+    in_workers, in_trainer = _total(stages, in_workers=True), _total(stages, in_workers=False)
+    total, cpu_s = in_workers + in_trainer, _cpu_s(unmodified)
+    model = LoaderModel(
+        stages,
+        workers,
+        threads,
+        cores,
+        gil_fraction=_gil_fraction(scaling),
+        contention=_contention(scaling, total),
+    )
+    if workers:
+        bare_s = _cpu_s(tiny) if tiny else cpu_s
+        return replace(
+            model,
+            send_s=max(0.0, bare_s[1] - in_workers.cpu_s),
+            receive_s=max(0.0, bare_s[0] - in_trainer.cpu_s),
+            payload_send_s=max(0.0, cpu_s[1] - bare_s[1]),
+            payload_receive_s=max(0.0, cpu_s[0] - bare_s[0]),
+        )
+    return replace(model, receive_s=max(0.0, cpu_s[0] - total.cpu_s)) if threads else model
+
+
+def _cpu_s(blocks: Sequence[Block]) -> tuple[float, float]:
+    """Return the CPU seconds per batch of the training process and of the workers."""
+    return (
+        median(block.trainer_cpu_s_per_batch for block in blocks),
+        median(block.workers_cpu_s_per_batch for block in blocks),
+    )
+
+
+def _scaled_stages(
+    times: Sequence[StageTime], graph: Graph, scaling: SideBlocks
+) -> tuple[tuple[StageCost, bool], ...]:
+    blocks = scaling.blocks(SINGLE_THREAD)
+    wall_s, cpu_s = (
+        sum(time.s_per_batch for time in times),
+        sum(time.cpu_s_per_batch for time in times),
+    )
+    wall_scale = median(block.s_per_batch for block in blocks) / wall_s if wall_s else 1.0
+    cpu_scale = _cpu_s(blocks)[0] / cpu_s if cpu_s else 1.0
+    has_workers, has_threads = count_workers(graph) > 0, count_threads(graph) > 0
+    stages = []
+    for time in times:
+        wall = time.s_per_batch * wall_scale
+        is_threaded = has_threads and time.node is not None and time.node.random_access
+        cost = StageCost(wall, time.cpu_s_per_batch * cpu_scale, wall if is_threaded else 0.0)
+        # A stage that Grain added to the single-thread run has no node in the unmodified loader.
+        stages.append((cost, not has_workers or time.node is None or time.node.in_worker))
+    return tuple(stages)
+
+
+def _gil_fraction(scaling: SideBlocks) -> float:
+    """Return the share of computing under the lock: two threads then share one core."""
+    if not scaling.has(TWO_THREADS):
+        return 1.0
+    return min(1.0, max(0.0, 2 / scaling.speedup(TWO_THREADS, SINGLE_THREAD).median - 1))
+
+
+def _contention(scaling: SideBlocks, cost: StageCost) -> float:
+    """Return by what share a process that computes all the time slows another one."""
+    if not scaling.has(TWO_PROCESSES):
+        return 0.0
+    slowdown = 2 / scaling.speedup(TWO_PROCESSES, SINGLE_THREAD).median - 1
+    working = max(_MIN_WORKING_FRACTION, cost.working_fraction)
+    return min(1.0, max(0.0, slowdown / working))

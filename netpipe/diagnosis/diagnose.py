@@ -1,17 +1,17 @@
-"""`netpipe diagnose` as sessions: the loader with its step, its order, then what limits it."""
+"""`netpipe diagnose` as sessions: one with the step, one for the lint, one that investigates."""
 
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from netpipe.device.accelerators import names_with_peak, peak_flops_of_name
 from netpipe.device.detection import found_versions
 from netpipe.device.host import this_host
-from netpipe.diagnosis.accelerator_needs import needs
 from netpipe.diagnosis.child import KIND
-from netpipe.diagnosis.diagnosis import Bottleneck, Diagnosis, Findings, findings_from
-from netpipe.diagnosis.schedule import longest_s
-from netpipe.diagnosis.summary_sentence import sentence
+from netpipe.diagnosis.diagnosis import Bottleneck, Diagnosis, Findings, Need, findings_from
+from netpipe.diagnosis.report import summarize
+from netpipe.diagnosis.schedule import max_duration_s
 from netpipe.linting import child as linting_child
 from netpipe.measuring import child as measuring_child
 from netpipe.results.measurement import Measurement
@@ -25,111 +25,113 @@ from netpipe.session.session import (
 )
 from netpipe.verdict.decision import judge
 from netpipe.verdict.kinds import VerdictKind
+from netpipe.verdict.worker_sizing import enough_workers
 
-_MEASURING: Final = 1 / 3  # of the budget, where there is a step
+_STEP_FRACTION: Final = 1 / 3
+"""Share of the budget for measuring the loader with its step, if there is one."""
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What is to be diagnosed.
+class DiagnosisRequest:
+    """The loader to diagnose, and how.
 
     Attributes:
         loader: The target.
         step: The step's target; None without one.
-        loop: The loop's target; None for the harness's own.
-        request: Accelerator, FLOPs, MFU, limits and trace; its budget is for all.
+        loop: The loop's target; None for netpipe's own.
+        session: Accelerator, FLOPs, MFU, limits and trace; its budget is for all sessions.
     """
 
     loader: str
     step: str | None
     loop: str | None
-    request: SessionRequest
+    session: SessionRequest
 
     @property
     def has_step(self) -> bool:
-        """Whether there is anything that the loader feeds."""
-        return self.step is not None or self.request.accelerator != "auto"
+        """Whether the loader feeds a step."""
+        return self.step is not None or self.session.accelerator != "auto"
+
+    @property
+    def max_duration_s(self) -> float:
+        """Seconds from the first batches until the diagnosis must end.
+
+        Its processes start, import and give a first batch within limits of their own.
+        """
+        budget_s = self.session.budget_s
+        if not self.has_step:
+            return max_duration_s(budget_s)
+        step_s = _STEP_FRACTION * budget_s
+        return step_s + OVERTIME_S + max_duration_s(budget_s - step_s)
 
 
-def diagnosed(
-    asked: Asked, silences: Mapping[str, str], intent: str, progress: Tell | None = None
+def run_diagnosis(
+    asked: DiagnosisRequest, silences: Mapping[str, str], intent: str, progress: Tell | None = None
 ) -> Diagnosis:
     """Measure a loader with its step, if it has one, and find out what limits it.
 
     Args:
-        asked: What is to be diagnosed, and in how long.
-        silences: Of the lint, as its settings have them.
-        intent: What the lint holds the order to.
-        progress: Hears how far it is.
+        asked: The loader to diagnose, and how.
+        silences: The reasons of silenced lint rules, by the rule.
+        intent: Of the lint: "throughput" or "reproducible".
+        progress: Hears what is being done.
 
     Raises:
         MisuseError: The loader, the step or the loop is not what it must be.
         SessionError: A session crashed, hung or ran out of time.
     """
-    budget_s = asked.request.budget_s
-    measurement = _measurement(asked, _MEASURING * budget_s, progress) if asked.has_step else None
+    budget_s, measurement = asked.session.budget_s, None
+    if asked.has_step:
+        command = measuring_child.child_command(asked.loader, asked.step, asked.loop)
+        step_s = _STEP_FRACTION * budget_s
+        request = replace(asked.session, kind="measure", budget_s=step_s)
+        measurement = measured(command, request, progress=progress)
+        budget_s -= step_s
     lint = linted(
         linting_child.child_command(asked.loader),
-        replace(asked.request, kind="lint", intent=intent, silences=silences),
+        replace(asked.session, kind="lint", intent=intent, silences=silences),
         progress,
     )
-    left_s = budget_s * (1 - _MEASURING) if measurement else budget_s
-    found = _found(asked, measurement, left_s, progress)
-    return composed(found, measurement, lint, asked.request)
+    request = replace(asked.session, kind=KIND, budget_s=max_duration_s(budget_s))
+    answer = answered(_child_command(asked, measurement, budget_s), request, progress)
+    return compose_diagnosis(answer, measurement, lint, asked.session)
 
 
-def _measurement(asked: Asked, budget_s: float, progress: Tell | None) -> Measurement:
-    command = measuring_child.child_command(asked.loader, asked.step, asked.loop)
-    request = replace(asked.request, kind="measure", budget_s=budget_s)
-    return measured(command, request, progress=progress)
-
-
-def _found(
-    asked: Asked, measurement: Measurement | None, budget_s: float, progress: Tell | None
-) -> dict[str, Any]:
+def _child_command(
+    asked: DiagnosisRequest, measurement: Measurement | None, budget_s: float
+) -> list[str]:
     command = [sys.executable, "-P", "-m", "netpipe.diagnosis.child", "--loader", asked.loader]
     command += ["--step", asked.step] if asked.step else []
-    command += ["--step-s", repr(measurement.step_s.median)] if measurement else []
-    command += ["--budget-s", repr(budget_s)]
-    request = replace(asked.request, kind=KIND, budget_s=longest_s(budget_s))
-    return answered(command, request, progress)
+    if measurement is not None:
+        load_s = measurement.load_s_per_batch
+        command += ["--step-s", repr(measurement.step_s.median), "--load-s"]
+        command += [repr(value) for value in (load_s.median, load_s.low, load_s.high, load_s.n)]
+    return [*command, "--budget-s", repr(budget_s)]
 
 
-def most_s(asked: Asked) -> float:
-    """Return the seconds that a diagnosis takes at most, without those of starting.
-
-    Its processes start, import and give a first batch within limits of their own.
-    """
-    budget_s = asked.request.budget_s
-    if not asked.has_step:
-        return longest_s(budget_s)
-    return _MEASURING * budget_s + OVERTIME_S + longest_s((1 - _MEASURING) * budget_s)
-
-
-def composed(
-    found: Mapping[str, Any],
+def compose_diagnosis(
+    answer: Mapping[str, Any],
     measurement: Measurement | None,
     lint: Mapping[str, Any],
     request: SessionRequest,
 ) -> Diagnosis:
-    """Put a loader's findings beside what its step needs.
-
-    Args:
-        found: What the session of `netpipe.diagnosis.child` answered.
-        measurement: Of the loader with its step; None without one.
-        lint: The `netpipe.lint/1` document of the loader.
-        request: Its FLOPs and MFU, for the needs of accelerators.
-    """
-    findings = findings_from(found["findings"])
-    if measurement is not None:
-        findings = findings.held_to(measurement.load_s_per_batch)
+    """Return the diagnosis that the answers of all sessions amount to."""
+    findings = findings_from(answer["findings"])
     verdict = None if measurement is None else judge(measurement)
-    limits = _limiting(findings, measurement)
-    flops = request.flops_per_step or found["flops_per_step"]
+    if (
+        measurement is not None
+        and verdict is not None
+        and verdict.kind == VerdictKind.TRANSFER_BOUND
+    ):
+        transfer_s = measurement.step_transfer_s or measurement.step_s
+        fraction = 1 - min(1.0, measurement.step_s.median / transfer_s.median)
+        limit = Bottleneck(None, "device-transfer", fraction, verdict.message)
+        findings = replace(findings, bottleneck=limit)
+    flops = request.flops_per_step or answer["flops_per_step"]
     return Diagnosis(
-        sentence=sentence(findings, limits, measurement, verdict),
-        findings=replace(findings, bottleneck=limits),
-        needs=needs(findings, flops, request.mfu),
+        sentence=summarize(findings, measurement, verdict),
+        findings=findings,
+        needs=list_needs(findings, flops, request.mfu),
         measurement=measurement,
         lint=lint,
         host=this_host(),
@@ -137,11 +139,27 @@ def composed(
     )
 
 
-def _limiting(findings: Findings, measurement: Measurement | None) -> Bottleneck:
-    """Return what limits: the loader's own bottleneck, unless copying batches is what waits."""
-    verdict = None if measurement is None else judge(measurement)
-    if measurement is None or verdict is None or verdict.kind != VerdictKind.TRANSFER_BOUND:
-        return findings.bottleneck
-    over = measurement.step_transfer_s or measurement.step_s
-    fraction = 1 - min(1.0, measurement.step_s.median / over.median)
-    return Bottleneck(None, "device-transfer", fraction, verdict.message)
+def list_needs(findings: Findings, flops_per_step: float | None, mfu: float) -> tuple[Need, ...]:
+    """Return the needs of every accelerator with a known peak, the slowest first."""
+    if flops_per_step is None:
+        return ()
+    # A batch occupies a worker with the stages that run in workers now, or would run there.
+    stages = [stage for stage in findings.stages if stage.section == "workers"] or findings.stages
+    load_s = findings.load_s_per_batch.median
+    occupied_s = max(sum(stage.s_per_batch for stage in stages), findings.workers * load_s)
+    steps_s = {
+        name: flops_per_step / (peak * mfu)
+        for name in names_with_peak()
+        if (peak := peak_flops_of_name(name)) is not None
+    }
+    return tuple(
+        Need(
+            accelerator=name,
+            step_s=step_s,
+            batches_per_s=1 / step_s,
+            workers=enough_workers(occupied_s, step_s),
+            cores=findings.load_cpu_s_per_batch.median / step_s,
+            headroom=step_s / load_s,
+        )
+        for name, step_s in sorted(steps_s.items(), key=lambda item: -item[1])
+    )

@@ -1,22 +1,19 @@
 """What a diagnosis holds: plain, frozen numbers that travel as JSON."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from netpipe.results.documents import check_document
 from netpipe.results.measurement import Host, Interval, Measurement, converter
-from netpipe.results.units import format_ratio_interval, format_seconds
+from netpipe.results.units import format_ratio_interval
 from netpipe.verdict.decision import judge
 from netpipe.verdict.report import measurement_document
 
 SCHEMA: Final = "netpipe.diagnosis/1"
 
-NO_EFFECT: Final = 0.05
-"""A ratio whose interval reaches closer to 1 than this is no clear difference."""
-
-OF_THE_LOADER: Final = ("tiny-payload", "half-the-cores")
-"""Interventions that are measured in turns with the loader as it is."""
+MIN_EFFECT_FRACTION: Final = 0.05
+"""A ratio whose interval comes closer to 1 than this shows no clear difference."""
 
 RESOURCES: Final = (
     "cpu",
@@ -33,21 +30,21 @@ RESOURCES: Final = (
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage of a loader, as it runs in one thread of one process.
+    """One stage of a loader, measured in the single-thread run.
 
     Attributes:
-        name: As lint names the node, or the functions of a loader that is not Grain's, the
-            outermost first.
-        node: Its id in the graph of the lint; None where there is no graph.
-        function: The user's function in it, "" for none.
-        made_at: Where the user's code made it, as file:line; "" where that is not known.
-        section: Where it runs in the loader as it is: "workers", "threads" or "trainer".
-        s_per_batch: Wall seconds of its own, without the stages that it reads from.
-        cpu_s_per_batch: CPU seconds of those.
-        fraction: Its share of the lane's time; near 1: all else hardly counts.
+        name: The node's name as lint prints it, or the functions of a loader that is not Grain's,
+            the outermost first.
+        node: Its id in the lint graph; None without a graph.
+        function: The user's function in it; "" for none.
+        made_at: The line of the user's code that made it, as file:line; "" if not known.
+        section: Where it runs in the unmodified loader: "workers", "threads" or "trainer".
+        s_per_batch: Wall seconds, without the stages that it reads from.
+        cpu_s_per_batch: CPU seconds, likewise.
+        fraction: Its share of the single-thread time; near 1: the other stages hardly count.
         by: How it was measured: "timing" of every call, or "sampling" of stacks.
-        without_s_per_batch: The lane's time where the stage gives back what it gave before; None
-            where that was not measured.
+        without_s_per_batch: The single-thread time when the stage returns its earlier results;
+            None if not measured.
     """
 
     name: str
@@ -61,24 +58,19 @@ class Stage:
     by: str
     without_s_per_batch: Interval | None = None
 
-    @property
-    def working_fraction(self) -> float:
-        """Share of its time that it computes; near 0: it waits."""
-        return min(1.0, self.cpu_s_per_batch / self.s_per_batch) if self.s_per_batch else 1.0
-
 
 @dataclass(frozen=True)
 class Intervention:
-    """One change made for the sake of knowledge, measured in turns with the loader unchanged.
+    """One change made to learn from it, measured in turns with the loader without the change.
 
     Attributes:
         name: "cached-bytes", "without-stage", "two-threads", "two-processes", "tiny-payload" or
             "half-the-cores".
-        what: What was changed, as a sentence.
+        what: A description of the changed loader.
         before_s_per_batch: Without the change.
         after_s_per_batch: With it.
-        speedup: Batches a second with it over those without; above 1: it helps.
-        says: What follows, or why it was not made.
+        speedup: The rate of batches with the change over the rate without; above 1: it helps.
+        says: The conclusion, or why the change was not made.
     """
 
     name: str
@@ -90,29 +82,19 @@ class Intervention:
 
     @property
     def clear_factor(self) -> float:
-        """How far the interval stays away from no difference, as a factor; 0: not clear."""
+        """The least factor between with and without; 0 if there is no clear difference."""
         return 0.0 if self.speedup is None else clear_factor(self.speedup)
 
     @property
     def effect(self) -> str:
-        """What was changed and what it gave, with the interval."""
+        """The change and its speedup, with the interval."""
         return f"{self.what}: {format_ratio_interval(self.speedup)} times as fast"
 
 
 def clear_factor(ratio: Interval) -> float:
-    """Return by what factor at least a ratio differs from 1; 0: it may not differ at all."""
+    """Return the least factor by which a ratio differs from 1; 0 if it may not differ at all."""
     bound = ratio.low if ratio.median > 1 else 1 / ratio.high
-    return bound if bound > 1 + NO_EFFECT else 0.0
-
-
-def scaled(interval: Interval, factor: float) -> Interval:
-    """Return an interval times a factor."""
-    return replace(
-        interval,
-        median=interval.median * factor,
-        low=interval.low * factor,
-        high=interval.high * factor,
-    )
+    return bound if bound > 1 + MIN_EFFECT_FRACTION else 0.0
 
 
 @dataclass(frozen=True)
@@ -120,10 +102,10 @@ class Bottleneck:
     """What limits the loader.
 
     Attributes:
-        stage: The name of a stage; None where no stage does.
+        stage: The name of a stage; None if no stage limits.
         resource: One of `RESOURCES`.
-        fraction: The stage's share of the time of what limits.
-        why: The figures that say so.
+        fraction: The stage's share of the loading time.
+        why: The figures that this follows from.
     """
 
     stage: str | None
@@ -134,14 +116,14 @@ class Bottleneck:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a change would give.
+    """The load time that a change would give.
 
     Attributes:
-        change: "3 workers", in words that follow "with".
+        change: In words that can follow "with": "3 workers".
         kind: "no-threads", "workers", "without-stage", "faster-stage", "smaller-batch",
             "narrower-dtype" or "no-transfer".
-        load_s_per_batch: Seconds of a batch then.
-        headroom: The step's time over it; None without a step.
+        load_s_per_batch: Seconds.
+        headroom: The step time over it; None without a step.
     """
 
     change: str
@@ -152,16 +134,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Need:
-    """What an accelerator would need of this host.
-
-    Attributes:
-        accelerator: Its name.
-        step_s: Its step time, derived from its peak.
-        batches_per_s: What it would take.
-        workers: Worker processes that keep it fed.
-        cores: Cores that loading would keep busy.
-        headroom: Its step time over the load time as it is.
-    """
+    """What an accelerator would need from this host; its step time is derived from its peak."""
 
     accelerator: str
     step_s: float
@@ -173,16 +146,9 @@ class Need:
 
 @dataclass(frozen=True)
 class Verification:
-    """A prediction, and what the same change gave when it was made in the same run.
+    """A prediction beside the measurement of the same change, made in the same run.
 
-    Attributes:
-        change: What was changed.
-        kind: As of a `Prediction`.
-        predicted_s_per_batch: Seconds of a batch as predicted.
-        measured_s_per_batch: The same as measured.
-        before_s_per_batch: Without the change, measured in turns with it.
-        error_fraction: Predicted over measured, less 1.
-        says: The outcome, as a sentence.
+    The error is predicted over measured, minus 1.
     """
 
     change: str
@@ -193,40 +159,25 @@ class Verification:
     error_fraction: float
     says: str
 
-    @classmethod
-    def of(
-        cls, change: str, kind: str, predicted: Interval, measured: Interval, before: Interval
-    ) -> "Verification":
-        """Return the comparison of a prediction with its measurement."""
-        error = predicted.median / measured.median - 1
-        says = (
-            f"{change}: predicted {format_seconds(predicted.median)}, measured "
-            f"{format_seconds(measured.median)} ({error:+.0%}) instead of "
-            f"{format_seconds(before.median)}"
-        )
-        return cls(change, kind, predicted, measured, before, error, says)
-
 
 @dataclass(frozen=True)
 class Findings:
-    """All that a session found out about a loader.
+    """Everything that a session found out about a loader.
 
     Attributes:
-        load_s_per_batch: The loader as it is, pulled flat out.
-        load_cpu_s_per_batch: CPU seconds of that, all processes.
-        lane: What a lane is: "rebuilt", the pipeline without workers and threads, or "as-it-is".
-        lane_s_per_batch: One lane, in one thread of one process.
-        lane_cpu_s_per_batch: CPU seconds of that.
-        workers: Worker processes of the loader as it is.
+        load_s_per_batch: The unmodified loader, pulled as fast as it goes.
+        load_cpu_s_per_batch: CPU seconds of all its processes.
+        lane: How the single-thread run was made: "rebuilt", without workers and threads, or
+            "as-it-is", the unmodified loader.
+        lane_s_per_batch: The single-thread run.
+        lane_cpu_s_per_batch: CPU seconds of the single-thread run.
+        workers: Worker processes of the unmodified loader.
         threads: Reader threads of each of its processes.
         stages: The largest first.
-        bottleneck: What limits.
-        interventions: All that were tried.
-        what_if: All predictions.
-        verified: The one that was made; None where none could be.
-        unverified: Why not, "" where one was.
-        elapsed_s: What all of it took.
-        remarks: What could not be done, and why.
+        interventions: Those with the clearest effect first.
+        unverified: Why no prediction was tried; "" if one was.
+        elapsed_s: Duration of the whole diagnosis.
+        remarks: The parts that were left out, and why.
     """
 
     load_s_per_batch: Interval
@@ -245,49 +196,10 @@ class Findings:
     elapsed_s: float
     remarks: tuple[str, ...] = ()
 
-    def held_to(self, load_s: Interval) -> "Findings":
-        """Return the same with one figure for the loader as it is.
-
-        What changes give was measured in turns with it, or predicted from it: the ratios stay.
-
-        Args:
-            load_s: The best measured seconds of a batch.
-        """
-        factor = load_s.median / self.load_s_per_batch.median
-        tried = self.verified
-        return replace(
-            self,
-            load_s_per_batch=load_s,
-            interventions=tuple(_held_to(one, load_s, factor) for one in self.interventions),
-            what_if=tuple(
-                replace(
-                    one,
-                    load_s_per_batch=scaled(one.load_s_per_batch, factor),
-                    headroom=one.headroom and scaled(one.headroom, 1 / factor),
-                )
-                for one in self.what_if
-            ),
-            verified=tried
-            and Verification.of(
-                tried.change,
-                tried.kind,
-                scaled(tried.predicted_s_per_batch, factor),
-                scaled(tried.measured_s_per_batch, factor),
-                load_s,
-            ),
-        )
-
     def to_document(self) -> dict[str, Any]:
-        """Return them as plain JSON values."""
+        """Return the findings as plain JSON values."""
         document: dict[str, Any] = converter().unstructure(self)
         return document
-
-
-def _held_to(one: Intervention, load_s: Interval, factor: float) -> Intervention:
-    after_s = one.after_s_per_batch
-    if one.name not in OF_THE_LOADER or after_s is None:
-        return one
-    return replace(one, before_s_per_batch=load_s, after_s_per_batch=scaled(after_s, factor))
 
 
 def findings_from(document: Mapping[str, Any]) -> Findings:
@@ -297,17 +209,7 @@ def findings_from(document: Mapping[str, Any]) -> Findings:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """A loader's findings beside what a step needs.
-
-    Attributes:
-        sentence: What a person reads first.
-        findings: Of the loader.
-        needs: Of each accelerator, where the FLOPs of a step are known.
-        measurement: Of the loader with its step; None without one.
-        lint: The `netpipe.lint/1` document of the loader.
-        host: Where the loader ran.
-        versions: Of every package that matters, by name.
-    """
+    """A loader's findings, and what a step needs."""
 
     sentence: str
     findings: Findings

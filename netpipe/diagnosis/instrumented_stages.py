@@ -1,7 +1,7 @@
-"""What each node of a Grain pipeline takes, by our own timing around every call of it.
+"""The time of each node of a Grain pipeline, by timing every call of it.
 
-Grain's figures lag, and count the waits for Python's lock (docs/diagnose.md): so the pipeline runs
-in one thread, and every dataset's `__getitem__` or `__next__` is timed as it calls those below it.
+Grain's own figures lag, and count the waits for Python's lock (docs/diagnose.md). So the pipeline
+runs in one thread, and every `__getitem__` or `__next__` is timed as it calls those below it.
 """
 
 import time
@@ -9,26 +9,20 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import wraps
+from functools import partial, wraps
 from threading import local
 from typing import Any, Final
 
 import grain
 
 _CALIBRATION_CALLS: Final = 2_000
-_CALIBRATION_LOOKS: Final = 5
+_CALIBRATION_ROUNDS: Final = 5
+_Method = Callable[..., Any]
 
 
 @dataclass
 class Spent:
-    """What the calls of one dataset took, without those of the datasets below.
-
-    Attributes:
-        wall_s: Wall seconds.
-        cpu_s: CPU seconds of the calling thread.
-        calls: How often it was called.
-        calls_below: How often it called another that is timed.
-    """
+    """The calls of one dataset, without those of the datasets below."""
 
     wall_s: float = 0.0
     cpu_s: float = 0.0
@@ -38,11 +32,11 @@ class Spent:
 
 @dataclass(frozen=True)
 class Overhead:
-    """What timing one call adds to the figures, in wall and in CPU seconds.
+    """The wall and CPU seconds that timing one call adds.
 
     Attributes:
-        own: To those of the dataset that is called.
-        caller: To those of the one that calls it.
+        own: To the dataset that is called.
+        caller: To the dataset that calls it.
     """
 
     own: tuple[float, float]
@@ -50,12 +44,8 @@ class Overhead:
 
 
 @dataclass(slots=True)
-class Inner:
-    """What the timed calls within a call took, and how many there were.
-
-    Attributes:
-        number: Of the dataset that is called.
-    """
+class _Call:
+    """A running call of a dataset, and the timed calls within it."""
 
     number: int
     wall_s: float = 0.0
@@ -65,46 +55,43 @@ class Inner:
 
 @dataclass
 class Timing:
-    """The calls of some datasets while they are timed.
-
-    Attributes:
-        spent: By the number of the dataset.
-    """
+    """The calls of some datasets while they are timed, by the number of the dataset."""
 
     spent: dict[int, Spent] = field(default_factory=lambda: defaultdict(Spent))
-    _here: local = field(default_factory=local)
+    _thread: local = field(default_factory=local)
 
-    def start_anew(self) -> None:
-        """Forget what was timed so far: the first calls open files."""
+    def reset(self) -> None:
+        """Forget the calls so far."""
         self.spent.clear()
 
-    def call(self, number: int, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function for a dataset, and count what it takes."""
-        here = self._here.__dict__
-        around = here.get("inner")
-        if around is not None and around.number == number:  # a class calls that which it is made of
+    def call(self, number: int, function: _Method, *arguments: Any) -> Any:
+        """Call a function for a dataset, and add its time."""
+        here = self._thread.__dict__
+        outer = here.get("call")
+        # A class that calls its base class is one call.
+        if outer is not None and outer.number == number:
             return function(*arguments)
-        here["inner"] = inner = Inner(number)
+        here["call"] = call = _Call(number)
         wall_s, cpu_s = time.perf_counter(), time.thread_time()
         try:
             return function(*arguments)
         finally:
             cpu_s, wall_s = time.thread_time() - cpu_s, time.perf_counter() - wall_s
-            here["inner"] = around
+            here["call"] = outer
             spent = self.spent[number]
-            spent.wall_s += wall_s - inner.wall_s
-            spent.cpu_s += cpu_s - inner.cpu_s
+            spent.wall_s += wall_s - call.wall_s
+            spent.cpu_s += cpu_s - call.cpu_s
             spent.calls += 1
-            spent.calls_below += inner.calls
-            if around is not None:
-                around.wall_s += wall_s
-                around.cpu_s += cpu_s
-                around.calls += 1
+            spent.calls_below += call.calls
+            if outer is not None:
+                outer.wall_s += wall_s
+                outer.cpu_s += cpu_s
+                outer.calls += 1
 
 
 @contextmanager
 def timed(numbered: Mapping[int, Any]) -> Iterator[Timing]:
-    """Time the calls of datasets by their classes, which are as they were afterwards.
+    """Time the calls of datasets, by replacing methods of their classes meanwhile.
 
     Args:
         numbered: The datasets by their numbers; they must be iterated within.
@@ -114,76 +101,69 @@ def timed(numbered: Mapping[int, Any]) -> Iterator[Timing]:
     with ExitStack() as stack:
         for kind in {type(dataset) for dataset in numbered.values()}:
             if issubclass(kind, grain.MapDataset):
-                _replace(stack, kind, "__getitem__", _timed_getitem(timing, numbers))
-                _replace(stack, kind, "__len__", _timed_len(timing, numbers))
+                _replace(stack, kind, "__getitem__", partial(_timed_getitem, timing, numbers))
+                _replace(stack, kind, "__len__", partial(_timed_len, timing, numbers))
             else:
-                _replace(stack, kind, "__iter__", _timed_iter(stack, timing, numbers))
+                _replace(stack, kind, "__iter__", partial(_timed_iter, stack, timing, numbers))
         yield timing
 
 
-def _timed_getitem(timing: Timing, numbers: Mapping[int, int]) -> Callable[..., Any]:
-    def around(original: Callable[..., Any]) -> Callable[..., Any]:
-        def __getitem__(dataset: Any, index: Any) -> Any:  # noqa: N807  # the method it replaces
-            number = numbers.get(id(dataset))
-            if number is None or isinstance(index, slice):
-                return original(dataset, index)
-            return timing.call(number, original, dataset, index)
+def _timed_getitem(timing: Timing, numbers: Mapping[int, int], original: _Method) -> _Method:
+    def __getitem__(dataset: Any, index: Any) -> Any:  # noqa: N807  # the method it replaces
+        number = numbers.get(id(dataset))
+        if number is None or isinstance(index, slice):
+            return original(dataset, index)
+        return timing.call(number, original, dataset, index)
 
-        return __getitem__
-
-    return around
+    return __getitem__
 
 
-def _timed_len(timing: Timing, numbers: Mapping[int, int]) -> Callable[..., Any]:
-    """Time how long a source takes to tell its length, which Grain asks for each element."""
+def _timed_len(timing: Timing, numbers: Mapping[int, int], original: _Method) -> _Method:
+    """Time the length of a source, which Grain asks for with each element."""
 
-    def around(original: Callable[..., Any]) -> Callable[..., Any]:
-        def __len__(dataset: Any) -> Any:  # noqa: N807  # the method it replaces
-            number = numbers.get(id(dataset))
-            if number is None or dataset.parents:
-                return original(dataset)
-            return timing.call(number, original, dataset)
+    def __len__(dataset: Any) -> Any:  # noqa: N807  # the method it replaces
+        number = numbers.get(id(dataset))
+        if number is None or dataset.parents:
+            return original(dataset)
+        return timing.call(number, original, dataset)
 
-        return __len__
-
-    return around
+    return __len__
 
 
-def _timed_iter(stack: ExitStack, timing: Timing, numbers: Mapping[int, int]) -> Callable[..., Any]:
-    iterators: dict[int, tuple[Any, int]] = {}  # values hold them: ids are theirs while they live
+def _timed_iter(
+    stack: ExitStack, timing: Timing, numbers: Mapping[int, int], original: _Method
+) -> _Method:
+    # Holds the iterators too: an id is only unique while its object lives.
+    known: dict[int, tuple[Any, int]] = {}
     kinds: set[type] = set()
 
-    def timed_next(original: Callable[..., Any]) -> Callable[..., Any]:
+    def timed_next(original: _Method) -> _Method:
         def __next__(iterator: Any) -> Any:  # noqa: N807  # the method it replaces
-            known = iterators.get(id(iterator))
-            if known is None:
+            if id(iterator) not in known:
                 return original(iterator)
-            return timing.call(known[1], original, iterator)
+            return timing.call(known[id(iterator)][1], original, iterator)
 
         return __next__
 
-    def around(original: Callable[..., Any]) -> Callable[..., Any]:
-        def __iter__(dataset: Any) -> Any:  # noqa: N807  # the method it replaces
-            iterator, number = original(dataset), numbers.get(id(dataset))
-            if number is None or id(iterator) in iterators:
-                return iterator
-            if not isinstance(iterator, grain.DatasetIterator):
-                return _wrapped(timing, number, iterator)
-            iterators[id(iterator)] = (iterator, number)
-            if type(iterator) not in kinds:
-                kinds.add(type(iterator))
-                _replace(stack, type(iterator), "__next__", timed_next)
+    def __iter__(dataset: Any) -> Any:  # noqa: N807  # the method it replaces
+        iterator, number = original(dataset), numbers.get(id(dataset))
+        if number is None or id(iterator) in known:
             return iterator
+        if not isinstance(iterator, grain.DatasetIterator):
+            return _wrapped(timing, number, iterator)
+        known[id(iterator)] = (iterator, number)
+        if type(iterator) not in kinds:
+            kinds.add(type(iterator))
+            _replace(stack, type(iterator), "__next__", timed_next)
+        return iterator
 
-        return __iter__
-
-    return around
+    return __iter__
 
 
 def _wrapped(timing: Timing, number: int, iterator: Iterator[Any]) -> Iterator[Any]:
-    """Time an iterator that is none of Grain's, whose class may be one that cannot be changed."""
+    """Time an iterator that is not Grain's, whose class may not allow changes."""
 
-    # A class each time, for Grain changes that of the iterator which it gives to the user.
+    # A new class each time, because Grain changes the class of the iterator that it returns.
     class Wrapped(Iterator[Any]):
         def __next__(self) -> Any:
             return timing.call(number, next, iterator)
@@ -195,18 +175,18 @@ def _wrapped(timing: Timing, number: int, iterator: Iterator[Any]) -> Iterator[A
 
 
 def _replace(
-    stack: ExitStack, kind: type, name: str, by: Callable[[Callable[..., Any]], Callable[..., Any]]
+    stack: ExitStack, kind: type, name: str, wrapper: Callable[[_Method], _Method]
 ) -> None:
     original = getattr(kind, name)
-    inherits = name not in vars(kind)
-    stack.callback(
-        (lambda: delattr(kind, name)) if inherits else (lambda: setattr(kind, name, original))
-    )
-    setattr(kind, name, wraps(original)(by(original)))
+    if name in vars(kind):
+        stack.callback(setattr, kind, name, original)
+    else:
+        stack.callback(delattr, kind, name)
+    setattr(kind, name, wraps(original)(wrapper(original)))
 
 
 def without_overhead(spent: Spent, overhead: Overhead) -> Spent:
-    """Return what the calls would have taken untimed; never less than nothing."""
+    """Return the calls as if they had not been timed; at least 0 seconds."""
     wall_s, cpu_s = (
         max(0.0, raw - spent.calls * own - spent.calls_below * caller)
         for raw, own, caller in zip(
@@ -216,28 +196,25 @@ def without_overhead(spent: Spent, overhead: Overhead) -> Spent:
     return Spent(wall_s, cpu_s, spent.calls, spent.calls_below)
 
 
-def measured_overhead() -> Overhead:
-    """Time calls that do nothing, one within the other."""
-    looks = [_one_look() for _ in range(_CALIBRATION_LOOKS)]
-    return Overhead(
-        own=(min(one[0] for one in looks), min(one[1] for one in looks)),
-        caller=(min(one[2] for one in looks), min(one[3] for one in looks)),
+def measure_overhead() -> Overhead:
+    """Return the least overhead of calls that do nothing, one within the other."""
+    rounds = [_calibrate() for _ in range(_CALIBRATION_ROUNDS)]
+    wall_s, cpu_s, caller_wall_s, caller_cpu_s = (
+        min(figures) / _CALIBRATION_CALLS for figures in zip(*rounds, strict=True)
     )
+    return Overhead((wall_s, cpu_s), (caller_wall_s, caller_cpu_s))
 
 
-def _one_look() -> tuple[float, float, float, float]:
+def _calibrate() -> tuple[float, float, float, float]:
     timing = Timing()
 
-    def nothing() -> None:
+    def do_nothing() -> None:
         return None
 
-    def calls_nothing() -> None:
+    def call_repeatedly() -> None:
         for _ in range(_CALIBRATION_CALLS):
-            timing.call(1, nothing)
+            timing.call(1, do_nothing)
 
-    timing.call(0, calls_nothing)
-    within, around = timing.spent[1], timing.spent[0]
-    return tuple(  # type: ignore[return-value]
-        seconds / _CALIBRATION_CALLS
-        for seconds in (within.wall_s, within.cpu_s, around.wall_s, around.cpu_s)
-    )
+    timing.call(0, call_repeatedly)
+    own, caller = timing.spent[1], timing.spent[0]
+    return own.wall_s, own.cpu_s, caller.wall_s, caller.cpu_s

@@ -1,4 +1,4 @@
-"""All that a session does to a loader to find out why it takes as long as it does."""
+"""Finds out in one session why a loader takes as long as it does."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -8,44 +8,50 @@ from typing import Final
 
 from netpipe.clock import Clock
 from netpipe.diagnosis.blocks import FirstLook, take_first_look
-from netpipe.diagnosis.bottleneck import Evidence, bottleneck
+from netpipe.diagnosis.bottleneck import Evidence, find_bottleneck
+from netpipe.diagnosis.cost_model import build_model
 from netpipe.diagnosis.diagnosis import Findings, Intervention, Stage
 from netpipe.diagnosis.interventions import (
-    AS_IT_IS,
     ONE_WORKER,
+    SINGLE_THREAD,
     TINY_PAYLOAD,
-    clearest_first,
-    of_lanes,
-    of_the_whole,
+    UNMODIFIED,
+    WITHOUT_STAGE,
+    loader_interventions,
+    scaling_interventions,
 )
-from netpipe.diagnosis.loader_variants import serial
-from netpipe.diagnosis.model_parts import parts_of, section_of, threads_of, workers_of
-from netpipe.diagnosis.prediction import Known
+from netpipe.diagnosis.loader_variants import (
+    count_threads,
+    count_workers,
+    section_of,
+    single_thread_variant,
+)
 from netpipe.diagnosis.schedule import NO_TIME, Schedule
-from netpipe.diagnosis.single_thread_run import UNTIL, SingleThread
+from netpipe.diagnosis.single_thread_run import END_FRACTION, SingleThreadRun
 from netpipe.diagnosis.stage_times import StageTime
-from netpipe.diagnosis.thread_scaling import LANE, WITHOUT_STAGE
 from netpipe.diagnosis.turns import SideBlocks, describe_error, log_interval
-from netpipe.diagnosis.what_if import changes, predictions, worth_trying
-from netpipe.diagnosis.whole_loader import Whole
+from netpipe.diagnosis.variant_runs import VariantRuns
+from netpipe.diagnosis.what_if import MeasuredLoader, choose_change, list_changes, predict_all
 from netpipe.measuring.loader_puller import LoaderFactory
+from netpipe.results.measurement import Interval
 from netpipe.session.bounded_calls import bounded
 from netpipe.session.heartbeat import UNWATCHED, Watch
 
 _WORKERS_START_S: Final = 1.0
 
 
-class FindingOut:
-    """One loader, looked into within a budget.
+class Investigation:
+    """Investigates one loader within a budget.
 
     Args:
         loader: Makes it.
-        target: Names the factory, for another process to find it.
+        target: Names the factory, so that another process can import it.
         step_s: Seconds of the step that it feeds; None without one.
-        cores: That it may use.
-        budget_s: Seconds for all.
+        cores: The usable cores.
+        budget_s: Seconds for everything.
         clock: Seconds.
-        watch: Told of every wait for a batch, and of what is done.
+        watch: Hears of every wait for a batch, and what is being done.
+        load_s: The load time as measured with the step; None without one.
     """
 
     def __init__(
@@ -57,136 +63,174 @@ class FindingOut:
         budget_s: float,
         clock: Clock,
         watch: Watch,
+        load_s: Interval | None = None,
     ) -> None:
         self._loader = loader
         self._target = target
         self._step_s = step_s
+        self._load_s = load_s
         self._cores = cores
         self._budget_s = budget_s
         self._clock = clock
         self._watch = watch
-        self._started = clock()
-        self._lane, self._graph = serial(loader)
-        self._workers = workers_of(self._graph)
+        self._started_s = clock()
+        self._single_thread, self._graph = single_thread_variant(loader)
+        self._workers = count_workers(self._graph)
+        self._threads = count_threads(self._graph)
         self._remarks: list[str] = []
 
-    def findings(self) -> Findings:
-        """Look into all of it.
+    def run(self) -> Findings:
+        """Measure and conclude everything.
 
         Raises:
             SessionError: The loader failed.
         """
         # Before any variant of it runs, so that a failure here is the loader's own.
         look = take_first_look(self._loader, self._clock, self._watch, inf)
-        # Variants may have workers where the loader as it is has none.
+        # Variants may have workers even if the unmodified loader has none.
         look = look._replace(start_s=max(look.start_s, _WORKERS_START_S * bool(self._graph.nodes)))
         schedule = Schedule(self._clock, self._budget_s, self._watch)
-        lane, times, lanes = self._single_thread(look, schedule)
-        look = look._replace(batch_s=lane.look.batch_s)
-        as_it_is = Whole(
-            self._loader, self._graph, self._cores, lane.is_rebuilt, look, schedule, self._watch
+        single, times, scaling = self._run_single_thread(look, schedule)
+        look = look._replace(batch_s=single.look.batch_s)
+        runs = VariantRuns(
+            *(self._loader, self._graph, self._cores, single.is_rebuilt),
+            *(look, schedule, self._watch),
         )
-        whole = as_it_is.turns()
-        known, moved = self._known(times, lanes, whole)
-        one_thread = self._one_thread(known, lanes, whole) if lane.is_rebuilt else None
-        every = changes(known, moved, times, self._step_s, one_thread)
-        load_s, blocks = whole.interval(AS_IT_IS), whole.blocks(AS_IT_IS)
-        omitted = as_it_is.without_stages(times, self._remarks)
-        change = worth_trying(every, load_s.median, self._step_s, tuple(omitted))
-        verified, unverified = as_it_is.tried(change, load_s, omitted)
-        largest = times[0].name if times else "no stage"
-        interventions = clearest_first(
-            (*of_lanes(lanes, largest), *of_the_whole(whole, self._cores), lane.disk())
-        )
-        self._remarks += _on_time(interventions, unverified)
-        tiny = whole.speedup(TINY_PAYLOAD, AS_IT_IS) if whole.has(TINY_PAYLOAD) else None
-        evidence = Evidence(lanes, tiny, blocks, self._sender(), interventions)
+        variants = runs.measure()
+        load_s = self._load_s or variants.interval(UNMODIFIED)
+        loader = self._measured(times, scaling, variants, load_s, UNMODIFIED, self._workers)
+        one_worker = None
+        if variants.has(ONE_WORKER):
+            one_worker = self._measured(times, scaling, variants, load_s, ONE_WORKER, 1)
+        without_threads = None
+        if single.is_rebuilt:
+            without_threads = self._without_threads(loader, scaling, variants, load_s)
+        changes = list_changes(loader, one_worker, times, self._step_s, without_threads)
+        ablated = runs.without_stages(times, self._remarks)
+        change = choose_change(changes, load_s.median, self._step_s, tuple(ablated))
+        verified, unverified = runs.try_change(change, load_s, ablated)
+        interventions = self._interventions(times, scaling, variants, load_s, single.disk())
+        self._remarks += _describe_skipped(interventions, unverified)
+        blocks, alone = variants.blocks(UNMODIFIED), scaling.blocks(SINGLE_THREAD)
+        tiny = variants.speedup(TINY_PAYLOAD, UNMODIFIED) if variants.has(TINY_PAYLOAD) else None
+        evidence = Evidence(scaling, tiny, blocks, self._sender(), interventions)
         return Findings(
             load_s_per_batch=load_s,
-            load_cpu_s_per_batch=log_interval([one.cpu_s_per_batch for one in blocks]),
-            lane="rebuilt" if lane.is_rebuilt else "as-it-is",
-            lane_s_per_batch=lanes.interval(LANE),
-            lane_cpu_s_per_batch=log_interval([one.cpu_s_per_batch for one in lanes.blocks(LANE)]),
+            load_cpu_s_per_batch=log_interval([block.cpu_s_per_batch for block in blocks]),
+            lane="rebuilt" if single.is_rebuilt else "as-it-is",
+            lane_s_per_batch=scaling.interval(SINGLE_THREAD),
+            lane_cpu_s_per_batch=log_interval([block.cpu_s_per_batch for block in alone]),
             workers=self._workers,
-            threads=threads_of(self._graph),
-            stages=self._stages(times, known, lanes),
-            bottleneck=bottleneck(known, times, evidence),
+            threads=self._threads,
+            stages=self._stages(times, loader, interventions),
+            bottleneck=find_bottleneck(loader, times, evidence),
             interventions=interventions,
-            what_if=predictions(every, self._step_s),
+            what_if=predict_all(changes, self._step_s),
             verified=verified,
             unverified=unverified,
-            elapsed_s=self._clock() - self._started,
+            elapsed_s=self._clock() - self._started_s,
             remarks=tuple(dict.fromkeys(self._remarks)),
         )
 
-    def _single_thread(
-        self, as_it_is: FirstLook, schedule: Schedule
-    ) -> tuple[SingleThread, tuple[StageTime, ...], SideBlocks]:
-        """Run the loader in one thread, or as it is where that fails."""
-        if self._lane is self._loader:
-            return self._looked_into(self._loader, as_it_is, schedule)
+    def _run_single_thread(
+        self, unmodified: FirstLook, schedule: Schedule
+    ) -> tuple[SingleThreadRun, tuple[StageTime, ...], SideBlocks]:
+        """Run the loader in one thread, or unmodified if that fails."""
         try:
-            time = schedule.part(1.0, UNTIL)
-            look = partial(take_first_look, self._lane, self._clock, UNWATCHED, time.until_s)
-            return self._looked_into(self._lane, bounded(look, time.remaining_s()), schedule)
+            if self._single_thread is not self._loader:
+                slot = schedule.slot(1.0, END_FRACTION)
+                start = partial(
+                    take_first_look, self._single_thread, self._clock, UNWATCHED, slot.until_s
+                )
+                look = bounded(start, slot.remaining_s())
+                return self._measure_single_thread(self._single_thread, look, schedule)
         except Exception as error:  # noqa: BLE001  # a failure of ours costs only this part
             self._remarks.append(
                 f"the loader does not run in one thread ({describe_error(error)}): it was "
-                "looked into as it is"
+                "diagnosed as it is"
             )
-            return self._looked_into(self._loader, as_it_is, schedule)
+        return self._measure_single_thread(self._loader, unmodified, schedule)
 
-    def _looked_into(
+    def _measure_single_thread(
         self, loader: LoaderFactory, look: FirstLook, schedule: Schedule
-    ) -> tuple[SingleThread, tuple[StageTime, ...], SideBlocks]:
-        is_rebuilt = loader is not self._loader
-        lane = SingleThread(
-            *(loader, self._target, self._graph, is_rebuilt, look),
+    ) -> tuple[SingleThreadRun, tuple[StageTime, ...], SideBlocks]:
+        run = SingleThreadRun(
+            *(loader, self._target, self._graph, loader is not self._loader, look),
             *(schedule, self._watch, self._remarks),
         )
-        times = lane.stages()
-        return lane, times, lane.lanes(times)
+        times = run.stage_times()
+        return run, times, run.measure_scaling(times)
 
-    def _known(
-        self, times: tuple[StageTime, ...], lanes: SideBlocks, whole: SideBlocks
-    ) -> tuple[Known, Known | None]:
-        def known(side: str, tiny: str, workers: int) -> Known:
-            blocks = whole.blocks(side)
-            bare = whole.blocks(tiny) if whole.has(tiny) else []
-            parts = parts_of(times, self._graph, lanes, blocks, bare, workers, self._cores)
-            rounds_s = whole.s_per_batch(side)
-            return Known(parts.held_to(median(rounds_s)), rounds_s)
+    def _measured(
+        self,
+        times: tuple[StageTime, ...],
+        scaling: SideBlocks,
+        variants: SideBlocks,
+        load_s: Interval,
+        side: str,
+        workers: int,
+    ) -> MeasuredLoader:
+        has_tiny = side == UNMODIFIED and variants.has(TINY_PAYLOAD)
+        tiny = variants.blocks(TINY_PAYLOAD) if has_tiny else []
+        blocks, rounds_s = variants.blocks(side), variants.s_per_batch(side)
+        model = build_model(times, self._graph, scaling, blocks, tiny, workers, self._cores)
+        # One figure for the load time everywhere: only the ratios to it come from these rounds.
+        factor = load_s.median / median(variants.s_per_batch(UNMODIFIED))
+        scaled_s = tuple(factor * round_s for round_s in rounds_s)
+        return MeasuredLoader(model.calibrated_to(median(rounds_s)), scaled_s)
 
-        moved = known(ONE_WORKER, "", 1) if whole.has(ONE_WORKER) else None
-        return known(AS_IT_IS, TINY_PAYLOAD, self._workers), moved
-
-    def _one_thread(self, known: Known, lanes: SideBlocks, whole: SideBlocks) -> Known | None:
-        """Return the single-thread run, where it clearly beats reader threads in this process."""
-        if self._workers or not threads_of(self._graph):
+    def _without_threads(
+        self, loader: MeasuredLoader, scaling: SideBlocks, variants: SideBlocks, load_s: Interval
+    ) -> MeasuredLoader | None:
+        """Return the single-thread run if it clearly beats reader threads in this process."""
+        unmodified_s = variants.interval(UNMODIFIED)
+        is_faster = scaling.interval(SINGLE_THREAD).high < unmodified_s.low
+        if self._workers or not self._threads or not is_faster:
             return None
-        is_faster = lanes.interval(LANE).high < whole.interval(AS_IT_IS).low
-        return Known(known.parts, lanes.s_per_batch(LANE)) if is_faster else None
+        factor = load_s.median / unmodified_s.median
+        scaled_s = tuple(factor * round_s for round_s in scaling.s_per_batch(SINGLE_THREAD))
+        return MeasuredLoader(loader.model, scaled_s)
+
+    def _interventions(
+        self,
+        times: tuple[StageTime, ...],
+        scaling: SideBlocks,
+        variants: SideBlocks,
+        load_s: Interval,
+        disk: Intervention,
+    ) -> tuple[Intervention, ...]:
+        """Return all interventions, those with the clearest effect first."""
+        largest = times[0].name if times else "no stage"
+        made = (
+            *scaling_interventions(scaling, largest),
+            *loader_interventions(variants, load_s, self._cores),
+            disk,
+        )
+        return tuple(sorted(made, key=lambda one: (-one.clear_factor, one.speedup is None)))
 
     def _stages(
-        self, times: tuple[StageTime, ...], known: Known, lanes: SideBlocks
+        self,
+        times: tuple[StageTime, ...],
+        loader: MeasuredLoader,
+        interventions: Sequence[Intervention],
     ) -> tuple[Stage, ...]:
-        works = [work for work, _ in known.parts.stages]
-        total_s = sum(work.wall_s for work in works)
-        absent = lanes.paired_interval(WITHOUT_STAGE, LANE) if lanes.has(WITHOUT_STAGE) else None
+        costs = [cost for cost, _ in loader.model.stages]
+        total_s = sum(cost.wall_s for cost in costs)
+        without_s = [one.after_s_per_batch for one in interventions if one.name == WITHOUT_STAGE]
         return tuple(
             Stage(
-                one.name,
-                None if one.node is None else one.node.id,
-                one.function,
-                one.made_at,
-                section_of(one.node, self._graph),
-                work.wall_s,
-                work.cpu_s,
-                work.wall_s / total_s if total_s else 0.0,
-                "timing" if one.lane_node is not None else "sampling",
-                absent if place == 0 else None,
+                time.name,
+                None if time.node is None else time.node.id,
+                time.function,
+                time.made_at,
+                section_of(time.node, self._graph),
+                cost.wall_s,
+                cost.cpu_s,
+                cost.wall_s / total_s if total_s else 0.0,
+                "sampling" if time.single_thread_node is None else "timing",
+                without_s[0] if place == 0 and without_s else None,
             )
-            for place, (one, work) in enumerate(zip(times, works, strict=True))
+            for place, (time, cost) in enumerate(zip(times, costs, strict=True))
         )
 
     def _sender(self) -> str:
@@ -194,7 +238,7 @@ class FindingOut:
         return str(nodes[0]) if nodes else ""
 
 
-def _on_time(interventions: Sequence[Intervention], unverified: str) -> Iterator[str]:
+def _describe_skipped(interventions: Sequence[Intervention], unverified: str) -> Iterator[str]:
     skipped = [one.what for one in interventions if one.says.endswith(NO_TIME)]
     skipped += [unverified.split(" could not be tried")[0]] * unverified.endswith(NO_TIME)
     if skipped:

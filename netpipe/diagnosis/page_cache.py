@@ -1,4 +1,4 @@
-"""The same batches twice: from the disk, and from the page cache."""
+"""The same batches from the disk and from the page cache."""
 
 import os
 import site
@@ -11,92 +11,84 @@ from pathlib import Path
 from typing import Final
 
 from netpipe.diagnosis.blocks import Block, PullingThread, measure_batch_count
+from netpipe.diagnosis.interventions import CACHED, FROM_DISK
 from netpipe.diagnosis.schedule import TimeSlot
 from netpipe.diagnosis.turns import SideBlocks, measure_in_turns
 from netpipe.measuring.loader_puller import LoaderFactory
 from netpipe.session.heartbeat import Watch
 
-FROM_DISK: Final = "from-disk"
-CACHED: Final = "cached-bytes"
-
-_LEAST_BATCHES: Final = 3
-_MOST_BATCHES: Final = 500
+_MIN_BATCHES: Final = 3
+_MAX_BATCHES: Final = 500
 _ROUNDS: Final = 4
+_COLD_SLOWDOWN: Final = 1.5
+_PYTHON: Final = (sys.prefix, sys.base_prefix, sysconfig.get_paths()["stdlib"])
 _CODE: Final = tuple(
-    {
-        os.path.realpath(one) + os.sep
-        for one in (sys.prefix, sys.base_prefix, sysconfig.get_paths()["stdlib"])
-    }
-    | {os.path.realpath(one) + os.sep for one in site.getsitepackages()}
+    {os.path.realpath(path) + os.sep for path in (*_PYTHON, *site.getsitepackages())}
 )
-_NO_DATA: Final = ("/dev/", "/proc/", "/sys/", "/usr/lib/")  # the last: locales, for one
+# /usr/lib holds locales, which every process maps.
+_SYSTEM: Final = ("/dev/", "/proc/", "/sys/", "/usr/lib/")
 _LIBRARY: Final = (".so", ".py", ".pyc")
 
 
-def from_disk_and_cache(
+def compare_disk_with_cache(
     loader: LoaderFactory,
-    time: TimeSlot,
+    slot: TimeSlot,
     batch_s: float,
     watch: Watch,
-    say: Callable[[int], None],
+    progress: Callable[[int], None],
 ) -> SideBlocks | None:
     """Pull a loader's first batches from the disk and from the page cache, in turns.
 
-    What is dropped is the part of the page cache that holds files which the loader has open and
-    that nobody has written to since.
-
-    Args:
-        loader: Makes a lane.
-        time: How long all may take.
-        batch_s: About what a batch takes.
-        watch: Told of every wait for a batch.
-        say: Is told the number of each round.
+    Only the files that the loader has open are dropped from the page cache.
 
     Returns:
-        None where it has no file open.
+        None if the loader has no data file open.
     """
-    # A lane starts anew for each block, and what it has read before is cached then.
-    count = round(time.budget_s / (2 * _ROUNDS * 1.5 * batch_s))
-    count = min(_MOST_BATCHES, max(_LEAST_BATCHES, count))
-    lane = PullingThread(loader, time.clock, watch, time.until_s)
+
+    def start() -> PullingThread:
+        return PullingThread(loader, slot.clock, watch, slot.until_s)
+
+    def pull(files: tuple[str, ...]) -> Block:
+        drop_from_page_cache(files)
+        # A new start reads the same files again from their beginning.
+        lane = start()
+        try:
+            return measure_batch_count(lane, count)
+        finally:
+            lane.close()
+
+    count = round(slot.budget_s / (2 * _ROUNDS * _COLD_SLOWDOWN * batch_s))
+    count = min(_MAX_BATCHES, max(_MIN_BATCHES, count))
+    lane = start()
     try:
         files = open_files()
-        if not files:
-            return None
     finally:
         lane.close()
-
-    def block(*, cold: bool) -> Block:
-        if cold:
-            drop_from_page_cache(files)
-        anew = PullingThread(loader, time.clock, watch, time.until_s)
-        try:
-            return measure_batch_count(anew, count)
-        finally:
-            anew.close()
-
-    sides = {FROM_DISK: lambda: block(cold=True), CACHED: lambda: block(cold=False)}
-    return measure_in_turns(sides, time, say, count * batch_s)
+    if not files:
+        return None
+    sides = {FROM_DISK: lambda: pull(files), CACHED: lambda: pull(())}
+    return measure_in_turns(sides, slot, progress, count * batch_s)
 
 
 def open_files() -> tuple[str, ...]:
-    """Return the files of data that this process has open or mapped."""
-    return tuple(sorted({one for one in _open_paths() if _is_data(one)}))
+    """Return the data files that this process has open or mapped."""
+    return tuple(sorted({path for path in _open_paths() if _is_data(path)}))
 
 
 def _open_paths() -> Iterator[str]:
     for descriptor in Path("/proc/self/fd").iterdir():
         with suppress(OSError):
-            # What is only written to, as the log of a session is, is no data.
+            # A file that is only written to, as the session's log, is no data.
             if fcntl(int(descriptor.name), F_GETFL) & os.O_ACCMODE != os.O_WRONLY:
                 yield str(descriptor.readlink())
     with suppress(OSError):
         for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
-            yield line.partition("/")[1] + line.partition("/")[2]
+            _, slash, path = line.partition("/")
+            yield slash + path
 
 
 def _is_data(path: str) -> bool:
-    if path.startswith((*_NO_DATA, *_CODE)) or path.endswith(_LIBRARY) or ".so." in path:
+    if path.startswith((*_SYSTEM, *_CODE)) or path.endswith(_LIBRARY) or ".so." in path:
         return False
     with suppress(OSError):
         return Path(path).is_file() and Path(path).stat().st_size > 0
@@ -104,7 +96,7 @@ def _is_data(path: str) -> bool:
 
 
 def drop_from_page_cache(files: tuple[str, ...]) -> None:
-    """Let the next read of files come from the disk, where the kernel does as it is asked."""
+    """Ask the kernel to read files from the disk the next time."""
     for file in files:
         with suppress(OSError):
             descriptor = os.open(file, os.O_RDONLY)

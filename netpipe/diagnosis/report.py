@@ -1,10 +1,14 @@
-"""A diagnosis for people: its sentence and its tables."""
+"""A diagnosis for people: its summary sentence, and its tables."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from rich.table import Table
 
-from netpipe.diagnosis.diagnosis import Diagnosis, Findings, Intervention
+from netpipe.diagnosis.diagnosis import Bottleneck, Diagnosis, Findings, Intervention, Prediction
+from netpipe.diagnosis.schedule import NO_TIME
+from netpipe.diagnosis.what_if import MAX_HELPFUL_RATIO
+from netpipe.results.measurement import Interval, Measurement
 from netpipe.results.units import (
     format_number,
     format_percent,
@@ -12,95 +16,199 @@ from netpipe.results.units import (
     format_seconds,
     format_seconds_interval,
 )
+from netpipe.verdict.kinds import Verdict, VerdictKind
 from netpipe.verdict.report import new_table
 
-_MOST_STAGES = 8
+_MAX_STAGES: Final = 8
+_BOUND: Final = {
+    "cpu": "bound by the CPU",
+    "gil": "bound by the GIL",
+    "disk": "bound by the disk",
+    "memory": "bound by the memory that all cores share",
+    "waiting": "waiting for storage elsewhere, a lock or a sleep",
+}
+_LOADING_KINDS: Final = (
+    VerdictKind.LOADER_BOUND,
+    VerdictKind.MASKED_LOADER_BOUND,
+    VerdictKind.AT_RISK,
+    VerdictKind.HEALTHY,
+    VerdictKind.JITTER,
+    VerdictKind.CONTENTION,
+    VerdictKind.INCONCLUSIVE,
+)
+
+
+def summarize(findings: Findings, measurement: Measurement | None, verdict: Verdict | None) -> str:
+    """Say why training waits, for which stage and resource, and what would help."""
+    bottleneck = findings.bottleneck
+    sentences = [_describe_rate(findings, measurement, verdict)]
+    if verdict is None or verdict.kind in _LOADING_KINDS:
+        subject = "Stage"
+        if verdict is not None and verdict.kind == VerdictKind.HEALTHY:
+            subject = "What would limit it first: stage"
+        sentences.append(_describe_bottleneck(bottleneck, subject))
+        # Without a clear cause the clearest effect is part of the reason already.
+        clearest = next(iter(findings.interventions), None)
+        if clearest and clearest.clear_factor and bottleneck.resource != "unknown":
+            sentences.append(f"Clearest effect: {clearest.effect}.")
+        sentences += _describe_help(findings)
+    else:
+        sentences.append(f"Next: {verdict.next}.")
+    return " ".join(sentences)
+
+
+def _describe_rate(
+    findings: Findings, measurement: Measurement | None, verdict: Verdict | None
+) -> str:
+    load_s = findings.load_s_per_batch.median
+    if measurement is None or verdict is None:
+        return f"Loads {format_number(1 / load_s)} batches/s, {format_seconds(load_s)} each."
+    device = measurement.device
+    kind = f"{verdict.kind.capitalize()} on {device.key}{' (derived)' * device.emulated}"
+    if verdict.kind not in _LOADING_KINDS:
+        return f"{kind}{verdict.message.removeprefix(verdict.kind)}."
+    needs, sustains = 1 / measurement.step_s.median, 1 / measurement.load_s_per_batch.median
+    return f"{kind}: needs {format_number(needs)} batches/s, sustains {format_number(sustains)}."
+
+
+def _describe_bottleneck(bottleneck: Bottleneck, subject: str) -> str:
+    share, why = f"{bottleneck.fraction:.0%}", bottleneck.why
+    if bottleneck.resource == "process-transfer":
+        return f"The transfer between processes holds {share}: {why}."
+    if bottleneck.resource == "device-transfer":
+        return f"The copy to the device limits: {why}."
+    if bottleneck.stage is None:
+        return f"No stage stands out: {why}."
+    holds = f"{subject} {bottleneck.stage} holds {share} of loading"
+    if bottleneck.resource == "unknown":
+        return f"{holds}; {why}."
+    return f"{holds}, {_BOUND[bottleneck.resource]} ({why})."
+
+
+def _describe_help(findings: Findings) -> Iterator[str]:
+    """Yield what the change that was tried gives, or else the most promising one."""
+    tried = findings.verified
+    if tried is not None:
+        prediction = next(one for one in findings.what_if if one.change == tried.change)
+        yield (
+            f"{_describe_prediction(prediction)}; tried: "
+            f"{format_seconds(tried.measured_s_per_batch.median)} instead of "
+            f"{format_seconds(tried.before_s_per_batch.median)}."
+        )
+        return
+    helpful_s = MAX_HELPFUL_RATIO * findings.load_s_per_batch.median
+    helpful = [one for one in findings.what_if if one.load_s_per_batch.median < helpful_s]
+    simple = [one for one in helpful if one.kind in ("no-threads", "workers")]
+    for best in (*simple, *helpful)[:1]:
+        why = findings.unverified.rpartition(" could not be tried: ")[2]
+        yield f"{_describe_prediction(best)} (not tried: {why})."
+
+
+def _describe_prediction(prediction: Prediction) -> str:
+    change, headroom = prediction.change, prediction.headroom
+    # The name of a stage begins as the user wrote it.
+    if prediction.kind not in ("without-stage", "faster-stage"):
+        change = change[0].upper() + change[1:]
+    then = f"; headroom then {headroom.median:.2g}" if headroom else ""
+    return f"{change} would give {_in_brackets(prediction.load_s_per_batch)}{then}"
+
+
+def _in_brackets(interval: Interval) -> str:
+    scale, unit = (1e3, "ms") if interval.median < 1 else (1.0, "s")
+    low, high = format_number(scale * interval.low), format_number(scale * interval.high)
+    return f"{format_number(scale * interval.median)} {unit} [{low}, {high}]"
 
 
 def tables(diagnosis: Diagnosis) -> Iterator[Table]:
-    """Yield the tables in the order in which they are read; none is empty."""
+    """Yield the tables in reading order; none is empty."""
     findings = diagnosis.findings
     if findings.stages:
-        yield _stages(findings)
-    yield _interventions(findings)
+        yield _stage_table(findings)
+    yield _intervention_table(findings)
     if findings.what_if:
-        yield _what_if(findings)
+        yield _prediction_table(findings)
     if diagnosis.needs:
-        yield _needs(diagnosis)
+        yield _need_table(diagnosis)
 
 
 def closing(findings: Findings) -> str:
-    """Say what could not be done, what was tried, and how that went beside its prediction."""
-    tried = findings.verified
-    says = f"tried: {tried.says}" if tried else f"nothing was tried: {findings.unverified}"
-    return "\n".join([*(f"remark: {one}" for one in findings.remarks), says])
+    """Return the lines after the tables: the remarks, and the prediction that was tried."""
+    tried, why = findings.verified, findings.unverified
+    lines = [f"remark: {remark}" for remark in findings.remarks]
+    if tried:
+        lines.append(f"tried: {tried.says}")
+    elif not (lines and why.endswith(NO_TIME)):
+        lines.append(f"nothing was tried: {why}")
+    return "\n".join(lines)
 
 
-def _stages(findings: Findings) -> Table:
-    lane = format_seconds(findings.lane_s_per_batch.median)
-    table = new_table(f"stages: what a batch takes in one thread of one process, {lane} in all")
+def _stage_table(findings: Findings) -> Table:
+    total = format_seconds(findings.lane_s_per_batch.median)
+    table = new_table(f"stages: what a batch takes in one thread of one process, {total} in all")
     table.add_column("stage", overflow="fold")
     for heading in ("share", "time", "CPU time"):
         table.add_column(heading, no_wrap=True, justify="right")
     table.add_column("without it", no_wrap=True)
     table.add_column("runs in", no_wrap=True)
     table.add_column("made at", overflow="fold")
-    for one in findings.stages[:_MOST_STAGES]:
+    for stage in findings.stages[:_MAX_STAGES]:
+        without = stage.without_s_per_batch
         table.add_row(
-            one.name,
-            format_percent(one.fraction),
-            format_seconds(one.s_per_batch),
-            format_seconds(one.cpu_s_per_batch),
-            format_seconds(one.without_s_per_batch.median) if one.without_s_per_batch else "",
-            one.section,
-            one.made_at,
+            stage.name,
+            format_percent(stage.fraction),
+            format_seconds(stage.s_per_batch),
+            format_seconds(stage.cpu_s_per_batch),
+            format_seconds(without.median) if without else "",
+            stage.section,
+            stage.made_at,
         )
     return table
 
 
-def _interventions(findings: Findings) -> Table:
+def _intervention_table(findings: Findings) -> Table:
     table = new_table("interventions: what was changed to find out, in turns with the loader")
     table.add_column("change", overflow="fold")
     table.add_column("times as fast", no_wrap=True)
     table.add_column("", overflow="fold")
-    for one in findings.interventions:
-        ratio = format_ratio_interval(one.speedup) if one.speedup else ""
-        table.add_row(one.what, ratio, f"{one.says}{_batch(one)}")
+    for made in findings.interventions:
+        ratio = format_ratio_interval(made.speedup) if made.speedup else ""
+        table.add_row(made.what, ratio, f"{made.says}{_describe_times(made)}")
     return table
 
 
-def _what_if(findings: Findings) -> Table:
+def _describe_times(made: Intervention) -> str:
+    if made.before_s_per_batch is None or made.after_s_per_batch is None:
+        return ""
+    after_s, before_s = made.after_s_per_batch.median, made.before_s_per_batch.median
+    return f": {format_seconds(after_s)} instead of {format_seconds(before_s)} a batch"
+
+
+def _prediction_table(findings: Findings) -> Table:
     table = new_table("what if: predicted load time of a batch")
     table.add_column("with", overflow="fold")
     table.add_column("load time", no_wrap=True)
     table.add_column("headroom", no_wrap=True)
-    now = findings.load_s_per_batch
-    table.add_row("the loader as it is (measured)", format_seconds_interval(now), "")
-    for one in findings.what_if:
-        room = "" if one.headroom is None else f"{one.headroom.median:.2f}"
-        table.add_row(one.change, format_seconds_interval(one.load_s_per_batch), room)
+    now_s = format_seconds_interval(findings.load_s_per_batch)
+    table.add_row("the loader as it is (measured)", now_s, "")
+    for prediction in findings.what_if:
+        headroom = f"{prediction.headroom.median:.2f}" if prediction.headroom else ""
+        load_s = format_seconds_interval(prediction.load_s_per_batch)
+        table.add_row(prediction.change, load_s, headroom)
     return table
 
 
-def _needs(diagnosis: Diagnosis) -> Table:
+def _need_table(diagnosis: Diagnosis) -> Table:
     table = new_table("what each accelerator needs (step times are derived)")
     table.add_column("accelerator", no_wrap=True)
     for heading in ("step", "batches/s", "workers", "cores", "headroom now"):
         table.add_column(heading, no_wrap=True, justify="right")
-    for one in diagnosis.needs:
+    for need in diagnosis.needs:
         table.add_row(
-            one.accelerator,
-            format_seconds(one.step_s),
-            format_number(one.batches_per_s),
-            str(one.workers),
-            f"{one.cores:.2g}",
-            f"{one.headroom:.2f}",
+            need.accelerator,
+            format_seconds(need.step_s),
+            format_number(need.batches_per_s),
+            str(need.workers),
+            f"{need.cores:.2g}",
+            f"{need.headroom:.2f}",
         )
     return table
-
-
-def _batch(one: Intervention) -> str:
-    if one.before_s_per_batch is None or one.after_s_per_batch is None:
-        return ""
-    after_s, before_s = one.after_s_per_batch.median, one.before_s_per_batch.median
-    return f": {format_seconds(after_s)} instead of {format_seconds(before_s)} a batch"

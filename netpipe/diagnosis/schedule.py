@@ -1,4 +1,4 @@
-"""How long a diagnosis may take, and when each part of it must be over."""
+"""How long a diagnosis may take, and when each part of it must end."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,27 +9,27 @@ from netpipe.errors import SessionError
 from netpipe.session.heartbeat import Watch
 
 NO_TIME: Final = "no time was left"
-"""Why a part was left out."""
+"""The reason why a part was left out."""
 
 _EXTRA_S: Final = 20.0
 
 
-def longest_s(budget_s: float) -> float:
-    """Return the seconds after which a diagnosis is over, from the loader's first batches on.
+def max_duration_s(budget_s: float) -> float:
+    """Return the seconds from the loader's first batches until a diagnosis must end.
 
-    Starting workers and the least rounds take as long as they take, on a slow machine too.
+    It is more than the budget: starting workers and the least rounds take the time that they take.
     """
     return 2 * budget_s + _EXTRA_S
 
 
 @dataclass(frozen=True)
 class TimeSlot:
-    """How long a part of a diagnosis may take.
+    """The time that a part of a diagnosis may take.
 
     Attributes:
         clock: Seconds.
-        budget_s: Seconds that it is meant to take.
-        until_s: When it must be over, on the clock.
+        budget_s: Seconds that the part should take.
+        until_s: The moment on the clock when it must end.
     """
 
     clock: Clock
@@ -37,11 +37,11 @@ class TimeSlot:
     until_s: float
 
     def remaining_s(self) -> float:
-        """Return the seconds until it must be over, not below 0."""
+        """Return the seconds until the part must end, at least 0."""
         return max(0.0, self.until_s - self.clock())
 
     def require(self, cost_s: float) -> None:
-        """Refuse a part that would take longer than that.
+        """Refuse a part that would take longer than the remaining time.
 
         Raises:
             SessionError: It would; the message is `NO_TIME`.
@@ -51,30 +51,24 @@ class TimeSlot:
 
 
 class Schedule:
-    """Gives each part of a diagnosis its time; the diagnosis begins when it is made.
-
-    Args:
-        clock: Seconds.
-        budget_s: Seconds that all parts are meant to take.
-        watch: Told of what is done.
-    """
+    """Gives each part of a diagnosis its time slot; the diagnosis begins with its schedule."""
 
     def __init__(self, clock: Clock, budget_s: float, watch: Watch) -> None:
-        self.clock = clock
+        self._clock = clock
         self._budget_s = budget_s
         self._watch = watch
-        self._begun_s = clock()
+        self._started_s = clock()
 
-    def part(self, share: float, until: float = 1.0) -> TimeSlot:
-        """Return the time of a part.
+    def slot(self, budget_fraction: float, end_fraction: float = 1.0) -> TimeSlot:
+        """Return a part's time slot.
 
         Args:
-            share: Of the budget.
-            until: Of the longest time, when the part must be over.
+            budget_fraction: The part's share of the budget.
+            end_fraction: When the part must end, as a fraction of the longest duration.
         """
-        until_s = self._begun_s + until * longest_s(self._budget_s)
-        return TimeSlot(self.clock, share * self._budget_s, until_s)
+        until_s = self._started_s + end_fraction * max_duration_s(self._budget_s)
+        return TimeSlot(self._clock, budget_fraction * self._budget_s, until_s)
 
-    def say(self, what: str) -> Callable[[int], None]:
-        """Return what tells the number of each round of a part."""
+    def progress(self, what: str) -> Callable[[int], None]:
+        """Return a function that reports the number of each round of a part."""
         return lambda number: self._watch.doing(what, self._budget_s, f"round {number}")

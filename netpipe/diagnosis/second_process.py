@@ -1,34 +1,37 @@
-"""A second process that pulls at the same time, for what a second thread cannot show."""
+"""A second process that pulls from the same loader, for what a second thread cannot show.
+
+Run as a module it is that process: it reads a number of seconds from each line of its standard
+input, pulls for that long, and prints the fields of `PullCost` as JSON, or the loader's error.
+"""
 
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import astuple
 from select import select
-from types import TracebackType
 from typing import Any, Final
 
 import psutil
 
-from netpipe.diagnosis.blocks import PullCost
+from netpipe.diagnosis.blocks import PullCost, PullingThread
 from netpipe.errors import SessionError
 from netpipe.session.processes import is_resource_tracker
 
-FAILED: Final = "failed"
-"""Under which it answers with what its loader raised."""
-
+_FAILED: Final = "failed"
 _FAREWELL_S: Final = 5.0
-_GRACE_S: Final = 20.0  # beyond the time asked for: a slow batch is pulled to its end
+# Beyond the requested seconds: a slow batch is pulled to its end.
+_GRACE_S: Final = 20.0
 
 
 class SecondProcess:
-    """A process with a lane of the same loader; started when it is entered.
+    """A process with a single-thread run of the same loader; started when it is entered.
 
     Args:
         target: The loader's, as `netpipe.session.targets` reads it.
-        start_limit_s: Seconds until it has to be ready.
+        start_limit_s: Seconds until it must be ready.
 
     Raises:
         SessionError: It could not start, or does not answer.
@@ -40,56 +43,52 @@ class SecondProcess:
 
     def __enter__(self) -> "SecondProcess":
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "netpipe.diagnosis.pulling_process", self._target],
+            [sys.executable, "-P", "-m", "netpipe.diagnosis.second_process", self._target],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ, "JAX_PLATFORMS": "cpu"},
         )
         try:
-            self._answer(self._start_limit_s)
+            self._read_answer(self._start_limit_s)
         except BaseException:
             self._end(0.0)
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._end(_FAREWELL_S)
 
     @property
     def pid(self) -> int:
-        """Its id."""
+        """The process id."""
         return self._process.pid
 
-    def start_pulling(self, enough_s: float) -> Callable[[], PullCost]:
-        """Let it pull for a while; return what waits for the end."""
+    def start_pulling(self, min_s: float) -> Callable[[], PullCost]:
+        """Let the process pull for a while; return a function that waits for its result."""
         assert self._process.stdin is not None
-        with suppress(BrokenPipeError):  # it has ended, and no answer comes
-            self._process.stdin.write(f"{enough_s}\n")
+        # If the process has ended, reading its answer says so.
+        with suppress(BrokenPipeError):
+            self._process.stdin.write(f"{min_s}\n")
             self._process.stdin.flush()
+        return lambda: PullCost(*self._read_answer(min_s + _GRACE_S))
 
-        return lambda: PullCost(*self._answer(enough_s + _GRACE_S))
-
-    def _answer(self, limit_s: float) -> Any:
+    def _read_answer(self, limit_s: float) -> Any:
         assert self._process.stdout is not None
         readable, _, _ = select([self._process.stdout], [], [], limit_s)
         line = self._process.stdout.readline() if readable else ""
         if not line:
             how = "ended" if readable else f"gave no answer for {limit_s:g} s"
-            self._end(0.0)  # nobody would wait for it any more, and it would go on beside others
+            # Left alone, it would go on using the cores beside the other measurements.
+            self._end(0.0)
             raise SessionError(f"a second process with the same loader {how}")
         answer = json.loads(line)
-        if FAILED in answer:
-            raise SessionError(f"a second process with the same loader failed: {answer[FAILED]}")
+        if _FAILED in answer:
+            raise SessionError(f"a second process with the same loader failed: {answer[_FAILED]}")
         return answer
 
     def _end(self, farewell_s: float) -> None:
-        """Let it stop its loader; after a while end it, and all that it has started."""
+        """Let the process stop its loader; after a while kill it and all its children."""
         for stream in (self._process.stdin, self._process.stdout):
             with suppress(BrokenPipeError):
                 stream and stream.close()
@@ -97,7 +96,41 @@ class SecondProcess:
             self._process.wait(farewell_s)
         with suppress(psutil.NoSuchProcess):
             for child in psutil.Process(self._process.pid).children(recursive=True):
-                if not is_resource_tracker(child.pid):  # it removes the shared memory of the others
+                # The tracker still has to remove the shared memory of the others.
+                if not is_resource_tracker(child.pid):
                     child.kill()
         self._process.kill()
         self._process.wait()
+
+
+def main() -> None:
+    """Pull whenever the parent asks; the loader's target is the only argument."""
+    from netpipe.session.bounded_calls import in_a_line
+
+    # What the user's code prints must not be taken for an answer.
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
+    os.dup2(2, 1)
+    try:
+        for answer in _answers(sys.argv[1]):
+            answers.write(json.dumps(answer) + "\n")
+    except Exception as error:  # noqa: BLE001  # the user's code may raise anything
+        answers.write(json.dumps({_FAILED: in_a_line(error)}) + "\n")
+
+
+def _answers(target: str) -> Iterator[object]:
+    from netpipe.clock import MonotonicClock
+    from netpipe.diagnosis.loader_variants import single_thread_variant
+    from netpipe.grain_workers import let_grain_start_workers
+    from netpipe.session.targets import resolve
+
+    let_grain_start_workers()
+    loader, _ = single_thread_variant(resolve(target))
+    lane = PullingThread(loader, MonotonicClock())
+    yield "ready"
+    for line in sys.stdin:
+        yield astuple(lane.start_pulling(float(line))())
+    lane.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-"""Where the time of a loader goes that is not Grain's: the stacks of its threads, sampled."""
+"""The stacks of all threads of a loader that is not Grain's, sampled while it is pulled."""
 
 import os
 import sys
@@ -15,43 +15,37 @@ from typing import Final
 
 from netpipe.session.descendants import thread_cpu_s
 
-_LOOK_S: Final = 0.002
+_INTERVAL_S: Final = 0.002
 _SWITCH_S: Final = 5e-5
 _HARNESS: Final = str(Path(__file__).parent.parent) + os.sep
 _PYTHON: Final = sysconfig.get_paths()["stdlib"] + os.sep
 _SITE: Final = ("site-packages", "dist-packages")
 # A thread whose innermost code is here waits for another one.
-_WAITS: Final = tuple(
+_WAITING: Final = tuple(
     _PYTHON + file for file in ("threading.py", "queue.py", "selectors.py", "concurrent")
 )
 
 
 @dataclass(frozen=True)
-class Place:
-    """A function of the user's.
+class Function:
+    """A function of the user's; its line is where it begins, from 1."""
 
-    Attributes:
-        function: Its qualified name.
-        file: As Python names it.
-        line: Where it begins, from 1.
-    """
-
-    function: str
+    name: str
     file: str
     line: int
 
 
-UsersPath = tuple[Place, ...]
+UsersPath = tuple[Function, ...]
 """From the outermost function to the innermost."""
 
 
 @dataclass
-class Sampled:
-    """How long each path was seen, and how much of it the thread computed.
+class Samples:
+    """How long each path was seen.
 
     Attributes:
-        wall_s: By the path.
-        cpu_s: By the path.
+        wall_s: Wall seconds.
+        cpu_s: CPU seconds of its thread meanwhile.
     """
 
     wall_s: dict[UsersPath, float] = field(default_factory=lambda: defaultdict(float))
@@ -59,27 +53,27 @@ class Sampled:
 
 
 @contextmanager
-def sampled() -> Iterator[Sampled]:
-    """Look at all threads but this one's, those of the harness and those that wait for others."""
-    seen, over = Sampled(), threading.Event()
-    looking = threading.Thread(target=_look, args=(seen, over), name="netpipe-stacks")
-    # Or a thread that computes would be seen where it gives Python's lock away, and nowhere else.
+def sampled() -> Iterator[Samples]:
+    """Sample all threads but those of the harness and those that wait for another thread."""
+    samples, is_over = Samples(), threading.Event()
+    sampler = threading.Thread(target=_sample, args=(samples, is_over), name="netpipe-stacks")
+    # Otherwise a computing thread would only be seen where it releases Python's lock.
     switch_s = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_S)
-    looking.start()
+    sampler.start()
     try:
-        yield seen
+        yield samples
     finally:
-        over.set()
-        looking.join()
+        is_over.set()
+        sampler.join()
         sys.setswitchinterval(switch_s)
 
 
-def _look(seen: Sampled, over: threading.Event) -> None:
-    looked_s, used_s = time.monotonic(), dict[int, float]()
-    while not over.wait(_LOOK_S):
-        before_s, looked_s = looked_s, time.monotonic()
-        native = {one.ident: one.native_id for one in threading.enumerate()}
+def _sample(samples: Samples, is_over: threading.Event) -> None:
+    now_s, used_s = time.monotonic(), dict[int, float]()
+    while not is_over.wait(_INTERVAL_S):
+        before_s, now_s = now_s, time.monotonic()
+        native = {thread.ident: thread.native_id for thread in threading.enumerate()}
         for ident, frame in sys._current_frames().items():  # noqa: SLF001  # the documented way
             thread = native.get(ident)
             if thread is None or ident == threading.get_ident():
@@ -88,31 +82,30 @@ def _look(seen: Sampled, over: threading.Event) -> None:
             used_s[ident] = thread_cpu_s(thread)
             path = users_path(frame)
             if path and cpu_before_s is not None:
-                seen.wall_s[path] += looked_s - before_s
-                seen.cpu_s[path] += used_s[ident] - cpu_before_s
+                samples.wall_s[path] += now_s - before_s
+                samples.cpu_s[path] += used_s[ident] - cpu_before_s
 
 
 def users_path(frame: FrameType | None) -> UsersPath:
-    """Return the user's functions on a stack; none where the thread waits for another one.
+    """Return the user's functions on a stack, or a library's if none is the user's own.
 
-    Where none is the user's own, code of a library is what is told.
+    The path of a thread that waits for another one is empty.
     """
-    if frame is None or frame.f_code.co_filename.startswith(_WAITS):
+    if frame is None or frame.f_code.co_filename.startswith(_WAITING):
         return ()
-    own: list[Place] = []
-    library: list[Place] = []
+    own: list[Function] = []
+    library: list[Function] = []
     while frame is not None:
-        file = frame.f_code.co_filename
-        if not file.startswith((_HARNESS, "<")):
-            place = Place(frame.f_code.co_qualname, file, frame.f_code.co_firstlineno)
-            if any(one in file for one in _SITE):
-                library.append(place)
-            elif not file.startswith(_PYTHON):
-                own.append(place)
+        code, file = frame.f_code, frame.f_code.co_filename
+        function = Function(code.co_qualname, file, code.co_firstlineno)
+        if any(folder in file for folder in _SITE) and not file.startswith((_HARNESS, "<")):
+            library.append(function)
+        elif not file.startswith((_HARNESS, "<", _PYTHON)):
+            own.append(function)
         frame = frame.f_back
     return tuple(reversed(own or library))
 
 
-def functions(path: UsersPath) -> tuple[str, ...]:
+def function_names(path: UsersPath) -> tuple[str, ...]:
     """Return the names of a path's functions."""
-    return tuple(place.function for place in path)
+    return tuple(function.name for function in path)

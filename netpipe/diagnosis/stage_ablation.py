@@ -1,4 +1,4 @@
-"""A stage as if it cost nothing: it gives back what it gave before."""
+"""A stage at no cost: it returns its earlier results."""
 
 import threading
 import time
@@ -12,7 +12,7 @@ from netpipe.linting.graph.reader import collect_datasets
 from netpipe.measuring.loader_puller import LoaderFactory
 
 KEPT: Final = 4
-"""Results that a stage which is left out computes, before it gives only those."""
+"""Results that an ablated stage computes before it repeats them."""
 
 
 class _Copying(threading.local):
@@ -23,26 +23,24 @@ _COPYING: Final = _Copying()
 
 
 def copying_s() -> float:
-    """Return the CPU seconds that copies have taken this thread: a stage at no cost makes none."""
+    """Return the CPU seconds that this thread spent on copies: they are not loading."""
     return _COPYING.cpu_s
 
 
 class Recorded:
     """A function that computes its first results, and then returns copies of them.
 
-    They are copies because the stages behind it may change in place what they are given.
-
-    Args:
-        function: What it stands for.
+    They are copies because the stages behind it may change their element in place.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
         self._kept: list[Any] = []
-        self._calls = 0  # a lock or a counter would not go to a worker
+        # A plain number, because a lock or an iterator could not be sent to a worker.
+        self._calls = 0
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """Return what the function once returned for other arguments."""
+        """Return a result of the function, maybe one for other arguments."""
         if len(self._kept) < KEPT:
             result = self._function(*arguments, **named)
             self._kept.append(_timed_copy(result))
@@ -52,11 +50,7 @@ class Recorded:
 
 
 class RecordedSource:
-    """A source of the same length that reads its first elements, and gives them again.
-
-    Args:
-        source: What it stands for.
-    """
+    """A source that reads its first elements, and then repeats them; its length stays."""
 
     def __init__(self, source: Any) -> None:
         self._source = source
@@ -70,30 +64,27 @@ class RecordedSource:
 
 
 def without_stage(loader: LoaderFactory, node: int) -> LoaderFactory | None:
-    """Return the factory of the same Grain pipeline with a stage that costs nothing.
+    """Return the factory of the same Grain pipeline with one stage at no cost.
 
     Args:
-        loader: Makes the pipeline; what it returns is made anew each time.
-        node: The stage's node in the graph of what the loader makes.
+        loader: Makes the pipeline.
+        node: The stage's node in the pipeline's graph.
 
     Returns:
-        None where the stage is not one that can be left out: a map, a batch or a source; and where
-        `loader` gives the same one each time, which all others share.
+        None if the stage is no map, batch or source, or if `loader` returns the same dataset each
+        time, so that the change would reach the unmodified loader too.
     """
     first, second = loader(), loader()
-    if _dataset(first, node) is _dataset(second, node) or not _leave_out(first, node):
+    is_shared = _dataset(first, node) is _dataset(second, node)
+    if is_shared or not replace_user_code(_dataset(first, node), _recorded):
         return None
 
-    def made() -> Any:
+    def make() -> Any:
         dataset = loader()
-        _leave_out(dataset, node)
+        replace_user_code(_dataset(dataset, node), _recorded)
         return dataset
 
-    return made
-
-
-def _leave_out(made: Any, node: int) -> bool:
-    return replace_user_code(_dataset(made, node), _recorded)
+    return make
 
 
 def _dataset(made: Any, node: int) -> object:

@@ -1,4 +1,4 @@
-"""What each stage of a loader takes: timed where it is Grain's, sampled where it is not."""
+"""The time of each stage of a loader: timed if the loader is Grain's, sampled otherwise."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -7,119 +7,116 @@ from typing import Final
 
 from netpipe.clock import Clock
 from netpipe.diagnosis.blocks import PullingThread
-from netpipe.diagnosis.instrumented_stages import measured_overhead, timed, without_overhead
+from netpipe.diagnosis.instrumented_stages import measure_overhead, timed, without_overhead
 from netpipe.diagnosis.loader_variants import OneThread
-from netpipe.diagnosis.stack_sampling import Sampled, UsersPath, functions, sampled
+from netpipe.diagnosis.stack_sampling import Samples, UsersPath, function_names, sampled
 from netpipe.linting.graph.nodes import Graph, Node
 from netpipe.linting.graph.reader import collect_datasets, read_graph
 from netpipe.measuring.loader_puller import LoaderFactory
 from netpipe.session.heartbeat import Watch
 
 _INFRASTRUCTURE: Final = ("ProcessPrefetch", "NoWorkers", "ThreadPrefetch", "Options", "DataLoader")
-_HALF: Final = 0.5
-_MOST_OTHERS: Final = 8
+_MIN_PATH_FRACTION: Final = 0.5
+_MAX_SAMPLED_STAGES: Final = 9
+_WARM_UP_FRACTION: Final = 0.2
 
 
 @dataclass(frozen=True)
 class StageTime:
-    """What a stage takes for a batch of a lane.
+    """The time of a stage in the single-thread run.
 
     Attributes:
-        name: As of `Stage`; so are `function` and `made_at`.
-        node: Its node in the graph of the loader as it is; None without one.
-        lane_node: Its node in the graph of the lane; None without one.
-        s_per_batch: Wall seconds of its own.
-        cpu_s_per_batch: CPU seconds of those.
+        name: As in `Stage`; so are `function` and `made_at`.
+        node: Its node in the graph of the unmodified loader; None if it has none.
+        single_thread_node: Its id in the graph of the single-thread run; None without a graph.
+        s_per_batch: Wall seconds, without the stages that it reads from.
+        cpu_s_per_batch: CPU seconds, likewise.
     """
 
     name: str
     node: Node | None
-    lane_node: int | None
+    single_thread_node: int | None
     function: str
     made_at: str
     s_per_batch: float
     cpu_s_per_batch: float
 
 
-def stage_times(
+def measure_stage_times(
     loader: LoaderFactory, graph: Graph, budget_s: float, clock: Clock, watch: Watch
 ) -> tuple[StageTime, ...]:
-    """Return what the stages of a lane take, the largest first.
-
-    Args:
-        loader: Makes a lane.
-        graph: Of the loader as it is.
-        budget_s: Seconds.
-        clock: Seconds.
-        watch: Told of every wait for a batch.
-    """
+    """Return the stages of a single-thread run, the largest first."""
     made = loader()
-    if not isinstance(made, OneThread):
-        return _by_stacks(*_sampled(loader, budget_s, clock, watch))
-    overhead, lane_graph = measured_overhead(), read_graph(made.dataset)
+    if isinstance(made, OneThread):
+        times = _time_nodes(made, graph, budget_s, clock, watch)
+    else:
+        times = stages_of_samples(*_sample(loader, budget_s, clock, watch))
+    return _largest_first(times)
+
+
+def _time_nodes(
+    made: OneThread, graph: Graph, budget_s: float, clock: Clock, watch: Watch
+) -> list[StageTime]:
+    overhead, own_graph = measure_overhead(), read_graph(made.dataset)
     with timed(collect_datasets(made.dataset)) as timing:
         lane = PullingThread(lambda: made, clock, watch)
         try:
-            timing.start_anew()
+            # Starting the loader opened files: those calls do not count.
+            timing.reset()
             batches = lane.start_pulling(budget_s)().batches
         finally:
             lane.close()
-    as_it_is = _same_nodes(lane_graph, graph)
+    unmodified = match_nodes(own_graph, graph)
     times = []
     for number, raw in timing.spent.items():
-        spent, node = without_overhead(raw, overhead), lane_graph.nodes[number]
-        function = str(node.parameters.get("transform") or node.parameters.get("source") or "")
+        spent, node = without_overhead(raw, overhead), own_graph.nodes[number]
         times.append(
             StageTime(
                 str(node),
-                as_it_is.get(number),
+                unmodified.get(number),
                 number,
-                function,
-                getattr(as_it_is.get(number), "made_at", ""),
+                str(node.parameters.get("transform") or node.parameters.get("source") or ""),
+                getattr(unmodified.get(number), "made_at", ""),
                 spent.wall_s / batches,
                 spent.cpu_s / batches,
             )
         )
-    return _largest_first(times)
+    return times
 
 
-def _sampled(
+def _sample(
     loader: LoaderFactory, budget_s: float, clock: Clock, watch: Watch
-) -> tuple[Sampled, float]:
-    """Return the stacks seen while a lane was pulled, and the seconds that a batch took."""
+) -> tuple[Samples, float]:
+    """Return the stacks seen while a loader was pulled, and its seconds per batch."""
     lane = PullingThread(loader, clock, watch)
     try:
-        lane.start_pulling(0.2 * budget_s)()
-        with sampled() as seen:
+        lane.start_pulling(_WARM_UP_FRACTION * budget_s)()
+        with sampled() as samples:
             pulled = lane.start_pulling(budget_s)()
     finally:
         lane.close()
-    return seen, pulled.wall_s / pulled.batches
+    return samples, pulled.wall_s / pulled.batches
 
 
-def _same_nodes(lane: Graph, graph: Graph) -> dict[int, Node]:
-    """Return the nodes of the loader as it is by the ids of those of the lane that are the same."""
-    waiting: dict[str, list[Node]] = defaultdict(list)
+def match_nodes(single_thread: Graph, graph: Graph) -> dict[int, Node]:
+    """Return the nodes of the unmodified loader by their ids in the single-thread run."""
+    unmatched: dict[tuple[str, bool], list[Node]] = defaultdict(list)
     for node in graph.nodes:
-        waiting[_what(node)].append(node)
+        unmatched[str(node), node.random_access].append(node)
     return {
-        node.id: waiting[_what(node)].pop(0)
-        for node in lane.nodes
-        if node.kind not in _INFRASTRUCTURE and waiting[_what(node)]
+        node.id: same.pop(0)
+        for node in single_thread.nodes
+        if node.kind not in _INFRASTRUCTURE and (same := unmatched[str(node), node.random_access])
     }
 
 
-def _what(node: Node) -> str:
-    return f"{node} {node.random_access}"
-
-
-def _by_stacks(seen: Sampled, batch_s: float) -> tuple[StageTime, ...]:
-    total_s = sum(seen.wall_s.values())
-    grouped: dict[tuple[str, ...], list[UsersPath]] = defaultdict(list)
-    prefix = _main_path(seen.wall_s)
-    for path in seen.wall_s:
-        names = functions(path)
-        grouped[prefix if prefix and names[: len(prefix)] == prefix else names].append(path)
+def stages_of_samples(samples: Samples, batch_s: float) -> list[StageTime]:
+    """Return the main path as one stage and every other path as one; the largest, and first."""
+    total_s, main = sum(samples.wall_s.values()), find_main_path(samples.wall_s)
+    stages: dict[tuple[str, ...], list[UsersPath]] = defaultdict(list)
+    for path in samples.wall_s:
+        names = function_names(path)
+        stages[main if main and names[: len(main)] == main else names].append(path)
     times = [
         StageTime(
             " > ".join(names),
@@ -127,33 +124,34 @@ def _by_stacks(seen: Sampled, batch_s: float) -> tuple[StageTime, ...]:
             None,
             names[-1],
             f"{paths[0][len(names) - 1].file}:{paths[0][len(names) - 1].line}",
-            sum(seen.wall_s[one] for one in paths) / total_s * batch_s,
-            sum(seen.cpu_s[one] for one in paths) / total_s * batch_s,
+            sum(samples.wall_s[path] for path in paths) / total_s * batch_s,
+            sum(samples.cpu_s[path] for path in paths) / total_s * batch_s,
         )
-        for names, paths in grouped.items()
+        for names, paths in stages.items()
     ]
-    return _largest_first(times)[: 1 + _MOST_OTHERS]
+    return sorted(times, key=lambda time: -time.s_per_batch)[:_MAX_SAMPLED_STAGES]
 
 
-def _main_path(wall_s: Mapping[UsersPath, float]) -> tuple[str, ...]:
-    """Return the functions that at least half of the time is spent in, the outermost first."""
-    total_s, prefix = sum(wall_s.values()), tuple[str, ...]()
+def find_main_path(wall_s: Mapping[UsersPath, float]) -> tuple[str, ...]:
+    """Return the functions that hold at least half of the time, the outermost first."""
+    total_s, main = sum(wall_s.values()), tuple[str, ...]()
     while True:
         below: dict[str, float] = defaultdict(float)
-        for path, seconds in wall_s.items():
-            names = functions(path)
-            if names[: len(prefix)] == prefix and len(names) > len(prefix):
-                below[names[len(prefix)]] += seconds
+        for path, path_s in wall_s.items():
+            names = function_names(path)
+            if names[: len(main)] == main and len(names) > len(main):
+                below[names[len(main)]] += path_s
         most = max(below, key=lambda name: below[name], default=None)
-        if most is None or below[most] < _HALF * total_s:
-            return prefix
-        prefix = (*prefix, most)
+        if most is None or below[most] < _MIN_PATH_FRACTION * total_s:
+            return main
+        main = (*main, most)
 
 
 def _largest_first(times: Sequence[StageTime]) -> tuple[StageTime, ...]:
-    ordered = sorted(times, key=lambda one: one.s_per_batch, reverse=True)
-    names = Counter(one.name for one in ordered)
+    """Sort stages, and number those that share a name."""
+    ordered = sorted(times, key=lambda time: -time.s_per_batch)
+    names = Counter(time.name for time in ordered)
     return tuple(
-        replace(one, name=f"{one.name} #{place}") if names[one.name] > 1 else one
-        for place, one in enumerate(ordered, 1)
+        replace(time, name=f"{time.name} #{place}") if names[time.name] > 1 else time
+        for place, time in enumerate(ordered, 1)
     )

@@ -1,4 +1,4 @@
-"""Parts of a diagnosis, made from a few figures."""
+"""LoaderModel of a diagnosis, made from a few figures."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from netpipe.clock import MonotonicClock
-from netpipe.diagnosis import single_thread_run, whole_loader
+from netpipe.diagnosis import single_thread_run, variant_runs
 from netpipe.diagnosis.child import KIND
-from netpipe.diagnosis.diagnose import composed
-from netpipe.diagnosis.diagnosis import NO_EFFECT, OF_THE_LOADER, Diagnosis, Intervention
-from netpipe.diagnosis.investigation import FindingOut
+from netpipe.diagnosis.diagnose import compose_diagnosis
+from netpipe.diagnosis.diagnosis import MIN_EFFECT_FRACTION, Diagnosis, Intervention
+from netpipe.diagnosis.investigation import Investigation
 from netpipe.diagnosis.report import closing
 from netpipe.diagnosis.turns import SideBlocks
 from netpipe.results.measurement import Interval
@@ -23,7 +23,8 @@ from tests.diagnosis import loaders
 from tests.diagnosis.examples import LINT, block, stage_time
 from tests.measurements import make_measurement
 
-OF_ONE_THREAD = ("lane", "two-threads", "two-processes", "without-stage")
+OF_ONE_THREAD = ("single-thread", "two-threads", "two-processes", "without-stage")
+OF_THE_LOADER = ("tiny-payload", "half-the-cores")
 SEEDS = range(60)
 
 
@@ -52,19 +53,26 @@ def diagnosed(seed: int, monkeypatch: pytest.MonkeyPatch, *, with_step: bool) ->
     working = float(generator.choice([0.1, 1.0]))
     times = (stage_time("Map of f", 0.03, 0.03 * working), stage_time("Source", 0.01))
     of_one_thread = {
-        "stage_times": lambda *_: times,
-        "lanes_in_turns": lambda *_: drawn(generator, OF_ONE_THREAD, working),
-        "from_disk_and_cache": lambda *_: drawn(generator, ("from-disk", "cached-bytes"), working),
+        "measure_stage_times": lambda *_: times,
+        "compare_disk_with_cache": lambda *_: drawn(
+            generator, ("from-disk", "cached-bytes"), working
+        ),
     }
     for name, stand_in in of_one_thread.items():
         monkeypatch.setattr(single_thread_run, name, stand_in)
     monkeypatch.setattr(
-        whole_loader, "measure_in_turns", lambda sides, *_: drawn(generator, sides, working)
+        single_thread_run.SingleThreadRun,
+        "measure_scaling",
+        lambda *_: drawn(generator, OF_ONE_THREAD, working),
     )
-    looking = FindingOut(loaders.plain, "a:b", 0.02, 2, 1.0, MonotonicClock(), UNWATCHED)
-    found: dict[str, Any] = {"findings": looking.findings().to_document(), "flops_per_step": 1e12}
+    monkeypatch.setattr(
+        variant_runs, "measure_in_turns", lambda sides, *_: drawn(generator, sides, working)
+    )
     measurement = make_measurement(load_s=0.0406) if with_step else None
-    return composed(found, measurement, LINT, SessionRequest(KIND))
+    load_s = measurement.load_s_per_batch if measurement else None
+    looking = Investigation(loaders.plain, "a:b", 0.02, 2, 1.0, MonotonicClock(), UNWATCHED, load_s)
+    found: dict[str, Any] = {"findings": looking.run().to_document(), "flops_per_step": 1e12}
+    return compose_diagnosis(found, measurement, LINT, SessionRequest(KIND))
 
 
 def made(found: Diagnosis, name: str) -> Intervention:
@@ -75,7 +83,7 @@ def made(found: Diagnosis, name: str) -> Intervention:
 def excludes_no_difference(ratio: Interval | None) -> bool:
     """Whether an interval lies on one side of 1."""
     assert ratio is not None
-    return ratio.low > 1 + NO_EFFECT or ratio.high < 1 / (1 + NO_EFFECT)
+    return ratio.low > 1 + MIN_EFFECT_FRACTION or ratio.high < 1 / (1 + MIN_EFFECT_FRACTION)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

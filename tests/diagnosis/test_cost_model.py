@@ -5,45 +5,45 @@ from dataclasses import replace
 import pytest
 
 from netpipe.diagnosis.cost_model import (
-    Parts,
-    Work,
-    scaled,
+    LoaderModel,
+    StageCost,
+    with_batch_size,
     with_payload,
     with_stage_times,
     with_workers,
 )
 
-READ, MAP = Work(0.010, 0.002), Work(0.030, 0.030)
-ALONE = Parts(((READ, True), (MAP, True)), workers=0, threads=0, cores=8)
+READ, MAP = StageCost(0.010, 0.002), StageCost(0.030, 0.030)
+ALONE = LoaderModel(((READ, True), (MAP, True)), workers=0, threads=0, cores=8)
 MOVED = replace(ALONE, workers=2, send_s=0.002, receive_s=0.001)
 
 
 def test_work_adds_up() -> None:
     """Two works are one of their sums, and a factor takes all of it."""
-    assert Work(1, 2, 3) + Work(10, 20, 30) == Work(11, 22, 33)
-    assert Work(1, 2, 3) * 2 == Work(2, 4, 6)
+    assert StageCost(1, 2, 3) + StageCost(10, 20, 30) == StageCost(11, 22, 33)
+    assert StageCost(1, 2, 3) * 2 == StageCost(2, 4, 6)
 
 
 def test_without_workers_all_is_done_where_the_training_is() -> None:
     """One thread takes the sum of all stages, those that could move too."""
-    assert ALONE.in_trainer == Work(0.040, 0.032)
+    assert ALONE.trainer_cost == StageCost(0.040, 0.032)
     assert ALONE.s_per_batch() == pytest.approx(0.040)
-    assert ALONE.binding() == "trainer"
+    assert ALONE.limiting_resource() == "trainer"
 
 
 def test_workers_share_batches() -> None:
     """Each worker makes whole batches of its own, and sends them."""
-    assert MOVED.in_workers.wall_s == pytest.approx(0.042)
+    assert MOVED.worker_cost.wall_s == pytest.approx(0.042)
     assert MOVED.s_per_batch() == pytest.approx(0.042 / 2)
-    assert MOVED.binding() == "workers"
+    assert MOVED.limiting_resource() == "workers"
 
 
 def test_what_cannot_move_stays_behind() -> None:
     """A stage behind the workers is done by the process that trains, which receives as well."""
     behind = replace(MOVED, stages=((READ, True), (MAP, False)))
-    assert behind.in_workers.wall_s == pytest.approx(0.012)
+    assert behind.worker_cost.wall_s == pytest.approx(0.012)
     assert behind.s_per_batch() == pytest.approx(0.031)
-    assert behind.binding() == "trainer"
+    assert behind.limiting_resource() == "trainer"
 
 
 def test_a_process_that_only_receives_bounds_too() -> None:
@@ -55,14 +55,14 @@ def test_cores_bound_what_computes() -> None:
     """Workers beyond the cores add nothing where a batch needs the CPU."""
     few = replace(MOVED, workers=8, cores=2)
     assert few.s_per_batch() == pytest.approx((0.032 + 0.002 + 0.001) / 2)
-    assert few.binding() == "cores"
+    assert few.limiting_resource() == "cores"
 
 
 def test_computing_lanes_slow_each_other() -> None:
     """Contention grows with the lanes that compute beside one, not with those that wait."""
     both = replace(MOVED, stages=((MAP, True),), send_s=0.0, contention=0.5)
     assert both.bounds_s()["workers"] == pytest.approx(0.030 * 1.5 / 2)
-    waits = replace(both, stages=((Work(0.030, 0.0), True),))
+    waits = replace(both, stages=((StageCost(0.030, 0.0), True),))
     assert waits.bounds_s()["workers"] == pytest.approx(0.030 / 2)
 
 
@@ -77,7 +77,7 @@ def test_contention_ends_with_the_cores() -> None:
 )
 def test_threads_read_ahead_under_one_lock(gil_fraction: float, s_per_batch: float) -> None:
     """Threads share what they work on, the rest goes on beside it, and the lock is one for all."""
-    threaded = (Work(0.010, 0.002, 0.010), True), (Work(0.030, 0.030, 0.030), True)
+    threaded = (StageCost(0.010, 0.002, 0.010), True), (StageCost(0.030, 0.030, 0.030), True)
     parts = replace(ALONE, stages=threaded, threads=4, gil_fraction=gil_fraction)
     assert parts.s_per_batch() == pytest.approx(s_per_batch)
 
@@ -85,20 +85,20 @@ def test_threads_read_ahead_under_one_lock(gil_fraction: float, s_per_batch: flo
 def test_what_no_thread_works_on_takes_its_time() -> None:
     """A stage behind the threads is not divided by them."""
     parts = replace(
-        ALONE, stages=((Work(0.040, 0, 0.040), True), (Work(0.025, 0), True)), threads=16
+        ALONE, stages=((StageCost(0.040, 0, 0.040), True), (StageCost(0.025, 0), True)), threads=16
     )
     assert parts.s_per_batch() == pytest.approx(0.025)
 
 
 def test_nothing_takes_some_time() -> None:
     """A loader without stages has a time that can be divided by."""
-    assert Parts((), 0, 0, 1).s_per_batch() > 0
+    assert LoaderModel((), 0, 0, 1).s_per_batch() > 0
 
 
 def test_a_batch_of_half_the_size_is_half_of_all_that_is_of_its_size() -> None:
     """Stages and payload shrink with a batch, what sending itself takes does not."""
-    half = scaled(replace(MOVED, payload_send_s=0.004, payload_receive_s=0.006), 0.5)
-    assert half.stages[1][0] == Work(0.015, 0.015)
+    half = with_batch_size(replace(MOVED, payload_send_s=0.004, payload_receive_s=0.006), 0.5)
+    assert half.stages[1][0] == StageCost(0.015, 0.015)
     assert (half.payload_send_s, half.payload_receive_s) == (0.002, 0.003)
     assert (half.send_s, half.receive_s) == (0.002, 0.001)
 
@@ -106,43 +106,45 @@ def test_a_batch_of_half_the_size_is_half_of_all_that_is_of_its_size() -> None:
 def test_one_stage_changes_alone() -> None:
     """A stage that is absent takes nothing, and the others what they took."""
     absent = with_stage_times(MOVED, 1, 0.0)
-    assert absent.stages == ((READ, True), (Work(), True))
+    assert absent.stages == ((READ, True), (StageCost(), True))
 
 
 def test_a_payload_is_paid_on_both_sides() -> None:
     """What is sent costs the worker, and the process that trains."""
     heavy = replace(MOVED, payload_send_s=0.010, payload_receive_s=0.050)
-    assert heavy.in_workers.wall_s == pytest.approx(0.052)
-    assert heavy.in_trainer.wall_s == heavy.in_trainer.cpu_s == pytest.approx(0.051)
+    assert heavy.worker_cost.wall_s == pytest.approx(0.052)
+    assert heavy.trainer_cost.wall_s == heavy.trainer_cost.cpu_s == pytest.approx(0.051)
     assert with_payload(heavy, 0.0) == replace(heavy, payload_send_s=0.0, payload_receive_s=0.0)
 
 
 @pytest.mark.parametrize(("workers", "without_s"), [(0, 0.030), (1, 0.030), (2, 0.025)])
 def test_what_no_stage_accounts_for_stays_without_one(workers: int, without_s: float) -> None:
     """A loader that takes longer than its stages goes on doing so; its workers share the rest."""
-    stages = ((Work(0.010, 0.0), True), (Work(0.020, 0.0), True))
-    parts = Parts(stages, workers=workers, threads=0, cores=64)
+    stages = ((StageCost(0.010, 0.0), True), (StageCost(0.020, 0.0), True))
+    parts = LoaderModel(stages, workers=workers, threads=0, cores=64)
     measured_s = 0.040 if workers < 2 else 0.030
-    held = parts.held_to(measured_s)
+    held = parts.calibrated_to(measured_s)
     assert held.s_per_batch() == pytest.approx(measured_s)
     assert with_stage_times(held, 0, 0.0).s_per_batch() == pytest.approx(without_s)
-    assert scaled(held, 0.5).s_per_batch() == pytest.approx(measured_s / 2)
+    assert with_batch_size(held, 0.5).s_per_batch() == pytest.approx(measured_s / 2)
 
 
 def test_a_rest_is_shared_by_more_workers() -> None:
     """It is time of a worker, as its stages are."""
-    held = Parts(((Work(0.010, 0.0), True),), workers=1, threads=0, cores=64).held_to(0.014)
+    held = LoaderModel(
+        ((StageCost(0.010, 0.0), True),), workers=1, threads=0, cores=64
+    ).calibrated_to(0.014)
     assert with_workers(held, 2).s_per_batch() == pytest.approx(0.007)
 
 
 def test_stages_that_took_longer_when_they_were_timed_leave_no_rest() -> None:
     """A loader cannot have less than nothing beside its stages."""
-    parts = Parts(((Work(0.100, 0.0), True),), workers=1, threads=0, cores=4)
-    assert parts.held_to(0.050) == parts
+    parts = LoaderModel(((StageCost(0.100, 0.0), True),), workers=1, threads=0, cores=4)
+    assert parts.calibrated_to(0.050) == parts
 
 
 def test_cores_that_are_used_up_leave_no_rest() -> None:
     """Others may have used them too, and would not when more were there."""
-    crowded = Parts(((Work(0.100, 0.100), True),), workers=4, threads=0, cores=1)
-    assert crowded.binding() == "cores"
-    assert crowded.held_to(0.200) == crowded
+    crowded = LoaderModel(((StageCost(0.100, 0.100), True),), workers=4, threads=0, cores=1)
+    assert crowded.limiting_resource() == "cores"
+    assert crowded.calibrated_to(0.200) == crowded

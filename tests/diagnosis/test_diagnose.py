@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from netpipe.diagnosis import diagnose
-from netpipe.diagnosis.child import KIND, counted_flops
-from netpipe.diagnosis.diagnose import Asked, composed, diagnosed, most_s
+from netpipe.diagnosis.child import KIND, count_flops
+from netpipe.diagnosis.diagnose import DiagnosisRequest, compose_diagnosis, run_diagnosis
 from netpipe.errors import MisuseError
 from netpipe.results.measurement import Measurement
 from netpipe.session.session import SessionRequest
@@ -57,16 +57,16 @@ def sessions(monkeypatch: pytest.MonkeyPatch) -> Sessions:
 
 def test_a_loader_alone_has_all_of_the_budget(sessions: Sessions) -> None:
     """Nothing is measured with a step, and no step is named to the session."""
-    asked = Asked("a:loader", None, None, replace(REQUEST, accelerator="auto"))
+    asked = DiagnosisRequest("a:loader", None, None, replace(REQUEST, accelerator="auto"))
     assert not asked.has_step
-    found = diagnosed(asked, {"rule": "why"}, "reproducible")
+    found = run_diagnosis(asked, {"rule": "why"}, "reproducible")
     assert found.measurement is None
     command, request = sessions.of(KIND)
     assert request.budget_s == 140.0  # all that it may take, for the session's own limit
     assert command[1:] == [
         "-P", "-m", "netpipe.diagnosis.child", "--loader", "a:loader", "--budget-s", "60.0",
     ]  # fmt: skip
-    assert most_s(asked) == 140.0
+    assert asked.max_duration_s == 140.0
     _, lint = sessions.of("lint")
     assert (lint.silences, lint.intent) == ({"rule": "why"}, "reproducible")
 
@@ -79,24 +79,28 @@ def test_a_step_has_a_third_of_the_budget(
     sessions: Sessions, step: str | None, accelerator: str
 ) -> None:
     """It is measured first, and its time is known to who looks into the loader."""
-    asked = Asked("a:loader", step, "a:loop", replace(REQUEST, accelerator=accelerator))
-    found = diagnosed(asked, {}, "throughput")
+    asked = DiagnosisRequest("a:loader", step, "a:loop", replace(REQUEST, accelerator=accelerator))
+    found = run_diagnosis(asked, {}, "throughput")
     assert found.measurement == make_measurement()
     command, request = sessions.of("measure")
     assert request.budget_s == pytest.approx(20.0)
     assert command[-2:] == ["--loop", "a:loop"]
     command, request = sessions.of(KIND)
     assert request.budget_s == pytest.approx(100.0)
-    assert command[-4:] == ["--step-s", "0.03", "--budget-s", command[-1]]
+    load_s = make_measurement().load_s_per_batch
+    assert command[-9:-1] == [
+        "--step-s", "0.03", "--load-s", repr(load_s.median), repr(load_s.low), repr(load_s.high),
+        repr(load_s.n), "--budget-s",
+    ]  # fmt: skip
     assert float(command[-1]) == pytest.approx(40.0)
-    assert most_s(asked) == pytest.approx(20.0 + 10.0 + 100.0)
+    assert asked.max_duration_s == pytest.approx(20.0 + 10.0 + 100.0)
     assert ("a:step" in command) is (step is not None)
 
 
 def test_the_loaders_own_bottleneck_limits() -> None:
     """With and without a step."""
     for measurement in (None, make_measurement()):
-        made = composed(FOUND, measurement, LINT, REQUEST)
+        made = compose_diagnosis(FOUND, measurement, LINT, REQUEST)
         assert made.findings.bottleneck == BOTTLENECK
         assert made.lint == LINT
         assert made.findings.stages == findings().stages
@@ -105,7 +109,7 @@ def test_the_loaders_own_bottleneck_limits() -> None:
 def test_copies_to_the_device_limit() -> None:
     """Where copying is what waits, no stage of the loader is to blame."""
     measurement = make_measurement(train_s=0.0330, transfer_s=0.0316)
-    found = composed(FOUND, measurement, LINT, REQUEST).findings.bottleneck
+    found = compose_diagnosis(FOUND, measurement, LINT, REQUEST).findings.bottleneck
     assert (found.stage, found.resource) == (None, "device-transfer")
     assert found.fraction == pytest.approx(1 - 0.030 / 0.0316)
     assert found.why.startswith("transfer-bound")
@@ -115,16 +119,16 @@ def test_flops_come_from_whoever_asks_or_from_the_step() -> None:
     """Those that are asked for are taken before those that the step knows; without, no needs."""
     of_step = {**FOUND, "flops_per_step": 4e12}
     asked = replace(REQUEST, flops_per_step=8e12)
-    (slowest, *_) = composed(of_step, None, LINT, REQUEST).needs
-    (twice, *_) = composed(of_step, None, LINT, asked).needs
+    (slowest, *_) = compose_diagnosis(of_step, None, LINT, REQUEST).needs
+    (twice, *_) = compose_diagnosis(of_step, None, LINT, asked).needs
     assert twice.step_s == pytest.approx(2 * slowest.step_s)
-    assert composed(FOUND, None, LINT, REQUEST).needs == ()
+    assert compose_diagnosis(FOUND, None, LINT, REQUEST).needs == ()
 
 
 def test_flops_may_have_to_be_counted() -> None:
     """A factory may give a callable; what it gives is checked."""
-    assert counted_flops(None) is None
-    assert counted_flops(4) == 4.0
-    assert counted_flops(lambda: 5e12) == 5e12
+    assert count_flops(None) is None
+    assert count_flops(4) == 4.0
+    assert count_flops(lambda: 5e12) == 5e12
     with pytest.raises(MisuseError, match="must be above 0"):
-        counted_flops(lambda: -1)
+        count_flops(lambda: -1)

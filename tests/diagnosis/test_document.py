@@ -60,10 +60,3 @@ def test_every_resource_is_one_of_the_schema(resource: str) -> None:
     """What the code may say, a document may hold."""
     bound = findings(bottleneck=Bottleneck(None, resource, 0.0, "why"))
     assert diagnosis(findings=bound).to_document()["bottleneck"]["resource"] == resource
-
-
-@pytest.mark.parametrize(("cpu_s", "fraction"), [(0.010, 0.5), (0.040, 1.0), (0.0, 0.0)])
-def test_a_stage_works_for_a_part_of_its_time(cpu_s: float, fraction: float) -> None:
-    """Never for more than all of it, whatever the clocks say."""
-    assert stage(s_per_batch=0.020, cpu_s_per_batch=cpu_s).working_fraction == fraction
-    assert stage(s_per_batch=0.0).working_fraction == 1.0

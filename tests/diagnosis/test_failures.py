@@ -13,13 +13,12 @@ from netpipe.diagnosis import (
     investigation,
     schedule,
     single_thread_run,
-    thread_scaling,
     turns,
-    whole_loader,
+    variant_runs,
 )
 from netpipe.diagnosis.diagnosis import Findings, Intervention
-from netpipe.diagnosis.investigation import FindingOut
-from netpipe.diagnosis.loader_variants import serial, with_tiny_payload
+from netpipe.diagnosis.investigation import Investigation
+from netpipe.diagnosis.loader_variants import single_thread_variant, with_tiny_payload
 from netpipe.diagnosis.stage_ablation import KEPT, Recorded, without_stage
 from netpipe.errors import LoaderFailedError
 from netpipe.grain_workers import let_grain_start_workers
@@ -40,15 +39,15 @@ class NoSecondProcess:
 @pytest.fixture(autouse=True)
 def _workers(monkeypatch: pytest.MonkeyPatch) -> None:
     let_grain_start_workers()
-    monkeypatch.setattr(thread_scaling, "SecondProcess", NoSecondProcess)
+    monkeypatch.setattr(single_thread_run, "SecondProcess", NoSecondProcess)
     # However busy the machine is, nothing is skipped; a single round shows whether a side fails.
-    monkeypatch.setattr(schedule, "longest_s", lambda _: 1e4)
+    monkeypatch.setattr(schedule, "max_duration_s", lambda _: 1e4)
     monkeypatch.setattr(turns, "_MOST_ROUNDS", 1)
 
 
 def diagnosed(loader: Any) -> Findings:
     """Diagnose a loader here, on one core."""
-    return FindingOut(loader, "a:b", None, 1, 0.1, MonotonicClock(), UNWATCHED).findings()
+    return Investigation(loader, "a:b", None, 1, 0.1, MonotonicClock(), UNWATCHED).run()
 
 
 def intervention(found: Findings, name: str) -> Intervention:
@@ -61,7 +60,7 @@ def test_maps_that_change_their_element_in_place_are_diagnosed(
     workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every intervention gives each map an element that nothing has changed yet."""
-    monkeypatch.setattr(investigation, "worth_trying", lambda *_: None)
+    monkeypatch.setattr(investigation, "choose_change", lambda *_: None)
     found = diagnosed(lambda: loaders.in_place(workers))
     assert intervention(found, "without-stage").speedup is not None
     assert found.remarks == ()
@@ -88,13 +87,13 @@ def test_a_lane_without_its_slowest_map_is_faster(monkeypatch: pytest.MonkeyPatc
         rows = grain.MapDataset.source(loaders.Rows()).repeat().map(tokenized).map(rekeyed)
         return rows.batch(4).to_iter_dataset(loaders.ALONE)
 
-    _, graph = serial(loader)
+    _, graph = single_thread_variant(loader)
     slowest = next(one for one in graph.nodes if "tokenized" in str(one))
     times = (stage_time("Map of tokenized", 0.04, node=slowest),)
-    monkeypatch.setattr(single_thread_run, "stage_times", lambda *_: times)
+    monkeypatch.setattr(single_thread_run, "measure_stage_times", lambda *_: times)
     monkeypatch.setattr(blocks, "_delay_s", lambda: 0.0)
     monkeypatch.setattr(blocks, "copying_s", lambda: 0.0)
-    found = FindingOut(loader, "a:b", None, 1, 0.1, clock, UNWATCHED).findings()
+    found = Investigation(loader, "a:b", None, 1, 0.1, clock, UNWATCHED).run()
     (without_s,) = (one.without_s_per_batch for one in found.stages)
     assert found.lane_s_per_batch.median == pytest.approx(0.044)
     assert without_s is not None
@@ -104,7 +103,7 @@ def test_a_lane_without_its_slowest_map_is_faster(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("kind", ["Map of tests.diagnosis.loaders.tokenize", "Source", "Batch"])
 def test_a_stage_gives_back_fresh_copies(kind: str) -> None:
     """Whichever stage is left out, the maps behind it may change what they are given."""
-    lane, graph = serial(lambda: loaders.in_place(0))
+    lane, graph = single_thread_variant(lambda: loaders.in_place(0))
     node = next(one.id for one in graph.nodes if str(one).startswith(kind))
     made = without_stage(lane, node)
     assert made is not None
@@ -124,7 +123,7 @@ def test_arrays_are_copied_too() -> None:
 
 def test_the_first_batch_is_sent_as_a_fresh_copy() -> None:
     """A map behind the workers may change what stands for a batch that was not sent."""
-    _, graph = serial(loaders.renamed_behind_worker)
+    _, graph = single_thread_variant(loaders.renamed_behind_worker)
     made = with_tiny_payload(loaders.renamed_behind_worker, graph)
     assert [sorted(batch) for batch, _ in zip(made(), range(3), strict=False)] == [
         ["id", "inputs"]
@@ -146,7 +145,9 @@ def test_an_intervention_that_raises_is_dropped(monkeypatch: pytest.MonkeyPatch)
     assert found.what_if
 
 
-@pytest.mark.parametrize("name", ["without_stage", "stage_times", "from_disk_and_cache"])
+@pytest.mark.parametrize(
+    "name", ["without_stage", "measure_stage_times", "compare_disk_with_cache"]
+)
 def test_an_intervention_that_cannot_be_prepared_is_dropped(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -156,7 +157,7 @@ def test_an_intervention_that_cannot_be_prepared_is_dropped(
         failed = "the loader failed after 0 batches: KeyError: 'text'"
         raise LoaderFailedError(failed) from KeyError("text")
 
-    for module in (single_thread_run, whole_loader):
+    for module in (single_thread_run, variant_runs):
         if hasattr(module, name):
             monkeypatch.setattr(module, name, fail)
     found = diagnosed(loaders.unsendable)
@@ -169,10 +170,16 @@ def test_an_intervention_that_cannot_be_prepared_is_dropped(
 def test_a_loader_that_needs_its_workers_is_healthy(monkeypatch: pytest.MonkeyPatch) -> None:
     """It cannot be run in one thread: a remark says so, and it is looked into as it is."""
     # What starts workers again and again is not what this is about.
-    monkeypatch.setattr(single_thread_run, "stage_times", lambda *_: (stage_time("Map", 0.01),))
-    monkeypatch.setattr(single_thread_run, "lanes_in_turns", lambda *_: made_turns(lane=0.01))
-    monkeypatch.setattr(single_thread_run, "from_disk_and_cache", lambda *_: None)
-    monkeypatch.setattr(whole_loader, "measure_in_turns", lambda *_: made_turns(as_it_is=0.01))
+    monkeypatch.setattr(
+        single_thread_run, "measure_stage_times", lambda *_: (stage_time("Map", 0.01),)
+    )
+    monkeypatch.setattr(
+        single_thread_run.SingleThreadRun,
+        "measure_scaling",
+        lambda *_: made_turns(single_thread=0.01),
+    )
+    monkeypatch.setattr(single_thread_run, "compare_disk_with_cache", lambda *_: None)
+    monkeypatch.setattr(variant_runs, "measure_in_turns", lambda *_: made_turns(unmodified=0.01))
     found = diagnosed(loaders.works_in_workers_alone)
     assert found.lane == "as-it-is"
     assert found.workers == 1
@@ -181,7 +188,7 @@ def test_a_loader_that_needs_its_workers_is_healthy(monkeypatch: pytest.MonkeyPa
 
 def test_a_loader_that_fails_unmodified_is_reported_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own failure ends the diagnosis before any variant of it runs."""
-    monkeypatch.setattr(single_thread_run, "stage_times", None)
+    monkeypatch.setattr(single_thread_run, "measure_stage_times", None)
 
     def loader() -> Any:
         return loaders.plain().map(lambda batch: batch["text"]).mp_prefetch(loaders.ONE_WORKER)

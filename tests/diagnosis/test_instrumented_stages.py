@@ -11,7 +11,7 @@ from netpipe.diagnosis.instrumented_stages import (
     Overhead,
     Spent,
     Timing,
-    measured_overhead,
+    measure_overhead,
     timed,
     without_overhead,
 )
@@ -254,7 +254,7 @@ def test_what_the_users_code_raises_gets_out() -> None:
     with pytest.raises(OSError, match="gone"), timed(collect_datasets(dataset)) as timing:
         dataset[0]
     assert timing.spent[0].calls == 1
-    assert timing._here.__dict__["inner"] is None
+    assert timing._thread.__dict__["call"] is None
 
 
 def test_an_iterator_outlives_its_timing() -> None:
@@ -272,7 +272,7 @@ def test_what_was_timed_can_be_forgotten() -> None:
     """First calls open files."""
     timing = Timing()
     timing.call(0, double, 1)
-    timing.start_anew()
+    timing.reset()
     assert timing.call(1, double, 1) == 2
     assert list(timing.spent) == [1]
 
@@ -289,6 +289,6 @@ def test_overhead_is_taken_off_by_the_call() -> None:
 
 def test_the_overhead_is_measured() -> None:
     """Timing a call costs something, both sides of it."""
-    overhead = measured_overhead()
+    overhead = measure_overhead()
     assert overhead.own[0] > 0
     assert overhead.caller[0] > 0

@@ -12,13 +12,13 @@ import pytest
 from netpipe.diagnosis import loader_variants
 from netpipe.diagnosis.loader_variants import (
     OneThread,
+    count_threads,
     on_half_the_cores,
-    serial,
+    single_thread_variant,
     with_tiny_payload,
     with_workers,
     without_read_threads,
 )
-from netpipe.diagnosis.model_parts import threads_of
 from netpipe.grain_workers import let_grain_start_workers
 from netpipe.linting.experiments.variants import open_iterator
 from netpipe.linting.graph.nodes import Graph
@@ -56,7 +56,7 @@ def _workers() -> None:
 )
 def test_a_lane_is_one_thread_with_the_same_batches(loader: Factory, expected: Any) -> None:
     """No worker and no thread beside the one that pulls, and the very same batches."""
-    lane, _ = serial(loader)
+    lane, _ = single_thread_variant(loader)
     made = lane()
     assert isinstance(made, OneThread)
     threads, processes = set(threading.enumerate()), ProcessTree().children
@@ -80,14 +80,14 @@ def test_a_lane_makes_its_batches_where_they_are_asked_for() -> None:
         dataset = numbers.map(seen).batch(4)
         return grain.experimental.ThreadPrefetchIterDataset(dataset, prefetch_buffer_size=2)
 
-    lane, _ = serial(loader)
+    lane, _ = single_thread_variant(loader)
     assert len(batches(lane())) == 3
     assert makers == {threading.get_ident()}
 
 
 def test_the_graph_is_of_the_loader_as_it_is() -> None:
     """With its workers, and the lines that made it."""
-    _, graph = serial(loaders.with_worker)
+    _, graph = single_thread_variant(loaders.with_worker)
     assert graph.of_kind("ProcessPrefetch")
     assert "loaders.py:" in graph.of_kind("Batch")[0].made_at
 
@@ -95,13 +95,13 @@ def test_the_graph_is_of_the_loader_as_it_is() -> None:
 @pytest.mark.parametrize("loader", [loaders.raising_late, list, loaders.the_same])
 def test_what_cannot_be_rebuilt_stays_as_it_is(loader: Factory) -> None:
     """Neither plain Python, nor a dataset that the loader made once and for all."""
-    assert serial(loader)[0] is loader
+    assert single_thread_variant(loader)[0] is loader
 
 
 def test_a_prefetching_thread_is_passed_over_and_comes_back() -> None:
     """Grain's class is as it was once the lane is iterated."""
     before = vars(grain.experimental.ThreadPrefetchIterDataset)["__iter__"]
-    lane, _ = serial(loaders.threaded)
+    lane, _ = single_thread_variant(loaders.threaded)
     iter(lane())
     assert vars(grain.experimental.ThreadPrefetchIterDataset)["__iter__"] is before
 
@@ -109,7 +109,7 @@ def test_a_prefetching_thread_is_passed_over_and_comes_back() -> None:
 @pytest.mark.parametrize("loader", [loaders.plain, loaders.random_access])
 def test_workers_are_added_where_there_are_none(loader: Factory) -> None:
     """At the end, with readers that need no threads."""
-    _, graph = serial(loader)
+    _, graph = single_thread_variant(loader)
     made = read_graph(with_workers(loader, graph, 2)())
     assert made.of_kind("ProcessPrefetch")[0].parameters["num_workers"] == 2
     assert made.of_kind("ToIter")[0].parameters["num_threads"] == 0
@@ -122,7 +122,7 @@ def test_workers_are_added_where_there_are_none(loader: Factory) -> None:
 )
 def test_workers_that_there_are_become_others(loader: Factory, kind: str) -> None:
     """The call that starts them is given another number."""
-    _, graph = serial(loader)
+    _, graph = single_thread_variant(loader)
     made = read_graph(with_workers(loader, graph, 3)())
     assert [one.parameters["num_workers"] for one in made.of_kind(kind)] == [3]
 
@@ -150,7 +150,7 @@ def test_a_tiny_payload_is_made_and_not_sent(tmp_path: Any) -> None:
     def loader() -> Any:
         return loaders.plain().map(Kept(str(tmp_path))).mp_prefetch(loaders.ONE_WORKER)
 
-    found = batches(with_tiny_payload(loader, serial(loader)[1])())
+    found = batches(with_tiny_payload(loader, single_thread_variant(loader)[1])())
     assert found == IN_ORDER[:1] * 3
     by_workers = [one for one in tmp_path.iterdir() if one.name != str(os.getpid())]
     assert [one.read_text().split() for one in by_workers] == [["0", "8", "16"]]
@@ -201,6 +201,6 @@ def test_nothing_is_sent_of_a_tiny_payload() -> None:
 @pytest.mark.parametrize("loader", [loaders.threaded, loaders.data_loader, loaders.random_access])
 def test_reader_threads_are_left_out(loader: Factory) -> None:
     """A pipeline and a DataLoader in the training process start 16 threads by default."""
-    _, graph = serial(loader)
-    assert threads_of(graph) > 0
-    assert threads_of(read_graph(without_read_threads(loader)())) == 0
+    _, graph = single_thread_variant(loader)
+    assert count_threads(graph) > 0
+    assert count_threads(read_graph(without_read_threads(loader)())) == 0

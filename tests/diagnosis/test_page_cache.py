@@ -10,11 +10,10 @@ import pytest
 
 from netpipe.clock import MonotonicClock
 from netpipe.diagnosis import page_cache
+from netpipe.diagnosis.interventions import CACHED, FROM_DISK
 from netpipe.diagnosis.page_cache import (
-    CACHED,
-    FROM_DISK,
+    compare_disk_with_cache,
     drop_from_page_cache,
-    from_disk_and_cache,
     open_files,
 )
 from netpipe.diagnosis.schedule import TimeSlot
@@ -125,14 +124,12 @@ def test_batches_are_pulled_from_both(data: Path, monkeypatch: pytest.MonkeyPatc
                 yield file.read()
 
     monkeypatch.setattr(page_cache, "open_files", lambda: (str(data),))
-    monkeypatch.setattr(
-        page_cache, "drop_from_page_cache", lambda files: happened.append(f"{files}")
-    )
-    found = from_disk_and_cache(loader, time_of(0.0), 1.0, UNWATCHED, lambda _: None)
+    monkeypatch.setattr(page_cache, "drop_from_page_cache", happened.extend)
+    found = compare_disk_with_cache(loader, time_of(0.0), 1.0, UNWATCHED, lambda _: None)
     assert found is not None
     assert found.has(FROM_DISK)
     assert found.has(CACHED)
-    dropped = str((str(data),))
+    dropped = str(data)
     assert happened == [
         "made",
         dropped,
@@ -162,5 +159,5 @@ def test_a_loader_without_files_is_not_tried(monkeypatch: pytest.MonkeyPatch) ->
             closed.append(self)
 
     monkeypatch.setattr(page_cache, "open_files", tuple)
-    assert from_disk_and_cache(Endless, time_of(1.0), 0.1, UNWATCHED, lambda _: None) is None
+    assert compare_disk_with_cache(Endless, time_of(1.0), 0.1, UNWATCHED, lambda _: None) is None
     assert len(closed) == 1

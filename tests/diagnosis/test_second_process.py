@@ -11,22 +11,24 @@ import psutil
 import pytest
 
 from netpipe.clock import MonotonicClock
-from netpipe.diagnosis import second_process, thread_scaling
-from netpipe.diagnosis.blocks import PullCost
-from netpipe.diagnosis.loader_variants import serial
-from netpipe.diagnosis.schedule import TimeSlot
-from netpipe.diagnosis.second_process import SecondProcess
-from netpipe.diagnosis.thread_scaling import (
-    LANE,
+from netpipe.diagnosis import schedule, second_process, single_thread_run
+from netpipe.diagnosis.blocks import FirstLook, PullCost
+from netpipe.diagnosis.interventions import (
+    SINGLE_THREAD,
     TWO_PROCESSES,
     TWO_THREADS,
     WITHOUT_STAGE,
-    lanes_in_turns,
 )
+from netpipe.diagnosis.loader_variants import single_thread_variant
+from netpipe.diagnosis.schedule import Schedule
+from netpipe.diagnosis.second_process import SecondProcess
+from netpipe.diagnosis.single_thread_run import SingleThreadRun, pull_beside
+from netpipe.diagnosis.stage_times import StageTime
 from netpipe.diagnosis.turns import SideBlocks
 from netpipe.errors import SessionError
 from netpipe.session.heartbeat import UNWATCHED
 from tests.diagnosis import loaders
+from tests.diagnosis.examples import block, node, stage_time
 
 TARGET = "tests.diagnosis.loaders:{}"
 
@@ -41,7 +43,7 @@ def _nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> Any:
     left = [
         one
         for one in psutil.Process().children()
-        if "netpipe.diagnosis.pulling_process" in one.cmdline()
+        if "netpipe.diagnosis.second_process" in one.cmdline()
     ]
     assert not left
     assert psutil.Process().num_fds() <= descriptors
@@ -107,23 +109,27 @@ def test_a_process_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
         assert not psutil.pid_exists(second.pid)
 
 
-def turns_of(loader: Callable[[], Any], name: str, absent: Any = None) -> SideBlocks:
+def turns_of(loader: Callable[[], Any], name: str, *times: StageTime) -> SideBlocks:
     """Return the turns of a loader's lanes, each for next to no time."""
-    lane, _ = serial(loader)
-    time = TimeSlot(MonotonicClock(), 0.0, MonotonicClock()() + 1e6)
-    return lanes_in_turns(lane, TARGET.format(name), absent, time, 0.0, UNWATCHED, lambda _: None)
+    single_thread, graph = single_thread_variant(loader)
+    no_time = Schedule(MonotonicClock(), 0.0, UNWATCHED)
+    run = SingleThreadRun(
+        single_thread, TARGET.format(name), graph, True, FirstLook(0.0, 0.0), no_time, UNWATCHED, []
+    )
+    return run.measure_scaling(times)
 
 
 @pytest.fixture
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(thread_scaling, "_LEAST_BLOCK_S", 0.01)
+    monkeypatch.setattr(single_thread_run, "_MIN_BLOCK_S", 0.01)
+    monkeypatch.setattr(schedule, "max_duration_s", lambda _: 1e6)
 
 
 @pytest.mark.usefixtures("_short")
 def test_lanes_are_measured_beside_each_other() -> None:
     """One, two as threads, two as processes, and one without a stage; none is left running."""
-    found = turns_of(loaders.plain, "plain", absent=loaders.plain)
-    for side in (LANE, TWO_THREADS, TWO_PROCESSES, WITHOUT_STAGE):
+    found = turns_of(loaders.plain, "plain", stage_time("Map", 0.01, node=node(2, "Map")))
+    for side in (SINGLE_THREAD, TWO_THREADS, TWO_PROCESSES, WITHOUT_STAGE):
         assert found.has(side)
     assert found.failures == {}
     assert not [one for one in threading.enumerate() if "netpipe-pulling" in one.name]
@@ -133,7 +139,7 @@ def test_lanes_are_measured_beside_each_other() -> None:
 def test_lanes_go_on_without_a_second_process() -> None:
     """Its failure is one side's, and told as such."""
     found = turns_of(loaders.plain, "raising")
-    assert found.has(LANE)
+    assert found.has(SINGLE_THREAD)
     assert found.has(TWO_THREADS)
     assert not found.has(TWO_PROCESSES)
     assert "no [bold]data[/x] here" in found.failures[TWO_PROCESSES]
@@ -141,12 +147,10 @@ def test_lanes_go_on_without_a_second_process() -> None:
 
 def test_rates_of_both_processes_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """This one's 10 batches a second and the other's 30 are 40; its CPU time is its own."""
-    from tests.diagnosis.examples import block
-
-    monkeypatch.setattr(thread_scaling, "measure_block", lambda *_: block(0.1, 0.08))
+    monkeypatch.setattr(single_thread_run, "measure_block", lambda *_: block(0.1, 0.08))
     other = PullCost(30, 1.0, 0.25)
     second: Any = type("Second", (), {"start_pulling": lambda *_: lambda: other})()
-    found = thread_scaling._beside(partial(lambda: None), second, 1.0)  # type: ignore[arg-type]
+    found = pull_beside(partial(lambda: None), second, 1.0)  # type: ignore[arg-type]
     assert found.s_per_batch == pytest.approx(1 / 40)
     assert found.undelayed_s_per_batch == pytest.approx(1 / 50)
     assert found.trainer_cpu_s_per_batch == 0.08

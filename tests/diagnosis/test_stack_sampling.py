@@ -13,7 +13,7 @@ import pytest
 
 import netpipe
 from netpipe.diagnosis import stack_sampling
-from netpipe.diagnosis.stack_sampling import Place, functions, sampled, users_path
+from netpipe.diagnosis.stack_sampling import Function, function_names, sampled, users_path
 
 HARNESS = netpipe.__file__.replace("__init__.py", "harness/pull.py")
 SITE = "/venv/lib/python3.11/site-packages/numpy/core.py"
@@ -33,13 +33,13 @@ def stack(*places: tuple[str, str]) -> FrameType:
 
 def seen(*places: tuple[str, str]) -> tuple[str, ...]:
     """Return the functions of a stack."""
-    return functions(users_path(stack(*places)))
+    return function_names(users_path(stack(*places)))
 
 
 def test_the_users_functions_are_told_from_the_outermost() -> None:
     """With their file and line."""
     path = users_path(stack(("load", "mine.py"), ("decode", "mine.py")))
-    assert path == (Place("load", "mine.py", 1), Place("decode", "mine.py", 2))
+    assert path == (Function("load", "mine.py", 1), Function("decode", "mine.py", 2))
 
 
 def test_code_of_others_is_left_out() -> None:
@@ -118,7 +118,7 @@ def test_threads_are_seen_at_what_they_do() -> None:
     """One that computes is seen in its function, one that waits in a queue is not."""
     with Threads(), sampled() as found:
         until(lambda: sum(found.cpu_s.values()) > 0)
-    names = {name for path in found.wall_s for name in functions(path)}
+    names = {name for path in found.wall_s for name in function_names(path)}
     assert "Threads.works" in names
     assert "Threads.waits" not in names
     assert set(found.cpu_s) == set(found.wall_s)

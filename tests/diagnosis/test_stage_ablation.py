@@ -7,7 +7,7 @@ import grain
 import numpy as np
 import pytest
 
-from netpipe.diagnosis.loader_variants import OneThread, serial
+from netpipe.diagnosis.loader_variants import OneThread, single_thread_variant
 from netpipe.diagnosis.stage_ablation import KEPT, Recorded, RecordedSource, without_stage
 from netpipe.linting.graph.reader import read_graph
 from tests.diagnosis import loaders
@@ -104,7 +104,7 @@ def test_a_source_is_left_out() -> None:
 
 def test_a_lane_has_its_stages_left_out_too() -> None:
     """What is rebuilt is read below its wrapping."""
-    lane, _ = serial(loaders.with_worker)
+    lane, _ = single_thread_variant(loaders.with_worker)
     pulled = lane()
     assert isinstance(pulled, OneThread)
     number = read_graph(pulled.dataset).of_kind("Map")[0].id

@@ -4,19 +4,19 @@ from dataclasses import replace
 
 import pytest
 
-from netpipe.diagnosis.cost_model import Parts, Work
-from netpipe.diagnosis.prediction import Known
+from netpipe.diagnosis.cost_model import LoaderModel, StageCost
+from netpipe.diagnosis.diagnosis import Verification
+from netpipe.diagnosis.interventions import verify
 from netpipe.diagnosis.turns import SideBlocks
-from netpipe.diagnosis.verification import verified
-from netpipe.diagnosis.what_if import Change, changes
+from netpipe.diagnosis.what_if import Change, MeasuredLoader, list_changes
 from tests.diagnosis.examples import interval, turns
 
-KNOWN = Known(Parts(((Work(0.040, 0.0), True),), 1, 0, 8), (0.040,) * 3)
+LOADER = MeasuredLoader(LoaderModel(((StageCost(0.040, 0.0), True),), 1, 0, 8), (0.040,) * 3)
 
 
 def two_workers() -> Change:
     """Return the change to two workers: half of the time."""
-    return next(one for one in changes(KNOWN, None, (), None) if one.workers == 2)
+    return next(one for one in list_changes(LOADER, None, (), None) if one.workers == 2)
 
 
 def measured(before_s: float, after_s: float) -> SideBlocks:
@@ -27,18 +27,23 @@ def measured(before_s: float, after_s: float) -> SideBlocks:
 
 
 def _named(before_s: float, after_s: float) -> SideBlocks:
-    made = turns(as_it_is=before_s, two=after_s)
+    made = turns(unmodified=before_s, two=after_s)
     return SideBlocks(
-        tuple({"as-it-is": one["as-it-is"], "2 workers": one["two"]} for one in made.rounds)
+        tuple({"unmodified": one["unmodified"], "2 workers": one["two"]} for one in made.rounds)
     )
 
 
 LOAD = interval(0.040)
 
 
+def compared(change: Change, made: SideBlocks) -> tuple[Verification | None, str]:
+    """Compare a change with its turns."""
+    return verify(change.name, change.kind, change.predicted_s, made, LOAD)
+
+
 def test_a_prediction_is_held_against_the_measurement() -> None:
     """Foreseen are 20 ms, measured 25: a fifth too few."""
-    found, unverified = verified(two_workers(), measured(0.040, 0.025), LOAD)
+    found, unverified = compared(two_workers(), measured(0.040, 0.025))
     assert found is not None
     assert unverified == ""
     assert found.predicted_s_per_batch.median == pytest.approx(0.020)
@@ -51,26 +56,26 @@ def test_a_prediction_is_held_against_the_measurement() -> None:
 
 def test_a_machine_that_has_become_slower_is_no_error() -> None:
     """All is twice as slow as when it was foreseen: the ratio of the two is what counts."""
-    found, _ = verified(two_workers(), measured(0.080, 0.040), LOAD)
+    found, _ = compared(two_workers(), measured(0.080, 0.040))
     assert found is not None
     assert found.error_fraction == pytest.approx(0.0)
-    assert found.predicted_s_per_batch == two_workers().prediction
+    assert found.predicted_s_per_batch == two_workers().predicted_s
     assert found.measured_s_per_batch.median == pytest.approx(0.020)
     assert found.before_s_per_batch == LOAD
 
 
-@pytest.mark.parametrize("side", ["2 workers", "as-it-is"])
+@pytest.mark.parametrize("side", ["2 workers", "unmodified"])
 def test_a_change_that_failed_is_not_verified(side: str) -> None:
     """The reason is told, whichever of the two it was."""
     failed = replace(measured(0.040, 0.020), failures={side: "out of memory"})
     rounds = tuple({k: v for k, v in one.items() if k != side} for one in failed.rounds)
-    found, unverified = verified(two_workers(), replace(failed, rounds=rounds), LOAD)
+    found, unverified = compared(two_workers(), replace(failed, rounds=rounds))
     assert found is None
     assert unverified == "2 workers could not be tried: out of memory"
 
 
 def test_a_change_that_was_never_measured_had_no_time() -> None:
-    """Turns without rounds and without a reason."""
-    found, unverified = verified(two_workers(), SideBlocks(), LOAD)
+    """SideBlocks without rounds and without a reason."""
+    found, unverified = compared(two_workers(), SideBlocks())
     assert found is None
     assert unverified.endswith("no time was left")

@@ -6,5 +6,5 @@ from netpipe.diagnosis import schedule
 from netpipe.diagnosis.child import main
 
 if __name__ == "__main__":
-    with patch.object(schedule, "longest_s", return_value=1e4):
+    with patch.object(schedule, "max_duration_s", return_value=1e4):
         main()

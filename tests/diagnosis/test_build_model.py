@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from netpipe.diagnosis.blocks import Block
-from netpipe.diagnosis.cost_model import Parts
-from netpipe.diagnosis.model_parts import parts_of, section_of, threads_of, workers_of
+from netpipe.diagnosis.cost_model import LoaderModel, build_model
+from netpipe.diagnosis.loader_variants import count_threads, count_workers, section_of
 from netpipe.linting.graph.nodes import Graph
 from tests.diagnosis.examples import block, node, stage_time, turns, with_workers_graph
 
-LANES = turns(lane=0.040, two_threads=0.040, two_processes=0.020)
+SCALING = turns(single_thread=0.040, two_threads=0.040, two_processes=0.020)
 GRAPH = with_workers_graph()
 TIMES = (
     stage_time("Map", 0.030, 0.020, node=GRAPH.nodes[3]),
@@ -20,19 +20,19 @@ WHOLE = Block(0.020, 0.020, trainer_cpu_s_per_batch=0.003, workers_cpu_s_per_bat
 TINY = Block(0.020, 0.020, trainer_cpu_s_per_batch=0.001, workers_cpu_s_per_batch=0.042)
 
 
-def parts(**given: object) -> Parts:
+def parts(**given: object) -> LoaderModel:
     """Return the parts of a loader with two workers, unless told otherwise."""
     asked: dict[str, object] = {
         "times": TIMES,
         "graph": GRAPH,
-        "lanes": LANES,
-        "as_it_is": [WHOLE] * 3,
+        "scaling": SCALING,
+        "unmodified": [WHOLE] * 3,
         "tiny": [TINY] * 3,
         "workers": 2,
         "cores": 8,
         **given,
     }
-    return parts_of(**asked)  # type: ignore[arg-type]
+    return build_model(**asked)  # type: ignore[arg-type]
 
 
 def behind_workers() -> Graph:
@@ -97,14 +97,14 @@ def test_without_a_tiny_payload_all_that_is_left_is_sending() -> None:
 
 def test_nothing_is_less_than_nothing() -> None:
     """Noise that makes a loader with its payload cheaper is no negative cost."""
-    made = parts(as_it_is=[TINY] * 3, tiny=[WHOLE] * 3)
+    made = parts(unmodified=[TINY] * 3, tiny=[WHOLE] * 3)
     assert (made.payload_send_s, made.payload_receive_s) == (0.0, 0.0)
-    assert parts(as_it_is=[block(0.01, 0.0)] * 3, tiny=[]).send_s == 0.0
+    assert parts(unmodified=[block(0.01, 0.0)] * 3, tiny=[]).send_s == 0.0
 
 
 def test_one_process_sends_nothing() -> None:
     """Without workers there is no sending, whatever the CPU times are."""
-    assert parts(workers=0).in_trainer.wall_s == pytest.approx(0.040)
+    assert parts(workers=0).trainer_cost.wall_s == pytest.approx(0.040)
     assert parts(workers=0).send_s == parts(workers=0).receive_s == 0.0
 
 
@@ -113,47 +113,47 @@ def test_one_process_sends_nothing() -> None:
 )
 def test_the_share_of_the_lock(two_threads_s: float, fraction: float) -> None:
     """Two threads as fast as one always hold the lock, twice as fast never; slower is no more."""
-    lanes = turns(lane=0.040, two_threads=two_threads_s)
-    assert parts(lanes=lanes).gil_fraction == pytest.approx(fraction, abs=1e-9)
+    lanes = turns(single_thread=0.040, two_threads=two_threads_s)
+    assert parts(scaling=lanes).gil_fraction == pytest.approx(fraction, abs=1e-9)
 
 
 def test_a_lock_that_was_not_looked_for_is_held() -> None:
     """Without two threads, none is promised anything."""
-    assert parts(lanes=turns(lane=0.040)).gil_fraction == 1.0
-    assert parts(lanes=turns(lane=0.040)).contention == 0.0
+    assert parts(scaling=turns(single_thread=0.040)).gil_fraction == 1.0
+    assert parts(scaling=turns(single_thread=0.040)).contention == 0.0
 
 
 def test_processes_that_slow_each_other() -> None:
     """Two that give 1.6 of one have slowed each other by a quarter."""
-    lanes = turns(lane=0.040, two_processes=0.025)
-    assert parts(lanes=lanes).contention == pytest.approx(0.25)
+    lanes = turns(single_thread=0.040, two_processes=0.025)
+    assert parts(scaling=lanes).contention == pytest.approx(0.25)
 
 
 def test_contention_is_of_computing() -> None:
     """A lane that computes half of its time was slowed in that half only."""
     waits = block(0.040, 0.020)
-    lanes = turns(lane=waits, two_processes=0.025)
-    assert parts(lanes=lanes).contention == pytest.approx(0.5)
+    lanes = turns(single_thread=waits, two_processes=0.025)
+    assert parts(scaling=lanes).contention == pytest.approx(0.5)
 
 
 def test_two_cores_that_give_more_than_two_do_not_contend() -> None:
     """Luck is no contention."""
-    assert parts(lanes=turns(lane=0.040, two_processes=0.018)).contention == 0.0
+    assert parts(scaling=turns(single_thread=0.040, two_processes=0.018)).contention == 0.0
 
 
 def test_workers_are_counted_over_all_prefetches() -> None:
     """A Mix of two sources with workers of their own has all of them."""
     both = (node(0, "ProcessPrefetch", num_workers=2), node(1, "DataLoader", num_workers=3))
-    assert workers_of(Graph(both)) == 5
-    assert workers_of(Graph((node(0, "DataLoader"),))) == 0
+    assert count_workers(Graph(both)) == 5
+    assert count_workers(Graph((node(0, "DataLoader"),))) == 0
 
 
 def test_threads_are_those_of_the_reader() -> None:
     """A MapDataset at the end is iterated with Grain's default; the reader that has most counts."""
-    assert threads_of(with_workers_graph(threads=4)) == 4
-    assert threads_of(Graph((node(0, "ToIter", num_threads=0),))) == 0
-    assert threads_of(Graph((node(0, "Map", random_access=True),))) == 16
-    assert threads_of(Graph()) == 0
+    assert count_threads(with_workers_graph(threads=4)) == 4
+    assert count_threads(Graph((node(0, "ToIter", num_threads=0),))) == 0
+    assert count_threads(Graph((node(0, "Map", random_access=True),))) == 16
+    assert count_threads(Graph()) == 0
 
 
 def test_stages_run_where_they_are() -> None:
@@ -181,4 +181,4 @@ def test_threads_work_on_random_access_alone() -> None:
 def test_a_median_sees_through_one_bad_round() -> None:
     """One block that another program disturbed changes nothing."""
     bad = replace(WHOLE, workers_cpu_s_per_batch=5.0)
-    assert parts(as_it_is=[WHOLE, bad, WHOLE]) == parts()
+    assert parts(unmodified=[WHOLE, bad, WHOLE]) == parts()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from netpipe.diagnosis.diagnosis import Bottleneck, Findings, Prediction, Verification
-from netpipe.diagnosis.summary_sentence import sentence
+from netpipe.diagnosis.report import summarize
 from netpipe.results.measurement import Device, Interval, Measurement
 from netpipe.verdict.decision import judge
 from tests.diagnosis.examples import BOTTLENECK, findings, interval
@@ -24,7 +24,8 @@ def said(
 ) -> str:
     """Return the sentence."""
     verdict = None if measurement is None else judge(measurement)
-    return sentence(found or findings(), bottleneck, measurement, verdict)
+    found = replace(found or findings(), bottleneck=bottleneck)
+    return summarize(found, measurement, verdict)
 
 
 def test_a_loader_alone() -> None:
@@ -84,8 +85,7 @@ def test_copies_to_the_device_that_limit() -> None:
 def test_a_change_that_could_not_be_tried_is_named_once() -> None:
     """The reason follows it, without the change again."""
     found = findings(unverified="3 workers could not be tried: no time was left")
-    said = sentence(found, BOTTLENECK, None, None)
-    assert said.endswith("headroom then 1.1 (not tried: no time was left).")
+    assert summarize(found, None, None).endswith("headroom then 1.1 (not tried: no time was left).")
 
 
 def test_what_is_open_is_said_to_be() -> None:

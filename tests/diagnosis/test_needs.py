@@ -3,7 +3,7 @@
 import pytest
 
 from netpipe.device.accelerators import names_with_peak
-from netpipe.diagnosis.accelerator_needs import needs
+from netpipe.diagnosis.diagnose import list_needs
 from netpipe.diagnosis.diagnosis import Need
 from tests.diagnosis.examples import findings, stage
 
@@ -13,19 +13,19 @@ FLOPS, MFU = 4e12, 0.4
 def of(accelerator: str, **found: object) -> Need:
     """Return the need of one of them."""
     (need,) = (
-        one for one in needs(findings(**found), FLOPS, MFU) if one.accelerator == accelerator
+        one for one in list_needs(findings(**found), FLOPS, MFU) if one.accelerator == accelerator
     )
     return need
 
 
 def test_without_flops_nothing_is_derived() -> None:
     """The time of a step is not known then."""
-    assert needs(findings(), None, MFU) == ()
+    assert list_needs(findings(), None, MFU) == ()
 
 
 def test_every_accelerator_with_a_peak_is_told() -> None:
     """Each once, the slowest first."""
-    found = needs(findings(), FLOPS, MFU)
+    found = list_needs(findings(), FLOPS, MFU)
     assert {one.accelerator for one in found} == set(names_with_peak())
     assert [one.step_s for one in found] == sorted((one.step_s for one in found), reverse=True)
 
