@@ -258,7 +258,7 @@ def test_a_loader_that_has_ended_by_then_leaves_its_measurement(
     def end(_: object) -> None:
         raise LoaderEndedError("it gave all it had")
 
-    monkeypatch.setattr("netpipe.measuring.rounds.RoundRunner.train_to_be_seen", end)
+    monkeypatch.setattr("netpipe.measuring.rounds.RoundRunner.train_for_trace", end)
     found = rehearse(trace=TraceTarget(tmp_path))
     assert "it gave all it had" in {one.name: one.message for one in found.findings}["no-trace"]
     assert list(tmp_path.iterdir()) == []
