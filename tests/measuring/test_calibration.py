@@ -134,7 +134,7 @@ def reference(referred: Loader, monkeypatch: pytest.MonkeyPatch) -> ReferenceLoa
 def puller(clock: FakeClock, loader: Loader, monkeypatch: pytest.MonkeyPatch) -> Puller:
     """The loader, running."""
     puller = Puller(loader, clock)
-    monkeypatch.setattr(puller, "_look_at_processes", lambda: None)
+    monkeypatch.setattr(puller, "_find_processes", lambda: None)
     monkeypatch.setattr(puller, "processes", loader.workers)
     return puller
 
@@ -282,7 +282,7 @@ def test_workers_that_were_started_again_are_no_gain(
         loader.workers.ended_s = ended_s
         loader.workers.cpu_s_per_batch = 0.010
 
-    monkeypatch.setattr(puller, "_look_at_processes", look)
+    monkeypatch.setattr(puller, "_find_processes", look)
     puller._iterator = islice(puller._iterator, 5)
     loader.lasts = repeat(40)
     assert reference.measure_beside(puller, 1.0, clock).load_cpu_s_per_batch >= 0.003

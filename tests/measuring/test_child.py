@@ -108,7 +108,7 @@ def test_a_loader_that_does_not_close_takes_no_result_along(
     monkeypatch: pytest.MonkeyPatch, request_: SessionRequest
 ) -> None:
     """What was measured is written although a worker of the loader hangs."""
-    monkeypatch.setattr(loader_puller, "_CLOSING_S", 0.0)
+    monkeypatch.setattr(loader_puller, "_CLOSE_TIMEOUT_S", 0.0)
     loader = _Unclosable()
     serve(request_, Factories(lambda: loader))
     assert "measurement" in json.loads(Path(request_.result).read_text())

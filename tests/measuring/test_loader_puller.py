@@ -10,7 +10,7 @@ import pytest
 
 from netpipe.errors import InputError, LoaderEndedError, LoaderFailedError, MisuseError
 from netpipe.measuring import loader_puller
-from netpipe.measuring.loader_puller import _MOST_BATCHES, Puller
+from netpipe.measuring.loader_puller import _MAX_BATCHES, Puller
 from tests.fakes import FakeClock, FakeProcesses, paced
 
 BUFFERED_S, STEADY_S = 0.001, 0.1
@@ -66,7 +66,7 @@ def test_pulling_flat_out_takes_its_time(
 
 def test_a_loader_that_costs_nothing_is_left_at_last(clock: FakeClock) -> None:
     """A loader on which no time passes is pulled only so often."""
-    assert len(puller_of(clock, repeat(0.0)).pull_flat_out(1.0).gaps_s) == _MOST_BATCHES
+    assert len(puller_of(clock, repeat(0.0)).pull_flat_out(1.0).gaps_s) == _MAX_BATCHES
 
 
 @pytest.mark.parametrize(("workers", "group"), [(0, 2), (2, 2), (4, 4), (100, 16)])
@@ -169,7 +169,7 @@ def test_a_restart_does_not_wait_for_ever_until_the_old_loader_is_closed(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Workers that never stop at an epoch's end cost a moment, and not the measurement."""
-    monkeypatch.setattr(loader_puller, "_CLOSING_S", 0.0)
+    monkeypatch.setattr(loader_puller, "_CLOSE_TIMEOUT_S", 0.0)
     over = Event()
 
     class NeverClosed:
