@@ -29,10 +29,10 @@ def diagnose(chosen: Chosen) -> None:
     arguments.
     """
     from netpipe.diagnosis.diagnose import Asked, diagnosed, most_s
-    from netpipe.linting.settings import lint_settings
+    from netpipe.linting.settings import read_lint_settings
     from netpipe.results.units import format_minutes
 
-    settings = lint_settings(Path.cwd())
+    settings = read_lint_settings(Path.cwd())
     request = chosen.request("diagnose", chosen.accelerator)
     asked = Asked(chosen.loader, chosen.step, chosen.loop, request)
     if not chosen.quiet:

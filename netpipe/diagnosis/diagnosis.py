@@ -89,9 +89,9 @@ class Intervention:
     says: str
 
     @property
-    def clearness(self) -> float:
+    def clear_factor(self) -> float:
         """How far the interval stays away from no difference, as a factor; 0: not clear."""
-        return 0.0 if self.speedup is None else clearness(self.speedup)
+        return 0.0 if self.speedup is None else clear_factor(self.speedup)
 
     @property
     def effect(self) -> str:
@@ -99,7 +99,7 @@ class Intervention:
         return f"{self.what}: {format_ratio_interval(self.speedup)} times as fast"
 
 
-def clearness(ratio: Interval) -> float:
+def clear_factor(ratio: Interval) -> float:
     """Return by what factor at least a ratio differs from 1; 0: it may not differ at all."""
     bound = ratio.low if ratio.median > 1 else 1 / ratio.high
     return bound if bound > 1 + NO_EFFECT else 0.0
@@ -172,7 +172,7 @@ class Need:
 
 
 @dataclass(frozen=True)
-class Verified:
+class Verification:
     """A prediction, and what the same change gave when it was made in the same run.
 
     Attributes:
@@ -196,7 +196,7 @@ class Verified:
     @classmethod
     def of(
         cls, change: str, kind: str, predicted: Interval, measured: Interval, before: Interval
-    ) -> "Verified":
+    ) -> "Verification":
         """Return the comparison of a prediction with its measurement."""
         error = predicted.median / measured.median - 1
         says = (
@@ -240,7 +240,7 @@ class Findings:
     bottleneck: Bottleneck
     interventions: tuple[Intervention, ...]
     what_if: tuple[Prediction, ...]
-    verified: Verified | None
+    verified: Verification | None
     unverified: str
     elapsed_s: float
     remarks: tuple[str, ...] = ()
@@ -268,7 +268,7 @@ class Findings:
                 for one in self.what_if
             ),
             verified=tried
-            and Verified.of(
+            and Verification.of(
                 tried.change,
                 tried.kind,
                 scaled(tried.predicted_s_per_batch, factor),

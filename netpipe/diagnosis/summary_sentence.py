@@ -88,7 +88,7 @@ def _stage(bottleneck: Bottleneck, *, waits: bool) -> str:
 def _clearest(findings: Findings, bottleneck: Bottleneck) -> Iterator[str]:
     """Say the clearest effect, unless that is why no cause is named."""
     first = next(iter(findings.interventions), None)
-    if first and first.clearness and bottleneck.resource != "unknown":
+    if first and first.clear_factor and bottleneck.resource != "unknown":
         yield f"Clearest effect: {first.effect}."
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from rich.table import Table
 
 from netpipe.errors import InputError
-from netpipe.gate.baseline import Baseline, latest, load, numbered
+from netpipe.gate.baseline import Baseline, baseline_paths, latest, load
 from netpipe.gate.history import Changes, changes, dropped
 from netpipe.results.units import format_metric
 from netpipe.verdict.report import new_table
@@ -91,7 +91,7 @@ def _files(folder: Path) -> dict[str, Path]:
     return {
         f"{device.name}/{path.name}": path
         for device in folder.glob("*/")
-        for path in numbered(device)
+        for path in baseline_paths(device)
     }
 
 

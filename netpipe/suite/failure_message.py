@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from netpipe.gate.baseline import Baseline, holder_of
-from netpipe.gate.comparison import Compared, Comparison
+from netpipe.gate.baseline import Baseline, find_holder
+from netpipe.gate.comparison import Comparison, MetricComparison
 from netpipe.gate.metrics import Metric
 from netpipe.results.measurement import Measurement
 from netpipe.results.units import format_percent, format_seconds
@@ -14,7 +14,7 @@ from netpipe.verdict.decision import judge
 _SHOWN_VERSIONS = 6
 
 
-def told(failed: run.Compared, baselines: Sequence[Baseline], command: str) -> str:
+def told(failed: run.GateResult, baselines: Sequence[Baseline], command: str) -> str:
     """Return the message of a failed gate; its first line fits pytest's short summary.
 
     Args:
@@ -29,12 +29,12 @@ def told(failed: run.Compared, baselines: Sequence[Baseline], command: str) -> s
         lines += _figures(decisive, failed.against or "the baseline")
         lines += _baseline(decisive, baselines)
         lines += _history(decisive.metric, failed.benchmark, baselines)
-    held = holder_of(failed.benchmark, baselines, failed.now.host)
+    held = find_holder(failed.benchmark, baselines, failed.now.host)
     lines += _cause(failed.now, held.sessions[failed.benchmark] if held else ())
     return "\n".join((*lines, f"again:     {command}"))
 
 
-def _figures(one: Compared, beside: str) -> Iterator[str]:
+def _figures(one: MetricComparison, beside: str) -> Iterator[str]:
     now, then = (_written(one.metric, value) for value in (one.now, one.then))
     worse = one.worse
     better = "lower" if one.metric.lower_is_better else "higher"
@@ -50,7 +50,7 @@ def _written(metric: Metric, value: float) -> str:
     return format_seconds(value) if metric.unit == "s" else f"{value:.3g} {metric.unit}".rstrip()
 
 
-def _baseline(one: Compared, baselines: Sequence[Baseline]) -> Iterator[str]:
+def _baseline(one: MetricComparison, baselines: Sequence[Baseline]) -> Iterator[str]:
     for held in baselines:
         if one.where.endswith(held.path.name):
             yield f"baseline:  {held.path}, commit {held.commit[:12]}, {held.recorded[:16]}"

@@ -51,7 +51,7 @@ class Throughput:
     """
 
     data: Path
-    format_seconds: float
+    seconds: float
     combinations: Sequence[Combination]
     runs: Sequence[Sequence[Tally]]
     against: Against | None = None

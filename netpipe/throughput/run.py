@@ -10,7 +10,7 @@ from netpipe.errors import MisuseError
 from netpipe.measuring.loader_puller import LoaderFactory, Puller, close_with_timeout
 from netpipe.session.heartbeat import UNWATCHED, Watch
 from netpipe.throughput.figures import Tally
-from netpipe.throughput.footprint import Memory, bytes_read, memory_now, read_between
+from netpipe.throughput.footprint import Memory, bytes_read, read_between, read_memory
 from netpipe.throughput.token_counting import Counted, count_tokens
 
 _MEMORY_S: Final = 1.0
@@ -108,8 +108,8 @@ def _measured(puller: Puller, seconds: float, clock: Clock) -> Tally:
 
 
 def _peak_memory(puller: Puller, clock: Clock) -> Memory:
-    started, peak = clock(), memory_now()
+    started, peak = clock(), read_memory()
     while clock() - started < _MEMORY_S:
         puller.pull()
-        peak |= memory_now()
+        peak |= read_memory()
     return peak

@@ -24,7 +24,7 @@ from netpipe.measuring.training_loop import (
     late_reading_loop,
     run_train_block,
 )
-from netpipe.page.plots.timeline import lanes
+from netpipe.page.plots.timeline import build_timeline
 from tests.fakes import FakeClock, paced
 from tests.measuring.loops import BATCH, counting_step, slow_loop, syncing_loop
 
@@ -102,7 +102,7 @@ def test_an_emulated_device_says_itself_when_it_works() -> None:
     block = run_train_block(
         Puller(selfish, clock), stepper, syncing_loop, BlockLength(STEPS, 1), clock
     )
-    shown = lanes(block.timeline)
+    shown = build_timeline(block.timeline)
     assert [one.length_s for one in shown.working] == pytest.approx([0.010] * STEPS, abs=1e-6)
     assert shown.idle_fraction == pytest.approx(1 - 0.010 / fmean(block.steps_s[1:]), abs=1e-6)
     assert shown.idle_fraction > 0.5  # loading alone takes 22 ms

@@ -8,7 +8,7 @@ from typing import Any, Final
 from netpipe.clock import Clock
 from netpipe.errors import MisuseError
 from netpipe.linting.experiments.batch_digest import element_count
-from netpipe.linting.experiments.variants import iterating
+from netpipe.linting.experiments.variants import open_iterator
 from netpipe.measuring.loader_puller import LoaderFactory, Puller, close_with_timeout
 from netpipe.session.heartbeat import UNWATCHED, Watch
 from netpipe.session.processes import ProcessTree
@@ -19,7 +19,7 @@ _END: Final = object()
 
 
 @dataclass(frozen=True)
-class Block:
+class ElementBlock:
     """What pulling for a while showed. Per element: a fix may change the batches.
 
     Attributes:
@@ -55,13 +55,13 @@ class Pace:
 
 FLAT_OUT: Final = Pace(0.0)
 
-MeasureBlock = Callable[[LoaderFactory, Pace], Block]
+MeasureBlock = Callable[[LoaderFactory, Pace], ElementBlock]
 """Measures a loader from its start."""
 
 
-def measured_block(
+def measure_block(
     loader: LoaderFactory, pace: Pace, clock: Clock, watch: Watch = UNWATCHED
-) -> Block:
+) -> ElementBlock:
     """Start a loader and time what it gives.
 
     Args:
@@ -87,7 +87,7 @@ def measured_block(
     finally:
         close_with_timeout(puller.close)
     elements = counted.elements / puller.pulled
-    return Block(
+    return ElementBlock(
         spent.s_per_batch / elements, spent.cpu_s_per_batch / elements, elements, spent.typical_s
     )
 
@@ -115,7 +115,7 @@ def _pull_stepping(puller: Puller, clock: Clock, enough_s: float, step_s: float)
     return _Spent(fmean(gaps_s) + fmean(steps_s), used_s / len(gaps_s), median(gaps_s))
 
 
-def _from_start(loader: LoaderFactory, pace: Pace, clock: Clock) -> Block:
+def _from_start(loader: LoaderFactory, pace: Pace, clock: Clock) -> ElementBlock:
     """Time a loader from the call that makes it, to the end of its data or of the block."""
     counted = _Counted(loader)
     started, cpu_s = clock(), ProcessTree().cpu_s()
@@ -138,7 +138,7 @@ def _from_start(loader: LoaderFactory, pace: Pace, clock: Clock) -> Block:
     if not gaps_s:
         raise MisuseError("loader() gave no batch: it must give at least one")
     elements = counted.elements
-    return Block(
+    return ElementBlock(
         (ends_s - started) / elements,
         used_s / elements,
         elements / len(gaps_s),
@@ -157,7 +157,7 @@ class _Counted:
 
     def batches(self) -> Generator[Any, None, None]:
         """Start the loader."""
-        with iterating(self._loader()) as batches:
+        with open_iterator(self._loader()) as batches:
             for batch in batches:
                 self.elements += element_count(batch)
                 yield batch

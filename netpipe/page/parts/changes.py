@@ -7,8 +7,8 @@ from netpipe.diagnosis.diagnosis import (
     Findings,
     Intervention,
     Prediction,
-    Verified,
-    clearness,
+    Verification,
+    clear_factor,
 )
 from netpipe.page.content import Card, Cell, Column, Drawing, Note, Notes, Pair, Table, Tone
 from netpipe.page.plots.canvas import Ink
@@ -98,7 +98,7 @@ def _interventions(found: Findings) -> Table:
     )
 
 
-def _verified(verified: Verified) -> Drawing:
+def _verified(verified: Verification) -> Drawing:
     rows = [
         Row("before", verified.before_s_per_batch, Ink.FAINT, "s"),
         Row("predicted", verified.predicted_s_per_batch, Ink.DEVICE, "D"),
@@ -114,7 +114,7 @@ def _verified(verified: Verified) -> Drawing:
 
 
 def _look(speedup: Interval) -> tuple[Ink, str]:
-    if not clearness(speedup):
+    if not clear_factor(speedup):
         return Ink.FAINT, "D"
     return (Ink.GOOD, "o") if speedup.median > 1 else (Ink.BAD, "X")
 

@@ -17,7 +17,7 @@ _BINS: Final = 30
 _SHOWN_PERCENTILE: Final = 99  # the last one may be a hundred times as far away
 
 
-def distributions(train_step_s: Sequence[float], wait_s: Sequence[float]) -> str:
+def draw_distributions(train_step_s: Sequence[float], wait_s: Sequence[float]) -> str:
     """Draw both over one axis of time.
 
     Args:
@@ -36,7 +36,7 @@ def distributions(train_step_s: Sequence[float], wait_s: Sequence[float]) -> str
     return drawn(draw, _HEIGHT)
 
 
-def caption(train_step_s: Sequence[float], wait_s: Sequence[float], steps: int) -> str:
+def write_caption(train_step_s: Sequence[float], wait_s: Sequence[float], steps: int) -> str:
     """Say what is to be seen."""
     return (
         f"{steps:,} real steps. Half take {format_seconds(train_step_s[50])} or less, the "

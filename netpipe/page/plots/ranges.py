@@ -8,7 +8,7 @@ from typing import Any, Final
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from netpipe.linting.picture.visible_graph import shortened
+from netpipe.linting.picture.visible_graph import shorten_middle
 from netpipe.page.plots.canvas import SMALL, Ink, axes_in, drawn, rule_at_ticks, write
 from netpipe.page.plots.scales import finite, label_counts, label_factors, label_seconds
 from netpipe.page.wording import ratio, short_count
@@ -116,5 +116,5 @@ def _rows(axes: Axes, rows: Sequence[Row], values: Sequence[str]) -> None:
         axes.plot(interval.median, y, row.marker, color=row.ink, markersize=11, clip_on=False)
         behind = {"facecolor": Ink.PAPER, "edgecolor": "none", "pad": 1}  # the lines of the axes
         place: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "bbox": behind}
-        write(axes, 0, number - 0.2, shortened(row.label, _COLUMNS), **place)
+        write(axes, 0, number - 0.2, shorten_middle(row.label, _COLUMNS), **place)
         write(axes, 1, number - 0.2, value, fontweight="bold", ha="right", **place)

@@ -35,7 +35,7 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Lanes:
+class Timeline:
     """The same steps as stretches of time.
 
     Attributes:
@@ -67,7 +67,7 @@ class Lanes:
         return _sum_s(self.waiting) / loop_s if loop_s else 0.0
 
 
-def lanes(steps: tuple[StepTimes, ...]) -> Lanes:
+def build_timeline(steps: tuple[StepTimes, ...]) -> Timeline:
     """Tell from the times of steps, one at least, what the loop and the device did when.
 
     A document that does not say when the device began a step is an older one: it did when the
@@ -79,7 +79,7 @@ def lanes(steps: tuple[StepTimes, ...]) -> Lanes:
         begin_s = max(before_s, one.given_s) if one.began_s is None else one.began_s
         working.append(Span(begin_s, max(begin_s, one.done_s)))
     gaps = (Span(before.end_s, after.begin_s) for before, after in pairwise(working))
-    return Lanes(
+    return Timeline(
         waiting=tuple(Span(one.asked_s, one.given_s) for one in steps),
         calling=tuple(Span(one.given_s, one.dispatched_s) for one in steps),
         working=tuple(working),
@@ -87,7 +87,7 @@ def lanes(steps: tuple[StepTimes, ...]) -> Lanes:
     )
 
 
-def timeline(found: Lanes) -> str:
+def draw_timeline(found: Timeline) -> str:
     """Draw the loop's lane above the device's, idle time of the device marked."""
 
     def draw(figure: Figure) -> None:
@@ -109,7 +109,7 @@ def timeline(found: Lanes) -> str:
     return drawn(draw, _HEIGHT)
 
 
-def caption(found: Lanes, *, is_exact: bool) -> str:
+def write_caption(found: Timeline, *, is_exact: bool) -> str:
     """Say what is to be seen.
 
     Args:
