@@ -193,7 +193,7 @@ def test_workers_that_never_rest_are_not_waited_for(
     loader.workers.cores = 1.0
     before_s = clock()
     assert reference.measure_beside(puller, 1.0, clock).load_cpu_s_per_batch > 0.003
-    assert clock() - before_s < 1.0 + 2 * calibration._LONGEST_FILLING_S + 2 * CYCLE_S
+    assert clock() - before_s < 1.0 + 2 * calibration._MAX_FILLING_S + 2 * CYCLE_S
 
 
 def test_turns_are_short_and_equal(

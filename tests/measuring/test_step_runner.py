@@ -176,8 +176,8 @@ def test_warm_up_gives_up_on_a_step_that_compiles_for_ever(
     step: CountingStep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is bounded in steps and, once it has tried some, in time; each compilation is counted."""
-    monkeypatch.setattr(step_runner, "_MOST_WARM_UP_STEPS", 6)
-    monkeypatch.setattr(step_runner, "_LEAST_WARM_UP_STEPS", 2)
+    monkeypatch.setattr(step_runner, "_MAX_WARM_UP_STEPS", 6)
+    monkeypatch.setattr(step_runner, "_MIN_WARM_UP_STEPS", 2)
     shapes = count(1)
     steps = []
 
@@ -319,7 +319,7 @@ def test_results_that_go_with_the_state_do_not_end_a_measurement(step: CountingS
 
     stepper = StepRunner(lambda: (jnp.zeros(3), sharing), HOST_BATCHES, step.clock)
     stepper.warm_up(LIMIT_S)
-    assert (stepper.ready_aux()["global_step"] == 1).all()
+    assert (stepper.ready_aux["global_step"] == 1).all()
 
 
 @pytest.mark.parametrize(
