@@ -9,7 +9,13 @@ import pytest
 
 from netpipe.gate import baseline
 from netpipe.results.measurement import parse_measurement
-from netpipe.results.step_times import MOST_SHOWN, DeviceStep, Distributions, StepTimes, timeline
+from netpipe.results.step_times import (
+    MAX_TIMELINE_STEPS,
+    DeviceStep,
+    Distributions,
+    StepTimes,
+    timeline,
+)
 from tests.measurements import make_measurement
 from tests.measuring.conftest import LOAD_S, STEP_S, Rehearse
 
@@ -30,7 +36,12 @@ def made_timeline(steps: int, skipped: int, in_hand: int = 0) -> tuple[StepTimes
 
 
 @pytest.mark.parametrize(
-    ("steps", "shown"), [(2 * MOST_SHOWN, MOST_SHOWN), (MOST_SHOWN, MOST_SHOWN - 5), (7, 2)]
+    ("steps", "shown"),
+    [
+        (2 * MAX_TIMELINE_STEPS, MAX_TIMELINE_STEPS),
+        (MAX_TIMELINE_STEPS, MAX_TIMELINE_STEPS - 5),
+        (7, 2),
+    ],
 )
 def test_the_last_steps_that_count_are_shown(steps: int, shown: int) -> None:
     """At most so many, none of those skipped, and the first one asks at 0."""
@@ -56,7 +67,7 @@ def test_batches_in_hand_at_the_end_are_no_steps() -> None:
 def test_a_measurement_shows_its_last_round(rehearse: Rehearse) -> None:
     """Each step asks when the one before was called, waits as long as the loader takes."""
     found = rehearse()
-    assert 2 <= len(found.timeline) <= MOST_SHOWN
+    assert 2 <= len(found.timeline) <= MAX_TIMELINE_STEPS
     assert found.timeline[0].asked_s == 0.0
     for one in found.timeline:
         assert one.given_s == pytest.approx(one.asked_s + LOAD_S)
