@@ -63,12 +63,7 @@ class ReferenceLoader:
         Workers and threads go on during the other's turn, so CPU time is taken between moments
         when all buffers are full: one batch was made for every batch that was pulled. Turns in
         which the loader was started again are repeated if possible, because starting is not
-        loading.
-
-        Args:
-            puller: The loader that is measured.
-            enough_s: Seconds after which to stop.
-            clock: Seconds.
+        loading. No turn begins after `enough_s` seconds.
         """
         for _ in range(_MAX_TRIES):
             puller.ensure_epoch_has(2)

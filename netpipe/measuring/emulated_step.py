@@ -49,7 +49,7 @@ class Engines:
         self._copy_ns_per_byte = _NS / copy_bytes_per_s
 
     def dispatch(self, now_ns: int, copied_bytes: int) -> int:
-        """Return when a step is done whose batch is copied from now on, and which runs after it."""
+        """Return when a step is done that is dispatched now and waits for its batch's copy."""
         copy_ns = round(copied_bytes * self._copy_ns_per_byte)
         self._copies_done_ns = max(self._copies_done_ns, now_ns) + copy_ns
         self.free_ns = max(self.free_ns, self._copies_done_ns) + self._step_ns

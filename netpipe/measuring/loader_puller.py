@@ -277,13 +277,7 @@ def close_with_timeout(close: Callable[[], None]) -> None:
 
 
 def wait_until_quiet(cpu_s: Callable[[], float], clock: Clock, limit_s: float) -> None:
-    """Wait until processes use next to no CPU.
-
-    Args:
-        cpu_s: Reads the CPU seconds that they have used.
-        clock: Seconds.
-        limit_s: Seconds after which to return in any case.
-    """
+    """Wait until processes use next to no CPU, by a function that reads their CPU seconds."""
     started = clock()
     while (before := clock()) - started < limit_s:
         used_s = cpu_s()

@@ -26,14 +26,8 @@ def measure_host_s_per_step(
     """Return H: seconds of the loop's own work per batch, when there is nothing to wait for.
 
     The loop runs on batches that are ready and on a step whose results are ready, so that all the
-    time from one batch to the request for the next is the loop's own work.
-
-    Args:
-        stepper: Has the state, the batches and a ready result.
-        loop: The trainer's loop.
-        steps: Steps to time, at least 1.
-        clock: Seconds.
-        limit_s: Seconds after which no more batches are given.
+    time from one batch to the request for the next is the loop's own work. It gets no more batches
+    after `limit_s` seconds.
     """
     step = _ReadyStep(stepper, clock)
     own_s: list[float] = []

@@ -14,6 +14,7 @@ from netpipe.measuring.loader_puller import Puller, close_with_timeout
 from netpipe.measuring.profiler_trace import NoTraceError
 from netpipe.measuring.round_log import RoundLog
 from netpipe.measuring.rounds import RoundRunner, Subject
+from netpipe.measuring.step_runner import StepRunner
 from netpipe.results import statistics
 from netpipe.results.measurement import Device, Finding, Host, Measurement, Waits
 from netpipe.results.step_times import Distributions
@@ -138,7 +139,7 @@ def _summarize(
         drained=log.mostly_drained,
         elapsed_s=elapsed_s,
         rounds=rounds,
-        findings=tuple(_findings(runner)),
+        findings=(*_loader_findings(runner.puller, log), *_step_findings(stepper)),
         buffered_batches_start=_buffered_at_start(log),
         buffered_batches_end=_median_or_none(log.buffered_after(train=True)),
         host_s_per_step=interval(rounds.host_s_per_step),
@@ -178,12 +179,11 @@ def _median_or_none(values: list[float]) -> float | None:
 
 
 def _worst_tenth_fraction(log: RoundLog, step_s: float) -> float:
-    """Return the share of the stall, what real steps take beyond S0, in its worst tenth."""
+    """Return the share of the stall, real steps' time beyond S0, in the worst tenth of steps."""
     return statistics.worst_tenth_fraction([max(0.0, real_s - step_s) for real_s in log.steps_s])
 
 
-def _findings(runner: RoundRunner) -> Iterator[Finding]:
-    log, puller, stepper = runner.log, runner.puller, runner.stepper
+def _loader_findings(puller: Puller, log: RoundLog) -> Iterator[Finding]:
     if puller.longest_start_s > _SLOW_START_S:
         yield Finding(
             "slow-start",
@@ -211,11 +211,14 @@ def _findings(runner: RoundRunner) -> Iterator[Finding]:
             "undrained-buffers",
             f"the loader's buffers were not empty after {max(log.buffered):.0f} batches",
         )
+
+
+def _step_findings(stepper: StepRunner) -> Iterator[Finding]:
     if stepper.kept_state_bytes >= _MIN_KEPT_STATE_BYTES:
         yield Finding(
             "donation-missing",
-            f"the step keeps {stepper.kept_state_bytes:,} bytes of the state it was given alive "
-            "beside the new one: donate it, jax.jit(step, donate_argnums=0)",
+            f"{stepper.kept_state_bytes:,} bytes of the state that a step was given stay allocated "
+            "after it: donate the state, jax.jit(step, donate_argnums=0)",
         )
     if not stepper.runs_in_a_thread:
         yield Finding(

@@ -1,4 +1,4 @@
-"""What the rounds of a measurement have shown so far."""
+"""The rounds of a measurement so far, and its other findings."""
 
 from dataclasses import dataclass, field
 from statistics import median
@@ -10,7 +10,7 @@ from netpipe.results.measurement import BlockingLine, CalibrationTurns, GpuHealt
 
 # With fewer rounds an interval is wide.
 MIN_ROUNDS = 6
-# Half-widths of the intervals of L and R/S0, as fractions, below which more rounds tell no more.
+# Half-widths of the intervals of L and R/S0, as fractions, below which no more are needed.
 _TIGHT_LOAD = 0.03
 _TIGHT_TRAIN = 0.02
 # Share of a step from which a stall is looked at more closely.
@@ -59,7 +59,7 @@ class Round:
 
 @dataclass
 class RoundLog:
-    """The whole rounds, and what was found out beside them."""
+    """The whole rounds, and the findings beside them."""
 
     rounds: list[Round] = field(default_factory=list)
     turns: list[CalibrationTurns] = field(default_factory=list)
@@ -120,7 +120,7 @@ class RoundLog:
         return median(columns.train_s_per_step) > (1 + _MIN_STALL) * larger_s
 
     def is_tight(self) -> bool:
-        """Return whether more rounds would tell nothing more."""
+        """Return whether the intervals are so narrow that no more rounds are needed."""
         if len(self.rounds) < MIN_ROUNDS:
             return False
         columns = self.columns()

@@ -123,15 +123,7 @@ def run_train_block(
     clock: Clock,
     sampler: StackSampler | None = None,
 ) -> TrainBlock:
-    """Run `loop` over some batches.
-
-    Args:
-        puller: The loader.
-        stepper: The state and the step.
-        loop: The trainer's loop.
-        length: How many batches.
-        clock: Seconds.
-        sampler: Samples the lines at which the loop blocks; never in a block whose times count.
+    """Run the trainer's loop over some batches; with a sampler, its times do not count.
 
     Raises:
         MisuseError: The loop does not call the step once a batch.

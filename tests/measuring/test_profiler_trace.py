@@ -196,7 +196,7 @@ def test_a_live_trace_gives_a_fraction_and_leaves_nothing_behind(temporary: Path
         assert list(temporary.iterdir()) == []
 
 
-def test_a_profiler_that_will_not_start_has_no_opinion(
+def test_a_profiler_that_does_not_start_gives_no_overlap(
     temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The steps are not run for nothing."""
@@ -221,7 +221,7 @@ def test_the_trace_that_was_written_is_read(temporary: Path, profiler: FakeProfi
 
 @pytest.mark.parametrize("writes", [None, b"", b"\xff"])
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_trace_that_cannot_be_read_is_no_opinion(
+def test_an_unreadable_trace_gives_no_overlap(
     temporary: Path, profiler: FakeProfiler, writes: bytes | None, fails: bool
 ) -> None:
     """Nor is one that is empty or was never written; the folder is removed all the same."""
@@ -231,7 +231,7 @@ def test_a_trace_that_cannot_be_read_is_no_opinion(
     assert list(temporary.iterdir()) == []
 
 
-def test_no_room_for_a_trace_is_no_opinion(
+def test_a_full_disk_gives_no_overlap(
     temporary: Path, monkeypatch: pytest.MonkeyPatch, profiler: FakeProfiler
 ) -> None:
     """Without a temporary folder nothing is started."""
@@ -240,7 +240,7 @@ def test_no_room_for_a_trace_is_no_opinion(
     assert profiler.calls == []
 
 
-def test_what_the_steps_raise_is_heard(temporary: Path, profiler: FakeProfiler) -> None:
+def test_errors_of_the_steps_are_raised(temporary: Path, profiler: FakeProfiler) -> None:
     """The profiler is stopped and its folder removed first."""
 
     def run() -> None:

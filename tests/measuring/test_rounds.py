@@ -96,13 +96,13 @@ def test_a_slow_loader_overruns_only_so_far(rehearse: Rehearse) -> None:
     assert found.step_s.high == float("inf")
 
 
-def test_the_loan_of_the_buffers_is_no_load_time(rehearse: Rehearse) -> None:
+def test_buffered_batches_do_not_shorten_the_load_time(rehearse: Rehearse) -> None:
     """A loader whose first batches come from a buffer is as fast as those after them."""
     found = rehearse(chain(repeat(LOAD_S / 100, 100), repeat(LOAD_S)))
     assert found.load_s_per_batch.median == pytest.approx(LOAD_S)
 
 
-def test_buffers_that_cannot_be_drained_are_told_of(
+def test_undrained_buffers_are_a_finding(
     rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The measurement says that its load time is no steady one, and how much was pulled."""

@@ -82,7 +82,7 @@ def test_code_of_other_packages_counts_when_there_is_no_other() -> None:
     assert line_of(installed) == (HERE, line_of.__code__.co_firstlineno + 3)
 
 
-def test_only_what_is_kept_is_counted() -> None:
+def test_only_kept_samples_count() -> None:
     """What was seen before an end that does not count is forgotten; time counts, not looks."""
     sampler = StackSampler()
     forgotten = [_Sample(("a.py", 1), 0.001, 0.0)] * 9
@@ -125,7 +125,7 @@ def test_a_thread_that_waits_is_seen_where_it_waits() -> None:
     assert sampler.lines()[0].code == "assert seen.wait(30)"
 
 
-def test_nothing_seen_is_no_line() -> None:
+def test_no_sample_gives_no_line() -> None:
     """A sampler that never looked has no lines."""
     jnp.zeros(1)  # jax is there, and was not asked
     assert StackSampler().lines() == ()

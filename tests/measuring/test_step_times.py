@@ -59,7 +59,7 @@ def test_a_step_begins_behind_the_one_before() -> None:
     assert [(one.began_s, one.done_s) for one in found] == [(1.0, 5.0), (5.0, 8.0), (9.0, 10.0)]
 
 
-def test_batches_in_hand_at_the_end_are_no_steps() -> None:
+def test_prefetched_batches_at_the_end_are_not_steps() -> None:
     """A loop that prefetches has asked for batches that no step was called with."""
     assert made_timeline(9, skipped=1, in_hand=3) == made_timeline(9, skipped=1)
 
@@ -87,7 +87,7 @@ def test_a_loader_that_grew_slow_is_shown_as_it_is_at_last(rehearse: Rehearse) -
     assert max(waits_s) == pytest.approx(found.distributions.wait_s[100])
 
 
-def test_the_steps_of_all_rounds_are_spread(rehearse: Rehearse) -> None:
+def test_percentiles_cover_the_steps_of_all_rounds(rehearse: Rehearse) -> None:
     """The percentiles run from the least to the most, over every step that counts."""
     stutters = iter([0.010, 0.010, 0.010, 0.050] * 10_000)
 
@@ -105,13 +105,13 @@ def test_the_steps_of_all_rounds_are_spread(rehearse: Rehearse) -> None:
     assert spread.wait_s[95] == pytest.approx(found.wait_s.p95)
 
 
-def test_both_survive_json() -> None:
+def test_timeline_and_percentiles_survive_json() -> None:
     """What was written is what is read."""
     made = make_measurement(timeline=TIMES, distributions=SPREAD)
     assert parse_measurement(made.to_document(), "a file") == made
 
 
-def test_an_older_document_has_neither() -> None:
+def test_an_older_document_has_no_timeline_and_percentiles() -> None:
     """It is read all the same, also where it does not say when a step began."""
     document = make_measurement(timeline=TIMES).to_document()
     for moments in document["timeline"]:
@@ -122,7 +122,7 @@ def test_an_older_document_has_neither() -> None:
     assert (found.timeline, found.distributions) == ((), None)
 
 
-def test_a_baseline_keeps_neither(tmp_path: Path) -> None:
+def test_a_baseline_keeps_no_timeline_and_percentiles(tmp_path: Path) -> None:
     """Ten sessions would grow by what only a picture of one shows."""
     theirs: dict[str, Any] = {"datetime": "2026-11-21", "commit_info": {}, "benchmarks": []}
     made = make_measurement(timeline=TIMES, distributions=SPREAD)
