@@ -105,7 +105,9 @@ class EmulatedStep:
         compute = self._computation(leaves, arrays, structure)
         # After compiling, because a real device does not begin before its program is compiled.
         done_ns = self._engines.dispatch(time.monotonic_ns(), self._copied_bytes(arrays))
-        token, aux = compute(_split_deadline(done_ns), *jax.tree.leaves(state))
+        # As two uint32, because by default jax converts 64 bits to 32.
+        deadline = np.array([done_ns], np.uint64).view(np.uint32)
+        token, aux = compute(deadline, *jax.tree.leaves(state))
         return EmulatedState(token, self._engines.device_step(done_ns)), aux
 
     def _copied_bytes(self, arrays: _Arrays) -> int:
@@ -181,8 +183,3 @@ def _compile(aux_shapes: Any) -> _Computation:
         return done, aux
 
     return jax.jit(compute).lower(_DEADLINE, _TOKEN).compile()
-
-
-def _split_deadline(nanoseconds: int) -> Any:
-    """Split a 64-bit time into two uint32, which jax keeps whole by default."""
-    return np.array([nanoseconds], np.uint64).view(np.uint32)

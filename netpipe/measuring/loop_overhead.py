@@ -76,8 +76,9 @@ def measure_instruments_s_per_step(
         watched.wait_for_device()
         return clock() - started
 
-    bares_s, watcheds_s = zip(*((bare_s(), watched_s()) for _ in range(repeats)), strict=True)
-    return max(0.0, (min(watcheds_s) - min(bares_s)) / steps)
+    pairs_s = [(bare_s(), watched_s()) for _ in range(repeats)]
+    added_s = min(watched for _, watched in pairs_s) - min(bare for bare, _ in pairs_s)
+    return max(0.0, added_s / steps)
 
 
 def _bare_loop(batches: Iterable[Batch], state: State, step: Step) -> None:

@@ -121,7 +121,13 @@ def record_trace(run: Callable[[], object], wanted: str) -> Iterator[Path]:
 
 def _trace(run: Callable[[], object], folder: Path) -> None:
     try:
-        jax.profiler.start_trace(folder, profiler_options=_lean_options())
+        options = jax.profiler.ProfileOptions()
+        # Recording every Python call would take most of the time.
+        options.python_tracer_level = 0
+        # Annotations, and the CPU client's operations.
+        options.host_tracer_level = 1
+        options.enable_hlo_proto = False
+        jax.profiler.start_trace(folder, profiler_options=options)
     except Exception as error:
         raise NoTraceError(f"the profiler cannot be started: {_first_line(error)}") from error
     try:
@@ -140,16 +146,6 @@ def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0] or type(error).__name__
 
 
-def _lean_options() -> jax.profiler.ProfileOptions:
-    options = jax.profiler.ProfileOptions()
-    # Recording every Python call would take most of the time.
-    options.python_tracer_level = 0
-    # Annotations, and the CPU client's operations.
-    options.host_tracer_level = 1
-    options.enable_hlo_proto = False
-    return options
-
-
 def load_and_busy_spans(trace: jax.profiler.ProfileData) -> tuple[list[Span], list[Span]]:
     """Return when a trace's host loaded, and when its device worked.
 
@@ -160,7 +156,9 @@ def load_and_busy_spans(trace: jax.profiler.ProfileData) -> tuple[list[Span], li
     on_device: list[Span] = []
     for plane in trace.planes:
         if plane.name.startswith("/device:"):
-            on_device += map(_span, _work(plane))
+            work = (line for line in plane.lines if line.name.startswith(_WORK_LINES))
+            events = chain.from_iterable(line.events for line in work)
+            on_device += [_span(event) for event in events if not event.name.startswith(_COPIES)]
             continue
         for event in chain.from_iterable(line.events for line in plane.lines):
             if event.name == LOADING:
@@ -168,12 +166,6 @@ def load_and_busy_spans(trace: jax.profiler.ProfileData) -> tuple[list[Span], li
             elif any(name == _OPERATION for name, _ in event.stats):
                 on_host.append(_span(event))
     return loads, on_device or on_host
-
-
-def _work(plane: Any) -> Iterator[Any]:
-    for line in plane.lines:
-        if line.name.startswith(_WORK_LINES):
-            yield from (event for event in line.events if not event.name.startswith(_COPIES))
 
 
 def _span(event: Any) -> Span:

@@ -98,7 +98,7 @@ class RoundLog:
         return [load.buffered for load in self.loads]
 
     def buffered_after(self, *, train: bool) -> list[float]:
-        """The same, where real steps came before the drain, or where the buffers were full."""
+        """Return the batches that drains found: left by real steps, or in full buffers."""
         return [entry.load.buffered for entry in self.rounds if entry.step_first is not train]
 
     @property

@@ -70,11 +70,7 @@ class StackSampler:
         self._current, self._sampling = [], True
 
     def end(self, *, counts: bool) -> None:
-        """Stop sampling: the trainer asks for the next batch.
-
-        Args:
-            counts: Whether to keep the samples since `begin`.
-        """
+        """Stop sampling, at the next request; keep the samples since `begin` if they count."""
         self._sampling = False
         if counts:
             self._kept += self._current

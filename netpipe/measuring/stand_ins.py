@@ -17,16 +17,11 @@ class AbsentError(MisuseError, AttributeError):
 
 
 def refuse_attribute(owner: str, name: str, why: str) -> NoReturn:
-    """Refuse to read an attribute of a stand-in.
-
-    Args:
-        owner: The name of the stand-in, such as `state`.
-        name: The attribute. Python's protocols probe for names that begin with an underscore.
-        why: The reason and the way out, as a sentence.
+    """Refuse to read an attribute of a stand-in; `why` is a sentence with the way out.
 
     Raises:
         AbsentError: The attribute was read by the user's code.
-        AttributeError: The attribute belongs to a protocol.
+        AttributeError: Python's protocols probe for this name, which begins with an underscore.
     """
     if name.startswith("_"):
         raise AttributeError(name)

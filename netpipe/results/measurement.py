@@ -287,11 +287,7 @@ class Measurement:
 
 
 def parse_measurement(document: Mapping[str, Any], where: object) -> Measurement:
-    """Build a Measurement from plain JSON values.
-
-    Args:
-        document: From `Measurement.to_document`.
-        where: The file it comes from, for the error message.
+    """Build a Measurement from what `to_document` returned; `where` is the file, for errors.
 
     Raises:
         InputError: The document is of another schema, or a field is missing or wrong.

@@ -66,15 +66,10 @@ def timeline(
     device_steps: Sequence[DeviceStep],
     skipped: int,
 ) -> tuple[StepTimes, ...]:
-    """Return the moments of a block's last steps.
+    """Return the moments of a block's last steps, without the first `skipped` ones.
 
-    Args:
-        asked_s: When each batch was asked for. A loop that prefetches asks for more batches than
-            it runs steps.
-        waits_s: The wait for each batch.
-        dispatched_s: When each call of the step had returned.
-        device_steps: When the device could begin each step, and when it was done.
-        skipped: Steps at the beginning that do not count.
+    A loop that prefetches asks for more batches than it runs steps, so `asked_s` and `waits_s` may
+    be longer than the others.
     """
     first = max(skipped, len(device_steps) - MAX_TIMELINE_STEPS)
     since_s = asked_s[first]

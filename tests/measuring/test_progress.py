@@ -181,7 +181,7 @@ def test_a_measurement_says_what_it_does(rehearse: Rehearse, clock: FakeClock) -
     ]
     rounds = [(of_s, detail) for phase, of_s, detail in ear.heard if phase.startswith("step")]
     assert {of_s for of_s, _ in rounds} == {60.0}
-    assert [detail for _, detail in rounds[:2]] == ["first looks", "round 1 of about 9"]
+    assert [detail for _, detail in rounds[:2]] == ["first estimates", "round 1 of about 9"]
     assert len(rounds) == found.step_s.n + 1
     for number, (_, detail) in enumerate(rounds[2:], 2):
         assert re.fullmatch(rf"round {number} of about \d+", detail)
