@@ -2,7 +2,6 @@
 
 import sys
 from math import ceil
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -51,66 +50,63 @@ def measure(chosen: Chosen) -> None:
         for request in requests:
             with live(accelerator_label(request.accelerator), quiet=chosen.quiet) as progress:
                 measurements.append(measured(command, request, progress=progress))
-    finally:  # one that fails takes nothing from those before it
+    finally:
+        # After a failure, the measurements before it are still reported.
         if measurements:
-            _print_measurements(measurements, listed=len(requests) > 1, as_json=chosen.as_json)
-            if chosen.html is not None:
-                _write_page(measurements, chosen.html)
-    codes = [exit_code(one) for one in measurements]
+            _report(measurements, chosen, listed=len(requests) > 1)
+    codes = list(map(exit_code, measurements))
     sys.exit(FAILED if FAILED in codes else max(codes))
 
 
-def _print_measurements(measurements: "list[Measurement]", *, listed: bool, as_json: bool) -> None:
-    if as_json:
-        _print_documents(measurements, listed=listed)
+def _report(measurements: "list[Measurement]", chosen: Chosen, *, listed: bool) -> None:
+    """Print the measurements, and write their page if one was asked for."""
+    if chosen.as_json:
+        document = _measurements_document(measurements)
+        print_json(document if listed else document["measurements"][0])
     else:
         print_verdicts(measurements)
+    if chosen.html is not None:
+        from netpipe.page.rendering import write_page
+
+        document = _measurements_document(measurements)
+        write_page([document], chosen.html, "--html", repeat=command_line())
 
 
-def _print_documents(measurements: "list[Measurement]", *, listed: bool) -> None:
-    """Print one measurement as its document, those of a list as one document of them."""
-    every = _every_document(measurements)
-    print_json(every if listed else every["measurements"][0])
-
-
-def _write_page(measurements: "list[Measurement]", path: Path) -> None:
-    from netpipe.page.rendering import write_page
-
-    write_page([_every_document(measurements)], path, "--html", repeat=command_line())
-
-
-def _every_document(measurements: "list[Measurement]") -> dict[str, Any]:
+def _measurements_document(measurements: "list[Measurement]") -> dict[str, Any]:
     from netpipe.verdict.decision import judge
     from netpipe.verdict.report import measurement_document
 
-    documents = [measurement_document(one, judge(one)) for one in measurements]
+    documents = [measurement_document(each, judge(each)) for each in measurements]
     return {"schema": "netpipe.measurements/1", "measurements": documents}
 
 
 def print_verdicts(measurements: "list[Measurement]") -> None:
-    """Print the table of measurements, then what there is to say of each."""
+    """Print the table of measurements, then the verdict and the evidence of each."""
     from netpipe.verdict.decision import find_remarks, judge
+    from netpipe.verdict.kinds import VerdictKind
     from netpipe.verdict.report import device_label, sizing_line, trace_line, verdict_table
 
     output.print(verdict_table(measurements))
-    for one in measurements:
-        verdict = judge(one)
-        output.print(bold_first(device_label(one.device), f": {verdict.message}"))
-        derived = [f"S0 is derived: {one.device.kind}"] if one.device.emulated else []
-        sizing = [sizing_line(one)] if verdict.kind != "inconclusive" else []
+    for measurement in measurements:
+        verdict, device = judge(measurement), measurement.device
+        output.print(bold_first(device_label(device), f": {verdict.message}"))
+        derived = [f"S0 is derived: {device.kind}"] if device.emulated else []
+        is_decided = verdict.kind != VerdictKind.INCONCLUSIVE
+        sizing = [sizing_line(measurement)] if is_decided else []
         for line in (*derived, *verdict.evidence, *sizing, f"next: {verdict.next}"):
             output.print(f"  {line}")
-        for remark in find_remarks(one, verdict):
+        for remark in find_remarks(measurement, verdict):
             output.print(f"  {remark.name}: {remark.message}")
-        if one.trace:
-            output.print(f"  {trace_line(one)}", soft_wrap=True)
+        if measurement.trace:
+            output.print(f"  {trace_line(measurement)}", soft_wrap=True)
 
 
 def exit_code(measurement: "Measurement") -> int:
-    """Return how a command ends that measured this."""
+    """Return the exit code of a command for its measurement."""
     from netpipe.verdict.decision import judge
+    from netpipe.verdict.kinds import VerdictKind
 
     verdict = judge(measurement)
-    if verdict.kind == "inconclusive":
+    if verdict.kind == VerdictKind.INCONCLUSIVE:
         return INCONCLUSIVE
     return FINE if verdict.passes(measurement) else FAILED

@@ -1,9 +1,9 @@
-"""A reference loader, pulled in turns with the one that is measured.
+"""A reference loader, pulled in turns with the loader that is measured.
 
-What a batch costs depends on what else the machine does at that moment: on its clock, its caches
-and its neighbours. A loader of fixed work, with as many workers, pays the same at the same moment,
-so the ratio of the two keeps stiller where both move. It is done first, on the first batches of a
-fresh loader: what a batch costs depends on what is in it, and those are the same in every session.
+The CPU time of a batch depends on the machine's clock, caches and other programs at that moment. A
+loader of fixed work with as many workers is slowed down by the same factor at the same moment, so
+the ratio of the two varies less than either. Calibration comes first, on the first batches of a
+fresh loader, because these have the same contents in every session.
 """
 
 import time
@@ -22,11 +22,14 @@ from netpipe.session.descendants import thread_cpu_s
 from netpipe.session.processes import ProcessTree, own_threads
 
 VERSION: Final = "reference-loader/1"
-_TURN_S = 0.02  # short against what a machine's load changes in, long against a pull
-_LONGEST_FILLING_S = 2.0
-_TRIES = 3  # for a loader that ends now and then
-_PIECES = 4
-_KEYS = "abcdef"  # as many arrays as a batch for a trainer of packed sequences has
+# Short compared with changes of the machine's load, long compared with a pull.
+_TURN_S = 0.02
+_MAX_FILLING_S = 2.0
+# Runs of a block that a restart of the loader fell into.
+_MAX_TRIES = 3
+_REFERENCE_PIECES = 4
+# As many arrays as a batch of packed sequences has.
+_KEYS = "abcdef"
 _SHAPE = (8, 256)
 _VALUES: Final = np.arange(4_000, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
 
@@ -36,7 +39,7 @@ class ReferenceLoader:
 
     Args:
         workers: Worker processes of the loader that is measured; the reference has as many, but
-            no more than there are CPUs. 0: it is pulled where it is made.
+            no more than there are CPUs. 0: it loads in this process.
     """
 
     def __init__(self, workers: int) -> None:
@@ -50,65 +53,60 @@ class ReferenceLoader:
 
     @property
     def name(self) -> str:
-        """What a figure was calibrated by: only like is compared with like."""
+        """The name that a baseline must share for its ratio to be comparable."""
         return f"{VERSION}, {self.workers} workers"
 
     def measure_beside(self, puller: Puller, enough_s: float, clock: Clock) -> CalibrationTurns:
         """Pull the loader that is measured and this one in turns.
 
         A loader whose batch takes longer than a turn gets a batch, and this one as much time.
-        Workers and threads go on while it is the other's turn, so their CPU time counts from
-        buffers that are full to buffers that are full again: for every batch that was pulled, one
-        was made. Turns in which the loader had ended and was started again do not count where
-        others can be had: starting is not loading.
-
-        Args:
-            puller: The loader that is measured.
-            enough_s: Seconds after which to stop.
-            clock: Seconds.
+        Workers and threads go on during the other's turn, so CPU time is taken between moments
+        when all buffers are full: one batch was made for every batch that was pulled. Turns in
+        which the loader was started again are repeated if possible, because starting is not
+        loading. No turn begins after `enough_s` seconds.
         """
-        for _ in range(_TRIES):
+        for _ in range(_MAX_TRIES):
             puller.ensure_epoch_has(2)
             restarts = puller.restarts
-            turns = self._turns(puller, enough_s, clock)
+            turns = self._run_turns(puller, enough_s, clock)
             if puller.restarts == restarts:
                 break
         return turns
 
-    def _turns(self, puller: Puller, enough_s: float, clock: Clock) -> CalibrationTurns:
-        before = self._spent_when_quiet(puller, clock)
+    def _run_turns(self, puller: Puller, enough_s: float, clock: Clock) -> CalibrationTurns:
+        before = self._read_when_quiet(puller, clock)
         pulled, started = puller.pulled, clock()
-        batches, here_s = self._turn(puller, clock)
+        batches, here_s = self._run_turn(puller, clock)
         while clock() - started < enough_s and puller.epoch_has(1):
-            more, longer_s = self._turn(puller, clock)
+            more, longer_s = self._run_turn(puller, clock)
             batches, here_s = batches + more, here_s + longer_s
         pulled = puller.pulled - pulled
         pulled_s = time.thread_time()
-        spent = self._spent_when_quiet(puller, clock) - before
-        # Reading the clocks of all processes takes this thread up to a millisecond each time.
+        spent = self._read_when_quiet(puller, clock) - before
+        # Reading the CPU clocks of all processes takes this thread up to a millisecond.
         reading_s = time.thread_time() - pulled_s
         load_s = spent.load_s - spent.threads_s - here_s - reading_s
         return CalibrationTurns(
             load_s / pulled, (spent.workers_s + spent.threads_s + here_s) / batches
         )
 
-    def _spent_when_quiet(self, puller: Puller, clock: Clock) -> "_Spent":
+    def _read_when_quiet(self, puller: Puller, clock: Clock) -> "_Spent":
         def all_s() -> float:
             return puller.processes.cpu_s() + self.processes.children_cpu_s()
 
-        wait_until_quiet(all_s, clock, _LONGEST_FILLING_S)
+        wait_until_quiet(all_s, clock, _MAX_FILLING_S)
         return _Spent(
             puller.processes.cpu_s(),
             self.processes.children_cpu_s(),
             sum(map(thread_cpu_s, self._threads)),
         )
 
-    def _turn(self, puller: Puller, clock: Clock) -> tuple[int, float]:
-        """Pull one, then the other; return what was pulled of it, and what this thread spent."""
+    def _run_turn(self, puller: Puller, clock: Clock) -> tuple[int, float]:
+        """Pull each once; return the reference's batches and this thread's CPU seconds for them."""
         started = clock()
-        while (took_s := _pulled_s(puller, started, clock)) < _TURN_S:
-            if not puller.epoch_has(1):
-                break
+        puller.pull()
+        while (took_s := clock() - started) < _TURN_S and puller.epoch_has(1):
+            puller.pull()
         handed_over_s, batches = time.thread_time(), 0
         while batches == 0 or clock() < started + 2 * took_s:
             next(self._iterator)
@@ -122,7 +120,7 @@ class ReferenceLoader:
 
 @dataclass(frozen=True)
 class _Spent:
-    """CPU seconds until now: of the loader with all this process, the reference's two parts."""
+    """CPU seconds so far: the loader and this process, and the reference's workers and threads."""
 
     load_s: float
     workers_s: float
@@ -134,12 +132,6 @@ class _Spent:
             self.workers_s - other.workers_s,
             self.threads_s - other.threads_s,
         )
-
-
-def _pulled_s(puller: Puller, started: float, clock: Clock) -> float:
-    """Pull a batch; return the seconds since the turn began."""
-    puller.pull()
-    return clock() - started
 
 
 def _dataset(workers: int) -> grain.IterDataset:
@@ -154,9 +146,9 @@ def _dataset(workers: int) -> grain.IterDataset:
 
 
 def _batch(index: int) -> dict[str, np.ndarray]:
-    """Do what input pipelines do, some 0.6 ms of it: interpreted Python, NumPy, small objects."""
+    """Do about 0.6 ms of what input pipelines do: interpreted Python, NumPy, small objects."""
     total = 0
-    for _ in range(_PIECES):
+    for _ in range(_REFERENCE_PIECES):
         for value in range(300):
             total += value & 7
         named = {number: str(number) for number in range(40)}

@@ -1,8 +1,8 @@
 """An accelerator that is only a clock: a step of a set time, asynchronous, using no CPU.
 
 A step is a jitted computation whose custom call sleeps until a deadline that the host computed at
-dispatch. So its results are real `jax.Array`s: everything that waits for a real step waits for
-this one, and the runtime bounds how many are in flight as it does for a real device.
+dispatch. Its results are real `jax.Array`s, so everything that waits for a real step also waits for
+this one, and the runtime limits the steps in flight as for a real device.
 """
 
 import time
@@ -26,7 +26,7 @@ _TOKEN = jax.ShapeDtypeStruct((8, 8), jnp.float32)
 _DEADLINE = jax.ShapeDtypeStruct((2,), jnp.uint32)
 
 _Arrays = Sequence[Any]
-"""For each leaf of a batch the array that goes to the device, None for one that stays."""
+"""For each leaf of a batch: the array that goes to the device, or None if it stays."""
 
 _Computation = Callable[[Any, Any], tuple[Any, Any]]
 
@@ -34,8 +34,8 @@ _Computation = Callable[[Any, Any], tuple[Any, Any]]
 class Engines:
     """When a device's copy engine and its compute engine are free, on a clock in nanoseconds.
 
-    Each does one thing at a time, in order. Deadlines follow from deadlines and not from when a
-    sleeper woke up, so that short steps take their time exactly on average.
+    Each does one thing at a time, in order. A deadline follows from the previous deadline, not from
+    when the sleeper woke up, so that short steps take exactly their time on average.
 
     Args:
         step_s: Seconds a step takes.
@@ -49,28 +49,28 @@ class Engines:
         self._copy_ns_per_byte = _NS / copy_bytes_per_s
 
     def dispatch(self, now_ns: int, copied_bytes: int) -> int:
-        """Return when a step is done whose batch is copied from now on and which runs after it."""
+        """Return when a step is done that is dispatched now and waits for its batch's copy."""
         copy_ns = round(copied_bytes * self._copy_ns_per_byte)
         self._copies_done_ns = max(self._copies_done_ns, now_ns) + copy_ns
         self.free_ns = max(self.free_ns, self._copies_done_ns) + self._step_ns
         return self.free_ns
 
     def device_step(self, done_ns: int) -> DeviceStep:
-        """Return when the step is computed that is done at this time."""
+        """Return the beginning and the end of the step that is done at this time."""
         return DeviceStep((done_ns - self._step_ns) / _NS, done_ns / _NS)
 
 
 class EmulatedStep:
     """A stand-in for a training step: `step(state, batch) -> (state, aux)`.
 
-    A batch is copied when the step first sees it, so a resident one only once, and whatever has
-    been computed on the device from it once more. The step begins when its copy and the step
-    before it are done. It compiles anew when the shapes or the dtypes of the batch are new.
+    An array is copied when the step first sees it: a resident batch once, and arrays computed from
+    it on the device once more. The step begins when its copy and the step before it are done. It
+    compiles anew for new shapes or dtypes of the batch.
 
     Args:
         step_s: Seconds a step takes.
-        real: Makes the `(state, step)` stood in for, whose aux has the same shapes; never run.
-            Left out, aux is `{"loss": float32 ()}`.
+        real: Makes the real `(state, step)`, which is traced for the shapes of its aux and never
+            run. Without it, aux is `{"loss": float32 ()}`.
         copy_bytes_per_s: Bandwidth from the host to the device; infinite: copies cost nothing.
     """
 
@@ -93,7 +93,7 @@ class EmulatedStep:
         """Dispatch one step and return at once.
 
         Raises:
-            MisuseError: The state is none of an emulated step, or the real step cannot be traced.
+            MisuseError: The state is not an emulated step's, or the real step cannot be traced.
         """
         if not isinstance(state, EmulatedState):
             raise MisuseError(
@@ -103,38 +103,41 @@ class EmulatedStep:
         leaves, structure = jax.tree.flatten(batch)
         arrays = [array_of(leaf) for leaf in leaves]
         compute = self._computation(leaves, arrays, structure)
-        # Only now: a real device does not begin before its program is compiled either.
+        # After compiling, because a real device does not begin before its program is compiled.
         done_ns = self._engines.dispatch(time.monotonic_ns(), self._copied_bytes(arrays))
-        token, aux = compute(_halves(done_ns), *jax.tree.leaves(state))
+        # As two uint32, because by default jax converts 64 bits to 32.
+        deadline = np.array([done_ns], np.uint64).view(np.uint32)
+        token, aux = compute(deadline, *jax.tree.leaves(state))
         return EmulatedState(token, self._engines.device_step(done_ns)), aux
 
     def _copied_bytes(self, arrays: _Arrays) -> int:
-        """Return the bytes that the device has not seen, and note what it has from now on."""
+        """Return the bytes that the device does not have yet, and record that it has them."""
         copied = 0
         for array in arrays:
             if array is None:
                 continue
             if self._on_device.get(id(array)) is not array:
-                # As the device holds it: by default jax makes 32 bits of 64.
+                # By default jax converts 64 bits to 32.
                 copied += array.size * jax.dtypes.canonicalize_dtype(array.dtype).itemsize
             if isinstance(array, jax.Array):
                 self._on_device[id(array)] = array
         return copied
 
     def _computation(self, leaves: Sequence[Any], arrays: _Arrays, structure: Any) -> _Computation:
-        # What jax.jit tells batches apart by.
-        kind = (structure, tuple(None if one is None else jax.typeof(one) for one in arrays))
+        # The key of jax.jit's own cache.
+        kind = (structure, tuple(array if array is None else jax.typeof(array) for array in arrays))
         if kind not in self._compiled:
-            self._compiled[kind] = _compiled(_aux_shapes(self._real, leaves, arrays, structure))
+            self._compiled[kind] = _compile(_trace_aux(self._real, leaves, arrays, structure))
         return self._compiled[kind]
 
 
-def _aux_shapes(
+def _trace_aux(
     real: StepFactory | None, leaves: Sequence[Any], arrays: _Arrays, structure: Any
 ) -> Any:
     """Trace the real step and return its aux as `jax.ShapeDtypeStruct`s.
 
-    The factory is traced too, for its state may not fit here; one that cannot be traced is run.
+    The factory is traced too, because its state may not fit into this host's memory. A factory
+    that cannot be traced is run.
 
     Raises:
         MisuseError: The step reads values, which a trace does not have.
@@ -144,7 +147,8 @@ def _aux_shapes(
 
     def shapes(factory: StepFactory) -> Any:
         def aux(traced: Sequence[Any]) -> Any:
-            batch = [leaf if one is None else one for leaf, one in zip(leaves, traced, strict=True)]
+            pairs = zip(leaves, traced, strict=True)
+            batch = [leaf if array is None else array for leaf, array in pairs]
             state, step = make_step(factory)
             return step(state, jax.tree.unflatten(structure, batch))[1]
 
@@ -152,7 +156,7 @@ def _aux_shapes(
 
     try:
         return shapes(real)
-    except Exception:  # noqa: BLE001  # whatever it is, it shows again when the factory is run
+    except Exception:  # noqa: BLE001  # running the factory raises it again
         made = make_step(real)
     try:
         return shapes(lambda: made)
@@ -164,23 +168,18 @@ def _aux_shapes(
         ) from error
 
 
-def _compiled(aux_shapes: Any) -> _Computation:
+def _compile(aux_shapes: Any) -> _Computation:
     """Compile `(deadline, token) -> (token, aux)`, done at the deadline."""
     sleep_until = jax.ffi.ffi_call(register_sleep_target(), _TOKEN, has_side_effect=True)
 
     def compute(deadline: Any, token: Any) -> tuple[Any, Any]:
-        # Real work beside the call: without it the runtime runs the computation inline and the
+        # Without real work beside the call, the runtime runs the computation inline, and the
         # dispatch waits for the step.
         token = jnp.tanh(token @ token)
         slept = sleep_until(deadline, token)
-        # The call writes nothing: only that its result must exist before `done` is used.
+        # The call writes nothing; the barrier only makes `done` depend on it.
         done = jax.lax.optimization_barrier((token, slept))[0]
-        aux = jax.tree.map(lambda one: jnp.full(one.shape, done[0, 0], one.dtype), aux_shapes)
+        aux = jax.tree.map(lambda leaf: jnp.full(leaf.shape, done[0, 0], leaf.dtype), aux_shapes)
         return done, aux
 
     return jax.jit(compute).lower(_DEADLINE, _TOKEN).compile()
-
-
-def _halves(nanoseconds: int) -> Any:
-    """Split a 64-bit time into two uint32, which jax keeps whole by default."""
-    return np.array([nanoseconds], np.uint64).view(np.uint32)

@@ -3,7 +3,7 @@
 import gzip
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -13,8 +13,8 @@ from netpipe.measuring.profiler_trace import DEVICE, DISPATCH, LOADING, NoTraceE
 from netpipe.whole_file import write_whole
 
 _NOT_IN_A_NAME: Final = re.compile(r"[^A-Za-z0-9.+-]+")
-_LONGEST_NAME: Final = 120
-# The profiler calls every thread of Python's "python". What is marked on one tells what it is.
+_MAX_NAME_LENGTH: Final = 120
+# The profiler names every Python thread "python"; the marks on a thread tell which it is.
 _THREADS: Final = {
     LOADING: "loading, ahead of the training loop",
     DISPATCH: "training loop",
@@ -28,32 +28,31 @@ class TraceTarget:
 
     Attributes:
         folder: Its folder.
-        name: What it is of, for its name beside the device's; "" where there is nothing to say.
+        name: What was measured, for the file's name after the device's key; may be "".
     """
 
     folder: Path
     name: str = ""
 
     def file(self, device_key: str) -> Path:
-        """Return the file for what was measured on a device."""
-        words = _NOT_IN_A_NAME.sub("-", self.name).strip("-.")[-_LONGEST_NAME:]
-        parts = (one for one in (device_key, words) if one)
-        return self.folder / f"{'_'.join(parts)}.trace.json.gz"
+        """Return the file for a measurement on a device."""
+        words = _NOT_IN_A_NAME.sub("-", self.name).strip("-.")[-_MAX_NAME_LENGTH:]
+        return self.folder / f"{'_'.join(filter(None, (device_key, words)))}.trace.json.gz"
 
 
 def keep_trace(run: Callable[[], object], file: Path) -> None:
-    """Have the profiler watch what a function does, and keep what it saw.
+    """Run a function under the profiler and keep the trace.
 
     Args:
         run: A block of real steps; never one whose times count.
         file: The file to write, gzipped JSON in Chrome's trace event format, which Perfetto reads.
 
     Raises:
-        NoTraceError: There is none; no file was written.
+        NoTraceError: There is no trace; no file was written.
         Exception: What `run` raises.
     """
-    # Perfetto reads no trace with the metadata that the profiler adds, and only JSON tells of
-    # each event on which thread it was.
+    # Perfetto rejects the metadata that the profiler adds, and only the JSON file names the thread
+    # of each event.
     with record_trace(run, "*.trace.json.gz") as found:
         try:
             events = json.loads(gzip.decompress(found.read_bytes()))["traceEvents"]
@@ -67,22 +66,21 @@ def keep_trace(run: Callable[[], object], file: Path) -> None:
 
 
 def name_threads(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return a trace's events, the threads that hold marked ones called by what they are.
+    """Return a trace's events in which the threads that hold marks are named after them.
 
     Args:
         events: In Chrome's trace event format; a thread's name is an event of its own.
     """
-    marked = {
-        (event["pid"], event["tid"]): _THREADS[name]
-        for name in _THREADS
+    names = {
+        (event["pid"], event["tid"]): thread
+        for mark, thread in _THREADS.items()
         for event in events
-        if event.get("name") == name
+        if event.get("name") == mark
     }
-    return [_named(event, marked) for event in events if event]
 
+    def rename(event: dict[str, Any]) -> dict[str, Any]:
+        name = names.get((event.get("pid", -1), event.get("tid", -1)))
+        is_renamed = event.get("name") == "thread_name" and name is not None
+        return {**event, "args": {"name": name}} if is_renamed else event
 
-def _named(event: dict[str, Any], names: Mapping[tuple[int, int], str]) -> dict[str, Any]:
-    name = names.get((event.get("pid", -1), event.get("tid", -1)))
-    if event.get("name") != "thread_name" or name is None:
-        return event
-    return {**event, "args": {"name": name}}
+    return [rename(event) for event in events if event]

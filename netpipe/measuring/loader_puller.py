@@ -1,7 +1,7 @@
-"""Pulling batches from a loader: flat out, drained, or as a training loop does."""
+"""Pulling batches from a loader: flat out, from drained buffers, or as a training loop does."""
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any
@@ -14,24 +14,29 @@ from netpipe.session.processes import ProcessTree
 Batch = Any
 LoaderFactory = Callable[[], Iterable[Batch]]
 
-_LEAST_GROUP = 2
-_MOST_GROUP = 16
-_GROUPS = 5  # groups whose median says whether the buffers are drained; fewer when they are slow
-_MOST_BATCHES = 20_000  # in a block, of a loader that costs nothing
-_DRAINED_SHARE = 0.7  # of the steady load time, where nothing stutters
-_QUIET_CORES = 0.1  # CPU use below which a loader's buffers count as full
-_QUIET_LOOK_S = 0.03
-_CLOSING_S = 1.0  # a worker that takes longer is ended with the session
+_MIN_GROUP = 2
+_MAX_GROUP = 16
+# Groups whose median says whether the buffers are drained; fewer when groups are slow.
+_DRAIN_GROUPS = 5
+# Batches in a block, for loaders that cost nothing.
+_MAX_BATCHES = 20_000
+# Share of the typical load time from which the buffers count as drained.
+_DRAINED_FRACTION = 0.7
+# CPU use, in cores, below which a loader's buffers count as full.
+_QUIET_CORES = 0.1
+_QUIET_SAMPLE_S = 0.03
+# Seconds to wait for workers to stop; slower ones are ended with the session.
+_CLOSE_TIMEOUT_S = 1.0
 
 
 @dataclass(frozen=True)
 class PulledBatches:
-    """What a block of flat-out pulls took.
+    """A block of flat-out pulls.
 
     Attributes:
         gaps_s: Seconds from each batch to the next.
         cpu_s: CPU seconds of all processes in that time.
-        group: Batches that come together, in a burst.
+        group: Batches that arrive together, in a burst.
     """
 
     gaps_s: tuple[float, ...]
@@ -40,22 +45,23 @@ class PulledBatches:
 
     @property
     def s_per_batch(self) -> float:
-        """Wall seconds of one batch."""
-        return sum(self.gaps_s) / len(self.gaps_s)
+        """Wall seconds per batch."""
+        return fmean(self.gaps_s)
 
     @property
     def typical_s_per_batch(self) -> float:
-        """Wall seconds of one batch where nothing stutters: the median over bursts."""
-        return median(map(fmean, batched(self.gaps_s, self.group)))
+        """Wall seconds per batch where loading does not stutter: the median over bursts."""
+        starts = range(0, len(self.gaps_s), self.group)
+        return median(fmean(self.gaps_s[start : start + self.group]) for start in starts)
 
     @property
     def cpu_s_per_batch(self) -> float:
-        """CPU seconds of one batch, all processes."""
+        """CPU seconds per batch, all processes."""
         return self.cpu_s / len(self.gaps_s)
 
 
 class Puller:
-    """One running loader and the time that its batches take.
+    """A running loader that times its batches.
 
     Args:
         loader: Makes the loader; called again when a finite loader has ended.
@@ -65,9 +71,9 @@ class Puller:
     Attributes:
         pulled: Batches that the loader has given so far.
         making_s: Seconds that `loader()` and `iter` took the first time.
-        first_batch_s: Seconds from there to the first batch, with those.
-        longest_start_s: Seconds until the first batch, where it took longest to start.
-        restarts: How often it had ended and was started again.
+        first_batch_s: Seconds to the first batch, `making_s` included.
+        longest_start_s: The same for the slowest start.
+        restarts: How often the loader had ended and was started again.
         epoch_batches: Batches that it gave when it last ended; None: it has not ended yet.
     """
 
@@ -79,7 +85,7 @@ class Puller:
         self.restarts = 0
         self.epoch_batches: int | None = None
         self._epoch_began = 0
-        self._strangers: tuple[int, ...] = ()
+        self._ignored_pids: tuple[int, ...] = ()
         started = clock()
         watch.waiting(started, starts=True)
         try:
@@ -90,12 +96,12 @@ class Puller:
         self.making_s = clock() - started
         self.first_batch = self._next()
         self.longest_start_s = self.first_batch_s = clock() - started
-        self._look_at_processes()
+        self._find_processes()
 
     @property
     def group(self) -> int:
         """Pulls to average together: several workers deliver in bursts of one batch each."""
-        return min(_MOST_GROUP, max(_LEAST_GROUP, self.processes.children))
+        return min(_MAX_GROUP, max(_MIN_GROUP, self.processes.children))
 
     def epoch_has(self, batches: int) -> bool:
         """Return whether the epoch has so many batches left, as far as its length is known."""
@@ -104,7 +110,7 @@ class Puller:
         return self.pulled - self._epoch_began + batches <= self.epoch_batches
 
     def ensure_epoch_has(self, batches: int) -> None:
-        """Begin the next epoch if this one is known to have fewer batches left than a new one has.
+        """Begin the next epoch if this one has fewer batches left and a new one has more.
 
         Raises:
             LoaderEndedError: The loader cannot be started again.
@@ -112,7 +118,7 @@ class Puller:
         if self.epoch_batches is None or self.epoch_has(min(batches, self.epoch_batches - 1)):
             return
         try:
-            self._restarted()
+            self._restart()
         finally:
             self._watch.waiting(None)
         self.pulled += 1
@@ -126,37 +132,34 @@ class Puller:
         return iter(loader)
 
     def ignore_processes(self, pids: tuple[int, ...]) -> None:
-        """Take some children of this process for none of the loader's."""
-        self._strangers = pids
-        self._look_at_processes()
+        """Do not count some children of this process as the loader's."""
+        self._ignored_pids = pids
+        self._find_processes()
 
-    def _look_at_processes(self) -> None:
-        self.processes = ProcessTree(without=self._strangers)
+    def _find_processes(self) -> None:
+        self.processes = ProcessTree(without=self._ignored_pids)
         self._watch.started(self.processes.worker_pids)
 
     def _next(self) -> Batch:
         self._watch.waiting(self._clock(), starts=not self.pulled)
         try:
-            batch = self._given()
+            batch = next(self._iterator)
         except StopIteration:
             self.epoch_batches = self.pulled - self._epoch_began
-            batch = self._restarted()
-        finally:
-            self._watch.waiting(None)
-        self.pulled += 1
-        return batch
-
-    def _given(self) -> Batch:
-        try:
-            return next(self._iterator)
-        except (StopIteration, NetpipeError):
+            batch = self._restart()
+        except NetpipeError:
             raise
         except Exception as error:
             raise LoaderFailedError(
                 f"the loader failed after {self.pulled} batches: {type(error).__name__}: {error}"
             ) from error
+        finally:
+            self._watch.waiting(None)
+        self.pulled += 1
+        return batch
 
-    def _restarted(self) -> Batch:
+    def _restart(self) -> Batch:
+        """Start the loader again and return its first batch."""
         if not self.pulled:
             raise MisuseError("loader() gave no batch: it must give at least one")
         started = self._clock()
@@ -172,7 +175,7 @@ class Puller:
         self.restarts += 1
         self.longest_start_s = max(self.longest_start_s, self._clock() - started)
         self._epoch_began = self.pulled
-        self._look_at_processes()
+        self._find_processes()
         return batch
 
     def _ended(self, how: str) -> LoaderEndedError:
@@ -184,8 +187,8 @@ class Puller:
     def pull(self) -> tuple[Batch, float]:
         """Return the next batch and the seconds that it was waited for.
 
-        The first batch of a loader that was started again waits for its workers to start, which
-        is not loading: it is left out.
+        The first batch after a restart waits for workers to start, which is not loading: it is
+        left out.
 
         Raises:
             LoaderEndedError: The loader has ended and cannot be started again.
@@ -202,98 +205,82 @@ class Puller:
         """Pull whole groups of batches as fast as they come and throw them away.
 
         Args:
-            enough_s: Seconds after which to stop, once there are two groups; one is enough for a
-                loader that takes twice as long for it.
+            enough_s: Seconds after which to stop, once there are two groups; one group is enough
+                for a loader that takes twice as long for it.
             in_epoch: Whether to stop before the epoch ends, as far as its length is known.
         """
         started, cpu_s = self._clock(), self.processes.cpu_s()
 
         def goes_on(until_s: float) -> bool:
-            has_batches = not in_epoch or self.epoch_has(self.group)
-            return has_batches and self._clock() - started < until_s
+            in_time = self._clock() - started < until_s
+            return in_time and (not in_epoch or self.epoch_has(self.group))
 
-        gaps_s = self._groups_s(1)
+        gaps_s = self._pull_group_s()
         if goes_on(2 * enough_s):
-            gaps_s += self._groups_s(1)
-        while goes_on(enough_s) and len(gaps_s) < _MOST_BATCHES:
-            gaps_s += self._groups_s(1)
+            gaps_s += self._pull_group_s()
+        while goes_on(enough_s) and len(gaps_s) < _MAX_BATCHES:
+            gaps_s += self._pull_group_s()
         return PulledBatches(tuple(gaps_s), self.processes.cpu_s() - cpu_s, self.group)
 
-    def _groups_s(self, groups: int) -> list[float]:
-        return [self.pull()[1] for _ in range(groups * self.group)]
+    def _pull_group_s(self) -> list[float]:
+        return [self.pull()[1] for _ in range(self.group)]
 
     def drain(
         self, load_s: float, typical_s: float, enough_s: float, limit_s: float
     ) -> tuple[bool, float]:
-        """Pull flat out until the buffers no longer lend speed.
+        """Pull flat out until batches no longer come out of the buffers.
 
         Args:
-            load_s: The loader's steady seconds a batch, as far as they are known.
-            typical_s: The same where nothing stutters.
-            enough_s: Seconds that may be spent to make sure of a drained loader.
-            limit_s: Seconds after which to give up; an epoch is also given up once it is known to
+            load_s: The loader's steady seconds per batch, as far as they are known.
+            typical_s: The same where loading does not stutter.
+            enough_s: Seconds that may be spent to make sure that the buffers are drained.
+            limit_s: Seconds after which to give up. It also gives up in an epoch that is known to
                 have no more batches left than a measurement needs.
 
         Returns:
-            Whether the buffers are drained, and how many batches they had lent.
+            Whether the buffers are drained, and how many batches they held.
         """
-        # A stutter looks drained too: the median over several groups sees through it, held
-        # against what is the median of a drained loader.
-        wanted = max(1, min(_GROUPS, int(enough_s / (self.group * load_s))))
+        # In a single group a stutter looks like a drained loader; the median over several groups
+        # does not, when it is compared with the median of a drained loader.
+        wanted = max(1, min(_DRAIN_GROUPS, int(enough_s / (self.group * load_s))))
         started, pulled = self._clock(), 0
         groups_s: list[float] = []
         while (
             self._clock() - started < limit_s
-            and pulled < _MOST_BATCHES
+            and pulled < _MAX_BATCHES
             and self.epoch_has(2 * self.group)
         ):
-            groups_s.append(fmean(self._groups_s(1)))
+            groups_s.append(fmean(self._pull_group_s()))
             pulled += self.group
             recent_s = median(groups_s[-wanted:])
-            if len(groups_s) >= wanted and recent_s >= _DRAINED_SHARE * typical_s:
-                lent = pulled - (self._clock() - started) / load_s
-                return True, max(0.0, lent)
+            if len(groups_s) >= wanted and recent_s >= _DRAINED_FRACTION * typical_s:
+                made = (self._clock() - started) / load_s
+                return True, max(0.0, pulled - made)
         return False, float(pulled)
 
     def wait_for_full_buffers(self, limit_s: float) -> None:
-        """Wait until the loader's buffers are full: until it uses next to no CPU.
-
-        Args:
-            limit_s: Seconds after which to go on regardless.
-        """
+        """Wait until the loader uses next to no CPU, but for no longer than `limit_s` seconds."""
         wait_until_quiet(self.processes.cpu_s, self._clock, limit_s)
 
     def close(self) -> None:
-        """Stop the loader's workers, where it knows how to."""
+        """Stop the loader's workers, if its iterator has a `close`."""
         close = getattr(self._iterator, "close", None)
         if close is not None:
             close()
 
 
 def close_with_timeout(close: Callable[[], None]) -> None:
-    """Stop a loader's workers, and wait a little for those that take long or hang."""
+    """Stop a loader's workers in a thread, and wait a little for those that are slow or hang."""
     closing = threading.Thread(target=close, name="netpipe-close", daemon=True)
     closing.start()
-    closing.join(_CLOSING_S)
+    closing.join(_CLOSE_TIMEOUT_S)
 
 
 def wait_until_quiet(cpu_s: Callable[[], float], clock: Clock, limit_s: float) -> None:
-    """Wait until processes use next to no CPU.
-
-    Args:
-        cpu_s: Reads the CPU seconds that they have used.
-        clock: Seconds.
-        limit_s: Seconds after which to go on regardless.
-    """
+    """Wait until processes use next to no CPU, by a function that reads their CPU seconds."""
     started = clock()
     while (before := clock()) - started < limit_s:
         used_s = cpu_s()
-        clock.sleep(_QUIET_LOOK_S)
+        clock.sleep(_QUIET_SAMPLE_S)
         if cpu_s() - used_s < _QUIET_CORES * (clock() - before):
             return
-
-
-def batched(values: Sequence[float], size: int) -> Iterator[Sequence[float]]:
-    """Give the values in runs of `size`, the last maybe shorter, as itertools does from 3.12."""
-    for start in range(0, len(values), size):
-        yield values[start : start + size]

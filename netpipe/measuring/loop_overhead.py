@@ -1,4 +1,4 @@
-"""What the trainer's loop and the harness's instruments do themselves, on steps that do nothing."""
+"""The time that the trainer's loop and the harness's instruments add to a step themselves."""
 
 from collections.abc import Iterable, Iterator
 from itertools import cycle, islice, repeat
@@ -23,17 +23,11 @@ from netpipe.measuring.training_loop import (
 def measure_host_s_per_step(
     stepper: StepRunner, loop: Loop, steps: int, clock: Clock, limit_s: float = inf
 ) -> float:
-    """Return H: seconds of the loop's own work on a batch, when there is nothing to wait for.
+    """Return H: seconds of the loop's own work per batch, when there is nothing to wait for.
 
-    The loop runs on batches that are there and on a step that returns results which are ready:
-    what it does from one batch to the request for the next is then its own, and no waiting.
-
-    Args:
-        stepper: What gives the state, the batches, and results that are ready.
-        loop: The trainer's.
-        steps: Steps to time, at least 1.
-        clock: Seconds.
-        limit_s: Seconds after which no more batches are given.
+    The loop runs on batches that are ready and on a step whose results are ready, so that all the
+    time from one batch to the request for the next is the loop's own work. It gets no more batches
+    after `limit_s` seconds.
     """
     step = _ReadyStep(stepper, clock)
     own_s: list[float] = []
@@ -41,7 +35,8 @@ def measure_host_s_per_step(
     def batches() -> Iterator[Batch]:
         started = clock()
         for host_batch in islice(cycle(stepper.host_batches), steps + 1):
-            batch = copy_tree(host_batch)  # a loop may change what it is given
+            # A copy, because a loop may change its batch.
+            batch = copy_tree(host_batch)
             given, in_step_s = clock(), step.spent_s
             yield batch
             own_s.append(clock() - given - (step.spent_s - in_step_s))
@@ -49,20 +44,20 @@ def measure_host_s_per_step(
                 return
 
     run_loop(loop, batches(), stepper.state, step)
-    # The first time, a loop may still compile what it does with a result.
+    # In its first step a loop may still compile.
     counted = own_s[1:] or own_s
     return max(0.0, fmean(counted)) if counted else 0.0
 
 
 def measure_instruments_s_per_step(
-    stepper: StepRunner, steps: int, looks: int, clock: Clock
+    stepper: StepRunner, steps: int, repeats: int, clock: Clock
 ) -> float:
-    """Return the seconds a step that the harness's instruments add to a bare loop.
+    """Return the seconds per step that the harness's instruments add to a bare loop.
 
-    Both loops run on a step that returns at once, so that nothing hides what they cost. The
-    quickest of several looks at each counts: what else the machine does only adds to it.
+    Both loops run on a step that returns at once, so that nothing hides their cost. The fastest
+    of several runs counts, because other programs can only add to it.
     """
-    batch, aux = stepper.host_batches[0], stepper.ready_aux()
+    batch, aux = stepper.host_batches[0], stepper.ready_aux
 
     def ready_step(state: State, _: Batch) -> tuple[State, Aux]:
         return state, aux
@@ -78,11 +73,11 @@ def measure_instruments_s_per_step(
         batches = WatchedBatches(Puller(lambda: repeat(batch), clock), watched, length, clock)
         started = clock()
         _bare_loop(batches, stepper.state, watched)
-        watched.completed()
+        watched.wait_for_device()
         return clock() - started
 
-    seen_s = [(bare_s(), watched_s()) for _ in range(looks)]
-    added_s = min(watched for _, watched in seen_s) - min(bare for bare, _ in seen_s)
+    pairs_s = [(bare_s(), watched_s()) for _ in range(repeats)]
+    added_s = min(watched for _, watched in pairs_s) - min(bare for bare, _ in pairs_s)
     return max(0.0, added_s / steps)
 
 
@@ -94,13 +89,13 @@ def _bare_loop(batches: Iterable[Batch], state: State, step: Step) -> None:
 class _ReadyStep:
     """A step that does nothing: it returns its state, and an aux that is ready.
 
-    Each aux is a new one, for reading one again costs less than the first time.
+    Each aux is a new copy, because reading an array again costs less than the first time.
     """
 
     def __init__(self, stepper: StepRunner, clock: Clock) -> None:
         self.spent_s = 0.0
         self._step = stepper.step
-        self._aux = stepper.ready_aux()
+        self._aux = stepper.ready_aux
         self._clock = clock
 
     def __call__(self, state: State, _: Batch) -> tuple[State, Aux]:

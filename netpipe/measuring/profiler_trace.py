@@ -1,7 +1,7 @@
-"""The profiler: what the harness marks in its traces, and the second opinion that one gives.
+"""The profiler: the harness's marks in its traces, and the overlap that a trace shows.
 
-That is how much of the loading was hidden behind the device's work. A trace slows what it watches,
-so its block is no block to time.
+The overlap says how much of loading is hidden behind the device's work. Tracing slows down what it
+watches, so a traced block is never timed.
 """
 
 import os
@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import chain
+from math import inf
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -24,7 +25,7 @@ STEP = "netpipe.step"
 """A real step as its loop sees it: from the request for its batch to the next one's, numbered."""
 
 LOADING = "netpipe.loading"
-"""Within a step: the request for its batch, until it is there."""
+"""Within a step: the wait for its batch."""
 
 LOOP = "netpipe.loop"
 """Within a step: what the loop does with the batch, until it asks for the next."""
@@ -33,19 +34,20 @@ DISPATCH = "netpipe.dispatch"
 """Within what the loop does: the call of the step, which returns before the device is done."""
 
 DRAIN = "netpipe.drain"
-"""Before the steps: what the loader's buffers would have lent is pulled and thrown away."""
+"""Before the steps: buffered batches are pulled and thrown away."""
 
 DEVICE = "netpipe.device"
-"""On a thread of its own: a step on the device, from the end of the one before to its own end."""
+"""On a thread of its own: a step on the device, from the previous step's end to its own."""
 
-_FOLDER = "netpipe-trace-{}-"  # with the process's id: what it leaves when killed is known by it
+# Contains the process id, by which the folder of a killed process is recognised.
+_FOLDER = "netpipe-trace-{}-"
 
 # GPU planes have a line for each CUDA stream, "Stream #7(Compute,MemcpyH2D)"; TPU planes have one
 # of operations. Their other lines, as "Steps", are derived from these and span idle time too.
 _WORK_LINES = ("Stream #", "XLA Ops")
-_COPIES = ("MemcpyH2D", "MemcpyD2H")  # feeding the device, not computing
-# XLA's CPU client has no plane of its own: its operations carry this on whatever thread they run,
-# its pool's or the caller's.
+# Copies feed the device, they do not compute.
+_COPIES = ("MemcpyH2D", "MemcpyD2H")
+# XLA's CPU client has no plane of its own: its operations carry this statistic on any thread.
 _OPERATION = "hlo_op"
 
 
@@ -54,18 +56,13 @@ class NoTraceError(HarnessError):
 
 
 def mark(name: str) -> jax.profiler.TraceAnnotation:
-    """Mark what the `with` block does; next to free when nobody traces."""
+    """Mark the `with` block in a trace; costs next to nothing when nobody traces."""
     return jax.profiler.TraceAnnotation(name)
 
 
 def mark_step(name: str, number: int) -> jax.profiler.TraceAnnotation:
-    """Mark what the `with` block does as a step, by which TensorBoard groups the rest."""
+    """Mark the `with` block as a step, by which TensorBoard groups the other marks."""
     return jax.profiler.StepTraceAnnotation(name, step_num=number)
-
-
-def loading() -> jax.profiler.TraceAnnotation:
-    """Mark what the `with` block does as loading."""
-    return mark(LOADING)
 
 
 def load_overlap_fraction(run: Callable[[], object]) -> float | None:
@@ -75,11 +72,11 @@ def load_overlap_fraction(run: Callable[[], object]) -> float | None:
     inside a timed window.
 
     Args:
-        run: A block of real steps that loads inside `loading()` and returns when the device is
+        run: A block of real steps that loads inside `mark(LOADING)` and returns when the device is
             done; some 20 steps are enough. Not called when the profiler cannot be started.
 
     Returns:
-        The fraction, or None when no trace can be had, or loading or device work is not in it.
+        The fraction; None without a trace, or when it shows no loading or no device work.
 
     Raises:
         Exception: What `run` raises.
@@ -87,7 +84,7 @@ def load_overlap_fraction(run: Callable[[], object]) -> float | None:
     with suppress(NoTraceError), record_trace(run, "*.xplane.pb") as trace:
         try:
             profile = jax.profiler.ProfileData.from_file(str(trace))
-        except Exception:  # noqa: BLE001  # what is damaged is no opinion
+        except Exception:  # noqa: BLE001  # a damaged file raises anything
             return None
         return overlap_fraction(*load_and_busy_spans(profile))
     return None
@@ -95,17 +92,17 @@ def load_overlap_fraction(run: Callable[[], object]) -> float | None:
 
 @contextmanager
 def record_trace(run: Callable[[], object], wanted: str) -> Iterator[Path]:
-    """Have the profiler watch what a function does.
+    """Run a function under the profiler.
 
     Args:
-        run: What to watch. Not called when the profiler cannot be started.
-        wanted: The name's pattern of the one of the profiler's files that is asked for.
+        run: Not called when the profiler cannot be started.
+        wanted: Pattern of the name of the profiler's file to yield.
 
     Yields:
-        That file, which goes with the `with` block.
+        The file, which is removed after the `with` block.
 
     Raises:
-        NoTraceError: There is none.
+        NoTraceError: There is no trace.
         Exception: What `run` raises.
     """
     try:
@@ -124,7 +121,13 @@ def record_trace(run: Callable[[], object], wanted: str) -> Iterator[Path]:
 
 def _trace(run: Callable[[], object], folder: Path) -> None:
     try:
-        jax.profiler.start_trace(folder, profiler_options=_lean_options())
+        options = jax.profiler.ProfileOptions()
+        # Recording every Python call would take most of the time.
+        options.python_tracer_level = 0
+        # Annotations, and the CPU client's operations.
+        options.host_tracer_level = 1
+        options.enable_hlo_proto = False
+        jax.profiler.start_trace(folder, profiler_options=options)
     except Exception as error:
         raise NoTraceError(f"the profiler cannot be started: {_first_line(error)}") from error
     try:
@@ -143,14 +146,6 @@ def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0] or type(error).__name__
 
 
-def _lean_options() -> jax.profiler.ProfileOptions:
-    options = jax.profiler.ProfileOptions()
-    options.python_tracer_level = 0  # a record of every Python call would be most of the time
-    options.host_tracer_level = 1  # annotations, and the CPU client's operations
-    options.enable_hlo_proto = False
-    return options
-
-
 def load_and_busy_spans(trace: jax.profiler.ProfileData) -> tuple[list[Span], list[Span]]:
     """Return when a trace's host loaded, and when its device worked.
 
@@ -161,7 +156,9 @@ def load_and_busy_spans(trace: jax.profiler.ProfileData) -> tuple[list[Span], li
     on_device: list[Span] = []
     for plane in trace.planes:
         if plane.name.startswith("/device:"):
-            on_device += map(_span, _work(plane))
+            work = (line for line in plane.lines if line.name.startswith(_WORK_LINES))
+            events = chain.from_iterable(line.events for line in work)
+            on_device += [_span(event) for event in events if not event.name.startswith(_COPIES)]
             continue
         for event in chain.from_iterable(line.events for line in plane.lines):
             if event.name == LOADING:
@@ -171,49 +168,26 @@ def load_and_busy_spans(trace: jax.profiler.ProfileData) -> tuple[list[Span], li
     return loads, on_device or on_host
 
 
-def _work(plane: Any) -> Iterator[Any]:
-    for line in plane.lines:
-        if line.name.startswith(_WORK_LINES):
-            yield from (event for event in line.events if not event.name.startswith(_COPIES))
-
-
 def _span(event: Any) -> Span:
     return event.start_ns, event.start_ns + event.duration_ns
 
 
 def overlap_fraction(loads: Iterable[Span], busy: Iterable[Span]) -> float | None:
     """Return |loads and busy| / min(|loads|, |busy|), or None when one of them takes no time."""
-    loads, busy = union(loads), union(busy)
-    shorter_ns = min(_total_ns(loads), _total_ns(busy))
-    return _total_ns(intersection(loads, busy)) / shorter_ns if shorter_ns > 0 else None
+    loads, busy = list(loads), list(busy)
+    loads_ns, busy_ns = covered_ns(loads), covered_ns(busy)
+    shorter_ns = min(loads_ns, busy_ns)
+    if shorter_ns <= 0:
+        return None
+    shared_ns = loads_ns + busy_ns - covered_ns(loads + busy)
+    return max(0.0, shared_ns) / shorter_ns
 
 
-def union(spans: Iterable[Span]) -> list[Span]:
-    """Return the time that any of `spans` covers, as spans in order that do not touch."""
-    merged: list[Span] = []
+def covered_ns(spans: Iterable[Span]) -> float:
+    """Return the nanoseconds that any of `spans` covers."""
+    total_ns = 0.0
+    covered_until = -inf
     for start, end in sorted(spans):
-        if merged and start <= merged[-1][1]:
-            merged[-1] = merged[-1][0], max(end, merged[-1][1])
-        else:
-            merged.append((start, end))
-    return merged
-
-
-def intersection(ours: list[Span], theirs: list[Span]) -> list[Span]:
-    """Return the time that both cover; each is in order and without overlaps, as `union` gives."""
-    shared: list[Span] = []
-    mine = other = 0
-    while mine < len(ours) and other < len(theirs):
-        start = max(ours[mine][0], theirs[other][0])
-        end = min(ours[mine][1], theirs[other][1])
-        if start < end:
-            shared.append((start, end))
-        if ours[mine][1] <= theirs[other][1]:
-            mine += 1
-        else:
-            other += 1
-    return shared
-
-
-def _total_ns(spans: Iterable[Span]) -> float:
-    return sum(end - start for start, end in spans)
+        total_ns += max(0.0, end - max(start, covered_until))
+        covered_until = max(covered_until, end)
+    return total_ns

@@ -14,19 +14,22 @@ from netpipe.measuring.loader_puller import Puller, close_with_timeout
 from netpipe.measuring.profiler_trace import NoTraceError
 from netpipe.measuring.round_log import RoundLog
 from netpipe.measuring.rounds import RoundRunner, Subject
+from netpipe.measuring.step_runner import StepRunner
 from netpipe.results import statistics
-from netpipe.results.measurement import Device, Finding, Host, Measurement, Rounds, Waits
+from netpipe.results.measurement import Device, Finding, Host, Measurement, Waits
 from netpipe.results.step_times import Distributions
 from netpipe.session import processes
 from netpipe.session.heartbeat import UNWATCHED, Watch
 
-_SLOW_START_S = 10.0  # until the first batch
-_LEAST_KEPT_BYTES = 1 << 20  # of a state, before it is worth a word that it is not donated
+# Seconds until the first batch, above which a start is called slow.
+_SLOW_START_S = 10.0
+# Smallest undonated state worth reporting, in bytes.
+_MIN_KEPT_STATE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
 class Environment:
-    """Where it is measured.
+    """The device and host that a measurement runs on.
 
     Attributes:
         device_of: Returns the device for the number of devices that the step uses.
@@ -41,7 +44,7 @@ class Environment:
 
 def measure(
     subject: Subject,
-    place: Environment,
+    environment: Environment,
     budget_s: float,
     clock: Clock,
     closing: ExitStack,
@@ -52,201 +55,174 @@ def measure(
 
     Args:
         subject: The loader, the step and the loop.
-        place: The device and the host, as they are to be recorded.
+        environment: The device and the host to record.
         budget_s: Seconds that the rounds may take.
         clock: Seconds.
-        closing: Closes the loaders, for the caller to do once the measurement is safe.
-        watch: Told of what could hang.
+        closing: Closes the loaders; the caller closes it once the measurement is safe.
+        watch: Told of everything that could hang.
         trace: Where to keep a profiler's trace of some real steps; None: none is taken.
 
     Yields:
-        Everything that was measured; where a trace is to be kept, once without and once with it.
+        The measurement; with `trace`, once before the trace is taken and once after.
 
     Raises:
-        MisuseError: A factory does not give what it must.
+        MisuseError: A factory does not return what it must.
     """
     started, host_cpu = clock(), processes.read_host_cpu()
     watch.doing("making the loader")
     puller = Puller(subject.loader, clock, watch)
     closing.callback(close_with_timeout, puller.close)
     watch.doing("making the step")
-    bench = RoundRunner(subject, puller, clock, budget_s)
-    closing.callback(close_with_timeout, bench.reference.close)
-    bench.run(watch)
+    runner = RoundRunner(subject, puller, clock, budget_s)
+    closing.callback(close_with_timeout, runner.reference.close)
+    runner.run(watch)
     busy = processes.busy_elsewhere_fraction(host_cpu, processes.read_host_cpu())
     if trace is not None:
-        bench.log.no_trace = "taking it did not end"
-        yield _summary(bench, place, subject.fingerprint, clock() - started, busy)
+        runner.log.no_trace = "taking it did not end"
+        yield _summarize(runner, environment, clock() - started, busy)
         watch.doing("a trace of some steps", budget_s)
-        watch.rounds_begin()  # it has a budget of its own
-        _keep_trace(bench, trace.file(_device(bench, place).key))
-    yield _summary(bench, place, subject.fingerprint, clock() - started, busy)
+        # The trace has a budget of its own.
+        watch.rounds_begin()
+        _keep_trace(runner, trace.file(_device(runner, environment).key))
+    yield _summarize(runner, environment, clock() - started, busy)
 
 
-def _device(bench: RoundRunner, place: Environment) -> Device:
-    return place.device_of(len(bench.stepper.devices))
+def _device(runner: RoundRunner, environment: Environment) -> Device:
+    return environment.device_of(len(runner.stepper.devices))
 
 
-def _keep_trace(bench: RoundRunner, file: Path) -> None:
-    """Keep a trace of steps that do not count; without one, note why."""
+def _keep_trace(runner: RoundRunner, file: Path) -> None:
     try:
-        keep_trace(bench.train_to_be_seen, file)
+        keep_trace(runner.train_for_trace, file)
     except (NoTraceError, LoaderEndedError) as error:
-        bench.log.no_trace = str(error)
+        runner.log.no_trace = str(error)
     else:
-        bench.log.trace, bench.log.no_trace = str(file), ""
+        runner.log.trace, runner.log.no_trace = str(file), ""
 
 
-def _summary(
-    bench: RoundRunner,
-    place: Environment,
-    fingerprint: str,
-    elapsed_s: float,
-    busy_elsewhere: float,
+def _summarize(
+    runner: RoundRunner, environment: Environment, elapsed_s: float, busy_elsewhere: float
 ) -> Measurement:
-    log, stepper = bench.log, bench.stepper
-    waits_s = [wait for block in log.train for wait in block.waits_s]
-    device = _device(bench, place)
+    log, rounds, stepper = runner.log, runner.log.columns(), runner.stepper
+    device, fingerprint = _device(runner, environment), runner.subject.fingerprint
+    interval, trains = statistics.median_interval, log.train_blocks
     return Measurement(
         device=device,
-        host=place.host,
-        versions=place.versions,
-        # What follows from FLOPs is another step at another MFU, under the same key.
+        host=environment.host,
+        versions=environment.versions,
+        # The FLOPs of an emulated step are part of its kind: at another MFU it is another step.
         fingerprint=f"{fingerprint} {device.kind}" if device.emulated else fingerprint,
-        load_s_per_batch=statistics.median_interval(log.load_s),
-        step_s=statistics.median_interval(log.step_s),
-        step_synced_s=statistics.median_interval(log.synced_s),
-        step_shadow_s=statistics.median_interval(log.shadow_s) if log.shadow_s else None,
-        step_transfer_s=statistics.median_interval(log.transfer_s),
-        train_s_per_step=statistics.median_interval(log.train_s),
-        headroom=statistics.ratio_interval(log.step_s, log.load_s),
-        stall_fraction=statistics.stall_interval(log.step_s, log.train_s),
-        accelerator_utilisation=statistics.ratio_interval(log.step_s, log.train_s),
+        load_s_per_batch=interval(rounds.load_s_per_batch),
+        step_s=interval(rounds.step_s),
+        step_synced_s=interval(rounds.step_synced_s),
+        step_shadow_s=interval(rounds.step_shadow_s) if rounds.step_shadow_s else None,
+        step_transfer_s=interval(rounds.step_transfer_s),
+        train_s_per_step=interval(rounds.train_s_per_step),
+        headroom=statistics.ratio_interval(rounds.step_s, rounds.load_s_per_batch),
+        stall_fraction=statistics.stall_interval(rounds.step_s, rounds.train_s_per_step),
+        accelerator_utilisation=statistics.ratio_interval(rounds.step_s, rounds.train_s_per_step),
         load_cpu_ratio=statistics.ratio_interval(
             [turns.load_cpu_s_per_batch for turns in log.turns],
             [turns.reference_cpu_s_per_batch for turns in log.turns],
         ),
-        wait_s=Waits(
-            p50=statistics.percentile(waits_s, 0.50),
-            p95=statistics.percentile(waits_s, 0.95),
-            p99=statistics.percentile(waits_s, 0.99),
-            cv=statistics.variation(list(chain.from_iterable(log.gaps_s))),
-        ),
+        wait_s=_waits(log),
         sync_probe_fraction=log.probe_fraction,
         sync_probe_idle_fraction=stepper.ready_before_next / max(1, stepper.asked_before_next),
-        worst_tenth_fraction=statistics.worst_tenth_fraction(_stalls_s(log)),
-        compilations=sum(log.compilations),
-        buffered_batches=median(log.lent) if log.mostly_drained else None,
-        dispatch_depth=max(block.depth for block in log.train),
-        overhead_fraction=log.overhead_s / median(log.step_s),
+        worst_tenth_fraction=_worst_tenth_fraction(log, median(rounds.step_s)),
+        compilations=int(sum(rounds.compilations)),
+        buffered_batches=median(log.buffered) if log.mostly_drained else None,
+        dispatch_depth=max(train.depth for train in trains),
+        overhead_fraction=log.overhead_s / median(rounds.step_s),
         busy_elsewhere_fraction=busy_elsewhere,
-        batch_bytes=bench.batch_bytes,
-        first_batch_s=bench.puller.first_batch_s,
+        batch_bytes=runner.batch_bytes,
+        first_batch_s=runner.puller.first_batch_s,
         drained=log.mostly_drained,
         elapsed_s=elapsed_s,
-        rounds=Rounds(
-            load_s_per_batch=tuple(log.load_s),
-            load_cpu_s_per_batch=tuple(log.load_cpu_s),
-            step_s=tuple(log.step_s),
-            step_synced_s=tuple(log.synced_s),
-            step_shadow_s=tuple(log.shadow_s),
-            step_transfer_s=tuple(log.transfer_s),
-            train_s_per_step=tuple(log.train_s),
-            host_s_per_step=tuple(log.host_s),
-            compilations=tuple(log.compilations),
-            exposed_s_per_step=tuple(block.exposed_s_per_step for block in log.train),
-        ),
-        findings=tuple(_findings(bench)),
+        rounds=rounds,
+        findings=(*_loader_findings(runner.puller, log), *_step_findings(stepper)),
         buffered_batches_start=_buffered_at_start(log),
-        buffered_batches_end=median(log.lent_after_train) if log.lent_after_train else None,
-        host_s_per_step=statistics.median_interval(log.host_s),
+        buffered_batches_end=_median_or_none(log.buffered_after(train=True)),
+        host_s_per_step=interval(rounds.host_s_per_step),
         blocking_lines=log.blocking_lines,
-        losses_are_finite=all(block.finite for block in log.train),
-        loader_processes=bench.puller.processes.workers,
+        losses_are_finite=all(train.finite for train in trains),
+        loader_processes=runner.puller.processes.workers,
         load_overlap_fraction=log.load_overlap_fraction,
         gpu=log.gpu,
-        calibration=bench.reference.name,
+        calibration=runner.reference.name,
         turns=tuple(log.turns),
-        timeline=log.train[-1].timeline,
-        distributions=_distributions(log),
+        timeline=trains[-1].timeline,
+        distributions=Distributions(
+            statistics.percentiles(log.steps_s), statistics.percentiles(log.waits_s),
+            len(log.steps_s),
+        ),
         trace=log.trace,
-        epoch_batches=bench.puller.epoch_batches,
+        epoch_batches=runner.puller.epoch_batches,
         within_epochs=log.within_epochs,
-    )
+    )  # fmt: skip
 
 
-def _distributions(log: RoundLog) -> Distributions:
-    steps_s = [one for block in log.train for one in block.steps_s]
-    waits_s = [one for block in log.train for one in block.waits_s]
-    return Distributions(
-        statistics.percentiles(steps_s), statistics.percentiles(waits_s), len(steps_s)
-    )
+def _waits(log: RoundLog) -> Waits:
+    gaps_s = list(chain.from_iterable(load.pulled.gaps_s for load in log.loads))
+    p50, p95, p99 = (statistics.percentile(log.waits_s, part) for part in (0.50, 0.95, 0.99))
+    return Waits(p50, p95, p99, cv=statistics.variation(gaps_s))
 
 
 def _buffered_at_start(log: RoundLog) -> float | None:
-    """Return what lay in the loader's buffers when the loop began: nothing, or all they hold."""
-    if 2 * sum(log.trained_drained) > len(log.trained_drained):
+    """Return the batches in the buffers when real steps began: none, or all that they hold."""
+    if 2 * sum(load.trained_drained for load in log.loads) > len(log.loads):
         return 0.0 if log.mostly_drained else None
-    return median(log.lent_when_full) if log.lent_when_full else None
+    return _median_or_none(log.buffered_after(train=False))
 
 
-def _stalls_s(log: RoundLog) -> list[float]:
-    """Return by how much each real step was longer than a step alone."""
-    step_s = median(log.step_s)
-    return [max(0.0, one - step_s) for block in log.train for one in block.steps_s]
+def _median_or_none(values: list[float]) -> float | None:
+    return median(values) if values else None
 
 
-def _findings(bench: RoundRunner) -> list[Finding]:
-    found = []
-    puller = bench.puller
+def _worst_tenth_fraction(log: RoundLog, step_s: float) -> float:
+    """Return the share of the stall, real steps' time beyond S0, in the worst tenth of steps."""
+    return statistics.worst_tenth_fraction([max(0.0, real_s - step_s) for real_s in log.steps_s])
+
+
+def _loader_findings(puller: Puller, log: RoundLog) -> Iterator[Finding]:
     if puller.longest_start_s > _SLOW_START_S:
-        found.append(
-            Finding(
-                "slow-start",
-                f"the loader took {puller.longest_start_s:.0f} s from its start to its first "
-                f"batch ({puller.first_batch_s:.0f} s the first time, {puller.making_s:.0f} s of "
-                "them in loader()); every start of the training waits as long. Build an index "
-                "once and keep it",
-            )
+        yield Finding(
+            "slow-start",
+            f"the loader took {puller.longest_start_s:.0f} s from its start to its first batch "
+            f"({puller.first_batch_s:.0f} s the first time, {puller.making_s:.0f} s of them in "
+            "loader()); every start of the training waits as long. Build an index once and keep it",
         )
     if puller.restarts:
         where = (
             "outside all timed windows"
-            if bench.log.within_epochs
+            if log.within_epochs
             else "also inside timed windows: let it go on (repeat)"
         )
-        found.append(
-            Finding(
-                "loader-restarted",
-                f"an epoch of the loader has {puller.epoch_batches} batches; it was started again "
-                f"{puller.restarts} times, {where}",
-            )
+        yield Finding(
+            "loader-restarted",
+            f"an epoch of the loader has {puller.epoch_batches} batches; it was started again "
+            f"{puller.restarts} times, {where}",
         )
-    if bench.log.ended:
-        found.append(Finding("loader-ended", bench.log.ended))
-    if bench.log.no_trace:
-        found.append(Finding("no-trace", f"no trace was kept: {bench.log.no_trace}"))
-    if not bench.log.mostly_drained:
-        found.append(
-            Finding(
-                "undrained-buffers",
-                f"the loader's buffers still lent speed after {max(bench.log.lent):.0f} batches",
-            )
+    if log.ended:
+        yield Finding("loader-ended", log.ended)
+    if log.no_trace:
+        yield Finding("no-trace", f"no trace was kept: {log.no_trace}")
+    if not log.mostly_drained:
+        yield Finding(
+            "undrained-buffers",
+            f"the loader's buffers were not empty after {max(log.buffered):.0f} batches",
         )
-    if bench.stepper.kept_state_bytes >= _LEAST_KEPT_BYTES:
-        found.append(
-            Finding(
-                "donation-missing",
-                f"the step leaves {bench.stepper.kept_state_bytes:,} bytes of the state it was "
-                "given behind, beside the new one: donate it, jax.jit(step, donate_argnums=0)",
-            )
+
+
+def _step_findings(stepper: StepRunner) -> Iterator[Finding]:
+    if stepper.kept_state_bytes >= _MIN_KEPT_STATE_BYTES:
+        yield Finding(
+            "donation-missing",
+            f"{stepper.kept_state_bytes:,} bytes of the state that a step was given stay allocated "
+            "after it: donate the state, jax.jit(step, donate_argnums=0)",
         )
-    if not bench.stepper.runs_in_a_thread:
-        found.append(
-            Finding(
-                "step-needs-its-thread",
-                "the step cannot run in a side thread, so S1, its time beside the loader, is not "
-                "measured",
-            )
+    if not stepper.runs_in_a_thread:
+        yield Finding(
+            "step-needs-its-thread",
+            "the step cannot run in a side thread, so S1, its time beside the loader, is not "
+            "measured",
         )
-    return found

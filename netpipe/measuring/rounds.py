@@ -1,4 +1,4 @@
-"""Rounds of interleaved blocks: each measures every quantity once.
+"""Rounds of interleaved blocks: each round measures every quantity once.
 
 Rounds alternate between "step first" and "training first" (A B B A), so that a machine that grows
 slower favours neither side.
@@ -6,7 +6,6 @@ slower favours neither side.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from itertools import count
 from math import ceil
 from statistics import median
@@ -18,9 +17,12 @@ from netpipe.errors import LoaderEndedError
 from netpipe.measuring import calibration
 from netpipe.measuring.block_sizes import MIN_LOAD_S, BlockSizes, Estimates, clamp
 from netpipe.measuring.loader_puller import LoaderFactory, PulledBatches, Puller
-from netpipe.measuring.loop_overhead import measure_host_s_per_step, measure_instruments_s_per_step
+from netpipe.measuring.loop_overhead import (
+    measure_host_s_per_step,
+    measure_instruments_s_per_step,
+)
 from netpipe.measuring.profiler_trace import DRAIN, load_overlap_fraction, mark
-from netpipe.measuring.round_log import MIN_ROUNDS, RoundLog
+from netpipe.measuring.round_log import MIN_ROUNDS, LoadingBlocks, Round, RoundLog, StepBlocks
 from netpipe.measuring.stack_sampler import StackSampler
 from netpipe.measuring.step_runner import BatchesFactory, StepFactory, StepRunner, batch_bytes
 from netpipe.measuring.training_loop import (
@@ -30,27 +32,34 @@ from netpipe.measuring.training_loop import (
     late_reading_loop,
     run_train_block,
 )
-from netpipe.results.measurement import BlockingLine
 from netpipe.session.heartbeat import UNWATCHED, Watch
 
-_ROUNDS_WANTED = 12  # with all that lies between its blocks a round takes longer,
-_ROUNDS_LIKELY = 9  # and so many fit in
-_MEASURING = "step alone, loading, training"
+# Rounds into which the budget is divided. The work between blocks makes a round take longer, so
+# that fewer fit in.
+_PLANNED_ROUNDS = 12
+_LIKELY_ROUNDS = 9
+_ROUNDS_ACTIVITY = "step alone, loading, training"
 _RESIDENT_BATCHES = 2
-_TURNS_SHARE = 0.25  # of the budget, before the rounds
-_LEAST_TURNS = 3
-_TURNS = 8  # blocks of turns, for their ratios to have an interval
-_DRAIN_WHEN_ABOVE = 0.8  # of the step time: a faster loader keeps its buffers full anyway
-_WARM_STEPS = 5
-_WARM_LOOP_STEPS = 2
-_LOOKS = 4  # at the load time, at least, before an estimate is believed
-_AGREE = 0.25  # of each other, two looks in succession
-_MOST_OVERRUN_S = 8.0  # beyond the budget, to reach the least number of rounds
-_SELDOM = 0.02  # of the steps were done when the next batch was asked for: nothing to look for
+# Share of the budget that calibration takes before the rounds, in this many blocks.
+_CALIBRATION_SHARE = 0.25
+_MIN_CALIBRATION_BLOCKS = 3
+_MAX_CALIBRATION_BLOCKS = 8
+# Load time over step time below which a loader keeps its buffers full anyway.
+_DRAIN_ABOVE_FRACTION = 0.8
+_WARM_UP_STEPS = 5
+_WARM_UP_LOOP_STEPS = 2
+# Load times that are measured, at least, before one that agrees with the last is believed.
+_MIN_LOAD_ESTIMATES = 4
+_ESTIMATE_TOLERANCE = 0.25
+# Seconds beyond the budget that may be spent to reach the least number of rounds.
+_MAX_OVERRUN_S = 8.0
+# Share of requests that find the step done, below which the loop is not sampled for a sync.
+_MIN_SYNC_FRACTION = 0.02
 _INSTRUMENT_STEPS = 200
-_INSTRUMENT_LOOKS = 5
-_MOST_WATCHED_STEPS = 100
-_TRIES = 3  # at a window that the end of an epoch fell into; epochs may differ in length
+_INSTRUMENT_REPEATS = 5
+_MAX_SAMPLED_STEPS = 100
+# Runs of a window that the end of an epoch fell into; epochs may differ in length.
+_MAX_WINDOW_RUNS = 3
 
 _T = TypeVar("_T")
 
@@ -76,14 +85,16 @@ class Subject:
 
 
 class RoundRunner:
-    """The blocks of a round, and the order they are run in."""
+    """Runs the blocks of the rounds in their order, and logs what they measure."""
 
     def __init__(self, subject: Subject, puller: Puller, clock: Clock, budget_s: float) -> None:
+        self.subject = subject
         self.puller = puller
         self.log = RoundLog()
         self._loop = subject.loop
         self._clock = clock
         self._budget_s = budget_s
+        self._round_s = budget_s / _PLANNED_ROUNDS
         batches = [puller.first_batch]
         batches += [puller.pull()[0] for _ in range(_RESIDENT_BATCHES - 1)]
         self.batch_bytes = min(map(batch_bytes, batches))
@@ -92,152 +103,185 @@ class RoundRunner:
         puller.ignore_processes(self.reference.processes.pids)
 
     def run(self, watch: Watch = UNWATCHED) -> None:
-        """Warm up, estimate every time, then do rounds until they agree or time is up."""
+        """Calibrate, warm up, then run rounds until they agree or time is up."""
         watch.doing("CPU time of a batch, beside a reference loader's")
-        self._pull_in_turns()
+        self._calibrate()
         watch.doing("warming up the step")
         self.stepper.warm_up(0.2 * self._budget_s)
-        self._gpu = GpuWatch.open(self.stepper.devices)
+        gpu = GpuWatch.open(self.stepper.devices)
         # The loader fills its buffers while the step is estimated, so the step comes first.
-        step_s = self.stepper.measure_resident_s(_WARM_STEPS)
+        step_s = self.stepper.measure_resident_s(_WARM_UP_STEPS)
         transfer_s = self.stepper.measure_transfer_s(1)
         # A loop that never comes back must not take the time that compiling a model may take.
         watch.rounds_begin()
-        train_s = self._warmed_up_loop_s() or step_s
+        train_s = self._warm_up_loop() or step_s
         watch.rounds_begin()
         self._started = self._clock()
-        watch.doing(_MEASURING, self._budget_s, "first looks")
-        self._now = Estimates(*self._estimated_load_s(), step_s, transfer_s, train_s)
-        estimated = self._clock()
-        while not (self._is_over(estimated) or self.log.ended):
-            watch.doing(_MEASURING, self._budget_s, self._which_round(estimated))
-            self._round_or_end(len(self.log.load_s))
-        if self._gpu is not None:
-            self.log.gpu = self._gpu.health()
-            self._gpu.close()
+        watch.doing(_ROUNDS_ACTIVITY, self._budget_s, "first estimates")
+        self._estimates = Estimates(*self._estimate_load_s(), step_s, transfer_s, train_s)
+        self._run_rounds(watch, gpu)
+        if gpu is not None:
+            self.log.gpu = gpu.health()
+            gpu.close()
         watch.doing("a closer look at what was seen", self._budget_s)
         self._look_closer()
 
-    def _pull_in_turns(self) -> None:
+    def _calibrate(self) -> None:
         """Measure what the loader's first batches cost beside the reference loader's."""
-        share_s = _TURNS_SHARE * self._budget_s
+        share_s = _CALIBRATION_SHARE * self._budget_s
         started, turns = self._clock(), self.log.turns
-        while len(turns) < _LEAST_TURNS or (
-            len(turns) < _TURNS and self._clock() - started < share_s
+        while len(turns) < _MIN_CALIBRATION_BLOCKS or (
+            len(turns) < _MAX_CALIBRATION_BLOCKS and self._clock() - started < share_s
         ):
-            turns.append(self.reference.measure_beside(self.puller, share_s / _TURNS, self._clock))
+            block_s = share_s / _MAX_CALIBRATION_BLOCKS
+            turns.append(self.reference.measure_beside(self.puller, block_s, self._clock))
 
-    def _warmed_up_loop_s(self) -> float:
-        """Let a loop compile what it does beside the step; return what a step of it takes.
+    def _warm_up_loop(self) -> float:
+        """Let the trainer's loop compile what it needs; return the seconds of one of its steps.
 
-        The harness's own loop does nothing of the kind, and is not run: 0.
+        The harness's own loop compiles nothing and is not run: 0.
         """
         if self._loop is late_reading_loop:
             return 0.0
         measure_host_s_per_step(self.stepper, self._loop, 1, self._clock)
-        return self._train(BlockLength(_WARM_LOOP_STEPS, skipped=1)).s_per_step
+        return self._train(BlockLength(_WARM_UP_LOOP_STEPS, skipped=1)).s_per_step
+
+    def _estimate_load_s(self) -> tuple[float, float]:
+        """Pull until two load times agree: buffers are empty, and all workers have started.
+
+        Each is measured for a fixed time, however fast batches come, which empties a deep buffer.
+
+        Returns:
+            Seconds per batch, and seconds per batch where loading does not stutter.
+        """
+        previous_s = 0.0
+        for tries in count(1):
+            pulled = self.puller.pull_flat_out(0.0125 * self._budget_s)
+            load_s = pulled.s_per_batch
+            agrees = abs(load_s - previous_s) <= _ESTIMATE_TOLERANCE * load_s
+            is_late = self._clock() - self._started > 0.2 * self._budget_s
+            if is_late or (agrees and tries >= _MIN_LOAD_ESTIMATES):
+                break
+            previous_s = load_s
+        return max(load_s, MIN_LOAD_S), pulled.typical_s_per_batch
+
+    def _run_rounds(self, watch: Watch, gpu: GpuWatch | None) -> None:
+        """Run rounds; when the loader ends for good, keep the whole rounds before."""
+        estimated, log = self._clock(), self.log
+        while not (self._is_over(estimated) or log.ended):
+            watch.doing(_ROUNDS_ACTIVITY, self._budget_s, self._describe_progress(estimated))
+            try:
+                log.rounds.append(self._run_round(gpu))
+            except LoaderEndedError as ended:
+                if not log.rounds:
+                    raise
+                log.ended = str(ended)
+            else:
+                self._estimate_again()
 
     def _is_over(self, estimated: float) -> bool:
-        rounds, now = len(self.log.load_s), self._clock()
+        rounds, now = len(self.log.rounds), self._clock()
         if rounds == 0:
             return False
-        if not self.log.within_epochs:  # nothing can be told from it
+        # A time with a restart of the loader in it proves nothing.
+        if not self.log.within_epochs:
             return True
         with_another_s = now - self._started + (now - estimated) / rounds
         if rounds < MIN_ROUNDS:
-            return with_another_s > self._budget_s + min(self._budget_s, _MOST_OVERRUN_S)
+            return with_another_s > self._budget_s + min(self._budget_s, _MAX_OVERRUN_S)
         return self.log.is_tight() or with_another_s > self._budget_s
 
-    def _which_round(self, estimated: float) -> str:
-        done, now = len(self.log.load_s), self._clock()
-        likely = _ROUNDS_LIKELY
+    def _describe_progress(self, estimated: float) -> str:
+        done, now = len(self.log.rounds), self._clock()
+        likely = _LIKELY_ROUNDS
         if done:
             left_s = self._budget_s - (now - self._started)
             likely = max(MIN_ROUNDS, done + int(left_s * done / (now - estimated)))
         return f"round {done + 1} of about {max(done + 1, likely)}"
 
-    def _estimated_load_s(self) -> tuple[float, float]:
-        """Pull until two looks agree: buffers lend no more, workers have all started.
-
-        A look takes its time, however fast the batches come: so a deep buffer is emptied by it.
-
-        Returns:
-            Seconds of a batch, and of a batch where nothing stutters.
-        """
-        before_s = 0.0
-        for look in count(1):
-            pulled = self.puller.pull_flat_out(0.0125 * self._budget_s)
-            now_s = pulled.s_per_batch
-            agree = look >= _LOOKS and abs(now_s - before_s) <= _AGREE * now_s
-            if agree or self._clock() - self._started > 0.2 * self._budget_s:
-                break
-            before_s = now_s
-        return max(now_s, MIN_LOAD_S), pulled.typical_s_per_batch
-
-    def _round_or_end(self, number: int) -> None:
-        """Do a round; a loader that has nothing more to give leaves the whole rounds before."""
-        try:
-            self._round(number)
-        except LoaderEndedError as ended:
-            if number == 0:
-                raise
-            self.log.keep(number)
-            self.log.ended = str(ended)
-
-    def _round(self, number: int) -> None:
-        round_s = self._budget_s / _ROUNDS_WANTED
-        log, sizes = self.log, BlockSizes.within(round_s, self._now)
-        if number % 2 == 0:
-            compiled = self._step_blocks(sizes, round_s)
-            self.puller.wait_for_full_buffers(0.1 * round_s)
-            compiled += self._loading_blocks(sizes, round_s, log.lent_when_full)
+    def _run_round(self, gpu: GpuWatch | None) -> Round:
+        sizes = BlockSizes.within(self._round_s, self._estimates)
+        step_first = len(self.log.rounds) % 2 == 0
+        if step_first:
+            step = self._run_step_blocks(sizes, gpu)
+            self.puller.wait_for_full_buffers(0.1 * self._round_s)
+            load = self._run_loading_blocks(sizes)
         else:
-            # What the drain finds is what the real steps of the round before have left.
-            compiled = self._loading_blocks(sizes, round_s, log.lent_after_train)
-            compiled += self._step_blocks(sizes, round_s)
-        log.compilations.append(compiled)
-        self._now = Estimates(
-            load_s=max(median(log.load_s), MIN_LOAD_S),
-            typical_load_s=median(log.typical_load_s),
-            step_s=median(log.step_s),
-            transfer_s=median(log.transfer_s),
-            train_s=median(log.train_s),
+            # The drain finds what the real steps of the round before have left in the buffers.
+            load = self._run_loading_blocks(sizes)
+            step = self._run_step_blocks(sizes, gpu)
+        return Round(step, load, step_first)
+
+    def _estimate_again(self) -> None:
+        pulled = [load.pulled for load in self.log.loads]
+        columns = self.log.columns()
+        self._estimates = Estimates(
+            load_s=max(median(columns.load_s_per_batch), MIN_LOAD_S),
+            typical_load_s=median(block.typical_s_per_batch for block in pulled),
+            step_s=median(columns.step_s),
+            transfer_s=median(columns.step_transfer_s),
+            train_s=median(columns.train_s_per_step),
         )
 
-    def _step_blocks(self, sizes: BlockSizes, round_s: float) -> int:
-        """Measure the step alone and in its variations; return how often something compiled."""
-        log, stepper = self.log, self.stepper
-        self.puller.wait_for_full_buffers(0.3 * round_s)
+    def _run_step_blocks(self, sizes: BlockSizes, gpu: GpuWatch | None) -> StepBlocks:
+        stepper = self.stepper
+        self.puller.wait_for_full_buffers(0.3 * self._round_s)
         if self._loop is not late_reading_loop:
             stepper.catch_up()
-        compiled = stepper.compilations()
-        log.step_s.append(stepper.measure_resident_s(sizes.steps))
-        if self._gpu is not None:
-            self._gpu.look()
-        log.synced_s.append(stepper.measure_synced_s(sizes.short_steps))
-        log.transfer_s.append(stepper.measure_transfer_s(sizes.copied_steps))
-        compiled = stepper.compilations() - compiled
-        log.host_s.append(
-            measure_host_s_per_step(
-                stepper, self._loop, sizes.host_steps, self._clock, sizes.host_limit_s
-            )
+        compilations = stepper.compilations()
+        step_s = stepper.measure_resident_s(sizes.steps)
+        if gpu is not None:
+            gpu.look()
+        synced_s = stepper.measure_synced_s(sizes.short_steps)
+        transfer_s = stepper.measure_transfer_s(sizes.copied_steps)
+        compilations = stepper.compilations() - compilations
+        host_s = measure_host_s_per_step(
+            stepper, self._loop, sizes.host_steps, self._clock, sizes.host_limit_s
         )
-        if stepper.runs_in_a_thread:
-            steps = sizes.short_steps
-            shadow_s = partial(stepper.measure_shadow_s, steps, self.puller, log.step_s[-1])
-            log.shadow_s.append(self._in_an_epoch(steps + 1, shadow_s))
-        return compiled
+        shadow_s = self._measure_shadow_s(sizes.short_steps, step_s)
+        return StepBlocks(step_s, synced_s, transfer_s, shadow_s, host_s, compilations)
 
-    def _in_an_epoch(self, batches: int, window: Callable[[], _T]) -> _T:
-        """Run a window in which the loader is not started again: a restart is no loading.
+    def _measure_shadow_s(self, steps: int, step_s: float) -> float | None:
+        stepper, puller = self.stepper, self.puller
+        if not stepper.runs_in_a_thread:
+            return None
+        return self._run_within_epoch(
+            steps + 1, lambda: stepper.measure_shadow_s(steps, puller, step_s)
+        )
 
-        Where its epoch ends in the window, the window is run once more from the start of the next.
+    def _run_loading_blocks(self, sizes: BlockSizes) -> LoadingBlocks:
+        puller = self.puller
+
+        def pull_drained() -> tuple[bool, float, PulledBatches]:
+            # Drain: buffered batches come faster than the loader makes them.
+            drained, buffered = self._drain(sizes)
+            return drained, buffered, puller.pull_flat_out(sizes.load_s, in_epoch=True)
+
+        batches = ceil(2 * sizes.load_s / self._estimates.load_s)
+        drained, buffered, pulled = self._run_within_epoch(batches, pull_drained)
+        # A loader near the step's speed starts the loop with empty buffers, as it will end up;
+        # a faster one starts with full buffers.
+        near, restarts = self._is_near_step_time(pulled.s_per_batch), puller.restarts
+
+        def train() -> TrainBlock:
+            if not near:
+                puller.wait_for_full_buffers(0.3 * self._round_s)
+            elif puller.restarts != restarts:
+                self._drain(sizes)
+            return self._train(sizes.train)
+
+        steps = sizes.train.steps + sizes.train.skipped
+        trained = self._run_within_epoch(steps, train)
+        return LoadingBlocks(drained, buffered, pulled, near, trained)
+
+    def _run_within_epoch(self, batches: int, window: Callable[[], _T]) -> _T:
+        """Run a timed window, again from the start of the next epoch if the loader restarted in it.
 
         Args:
             batches: As many as the window takes; fewer where an epoch has no more.
-            window: What is measured.
+            window: Measures something.
         """
-        for _ in range(_TRIES if self.log.within_epochs else 1):
+        for _ in range(_MAX_WINDOW_RUNS if self.log.within_epochs else 1):
             self.puller.ensure_epoch_has(batches)
             restarts = self.puller.restarts
             measured = window()
@@ -246,92 +290,55 @@ class RoundRunner:
         self.log.within_epochs = False
         return measured
 
-    def _loading_blocks(self, sizes: BlockSizes, round_s: float, lent_log: list[float]) -> int:
-        """Measure the loader alone and the real loop; return how often something compiled."""
-        log, puller = self.log, self.puller
-
-        def drained_load() -> tuple[bool, float, PulledBatches]:
-            # Drain: what the buffers lend is not the loader's speed.
-            drained, lent = self._drain(sizes)
-            return drained, lent, puller.pull_flat_out(sizes.load_s, in_epoch=True)
-
-        batches = ceil(2 * sizes.load_s / self._now.load_s)
-        drained, lent, pulled = self._in_an_epoch(batches, drained_load)
-        log.drained.append(drained)
-        lent_log.append(lent)
-        log.load_s.append(pulled.s_per_batch)
-        log.typical_load_s.append(pulled.typical_s_per_batch)
-        log.load_cpu_s.append(pulled.cpu_s_per_batch)
-        log.gaps_s.append(pulled.gaps_s)
-        # A loader near the step's speed starts the loop with empty buffers, where it will end up;
-        # a faster one with full ones.
-        near = self._is_near(log.load_s[-1])
-        log.trained_drained.append(near)
-        restarts = puller.restarts
-
-        def real_steps() -> TrainBlock:
-            if not near:
-                puller.wait_for_full_buffers(0.3 * round_s)
-            elif puller.restarts != restarts:
-                self._drain(sizes)
-            return self._train(sizes.train)
-
-        steps = sizes.train.steps + sizes.train.skipped
-        log.train.append(self._in_an_epoch(steps, real_steps))
-        return log.train[-1].compilations
-
     def _drain(self, sizes: BlockSizes) -> tuple[bool, float]:
-        now, limit_s = self._now, 0.25 * self._budget_s
-        return self.puller.drain(now.load_s, now.typical_load_s, sizes.load_s, limit_s)
+        load_s, typical_s = self._estimates.load_s, self._estimates.typical_load_s
+        return self.puller.drain(load_s, typical_s, sizes.load_s, 0.25 * self._budget_s)
 
-    def _is_near(self, load_s: float) -> bool:
-        return load_s > _DRAIN_WHEN_ABOVE * self._now.step_s
+    def _is_near_step_time(self, load_s: float) -> bool:
+        return load_s > _DRAIN_ABOVE_FRACTION * self._estimates.step_s
 
     def _train(self, length: BlockLength, sampler: StackSampler | None = None) -> TrainBlock:
         return run_train_block(self.puller, self.stepper, self._loop, length, self._clock, sampler)
 
-    def train_to_be_seen(self) -> None:
+    def train_for_trace(self) -> None:
         """Train a little once more, from buffers as full or empty as in a round.
 
         Raises:
-            LoaderEndedError: The loader has nothing more to give.
+            LoaderEndedError: The loader has no more batches.
         """
-        if self._is_near(self._now.load_s):
+        if self._is_near_step_time(self._estimates.load_s):
             with mark(DRAIN):
-                self._drain(BlockSizes.within(self._budget_s / _ROUNDS_WANTED, self._now))
-        self._train_a_little()
+                self._drain(BlockSizes.within(self._round_s, self._estimates))
+        self._train(self._short_length())
 
     def _look_closer(self) -> None:
-        """Measure what must not be measured while times count, as far as there is time."""
-        self.log.overhead_s = measure_instruments_s_per_step(
-            self.stepper, _INSTRUMENT_STEPS, _INSTRUMENT_LOOKS, self._clock
+        """Measure what would disturb timed windows, as far as there is time."""
+        log = self.log
+        log.overhead_s = measure_instruments_s_per_step(
+            self.stepper, _INSTRUMENT_STEPS, _INSTRUMENT_REPEATS, self._clock
         )
+        own_loop = self._loop is not late_reading_loop
+        seems_to_wait = own_loop and log.probe_fraction > _MIN_SYNC_FRACTION
         try:
-            if (self._seems_to_wait() or self.log.stalls) and self._has_time(_MOST_OVERRUN_S):
-                self.log.blocking_lines = self._blocking_lines()
+            if (seems_to_wait or log.stalls) and self._has_time(_MAX_OVERRUN_S):
+                with StackSampler() as sampler:
+                    self._train(self._short_length(), sampler)
+                log.blocking_lines = sampler.lines()
             # A profiler may take seconds to start and to stop.
-            if self.log.stalls and self._has_time(overrun_s=0.0):
-                self.log.load_overlap_fraction = load_overlap_fraction(self._train_a_little)
+            if log.stalls and self._has_time(overrun_s=0.0):
+                log.load_overlap_fraction = load_overlap_fraction(
+                    lambda: self._train(self._short_length())
+                )
         except LoaderEndedError as ended:
-            self.log.ended = str(ended)
+            log.ended = str(ended)
 
     def _has_time(self, overrun_s: float) -> bool:
-        """Return whether a little more training ends so soon after the budget, or before it."""
-        length = self._a_little()
-        ends_s = self._clock() - self._started + (length.steps + length.skipped) * self._now.train_s
+        """Return whether a little more training ends within the budget and so many seconds more."""
+        length = self._short_length()
+        training_s = (length.steps + length.skipped) * self._estimates.train_s
+        ends_s = self._clock() - self._started + training_s
         return not self.log.ended and ends_s < self._budget_s + overrun_s
 
-    def _seems_to_wait(self) -> bool:
-        return self._loop is not late_reading_loop and self.log.probe_fraction > _SELDOM
-
-    def _blocking_lines(self) -> tuple[BlockingLine, ...]:
-        with StackSampler() as sampler:
-            self._train_a_little(sampler)
-        return sampler.lines()
-
-    def _train_a_little(self, sampler: StackSampler | None = None) -> None:
-        self._train(self._a_little(), sampler)
-
-    def _a_little(self) -> BlockLength:
-        steps = ceil(0.1 * self._budget_s / self._now.train_s)
-        return BlockLength(clamp(3, steps, _MOST_WATCHED_STEPS), skipped=1)
+    def _short_length(self) -> BlockLength:
+        steps = ceil(0.1 * self._budget_s / self._estimates.train_s)
+        return BlockLength(clamp(3, steps, _MAX_SAMPLED_STEPS), skipped=1)

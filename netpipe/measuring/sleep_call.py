@@ -77,7 +77,8 @@ class _Timespec(ctypes.Structure):
 
 _METADATA_EXTENSION = 1
 _EXECUTE_STAGE = 3
-_API_VERSION = (0, 1)  # what a handler that uses only these fields was made for
+# The version of a handler that uses only these fields.
+_API_VERSION = (0, 1)
 _TIMER_ABSTIME = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 

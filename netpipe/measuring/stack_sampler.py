@@ -1,4 +1,4 @@
-"""Where the main thread stands still: its stack, looked at again and again from a side thread."""
+"""The lines at which the main thread blocks: its stack, sampled from a side thread."""
 
 import linecache
 import os
@@ -19,42 +19,43 @@ import numpy as np
 from netpipe.results.measurement import BlockingLine
 from netpipe.session.own_code import HARNESS_FOLDERS
 
-_LOOK_S = 0.001
-_MOST_LINES = 3
-_NUMERICS = (*(str(Path(str(one.__file__)).parent) + os.sep for one in (jax, jaxlib, np)), "<")
-_PYTHON = sysconfig.get_paths()["stdlib"] + os.sep
-_SITE = ("site-packages", "dist-packages")
+_SAMPLE_INTERVAL_S = 0.001
+_MAX_LINES = 3
+_NUMERIC_FOLDERS = tuple(
+    str(Path(str(package.__file__)).parent) + os.sep for package in (jax, jaxlib, np)
+)
+_STDLIB_FOLDER = sysconfig.get_paths()["stdlib"] + os.sep
+_SITE_FOLDERS = ("site-packages", "dist-packages")
+
+_Line = tuple[str, int]
 
 
-_Line = tuple[str, int] | None
+class _Sample(NamedTuple):
+    """The line that the main thread was at, for how long, and its CPU time meanwhile.
 
-
-class _Look(NamedTuple):
-    """Where the main thread was, for how long, and how much of that it had computed.
-
-    Looks at a thread that computes come less often, for it holds Python's lock.
+    Samples of a thread that computes are further apart, because it holds Python's lock.
     """
 
-    line: _Line
+    line: _Line | None
     lasted_s: float
     worked_s: float
 
 
 class StackSampler:
-    """Looks every millisecond at the line of the trainer's code that the main thread is in.
+    """Samples every millisecond which line of the trainer's code the main thread is at.
 
-    It costs the main thread nothing while that waits, and little while it works; all the same a
-    block that is sampled is not one whose times count.
+    It costs the main thread nothing while that waits, and little while it computes. Even so, the
+    times of a sampled block do not count.
     """
 
     def __init__(self) -> None:
         self._main = threading.get_ident()
         self._cpu_clock = time.pthread_getcpuclockid(self._main)
-        self._kept: list[_Look] = []
-        self._now: list[_Look] = []
-        self._looking = False
+        self._kept: list[_Sample] = []
+        self._current: list[_Sample] = []
+        self._sampling = False
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._look, name="netpipe-stack-sampler")
+        self._thread = threading.Thread(target=self._run, name="netpipe-stack-sampler")
 
     def __enter__(self) -> "StackSampler":
         self._thread.start()
@@ -65,27 +66,23 @@ class StackSampler:
         self._thread.join()
 
     def begin(self) -> None:
-        """Start to look: the trainer has its batch."""
-        self._now, self._looking = [], True
+        """Start to sample: the trainer has its batch."""
+        self._current, self._sampling = [], True
 
     def end(self, *, counts: bool) -> None:
-        """Stop looking: the trainer asks for the next batch.
-
-        Args:
-            counts: Whether what was seen since `begin` is to be kept.
-        """
-        self._looking = False
+        """Stop sampling, at the next request; keep the samples since `begin` if they count."""
+        self._sampling = False
         if counts:
-            self._kept += self._now
+            self._kept += self._current
 
     def lines(self) -> tuple[BlockingLine, ...]:
-        """Return the lines that were seen most, the first first."""
-        lasted_s: dict[_Line, float] = defaultdict(float)
-        worked_s: dict[_Line, float] = defaultdict(float)
-        for look in self._kept:
-            lasted_s[look.line] += look.lasted_s
-            worked_s[look.line] += look.worked_s
-        most = sorted(lasted_s.items(), key=itemgetter(1), reverse=True)
+        """Return the lines that took the most time, the worst first."""
+        lasted_s: dict[_Line | None, float] = defaultdict(float)
+        worked_s: dict[_Line | None, float] = defaultdict(float)
+        for sample in self._kept:
+            lasted_s[sample.line] += sample.lasted_s
+            worked_s[sample.line] += sample.worked_s
+        longest = sorted(lasted_s.items(), key=itemgetter(1), reverse=True)
         total_s = sum(lasted_s.values())
         return tuple(
             BlockingLine(
@@ -94,35 +91,35 @@ class StackSampler:
                 fraction=seconds / total_s,
                 working_fraction=min(1.0, worked_s[line] / seconds),
             )
-            for line, seconds in most[: _MOST_LINES + 1]
+            for line, seconds in longest[: _MAX_LINES + 1]
             if line is not None
-        )[:_MOST_LINES]
+        )[:_MAX_LINES]
 
-    def _look(self) -> None:
-        looked_s, used_s = time.monotonic(), time.clock_gettime(self._cpu_clock)
-        while not self._over.wait(_LOOK_S):
-            before_s, looked_s = looked_s, time.monotonic()
+    def _run(self) -> None:
+        now_s, used_s = time.monotonic(), time.clock_gettime(self._cpu_clock)
+        while not self._over.wait(_SAMPLE_INTERVAL_S):
+            before_s, now_s = now_s, time.monotonic()
             used_before_s, used_s = used_s, time.clock_gettime(self._cpu_clock)
-            if self._looking:
+            if self._sampling:
                 frame = sys._current_frames().get(self._main)  # noqa: SLF001  # the documented way
-                line = trainers_line(frame)
-                self._now.append(_Look(line, looked_s - before_s, used_s - used_before_s))
+                line = find_trainers_line(frame)
+                self._current.append(_Sample(line, now_s - before_s, used_s - used_before_s))
 
 
-def trainers_line(frame: FrameType | None) -> tuple[str, int] | None:
+def find_trainers_line(frame: FrameType | None) -> _Line | None:
     """Return the innermost line of the trainer's own code on a stack; None when there is none.
 
-    Code of jax, of numpy and of Python was called by the trainer, code of other packages most
-    likely too. What the harness called itself, such as the step, counts only when code of the
-    trainer is below it.
+    Code of jax, numpy and Python was called by the trainer, and so most likely was code of other
+    packages, which counts only where the trainer has no line of its own. The search ends at the
+    harness's code: what called that is not the trainer's.
     """
     installed = None
     while frame is not None and not frame.f_code.co_filename.startswith(HARNESS_FOLDERS):
         file, line = frame.f_code.co_filename, (frame.f_code.co_filename, frame.f_lineno)
-        if not file.startswith(_NUMERICS):
-            if any(one in file for one in _SITE):
+        if not file.startswith((*_NUMERIC_FOLDERS, "<")):
+            if any(folder in file for folder in _SITE_FOLDERS):
                 installed = installed or line
-            elif not file.startswith(_PYTHON):
+            elif not file.startswith(_STDLIB_FOLDER):
                 return line
         frame = frame.f_back
     return installed

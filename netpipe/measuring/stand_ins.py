@@ -1,6 +1,7 @@
-"""What an emulated step hands out in place of a real one's state and aux: little, and clear of it.
+"""The state and the aux that an emulated step returns in place of a real step's.
 
-Both are pytrees of `jax.Array`s that wait as real ones do. Reading what they do not have says so.
+Both are pytrees of `jax.Array`s that can be waited for. Reading anything else raises an error that
+says so.
 """
 
 from typing import Any, NoReturn
@@ -16,17 +17,11 @@ class AbsentError(MisuseError, AttributeError):
 
 
 def refuse_attribute(owner: str, name: str, why: str) -> NoReturn:
-    """Say that a stand-in has no attribute of this name.
-
-    Args:
-        owner: What was asked, `state`.
-        name: The attribute. Those that begin with an underscore belong to Python's protocols,
-            whose askers only want to know.
-        why: The reason and the way out, as a sentence.
+    """Refuse to read an attribute of a stand-in; `why` is a sentence with the way out.
 
     Raises:
-        AbsentError: The name is the user's.
-        AttributeError: The name is a protocol's.
+        AbsentError: The attribute was read by the user's code.
+        AttributeError: Python's protocols probe for this name, which begins with an underscore.
     """
     if name.startswith("_"):
         raise AttributeError(name)
@@ -35,7 +30,7 @@ def refuse_attribute(owner: str, name: str, why: str) -> NoReturn:
 
 @jax.tree_util.register_pytree_node_class
 class EmulatedState:
-    """A state that holds nothing but the order of the steps.
+    """A state that only keeps the steps in order.
 
     Args:
         token: float32 (8, 8), ready when the step is done.
@@ -48,12 +43,12 @@ class EmulatedState:
         self.device_step = device_step
 
     def tree_flatten(self) -> tuple[tuple[Any], None]:
-        """Take it apart, as `jax.tree` wants it."""
+        """Return the leaves, for `jax.tree`."""
         return (self._token,), None
 
     @classmethod
     def tree_unflatten(cls, _: None, children: tuple[Any]) -> "EmulatedState":
-        """Put it together."""
+        """Build it from its leaves."""
         return cls(*children)
 
     def __getattr__(self, name: str) -> NoReturn:
@@ -68,15 +63,15 @@ class EmulatedState:
 
 @jax.tree_util.register_pytree_node_class
 class OnlyLoss(dict[str, Any]):
-    """The aux of a step that nobody gave: a dict with the key `loss` alone."""
+    """The aux without a real step to stand in for: a dict with the only key `loss`."""
 
     def tree_flatten(self) -> tuple[tuple[Any], None]:
-        """Take it apart, as `jax.tree` wants it."""
+        """Return the leaves, for `jax.tree`."""
         return (self["loss"],), None
 
     @classmethod
     def tree_unflatten(cls, _: None, children: tuple[Any]) -> "OnlyLoss":
-        """Put it together."""
+        """Build it from its leaves."""
         return cls(loss=children[0])
 
     def __missing__(self, key: object) -> NoReturn:
@@ -90,7 +85,7 @@ class OnlyLoss(dict[str, Any]):
 
 
 _NO_STATE = (
-    "An emulated accelerator keeps no state: leave such reading out of what is measured, or "
+    "An emulated accelerator keeps no state: do not read it in what is measured, or "
     "measure on a real device (--accelerator auto)"
 )
 _ONLY_LOSS = (

@@ -21,26 +21,27 @@ Step = Callable[[State, Batch], tuple[State, Aux]]
 StepFactory = Callable[[], tuple[State, Step]]
 BatchesFactory = Callable[[], Sequence[Batch]]
 
-_LOSS = "loss"
-_LEAST_RESIDENT = 2  # a step that sees one batch over and over finds it in its caches
-_QUIET_STEPS = 3  # steps without a compilation after which warm-up is over
-_LEAST_WARM_UP_STEPS = 4  # before a step that goes on compiling is given up
-_MOST_WARM_UP_STEPS = 30
-_NO_NUMBERS = "OSUMm"  # kinds of numpy's types that a device cannot hold: text, dates, objects
+# A step that sees one batch over and over finds it in its caches.
+_MIN_RESIDENT = 2
+# Warm-up ends after so many steps without a compilation.
+_QUIET_STEPS = 3
+# Steps between which the time limit ends the warm-up of a step that goes on compiling.
+_MIN_WARM_UP_STEPS = 4
+_MAX_WARM_UP_STEPS = 30
+# Kinds of numpy dtypes that a device cannot hold: objects, text, dates.
+_NOT_NUMERIC = "OSUMm"
 
 
 def first_array(aux: Aux) -> jax.Array:
-    """Return the array of a step's aux that tells when the step is done.
-
-    It is the one called loss, or the first where none is.
+    """Return the array of a step's aux to wait for: the one called loss, or else the first.
 
     Raises:
-        MisuseError: There is none.
+        MisuseError: The aux holds no array.
     """
     found = [
         (path, leaf)
         for path, leaf in jax.tree_util.tree_leaves_with_path(aux)
-        # Random keys are arrays that cannot be asked whether they are ready.
+        # Arrays of random keys have no is_ready.
         if isinstance(leaf, jax.Array) and not jnp.issubdtype(leaf.dtype, jax.dtypes.extended)
     ]
     if not found:
@@ -48,61 +49,61 @@ def first_array(aux: Aux) -> jax.Array:
             "step(state, batch) must return (state, aux) with a jax.Array in aux, as the loss; "
             f"found {type(aux).__name__} without one"
         )
-    named = (leaf for path, leaf in found if path and _LOSS in str(path[-1]).lower())
+    named = (leaf for path, leaf in found if path and "loss" in str(path[-1]).lower())
     return next(named, found[0][1])
 
 
 def is_ready(array: Any) -> bool:
-    """Return whether the device is done with an array; waits for nothing."""
+    """Return whether the device is done with an array, without waiting."""
     return bool(array.is_deleted() or array.is_ready())
 
 
 def copy_tree(tree: Any) -> Any:
-    """Return a copy of a tree's containers and of its arrays; other leaves are the same."""
+    """Copy a tree's containers and arrays; other leaves stay the same."""
     return jax.tree.map(
         lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray | jax.Array) else leaf, tree
     )
 
 
 def is_finite(array: jax.Array) -> bool:
-    """Return whether an array holds no NaN and no infinity; whole numbers never do."""
+    """Return whether an array holds neither NaN nor infinity, as integers never do."""
     if array.is_deleted() or not jnp.issubdtype(array.dtype, jnp.inexact):
         return True
     return bool(np.isfinite(np.asarray(array)).all())
 
 
 def to_device(batch: Batch) -> Batch:
-    """Copy every array of a batch to the device; other leaves stay as they are.
-
-    Whatever numpy takes for an array of numbers is one: a torch tensor on the CPU, for example.
-    """
-    return jax.tree.map(_moved, batch)
+    """Copy every array of a batch to the device; other leaves stay as they are."""
+    return jax.tree.map(_put, batch)
 
 
-def _moved(leaf: Any) -> Any:
+def _put(leaf: Any) -> Any:
     array = array_of(leaf)
     return leaf if array is None else jax.device_put(array)
 
 
 def array_of(leaf: Any) -> jax.Array | np.ndarray | None:
-    """Return the array that goes to the device for a leaf, where it is now; None for none."""
+    """Return a leaf as the array that goes to the device, or None for one that stays on the host.
+
+    Everything that numpy reads as an array of numbers goes, such as a torch tensor on the CPU.
+    """
     if isinstance(leaf, jax.Array):
         return leaf
     array = np.asarray(leaf) if hasattr(leaf, "__array__") else None
-    if array is None or array.dtype.kind in _NO_NUMBERS or array.dtype.fields:
+    if array is None or array.dtype.kind in _NOT_NUMERIC or array.dtype.fields:
         return None
     return array
 
 
 def batch_bytes(batch: Batch) -> int:
-    """Return the bytes of a batch's arrays, of whatever library; without any, of its objects."""
+    """Return the bytes of a batch's arrays, of any library; without arrays, of its objects."""
     leaves = jax.tree.leaves(batch)
     sizes = [size for leaf in leaves if isinstance(size := getattr(leaf, "nbytes", None), int)]
     return sum(sizes) if sizes else sum(map(sys.getsizeof, leaves))
 
 
 class StepRunner:
-    """One training state and the step that moves it on.
+    """A training state, and the step that is timed on it.
 
     Args:
         factory: Makes `(state, step)`.
@@ -110,6 +111,12 @@ class StepRunner:
         clock: Seconds.
         synthetic: Makes the batches that the step is timed on alone; the host batches when left
             out.
+
+    Attributes:
+        ready_aux: The aux of the first step of the warm-up, which is done.
+        kept_state_bytes: Bytes of the old state that a step leaves alive.
+        asked_before_next: How often a step alone was followed by another.
+        ready_before_next: How often it was done by then.
     """
 
     def __init__(
@@ -120,12 +127,12 @@ class StepRunner:
         synthetic: BatchesFactory | None = None,
     ) -> None:
         self.state, self.step = make_step(factory)
-        self._ready_aux: Aux = None
+        self.ready_aux: Aux = None
         self._clock = clock
         self.host_batches = host_batches
         self._host = cycle(host_batches)
-        resident = host_batches if synthetic is None else _made_batches(synthetic)
-        self._resident = cycle([jax.block_until_ready(to_device(one)) for one in resident])
+        resident = host_batches if synthetic is None else _make_batches(synthetic)
+        self._resident = cycle([jax.block_until_ready(to_device(batch)) for batch in resident])
         self.compilations = compilation_count()
         self.kept_state_bytes = 0
         self.donates_batches = False
@@ -142,68 +149,61 @@ class StepRunner:
         return done
 
     def warm_up(self, limit_s: float) -> bool:
-        """Run steps on resident and on host batches until nothing compiles any more.
+        """Run steps on resident and on host batches until none compiles; return whether none does.
 
         Args:
             limit_s: Seconds after which a step that goes on compiling is given up.
-
-        Returns:
-            Whether it is so far.
         """
-        self._look_for_donation()
-        self._look_for_threads()
+        self._detect_donation()
+        self._detect_threading()
         started, quiet = self._clock(), 0
-        for steps in range(1, _MOST_WARM_UP_STEPS + 1):
+        for steps in range(1, _MAX_WARM_UP_STEPS + 1):
             before = self.compilations()
-            for batch in (*self._taken(self._resident, 1), *self._taken(self._host, 1)):
+            for batch in (*self._take(self._resident, 1), *self._take(self._host, 1)):
                 jax.block_until_ready(self.advance(batch))
             quiet = quiet + 1 if self.compilations() == before else 0
             if quiet == _QUIET_STEPS:
                 return True
-            if steps >= _LEAST_WARM_UP_STEPS and self._clock() - started > limit_s and not quiet:
+            if steps >= _MIN_WARM_UP_STEPS and self._clock() - started > limit_s and not quiet:
                 return False
         return False
 
-    def _look_for_donation(self) -> None:
-        """Find out what a step leaves of the state and of the batch that it is given."""
+    def _detect_donation(self) -> None:
+        """Find out which arrays of its state and its batch a step donates."""
         batch, before = copy_tree(next(self._resident)), _arrays(self.state)
         self.state, aux = jax.block_until_ready(self.step(self.state, batch))
-        # A copy: what aux shares with a state goes with it.
-        self._ready_aux = jax.block_until_ready(copy_tree(aux))
+        # A copy, because arrays that aux shares with the state are donated with it.
+        self.ready_aux = jax.block_until_ready(copy_tree(aux))
         after = {id(leaf) for leaf in _arrays(self.state)}
-        kept = [one for one in before if id(one) not in after and not one.is_deleted()]
-        self.kept_state_bytes = sum(one.nbytes for one in kept)
-        self.donates_batches = any(one.is_deleted() for one in _arrays(batch))
+        kept = [leaf for leaf in before if id(leaf) not in after and not leaf.is_deleted()]
+        self.kept_state_bytes = sum(leaf.nbytes for leaf in kept)
+        self.donates_batches = any(leaf.is_deleted() for leaf in _arrays(batch))
 
-    def _taken(self, batches: Iterator[Batch], count: int) -> list[Batch]:
-        """Take some batches; copies, where the step would not leave the batch to the next one."""
+    def _take(self, batches: Iterator[Batch], count: int) -> list[Batch]:
+        """Take some batches, as copies where the step donates its batch."""
         taken = list(islice(batches, count))
         return jax.block_until_ready(copy_tree(taken)) if self.donates_batches else taken
 
-    def _look_for_threads(self) -> None:
-        """Find out whether the step runs in a side thread: what jax calls a context may not."""
+    def _detect_threading(self) -> None:
+        """Find out whether the step runs in a side thread; a jax context is bound to its thread."""
         with ThreadPoolExecutor(1, "netpipe-first-step-aside") as thread:
             try:
                 thread.submit(self._resident_s, 1).result()
-            except Exception:  # noqa: BLE001  # whatever the step needs there
+            except Exception:  # noqa: BLE001  # any error of the step
                 self.runs_in_a_thread = False
-
-    def ready_aux(self) -> Aux:
-        """Return the aux of a step that is done: the first one of the warm-up."""
-        return self._ready_aux
 
     def measure_resident_s(self, steps: int) -> float:
         """Return the seconds of one step on resident batches, blocked once at the end."""
-        return self._resident_s(steps, self._look_at)
+        return self._resident_s(steps, self._probe)
 
-    def _look_at(self, last: jax.Array) -> None:
+    def _probe(self, last: jax.Array) -> None:
         self.asked_before_next += 1
         self.ready_before_next += is_ready(last)
 
     def _resident_s(
         self, steps: int, before_next: Callable[[jax.Array], None] = lambda _: None
     ) -> float:
-        batches = self._taken(self._resident, steps)
+        batches = self._take(self._resident, steps)
         started = self._clock()
         last = self.advance(batches[0])
         for batch in batches[1:]:
@@ -213,13 +213,13 @@ class StepRunner:
         return (self._clock() - started) / steps
 
     def catch_up(self) -> None:
-        """Do a step and wait for it, and so for whatever a loop has left to the device."""
-        for batch in self._taken(self._resident, 1):
+        """Run a step and wait for it, and so for all work that a loop has left on the device."""
+        for batch in self._take(self._resident, 1):
             jax.block_until_ready(self.advance(batch))
 
     def measure_synced_s(self, steps: int) -> float:
         """Return the seconds of one step on resident batches, blocked after every step."""
-        batches = self._taken(self._resident, steps)
+        batches = self._take(self._resident, steps)
         started = self._clock()
         for batch in batches:
             jax.block_until_ready(self.advance(batch))
@@ -228,16 +228,16 @@ class StepRunner:
     def measure_transfer_s(self, steps: int) -> float:
         """Return the seconds of one step with a transfer of a cached host batch before each.
 
-        When the clock starts, the first step is done, whose transfer nothing hides, and the next
-        is under way: what is timed is a device that is kept busy.
+        The clock starts when the first step, whose transfer nothing hides, is done and the next is
+        running, so that the device is busy all the time that is measured.
         """
-        batches = self._taken(self._host, steps + 2)
+        batches = self._take(self._host, steps + 2)
         first, last = (self.advance(to_device(batch)) for batch in batches[:2])
         jax.block_until_ready(first)
-        # A step that is done as soon as it is dispatched is not under way any more: one more.
-        rest = batches[2:] if is_ready(last) else batches[2:-1]
+        # A step that is done as soon as it is dispatched is not running: time one more.
+        timed = batches[2:] if is_ready(last) else batches[2:-1]
         started = self._clock()
-        for batch in rest:
+        for batch in timed:
             last = self.advance(to_device(batch))
         jax.block_until_ready(last)
         return (self._clock() - started) / steps
@@ -245,7 +245,7 @@ class StepRunner:
     def measure_shadow_s(self, steps: int, puller: Puller, step_s: float) -> float:
         """Return the seconds of one resident step while the loader is drained beside it.
 
-        The loader is pulled by the main thread, as in training: some can only be pulled there.
+        The main thread pulls the loader, as in training, because some loaders need that.
 
         Args:
             steps: Steps to run.
@@ -267,10 +267,10 @@ def _arrays(tree: Any) -> list[jax.Array]:
 
 
 def make_step(factory: StepFactory) -> tuple[State, Step]:
-    """Return what a step factory makes.
+    """Call a step factory.
 
     Raises:
-        MisuseError: It is not `(state, step)`.
+        MisuseError: The factory does not return `(state, step)`.
     """
     made = factory()
     if not (isinstance(made, tuple) and len(made) == 2 and callable(made[1])):
@@ -280,18 +280,18 @@ def make_step(factory: StepFactory) -> tuple[State, Step]:
     return made
 
 
-def _made_batches(factory: BatchesFactory) -> Sequence[Batch]:
+def _make_batches(factory: BatchesFactory) -> Sequence[Batch]:
     batches = factory()
-    if len(batches) < _LEAST_RESIDENT:
+    if len(batches) < _MIN_RESIDENT:
         raise MisuseError(
-            f"synthetic() must return at least {_LEAST_RESIDENT} batches; found {len(batches)}"
+            f"synthetic() must return at least {_MIN_RESIDENT} batches; found {len(batches)}"
         )
     return batches
 
 
 @cache
 def compilation_count() -> Callable[[], int]:
-    """Return a function that says how many compilations this process has done from now on."""
+    """Return a function that counts this process's compilations from now on."""
     seen = [0]
 
     def count(event: str, duration_secs: float, **kwargs: str | int) -> None:  # noqa: ARG001

@@ -1,4 +1,4 @@
-"""The real loop, watched from outside: when its batches were asked for and its steps were done."""
+"""The trainer's loop, observed from outside: when it asks for batches, when its steps are done."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,9 +17,9 @@ from netpipe.measuring.loader_puller import Batch, Puller
 from netpipe.measuring.profiler_trace import (
     DEVICE,
     DISPATCH,
+    LOADING,
     LOOP,
     STEP,
-    loading,
     mark,
     mark_step,
 )
@@ -37,14 +37,16 @@ from netpipe.measuring.step_runner import (
 )
 from netpipe.results.step_times import DeviceStep, StepTimes, timeline
 
-_FEWEST_STEPS = 3
-_IN_HAND = 1.5  # a loop that prefetches has been given more batches than it called the step
+# Steps of a block that is cut short.
+_MIN_STEPS = 3
+# Batches per call of the step, at most: a loop that prefetches takes batches ahead.
+_MAX_BATCHES_PER_STEP = 1.5
 
 Loop = Callable[[Iterator[Batch], State, Step], object]
 
 
 def late_reading_loop(batches: Iterator[Batch], state: State, step: Step) -> None:
-    """Train as a careful trainer does: read each metric when the next step is on its way."""
+    """Train as a careful trainer does: read each metric after the next step is dispatched."""
     late: Aux = None
     for batch in batches:
         state, aux = step(state, batch)
@@ -63,11 +65,11 @@ class TrainBlock:
         asked: How often a batch was asked for.
         ready: How often the step before was done by then.
         depth: Most steps in flight at once.
-        compilations: Compilations, the first steps' left out: each run of a loop may have some.
+        compilations: Compilations after the first steps, in which every run of a loop may compile.
         finite: Whether the last loss was a number.
-        timeline: When the last steps asked, got, called and were done.
-        exposed_s: Seconds from requests that found the step done to the next call of the step:
-            the device has nothing to do in them.
+        timeline: The moments of the last steps.
+        exposed_s: Seconds in which the device idles: from requests that found the step done to the
+            next call of the step.
     """
 
     steps_s: tuple[float, ...]
@@ -87,7 +89,7 @@ class TrainBlock:
 
     @property
     def exposed_s_per_step(self) -> float:
-        """Seconds of a step in which the device idles because the step was done at the request."""
+        """Seconds per step in which the device idles because a request found the step done."""
         return self.exposed_s / len(self.steps_s)
 
 
@@ -98,8 +100,8 @@ class BlockLength:
     Attributes:
         steps: Steps to count.
         skipped: Steps before them, at least 1, until loading and computing overlap.
-        limit_s: Seconds after which no more batches are given, once there are a few steps; none
-            are either where the loader's epoch is known to end.
+        limit_s: Seconds after which the block ends, once it has a few steps. It also ends where
+            the loader's epoch is known to end.
     """
 
     steps: int
@@ -108,7 +110,7 @@ class BlockLength:
 
 
 def run_loop(loop: Loop, batches: Iterator[Batch], state: State, step: Step) -> None:
-    """Run a loop; one that takes its batches with `next` is ended by the last one."""
+    """Run a loop; one that calls `next` itself ends with StopIteration after the last batch."""
     with suppress(StopIteration):
         loop(batches, state, step)
 
@@ -121,15 +123,7 @@ def run_train_block(
     clock: Clock,
     sampler: StackSampler | None = None,
 ) -> TrainBlock:
-    """Run `loop` over some batches.
-
-    Args:
-        puller: The loader.
-        stepper: The state and the step.
-        loop: The trainer's.
-        length: How many.
-        clock: Seconds.
-        sampler: Looks where the loop stands still; not in a block whose times count.
+    """Run the trainer's loop over some batches; with a sampler, its times do not count.
 
     Raises:
         MisuseError: The loop does not call the step once a batch.
@@ -139,22 +133,14 @@ def run_train_block(
     try:
         run_loop(loop, iter(batches), stepper.state, watched)
     finally:
-        device_steps = watched.completed()
-    if batches.failure is not None:  # the loop may have taken it for an end
+        device_steps = watched.wait_for_device()
+    # A loop may treat a failure of the loader as the end of the batches.
+    if batches.failure is not None:
         raise batches.failure
-    skipped, called = length.skipped, len(device_steps)
-    if not batches.given <= _IN_HAND * called <= _IN_HAND * batches.given:
-        raise MisuseError(
-            f"loop(batches, state, step) must call step once a batch; it was given "
-            f"{batches.given} batches and called it {called} times"
-        )
-    if called < skipped + 2:
-        raise MisuseError(
-            f"loop(batches, state, step) must go on while there are batches; it stopped after "
-            f"{called} steps"
-        )
+    _check_calls(batches.given, len(device_steps), length.skipped)
+    skipped = length.skipped
     return TrainBlock(
-        steps_s=tuple(np.diff([one.done_s for one in device_steps[skipped - 1 :]]).tolist()),
+        steps_s=tuple(np.diff([step.done_s for step in device_steps[skipped - 1 :]]).tolist()),
         waits_s=tuple(batches.waits_s[skipped:]),
         asked=batches.asked,
         ready=batches.ready,
@@ -168,10 +154,23 @@ def run_train_block(
     )
 
 
-class WatchedStep:
-    """A step that keeps the state, and stamps the completion of every call from a side thread.
+def _check_calls(given: int, called: int, skipped: int) -> None:
+    if not given <= _MAX_BATCHES_PER_STEP * called <= _MAX_BATCHES_PER_STEP * given:
+        raise MisuseError(
+            f"loop(batches, state, step) must call step once a batch; it was given {given} batches "
+            f"and called it {called} times"
+        )
+    if called < skipped + 2:
+        raise MisuseError(
+            "loop(batches, state, step) must go on while there are batches; it stopped after "
+            f"{called} steps"
+        )
 
-    What else the step can do is left to it.
+
+class WatchedStep:
+    """A step that keeps the state and timestamps the completion of every call in a side thread.
+
+    Other attributes are those of the step itself.
     """
 
     def __init__(self, stepper: StepRunner, clock: Clock, step: Step | None = None) -> None:
@@ -187,12 +186,12 @@ class WatchedStep:
         self._called_s: list[float] = []
         self._done_s: list[float] = []
         self._emulated: list[DeviceStep] = []
-        self._pending: SimpleQueue[jax.Array | None] = SimpleQueue()
+        self._dispatched: SimpleQueue[jax.Array | None] = SimpleQueue()
         self._thread = ThreadPoolExecutor(1, "netpipe-completion-stamps")
-        self._stamping = self._thread.submit(self._stamp)
+        self._stamping = self._thread.submit(self._stamp_completions)
 
     def __call__(self, state: State, batch: Batch) -> tuple[State, Any]:
-        """Call the step, and note that it was."""
+        """Call the step and record when."""
         called_s = self._clock()
         if self.idle_since_s is not None:
             self.exposed_s += called_s - self.idle_since_s
@@ -203,34 +202,34 @@ class WatchedStep:
         self._called_s.append(called_s)
         if isinstance(state, EmulatedState) and state.device_step is not None:
             self._emulated.append(state.device_step)
-        # The state handed in may have been donated: only the newest is alive.
+        # The state that came in may have been donated: only the newest is alive.
         self._stepper.state = state
         self.aux, self.latest = aux, first_array(aux)
-        self._pending.put(self.latest)
+        self._dispatched.put(self.latest)
         self.depth = max(self.depth, len(self.dispatched_s) - len(self._done_s))
         return state, aux
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._step, name)
 
-    def _stamp(self) -> None:
-        while (array := self._pending.get()) is not None:
+    def _stamp_completions(self) -> None:
+        while (array := self._dispatched.get()) is not None:
             if array.is_deleted():
                 raise MisuseError(
-                    "the loop deletes or donates what the step returned before it is looked at; "
-                    "let it live until the next step"
+                    "the loop deletes or donates what the step returned before its completion is "
+                    "seen; keep it until the next step"
                 )
             with mark_step(DEVICE, len(self._done_s)):
                 array.block_until_ready()
             self._done_s.append(self._clock())
 
-    def completed(self) -> list[DeviceStep]:
-        """Wait for the last step and return when the device could begin each and had done it.
+    def wait_for_device(self) -> list[DeviceStep]:
+        """Wait for the last step; return when the device could begin each step, and was done.
 
-        The side thread sees an end late where the loop holds Python's lock; an emulated device
-        knows its own.
+        The side thread sees completions late while the loop holds Python's lock. An emulated
+        device knows its own exactly.
         """
-        self._pending.put(None)
+        self._dispatched.put(None)
         self._thread.shutdown()
         self._stamping.result()
         if len(self._emulated) == len(self._done_s):
@@ -239,9 +238,9 @@ class WatchedStep:
 
 
 class WatchedBatches:
-    """A finite run of batches that notes how long each was waited for.
+    """A finite run of batches that records how long the loop waits for each.
 
-    Before it asks for a batch it looks whether the step before is done: it is, when something in
+    Before each request it probes whether the step before is done, which it is when something in
     the loop has waited for it.
     """
 
@@ -269,7 +268,7 @@ class WatchedBatches:
 
     def __iter__(self) -> Iterator[Batch]:
         started = self._clock()
-        while not self._is_enough(started):
+        while not self._is_over(started):
             with mark_step(STEP, self.given):
                 batch = self._next()
                 with mark(LOOP):
@@ -279,37 +278,37 @@ class WatchedBatches:
         if self.given == self._length.skipped:
             self._compiled_before = self._compiled()
         if self._step.latest is not None and self.given >= self._length.skipped:
-            self._look(is_ready(self._step.latest))
+            self._probe(is_ready(self._step.latest))
         batch = self._pull()
         self.given += 1
         if self._sampler is not None:
             self._sampler.begin()
         return batch
 
-    def _is_enough(self, started: float) -> bool:
+    def _is_over(self, started: float) -> bool:
         if self.given >= self._length.skipped + self._length.steps:
             return True
-        few = self.given < self._length.skipped + _FEWEST_STEPS
+        few = self.given < self._length.skipped + _MIN_STEPS
         late = self._clock() - started > self._length.limit_s
         return not few and (late or not self._puller.epoch_has(1))
 
     def _pull(self) -> Batch:
         try:
-            with loading():
+            with mark(LOADING):
                 batch, wait_s = self._puller.pull()
         except Exception as error:
             self.failure = error
             raise
-        # As the wait does, this leaves out what starting the loader again took.
+        # Like the wait, this leaves out the time in which the loader was started again.
         self.asked_s.append(self._clock() - wait_s)
         self.waits_s.append(wait_s)
         return batch
 
     def compilations(self) -> int:
-        """Return how many there were since the steps count."""
+        """Return the compilations after the steps that are skipped."""
         return self._compiled() - self._compiled_before
 
-    def _look(self, ready: bool) -> None:
+    def _probe(self, ready: bool) -> None:
         self.asked += 1
         self.ready += ready
         if ready:

@@ -1,4 +1,4 @@
-"""What a measurement holds: plain, frozen numbers that travel as JSON.
+"""The results of a measurement: plain, frozen numbers that travel as JSON.
 
-How they are written for people is in `units.py`. Start with `measurement.py`.
+Start with `measurement.py`; `units.py` formats the figures for people.
 """

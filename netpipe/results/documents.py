@@ -1,4 +1,4 @@
-"""netpipe's own JSON documents, held against the schemas that it ships when they are read."""
+"""Validation of netpipe's own JSON documents against the schemas that it ships."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -12,28 +12,28 @@ from referencing import Registry, Resource
 
 from netpipe.errors import InputError
 
-_LONGEST_SHOWN: Final = 80
+_MAX_SHOWN_LENGTH: Final = 80
 
 
 def check_document(
     document: object, name: str, where: object, within: str = "", way_out: str = ""
 ) -> None:
-    """Check that a document is what its schema says.
+    """Check a document against its schema.
 
     Args:
         document: Plain JSON values.
-        name: The schema, "baseline.1".
+        name: The schema, such as "baseline.1".
         where: The file that the document comes from.
         within: The field of the file that holds it; "" for the whole file.
-        way_out: What the user can do.
+        way_out: What the user can do about an error.
 
     Raises:
-        InputError: It is not; the field that is furthest off is named.
+        InputError: The document does not fit; the error names the best matching field.
     """
     error = best_match(_validator(name).iter_errors(document))
     if error is not None:
         field = within + error.json_path.removeprefix("$")
-        found = _shown(error.instance)
+        found = _shorten(error.instance)
         raise InputError(where, field.lstrip(".") or "content", _constraint(error), found, way_out)
 
 
@@ -45,7 +45,7 @@ def _validator(name: str) -> Draft202012Validator:
         if file.name.endswith(".json")
     }
     registry: Registry[Any] = Registry().with_resources(
-        (one, Resource.from_contents(content)) for one, content in contents.items()
+        (file, Resource.from_contents(content)) for file, content in contents.items()
     )
     return Draft202012Validator(contents[f"{name}.json"], registry=registry)
 
@@ -65,14 +65,14 @@ _CONSTRAINTS: Final[Mapping[str, Callable[[Any], str]]] = {
 
 def _constraint(error: ValidationError) -> str:
     if error.validator in ("required", "additionalProperties"):
-        # jsonschema's own words name the property that is missing, or too many.
+        # jsonschema's message names the missing or the additional property.
         return f"fit its schema ({error.message})"
-    worded = _CONSTRAINTS.get(str(error.validator))
-    if worded is None:
+    describe = _CONSTRAINTS.get(str(error.validator))
+    if describe is None:
         return f"fit its schema ({error.validator} {error.validator_value})"
-    return worded(error.validator_value)
+    return describe(error.validator_value)
 
 
-def _shown(value: object) -> str:
+def _shorten(value: object) -> str:
     text = repr(value)
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
+    return text if len(text) <= _MAX_SHOWN_LENGTH else f"{text[:_MAX_SHOWN_LENGTH]}..."

@@ -1,4 +1,4 @@
-"""What a session measured: plain, frozen numbers that travel as JSON."""
+"""The result of a session: plain, frozen numbers that travel as JSON."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,12 +17,12 @@ SCHEMA = "netpipe.measurement/1"
 
 @dataclass(frozen=True)
 class Device:
-    """The accelerator that a step ran on, or was pretended to run on.
+    """The accelerator that a step ran on, real or emulated.
 
     Attributes:
-        key: What baselines are filed under, `h100-sxm-80gb-x1`.
-        kind: The name that the runtime gives the device.
-        platform: The runtime's name of the platform: "cpu", "gpu", "tpu"; "emulated" for a clock.
+        key: Names the folder of its baselines, such as `h100-sxm-80gb-x1`.
+        kind: The runtime's name of the device.
+        platform: The runtime's name of the platform: "cpu", "gpu", "tpu"; or "emulated".
         count: Devices used.
     """
 
@@ -44,17 +44,17 @@ class Device:
 
 @dataclass(frozen=True)
 class Host:
-    """The machine that loads: what a loader's speed depends on.
+    """The machine that loads, as far as a loader's speed depends on it.
 
     Attributes:
         cpu: The model of the CPU.
         cores: CPUs that this process may use, by affinity and cgroup quota.
         memory_bytes: Memory that this process may use.
         container: Whether the process runs in a container.
-        cpu_model: The CPU's family, model and stepping, which a cloud's "Intel Xeon Processor" does
-            not tell apart; "" where the kernel does not give them.
-        machine: Tells this machine from others of its class, without telling which it is; "" where
-            that cannot be told, as of virtual ones.
+        cpu_model: The CPU's family, model and stepping, which differ between CPUs that a cloud
+            calls "Intel Xeon Processor"; "" where the kernel does not give them.
+        machine: An anonymous id of this machine among others of its class; "" where there is none,
+            as in virtual machines.
     """
 
     cpu: str
@@ -80,9 +80,9 @@ class Waits:
     """The time a real training step spent inside `next()` of the loader.
 
     Attributes:
-        p50: Half of the steps waited no longer, in seconds.
-        p95: 95% of the steps waited no longer, in seconds.
-        p99: 99% of the steps waited no longer, in seconds.
+        p50: Median wait of a step in seconds.
+        p95: 95th percentile in seconds.
+        p99: 99th percentile in seconds.
         cv: Standard deviation over mean of the time between batches when pulled flat out;
             0: every batch takes the same time; 1: as irregular as a Poisson process.
     """
@@ -95,7 +95,7 @@ class Waits:
 
 @dataclass(frozen=True)
 class Finding:
-    """Something seen beside the verdict."""
+    """An observation beside the verdict."""
 
     name: str
     message: str
@@ -103,15 +103,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class BlockingLine:
-    """A line of the trainer's loop that stands still until the device is done.
+    """A line of the trainer's loop that blocks until the device is done.
 
     Attributes:
         file: The file, as Python names it.
-        line: The line's number, from 1.
-        code: The line itself.
-        fraction: Share of the time from a batch to the request for the next one that the loop
-            stands there.
-        working_fraction: Share of that during which it computed; near 0: it only waits.
+        line: The number of the line, from 1.
+        code: The text of the line.
+        fraction: Share of the time from a batch to the next request that the loop spends there.
+        working_fraction: Share of that during which it computes; near 0: it only waits.
     """
 
     file: str
@@ -123,14 +122,14 @@ class BlockingLine:
 
 @dataclass(frozen=True)
 class GpuHealth:
-    """How the GPU fared while it was measured; one entry a round where there are several.
+    """The state of the GPU while it was measured.
 
     Attributes:
-        sm_clock_mhz: Clock of its multiprocessors.
-        temperature_c: Its temperature in degrees Celsius.
-        throttled_rounds: Rounds in which heat or its supply slowed it down.
-        throttle_reasons: Why, each reason once.
-        foreign_pids: Processes of others that were on it at any time.
+        sm_clock_mhz: Clock of its multiprocessors, one entry per round.
+        temperature_c: Its temperature in degrees Celsius, one entry per round.
+        throttled_rounds: Rounds in which heat or the power supply slowed it down.
+        throttle_reasons: The reasons, each once.
+        foreign_pids: Other programs' processes that were on it at any time.
     """
 
     sm_clock_mhz: tuple[float, ...]
@@ -142,10 +141,10 @@ class GpuHealth:
 
 @dataclass(frozen=True)
 class CalibrationTurns:
-    """What two loaders cost that were pulled in turns.
+    """The costs of two loaders that were pulled in turns.
 
     Attributes:
-        load_cpu_s_per_batch: CPU seconds of the loader that is measured, all processes.
+        load_cpu_s_per_batch: CPU seconds of the measured loader, all processes.
         reference_cpu_s_per_batch: CPU seconds of the reference loader, all processes.
     """
 
@@ -155,14 +154,14 @@ class CalibrationTurns:
 
 @dataclass(frozen=True)
 class Rounds:
-    """The raw value of every round done, in seconds or as a count; one entry a round.
+    """The raw values, in seconds or as a count; one entry per round.
 
     A round measures every quantity once, one after the other, so that entries of the same round
     can be compared with each other.
 
     Attributes:
-        exposed_s_per_step: From a request for a batch that finds the step done to the next call
-            of the step: the device idles. Empty in an older document.
+        exposed_s_per_step: Time in which the device idles, from a request for a batch that finds
+            the step done to the next call of the step. Empty in an older document.
     """
 
     load_s_per_batch: tuple[float, ...] = ()
@@ -182,58 +181,58 @@ class Measurement:
     """Everything one session measured.
 
     Attributes:
-        device: Where the step ran.
-        host: Where the loader ran.
+        device: The device that the step ran on.
+        host: The host that the loader ran on.
         versions: Version of every package that matters, by name.
-        fingerprint: Names the data and the configuration; only like is compared with like.
+        fingerprint: Names the data and the configuration; only equal ones are compared.
         load_s_per_batch: L, wall time of one batch with the loader alone, buffers drained.
-        step_s: S0, wall time of one step on resident batches, blocked once a block.
+        step_s: S0, wall time of one step on resident batches, blocked once at the end.
         step_synced_s: S_sync, the same, blocked after every step.
-        step_shadow_s: S1, the same while the loader is drained once a step, its data thrown away.
+        step_shadow_s: S1, the same while a batch per step is pulled and thrown away.
         step_transfer_s: S2, the same with a transfer of a cached host batch before every step.
         train_s_per_step: R, wall time of one step of the real loop.
         headroom: S0 / L; below 1 the loader cannot keep up.
         stall_fraction: (R - S0) / R; 0: the device never waits; 1: it only waits.
         accelerator_utilisation: S0 / R.
         load_cpu_ratio: CPU time of a batch, all processes, over that of a batch of the reference
-            loader, pulled in turns: a loader's cost with the machine's speed taken out.
+            loader, pulled in turns: a loader's cost without the machine's speed.
         wait_s: Waits in the real loop.
-        sync_probe_fraction: Share of steps whose loss was ready before the next batch was asked
-            for, in the real loop. 0: nothing forces a sync; 1: every step does.
-        sync_probe_idle_fraction: The same in the S0 loop, which never syncs; near 0, or the
-            probe is void.
-        worst_tenth_fraction: Share of the stall that the worst tenth of the steps holds.
+        sync_probe_fraction: Share of requests for a batch in the real loop that find the step
+            before done. 0: nothing forces a sync; 1: every step is synced.
+        sync_probe_idle_fraction: The same in the S0 loop, which never syncs; unless it is near 0,
+            the probe proves nothing.
+        worst_tenth_fraction: Share of the stall in the worst tenth of the steps.
         compilations: Compilations inside timed windows.
-        buffered_batches: Batches the loader's buffers had lent when a drain began.
+        buffered_batches: Batches in the loader's buffers when a drain began.
         buffered_batches_start: Batches in the loader's buffers when a block of real steps began.
-        buffered_batches_end: The same when it ended; fewer than at its start by more than a batch
-            or two means that the buffers lent speed.
+        buffered_batches_end: The same at its end; where it is lower by more than a batch or two,
+            the buffers have hidden a slow loader.
         dispatch_depth: Most steps in flight at once in the real loop.
-        host_s_per_step: H, what the loop itself does with a batch when there is nothing to wait
-            for: from a batch to the request for the next, on results that are ready.
-        blocking_lines: Where the loop stands before a request that finds the step done, the worst
-            first; only looked for where training stalls, or a loop seems to wait.
+        host_s_per_step: H, the loop's own work from a batch to the request for the next, on
+            results that are ready.
+        blocking_lines: The lines at which the loop blocks before a request that finds the step
+            done, the worst first; only sampled where training stalls, or a loop seems to wait.
         losses_are_finite: Whether the last loss of every block of real steps was a number.
-        loader_processes: Processes that load: 0 when this one does.
-        load_overlap_fraction: By the profiler's trace, the part of loading during which the device
-            computed; 0: they take turns; 1: loading is hidden. None where no trace could be had.
-        gpu: How the GPU fared; None where there is none, or it cannot be asked.
-        calibration: The reference loader of `load_cpu_ratio`: only like is compared with like.
+        loader_processes: Worker processes; 0 when this process loads.
+        load_overlap_fraction: Share of loading during which the device computed, by a profiler's
+            trace; 0: they take turns; 1: loading is hidden. None without a trace.
+        gpu: The state of the GPU; None where there is none, or it cannot be read.
+        calibration: The reference loader of `load_cpu_ratio`; only equal ones are compared.
         turns: The raw values behind `load_cpu_ratio`, of the loader's first batches.
-        timeline: When the last real steps of the last round asked, got, called and were done.
+        timeline: The moments of the last real steps of the last round.
         epoch_batches: Batches after which the loader last ended; None: it did not end.
-        within_epochs: Whether no restart of the loader falls into a window whose times count.
-        trace: The file that a profiler's trace of some real steps was kept in; "" for none.
-        distributions: How all real steps' times and waits spread; None in an older document.
-        overhead_fraction: The harness's own part of a step: what its instruments add to a bare
-            loop, over S0; None when not measured.
+        within_epochs: Whether no restart of the loader fell into a timed window.
+        trace: The file with a profiler's trace of some real steps; "" for none.
+        distributions: Percentiles of all real steps; None in an older document.
+        overhead_fraction: The time that the harness's instruments add to a bare step, over S0;
+            None when not measured.
         busy_elsewhere_fraction: Share of the host's CPU time that other programs took.
         batch_bytes: Bytes of one batch as the trainer sees it.
         first_batch_s: Wall time from the loader's start to its first batch.
         drained: Whether the buffers could be drained within the time for it.
         elapsed_s: Wall time of the whole measurement.
         rounds: The raw values.
-        findings: What else was seen.
+        findings: Observations beside the verdict.
     """
 
     device: Device
@@ -288,11 +287,7 @@ class Measurement:
 
 
 def parse_measurement(document: Mapping[str, Any], where: object) -> Measurement:
-    """Build a Measurement from plain JSON values.
-
-    Args:
-        document: What `Measurement.to_document` returned.
-        where: The file it comes from, for the error message.
+    """Build a Measurement from what `to_document` returned; `where` is the file, for errors.
 
     Raises:
         InputError: The document is of another schema, or a field is missing or wrong.
@@ -310,22 +305,20 @@ def parse_measurement(document: Mapping[str, Any], where: object) -> Measurement
 
 @cache
 def converter() -> cattrs.Converter:
-    """Make the converter; JSON knows no infinity, so an unbounded interval has null for it."""
+    """Return the converter of results; JSON has no infinity, so an unbounded end is null."""
     converter = cattrs.Converter(forbid_extra_keys=True)
-    converter.register_unstructure_hook(
-        Interval,
-        lambda one: {
-            "median": one.median,
-            "low": one.low if isfinite(one.low) else None,
-            "high": one.high if isfinite(one.high) else None,
-            "n": one.n,
-        },
-    )
-    converter.register_structure_hook(Interval, _interval_from)
+    converter.register_unstructure_hook(Interval, _interval_document)
+    converter.register_structure_hook(Interval, _parse_interval)
     return converter
 
 
-def _interval_from(document: Mapping[str, Any], _: type) -> Interval:
+def _interval_document(interval: Interval) -> dict[str, float | None]:
+    document = {"median": interval.median, "low": interval.low, "high": interval.high}
+    finite = {name: value if isfinite(value) else None for name, value in document.items()}
+    return {**finite, "n": interval.n}
+
+
+def _parse_interval(document: Mapping[str, Any], _: type) -> Interval:
     low, high = document["low"], document["high"]
     return Interval(
         median=float(document["median"]),

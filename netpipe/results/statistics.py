@@ -1,4 +1,4 @@
-"""Statistics over rounds: medians, intervals, ratios of rounds that belong together. Pure."""
+"""Statistics over rounds: medians with intervals, and ratios taken within rounds. Pure."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -8,9 +8,11 @@ from statistics import fmean, median, stdev
 from netpipe.results.measurement import Interval
 
 CONFIDENCE = 0.95
-_LEAST_FOR_ORDER = 6  # with fewer, no interval between two observations reaches 95%
-_LEAST_FOR_RANGE = 3
-_DRAWS = 400_000  # so that 800 of them lie beyond a level of 99.8%
+# With fewer values, no interval between two of them reaches 95%.
+_MIN_FOR_ORDER_STATISTICS = 6
+_MIN_FOR_RANGE = 3
+# 800 of them lie beyond a level of 99.8%.
+_DRAWS = 400_000
 
 
 def median_interval(values: Sequence[float]) -> Interval:
@@ -18,28 +20,25 @@ def median_interval(values: Sequence[float]) -> Interval:
 
     The interval runs between two order statistics; the number of observations below the median
     is binomial (David and Nagaraja, Order Statistics, 7.1). Below 6 values no such interval
-    exists: there the range of the values' logarithms is widened by itself on either side, which
+    exists: the range of the values' logarithms is then widened by itself on either side, which
     for three normal values is Student's interval (4.30 s / sqrt 3 against 1.5 times an expected
-    range of 1.69 s) and for four and five is wider. Times and ratios are spread by factors, so
-    their interval never reaches 0, and is inverted where a ratio is. Values that are not all above
-    0 have no logarithms: their own range is widened. Below 3 values the interval is unbounded.
+    range of 1.69 s) and for four and five is wider. Times and ratios spread by factors, so their
+    interval never reaches 0, and inverting a ratio inverts its interval. Where a value is 0 or
+    less, the range of the values themselves is widened. Below 3 values the interval is unbounded.
 
     Args:
-        values: One value a round, at least one.
-
-    Returns:
-        The interval, in the unit of the values.
+        values: One value per round, at least one; the interval has their unit.
     """
     n, ordered = len(values), sorted(values)
-    if n < _LEAST_FOR_RANGE:
+    if n < _MIN_FOR_RANGE:
         return Interval(median(ordered), -inf, inf, n)
-    if n < _LEAST_FOR_ORDER:
-        return Interval(median(ordered), *_widened(ordered[0], ordered[-1]), n)
+    if n < _MIN_FOR_ORDER_STATISTICS:
+        return Interval(median(ordered), *_widen(ordered[0], ordered[-1]), n)
     below = _most_below(n)
     return Interval(median(ordered), ordered[below], ordered[-1 - below], n)
 
 
-def _widened(least: float, most: float) -> tuple[float, float]:
+def _widen(least: float, most: float) -> tuple[float, float]:
     if least > 0:
         return least * (least / most), most * (most / least)
     low = 2 * least - most

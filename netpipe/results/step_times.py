@@ -1,4 +1,4 @@
-"""When real steps asked, got, called and were done, and how their times spread."""
+"""The moments of real steps, and the percentiles of their times."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,22 +6,22 @@ from itertools import islice
 from math import inf
 from typing import Final
 
-MOST_SHOWN: Final = 24
-"""Steps that a timeline holds: as many as one look takes in."""
+MAX_TIMELINE_STEPS: Final = 24
+"""Steps in a timeline: as many as fit on a readable plot."""
 
 
 @dataclass(frozen=True)
 class StepTimes:
-    """The moments of one real step, in seconds since the first one of its timeline asked.
+    """The moments of one real step, in seconds since the first request of its timeline.
 
     Attributes:
-        asked_s: The loop asked for the batch.
-        given_s: It got it.
-        dispatched_s: Its call of the step had returned.
-        done_s: The device was done with the step; as the host saw it, which is later where the
-            loop holds Python's lock, or of an emulated device exactly.
-        began_s: The device began the step: when the step before was done or this one was called,
-            whichever was later; of an emulated device exactly. None in an older document.
+        asked_s: The loop asks for the batch.
+        given_s: The loop gets the batch.
+        dispatched_s: The call of the step has returned.
+        done_s: The device is done with the step. Exact for an emulated device; of a real one the
+            host sees it late while the loop holds Python's lock.
+        began_s: The device begins the step: when the step before is done or this one is called,
+            whichever is later. Exact for an emulated device. None in an older document.
     """
 
     asked_s: float
@@ -36,8 +36,8 @@ class DeviceStep:
     """When a device does a step, in seconds of the monotonic clock.
 
     Attributes:
-        began_s: It began, at the earliest.
-        done_s: It was done.
+        began_s: The earliest moment at which it could begin.
+        done_s: It is done.
     """
 
     began_s: float
@@ -46,12 +46,12 @@ class DeviceStep:
 
 @dataclass(frozen=True)
 class Distributions:
-    """How the times of all real steps spread, over all rounds: percentiles 0 to 100.
+    """Percentiles 0 to 100 over the real steps of all rounds.
 
     Attributes:
         train_step_s: Seconds from one step's completion to the next one's, 101 numbers.
         wait_s: Seconds that a step waited for its batch, 101 numbers.
-        steps: How many steps they are of.
+        steps: The number of steps.
     """
 
     train_step_s: tuple[float, ...]
@@ -66,27 +66,22 @@ def timeline(
     device_steps: Sequence[DeviceStep],
     skipped: int,
 ) -> tuple[StepTimes, ...]:
-    """Return the moments of a block's last steps.
+    """Return the moments of a block's last steps, without the first `skipped` ones.
 
-    Args:
-        asked_s: When each batch was asked for; maybe more batches than steps, as a loop that
-            prefetches has some in hand at its end.
-        waits_s: How long each was waited for.
-        dispatched_s: When each call of the step had returned.
-        device_steps: When the device could begin each step, and when it was done.
-        skipped: Steps that do not count, before the others.
+    A loop that prefetches asks for more batches than it runs steps, so `asked_s` and `waits_s` may
+    be longer than the others.
     """
-    first = max(skipped, len(device_steps) - MOST_SHOWN)
+    first = max(skipped, len(device_steps) - MAX_TIMELINE_STEPS)
     since_s = asked_s[first]
-    before_s = (-inf, *(one.done_s for one in device_steps))
+    before_s = (-inf, *(step.done_s for step in device_steps))
     moments = zip(asked_s, waits_s, dispatched_s, device_steps, before_s, strict=False)
     return tuple(
         StepTimes(
             asked_s=asked - since_s,
             given_s=asked + wait - since_s,
             dispatched_s=dispatched - since_s,
-            done_s=worked.done_s - since_s,
-            began_s=max(worked.began_s, before) - since_s,
+            done_s=step.done_s - since_s,
+            began_s=max(step.began_s, before) - since_s,
         )
-        for asked, wait, dispatched, worked, before in islice(moments, first, None)
+        for asked, wait, dispatched, step, before in islice(moments, first, None)
     )

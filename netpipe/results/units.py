@@ -1,19 +1,20 @@
-"""How figures are written for people. Formatting only."""
+"""Figures as text for people."""
 
 from math import isfinite
 
 from netpipe.results.measurement import Interval
 
-_STEPS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
+_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 _THOUSANDS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def format_seconds(value: float) -> str:
     """Write a duration with three significant digits: `36.2 ms`."""
-    short = float(f"{value:.3g}")  # first, or 999.9 us would become 1000 us
+    # Round before the unit is chosen, or 999.9 us would become 1000 us.
+    short = float(f"{value:.3g}")
     if short == 0:
         return "0 s"
-    scale, unit = next((one for one in _STEPS if abs(short) >= one[0]), _STEPS[-1])
+    scale, unit = next((step for step in _UNITS if abs(short) >= step[0]), _UNITS[-1])
     return f"{format_number(short / scale)} {unit}"
 
 
@@ -80,7 +81,7 @@ def format_percent(fraction: float | None) -> str:
 
 
 def format_metric(name: str, value: float) -> str:
-    """Write a figure of a Measurement: its name says whether it is a duration."""
+    """Write a metric; its name says whether it is a duration."""
     return (
         format_seconds(value) if name.partition("_per_")[0].endswith("_s") else format_number(value)
     )

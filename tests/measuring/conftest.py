@@ -82,7 +82,7 @@ class FakeReference:
     def measure_beside(self, puller: Puller, enough_s: float, _: FakeClock) -> CalibrationTurns:
         """Tell of a loader that costs as much the first time, twice the second, ..."""
         assert enough_s > 0
-        self.strangers.append(puller._strangers)
+        self.strangers.append(puller._ignored_pids)
         return CalibrationTurns(0.006, 0.006 / len(self.strangers))
 
     def close(self) -> None:

@@ -134,7 +134,7 @@ def reference(referred: Loader, monkeypatch: pytest.MonkeyPatch) -> ReferenceLoa
 def puller(clock: FakeClock, loader: Loader, monkeypatch: pytest.MonkeyPatch) -> Puller:
     """The loader, running."""
     puller = Puller(loader, clock)
-    monkeypatch.setattr(puller, "_look_at_processes", lambda: None)
+    monkeypatch.setattr(puller, "_find_processes", lambda: None)
     monkeypatch.setattr(puller, "processes", loader.workers)
     return puller
 
@@ -144,7 +144,7 @@ def costing(turns: CalibrationTurns) -> tuple[float, float]:
     return round(turns.load_cpu_s_per_batch, 9), round(turns.reference_cpu_s_per_batch, 9)
 
 
-def test_each_turn_of_this_process_counts_for_whose_it_is(
+def test_cpu_time_of_this_process_counts_for_the_loader_in_turn(
     clock: FakeClock, reference: ReferenceLoader, puller: Puller
 ) -> None:
     """Without workers a batch costs what this process used while that loader was pulled."""
@@ -160,7 +160,7 @@ def test_reading_cpu_times_does_not_count_for_the_loader(
 
 
 @pytest.mark.parametrize("behind", ["workers", "threads"])
-def test_whoever_works_counts_for_his_own_loader(
+def test_threads_and_workers_count_for_their_own_loader(
     clock: FakeClock,
     reference: ReferenceLoader,
     puller: Puller,
@@ -175,7 +175,7 @@ def test_whoever_works_counts_for_his_own_loader(
 
 
 @pytest.mark.parametrize("behind", ["workers", "threads"])
-def test_what_was_being_made_before_does_not_count(
+def test_batches_in_the_making_before_do_not_count(
     clock: FakeClock, reference: ReferenceLoader, puller: Puller, loader: Loader, behind: str
 ) -> None:
     """The turns begin when the buffers are full."""
@@ -186,14 +186,14 @@ def test_what_was_being_made_before_does_not_count(
     assert costing(reference.measure_beside(puller, 1.0, clock)) == (0.003, 0.001)
 
 
-def test_workers_that_never_rest_are_not_waited_for(
+def test_the_wait_for_quiet_workers_is_bounded(
     clock: FakeClock, reference: ReferenceLoader, puller: Puller, loader: Loader
 ) -> None:
     """Where buffers never get full, the turns begin and end all the same."""
     loader.workers.cores = 1.0
     before_s = clock()
     assert reference.measure_beside(puller, 1.0, clock).load_cpu_s_per_batch > 0.003
-    assert clock() - before_s < 1.0 + 2 * calibration._LONGEST_FILLING_S + 2 * CYCLE_S
+    assert clock() - before_s < 1.0 + 2 * calibration._MAX_FILLING_S + 2 * CYCLE_S
 
 
 def test_turns_are_short_and_equal(
@@ -229,7 +229,7 @@ def test_a_slow_loader_gets_a_batch_and_the_reference_as_much_time(
     assert 1.0 <= clock() - started_s < 1.2
 
 
-def test_turns_with_a_restart_are_taken_again(
+def test_turns_with_a_restart_are_repeated(
     clock: FakeClock, reference: ReferenceLoader, puller: Puller, loader: Loader
 ) -> None:
     """Starting a loader that had ended costs much, and is no loading."""
@@ -251,7 +251,7 @@ def test_turns_end_with_the_epoch(
         assert costing(reference.measure_beside(puller, 1.0, clock)) == (0.003, 0.001)
 
 
-def test_a_loader_that_ends_again_and_again_is_taken_as_it_is(
+def test_turns_are_repeated_a_few_times_only(
     clock: FakeClock, reference: ReferenceLoader, puller: Puller, loader: Loader
 ) -> None:
     """After a few tries what it costs to start is counted too, rather than nothing."""
@@ -265,7 +265,7 @@ def test_a_loader_that_ends_again_and_again_is_taken_as_it_is(
     assert clock() - before_s < 5.0
 
 
-def test_workers_that_were_started_again_are_no_gain(
+def test_restarted_workers_do_not_lower_the_cost(
     clock: FakeClock,
     cpu: Cpu,
     reference: ReferenceLoader,
@@ -282,7 +282,7 @@ def test_workers_that_were_started_again_are_no_gain(
         loader.workers.ended_s = ended_s
         loader.workers.cpu_s_per_batch = 0.010
 
-    monkeypatch.setattr(puller, "_look_at_processes", look)
+    monkeypatch.setattr(puller, "_find_processes", look)
     puller._iterator = islice(puller._iterator, 5)
     loader.lasts = repeat(40)
     assert reference.measure_beside(puller, 1.0, clock).load_cpu_s_per_batch >= 0.003
@@ -329,7 +329,7 @@ def small_batches(workers: int) -> LoaderFactory:
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_two_real_loaders_are_told_apart(workers: int) -> None:
+def test_two_real_loaders_have_separate_costs(workers: int) -> None:
     """Both cost something, the workers of neither count as the other's, and none is left."""
     clock, before = MonotonicClock(), set(ProcessTree().worker_pids)
     puller = Puller(small_batches(workers), clock)

@@ -78,7 +78,7 @@ def leaving_loop(*_: Any) -> None:
     sys.exit("trained enough")
 
 
-def test_a_loop_that_exits_is_told_of(request_: SessionRequest) -> None:
+def test_a_loop_that_exits_is_reported(request_: SessionRequest) -> None:
     """`sys.exit` in the user's code ends with a message that names its line, not with silence."""
     serve(request_, Factories(session_targets.tiny_loader, loop=leaving_loop))
     message = error_of(request_)["message"]
@@ -104,11 +104,11 @@ class _Unclosable:
         self.closed = True
 
 
-def test_a_loader_that_does_not_close_takes_no_result_along(
+def test_a_loader_that_does_not_close_keeps_the_result(
     monkeypatch: pytest.MonkeyPatch, request_: SessionRequest
 ) -> None:
     """What was measured is written although a worker of the loader hangs."""
-    monkeypatch.setattr(loader_puller, "_CLOSING_S", 0.0)
+    monkeypatch.setattr(loader_puller, "_CLOSE_TIMEOUT_S", 0.0)
     loader = _Unclosable()
     serve(request_, Factories(lambda: loader))
     assert "measurement" in json.loads(Path(request_.result).read_text())
@@ -179,7 +179,7 @@ def test_every_target_is_looked_up(
     assert "found 'absent'" in error["message"]
 
 
-def test_a_target_that_fails_to_import_tells_why(
+def test_a_failed_import_of_a_target_is_explained(
     monkeypatch: pytest.MonkeyPatch, request_: SessionRequest, tmp_path_factory: Any
 ) -> None:
     """What a target's module raises is told with its line."""

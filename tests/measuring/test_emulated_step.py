@@ -66,7 +66,7 @@ def copied(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return seen
 
 
-def test_what_is_resident_is_copied_once(copied: list[int]) -> None:
+def test_a_resident_batch_is_copied_once(copied: list[int]) -> None:
     """A host batch is copied at every step, a device's array only when it is seen first."""
     step = EmulatedStep(0.001)
     state = step.initial_state()
@@ -100,7 +100,7 @@ def test_an_array_of_any_library_is_copied(copied: list[int]) -> None:
 
 
 @pytest.mark.parametrize("values", [["a", "b"], [b"a", b"b"], [None, {}], ["2024-01-01"]])
-def test_what_a_device_cannot_hold_stays(copied: list[int], values: list[Any]) -> None:
+def test_leaves_that_a_device_cannot_hold_stay(copied: list[int], values: list[Any]) -> None:
     """Text, dates and objects ride in a batch without being copied, and the step may hold them."""
     kept = np.array(values, "M8[D]" if values == ["2024-01-01"] else None)
     step = EmulatedStep(0.001, lambda: (0, lambda state, batch: (state, {"loss": batch["x"]})))
@@ -109,7 +109,7 @@ def test_what_a_device_cannot_hold_stays(copied: list[int], values: list[Any]) -
     assert copied == [32]
 
 
-def test_what_was_resident_is_not_kept(copied: list[int]) -> None:
+def test_resident_batches_are_not_kept_alive(copied: list[int]) -> None:
     """An array that nobody has any more is forgotten, and one in its place is copied."""
     step = EmulatedStep(0.001)
     state = step.initial_state()
@@ -234,7 +234,7 @@ def test_a_new_shape_compiles_anew(batch: dict[str, Any], compiles: int) -> None
         assert count() - before == compiles
 
 
-def test_what_is_no_array_compiles_nothing() -> None:
+def test_leaves_that_are_not_arrays_do_not_compile() -> None:
     """File names and step numbers may ride in a batch, and change."""
     step, state = started(0.0001)
     count = compilation_count()
@@ -259,7 +259,7 @@ def test_steps_are_done_in_order_and_one_at_a_time() -> None:
     assert time.monotonic_ns() - begun_ns >= 3 * STEP_S * 1e9
 
 
-def test_an_idle_device_owes_no_time() -> None:
+def test_an_idle_device_does_not_catch_up() -> None:
     """A step after a pause takes its time from its dispatch, not from the step before."""
     step, state = started(0.01)
     dispatched_ns = time.monotonic_ns()
@@ -352,7 +352,7 @@ def test_an_error_of_the_step_is_its_own() -> None:
         step(step.initial_state(), BATCH)
 
 
-def test_a_state_of_somebody_elses_is_misuse() -> None:
+def test_a_foreign_state_is_misuse() -> None:
     """A loop that makes a state of its own cannot be run without the real step."""
     with pytest.raises(MisuseError, match="must be given the state that it returned; found dict"):
         EmulatedStep(0.001)({}, BATCH)  # type: ignore[arg-type]
@@ -366,7 +366,7 @@ def test_a_step_says_that_it_can_only_be_called() -> None:
     assert not hasattr(step, "__wrapped__")
 
 
-def test_a_factory_of_no_step_is_misuse() -> None:
+def test_a_factory_without_a_step_is_misuse() -> None:
     """What is stood in for must be a step all the same."""
     step = EmulatedStep(0.001, lambda: None)  # type: ignore[arg-type, return-value]
     with pytest.raises(MisuseError, match=r"must return \(state, step\); found NoneType"):

@@ -200,15 +200,13 @@ def test_a_trace_that_cannot_be_read_is_not_kept(
     assert list(temporary.iterdir()) == []
 
 
-def test_a_folder_that_is_gone_by_then_is_told(tmp_path: Path) -> None:
+def test_a_missing_folder_gives_no_trace(tmp_path: Path) -> None:
     """What was measured is not lost for it."""
     with pytest.raises(NoTraceError, match=r"--trace must be writable"):
         keep_trace(lambda: None, tmp_path / "gone" / "a.trace.json.gz")
 
 
-def test_what_the_steps_raise_is_not_taken_for_the_profilers(
-    tmp_path: Path, temporary: Path
-) -> None:
+def test_errors_of_the_steps_are_not_the_profilers(tmp_path: Path, temporary: Path) -> None:
     """The profiler is ended, and can be started again."""
 
     def end() -> None:
@@ -238,7 +236,7 @@ def test_a_slow_loader_is_drained_within_its_trace(rehearse: Rehearse, tmp_path:
     assert drains[0][0][1] <= first[0]
 
 
-def test_a_measurement_without_a_profiler_is_one(
+def test_a_measurement_needs_no_profiler(
     rehearse: Rehearse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It says why there is no trace, beside all that it measured."""
@@ -258,7 +256,7 @@ def test_a_loader_that_has_ended_by_then_leaves_its_measurement(
     def end(_: object) -> None:
         raise LoaderEndedError("it gave all it had")
 
-    monkeypatch.setattr("netpipe.measuring.rounds.RoundRunner.train_to_be_seen", end)
+    monkeypatch.setattr("netpipe.measuring.rounds.RoundRunner.train_for_trace", end)
     found = rehearse(trace=TraceTarget(tmp_path))
     assert "it gave all it had" in {one.name: one.message for one in found.findings}["no-trace"]
     assert list(tmp_path.iterdir()) == []

@@ -10,7 +10,7 @@ import pytest
 
 from netpipe.errors import InputError, LoaderEndedError, LoaderFailedError, MisuseError
 from netpipe.measuring import loader_puller
-from netpipe.measuring.loader_puller import _MOST_BATCHES, Puller
+from netpipe.measuring.loader_puller import _MAX_BATCHES, Puller
 from tests.fakes import FakeClock, FakeProcesses, paced
 
 BUFFERED_S, STEADY_S = 0.001, 0.1
@@ -64,9 +64,9 @@ def test_pulling_flat_out_takes_its_time(
     assert puller.pull()[0] == batches + 1
 
 
-def test_a_loader_that_costs_nothing_is_left_at_last(clock: FakeClock) -> None:
+def test_pulling_a_free_loader_ends_after_a_number_of_batches(clock: FakeClock) -> None:
     """A loader on which no time passes is pulled only so often."""
-    assert len(puller_of(clock, repeat(0.0)).pull_flat_out(1.0).gaps_s) == _MOST_BATCHES
+    assert len(puller_of(clock, repeat(0.0)).pull_flat_out(1.0).gaps_s) == _MAX_BATCHES
 
 
 @pytest.mark.parametrize(("workers", "group"), [(0, 2), (2, 2), (4, 4), (100, 16)])
@@ -83,7 +83,7 @@ def test_a_finite_loader_is_started_again(clock: FakeClock) -> None:
     assert puller.restarts == 3
 
 
-def test_a_restart_is_no_wait(clock: FakeClock) -> None:
+def test_a_restart_does_not_count_as_a_wait(clock: FakeClock) -> None:
     """The workers of a loader that is started again start outside the waits, as at the first."""
     puller = puller_of(clock, [3.0, 0.5, 0.25])
     assert [puller.pull()[1] for _ in range(5)] == [0.5, 0.25, 0.5, 0.25, 0.5]
@@ -105,7 +105,7 @@ def test_an_epoch_is_as_long_as_the_last_one(clock: FakeClock) -> None:
 @pytest.mark.parametrize(
     ("batches", "restarts", "left"), [(3, 1, 3), (4, 2, 4), (5, 2, 4), (99, 2, 4)]
 )
-def test_room_is_made_by_the_next_epoch(
+def test_the_next_epoch_begins_when_batches_run_short(
     clock: FakeClock, batches: int, restarts: int, left: int
 ) -> None:
     """It begins where this one has too few batches left, once; no epoch has more than it has."""
@@ -134,7 +134,7 @@ def test_pulling_and_draining_end_with_the_epoch(clock: FakeClock) -> None:
     assert puller.restarts == 3
 
 
-def test_a_loader_of_one_batch_is_all_start(clock: FakeClock) -> None:
+def test_a_loader_of_one_batch_restarts_for_each(clock: FakeClock) -> None:
     """Where every batch needs a start, a start is what a batch takes."""
     assert puller_of(clock, [1.0]).pull() == (0, 1.0)
 
@@ -169,7 +169,7 @@ def test_a_restart_does_not_wait_for_ever_until_the_old_loader_is_closed(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Workers that never stop at an epoch's end cost a moment, and not the measurement."""
-    monkeypatch.setattr(loader_puller, "_CLOSING_S", 0.0)
+    monkeypatch.setattr(loader_puller, "_CLOSE_TIMEOUT_S", 0.0)
     over = Event()
 
     class NeverClosed:
@@ -348,7 +348,7 @@ def test_a_restart_is_announced_as_a_start(clock: FakeClock) -> None:
     assert watch.heard == [1.0, None, 2.0, (2.0, "starts"), "workers", None, 3.0, None]
 
 
-def test_a_loader_that_fails_is_told_from_one_that_ends(clock: FakeClock) -> None:
+def test_a_failed_loader_differs_from_an_ended_one(clock: FakeClock) -> None:
     """Its exception is the cause, and the message has it and how many batches came before."""
 
     def loader() -> Iterator[int]:
@@ -361,7 +361,7 @@ def test_a_loader_that_fails_is_told_from_one_that_ends(clock: FakeClock) -> Non
     assert isinstance(caught.value.__cause__, OSError)
 
 
-def test_bad_input_stays_what_it_is(clock: FakeClock) -> None:
+def test_an_input_error_of_the_loader_is_not_wrapped(clock: FakeClock) -> None:
     """An error that is meant for the user needs no other one around it."""
 
     def loader() -> Iterator[int]:
@@ -395,7 +395,7 @@ def test_a_stutter_does_not_end_a_drain(clock: FakeClock) -> None:
     assert puller.pull()[1] == pytest.approx(STEADY_S)
 
 
-def test_a_loader_that_stutters_is_drained_by_what_is_typical(clock: FakeClock) -> None:
+def test_draining_compares_with_the_typical_load_time(clock: FakeClock) -> None:
     """Its mean is above most of its batches: what they typically take tells an empty buffer."""
     stutters = cycle([0.004] * 13 + [0.080])
     puller = puller_of(clock, chain(repeat(0.0001, 100), stutters))
@@ -404,7 +404,7 @@ def test_a_loader_that_stutters_is_drained_by_what_is_typical(clock: FakeClock) 
     assert lent == pytest.approx(100, abs=15)
 
 
-def test_what_is_typical_is_the_median_of_bursts(clock: FakeClock) -> None:
+def test_the_typical_load_time_is_the_median_of_bursts(clock: FakeClock) -> None:
     """Of two workers, whose batches come in pairs, a pair's mean counts, and no stutter."""
     puller = puller_of(
         clock, chain([0.0], cycle([0.0, 0.2, 0.0, 0.2, 0.0, 0.2, 0.0, 9.0])), children=2
@@ -444,7 +444,7 @@ def test_a_slow_loader_is_drained_with_few_batches(
         ([0.03] * 1000, 17),
     ],
 )
-def test_settling_waits_until_the_loader_is_quiet(
+def test_waiting_for_full_buffers_ends_when_the_loader_is_quiet(
     clock: FakeClock, use_s: list[float], looks: int
 ) -> None:
     """It ends when next to no CPU is used, and at its limit of half a second in any case."""

@@ -13,12 +13,11 @@ from jax.profiler import ProfileData
 from netpipe.measuring.profiler_trace import (
     LOADING,
     Span,
-    intersection,
+    covered_ns,
     load_and_busy_spans,
     load_overlap_fraction,
-    loading,
+    mark,
     overlap_fraction,
-    union,
 )
 
 # Names and order as the profiler of jax 0.10.2 writes them: the loop's thread, one of the CPU
@@ -127,36 +126,19 @@ def profiler(monkeypatch: pytest.MonkeyPatch) -> FakeProfiler:
 
 
 @pytest.mark.parametrize(
-    ("spans", "merged"),
+    ("spans", "covered"),
     [
-        ([], []),
-        ([(3, 4), (1, 2)], [(1, 2), (3, 4)]),
-        ([(1, 3), (2, 4)], [(1, 4)]),
-        ([(1, 9), (2, 3), (4, 5)], [(1, 9)]),
-        ([(1, 2), (2, 3)], [(1, 3)]),
+        ([], 0),
+        ([(1, 1)], 0),
+        ([(4, 6), (0, 2)], 4),
+        ([(0, 3), (2, 4)], 4),
+        ([(0, 9), (1, 2), (4, 5)], 9),
+        ([(1, 2), (2, 3)], 2),
     ],
 )
-def test_union_covers_each_moment_once(spans: list[Span], merged: list[Span]) -> None:
-    """Spans come out in order, and those that overlap, touch or lie in another become one."""
-    assert union(spans) == merged
-
-
-@pytest.mark.parametrize(
-    ("ours", "theirs", "shared"),
-    [
-        ([], [(0, 9)], []),
-        ([(0, 2)], [(2, 4)], []),
-        ([(0, 3)], [(2, 4)], [(2, 3)]),
-        ([(0, 9)], [(1, 2), (4, 5)], [(1, 2), (4, 5)]),
-        ([(0, 2), (4, 6), (8, 9)], [(1, 5)], [(1, 2), (4, 5)]),
-    ],
-)
-def test_intersection_is_what_both_cover(
-    ours: list[Span], theirs: list[Span], shared: list[Span]
-) -> None:
-    """It does not matter who is asked first."""
-    assert intersection(ours, theirs) == shared
-    assert intersection(theirs, ours) == shared
+def test_each_moment_is_covered_once(spans: list[Span], covered: int) -> None:
+    """Spans that overlap, touch or lie in another count once, in any order."""
+    assert covered_ns(spans) == covered
 
 
 @pytest.mark.parametrize(
@@ -202,7 +184,7 @@ def test_a_live_trace_gives_a_fraction_and_leaves_nothing_behind(temporary: Path
     def run() -> None:
         x = jnp.ones((64, 64))
         for _ in range(3):
-            with loading():
+            with mark(LOADING):
                 pass
             x = step(x)
         x.block_until_ready()
@@ -214,7 +196,7 @@ def test_a_live_trace_gives_a_fraction_and_leaves_nothing_behind(temporary: Path
         assert list(temporary.iterdir()) == []
 
 
-def test_a_profiler_that_will_not_start_has_no_opinion(
+def test_a_profiler_that_does_not_start_gives_no_overlap(
     temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The steps are not run for nothing."""
@@ -239,7 +221,7 @@ def test_the_trace_that_was_written_is_read(temporary: Path, profiler: FakeProfi
 
 @pytest.mark.parametrize("writes", [None, b"", b"\xff"])
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_trace_that_cannot_be_read_is_no_opinion(
+def test_an_unreadable_trace_gives_no_overlap(
     temporary: Path, profiler: FakeProfiler, writes: bytes | None, fails: bool
 ) -> None:
     """Nor is one that is empty or was never written; the folder is removed all the same."""
@@ -249,7 +231,7 @@ def test_a_trace_that_cannot_be_read_is_no_opinion(
     assert list(temporary.iterdir()) == []
 
 
-def test_no_room_for_a_trace_is_no_opinion(
+def test_a_full_disk_gives_no_overlap(
     temporary: Path, monkeypatch: pytest.MonkeyPatch, profiler: FakeProfiler
 ) -> None:
     """Without a temporary folder nothing is started."""
@@ -258,7 +240,7 @@ def test_no_room_for_a_trace_is_no_opinion(
     assert profiler.calls == []
 
 
-def test_what_the_steps_raise_is_heard(temporary: Path, profiler: FakeProfiler) -> None:
+def test_errors_of_the_steps_are_raised(temporary: Path, profiler: FakeProfiler) -> None:
     """The profiler is stopped and its folder removed first."""
 
     def run() -> None:

@@ -59,7 +59,7 @@ def ear(tmp_path: Path) -> Ear:
     return Ear(tmp_path)
 
 
-def test_time_counts_from_when_the_whole_is_known(file: Path, clock: FakeClock, ear: Ear) -> None:
+def test_the_remaining_time_needs_a_known_total(file: Path, clock: FakeClock, ear: Ear) -> None:
     """While nobody knows how long it takes nothing is done of it; from then on it is."""
     teller, follower = Teller(file, clock), Follower(file, ear, clock)
     for detail, of_s in (("compile", 0.0), ("warm up", 0.0), ("round 1", 20.0), ("2", 21.0)):
@@ -74,7 +74,7 @@ def test_time_counts_from_when_the_whole_is_known(file: Path, clock: FakeClock, 
     ]
 
 
-def test_what_lasts_is_told_again_with_the_time_that_passed(
+def test_a_long_activity_is_repeated_with_its_elapsed_time(
     file: Path, clock: FakeClock, ear: Ear
 ) -> None:
     """A display that is told twice a second moves on, up to the end and no further."""
@@ -126,7 +126,7 @@ def test_a_session_is_heard_while_it_runs(tmp_path: Path, ear: Ear, kind: str) -
     assert told == [("starting a process", 0.0), ("first", 0.0), ("second", 600.0)]
 
 
-def test_who_listens_and_fails_ends_the_session(tmp_path: Path) -> None:
+def test_a_failing_listener_ends_the_session(tmp_path: Path) -> None:
     """An error in a display is not swallowed, and leaves no child behind."""
     rest = "(pathlib.Path({!r}) / 'pid').write_text(str(os.getpid())); doing('a'); time.sleep(600)"
 
@@ -181,14 +181,14 @@ def test_a_measurement_says_what_it_does(rehearse: Rehearse, clock: FakeClock) -
     ]
     rounds = [(of_s, detail) for phase, of_s, detail in ear.heard if phase.startswith("step")]
     assert {of_s for of_s, _ in rounds} == {60.0}
-    assert [detail for _, detail in rounds[:2]] == ["first looks", "round 1 of about 9"]
+    assert [detail for _, detail in rounds[:2]] == ["first estimates", "round 1 of about 9"]
     assert len(rounds) == found.step_s.n + 1
     for number, (_, detail) in enumerate(rounds[2:], 2):
         assert re.fullmatch(rf"round {number} of about \d+", detail)
         assert int(detail.split()[-1]) >= number
 
 
-def test_nothing_is_said_while_times_count(rehearse: Rehearse, clock: FakeClock) -> None:
+def test_no_progress_is_reported_inside_timed_windows(rehearse: Rehearse, clock: FakeClock) -> None:
     """However long it takes to say it, it is in none of the times."""
     found = rehearse(budget_s=60.0, watch=SlowEar(clock))
     assert found.load_s_per_batch.high == pytest.approx(LOAD_S)

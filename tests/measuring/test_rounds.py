@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import pytest
 
 from netpipe.measuring.block_sizes import BlockSizes, Estimates
-from netpipe.measuring.loader_puller import Puller
-from netpipe.measuring.round_log import RoundLog
+from netpipe.measuring.loader_puller import PulledBatches, Puller
+from netpipe.measuring.round_log import LoadingBlocks, Round, RoundLog, StepBlocks
 from netpipe.measuring.rounds import RoundRunner
 from netpipe.measuring.training_loop import TrainBlock
 from netpipe.verdict.decision import judge
@@ -22,23 +22,29 @@ def test_rounds_alternate_which_side_comes_first(
 ) -> None:
     """Step and training blocks run A B B A, so that a drift favours neither."""
     order: list[str] = []
-    for name in ("_step_blocks", "_loading_blocks"):
+    for name in ("_run_step_blocks", "_run_loading_blocks"):
         run = getattr(RoundRunner, name)
 
-        def noted(self: RoundRunner, *args: Any, name: str = name, run: Any = run) -> int:
+        def noted(self: RoundRunner, *args: Any, name: str = name, run: Any = run) -> Any:
             order.append(name)
-            return int(run(self, *args))
+            return run(self, *args)
 
         monkeypatch.setattr(RoundRunner, name, noted)
     rehearse()
-    step, loading = "_step_blocks", "_loading_blocks"
+    step, loading = "_run_step_blocks", "_run_loading_blocks"
     assert order[:8] == [step, loading, loading, step] * 2
 
 
 def log_of(load_s: list[float], train_s: list[float]) -> RoundLog:
     """Make the log of rounds with such times and a step of 1 s."""
-    blocks = [TrainBlock((one,), (0.0,), 1, 0, 2, 0, finite=True) for one in train_s]
-    return RoundLog(load_s=load_s, step_s=[1.0] * len(load_s), train=blocks)
+    return RoundLog(list(map(round_of, load_s, train_s)))
+
+
+def round_of(load_s: float = 1.0, train_s: float = 1.0, *, drained: bool = True) -> Round:
+    """Make a round with such times, in seconds, and a step of 1 s."""
+    train = TrainBlock((train_s,), (0.0,), 1, 0, 2, 0, finite=True)
+    load = LoadingBlocks(drained, 0.0, PulledBatches((load_s,), 0.0, 1), False, train)
+    return Round(StepBlocks(1.0, 1.0, 1.0, None, 0.0, 0), load, step_first=True)
 
 
 @pytest.mark.parametrize(
@@ -62,14 +68,14 @@ def test_rounds_are_tight_when_both_times_are_known(log: RoundLog, tight: bool) 
 )
 def test_a_drain_may_fail_now_and_then(drained: list[bool], mostly: bool) -> None:
     """Load times count when the buffers were drained before most of them."""
-    assert RoundLog(drained=drained).mostly_drained is mostly
+    assert RoundLog([round_of(drained=one) for one in drained]).mostly_drained is mostly
 
 
 def test_a_tight_measurement_ends_before_its_budget(
     rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As soon as more rounds would tell nothing more, there are no more."""
-    monkeypatch.setattr(RoundLog, "is_tight", lambda self: len(self.load_s) >= 7)
+    monkeypatch.setattr(RoundLog, "is_tight", lambda self: len(self.rounds) >= 7)
     assert rehearse(budget_s=1000.0).step_s.n == 7
 
 
@@ -90,13 +96,13 @@ def test_a_slow_loader_overruns_only_so_far(rehearse: Rehearse) -> None:
     assert found.step_s.high == float("inf")
 
 
-def test_the_loan_of_the_buffers_is_no_load_time(rehearse: Rehearse) -> None:
+def test_buffered_batches_do_not_shorten_the_load_time(rehearse: Rehearse) -> None:
     """A loader whose first batches come from a buffer is as fast as those after them."""
     found = rehearse(chain(repeat(LOAD_S / 100, 100), repeat(LOAD_S)))
     assert found.load_s_per_batch.median == pytest.approx(LOAD_S)
 
 
-def test_buffers_that_cannot_be_drained_are_told_of(
+def test_undrained_buffers_are_a_finding(
     rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The measurement says that its load time is no steady one, and how much was pulled."""
@@ -111,14 +117,14 @@ def test_buffers_that_cannot_be_drained_are_told_of(
 def estimates(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The load times, in seconds, that are estimated before the rounds."""
     found: list[float] = []
-    estimate = RoundRunner._estimated_load_s
+    estimate = RoundRunner._estimate_load_s
 
     def noted(self: RoundRunner) -> tuple[float, float]:
         load_s, typical_s = estimate(self)
         found.append(load_s)
         return load_s, typical_s
 
-    monkeypatch.setattr(RoundRunner, "_estimated_load_s", noted)
+    monkeypatch.setattr(RoundRunner, "_estimate_load_s", noted)
     return found
 
 

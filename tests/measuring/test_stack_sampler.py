@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from netpipe.measuring import stack_sampler
-from netpipe.measuring.stack_sampler import StackSampler, _Look, trainers_line
+from netpipe.measuring.stack_sampler import StackSampler, _Sample, find_trainers_line
 
 HERE = str(Path(__file__))
 
@@ -21,7 +21,7 @@ HERE = str(Path(__file__))
 def line_of(called: Callable[[Callable[[], None]], object]) -> tuple[str, int] | None:
     """Return the trainer's line while `called` runs what it is given."""
     seen: list[tuple[str, int] | None] = []
-    called(lambda: seen.append(trainers_line(outside(sys._getframe()))))
+    called(lambda: seen.append(find_trainers_line(outside(sys._getframe()))))
     return seen[0]
 
 
@@ -58,7 +58,7 @@ def test_no_line_is_found_inside_the_harness(monkeypatch: pytest.MonkeyPatch) ->
     """Below a call of the harness's own, such as the step's, nothing is the trainer's."""
     monkeypatch.setattr(stack_sampler, "HARNESS_FOLDERS", (HERE,))
     assert line_of(lambda look: look()) is None
-    assert trainers_line(None) is None
+    assert find_trainers_line(None) is None
 
 
 def called_in(file: str) -> Callable[[Callable[[], None]], None]:
@@ -82,19 +82,19 @@ def test_code_of_other_packages_counts_when_there_is_no_other() -> None:
     assert line_of(installed) == (HERE, line_of.__code__.co_firstlineno + 3)
 
 
-def test_only_what_is_kept_is_counted() -> None:
+def test_only_kept_samples_count() -> None:
     """What was seen before an end that does not count is forgotten; time counts, not looks."""
     sampler = StackSampler()
-    forgotten = [_Look(("a.py", 1), 0.001, 0.0)] * 9
+    forgotten = [_Sample(("a.py", 1), 0.001, 0.0)] * 9
     kept = [
-        *[_Look(None, 0.001, 0.0)] * 6,
-        *[_Look(("a.py", 2), 0.001, 0.0)] * 2,
-        _Look(("a.py", 2), 0.004, 0.003),
-        _Look((HERE, 1), 0.003, 0.003),
+        *[_Sample(None, 0.001, 0.0)] * 6,
+        *[_Sample(("a.py", 2), 0.001, 0.0)] * 2,
+        _Sample(("a.py", 2), 0.004, 0.003),
+        _Sample((HERE, 1), 0.003, 0.003),
     ]
     for looks, counts in [(forgotten, False), (kept, True)]:
         sampler.begin()
-        sampler._now = looks
+        sampler._current = looks
         sampler.end(counts=counts)
     first, second = sampler.lines()
     assert (first.file, first.line, first.code) == ("a.py", 2, "")
@@ -109,13 +109,13 @@ def test_a_thread_that_waits_is_seen_where_it_waits() -> None:
     seen = threading.Event()
 
     def note(frame: FrameType | None) -> tuple[str, int] | None:
-        line = trainers_line(frame)
+        line = find_trainers_line(frame)
         if line is not None:
             seen.set()
         return line
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stack_sampler, "trainers_line", note)
+        patch.setattr(stack_sampler, "find_trainers_line", note)
         with StackSampler() as sampler:
             sampler.begin()
             assert seen.wait(30)
@@ -125,7 +125,7 @@ def test_a_thread_that_waits_is_seen_where_it_waits() -> None:
     assert sampler.lines()[0].code == "assert seen.wait(30)"
 
 
-def test_nothing_seen_is_no_line() -> None:
+def test_no_sample_gives_no_line() -> None:
     """A sampler that never looked has no lines."""
     jnp.zeros(1)  # jax is there, and was not asked
     assert StackSampler().lines() == ()

@@ -176,8 +176,8 @@ def test_warm_up_gives_up_on_a_step_that_compiles_for_ever(
     step: CountingStep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is bounded in steps and, once it has tried some, in time; each compilation is counted."""
-    monkeypatch.setattr(step_runner, "_MOST_WARM_UP_STEPS", 6)
-    monkeypatch.setattr(step_runner, "_LEAST_WARM_UP_STEPS", 2)
+    monkeypatch.setattr(step_runner, "_MAX_WARM_UP_STEPS", 6)
+    monkeypatch.setattr(step_runner, "_MIN_WARM_UP_STEPS", 2)
     shapes = count(1)
     steps = []
 
@@ -196,7 +196,7 @@ def test_warm_up_gives_up_on_a_step_that_compiles_for_ever(
 
 
 @pytest.mark.parametrize("donated", [True, False])
-def test_a_state_that_is_left_behind_is_weighed(step: CountingStep, donated: bool) -> None:
+def test_the_bytes_of_an_undonated_state_are_counted(step: CountingStep, donated: bool) -> None:
     """The bytes of a state that the step did not take over are counted; a donated one has none."""
     jitted = jax.jit(
         lambda state, batch: (state + 1, {"loss": batch["x"].sum()}),
@@ -257,7 +257,7 @@ def test_the_shadow_loader_is_pulled_beside_the_steps(step: CountingStep) -> Non
     assert given == [0, 1]
 
 
-def test_a_loader_that_fails_in_the_shadow_is_heard(step: CountingStep) -> None:
+def test_a_failing_loader_beside_the_steps_is_raised(step: CountingStep) -> None:
     """Its exception reaches the main thread, and is not taken for the loader's end."""
 
     def loader() -> Iterator[int]:
@@ -309,7 +309,7 @@ def test_the_loss_tells_when_a_step_is_done() -> None:
         first_array({"key": jax.random.key(0)})
 
 
-def test_results_that_go_with_the_state_do_not_end_a_measurement(step: CountingStep) -> None:
+def test_results_donated_with_the_state_do_not_end_a_measurement(step: CountingStep) -> None:
     """An aux that shares an array with a donated state is copied while it is alive."""
     jitted = jax.jit(lambda n, batch: (n + 1, batch["x"].sum()), donate_argnums=0)
 
@@ -319,7 +319,7 @@ def test_results_that_go_with_the_state_do_not_end_a_measurement(step: CountingS
 
     stepper = StepRunner(lambda: (jnp.zeros(3), sharing), HOST_BATCHES, step.clock)
     stepper.warm_up(LIMIT_S)
-    assert (stepper.ready_aux()["global_step"] == 1).all()
+    assert (stepper.ready_aux["global_step"] == 1).all()
 
 
 @pytest.mark.parametrize(
@@ -332,7 +332,7 @@ def test_only_arrays_can_be_empty(batch: Any, empty: bool) -> None:
 
 
 @pytest.mark.parametrize("donated", [True, False])
-def test_a_step_may_take_the_batch_over(step: CountingStep, donated: bool) -> None:
+def test_a_step_may_donate_its_batch(step: CountingStep, donated: bool) -> None:
     """Where a batch is donated, every step has a copy of its own, made before the clock runs."""
     jitted = jax.jit(
         lambda state, batch: (state + 1, {"loss": batch["x"].sum(), "x": batch["x"] + 1}),
@@ -351,7 +351,9 @@ def test_a_step_may_take_the_batch_over(step: CountingStep, donated: bool) -> No
     assert int(stepper.state) == before + 3 + 3 + 5
 
 
-def test_the_shadowed_steps_are_no_idle_ones(stepper: StepRunner, step: CountingStep) -> None:
+def test_steps_beside_the_loader_do_not_count_for_the_idle_probe(
+    stepper: StepRunner, step: CountingStep
+) -> None:
     """The idle probe looks at steps alone: beside a loader it would see the loader."""
     stepper.measure_shadow_s(5, Puller(lambda: repeat(0), step.clock), step_s=1000.0)
     assert (stepper.asked_before_next, stepper.ready_before_next) == (0, 0)

@@ -9,7 +9,13 @@ import pytest
 
 from netpipe.gate import baseline
 from netpipe.results.measurement import parse_measurement
-from netpipe.results.step_times import MOST_SHOWN, DeviceStep, Distributions, StepTimes, timeline
+from netpipe.results.step_times import (
+    MAX_TIMELINE_STEPS,
+    DeviceStep,
+    Distributions,
+    StepTimes,
+    timeline,
+)
 from tests.measurements import make_measurement
 from tests.measuring.conftest import LOAD_S, STEP_S, Rehearse
 
@@ -30,7 +36,12 @@ def made_timeline(steps: int, skipped: int, in_hand: int = 0) -> tuple[StepTimes
 
 
 @pytest.mark.parametrize(
-    ("steps", "shown"), [(2 * MOST_SHOWN, MOST_SHOWN), (MOST_SHOWN, MOST_SHOWN - 5), (7, 2)]
+    ("steps", "shown"),
+    [
+        (2 * MAX_TIMELINE_STEPS, MAX_TIMELINE_STEPS),
+        (MAX_TIMELINE_STEPS, MAX_TIMELINE_STEPS - 5),
+        (7, 2),
+    ],
 )
 def test_the_last_steps_that_count_are_shown(steps: int, shown: int) -> None:
     """At most so many, none of those skipped, and the first one asks at 0."""
@@ -48,7 +59,7 @@ def test_a_step_begins_behind_the_one_before() -> None:
     assert [(one.began_s, one.done_s) for one in found] == [(1.0, 5.0), (5.0, 8.0), (9.0, 10.0)]
 
 
-def test_batches_in_hand_at_the_end_are_no_steps() -> None:
+def test_prefetched_batches_at_the_end_are_not_steps() -> None:
     """A loop that prefetches has asked for batches that no step was called with."""
     assert made_timeline(9, skipped=1, in_hand=3) == made_timeline(9, skipped=1)
 
@@ -56,7 +67,7 @@ def test_batches_in_hand_at_the_end_are_no_steps() -> None:
 def test_a_measurement_shows_its_last_round(rehearse: Rehearse) -> None:
     """Each step asks when the one before was called, waits as long as the loader takes."""
     found = rehearse()
-    assert 2 <= len(found.timeline) <= MOST_SHOWN
+    assert 2 <= len(found.timeline) <= MAX_TIMELINE_STEPS
     assert found.timeline[0].asked_s == 0.0
     for one in found.timeline:
         assert one.given_s == pytest.approx(one.asked_s + LOAD_S)
@@ -76,7 +87,7 @@ def test_a_loader_that_grew_slow_is_shown_as_it_is_at_last(rehearse: Rehearse) -
     assert max(waits_s) == pytest.approx(found.distributions.wait_s[100])
 
 
-def test_the_steps_of_all_rounds_are_spread(rehearse: Rehearse) -> None:
+def test_percentiles_cover_the_steps_of_all_rounds(rehearse: Rehearse) -> None:
     """The percentiles run from the least to the most, over every step that counts."""
     stutters = iter([0.010, 0.010, 0.010, 0.050] * 10_000)
 
@@ -94,13 +105,13 @@ def test_the_steps_of_all_rounds_are_spread(rehearse: Rehearse) -> None:
     assert spread.wait_s[95] == pytest.approx(found.wait_s.p95)
 
 
-def test_both_survive_json() -> None:
+def test_timeline_and_percentiles_survive_json() -> None:
     """What was written is what is read."""
     made = make_measurement(timeline=TIMES, distributions=SPREAD)
     assert parse_measurement(made.to_document(), "a file") == made
 
 
-def test_an_older_document_has_neither() -> None:
+def test_an_older_document_has_no_timeline_and_percentiles() -> None:
     """It is read all the same, also where it does not say when a step began."""
     document = make_measurement(timeline=TIMES).to_document()
     for moments in document["timeline"]:
@@ -111,7 +122,7 @@ def test_an_older_document_has_neither() -> None:
     assert (found.timeline, found.distributions) == ((), None)
 
 
-def test_a_baseline_keeps_neither(tmp_path: Path) -> None:
+def test_a_baseline_keeps_no_timeline_and_percentiles(tmp_path: Path) -> None:
     """Ten sessions would grow by what only a picture of one shows."""
     theirs: dict[str, Any] = {"datetime": "2026-11-21", "commit_info": {}, "benchmarks": []}
     made = make_measurement(timeline=TIMES, distributions=SPREAD)

@@ -177,7 +177,7 @@ def test_the_loops_own_error_gets_out() -> None:
         train(broken_loop)
 
 
-def test_results_that_are_gone_too_soon_are_misuse() -> None:
+def test_results_that_are_deleted_too_soon_are_misuse() -> None:
     """A loss that is deleted before anybody could wait for it ends the block, saying so."""
 
     def deleting_step(state: int, batch: Any) -> tuple[int, Any]:
@@ -202,7 +202,7 @@ def test_a_loss_that_is_no_number_is_noticed() -> None:
     assert not train(late_reading_loop, diverged)[0].finite
 
 
-def test_the_step_can_still_do_what_else_it_can() -> None:
+def test_other_attributes_of_the_step_are_kept() -> None:
     """A loop may ask a jitted step for what jax gives it, such as its lowering."""
     found: list[str] = []
 
@@ -282,7 +282,7 @@ def test_a_block_ends_in_time() -> None:
 
 
 @pytest.mark.parametrize(("is_done", "exposed_s"), [(True, 0.5), (False, 0.0)])
-def test_the_way_from_a_sync_to_the_next_step_is_measured(
+def test_the_idle_time_after_a_sync_is_measured(
     monkeypatch: pytest.MonkeyPatch, is_done: bool, exposed_s: float
 ) -> None:
     """Where a step is done at the request, the device idles until the next call of the step."""

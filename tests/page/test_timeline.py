@@ -10,7 +10,7 @@ import pytest
 from netpipe.measuring.emulated_step import Engines
 from netpipe.page.plots.timeline import build_timeline, write_caption
 from netpipe.results import statistics
-from netpipe.results.step_times import MOST_SHOWN, StepTimes, timeline
+from netpipe.results.step_times import MAX_TIMELINE_STEPS, StepTimes, timeline
 from tests.page import examples
 
 STEPS = tuple(StepTimes(**one) for one in examples.timeline())
@@ -83,7 +83,7 @@ def simulated(seed: int) -> tuple[float, tuple[StepTimes, ...], list[float]]:
 def test_the_idle_share_is_the_stall_fraction(seed: int) -> None:
     """What the timeline shows and what the verdict says of the same steps is the same."""
     step_s, found, steps_s = simulated(seed)
-    assert len(found) == MOST_SHOWN
+    assert len(found) == MAX_TIMELINE_STEPS
     shown = build_timeline(found)
     assert shown.device_s == pytest.approx(sum(steps_s))
     stall = statistics.stall_interval([step_s], [fmean(steps_s)]).median

@@ -121,7 +121,7 @@ SPOILT = dict(spoilt())
 
 
 @pytest.mark.parametrize("name", SPOILT)
-def test_a_wrong_measurement_is_told(check: Callable[..., None], name: str) -> None:
+def test_a_wrong_measurement_is_refused(check: Callable[..., None], name: str) -> None:
     """The schema refuses a document that lacks a field or has another value in it."""
     with pytest.raises(jsonschema.ValidationError):
         check("measurement", SPOILT[name])

@@ -89,7 +89,7 @@ def test_a_ratio_pairs_the_values_of_one_round() -> None:
 
 
 @pytest.mark.parametrize("over", [[1.0, 2.0, 8.0], [8.0, 1.0, 2.0, 4.0], [1.0, 8.0, 2.0, 2.0, 4.0]])
-def test_a_ratio_of_few_rounds_is_turned_over_with_its_interval(over: list[float]) -> None:
+def test_a_ratio_of_few_rounds_can_be_inverted(over: list[float]) -> None:
     """It is widened by a factor: below it reaches as far as above, and never 0."""
     ones = [1.0] * len(over)
     ratio, turned = statistics.ratio_interval(over, ones), statistics.ratio_interval(ones, over)
@@ -117,7 +117,7 @@ def test_a_stall_is_a_share_of_the_real_step(train_s: list[float], expected: Int
     assert statistics.stall_interval([1.0] * len(train_s), train_s) == expected
 
 
-def test_a_ratio_wants_as_many_values_of_each() -> None:
+def test_a_ratio_needs_equally_many_values() -> None:
     """Values that belong to no round are refused, not dropped."""
     with pytest.raises(ValueError, match="shorter"):
         statistics.ratio_interval([1.0, 2.0], [1.0])

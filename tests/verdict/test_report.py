@@ -93,7 +93,7 @@ def test_nothing_is_advised_without_a_verdict(capsys: pytest.CaptureFixture[str]
     assert "(has" not in printed
 
 
-def test_a_host_with_too_few_cores_is_told() -> None:
+def test_a_host_with_too_few_cores_is_named() -> None:
     """What no number of workers could mend on this host is said."""
     enough = make_measurement(load_cpu_s=0.060, loader_processes=2)
     assert sizing_line(enough) == "workers needed: 1 (has 2); cores needed: 2 (has 2)"

@@ -214,7 +214,7 @@ def test_a_block_is_there_before_its_loader_is_closed(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch, pace: Pace
 ) -> None:
     """Workers that never stop take nothing that was measured along."""
-    monkeypatch.setattr(loader_puller, "_CLOSING_S", 0.0)
+    monkeypatch.setattr(loader_puller, "_CLOSE_TIMEOUT_S", 0.0)
     over = Event()
 
     def batches() -> Iterator[Any]:
