@@ -232,7 +232,7 @@ def test_a_run_without_benchmarks_checks_nothing_out(
     versioned: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tests of another kind need no other version."""
-    monkeypatch.setattr(against, "version_of", lambda *_: pytest.fail("checked out"))
+    monkeypatch.setattr(against, "open_version", lambda *_: pytest.fail("checked out"))
     versioned.has("def test_other(): pass")
     versioned.run(*AGAINST).assert_outcomes(passed=1)
 

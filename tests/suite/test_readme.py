@@ -8,7 +8,7 @@ from rich.console import Console
 
 from netpipe.gate.baseline import load
 from netpipe.gate.comparison import BaselineSessions, compare
-from netpipe.suite.run import GateResult
+from netpipe.suite.gate_results import GateResult
 from netpipe.suite.summary import comparison_tables
 from tests.root_process import ROOT
 
