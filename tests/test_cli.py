@@ -12,7 +12,7 @@ from netpipe.errors import MisuseError
 from netpipe.results.measurement import Finding, Measurement
 from netpipe.session import session
 from netpipe.verdict import decision
-from netpipe.verdict.kinds import Verdict
+from netpipe.verdict.kinds import Verdict, VerdictKind
 from tests.command import Netpipe, document
 from tests.measurements import CPU, EMULATED, make_measurement
 
@@ -189,7 +189,7 @@ def test_code_is_printed_as_it_is(netpipe: Netpipe, monkeypatch: pytest.MonkeyPa
         load_s=0.040, train_s=0.040, findings=(Finding("blocking", CODE),),
         device=replace(EMULATED, kind=CODE),
     )  # fmt: skip
-    said = Verdict("loader-bound", CODE, (CODE,), CODE)
+    said = Verdict(VerdictKind.LOADER_BOUND, CODE, (CODE,), CODE)
     monkeypatch.setattr(session, "measured", lambda *_, **__: recorded)
     monkeypatch.setattr(decision, "judge", lambda _: said)
     result = netpipe("measure", "--loader", "a:b", "--accelerator", "emulated:30ms")
@@ -295,3 +295,19 @@ def test_a_warning_is_one_line(netpipe: Netpipe, tmp_path: Path) -> None:
     assert len(said) == 1
     assert "UserWarning" not in result.stderr
     assert "parquet.py" not in result.stderr
+
+
+@pytest.mark.parametrize("package", ["optax", "pyarrow"])
+def test_a_missing_package_of_the_workload_is_named_with_its_extra(
+    netpipe: Netpipe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, package: str
+) -> None:
+    """A stranger's installation lacks what only this repository's own data and step need."""
+
+    def missing(*_: object, **__: object) -> None:
+        raise ModuleNotFoundError(f"No module named {package!r}", name=package)
+
+    monkeypatch.setattr("netpipe.data.preparation.synthetic.generate", missing)
+    result = netpipe("generate", "--out", tmp_path / "data")
+    assert result.exit_code == 2
+    assert package in result.stderr
+    assert "pip install 'netpipe[workload]'" in result.stderr

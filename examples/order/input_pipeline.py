@@ -1,4 +1,4 @@
-"""An input pipeline whose calls stand in the wrong order: the README lints it."""
+"""An input pipeline whose calls are in the wrong order; docs/lint.md shows its findings."""
 
 import grain
 import numpy as np

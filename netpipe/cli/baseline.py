@@ -157,7 +157,7 @@ def _summary_document(baseline: "Baseline", spreads: "Mapping[str, Spread]") -> 
 
 
 def _figure_table(spreads: "Mapping[str, Spread]", count: int) -> "Table":
-    from netpipe.results.units import figure
+    from netpipe.results.units import format_metric
     from netpipe.verdict.report import new_table
 
     table = new_table(f"over {count} sessions")
@@ -165,7 +165,7 @@ def _figure_table(spreads: "Mapping[str, Spread]", count: int) -> "Table":
         table.add_column(heading, no_wrap=True)
     for name, spread in spreads.items():
         values = (spread.median, spread.low, spread.high)
-        table.add_row(name, *(figure(name, value) for value in values))
+        table.add_row(name, *(format_metric(name, value) for value in values))
     return table
 
 

@@ -20,6 +20,9 @@ FAILED: Final = 1
 MISUSE: Final = 2
 INCONCLUSIVE: Final = 3
 
+# The extra "workload" of pyproject.toml installs them.
+_WORKLOAD_PACKAGES: Final = ("optax", "pyarrow")
+
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
@@ -54,6 +57,15 @@ def clear_errors(command: Callable[_Arguments, _Result]) -> Callable[_Arguments,
                 return command(*args, **kwargs)
         except NetpipeError as error:
             click.echo(f"netpipe: {error}", err=True)
+            sys.exit(MISUSE)
+        except ModuleNotFoundError as error:
+            if error.name not in _WORKLOAD_PACKAGES:
+                raise
+            click.echo(
+                f"netpipe: this repository's own data and step need {error.name}; found none. "
+                "Install them: pip install 'netpipe[workload]'",
+                err=True,
+            )
             sys.exit(MISUSE)
 
     return wrapped

@@ -13,7 +13,7 @@ from rich.table import Column
 from rich.text import Text
 
 from netpipe.cli.progress_display import printable
-from netpipe.results.units import minutes
+from netpipe.results.units import format_minutes
 from netpipe.session.progress import Progress as SessionProgress
 
 
@@ -70,5 +70,5 @@ class _Time(ProgressColumn):
     def render(self, task: Task) -> Text:
         """Return it as minutes and seconds."""
         if not task.remaining:
-            return Text(minutes(task.elapsed or 0.0))
-        return Text(f"{minutes(task.remaining)} left")
+            return Text(format_minutes(task.elapsed or 0.0))
+        return Text(f"{format_minutes(task.remaining)} left")

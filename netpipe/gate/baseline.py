@@ -17,7 +17,7 @@ from netpipe.device.host import cpu_model, host_difference
 from netpipe.errors import InputError
 from netpipe.gate.numbered_files import NUMBERED, write_numbered, write_to_temporary
 from netpipe.results import documents
-from netpipe.results.measurement import Host, Measurement, measurement_from
+from netpipe.results.measurement import Host, Measurement, parse_measurement
 
 SCHEMA: Final = "netpipe.baseline/1"
 _NEWER_SCHEMA: Final = re.compile(r"netpipe\.baseline/([2-9]|[1-9]\d+)")
@@ -186,7 +186,7 @@ def _check(document: Any, path: Path) -> None:
         is_newer = isinstance(schema, str) and _NEWER_SCHEMA.fullmatch(schema)
         way_out = "A newer netpipe wrote it: upgrade this one" if is_newer else _RECORD_AGAIN
         raise InputError(path, "netpipe.schema", f"be {SCHEMA}", repr(schema), way_out)
-    documents.check(document, "baseline.1", path, way_out=_RECORD_AGAIN)
+    documents.check_document(document, "baseline.1", path, way_out=_RECORD_AGAIN)
     digest, found = _digest(document), document["netpipe"]["digest"]
     if found != digest:
         constraint, way_out = f"be {digest}, that of the content", f"It was edited. {_RECORD_AGAIN}"
@@ -263,7 +263,7 @@ def _own_part(sessions: Mapping[str, tuple[Measurement, ...]]) -> dict[str, Any]
 
 def _sessions(document: Mapping[str, Any], path: Path) -> dict[str, tuple[Measurement, ...]]:
     ours, machine = document["netpipe"], document.get("machine_info", {})
-    sessions = [_with_cpu_model(measurement_from(one, path), machine) for one in ours["sessions"]]
+    sessions = [_with_cpu_model(parse_measurement(one, path), machine) for one in ours["sessions"]]
     return {
         benchmark: tuple(sessions[index] for index in indices)
         for benchmark, indices in ours["benchmarks"].items()

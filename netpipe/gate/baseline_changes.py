@@ -12,7 +12,7 @@ from netpipe.device.host import host_class, host_difference
 from netpipe.errors import InputError
 from netpipe.gate.baseline import Baseline, baseline_paths, load, load_latest
 from netpipe.results.measurement import Interval, Measurement
-from netpipe.results.units import figure
+from netpipe.results.units import format_metric
 from netpipe.verdict.report import new_table
 
 FIGURES: Final = (
@@ -196,5 +196,5 @@ def change_table(difference: BaselineDifference, title: str = "baseline changed"
         table.add_column(heading, no_wrap=True)
     for name, one in difference.figures.items():
         ratio = "" if one.ratio is None else f"{one.ratio:.2f} x"
-        table.add_row(name, figure(name, one.before), figure(name, one.after), ratio)
+        table.add_row(name, format_metric(name, one.before), format_metric(name, one.after), ratio)
     return table

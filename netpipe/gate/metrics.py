@@ -79,8 +79,8 @@ class Metric:
 
     def to_factors(self, change: Interval) -> Interval:
         """Convert an interval of changes as `to_factor` does."""
-        ends = map(self.to_factor, (change.median, change.low, change.high))
-        return Interval(*ends, n=change.n)
+        middle, low, high = map(self.to_factor, (change.median, change.low, change.high))
+        return Interval(middle, low, high, change.n)
 
     def format_change(self, change: float) -> str:
         """Write a change in the metric's own direction: a factor, or for a share a difference."""

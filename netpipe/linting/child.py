@@ -24,10 +24,10 @@ def main() -> None:
     request = requested(parser)
 
     def found(_: ExitStack) -> dict[str, object]:
-        from netpipe.linting.job import linted_loader
+        from netpipe.linting.job import lint_loader
 
         tell_of_import(request, arguments.loader)
-        return {"lint": linted_loader(request, resolve(arguments.loader))}
+        return {"lint": lint_loader(request, resolve(arguments.loader))}
 
     answer(request, found)
 

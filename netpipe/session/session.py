@@ -26,7 +26,7 @@ from netpipe.errors import (
     OutOfTimeError,
     SessionError,
 )
-from netpipe.results.measurement import Measurement, measurement_from
+from netpipe.results.measurement import Measurement, parse_measurement
 from netpipe.session.processes import is_resource_tracker
 from netpipe.session.progress import Follower, Tell
 
@@ -221,7 +221,7 @@ def measured(
         MisuseError: The loader, the step or the loop is not what it must be.
         SessionError: The process crashed, hung or ran out of time.
     """
-    return measurement_from(_run(command, request, "measurement", place, progress), "session")
+    return parse_measurement(_run(command, request, "measurement", place, progress), "session")
 
 
 def linted(

@@ -12,8 +12,9 @@ from netpipe.errors import (
     PipelineTooSlowError,
 )
 from netpipe.results.measurement import Measurement
-from netpipe.results.units import ratio_interval, seconds_interval
+from netpipe.results.units import format_ratio_interval, format_seconds_interval
 from netpipe.verdict.decision import judge
+from netpipe.verdict.kinds import VerdictKind
 from netpipe.verdict.quantities import EPSILON
 
 
@@ -52,10 +53,11 @@ def expect_loading_below_step(measurement: Measurement, limits: Limits) -> None:
     """
     __tracebackhide__ = True
     headroom = measurement.headroom
+    load = format_seconds_interval(measurement.load_s_per_batch)
+    step = format_seconds_interval(measurement.step_s)
     message = (
-        f"loading a batch takes {seconds_interval(measurement.load_s_per_batch)}, the synthetic "
-        f"step {seconds_interval(measurement.step_s)}: headroom {ratio_interval(headroom)}, "
-        f"at least {limits.headroom:.2f} asked for"
+        f"loading a batch takes {load}, the synthetic step {step}: headroom "
+        f"{format_ratio_interval(headroom)}, at least {limits.headroom:.2f} asked for"
     )
     if headroom.high < limits.headroom:
         raise PipelineTooSlowError(f"loader too slow: {message}")
@@ -77,14 +79,15 @@ def expect_no_stall(measurement: Measurement, limits: Limits) -> None:
     __tracebackhide__ = True
     verdict = judge(measurement)
     explanation = "\n".join((verdict.message, *verdict.evidence, f"next: {verdict.next}"))
-    if verdict.kind == "inconclusive":
+    if verdict.kind is VerdictKind.INCONCLUSIVE:
         raise InconclusiveError(explanation)
     if not verdict.passes(measurement):
         raise PipelineTooSlowError(explanation)
     if measurement.device.shares_host_cores:
         return
     stall = measurement.stall_fraction
-    asked = f"stall fraction {ratio_interval(stall)}, at most {limits.stall_fraction:.2f} asked for"
+    at_most = f"at most {limits.stall_fraction:.2f} asked for"
+    asked = f"stall fraction {format_ratio_interval(stall)}, {at_most}"
     if stall.low > limits.stall_fraction:
         raise PipelineTooSlowError(f"training waits: {asked}\n{explanation}")
     if stall.median > limits.stall_fraction:

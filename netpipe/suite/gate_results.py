@@ -10,7 +10,7 @@ from netpipe.gate.metrics import Metric
 from netpipe.gate.outcomes import UNJUDGED, Comparison, MetricComparison, Outcome
 from netpipe.gate.waivers import Waiver
 from netpipe.results.measurement import Measurement
-from netpipe.results.units import percent, seconds
+from netpipe.results.units import format_percent, format_seconds
 from netpipe.verdict.decision import judge
 
 _MAX_VERSIONS: Final = 6
@@ -123,7 +123,7 @@ def _figure_lines(found: MetricComparison, beside: str) -> Iterator[str]:
 
 
 def _format_value(metric: Metric, value: float) -> str:
-    return seconds(value) if metric.unit == "s" else f"{value:.3g} {metric.unit}".rstrip()
+    return format_seconds(value) if metric.unit == "s" else f"{value:.3g} {metric.unit}".rstrip()
 
 
 def _history_lines(metric: Metric, benchmark: str, baselines: Sequence[Baseline]) -> Iterator[str]:
@@ -147,7 +147,7 @@ def _cause_lines(now: Measurement, then: Sequence[Measurement]) -> Iterator[str]
         ]
         if changed:
             yield f"versions:  {', '.join(changed[:_MAX_VERSIONS])}"
-    busy = percent(now.busy_elsewhere_fraction)
+    busy = format_percent(now.busy_elsewhere_fraction)
     yield f"machine:   other programs took {busy} of the host's CPU time"
 
 

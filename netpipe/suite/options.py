@@ -9,7 +9,7 @@ import pytest
 
 from netpipe.device.emulated_names import parse_accelerators
 from netpipe.errors import NetpipeError
-from netpipe.linting.settings import lint_settings
+from netpipe.linting.settings import read_lint_settings
 from netpipe.session.session import SessionRequest
 
 _POLICIES: Final = ("warn", "fail")
@@ -117,7 +117,7 @@ class Options:
         if not _NAME.fullmatch(values["record"]):
             raise _usage("record", "consist of letters, digits and _ . -", values["record"])
         try:
-            lint = lint_settings(config.rootpath)
+            lint = read_lint_settings(config.rootpath)
             request = SessionRequest(
                 kind="measure",
                 budget_s=_number(values, "budget"),

@@ -145,9 +145,9 @@ def serve_node(request: pytest.FixtureRequest, session: SessionRequest) -> None:
     """Measure or lint with the fixtures of this node, and end the test."""
     factories = Factories(*map(request.getfixturevalue, SUBJECT_FIXTURES))
     if session.kind == "lint":
-        from netpipe.linting.job import linted_loader
+        from netpipe.linting.job import lint_loader
 
-        answer(session, lambda _: {"lint": linted_loader(session, factories.loader)})
+        answer(session, lambda _: {"lint": lint_loader(session, factories.loader)})
     else:
         serve(session, factories)
     pytest.skip("this process measured for another one")

@@ -10,12 +10,13 @@ from rich.table import Table
 from netpipe.gate.metrics import GATED
 from netpipe.gate.outcomes import NO_WORSE, Outcome
 from netpipe.gate.waivers import Waiver
-from netpipe.linting.linter import UNUSED
+from netpipe.linting.rules import UNUSED_SILENCE
 from netpipe.results.measurement import Measurement
 from netpipe.suite.acceptance import acceptance_lines, change_tables, difference_lines
 from netpipe.suite.gate_results import GateResult
 from netpipe.suite.run import Run
-from netpipe.verdict.decision import judge, remarks
+from netpipe.verdict.decision import find_remarks, judge
+from netpipe.verdict.kinds import VerdictKind
 from netpipe.verdict.report import device_label, new_table, trace_line, verdict_table
 
 _WIDTH: Final = 118
@@ -62,10 +63,10 @@ def verdict_lines(run: Run) -> Iterator[str]:
     """Yield the verdict and the remarks of each measurement."""
     for session in last_sessions(run):
         verdict, label = judge(session), device_label(session.device)
-        if verdict.kind != "healthy":
+        if verdict.kind is not VerdictKind.HEALTHY:
             yield f"{label}: {verdict.message}"
             yield f"  next: {verdict.next}"
-        for remark in remarks(session, verdict):
+        for remark in find_remarks(session, verdict):
             yield f"{label}: {remark.name}: {remark.message}"
         if session.trace:
             yield f"{label}: {trace_line(session)}"
@@ -77,7 +78,7 @@ def order_lines(run: Run) -> Iterator[str]:
     for lint in run.lints.values():
         for one in lint["findings"]:
             # A silence belongs to the project: it is unused if none of its pipelines needs it.
-            if one["rule"] != UNUSED or findings.count(one) == len(run.lints):
+            if one["rule"] != UNUSED_SILENCE or findings.count(one) == len(run.lints):
                 yield f"order: {one['severity']}: {one['rule']}: {one['message']}"
         for one in lint["silenced"]:
             yield f"order: silenced: {one['rule']}: {one['reason']}"

@@ -12,7 +12,7 @@ from netpipe.diagnosis.diagnose import Asked, composed, diagnosed, most_s
 from netpipe.errors import MisuseError
 from netpipe.results.measurement import Measurement
 from netpipe.session.session import SessionRequest
-from tests.diagnosis.diagnosed import BOTTLENECK, LINT, findings
+from tests.diagnosis.examples import BOTTLENECK, LINT, findings
 from tests.measurements import make_measurement
 
 REQUEST = SessionRequest(KIND, accelerator="emulated:30ms", budget_s=60.0, mfu=0.5)

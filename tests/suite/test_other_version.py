@@ -79,7 +79,7 @@ def test_an_editable_installation_with_a_hook_is_followed(
     monkeypatch.setattr(metadata, "distributions", lambda: [installed])
     monkeypatch.delenv("PYTHONPATH", raising=False)
     with before as version:
-        assert version.environment.path == (str(version.checkout.folder / "src"),)
+        assert version.path == (str(version.checkout.folder / "src"),)
 
 
 class FakeDistribution:
@@ -113,7 +113,7 @@ def test_an_environment_inside_the_checkout_is_not_moved(
     monkeypatch.setattr(sys, "prefix", str(repository / ".venv"))
     monkeypatch.setattr(sys, "path", [str(repository), str(packages)])
     with before as version:
-        assert version.environment.path == (str(version.checkout.folder),)
+        assert version.path == (str(version.checkout.folder),)
 
 
 def test_what_the_user_put_on_the_path_stays(
@@ -123,7 +123,7 @@ def test_what_the_user_put_on_the_path_stays(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "mine"))
     monkeypatch.setattr(sys, "path", [str(tmp_path / "mine"), *sys.path])
     with before as version:
-        assert str(tmp_path / "mine") in version.environment.path
+        assert str(tmp_path / "mine") in version.path
 
 
 def test_paths_are_moved_and_data_are_not(
@@ -212,7 +212,7 @@ def test_other_checkouts_are_known(
     """Every other worktree of the repository counts as one whose code is not to be run."""
     git(repository, "worktree", "add", "--quiet", "--detach", str(tmp_path / "third"))
     with before as version:
-        assert set(version.checkout.others()) == {str(repository), str(tmp_path / "third")}
+        assert set(version.checkout.other_folders()) == {str(repository), str(tmp_path / "third")}
 
 
 def test_a_ref_that_is_not_there_is_refused(repository: Path) -> None:

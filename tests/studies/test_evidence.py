@@ -1,0 +1,64 @@
+"""docs/evidence states the figures that the recorded trials give."""
+
+import re
+
+import pytest
+
+from perf_tests.studies.diagnosis import naming_report, predicting_report
+from perf_tests.studies.diagnosis.naming import Naming
+from perf_tests.studies.diagnosis.predicting import Predicting
+from perf_tests.studies.diagnosis.records import read_records
+from perf_tests.studies.gate_power.live import sessions
+from perf_tests.studies.gate_power.trials import of_each_trial
+from tests.root_process import ROOT
+
+STUDIES = ROOT / "perf_tests" / "studies"
+
+
+def evidence(page: str) -> str:
+    """Read a page of docs/evidence."""
+    return (ROOT / "docs" / "evidence" / page).read_text(encoding="utf-8")
+
+
+def test_the_gate_page_states_what_each_slowdown_did() -> None:
+    """The column "measured" has the ratio of the recorded pairs of every slowdown."""
+    documented = dict(
+        re.findall(r"^\| (.+), against a ref \| ([^|]+) \|", evidence("gate.md"), re.MULTILINE)
+    )
+    recorded = of_each_trial(sessions(STUDIES / "gate_power" / "sessions.jsonl.gz"))
+    assert documented == {one.trial.name: one.slower for one in recorded}
+
+
+def test_the_diagnosis_page_states_what_was_named() -> None:
+    """It has a row for each recorded trial, and the number of correct ones."""
+    trials = read_records(STUDIES / "diagnosis" / "named.jsonl", Naming)
+    page = evidence("diagnosis.md")
+    rows = [row for row in naming_report.table(trials) if re.match(r"\| [a-z].+ of \d+ \|$", row)]
+    assert len(rows) == len(trials)
+    for row in rows:
+        assert re.sub(r"\| \d+ of \d+ \|$", "|", row) in page
+    share = naming_report.right(trials)
+    assert f"{share.found} of {share.decisions} cases" in " ".join(page.split())
+
+
+@pytest.mark.parametrize(
+    ("file", "stated"),
+    [
+        ("trials.jsonl", "| all | {total} | {percent}% ({low} to {high}) |"),
+        ("earlier_trials.jsonl", "its {total} trials"),
+        ("earlier_trials.jsonl", "{found} were within 20% ({percent}%, interval {low} to {high})"),
+    ],
+)
+def test_the_diagnosis_page_states_how_good_predictions_are(file: str, stated: str) -> None:
+    """The page has the number of recorded trials and how many were close."""
+    trials = read_records(STUDIES / "diagnosis" / file, Predicting)
+    share = predicting_report.close([trial.error_fraction for trial in trials])
+    low, high = share.interval
+    expected = stated.format(
+        total=share.decisions,
+        found=share.found,
+        percent=round(100 * share.fraction),
+        low=round(100 * low),
+        high=round(100 * high),
+    )
+    assert expected in " ".join(evidence("diagnosis.md").split())
