@@ -100,7 +100,7 @@ class Run:
         request = self.options.request
         limit_s = self.sessions_limit_s + bool(self.options.against) * pairs_limit_s(request)
         self.say(
-            f"{len(self.timed)} timed tests; a session measures for {request.budget_s:g} s; all "
+            f"timed tests: {len(self.timed)}; a session measures for {request.budget_s:g} s; all "
             f"sessions of one loader and step end within {ceil(limit_s / 60)} min, of which the "
             f"first batch may take {request.start_limit_s:g} s"
         )

@@ -266,7 +266,7 @@ def test_pairs_end_with_their_time(
     assert [one.limit_s for one in versioned.requests] == [815.0, 815.0, 815.0]
     result.stdout.fnmatch_lines(
         [
-            "*timed tests: 1; each loader with its step is measured within 49 min: 20 s *",
+            "*timed tests: 1; a session measures for 20 s; *end within 49 min*",
             "*INCONCLUSIVE against HEAD: *, 1 pair, *; no more sessions: 1400 of at most 1985 s*",
         ]
     )
