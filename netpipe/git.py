@@ -14,19 +14,28 @@ class GitError(Exception):
 
 
 def git(folder: Path, *words: str) -> str:
-    """Run git in a folder and return what it prints, without spaces around it.
+    """Run git in a folder and return its output as text, without surrounding whitespace.
+
+    Raises:
+        GitError: git failed, or is not installed.
+    """
+    return git_bytes(folder, *words).decode(errors="replace").strip()
+
+
+def git_bytes(folder: Path, *words: str) -> bytes:
+    """Run git in a folder and return its output as it is.
 
     Raises:
         GitError: git failed, or is not installed.
     """
     environment = {name: value for name, value in os.environ.items() if name not in _HOOK_VARIABLES}
+    command = ["git", "-C", str(folder), *words]
     try:
         done = subprocess.run(
-            ["git", "-C", str(folder), *words],
-            env=environment, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False
+        )
     except OSError as error:
         raise GitError(f"git cannot be run: {error.strerror}") from error
     if done.returncode:
-        raise GitError(done.stderr.strip().rpartition("\n")[2])
-    return done.stdout.strip()
+        raise GitError(done.stderr.decode(errors="replace").strip().rpartition("\n")[2])
+    return done.stdout

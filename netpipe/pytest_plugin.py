@@ -1,7 +1,7 @@
 """The pytest plugin: performance tests of an input pipeline and a training step.
 
-Importing it imports neither jax, grain nor numpy, and the process it runs in never initialises a
-jax backend: whatever is measured, is measured in a session, a fresh process of its own.
+It imports neither jax, grain nor numpy, and the pytest process never initialises a jax backend:
+every measurement runs in a session, a fresh process of its own.
 """
 
 import os
@@ -26,17 +26,17 @@ from netpipe.suite import (
     summary,
     xdist_isolation,
 )
-from netpipe.suite.acceptance import acceptance
-from netpipe.suite.against import Against
+from netpipe.suite.acceptance import read_acceptance
+from netpipe.suite.against import Against, recorded_commit
 
-# They belong to this plugin, so that those of a project's own plugins come after them.
+# The fixtures belong to this plugin, so that those of a project's own plugins override them.
 from netpipe.suite.fixtures import (  # noqa: F401  # pytest looks for them here
     UNUSED,
     _netpipe_alone,
     _netpipe_clock,
     _netpipe_session,
     _netpipe_subject,
-    failure,
+    make_failure,
     netpipe_accelerator,
     netpipe_benchmark,
     netpipe_fingerprint,
@@ -49,10 +49,9 @@ from netpipe.suite.fixtures import (  # noqa: F401  # pytest looks for them here
     netpipe_step,
     netpipe_synthetic,
 )
-from netpipe.suite.machine_drift import recorded_commit
 from netpipe.suite.options import BASELINE, Options, add_options
 from netpipe.suite.run import RUN, Run
-from netpipe.suite.unused_waivers import waiver_problems
+from netpipe.suite.run_document import run_document, write_json
 from netpipe.whole_file import refuse_unwritable, writable_folder
 
 _COMPARE = pytest.StashKey[object]()
@@ -66,11 +65,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Read the options, and refuse a device that is not the one asked for."""
+    """Read the options, and refuse another device than the one required."""
     config.addinivalue_line(
         "markers",
         "netpipe(headroom, stall_fraction, accelerator): limits of a performance test, and the "
-        "accelerator it is measured against",
+        "accelerator it is measured with",
     )
     options = Options.from_config(config)
     if request_here() is not None:
@@ -81,28 +80,31 @@ def pytest_configure(config: pytest.Config) -> None:
     if xdist_isolation.is_worker(config):
         return
     config.stash[_COMPARE] = compare
-    # A run that is recorded becomes what later ones are compared with.
+    # A recorded run becomes the baseline of later ones, so it is not compared itself.
     compares = bool(compare) and not options.record
-    run = Run(options, compares, covers=session_nodes.coverage(config), say=_teller(config))
+    run = Run(options, compares, covers=session_nodes.coverage(config), say=_make_say(config))
     config.stash[RUN] = run
+    with _as_usage_error():
+        _check_options(run, config)
+
+
+def _check_options(run: Run, config: pytest.Config) -> None:
+    """Raise a NetpipeError before anything is measured where the options cannot be met."""
+    options = run.options
     if options.report is not None:
-        with _as_usage_error():
-            refuse_unwritable(options.report, "--netpipe-report")
+        refuse_unwritable(options.report, "--netpipe-report")
     if options.device:
         from netpipe.device import detection
 
-        with _as_usage_error():
-            detection.require(run.device, options.device)
+        detection.require(run.device, options.device)
     if options.request.trace:
-        with _as_usage_error():
-            writable_folder(Path(options.request.trace), "--netpipe-trace")
+        writable_folder(Path(options.request.trace), "--netpipe-trace")
     if options.against not in ("", BASELINE):
-        with _as_usage_error():
-            _name_other_version(run, config, options.against)
+        _find_other_version(run, config, options.against)
 
 
-def _name_other_version(run: Run, config: pytest.Config, ref: str) -> None:
-    run.against = Against.named(config, ref, run.options.against_extras, run.say)
+def _find_other_version(run: Run, config: pytest.Config, ref: str) -> None:
+    run.against = Against.from_ref(config, ref, run.options.against_extras, run.say)
     config.add_cleanup(run.against.remove)
 
 
@@ -115,13 +117,13 @@ def _as_usage_error() -> Iterator[None]:
 
 
 def _become_session(config: pytest.Config) -> None:
-    """Leave out what belongs to the run that started this session."""
+    """Switch off the options that concern only the run that started this session."""
     option = config.option
     option.benchmark_compare = option.benchmark_save = option.benchmark_json = None
     option.benchmark_autosave = option.benchmark_only = option.benchmark_skip = False
 
 
-def _teller(config: pytest.Config) -> Callable[[str], None]:
+def _make_say(config: pytest.Config) -> Callable[[str], None]:
     def say(text: str) -> None:
         reporter = config.pluginmanager.getplugin("terminalreporter")
         capture = config.pluginmanager.getplugin("capturemanager")
@@ -135,7 +137,7 @@ def _teller(config: pytest.Config) -> Callable[[str], None]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test once for each accelerator, when several are asked for."""
+    """Run a test once for each accelerator, where several are given."""
     if "netpipe_accelerator" not in metafunc.fixturenames:
         return
     markers = metafunc.definition.iter_markers("netpipe")
@@ -145,9 +147,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             metafunc.parametrize("netpipe_accelerator", accelerators, indirect=True)
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-benchmark warns of what is not left to a worker
+@pytest.hookimpl(tryfirst=True)  # before pytest-benchmark warns about workers
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Refuse a marker with a word that is none of ours; keep timed tests out of workers."""
+    """Refuse a marker with an unknown argument; keep timed tests out of workers."""
     for item in items:
         for marker in item.iter_markers("netpipe"):
             unknown = [*marker.args, *(key for key in marker.kwargs if key not in _MARKER_KEYS)]
@@ -156,40 +158,40 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                     f"{item.nodeid}: the netpipe marker takes {', '.join(_MARKER_KEYS)}; "
                     f"found {unknown[0]!r}"
                 )
-    xdist_isolation.share_out(config, items, _is_measured)
+    xdist_isolation.select_for_process(config, items, _is_measured)
     if any(_is_measured(item) for item in items):
         benchmark_replay.enable_without_workers(config)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Remember whether a worker of pytest-xdist left timed tests to this process."""
+    """Remember the timed tests that a worker of pytest-xdist left to this process."""
     run = node.config.stash.get(RUN, None)
     if run is not None:
-        run.left_to_run.update(dict.fromkeys(xdist_isolation.left_out(node)))
+        run.left_to_run.update(dict.fromkeys(xdist_isolation.find_left_out(node)))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
-    """Run timed tests after the workers' tests, when nothing else uses the machine."""
+    """Run timed tests after those of the workers, when nothing else uses the machine."""
     result = yield
     run = session.config.stash.get(RUN, None)
     if run is not None and run.left_to_run:
-        run.say(f"{len(run.left_to_run)} timed tests were left out of the workers: now, alone")
+        run.say(f"the workers left out {len(run.left_to_run)} timed tests, which now run alone")
         xdist_isolation.run_alone(session, list(run.left_to_run))
     return result
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist starts its workers
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Refuse a path that was taken for something else, before other tests are collected."""
+    """Refuse a path that --benchmark-compare took for a run, before tests are collected."""
     config = session.config
     if config.stash.get(RUN, None) is not None:
         benchmark_replay.refuse_path_as_run(config, config.stash[_COMPARE])
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
-    """Remember the tests that exist but were not chosen: their benchmarks are not lost."""
+    """Remember deselected tests: their benchmarks are not lost."""
     for item in items:
         run = item.config.stash.get(RUN, None)
         if run is not None:
@@ -198,14 +200,13 @@ def pytest_deselected(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Find what to compare with, and show it in pytest-benchmark's table.
+    """Find the baselines and the other version, before anything is measured.
 
     Raises:
-        pytest.UsageError: It is not there, or damaged, or the other version cannot be run; nothing
-            has been measured yet.
+        pytest.UsageError: A baseline is damaged, or the other version is missing or cannot be run.
     """
     config = session.config
-    session_nodes.answer_when_missing(session)
+    session_nodes.report_missing_test(session)
     run = config.stash.get(RUN, None)
     if run is None:
         return
@@ -221,7 +222,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         benchmark_replay.give_comparison_back(config, config.stash[_COMPARE])
     with _as_usage_error():
         if run.timed and (run.compares or run.options.against == BASELINE):
-            _find_accepted(run, config)
+            _find_baselines(run, config)
         if any(map(_is_compared, session.items)):
             _prepare_other_version(run, config)
 
@@ -230,22 +231,22 @@ def _prepare_other_version(run: Run, config: pytest.Config) -> None:
     if run.options.against == BASELINE and run.against is None:
         emulated = parse_accelerator(run.options.accelerators[0])
         key = run.device.key if emulated is None else emulated.key
-        _name_other_version(run, config, recorded_commit(run.baselines_of(key), key)[:12])
+        _find_other_version(run, config, recorded_commit(run.baselines_of(key), key)[:12])
     if run.against is not None:
         run.against.prepare()
 
 
-def _find_accepted(run: Run, config: pytest.Config) -> None:
+def _find_baselines(run: Run, config: pytest.Config) -> None:
     def temporary() -> Path:
         made = tempfile.TemporaryDirectory(prefix="netpipe-")
         config.add_cleanup(made.cleanup)
         return Path(made.name)
 
-    run.acceptance = acceptance(run.options, config.rootpath, os.environ, temporary)
+    run.acceptance = read_acceptance(run.options, config.rootpath, os.environ, temporary)
     if run.options.accelerators == ("auto",):
-        found = run.baselines_of(run.device.key)
-        if found:
-            benchmark_replay.show_baseline(config, found[-1].path)
+        baselines = run.baselines_of(run.device.key)
+        if baselines:
+            benchmark_replay.show_baseline(config, baselines[-1].path)
 
 
 def _is_plain_benchmark(item: pytest.Item) -> bool:
@@ -262,31 +263,32 @@ def _is_measured(item: pytest.Item) -> bool:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Let a missed limit be a failed test and not a traceback, an open question neither."""
+    """Fail without a traceback where a limit is missed or the outcome is INCONCLUSIVE."""
     try:
         result = yield
     except InconclusiveError as error:
         if item.config.stash[RUN].options.fail_when_inconclusive:
-            raise failure(str(error)) from None
+            raise make_failure(str(error)) from None
         raise pytest.skip.Exception(str(error).splitlines()[0]) from None
     except NetpipeError as error:
-        raise failure(str(error)) from None
+        raise make_failure(str(error)) from None
     if item.stash.get(UNUSED, False):
-        raise failure("this test asked for netpipe_benchmark and benchmarked nothing")
+        raise make_failure("this test requested netpipe_benchmark and benchmarked nothing")
     return result
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write what was asked for; a run that was to compare and compared nothing fails."""
+    """Write the outputs; fail a run that compared nothing, lost benchmarks or has bad waivers."""
     run = session.config.stash.get(RUN, None)
     if run is None or _only_lists(session.config):
         return
-    if run.compares_nothing and session.exitstatus == pytest.ExitCode.OK:
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
-    if run.options.fail_when_missing and run.lost_benchmarks():
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
-    if any(waiver_problems(run)):
+    is_incomplete = (
+        (run.compares_nothing and session.exitstatus == pytest.ExitCode.OK)
+        or (run.options.fail_when_missing and run.lost_benchmarks())
+        or any(summary.waiver_problems(run))
+    )
+    if is_incomplete:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
     for write in (_record, _write_json, _write_report, _add_step_summary):
         try:
@@ -297,28 +299,28 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def _only_lists(config: pytest.Config) -> bool:
-    """Return whether somebody who typed it wants the tests listed; in addopts it hides a gate."""
+    """Return whether the user typed --collect-only; in addopts it would switch the gate off."""
     typed = {"--collect-only", "--collectonly", "--co"}
     return bool(config.option.collectonly) and not typed.isdisjoint(config.invocation_params.args)
 
 
 def _record(run: Run, session: pytest.Session) -> None:
     if run.options.record:
-        run.notes.append(baseline_recording.recorded(run, session.config, int(session.exitstatus)))
+        note = baseline_recording.record_baselines(run, session.config, int(session.exitstatus))
+        run.notes.append(note)
 
 
 def _write_json(run: Run, _: pytest.Session) -> None:
     if run.options.json is not None:
-        summary.write_json(run, run.options.json)
+        write_json(run, run.options.json)
 
 
 def _write_report(run: Run, session: pytest.Session) -> None:
     if run.options.report is not None:
-        from netpipe.page.rendering import write_page  # draws: not for a run without a page
+        from netpipe.page.rendering import write_page  # Slow: it imports the drawing of plots.
 
         typed = shlex.join(["pytest", *map(str, session.config.invocation_params.args)])
-        document = summary.run_document(run)
-        write_page([document], run.options.report, "--netpipe-report", repeat=typed)
+        write_page([run_document(run)], run.options.report, "--netpipe-report", repeat=typed)
 
 
 def _add_step_summary(run: Run, _: pytest.Session) -> None:
@@ -327,9 +329,9 @@ def _add_step_summary(run: Run, _: pytest.Session) -> None:
         github.add_step_summary(run, Path(path))
 
 
-@pytest.hookimpl(trylast=True)  # below pytest-benchmark's table: the verdict is read last
+@pytest.hookimpl(trylast=True)  # below pytest-benchmark's table
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Print the verdicts, the comparisons, and what was recorded; tell GitHub where it runs."""
+    """Print the verdicts, comparisons and notes, and the annotations for GitHub Actions."""
     run = config.stash.get(RUN, None)
     if run is None or _only_lists(config):
         return

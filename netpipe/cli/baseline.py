@@ -1,8 +1,8 @@
-"""`netpipe baseline`: recorded, listed, shown, compared and thinned out."""
+"""`netpipe baseline`: record, list, show, compare and remove baselines."""
 
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +21,11 @@ from netpipe.cli.console import (
 )
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from netpipe.gate.baseline import Baseline
-    from netpipe.gate.history import Entry, Spread
+    from netpipe.gate.baseline_changes import Spread
+    from netpipe.gate.history import Entry
 
 _baselines = click.option(
     "--baselines", type=folder, default=Path("baselines"), show_default=True,
@@ -43,8 +46,8 @@ def baseline() -> None:
 def record(name: str, sessions: int, words: tuple[str, ...]) -> None:
     """Run the performance tests and keep their results as a baseline called NAME.
 
-    It is written only if every test passed and every verdict was valid. What follows NAME goes to
-    pytest: the folder of the performance tests (perf_tests), and its flags.
+    It is written only if every test passed and every verdict was valid. Further arguments go to
+    pytest: the folder of the performance tests (default: perf_tests), and flags.
     """
     positional = [word for word in words if not word.startswith("-")]
     command = [sys.executable, "-m", "pytest", *(() if positional else ("perf_tests",)), *words]
@@ -58,64 +61,60 @@ def record(name: str, sessions: int, words: tuple[str, ...]) -> None:
 @as_json
 @clear_errors
 def list_(baselines: Path, as_json: bool) -> None:
-    """List all baselines; one that cannot be read is named, and fails."""
-    from netpipe.gate.history import entries
+    """List all baselines; exit with 1 if one cannot be read."""
+    from netpipe.gate.history import device_folders, read_entries
 
-    found = list(entries(_existing(baselines)))
+    entries = [e for device in device_folders(_existing(baselines)) for e in read_entries(device)]
+    described = list(map(_describe, entries))
     if as_json:
-        print_json({"schema": "netpipe.baselines/1", "baselines": [_described(e) for e in found]})
-    elif found:
-        output.print(_listing(found))
+        print_json({"schema": "netpipe.baselines/1", "baselines": described})
+    elif entries:
+        output.print(_list_table(described))
     else:
         output.print(f"no baseline in {baselines}; record one: netpipe baseline record NAME")
-    for one in found:
-        if one.error:
-            notes.print(f"netpipe: {one.error}", soft_wrap=True)
-    sys.exit(FAILED if any(one.error for one in found) else FINE)
+    errors = [entry.error for entry in entries if entry.error]
+    for error in errors:
+        notes.print(f"netpipe: {error}", soft_wrap=True)
+    sys.exit(FAILED if errors else FINE)
 
 
 def _existing(baselines: Path) -> Path:
     from netpipe.errors import InputError
 
     if not baselines.is_dir():
-        raise InputError(
-            baselines, "--baselines", "be a folder", "none", "Record a baseline, or say where it is"
-        )
+        way_out = "Record a baseline, or say where it is"
+        raise InputError(baselines, "--baselines", "be a folder", "none", way_out)
     return baselines
 
 
-def _described(entry: "Entry") -> dict[str, Any]:
-    from netpipe.gate.history import sessions
-
-    held = entry.baseline
+def _describe(entry: "Entry") -> dict[str, Any]:
+    baseline = entry.baseline
     return {
         "device": entry.path.parent.name,
         "file": entry.path.name,
         "is_compared": entry.is_compared,
         "error": entry.error,
-        "recorded": held and held.recorded,
-        "commit": held and held.commit,
-        "sessions": held and len(sessions(held)),
-        "benchmarks": held and sorted(name for name, some in held.sessions.items() if some),
+        "recorded": baseline and baseline.recorded,
+        "commit": baseline and baseline.commit,
+        "sessions": baseline and len(baseline.all_sessions),
+        "benchmarks": baseline and sorted(baseline.benchmarks),
     }
 
 
-def _listing(found: "list[Entry]") -> Any:
+def _list_table(described: "Iterable[Mapping[str, Any]]") -> "Table":
     from netpipe.verdict.report import new_table
 
     table = new_table("baselines")
     for heading in ("device", "file", "recorded", "commit", "sessions", "benchmarks", ""):
         table.add_column(heading, no_wrap=True)
-    for one in map(_described, found):
-        table.add_row(
-            one["device"],
-            one["file"],
-            "damaged" if one["error"] else one["recorded"][:16].replace("T", " "),
-            "" if one["error"] else one["commit"][:7],
-            "" if one["error"] else str(one["sessions"]),
-            "" if one["error"] else str(len(one["benchmarks"])),
-            "compared with" if one["is_compared"] else "",
-        )
+    for row in described:
+        content = ("damaged", "", "", "")
+        if not row["error"]:
+            recorded = row["recorded"][:16].replace("T", " ")
+            counts = str(row["sessions"]), str(len(row["benchmarks"]))
+            content = (recorded, row["commit"][:7], *counts)
+        use = "compared with" if row["is_compared"] else ""
+        table.add_row(row["device"], row["file"], *content, use)
     return table
 
 
@@ -124,59 +123,49 @@ def _listing(found: "list[Entry]") -> Any:
 @as_json
 @clear_errors
 def show(file: Path, as_json: bool) -> None:
-    """Show what a baseline holds: each figure over its sessions, on which host, with what."""
+    """Show a baseline: each figure over its sessions, the host, and the versions."""
     from netpipe.gate.baseline import load
-    from netpipe.gate.history import sessions
+    from netpipe.gate.baseline_changes import compute_spreads
 
-    held = load(file)
-    first = sessions(held)[0]
-    figures = _figures(held)
+    baseline = load(file)
+    first, spreads = baseline.all_sessions[0], compute_spreads(baseline)
     if as_json:
-        print_json(_shown(held, figures))
+        print_json(_summary_document(baseline, spreads))
         return
-    output.print(bold_first(str(file), f": {held.recorded}, commit {held.commit}"))
+    output.print(bold_first(str(file), f": {baseline.recorded}, commit {baseline.commit}"))
     output.print(f"  host: {first.host.cpu}, {first.host.cores} cores")
     output.print(f"  versions: {', '.join(f'{k} {v}' for k, v in first.versions.items())}")
     output.print(f"  data and configuration: {first.fingerprint or 'not named'}")
-    output.print(_figure_table(figures, len(sessions(held))))
+    output.print(_figure_table(spreads, len(baseline.all_sessions)))
 
 
-def _figures(held: "Baseline") -> "Mapping[str, Spread]":
-    from netpipe.gate.history import FIGURES, sessions, spread
-
-    return {name: spread(sessions(held), name) for name in FIGURES}
-
-
-def _shown(held: "Baseline", figures: "Mapping[str, Spread]") -> dict[str, Any]:
+def _summary_document(baseline: "Baseline", spreads: "Mapping[str, Spread]") -> dict[str, Any]:
     from dataclasses import asdict
 
-    from netpipe.gate.history import sessions
-
-    first = sessions(held)[0]
+    first = baseline.all_sessions[0]
     return {
         "schema": "netpipe.baseline-summary/1",
-        "recorded": held.recorded,
-        "commit": held.commit,
+        "recorded": baseline.recorded,
+        "commit": baseline.commit,
         "host": asdict(first.host),
         "versions": dict(first.versions),
         "fingerprint": first.fingerprint,
-        "sessions": len(sessions(held)),
-        "benchmarks": sorted(name for name, some in held.sessions.items() if some),
-        "figures": {name: asdict(one) for name, one in figures.items()},
+        "sessions": len(baseline.all_sessions),
+        "benchmarks": sorted(baseline.benchmarks),
+        "figures": {name: asdict(spread) for name, spread in spreads.items()},
     }
 
 
-def _figure_table(figures: "Mapping[str, Spread]", count: int) -> Any:
+def _figure_table(spreads: "Mapping[str, Spread]", count: int) -> "Table":
     from netpipe.results.units import format_metric
     from netpipe.verdict.report import new_table
 
     table = new_table(f"over {count} sessions")
     for heading in ("figure", "median", "lowest", "highest"):
         table.add_column(heading, no_wrap=True)
-    for name, one in figures.items():
-        table.add_row(
-            name, *(format_metric(name, value) for value in (one.median, one.low, one.high))
-        )
+    for name, spread in spreads.items():
+        values = (spread.median, spread.low, spread.high)
+        table.add_row(name, *(format_metric(name, value) for value in values))
     return table
 
 
@@ -186,12 +175,11 @@ def _figure_table(figures: "Mapping[str, Spread]", count: int) -> Any:
 @as_json
 @clear_errors
 def diff(before: Path, after: Path, as_json: bool) -> None:
-    """Put two baselines side by side: what one was accepted with, and the other."""
+    """Put two baselines side by side: their figures, and what else differs."""
     from netpipe.gate.baseline import load
-    from netpipe.gate.baseline_changes import change_table
-    from netpipe.gate.history import changes
+    from netpipe.gate.baseline_changes import change_table, compare_baselines
 
-    found = changes(load(before), load(after))
+    found = compare_baselines(load(before), load(after))
     if as_json:
         from dataclasses import asdict
 
@@ -208,15 +196,15 @@ def diff(before: Path, after: Path, as_json: bool) -> None:
     "--keep", type=click.IntRange(min=1), default=5, show_default=True,
     help="How many of each device's latest stay; the oldest comparable one always does.",
 )  # fmt: skip
-@click.option("--yes", is_flag=True, help="Remove them; without it they are only named.")
+@click.option("--yes", is_flag=True, help="Remove them; without this flag they are only listed.")
 @clear_errors
 def prune(baselines: Path, keep: int, yes: bool) -> None:
     """Remove old baselines, all but each device's latest few and the oldest comparable one."""
     from netpipe.gate.baseline import load_all
-    from netpipe.gate.history import devices, superfluous
+    from netpipe.gate.history import device_folders, find_superfluous
 
-    for device in devices(_existing(baselines)):
-        for path in superfluous(load_all(device), keep):
+    for device in device_folders(_existing(baselines)):
+        for path in find_superfluous(load_all(device), keep):
             output.print(f"{'removed' if yes else 'would remove'} {path}")
             if yes:
                 path.unlink()

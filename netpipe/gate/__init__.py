@@ -1,4 +1,5 @@
-"""Measurements compared with baselines, or pair by pair with another version. Arithmetic and files.
+"""Measurements compared with baselines, or in pairs with another version. Arithmetic and files.
 
-Start with `comparison.py`; `metrics.py` is the table of metrics with their bounds.
+Start with `comparison.py`; `metrics.py` is the table of metrics with their bounds, `outcomes.py`
+what a comparison comes to.
 """

@@ -1,7 +1,7 @@
 """Baselines: accepted results of a device key, in pytest-benchmark's own files.
 
-`stats.data` of a benchmark holds one median per session; what pytest-benchmark has no place for
-lies under the top-level key `netpipe`.
+`stats.data` of a benchmark holds one median per session; what pytest-benchmark has no field for is
+stored under the top-level key `netpipe`.
 """
 
 import hashlib
@@ -20,9 +20,11 @@ from netpipe.results import documents
 from netpipe.results.measurement import Host, Measurement, parse_measurement
 
 SCHEMA: Final = "netpipe.baseline/1"
-_AGAIN: Final = "Record it again"
-_FOR_A_PICTURE: Final = ("timeline", "distributions", "trace")  # none is made of a baseline
-_NEWER: Final = re.compile(r"netpipe\.baseline/([2-9]|[1-9]\d+)")
+_NEWER_SCHEMA: Final = re.compile(r"netpipe\.baseline/([2-9]|[1-9]\d+)")
+_RECORD_AGAIN: Final = "Record it again"
+
+# No page is drawn from a baseline.
+_ONLY_FOR_PAGES: Final = ("timeline", "distributions", "trace")
 
 
 @dataclass(frozen=True)
@@ -31,12 +33,11 @@ class Baseline:
 
     Attributes:
         path: Its file.
-        recorded: When, as ISO 8601.
+        recorded: The time of the recording, as ISO 8601.
         commit: The commit that was measured.
-        sessions: The sessions of every benchmark, by the benchmark's full name; none for one that
-            earlier baselines hold and that had no test any more.
-        dirty: Whether the working tree had changes that were not committed, so that what was
-            measured is not the commit.
+        sessions: The sessions of every benchmark, by the benchmark's full name. A benchmark whose
+            test was removed since an earlier baseline has none.
+        dirty: Whether the working tree had uncommitted changes.
     """
 
     path: Path
@@ -47,15 +48,28 @@ class Baseline:
 
     @property
     def name(self) -> str:
-        """Its device key and file, which tell it from all others."""
+        """Its device key and file, which identify it."""
         return f"{self.path.parent.name}/{self.path.name}"
+
+    @property
+    def benchmarks(self) -> tuple[str, ...]:
+        """The names of the benchmarks that it holds, without those whose test was removed."""
+        return tuple(name for name, sessions in self.sessions.items() if sessions)
+
+    @property
+    def all_sessions(self) -> tuple[Measurement, ...]:
+        """Every session once; benchmarks may share sessions."""
+        found: list[Measurement] = []
+        for sessions in self.sessions.values():
+            found += [session for session in sessions if session not in found]
+        return tuple(found)
 
 
 def baseline_paths(folder: Path) -> list[Path]:
-    """Return the files of baselines in `<baselines>/<device key>`, the latest last.
+    """Return the baseline files in `<baselines>/<device key>`, the latest last.
 
     Raises:
-        InputError: The folder is there and cannot be read: that is not to have no baseline.
+        InputError: The folder exists and cannot be read.
     """
     try:
         return sorted(path for path in folder.iterdir() if NUMBERED.fullmatch(path.name))
@@ -69,101 +83,77 @@ def load_all(folder: Path) -> tuple[Baseline, ...]:
     """Read every baseline in `<baselines>/<device key>`, the latest last.
 
     Raises:
-        InputError: Two files share the highest number, one is not a baseline of this device, or
-            one has lost its number.
+        InputError: Two files share the highest number, a file is not a baseline of this device, or
+            a file has lost its number.
     """
     paths = baseline_paths(folder)
-    _refuse_without_number(folder)
-    newest = [path for path in paths if path.name[:4] == paths[-1].name[:4]]
+    _refuse_unnumbered(folder)
+    newest = [path.name for path in paths if path.name[:4] == paths[-1].name[:4]]
     if len(newest) > 1:
-        raise InputError(
-            folder,
-            "number",
-            "be used by one baseline",
-            " and ".join(path.name for path in newest),
-            "Two branches recorded: keep one, or record again",
-        )
-    found = tuple(map(load, paths))
-    for one in reversed(found):
-        _refuse_other_device(one, folder.name)
-    return found
+        way_out = "Two branches recorded: keep one, or record again"
+        raise InputError(folder, "number", "be used by one baseline", " and ".join(newest), way_out)
+    baselines = tuple(map(load, paths))
+    for baseline in reversed(baselines):
+        for session in baseline.all_sessions:
+            if session.device.key != folder.name:
+                constraint = f"be {folder.name}, as its folder is called"
+                found = session.device.key
+                raise InputError(baseline.path, "device.key", constraint, found, "Move it back")
+    return baselines
 
 
-def latest(folder: Path) -> Baseline | None:
+def load_latest(folder: Path) -> Baseline | None:
     """Read the baseline with the highest number in `<baselines>/<device key>`; None without one.
 
     Raises:
         InputError: As `load_all` does.
     """
-    found = load_all(folder)
-    return found[-1] if found else None
+    baselines = load_all(folder)
+    return baselines[-1] if baselines else None
 
 
 def find_holders(baselines: Sequence[Baseline]) -> dict[str, Baseline]:
-    """Return the newest baseline that holds each benchmark; those whose test is gone are left out.
+    """Return the newest baseline that holds each benchmark, without those whose test was removed.
 
-    A recording of some benchmarks takes none of the others out of the gate.
+    A recording of some benchmarks leaves the others in the gate.
 
     Args:
-        baselines: Of one device, the latest last.
+        baselines: The baselines of one device, the latest last.
     """
-    newest = {name: one for one in baselines for name in one.sessions}
-    return {name: one for name, one in newest.items() if one.sessions[name]}
+    newest = {name: baseline for baseline in baselines for name in baseline.sessions}
+    return {name: baseline for name, baseline in newest.items() if baseline.sessions[name]}
 
 
 def find_holder(benchmark: str, baselines: Sequence[Baseline], host: Host) -> Baseline | None:
-    """Return the baseline that a benchmark is compared with; None where its test is gone, or new.
+    """Return the baseline to compare a benchmark with; None without one.
 
-    It is the newest that holds the benchmark and was recorded on a host of this class, or the
-    newest that holds it where none was: each class of host has baselines of its own.
+    Each class of host has baselines of its own: it is the newest that holds the benchmark and was
+    recorded on a host of this class, else the newest that holds it.
 
     Args:
         benchmark: Its full name.
-        baselines: Of one device, the latest last.
-        host: Where it was measured now.
+        baselines: The baselines of one device, the latest last.
+        host: The host that this run measured on.
     """
     newest = find_holders(baselines).get(benchmark)
     if newest is None:
         return None
-    alike = (
-        one
-        for one in reversed(baselines)
-        if (sessions := one.sessions.get(benchmark)) and not host_difference(host, sessions[0].host)
+    on_same_class = (
+        baseline
+        for baseline in reversed(baselines)
+        if (sessions := baseline.sessions.get(benchmark))
+        and not host_difference(host, sessions[0].host)
     )
-    return next(alike, newest)
+    return next(on_same_class, newest)
 
 
-def _refuse_without_number(folder: Path) -> None:
-    """Refuse a renamed baseline: to pass it over would be to compare with an older one.
-
-    Raises:
-        InputError: There is one.
-    """
+def _refuse_unnumbered(folder: Path) -> None:
+    """Refuse a renamed baseline; ignoring it would compare with an older one."""
     for path in sorted(folder.glob("*.json")):
-        if not NUMBERED.fullmatch(path.name) and _is_ours(path):
-            way_out = "Give it its number back, or remove it"
-            raise InputError(path, "name", "be NNNN_<name>.json", path.name, way_out)
-
-
-def _is_ours(path: Path) -> bool:
-    with suppress(OSError):
-        return SCHEMA.encode() in path.read_bytes()
-    return False
-
-
-def _refuse_other_device(found: Baseline, key: str) -> None:
-    """Refuse a baseline that lies in another device's folder.
-
-    Raises:
-        InputError: It does.
-    """
-    for sessions in found.sessions.values():
-        for one in sessions:
-            if one.device.key != key:
-                constraint = f"be {key}, as its folder is called"
-                raise InputError(
-                    found.path, "device.key", constraint, one.device.key, "Move it back"
-                )
+        with suppress(OSError):
+            if not NUMBERED.fullmatch(path.name) and SCHEMA.encode() in path.read_bytes():
+                way_out = "Give it its number back, or remove it"
+                raise InputError(path, "name", "be NNNN_<name>.json", path.name, way_out)
 
 
 def load(path: Path) -> Baseline:
@@ -177,7 +167,7 @@ def load(path: Path) -> Baseline:
     except OSError as error:
         raise InputError(path, "file", "be readable", error.strerror) from error
     except ValueError as error:
-        raise InputError(path, "file", "be JSON", error, _AGAIN) from error
+        raise InputError(path, "file", "be JSON", error, _RECORD_AGAIN) from error
     _check(document, path)
     return Baseline(
         path=path,
@@ -189,32 +179,22 @@ def load(path: Path) -> Baseline:
 
 
 def _check(document: Any, path: Path) -> None:
-    """Refuse what is of another version, is not whole, or is not what was recorded.
-
-    Raises:
-        InputError: It is; file and field are named.
-    """
+    """Refuse a document of another version, an incomplete one, and an edited one."""
     ours = document.get("netpipe") if isinstance(document, dict) else None
-    found = ours.get("schema") if isinstance(ours, dict) else None
-    if found != SCHEMA:
-        newer = isinstance(found, str) and _NEWER.fullmatch(found)
-        way_out = "A newer netpipe wrote it: upgrade this one" if newer else _AGAIN
-        raise InputError(path, "netpipe.schema", f"be {SCHEMA}", repr(found), way_out)
-    documents.check_document(document, "baseline.1", path, way_out=_AGAIN)
-    found = _digest(document)
-    if document["netpipe"]["digest"] != found:
-        constraint = f"be {found}, that of the content"
-        raise InputError(
-            path,
-            "netpipe.digest",
-            constraint,
-            document["netpipe"]["digest"],
-            f"It was edited. {_AGAIN}",
-        )
+    schema = ours.get("schema") if isinstance(ours, dict) else None
+    if schema != SCHEMA:
+        is_newer = isinstance(schema, str) and _NEWER_SCHEMA.fullmatch(schema)
+        way_out = "A newer netpipe wrote it: upgrade this one" if is_newer else _RECORD_AGAIN
+        raise InputError(path, "netpipe.schema", f"be {SCHEMA}", repr(schema), way_out)
+    documents.check_document(document, "baseline.1", path, way_out=_RECORD_AGAIN)
+    digest, found = _digest(document), document["netpipe"]["digest"]
+    if found != digest:
+        constraint, way_out = f"be {digest}, that of the content", f"It was edited. {_RECORD_AGAIN}"
+        raise InputError(path, "netpipe.digest", constraint, found, way_out)
 
 
 def _digest(document: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of a baseline's content, as hexadecimal, apart from its own field."""
+    """Return the SHA-256 of a baseline's content without the digest itself, as hexadecimal."""
     ours = {name: value for name, value in document["netpipe"].items() if name != "digest"}
     content = json.dumps({**document, "netpipe": ours}, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(content.encode()).hexdigest()
@@ -226,11 +206,11 @@ def save(
     document: Mapping[str, Any],
     sessions: Mapping[str, tuple[Measurement, ...]],
 ) -> Path:
-    """Write a baseline under the next number; nothing half written is ever seen.
+    """Write a baseline under the next number; no reader ever sees a part of it.
 
     Args:
         folder: `<baselines>/<device key>`; made when missing.
-        name: What to call it, after its number.
+        name: The part of the file's name after its number.
         document: pytest-benchmark's own document.
         sessions: The sessions of every benchmark, by the benchmark's full name.
 
@@ -238,61 +218,60 @@ def save(
         The file written.
 
     Raises:
-        InputError: The folder cannot be written to; says where the baseline is kept instead.
+        InputError: The folder cannot be written to; the message says where the baseline was kept.
     """
-    # What JSON has no value for, pytest-benchmark writes as text; the digest is of what is written.
-    plain = json.loads(json.dumps({**document, "netpipe": _ours(sessions)}, default=str))
+    # pytest-benchmark writes values without a JSON form as text; the digest covers that text.
+    plain = json.loads(json.dumps({**document, "netpipe": _own_part(sessions)}, default=str))
     plain["netpipe"]["digest"] = _digest(plain)
     text = json.dumps(plain, indent=1, allow_nan=False) + "\n"
     try:
         return write_numbered(folder, name, text)
     except OSError as error:
-        way_out = _kept(folder, name, text)
+        way_out = _keep(folder, name, text)
         raise InputError(folder, "folder", "be writable", error.strerror, way_out) from error
 
 
-def _kept(folder: Path, name: str, text: str) -> str:
-    """Keep elsewhere what took minutes to measure; say where."""
+def _keep(folder: Path, name: str, text: str) -> str:
+    """Keep a recording that took minutes in a temporary folder; return a sentence that says so."""
     try:
-        path = write_to_temporary(folder, name, text)
+        return f"It is kept: copy {write_to_temporary(folder, name, text)} there"
     except OSError as error:
         return f"Nor can it be kept among the temporary files: {error.strerror}"
-    return f"It is kept: copy {path} there"
 
 
-def _ours(sessions: Mapping[str, tuple[Measurement, ...]]) -> dict[str, Any]:
-    """Return what lies under `netpipe`: every session once, and which of them a benchmark has."""
-    every: list[Measurement] = []
-    places: dict[str, list[int]] = {}
-    for benchmark, measured in sessions.items():
-        every += [one for one in measured if one not in every]
-        places[benchmark] = [every.index(one) for one in measured]
+def _own_part(sessions: Mapping[str, tuple[Measurement, ...]]) -> dict[str, Any]:
+    """Return the value of the key `netpipe`: each session once, and the sessions by benchmark."""
+    distinct: list[Measurement] = []
+    for measured in sessions.values():
+        distinct += [session for session in measured if session not in distinct]
     return {
         "schema": SCHEMA,
-        "sessions": [_kept_of(one) for one in every],
-        "benchmarks": places,
+        "sessions": [
+            {
+                name: value
+                for name, value in session.to_document().items()
+                if name not in _ONLY_FOR_PAGES
+            }
+            for session in distinct
+        ],
+        "benchmarks": {
+            benchmark: [distinct.index(session) for session in measured]
+            for benchmark, measured in sessions.items()
+        },
     }
 
 
-def _kept_of(session: Measurement) -> dict[str, Any]:
-    document = session.to_document()
-    return {name: value for name, value in document.items() if name not in _FOR_A_PICTURE}
-
-
 def _sessions(document: Mapping[str, Any], path: Path) -> dict[str, tuple[Measurement, ...]]:
-    ours = document["netpipe"]
-    every = [
-        _with_cpu_model(parse_measurement(one, path), document.get("machine_info", {}))
-        for one in ours["sessions"]
-    ]
+    ours, machine = document["netpipe"], document.get("machine_info", {})
+    sessions = [_with_cpu_model(parse_measurement(one, path), machine) for one in ours["sessions"]]
     return {
-        benchmark: tuple(every[place] for place in places)
-        for benchmark, places in ours["benchmarks"].items()
+        benchmark: tuple(sessions[index] for index in indices)
+        for benchmark, indices in ours["benchmarks"].items()
     }
 
 
 def _with_cpu_model(session: Measurement, machine_info: Mapping[str, Any]) -> Measurement:
-    """Complete the host of an older recording from what pytest-benchmark wrote beside it."""
+    """Complete the host of an older recording from pytest-benchmark's own fields."""
     if session.host.cpu_model:
         return session
     cpu = machine_info.get("cpu", {})

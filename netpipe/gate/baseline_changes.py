@@ -1,31 +1,76 @@
-"""What a change does to the baselines: which file, and old and new side by side."""
+"""Two baselines side by side, and the baseline files that a change adds, removes or replaces."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from statistics import median
+from typing import Any, Final, Literal
 
 from rich.table import Table
 
+from netpipe.device.host import host_class, host_difference
 from netpipe.errors import InputError
-from netpipe.gate.baseline import Baseline, baseline_paths, latest, load
-from netpipe.gate.history import Changes, changes, dropped
+from netpipe.gate.baseline import Baseline, baseline_paths, load, load_latest
+from netpipe.results.measurement import Interval, Measurement
 from netpipe.results.units import format_metric
 from netpipe.verdict.report import new_table
+
+FIGURES: Final = (
+    "load_s_per_batch",
+    "load_cpu_ratio",
+    "step_s",
+    "train_s_per_step",
+    "accelerator_utilisation",
+    "headroom",
+    "stall_fraction",
+)
+"""The figures shown of a baseline: fields of a Measurement that hold intervals."""
 
 Kind = Literal["added", "removed", "replaced"]
 
 
 @dataclass(frozen=True)
-class FileChange:
-    """A baseline's file that is not what it was.
+class Spread:
+    """A figure over the sessions of a baseline, each of which has one median."""
+
+    low: float
+    median: float
+    high: float
+
+
+@dataclass(frozen=True)
+class FigureChange:
+    """A figure of two baselines, each the median over its sessions."""
+
+    before: float
+    after: float
+    ratio: float | None
+
+
+@dataclass(frozen=True)
+class BaselineDifference:
+    """Two baselines side by side.
 
     Attributes:
-        kind: What became of it.
+        differences: Differences of benchmarks, device, host and versions, which may explain others.
+        figures: The change of each of `FIGURES`, by name.
+    """
+
+    differences: tuple[str, ...]
+    figures: Mapping[str, FigureChange]
+
+
+@dataclass(frozen=True)
+class FileChange:
+    """A baseline file that the change under test adds, removes or replaces.
+
+    Attributes:
+        kind: What the change does to the file.
         file: `<device key>/NNNN_<name>.json`.
-        before: What the device was compared with, or what the file held; None for nothing, or
-            nothing that can be read.
-        after: What it will be compared with, or what the file holds; None for nothing.
+        before: The file's old content, or, without one, the baseline that its device was compared
+            with; None without a readable one.
+        after: The file's new content, or, without one, the baseline that its device will be
+            compared with; None without one.
     """
 
     kind: Kind
@@ -39,43 +84,83 @@ class FileChange:
         return self.file.partition("/")[0]
 
     @property
-    def figures(self) -> Changes | None:
-        """Old and new side by side; None where one of them is not there."""
+    def difference(self) -> BaselineDifference | None:
+        """Old and new side by side; None where one of them is missing."""
         if self.before is None or self.after is None:
             return None
-        return changes(self.before, self.after)
+        return compare_baselines(self.before, self.after)
 
     @property
     def dropped(self) -> tuple[str, ...]:
-        """The benchmarks that the old one holds and the new one does not, each with the reason."""
-        if self.before is None or self.after is None:
-            return ()
-        return tuple(dropped(self.before, self.after))
+        """The benchmarks that only the old one holds, each with the reason."""
+        return tuple(_dropped(self.before, self.after)) if self.before and self.after else ()
 
     def to_document(self) -> dict[str, Any]:
-        """Give what `netpipe/schemas/run.1.json` says of it."""
-        figures = self.figures
+        """Return its object in `netpipe/schemas/run.1.json`."""
+        found = self.difference
         return {
             "change": self.kind,
             "file": self.file,
             "before": self.before and self.before.path.name,
             "after": self.after and self.after.path.name,
-            "differences": list(figures.differences) if figures else [],
-            "figures": {name: asdict(one) for name, one in figures.figures.items()}
-            if figures
-            else None,
+            "differences": list(found.differences) if found else [],
+            "figures": found and {name: asdict(one) for name, one in found.figures.items()},
         }
 
 
+def compute_spreads(baseline: Baseline) -> dict[str, Spread]:
+    """Return each of `FIGURES` over the sessions of a baseline."""
+    return {name: _spread(baseline.all_sessions, name) for name in FIGURES}
+
+
+def _spread(sessions: tuple[Measurement, ...], name: str) -> Spread:
+    values: list[Interval] = [getattr(session, name) for session in sessions]
+    medians = sorted(value.median for value in values)
+    return Spread(medians[0], median(medians), medians[-1])
+
+
+def compare_baselines(before: Baseline, after: Baseline) -> BaselineDifference:
+    """Put two baselines side by side."""
+    old, new = compute_spreads(before), compute_spreads(after)
+    figures = {name: _figure_change(old[name].median, new[name].median) for name in FIGURES}
+    sessions = before.all_sessions[0], after.all_sessions[0]
+    return BaselineDifference((*_dropped(before, after), *_differences(*sessions)), figures)
+
+
+def _figure_change(before: float, after: float) -> FigureChange:
+    return FigureChange(before, after, after / before if before else None)
+
+
+def _dropped(before: Baseline, after: Baseline) -> Iterator[str]:
+    for name in before.benchmarks:
+        if not after.sessions.get(name):
+            why = "had no test any more" if name in after.sessions else "was not recorded again"
+            yield f"{name} {why}"
+
+
+def _differences(before: Measurement, after: Measurement) -> Iterator[str]:
+    pairs = {
+        "device": (before.device.key, after.device.key),
+        "data and configuration": (before.fingerprint, after.fingerprint),
+    }
+    if host_difference(before.host, after.host):
+        pairs["host"] = (host_class(before.host), host_class(after.host))
+    for name in sorted({*before.versions, *after.versions}):
+        pairs[name] = (before.versions.get(name, "none"), after.versions.get(name, "none"))
+    for what, (old, new) in pairs.items():
+        if old != new:
+            yield f"{what}: {old}, then {new}"
+
+
 def file_changes(before: Path, after: Path) -> Iterator[FileChange]:
-    """Tell what is not alike in two folders of baselines, by device key and number.
+    """Yield the differences of two folders of baselines, by device key and number.
 
     Args:
-        before: The accepted baselines; where one is damaged, there is nothing to put beside.
+        before: The accepted baselines, some of which may be damaged.
         after: The proposed ones.
 
     Raises:
-        InputError: A baseline that would become the one compared with is damaged, or two are.
+        InputError: A proposed baseline is damaged, or two share a number.
     """
     old, new = _files(before), _files(after)
     for file in sorted({*old, *new}):
@@ -83,8 +168,11 @@ def file_changes(before: Path, after: Path) -> Iterator[FileChange]:
         if was is None or now is None or was.read_bytes() != now.read_bytes():
             device = file.partition("/")[0]
             kind: Kind = "added" if was is None else "removed" if now is None else "replaced"
-            held = _readable(before / device, was)
-            yield FileChange(kind, file, held, _held(after / device, now))
+            try:
+                accepted = _load_or_latest(before / device, was)
+            except InputError:
+                accepted = None
+            yield FileChange(kind, file, accepted, _load_or_latest(after / device, now))
 
 
 def _files(folder: Path) -> dict[str, Path]:
@@ -95,29 +183,18 @@ def _files(folder: Path) -> dict[str, Path]:
     }
 
 
-def _held(folder: Path, path: Path | None) -> Baseline | None:
-    """Read a file; without one, what its device is compared with."""
-    compared_with = latest(folder)  # which also refuses two of one number
-    return compared_with if path is None else load(path)
+def _load_or_latest(folder: Path, path: Path | None) -> Baseline | None:
+    """Read a file; without one, the baseline that its device is compared with."""
+    latest = load_latest(folder)  # Also refuses two files with one number.
+    return latest if path is None else load(path)
 
 
-def _readable(folder: Path, path: Path | None) -> Baseline | None:
-    try:
-        return _held(folder, path)
-    except InputError:
-        return None
-
-
-def change_table(found: Changes, title: str = "baseline changed") -> Table:
+def change_table(difference: BaselineDifference, title: str = "baseline changed") -> Table:
     """Return one row for each figure of two baselines: before, after, and their ratio."""
     table = new_table(title)
     for heading in ("figure", "before", "after", "after / before"):
         table.add_column(heading, no_wrap=True)
-    for name, one in found.figures.items():
-        table.add_row(
-            name,
-            format_metric(name, one.before),
-            format_metric(name, one.after),
-            "" if one.ratio is None else f"{one.ratio:.2f} x",
-        )
+    for name, one in difference.figures.items():
+        ratio = "" if one.ratio is None else f"{one.ratio:.2f} x"
+        table.add_row(name, format_metric(name, one.before), format_metric(name, one.after), ratio)
     return table

@@ -1,4 +1,4 @@
-"""Files with numbers: written whole or not at all, each under a number of its own."""
+"""Numbered files, each written whole or not at all under a number of its own."""
 
 import os
 import re
@@ -15,7 +15,7 @@ def write_numbered(folder: Path, name: str, text: str) -> Path:
     """Write `NNNN_<name>.json` under the next number of a folder, which is made when missing.
 
     Raises:
-        OSError: The folder does not take it; then nothing of it is left there.
+        OSError: The file cannot be written; nothing of it is left in the folder.
     """
     folder.mkdir(parents=True, exist_ok=True)
     number, descriptor = _claim(folder)
@@ -32,12 +32,9 @@ def write_numbered(folder: Path, name: str, text: str) -> Path:
 
 
 def _claim(folder: Path) -> tuple[int, int]:
-    """Claim a number against other recorders, by a file that only one of them can make.
+    """Claim a number with a file that only one process can create; return both.
 
-    Names alone would not do: two recorders that call theirs differently both got one number.
-
-    Returns:
-        The number, and the descriptor of the file.
+    Without it, two processes that use different names could take the same number.
     """
     while True:
         number = max(_numbers(folder, NUMBERED) | _numbers(folder, _CLAIM), default=0) + 1
@@ -46,7 +43,7 @@ def _claim(folder: Path) -> tuple[int, int]:
             descriptor = os.open(claim, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
         except FileExistsError:
             continue
-        # Another may have used the number and let go of it between the listing and the claim.
+        # Another process may have used and released the number between listing and claim.
         if number not in _numbers(folder, NUMBERED):
             return number, descriptor
         os.close(descriptor)
@@ -63,13 +60,10 @@ def _numbers(folder: Path, pattern: re.Pattern[str]) -> set[int]:
 
 
 def write_to_temporary(folder: Path, name: str, text: str) -> Path:
-    """Write what a folder did not take to a new folder among the system's temporary ones.
-
-    Returns:
-        The file, under the name that it would have had.
+    """Write a file to a new temporary folder, under the name that it would have had in `folder`.
 
     Raises:
-        OSError: There is no place there either; then nothing of it is left.
+        OSError: The file cannot be written there either; nothing of it is left.
     """
     number = max(_numbers(folder, NUMBERED), default=0) + 1 if folder.is_dir() else 1
     elsewhere = Path(tempfile.mkdtemp(prefix="netpipe-"))

@@ -1,14 +1,13 @@
 """Two versions measured in turns on one machine: what the pairs decide. Pure.
 
-A pair is a session of each version, one right after the other; its ratio has what both shared, the
-machine and its load, taken out. The process is the unit: only ratios of pairs are looked at, never
-the rounds within a session.
+A pair is a session of each version, one right after the other. What both share, the machine and
+its load, cancels in its ratio. Statistics use only these ratios, never the rounds of a session.
 
-The rule is sequential: `MIN_PAIRS` first, then one more at a time, up to `MAX_PAIRS`, while the
-answer is open. Looking several times costs certainty, so until the last look an alarm must be
-beyond more doubt. The interval is that of a median, from the spread that the pairs show.
-What more of other programs on one side of a pair explains is added to the bound.
-`tests/gate/test_pairs.py` draws pairs and holds how often the rule is wrong.
+The rule is sequential: `MIN_PAIRS` first, then one more at a time up to `MAX_PAIRS`, while the
+outcome is open. Every look before the last must be more certain, because repeated looks raise more
+false alarms. The interval is that of a median, from the spread of the pairs. Where other programs
+took more CPU time on one side of a pair, what that explains is added to the bound.
+`tests/gate/test_pairs.py` simulates pairs and checks how often the rule is wrong.
 """
 
 from collections.abc import Sequence
@@ -17,27 +16,27 @@ from math import inf, log, log1p
 from statistics import median, stdev
 from typing import Final
 
-from netpipe.gate.comparison import (
-    Comparison,
-    MetricComparison,
-    Outcome,
-    combine,
-    host_load_change,
-    mark_if_not_comparable,
-    why_not_comparable,
-)
+from netpipe.gate.comparison import host_load_change, mark_if_not_comparable, why_not_comparable
 from netpipe.gate.metrics import GATED, Metric
+from netpipe.gate.outcomes import Comparison, MetricComparison, Outcome
 from netpipe.results.measurement import Interval, Measurement
 from netpipe.results.statistics import median_quantile
 
 MIN_PAIRS: Final = 3
 MAX_PAIRS: Final = 7
 
-_LEVEL: Final = 0.995  # of the last look, one-sided
-_EARLY_LEVEL: Final = 0.998  # of every look before it
+_LAST_LEVEL: Final = 0.995
+"""The one-sided confidence level of the last look."""
+
+_EARLY_LEVEL: Final = 0.998
+"""The one-sided confidence level of every look before the last."""
+
 _OPEN_LEVEL: Final = 0.975
-_OPEN_BEYOND: Final = log(1.10)  # an interval that reaches so far may hide a slowdown of 10%
-_LEAST_SPREAD: Final = 0.002  # of pairs that happen to agree
+_OPEN_BOUND: Final = log(1.10)
+"""Where an interval at `_OPEN_LEVEL` reaches this change, it may hide a slowdown of 10%."""
+
+_MIN_SPREAD: Final = 0.002
+"""The spread of pairs is at least this, even where they happen to agree."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +44,8 @@ class Pair:
     """A session of each version, measured one right after the other.
 
     Attributes:
-        base: Of what is compared with.
-        now: Of what is judged.
+        base: The session of the version to compare with.
+        now: The session of the version that is judged.
     """
 
     base: Measurement
@@ -55,11 +54,11 @@ class Pair:
 
 @dataclass(frozen=True)
 class Decision:
-    """What the pairs come to so far.
+    """What the pairs so far decide.
 
     Attributes:
-        comparison: As it stands; `then` is the base's median over its sessions.
-        is_open: Whether another pair could change it.
+        comparison: The comparison so far; its `then` is the base's median over sessions.
+        is_open: Whether another pair may change it.
     """
 
     comparison: Comparison
@@ -74,47 +73,43 @@ def decide(quantity: str, pairs: Sequence[Pair]) -> Decision:
         pairs: At least one.
 
     Returns:
-        All of the quantity's metrics; open as long as any of them is, unless one is worse for
-        certain.
+        The comparison of all metrics; open while any of them is, unless one has regressed.
     """
-    comparison = combine([_compared(metric, pairs) for metric in GATED[quantity]])
+    comparison = Comparison.from_metrics(
+        [_compare_metric(metric, pairs) for metric in GATED[quantity]]
+    )
     is_open = comparison.outcome is not Outcome.NOT_COMPARED and (
-        len(pairs) < MIN_PAIRS
-        or (
-            len(pairs) < MAX_PAIRS
-            and comparison.outcome is not Outcome.REGRESSED
-            and comparison.is_open
-        )
+        len(pairs) < MIN_PAIRS or (len(pairs) < MAX_PAIRS and comparison.is_open)
     )
     return Decision(comparison, is_open)
 
 
-def _compared(metric: Metric, pairs: Sequence[Pair]) -> MetricComparison:
-    changes = [metric.level(one.now) - metric.level(one.base) for one in pairs]
-    worth = metric.bound if metric.is_share else log1p(metric.bound)
-    worth += median(abs(host_load_change(metric, one.now, one.base)) for one in pairs)
-    proven = _interval(changes, _LEVEL if len(pairs) >= MAX_PAIRS else _EARLY_LEVEL)
-    outcome = _outcome(proven, worth)
-    far = worth if metric.is_share else max(worth, _OPEN_BEYOND)
-    reaches_far = _interval(changes, _OPEN_LEVEL).high > far
-    change = _interval(changes, _LEVEL)
-    told = _told(metric, change)
+def _compare_metric(metric: Metric, pairs: Sequence[Pair]) -> MetricComparison:
+    changes = [metric.level(pair.now) - metric.level(pair.base) for pair in pairs]
+    bound = metric.bound if metric.is_share else log1p(metric.bound)
+    bound += median(abs(host_load_change(metric, [pair.now], [pair.base])) for pair in pairs)
+    level = _LAST_LEVEL if len(pairs) >= MAX_PAIRS else _EARLY_LEVEL
+    outcome = _outcome(_interval(changes, level), bound)
+    change = _interval(changes, _LAST_LEVEL)
+    figures = _format_figures(metric, change)
     too_spread = ": too spread to be sure" if outcome is Outcome.INCONCLUSIVE else ""
+    open_bound = bound if metric.is_share else max(bound, _OPEN_BOUND)
+    is_open = outcome is Outcome.INCONCLUSIVE or _interval(changes, _OPEN_LEVEL).high > open_bound
     found = MetricComparison(
         metric=metric,
         outcome=outcome,
-        now=median(metric.value(one.now) for one in pairs),
-        then=median(metric.value(one.base) for one in pairs),
+        now=median(metric.value(pair.now) for pair in pairs),
+        then=median(metric.value(pair.base) for pair in pairs),
         worse=metric.to_factors(change),
-        bound=metric.to_factor(worth),
-        where="",
-        reason=f"{told}, bound {metric.format_change(worth)}{too_spread}",
-        is_open=outcome is Outcome.INCONCLUSIVE or reaches_far,
+        bound=metric.to_factor(bound),
+        baseline="",
+        reason=f"{figures}, bound {metric.format_change(bound)}{too_spread}",
+        is_open=is_open,
     )
-    different = (one for one in pairs if why_not_comparable(metric, one.now, one.base))
+    different = (pair for pair in pairs if why_not_comparable(metric, pair.now, pair.base))
     pair = next(different, pairs[-1])
     is_reported_only = pair.now.device.shares_host_cores and not metric.is_judged_on_shared_cores
-    return mark_if_not_comparable(found, pair.now, pair.base, told if is_reported_only else "")
+    return mark_if_not_comparable(found, pair.now, pair.base, figures if is_reported_only else "")
 
 
 def _interval(changes: Sequence[float], level: float) -> Interval:
@@ -122,20 +117,20 @@ def _interval(changes: Sequence[float], level: float) -> Interval:
     middle, count = median(changes), len(changes)
     if count < MIN_PAIRS:
         return Interval(middle, -inf, inf, count)
-    reach = median_quantile(level, count) * max(_LEAST_SPREAD, stdev(changes))
+    reach = median_quantile(level, count) * max(_MIN_SPREAD, stdev(changes))
     return Interval(middle, middle - reach, middle + reach, count)
 
 
-def _outcome(change: Interval, worth: float) -> Outcome:
-    if change.median > worth:
+def _outcome(change: Interval, bound: float) -> Outcome:
+    if change.median > bound:
         return Outcome.REGRESSED if change.low > 0 else Outcome.INCONCLUSIVE
-    if change.median < -worth and change.high < 0:
+    if change.median < -bound and change.high < 0:
         return Outcome.IMPROVED
     return Outcome.PASS
 
 
-def _told(metric: Metric, change: Interval) -> str:
-    ends = sorted((metric.format_change(change.low), metric.format_change(change.high)), key=float)
+def _format_figures(metric: Metric, change: Interval) -> str:
+    ends = sorted(map(metric.format_change, (change.low, change.high)), key=float)
     times = "" if metric.is_share else " x"
     return (
         f"{metric.name} is {metric.format_change(change.median)}{times} ({' to '.join(ends)}), "

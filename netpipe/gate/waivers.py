@@ -1,4 +1,4 @@
-"""Accepted slowdowns, each with a bound, a reason and an end: `waivers.toml` beside baselines."""
+"""Waivers: accepted slowdowns with a bound, a reason and a last day, from `waivers.toml`."""
 
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
@@ -11,27 +11,23 @@ from typing import Any, Final
 
 from netpipe.device.accelerators import matches
 from netpipe.errors import InputError
-from netpipe.gate.comparison import Comparison, Outcome
-from netpipe.gate.metrics import GATED
+from netpipe.gate.metrics import METRICS
+from netpipe.gate.outcomes import Comparison, Outcome
 
 FILE: Final = "waivers.toml"
-"""Its name, in the folder of baselines."""
-
-_METRICS: Final = tuple(
-    dict.fromkeys(metric.name for metrics in GATED.values() for metric in metrics)
-)
+"""The name of the file in the folder of baselines."""
 
 
 @dataclass(frozen=True)
 class Waiver:
-    """One metric of one benchmark that may be worse than its baseline for a while.
+    """Permission for one metric of one benchmark to be worse than its baseline for a while.
 
     Attributes:
-        benchmark: Its full name, path::test.
-        metric: Of those that the gate holds.
-        bound: At most this many times as bad as the baseline, above 1.
+        benchmark: The benchmark's full name, path::test.
+        metric: A name in `METRICS`.
+        bound: The metric may be at most this many times as bad as the baseline; above 1.
         reason: Why that is accepted, in one line.
-        expires: The last day on which it is.
+        expires: The last day of the waiver.
         device: A device key or family; "" for every device.
     """
 
@@ -43,25 +39,25 @@ class Waiver:
     device: str = ""
 
     @property
-    def words(self) -> str:
-        """What is said of the regression that it covers."""
+    def remark(self) -> str:
+        """The remark beside a regression that it covers."""
         return f"waived until {self.expires}: {self.reason}"
 
     @property
     def name(self) -> str:
-        """What tells it from others, for a message."""
+        """Its metric, benchmark and device, for messages."""
         return f"{self.metric} in {self.benchmark}" + (f" on {self.device}" if self.device else "")
 
     def is_expired(self, today: date) -> bool:
-        """Return whether its last day is over."""
+        """Return whether its last day is past."""
         return today > self.expires
 
     def is_for(self, device_key: str) -> bool:
-        """Return whether it counts on a device."""
+        """Return whether it applies to a device."""
         return not self.device or matches(device_key, self.device)
 
     def overlaps(self, other: "Waiver") -> bool:
-        """Return whether both would count for the same comparison."""
+        """Return whether both apply to the same comparison."""
         same = (self.benchmark, self.metric) == (other.benchmark, other.metric)
         return same and (
             not self.device or not other.device or self.is_for(other.device)
@@ -69,58 +65,37 @@ class Waiver:
         )  # fmt: skip
 
 
-def concerning(
+def find_waiver(
     waivers: Iterable[Waiver], benchmark: str, metric: str, device_key: str
 ) -> Waiver | None:
     """Return the waiver for a metric of a benchmark on a device, expired or not."""
-    return next(
-        (
-            one
-            for one in waivers
-            if (one.benchmark, one.metric) == (benchmark, metric) and one.is_for(device_key)
-        ),
-        None,
-    )
+    for waiver in waivers:
+        if (waiver.benchmark, waiver.metric) == (benchmark, metric) and waiver.is_for(device_key):
+            return waiver
+    return None
 
 
-def waived(
-    comparison: Comparison,
-    waivers: Iterable[Waiver],
-    benchmark: str,
-    device_key: str,
-    today: date,
-) -> Waiver | None:
-    """Return the waiver under which a regression does not fail.
-
-    Args:
-        comparison: One metric against its baseline.
-        waivers: All there are.
-        benchmark: Its full name.
-        device_key: Of the device that was measured.
-        today: Decides which are expired.
-
-    Returns:
-        The waiver; None where nothing regressed, or no waiver reaches as far.
-    """
-    found = concerning(waivers, benchmark, comparison.metric, device_key)
-    if found is None or found.is_expired(today) or comparison.outcome is not Outcome.REGRESSED:
-        return None
+def covers(waiver: Waiver, comparison: Comparison, today: date) -> bool:
+    """Return whether a regression of the waiver's metric does not fail under it."""
     ratio = comparison.worse_ratio
-    return found if ratio is not None and ratio <= found.bound else None
+    if comparison.outcome is not Outcome.REGRESSED or waiver.is_expired(today):
+        return False
+    return ratio is not None and ratio <= waiver.bound
 
 
 def load(path: Path) -> tuple[Waiver, ...]:
     """Read the waivers of a file; none where there is no file.
 
     Raises:
-        InputError: It is no TOML, holds something else than waivers, or two for the same thing.
+        InputError: It is not TOML, holds other keys than waivers, or two waivers that overlap.
     """
     if not path.exists():
         return ()
-    waivers = tuple(_waiver(path, place, table) for place, table in enumerate(_tables(path), 1))
-    for one, other in combinations(waivers, 2):
-        if one.overlaps(other):
-            raise InputError(path, "waiver", "be the only one for its metric", f"two: {one.name}")
+    waivers = tuple(_waiver(path, index, table) for index, table in enumerate(_tables(path), 1))
+    for waiver, other in combinations(waivers, 2):
+        if waiver.overlaps(other):
+            found = f"two: {waiver.name}"
+            raise InputError(path, "waiver", "be the only one for its metric", found)
     return waivers
 
 
@@ -150,33 +125,33 @@ def _is_bound(value: object) -> bool:
 
 _FIELDS: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = {
     "benchmark": (_is_line, "be the full name of a benchmark, path::test"),
-    "metric": (lambda value: value in _METRICS, f"be one of {', '.join(_METRICS)}"),
+    "metric": (lambda value: value in METRICS, f"be one of {', '.join(METRICS)}"),
     "bound": (_is_bound, "be a number above 1"),
     "reason": (_is_line, "be the reason, in one line"),
-    # A time of day, which is a date too for Python, would end it within a day.
+    # A datetime is a date too for Python, but would end the waiver within a day.
     "expires": (lambda value: type(value) is date, "be a date, as 2026-12-31 without quotes"),
     "device": (_is_line, "be a device key or a family"),
 }
 _OPTIONAL: Final = {"device": ""}
 
 
-def _waiver(path: Path, place: int, table: object) -> Waiver:
+def _waiver(path: Path, index: int, table: object) -> Waiver:
     if not isinstance(table, dict):
-        raise InputError(path, f"waiver {place}", "be a table: [[waiver]]", repr(table))
+        raise InputError(path, f"waiver {index}", "be a table: [[waiver]]", repr(table))
     for key in table:
         if key not in _FIELDS:
             raise InputError(
-                path, f"key of waiver {place}", f"be one of {', '.join(_FIELDS)}", repr(key)
+                path, f"key of waiver {index}", f"be one of {', '.join(_FIELDS)}", repr(key)
             )
-    return Waiver(**{name: _field(path, place, table, name) for name in _FIELDS})
+    return Waiver(**{name: _field(path, index, table, name) for name in _FIELDS})
 
 
-def _field(path: Path, place: int, table: Mapping[str, Any], name: str) -> Any:
+def _field(path: Path, index: int, table: Mapping[str, Any], name: str) -> Any:
     if name not in table and name in _OPTIONAL:
         return _OPTIONAL[name]
     fits, constraint = _FIELDS[name]
     if name not in table:
-        raise InputError(path, f"{name} of waiver {place}", constraint, "none")
+        raise InputError(path, f"{name} of waiver {index}", constraint, "none")
     if not fits(table[name]):
-        raise InputError(path, f"{name} of waiver {place}", constraint, repr(table[name]))
+        raise InputError(path, f"{name} of waiver {index}", constraint, repr(table[name]))
     return table[name]

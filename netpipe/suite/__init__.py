@@ -1,1 +1,5 @@
-"""One pytest run of performance tests: its options, its sessions, its results."""
+"""One pytest run of performance tests: its options, its sessions, its comparisons, its outputs.
+
+Start with `run.py`, the state of a run, and `fixtures.py`, which tests request; the hooks that use
+both are in `netpipe/pytest_plugin.py`. `expectations.py` is the interface for tests.
+"""

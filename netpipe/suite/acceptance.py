@@ -1,39 +1,64 @@
-"""What a run is held against: accepted baselines, waivers, and what the change does to both."""
+"""What a run is compared with: accepted baselines and waivers, and how the change alters both.
+
+Where a pull or merge request is tested, the baselines are read from the commit that it branched
+off from, so that a change cannot accept its own regressions unseen.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Final
 
 from rich.table import Table
 
 from netpipe.errors import InputError
 from netpipe.gate import waivers
 from netpipe.gate.baseline_changes import FileChange, change_table, file_changes
-from netpipe.gate.comparison import Comparison, Outcome
+from netpipe.gate.outcomes import Comparison, Outcome
 from netpipe.gate.waivers import Waiver
-from netpipe.suite.accepted_tree import Commit, accepted_commit, write_tree
+from netpipe.git import GitError, git, git_bytes
 from netpipe.suite.options import Options
+
+HERE: Final = "here"
+AUTO: Final = "auto"
+_OPTION: Final = "--netpipe-baselines-at"
+_WAY_OUT: Final = (
+    "Fetch the whole history (fetch-depth: 0 of actions/checkout, GIT_DEPTH: 0 on GitLab), or read "
+    f"the baselines of the working tree with {_OPTION} {HERE}"
+)
+
+
+@dataclass(frozen=True)
+class AcceptedCommit:
+    """The commit that baselines are read from.
+
+    Attributes:
+        sha: Its full name.
+        description: Its relation to the change under test.
+    """
+
+    sha: str
+    description: str
 
 
 @dataclass(frozen=True)
 class Acceptance:
-    """What this run is held against.
+    """The baselines and waivers that a run is compared with.
 
     Attributes:
         baselines: The folder of the accepted baselines.
-        shown: What that folder is called in the working tree, from the root on.
-        commit: Whose baselines they are; None for those of the working tree.
-        changes: What the working tree has otherwise.
-        waivers: Those of the working tree.
-        added: Those of them that the commit does not have.
-        today: Decides which waivers are expired.
+        shown: The path of that folder in the working tree, from the root.
+        commit: The commit of the baselines; None for those of the working tree.
+        changes: The baseline files in which the working tree differs from the commit.
+        waivers: The waivers of the working tree.
+        added: The waivers that the commit does not have.
+        today: The day that decides which waivers are expired.
     """
 
     baselines: Path = Path("baselines")
     shown: str = "baselines"
-    commit: Commit | None = None
+    commit: AcceptedCommit | None = None
     changes: tuple[FileChange, ...] = ()
     waivers: tuple[Waiver, ...] = ()
     added: tuple[Waiver, ...] = ()
@@ -41,82 +66,162 @@ class Acceptance:
 
     @property
     def waivers_file(self) -> str:
-        """Where the waivers are, from the root on."""
+        """The path of the waivers, from the root."""
         return f"{self.shown}/{waivers.FILE}"
 
-    def judged(
+    def apply_waivers(
         self, comparison: Comparison, benchmark: str, device_key: str
     ) -> tuple[Comparison, Waiver | None]:
-        """Return a comparison, which says it where its waiver does not reach, and its waiver."""
-        found = waivers.waived(comparison, self.waivers, benchmark, device_key, self.today)
-        beyond = waivers.concerning(self.waivers, benchmark, comparison.metric, device_key)
-        if found or not beyond or comparison.outcome is not Outcome.REGRESSED:
-            return comparison, found
-        is_expired = beyond.is_expired(self.today)
-        said = f"expired on {beyond.expires}" if is_expired else f"allows {beyond.bound:g} x"
-        return replace(comparison, reason=f"{comparison.reason}; its waiver {said}"), None
+        """Return the waiver that covers a regression; else the reason says why its waiver does not.
+
+        Args:
+            comparison: One metric against its baseline.
+            benchmark: The benchmark's full name.
+            device_key: The key of the device that was measured.
+        """
+        waiver = waivers.find_waiver(self.waivers, benchmark, comparison.metric, device_key)
+        if waiver is None or comparison.outcome is not Outcome.REGRESSED:
+            return comparison, None
+        if waivers.covers(waiver, comparison, self.today):
+            return comparison, waiver
+        is_expired = waiver.is_expired(self.today)
+        why = f"expired on {waiver.expires}" if is_expired else f"allows {waiver.bound:g} x"
+        return replace(comparison, reason=f"{comparison.reason}; its waiver {why}"), None
 
 
-def acceptance(
+def read_acceptance(
     options: Options, root: Path, environment: Mapping[str, str], temporary: Callable[[], Path]
 ) -> Acceptance:
-    """Read what a run is held against.
+    """Read the baselines and waivers that a run is compared with.
 
     Args:
         options: Where baselines lie, and from which commit they are read.
         root: The root folder of the project.
-        environment: Says what is tested, as GitHub Actions and GitLab set it.
-        temporary: Makes a folder that lives as long as the run; called where a commit is read.
+        environment: The environment variables of GitHub Actions and GitLab.
+        temporary: Makes a folder that lives as long as the run; called when a commit is read.
 
     Raises:
-        InputError: The commit is not here, or what the change adds is damaged.
+        InputError: The commit is missing, or a baseline that the change adds is damaged.
     """
     here = options.baselines
-    held = Acceptance(
+    acceptance = Acceptance(
         baselines=here,
         shown=here.relative_to(root).as_posix() if here.is_relative_to(root) else str(here),
         waivers=waivers.load(here / waivers.FILE),
     )
-    commit = accepted_commit(options.baselines_at, root, environment)
+    commit = find_accepted_commit(options.baselines_at, root, environment)
     if commit is None:
-        return held
-    accepted = temporary() / f"{here.name}@{commit.sha[:7]}"  # errors name files in it
+        return acceptance
+    accepted = temporary() / f"{here.name}@{commit.sha[:7]}"  # Error messages show this path.
     write_tree(commit, here, root, accepted)
-    before = _waivers_before(accepted)
+    try:
+        before = waivers.load(accepted / waivers.FILE)
+    except InputError:
+        before = ()  # The change may be the one that repairs the file.
     return replace(
-        held,
+        acceptance,
         baselines=accepted,
         commit=commit,
         changes=tuple(file_changes(accepted, here)),
-        added=tuple(one for one in held.waivers if one not in before),
+        added=tuple(waiver for waiver in acceptance.waivers if waiver not in before),
     )
 
 
-def _waivers_before(accepted: Path) -> tuple[Waiver, ...]:
+def find_accepted_commit(
+    at: str, root: Path, environment: Mapping[str, str]
+) -> AcceptedCommit | None:
+    """Find the commit whose baselines a run is compared with; None for the working tree.
+
+    Args:
+        at: A commit, `here` for none, or `auto`: where a pull or merge request is tested, the
+            commit that it branched off from.
+        root: A folder of the repository.
+        environment: The environment variables of GitHub Actions and GitLab.
+
+    Raises:
+        InputError: The commit is not in the local history.
+    """
+    target = environment.get("GITHUB_BASE_REF")
+    diff_base = environment.get("CI_MERGE_REQUEST_DIFF_BASE_SHA")
+    if at == AUTO and target:
+        branch = f"origin/{target}"
+        return _find_commit(
+            root, f"the merge base of HEAD and {branch}", "merge-base", "HEAD", branch
+        )
+    if at == AUTO:
+        name, description = diff_base or None, "the base of the merge request"
+    else:
+        name, description = at, at
+    if name in (None, HERE):
+        return None
+    return _find_commit(root, description, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
+
+
+def _find_commit(root: Path, description: str, *words: str) -> AcceptedCommit:
     try:
-        return waivers.load(accepted / waivers.FILE)
-    except InputError:
-        return ()  # the change may be the one that mends the file
+        return AcceptedCommit(git(root, *words), description)
+    except GitError as error:
+        constraint, found = f"find {description} in this clone", str(error) or "no such commit"
+        raise InputError(_OPTION, "git", constraint, found, _WAY_OUT) from error
 
 
-def acceptance_lines(held: Acceptance) -> Iterator[str]:
-    """Give which baselines were compared with, and what the change under test does to them."""
-    if held.commit is not None:
-        yield f"baselines of {held.commit.sha[:7]}, {held.commit.what}"
-    for _, line in change_notes(held):
+def write_tree(commit: AcceptedCommit, folder: Path, root: Path, target: Path) -> None:
+    """Write the content that a folder had at a commit into a new one.
+
+    Args:
+        commit: A commit in the repository of `root`.
+        folder: The folder's path in the working tree, which may lack it.
+        root: A folder of the repository.
+        target: Made; stays empty where the commit had no such folder.
+
+    Raises:
+        InputError: The folder lies outside the repository, or git cannot read the commit.
+    """
+    target.mkdir(parents=True)
+    try:
+        top = Path(git(root, "rev-parse", "--show-toplevel"))
+        if not folder.resolve().is_relative_to(top):
+            way_out = f"Or read what lies there now: {_OPTION} {HERE}"
+            raise InputError(_OPTION, "baselines", f"lie in the repository {top}", folder, way_out)
+        within = folder.resolve().relative_to(top).as_posix()
+        for blob, name in _list_blobs(top, commit, within):
+            path = target / Path(name).relative_to(within)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(git_bytes(top, "cat-file", "blob", blob))
+    except GitError as error:
+        raise InputError(_OPTION, "git", f"read {commit.sha}", error, _WAY_OUT) from error
+
+
+def _list_blobs(top: Path, commit: AcceptedCommit, within: str) -> Iterator[tuple[str, str]]:
+    """Yield object and path of every plain file that a commit has in a folder."""
+    # git archive would apply the attributes of that commit, which may leave files out.
+    listing = git_bytes(top, "ls-tree", "-r", "-z", commit.sha, "--", f"{within}/")
+    for entry in listing.decode().split("\0")[:-1]:
+        about, _, name = entry.partition("\t")
+        mode, _, blob = about.split()
+        if mode.startswith("100"):
+            yield blob, name
+
+
+def acceptance_lines(acceptance: Acceptance) -> Iterator[str]:
+    """Yield which baselines were compared with, and how the change alters them and the waivers."""
+    if acceptance.commit is not None:
+        yield f"baselines of {acceptance.commit.sha[:7]}, {acceptance.commit.description}"
+    for _, line in change_notes(acceptance):
         yield line
 
 
-def change_notes(held: Acceptance) -> Iterator[tuple[str, str]]:
-    """Give each change that is to be seen: the file, from the root on, and a line."""
-    for one in held.changes:
-        told = "; ".join((_told(one), *one.dropped))
-        yield f"{held.shown}/{one.file}", f"baseline changed: {told}"
-    for waiver in held.added:
-        yield held.waivers_file, f"waiver added by this change: {waiver.name}, {_terms(waiver)}"
+def change_notes(acceptance: Acceptance) -> Iterator[tuple[str, str]]:
+    """Yield each altered baseline or added waiver: its file, from the root, and a line."""
+    for change in acceptance.changes:
+        description = "; ".join((_describe(change), *change.dropped))
+        yield f"{acceptance.shown}/{change.file}", f"baseline changed: {description}"
+    for waiver in acceptance.added:
+        terms = f"at most {waiver.bound:g} x the baseline's, {waiver.remark}"
+        yield acceptance.waivers_file, f"waiver added by this change: {waiver.name}, {terms}"
 
 
-def _told(change: FileChange) -> str:
+def _describe(change: FileChange) -> str:
     if change.after is None:
         return f"{change.kind} {change.file}, which leaves {change.device} without a baseline"
     if change.kind == "removed":
@@ -128,36 +233,15 @@ def _told(change: FileChange) -> str:
     return f"added {change.file}; {change.before.path.name} is what was accepted before"
 
 
-def _terms(waiver: Waiver) -> str:
-    return f"at most {waiver.bound:g} x the baseline's, {waiver.words}"
+def change_tables(acceptance: Acceptance) -> Iterator[Table]:
+    """Yield a table of old and new figures for each baseline file that changed."""
+    for change in acceptance.changes:
+        if (difference := change.difference) is not None:
+            yield change_table(difference, f"baseline changed: {change.file}")
 
 
-def change_tables(held: Acceptance) -> Iterator[Table]:
-    """Give old and new side by side, for each file that changed."""
-    for one in held.changes:
-        figures = one.figures
-        if figures is not None:
-            yield change_table(figures, f"baseline changed: {one.file}")
-
-
-def difference_lines(held: Acceptance) -> Iterator[str]:
-    """Give what else is not alike between old and new, so that figures may differ for it."""
-    for one in held.changes:
-        for line in one.figures.differences if one.figures else ():
-            yield f"not alike in {one.file}: {line}"
-
-
-def acceptance_document(held: Acceptance) -> dict[str, Any]:
-    """Give what `netpipe/schemas/run.1.json` says under `accepted`."""
-    return {
-        "commit": held.commit and held.commit.sha,
-        "baseline_changes": [one.to_document() for one in held.changes],
-        "waivers": [
-            {**waiver_document(one), "is_added": one in held.added} for one in held.waivers
-        ],
-    }
-
-
-def waiver_document(waiver: Waiver) -> dict[str, Any]:
-    """Give a waiver as JSON."""
-    return {**asdict(waiver), "expires": waiver.expires.isoformat()}
+def difference_lines(acceptance: Acceptance) -> Iterator[str]:
+    """Yield other differences of old and new, which may explain those of the figures."""
+    for change in acceptance.changes:
+        for line in change.difference.differences if change.difference else ():
+            yield f"not alike in {change.file}: {line}"

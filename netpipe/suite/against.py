@@ -1,23 +1,36 @@
 """This version and another one, measured in turns on this machine."""
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+import os
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import Final
 
 import pytest
 
-from netpipe.errors import NetpipeError, NoSuchTestError, OutOfTimeError, SessionError
-from netpipe.gate.comparison import Comparison, undecided
+from netpipe.errors import (
+    InputError,
+    NetpipeError,
+    NoSuchTestError,
+    OutOfTimeError,
+    SessionError,
+)
+from netpipe.gate.baseline import Baseline
+from netpipe.gate.comparison import mark_undecided
+from netpipe.gate.outcomes import ALARMS, NO_WORSE, Comparison, Outcome
 from netpipe.gate.pairs import MAX_PAIRS, MIN_PAIRS, Decision, Pair, decide
 from netpipe.results.measurement import Measurement
 from netpipe.session import session
 from netpipe.session.session import SessionRequest
-from netpipe.suite.other_version import Version, version_of
+from netpipe.suite.other_version import Version, open_version
 from netpipe.suite.time_limit import LongPhases, TimeLimit, limit_s
-from netpipe.suite.worktrees import Commit, named_commit
+from netpipe.suite.worktrees import Commit, find_commit
+
+TYPED_VARIABLE: Final = "NETPIPE_AGAINST_TYPED"
+"""Holds the ref as the user of `netpipe ab` typed it, where the flag is given its hash."""
 
 
 def pairs_limit_s(request: SessionRequest) -> float:
@@ -31,10 +44,10 @@ class Against:
 
     Attributes:
         commit: The other version.
-        config: This run's.
-        extras: The extras that an environment of its own gets.
-        say: Tells the user what is going on.
-        pairs: What was measured, by subject.
+        config: The config of this run.
+        extras: The extras to install where the other version needs an environment of its own.
+        say: Tells the user what happens.
+        pairs: The pairs measured so far, by subject.
     """
 
     commit: Commit
@@ -44,25 +57,21 @@ class Against:
     pairs: dict[Hashable, list[Pair]] = field(default_factory=dict)
     _limits: dict[Hashable, TimeLimit] = field(default_factory=dict)
     _version: Version | None = None
-    _others: tuple[str, ...] = ()
-    _made: ExitStack = field(default_factory=ExitStack)
+    _other_folders: tuple[str, ...] = ()
+    _opened: ExitStack = field(default_factory=ExitStack)
 
     @classmethod
-    def named(
+    def from_ref(
         cls, config: pytest.Config, ref: str, extras: str, say: Callable[[str], None]
     ) -> "Against":
-        """Return the version that a ref names; nothing is checked out so far.
+        """Find the version that a ref names, without checking it out.
 
         Raises:
-            InputError: There is no such commit, or the project lies in no git checkout.
+            InputError: There is no such commit, or the project is in no git checkout.
         """
-        commit = named_commit(config.rootpath, ref, "--netpipe-against")
+        typed = os.environ.get(TYPED_VARIABLE, "")
+        commit = find_commit(config.rootpath, ref, "--netpipe-against", typed)
         return cls(commit, config, extras, say)
-
-    @property
-    def ref(self) -> str:
-        """The other version, as the user named it."""
-        return self.commit.ref
 
     def prepare(self) -> None:
         """Check the other version out and find its environment, once.
@@ -71,16 +80,17 @@ class Against:
             InputError: It cannot be checked out, or its environment cannot be made.
         """
         if self._version is None:
-            made = version_of(self.commit, self.config.rootpath.resolve(), self.extras, self.say)
-            self._version = self._made.enter_context(made)
-            self._others = self._version.checkout.others()
+            root = self.config.rootpath.resolve()
+            opened = open_version(self.commit, root, self.extras, self.say)
+            self._version = self._opened.enter_context(opened)
+            self._other_folders = self._version.checkout.other_folders()
 
     def remove(self) -> None:
         """Remove the other version from this machine."""
-        self._made.close()
+        self._opened.close()
 
-    def every_pair(self) -> Iterator[Pair]:
-        """Give all that was measured in turns, subject by subject."""
+    def all_pairs(self) -> Iterator[Pair]:
+        """Yield every pair, subject by subject."""
         return chain.from_iterable(self.pairs.values())
 
     def compare(
@@ -90,13 +100,13 @@ class Against:
 
         Args:
             quantity: A key of `GATED`.
-            key: Tells the subject; what was measured of it for another quantity counts too.
-            command: What a session of it runs here.
-            request: What the session is asked for.
+            key: Identifies the subject, whose earlier pairs count too.
+            command: The command that a session of the subject runs here.
+            request: The request to each session.
 
         Returns:
-            What they come to, and the last session of this version; None where the other version
-            has no such test.
+            The comparison, and the last session of this version; None where the other version has
+            no such test.
 
         Raises:
             NetpipeError: A session of either version has failed.
@@ -105,7 +115,7 @@ class Against:
         pairs = self.pairs.setdefault(key, [])
         limit = self._limits.setdefault(key, TimeLimit(pairs_limit_s(request)))
         while not pairs or (decision := decide(quantity, pairs)).is_open:
-            measure = partial(self._pair, len(pairs), command)
+            measure = partial(self._measure_pair, len(pairs), command)
             try:
                 pairs.append(limit.run(request, measure, sessions=2))
             except NoSuchTestError:
@@ -113,50 +123,107 @@ class Against:
             except OutOfTimeError as error:
                 if not pairs:
                     raise
-                return undecided(decision.comparison, error), pairs[-1].now
+                return mark_undecided(decision.comparison, error), pairs[-1].now
         return decision.comparison, pairs[-1].now
 
-    def _pair(self, done: int, command: Sequence[str], request: SessionRequest) -> Pair:
-        """Measure one of each; which goes first changes from pair to pair."""
-        self.say(f"pair {done + 1} of {MIN_PAIRS} to {MAX_PAIRS}: {self.ref} and this version")
+    def _measure_pair(self, done: int, command: Sequence[str], request: SessionRequest) -> Pair:
+        """Measure each version once; which goes first changes from pair to pair."""
+        both = f"{self.commit.label} and this version"
+        self.say(f"pair {done + 1} of {MIN_PAIRS} to {MAX_PAIRS}: {both}")
         if done % 2:
-            now = self._now(command, request)
-            return Pair(self._base(command, request), now)
-        base = self._base(command, request)
-        return Pair(base, self._now(command, request))
+            now = self._measure_now(command, request)
+            return Pair(self._measure_base(command, request), now)
+        base = self._measure_base(command, request)
+        return Pair(base, self._measure_now(command, request))
 
-    def _now(self, command: Sequence[str], request: SessionRequest) -> Measurement:
+    def _measure_now(self, command: Sequence[str], request: SessionRequest) -> Measurement:
         here = self.commit.repository
-        others = [*self._others, str(self._there.checkout.folder)]
-        asked = replace(
-            request,
-            code_from=str(here),
-            not_from=tuple(one for one in others if Path(one).resolve() != here),
-        )
-        return session.measured(command, asked, progress=LongPhases(self.say))
+        others = [*self._other_folders, str(self._prepared.checkout.folder)]
+        not_from = tuple(folder for folder in others if Path(folder).resolve() != here)
+        request = replace(request, code_from=str(here), not_from=not_from)
+        return session.measured(command, request, progress=LongPhases(self.say))
 
-    def _base(self, command: Sequence[str], request: SessionRequest) -> Measurement:
-        there = self._there
+    def _measure_base(self, command: Sequence[str], request: SessionRequest) -> Measurement:
+        version = self._prepared
         _, dash_m, pytest_, *words = command
         folder = self.config.invocation_params.dir
-        moved = [there.environment.python, dash_m, pytest_, *there.moved(words, folder)]
-        moved += self._same_cache()
-        asked = replace(request, code_from=str(there.checkout.folder), not_from=self._others)
+        moved = [version.python, dash_m, pytest_, *version.move_paths(words, folder)]
+        moved += self._cache_flags()
+        code_from = str(version.checkout.folder)
+        request = replace(request, code_from=code_from, not_from=self._other_folders)
         try:
-            return session.measured(moved, asked, there.place(folder), LongPhases(self.say))
+            return session.measured(moved, request, version.place(folder), LongPhases(self.say))
         except (NoSuchTestError, OutOfTimeError):
             raise
         except NetpipeError as error:
-            raise SessionError(f"the session of {self.ref} failed: {error}") from error
+            raise SessionError(f"the session of {self.commit.label} failed: {error}") from error
 
-    def _same_cache(self) -> list[str]:
-        """Return the flags for this run's cache: data that tests keep there serve both versions."""
+    def _cache_flags(self) -> list[str]:
+        """Return the flags for this run's cache, so that data in it serve both versions."""
         if not self.config.pluginmanager.hasplugin("cacheprovider"):
             return []
-        # `mkdir` returns <cache>/d/<name>: the public way to learn of <cache>.
+        # `mkdir` returns <cache>/d/<name>: the public way to find <cache>.
         return ["-o", f"cache_dir={self.config.cache.mkdir('netpipe').parents[1]}"]
 
     @property
-    def _there(self) -> Version:
+    def _prepared(self) -> Version:
         assert self._version is not None, "prepare() comes first"
         return self._version
+
+
+def recorded_commit(baselines: Sequence[Baseline], key: str) -> str:
+    """Return the commit that was measured for the latest baseline of a device.
+
+    Args:
+        baselines: All of the device, the latest last.
+        key: The key of the device.
+
+    Raises:
+        InputError: There is no baseline, or it was recorded from uncommitted changes.
+    """
+    if not baselines:
+        raise InputError(
+            "--netpipe-against baseline", "baseline", f"be there for {key}", "none",
+            "Record one with --netpipe-record NAME, or name a commit",
+        )  # fmt: skip
+    baseline = baselines[-1]
+    if baseline.dirty:
+        raise InputError(
+            baseline.path, "commit_info.dirty", "be false, to measure its commit again", "true",
+            "Record it again from a commit",
+        )  # fmt: skip
+    return baseline.commit
+
+
+def dismiss_machine_alarm(
+    stored: Comparison, paired: Iterable[Comparison], commit: str, baselines: Iterable[Baseline]
+) -> Comparison:
+    """Make a comparison with a baseline NOT_COMPARED where the machine has caused its alarm.
+
+    It has where pairs with the commit of that very baseline find the metric no worse.
+
+    Args:
+        stored: The comparison of one metric with the baseline.
+        paired: The comparisons by pairs, metric by metric.
+        commit: The commit of the other version of the pairs.
+        baselines: The baselines of the device.
+    """
+    decisive = stored.decisive
+    if decisive is None or stored.outcome not in ALARMS:
+        return stored
+    if not any(one.metric == stored.metric and one.outcome in NO_WORSE for one in paired):
+        return stored
+    recorded = next((one for one in baselines if one.name == decisive.baseline), None)
+    if recorded is None or recorded.dirty or recorded.commit != commit:
+        return stored
+    # The machine is another one now, of which this is no baseline.
+    why_not = "the machine has changed, not the code"
+    slow_too = f"and so is its commit {commit[:12]} on this machine now"
+    dismissed = replace(
+        decisive,
+        outcome=Outcome.NOT_COMPARED,
+        reason=f"{stored.reason}, {slow_too}: {why_not}",
+        is_open=False,
+        why_not=why_not,
+    )
+    return Comparison.from_metrics([dismissed])

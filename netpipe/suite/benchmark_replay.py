@@ -1,4 +1,4 @@
-"""The seam to pytest-benchmark: sessions' samples are replayed through it, never timed by it."""
+"""The interface to pytest-benchmark, which is given the samples of sessions to replay."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -34,7 +34,7 @@ class Replay:
             )
 
     def play(self, durations_s: Sequence[float], extra_info: Mapping[str, Any]) -> None:
-        """Hand over one duration a round, with what else is worth keeping of it."""
+        """Pass one duration for each round, and the fields of `extra_info`."""
         remaining = iter(durations_s)
         self._benchmark.extra_info.update(extra_info)
         self._benchmark.pedantic(
@@ -43,12 +43,12 @@ class Replay:
 
 
 def take_comparison(config: pytest.Config) -> object:
-    """Take `--benchmark-compare` over from pytest-benchmark until the device is known.
+    """Take `--benchmark-compare` from pytest-benchmark until the device is known.
 
-    A storage that the user chose is left alone.
+    The flag stays where the user chose another storage.
 
     Returns:
-        What the flag was given: None without it, True without a value.
+        The flag's value: None without the flag, True for a flag without a value.
     """
     compare: object = config.option.benchmark_compare
     if config.option.benchmark_storage == _DEFAULT_STORAGE:
@@ -57,10 +57,10 @@ def take_comparison(config: pytest.Config) -> object:
 
 
 def refuse_only_beside_workers(config: pytest.Config) -> None:
-    """Say how `--benchmark-only` goes where somebody has `-n` in their addopts.
+    """Refuse `--benchmark-only` with pytest-xdist, as pytest-benchmark does, but say the way out.
 
     Raises:
-        pytest.UsageError: pytest-benchmark would refuse it without a way out.
+        pytest.UsageError: Both are used.
     """
     if config.option.benchmark_only and config.getoption("dist", "no") != "no":
         raise pytest.UsageError(
@@ -70,17 +70,17 @@ def refuse_only_beside_workers(config: pytest.Config) -> None:
 
 
 def enable_without_workers(config: pytest.Config) -> None:
-    """Undo that pytest-benchmark measures nothing beside pytest-xdist: ours run in no worker."""
+    """Enable pytest-benchmark beside pytest-xdist: timed tests run in no worker."""
     if config.getoption("dist", "no") != "no" and not config.getoption("benchmark_disable"):
         bench = _session(config)
         bench.disabled = bench.xdist_warning = False
 
 
 def refuse_path_as_run(config: pytest.Config, compare: object) -> None:
-    """Say where a path goes: behind `--benchmark-compare` it is taken for a run's number.
+    """Refuse a path right after `--benchmark-compare`, which takes it for the number of a run.
 
     Raises:
-        pytest.UsageError: A folder, a test file or a test's id was taken so.
+        pytest.UsageError: The flag's value is a folder, a test file or a test's id.
     """
     if not isinstance(compare, str):
         return
@@ -94,16 +94,16 @@ def refuse_path_as_run(config: pytest.Config, compare: object) -> None:
 
 
 def _is_stored(config: pytest.Config, run: str) -> bool:
-    with suppress(ValueError):  # a path too deep for the name of a run
+    with suppress(ValueError):  # The path is too deep for the name of a run.
         return any(_session(config).storage.load(run))
     return False
 
 
 def refuse_other_comparisons(config: pytest.Config, compare: object) -> None:
-    """Refuse what pytest-benchmark would compare a test of netpipe's by.
+    """Refuse flags of pytest-benchmark that netpipe's comparison would ignore.
 
     Raises:
-        pytest.UsageError: A run or a bound was chosen that netpipe would not keep to.
+        pytest.UsageError: A run to compare with, or a bound, was chosen.
     """
     if isinstance(compare, str):
         raise pytest.UsageError(
@@ -118,7 +118,7 @@ def refuse_other_comparisons(config: pytest.Config, compare: object) -> None:
 
 
 def give_comparison_back(config: pytest.Config, compare: object) -> None:
-    """Let pytest-benchmark look in its own storage after all: no test here is netpipe's."""
+    """Let pytest-benchmark compare with its own storage, for tests that are not netpipe's."""
     bench = _session(config)
     if compare and not bench.compare:
         bench.compare = compare
@@ -126,9 +126,9 @@ def give_comparison_back(config: pytest.Config, compare: object) -> None:
 
 
 def show_baseline(config: pytest.Config, path: Path) -> None:
-    """Let pytest-benchmark's table show a baseline beside this run.
+    """Show a baseline beside this run in pytest-benchmark's table.
 
-    Its own loading would also compare the machines' names and clock rates, and warn at each.
+    pytest-benchmark's own loading would also warn of each difference of the machines.
     """
     from pytest_benchmark.storage.file import FileStorage
 
@@ -140,7 +140,7 @@ def show_baseline(config: pytest.Config, path: Path) -> None:
 def document(
     config: pytest.Config, wanted: Mapping[str, tuple[Measurement, ...]]
 ) -> dict[str, Any]:
-    """Return pytest-benchmark's own document of the benchmarks wanted, with their data."""
+    """Return pytest-benchmark's own document of some benchmarks, with their data."""
     bench = _session(config)
     benchmarks = [one for one in bench.benchmarks if one.fullname in wanted]
     hook = config.hook
@@ -155,4 +155,4 @@ def document(
 
 
 def _session(config: pytest.Config) -> Any:
-    return config._benchmarksession  # type: ignore[attr-defined]  # noqa: SLF001  # its only door
+    return config._benchmarksession  # type: ignore[attr-defined]  # noqa: SLF001  # the only access to it

@@ -1,4 +1,4 @@
-"""What a performance test asserts of a measurement; every failure names its figures."""
+"""The assertions of performance tests; every failure message names its figures."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from netpipe.verdict.quantities import EPSILON
 
 @dataclass(frozen=True)
 class Limits:
-    """What a pipeline must reach.
+    """The limits that a pipeline must keep.
 
     Attributes:
         headroom: S0 / L must be at least this.
@@ -34,13 +34,13 @@ class Limits:
         """Check both limits.
 
         Raises:
-            MisuseError: One is no number, or outside its range.
+            MisuseError: A limit is not a number, or outside its range.
         """
-        for name, most in (("headroom", inf), ("stall_fraction", 1.0)):
+        for name, end in (("headroom", inf), ("stall_fraction", 1.0)):
             value = getattr(self, name)
-            if not isinstance(value, int | float) or not 0 <= value < most:
+            if not isinstance(value, int | float) or not 0 <= value < end:
                 raise MisuseError(
-                    f"the limit {name} must be a number from 0 to below {most:g}; found {value!r}"
+                    f"the limit {name} must be a number from 0 to below {end:g}; found {value!r}"
                 )
 
 
@@ -49,23 +49,21 @@ def expect_loading_below_step(measurement: Measurement, limits: Limits) -> None:
 
     Raises:
         PipelineTooSlowError: It does not.
-        InconclusiveError: The interval leaves it open.
+        InconclusiveError: The interval contains the limit, or the measurement is not valid.
     """
     __tracebackhide__ = True
     headroom = measurement.headroom
+    load = format_seconds_interval(measurement.load_s_per_batch)
+    step = format_seconds_interval(measurement.step_s)
     message = (
-        f"loading a batch takes {format_seconds_interval(measurement.load_s_per_batch)}, the "
-        f"synthetic "
-        f"step {format_seconds_interval(measurement.step_s)}: headroom "
-        f"{format_ratio_interval(headroom)}, "
-        f"at least {limits.headroom:.2f} asked for"
+        f"loading a batch takes {load}, the synthetic step {step}: headroom "
+        f"{format_ratio_interval(headroom)}, at least {limits.headroom:.2f} asked for"
     )
     if headroom.high < limits.headroom:
         raise PipelineTooSlowError(f"loader too slow: {message}")
     if headroom.low < limits.headroom:
         raise InconclusiveError(f"inconclusive: loader too slow or not: {message}")
-    is_void = not (measurement.drained and measurement.within_epochs and measurement.batch_bytes)
-    if is_void:
+    if not (measurement.drained and measurement.within_epochs and measurement.batch_bytes):
         raise InconclusiveError(judge(measurement).message)
 
 
@@ -76,42 +74,40 @@ def expect_no_stall(measurement: Measurement, limits: Limits) -> None:
 
     Raises:
         PipelineTooSlowError: Training waits; the message says why.
-        InconclusiveError: The measurement leaves it open.
+        InconclusiveError: The measurement does not decide it.
     """
     __tracebackhide__ = True
     verdict = judge(measurement)
-    told = "\n".join((verdict.message, *verdict.evidence, f"next: {verdict.next}"))
-    if verdict.kind == VerdictKind.INCONCLUSIVE:
-        raise InconclusiveError(told)
+    explanation = "\n".join((verdict.message, *verdict.evidence, f"next: {verdict.next}"))
+    if verdict.kind is VerdictKind.INCONCLUSIVE:
+        raise InconclusiveError(explanation)
     if not verdict.passes(measurement):
-        raise PipelineTooSlowError(told)
+        raise PipelineTooSlowError(explanation)
     if measurement.device.shares_host_cores:
         return
     stall = measurement.stall_fraction
-    asked = (
-        f"stall fraction {format_ratio_interval(stall)}, "
-        f"at most {limits.stall_fraction:.2f} asked for"
-    )
+    at_most = f"at most {limits.stall_fraction:.2f} asked for"
+    asked = f"stall fraction {format_ratio_interval(stall)}, {at_most}"
     if stall.low > limits.stall_fraction:
-        raise PipelineTooSlowError(f"training waits: {asked}\n{told}")
+        raise PipelineTooSlowError(f"training waits: {asked}\n{explanation}")
     if stall.median > limits.stall_fraction:
-        raise InconclusiveError(f"inconclusive: {asked}\n{told}")
+        raise InconclusiveError(f"inconclusive: {asked}\n{explanation}")
 
 
 def expect_order(lint: Mapping[str, Any]) -> None:
     """Assert that no finding of a `netpipe.lint/1` document is an error.
 
     Raises:
-        PipelineOrderError: One is; the message holds each with its cost and its mend.
+        PipelineOrderError: One is; the message holds each with its cost and its fix.
     """
     __tracebackhide__ = True
-    errors = [one for one in lint["findings"] if one["severity"] == "error"]
+    errors = [finding for finding in lint["findings"] if finding["severity"] == "error"]
     if errors:
-        graph = lint["graph"]
-        raise PipelineOrderError("\n".join(line for one in errors for line in _told(one, graph)))
+        lines = (line for finding in errors for line in _finding_lines(finding, lint["graph"]))
+        raise PipelineOrderError("\n".join(lines))
 
 
-def _told(finding: Mapping[str, Any], graph: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _finding_lines(finding: Mapping[str, Any], graph: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield f"order: {finding['rule']}: {finding['message']}"
     places = dict.fromkeys(graph[number]["made_at"] for number in finding["nodes"])
     if any(places):

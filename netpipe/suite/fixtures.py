@@ -1,4 +1,4 @@
-"""The fixtures of the plugin: those that a project overrides, and those that its tests ask for."""
+"""The fixtures of the plugin: those that a project overrides, and those that its tests request."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar
@@ -7,24 +7,24 @@ import pytest
 
 from netpipe.clock import RecordedClock
 from netpipe.errors import InconclusiveError, NetpipeError
-from netpipe.gate.comparison import UNJUDGED, Outcome
 from netpipe.gate.metrics import GATED
+from netpipe.gate.outcomes import UNJUDGED, Outcome
 from netpipe.results.measurement import Measurement
 from netpipe.session.session import request_here
-from netpipe.suite import benchmark_replay, failure_message, session_nodes, xdist_isolation
+from netpipe.suite import benchmark_replay, session_nodes, xdist_isolation
 from netpipe.suite.expectations import Limits
-from netpipe.suite.failure_message import properties
-from netpipe.suite.run import RUN, GateResult, Run, Subject, deciding
+from netpipe.suite.gate_results import find_worst, junit_properties, render_failure
+from netpipe.suite.run import RUN, Run, Subject
 from netpipe.verdict.decision import judge
 
 _Result = TypeVar("_Result")
 
 UNUSED: Final = pytest.StashKey[bool]()
-"""Whether a test has asked for `netpipe_benchmark` and benchmarked nothing so far."""
+"""Whether a test has requested `netpipe_benchmark` and benchmarked nothing so far."""
 
 
-def failure(message: str) -> BaseException:
-    """Return a failure whose message stands alone, without a traceback."""
+def make_failure(message: str) -> BaseException:
+    """Return a pytest failure without a traceback."""
     return pytest.fail.Exception(message, pytrace=False)
 
 
@@ -59,25 +59,25 @@ def netpipe_loop() -> Callable[..., object] | None:
 
 @pytest.fixture
 def netpipe_synthetic() -> Callable[[], Any] | None:
-    """Override this with a factory of at least two random batches to time the step alone on."""
+    """Override this with a factory of two or more random batches, on which the step is timed."""
     return None
 
 
 @pytest.fixture
 def netpipe_fingerprint() -> str:
-    """Override this with a name for data and configuration; only like is compared with like."""
+    """Override this with a name for data and configuration; only equal ones are compared."""
     return ""
 
 
 @pytest.fixture
 def netpipe_flops_per_step() -> float | Callable[[], float] | None:
-    """Override this with the FLOPs of a step; an emulated accelerator of a known peak asks."""
+    """Override this with the FLOPs of a step, for an emulated accelerator of a known peak."""
     return None
 
 
 @pytest.fixture
 def netpipe_accelerator(request: pytest.FixtureRequest) -> str:
-    """Return what this test is measured against: "auto" or an emulated accelerator."""
+    """Return the accelerator that this test is measured with: "auto" or an emulated one."""
     parameter: str | None = getattr(request, "param", None)
     if parameter is not None:
         return parameter
@@ -98,7 +98,7 @@ def netpipe_limits(request: pytest.FixtureRequest) -> Limits:
 
 @pytest.fixture
 def _netpipe_alone(request: pytest.FixtureRequest) -> None:
-    """Fail a test that got into a worker because it does not say what it asks for."""
+    """Fail a test that reached a worker because it requests its fixtures dynamically."""
     if xdist_isolation.is_worker(request.config):
         pytest.fail(
             "a timed test must run alone, not in a pytest-xdist worker: take netpipe's fixtures "
@@ -126,11 +126,11 @@ def netpipe_measurement(request: pytest.FixtureRequest, _netpipe_subject: Subjec
     Tests with the same fixtures and the same accelerator share one measurement.
     """
     run = request.config.stash[RUN]
-    return _noted(request.node, _told(lambda: run.measure(_netpipe_subject)[-1]))
+    measured = _without_traceback(lambda: run.measure(_netpipe_subject)[-1])
+    return _add_verdict_properties(request.node, measured)
 
 
-def _noted(node: pytest.Item, measured: Measurement) -> Measurement:
-    """Put a measurement's verdict into the JUnit properties of a test."""
+def _add_verdict_properties(node: pytest.Item, measured: Measurement) -> Measurement:
     verdict = judge(measured)
     node.user_properties += [
         ("netpipe_device", measured.device.key),
@@ -142,21 +142,21 @@ def _noted(node: pytest.Item, measured: Measurement) -> Measurement:
 
 @pytest.fixture
 def netpipe_lint(request: pytest.FixtureRequest, _netpipe_subject: Subject) -> dict[str, Any]:
-    """Return what a session read of the order of `netpipe_loader`, as `netpipe.lint/1`."""
-    return _told(lambda: request.config.stash[RUN].lint(_netpipe_subject))
+    """Return the `netpipe.lint/1` document of `netpipe_loader`."""
+    return _without_traceback(lambda: request.config.stash[RUN].lint(_netpipe_subject))
 
 
-def _told(measure: Callable[[], _Result]) -> _Result:
-    """Let an error whose message is meant for the user be a failure without a traceback."""
+def _without_traceback(measure: Callable[[], _Result]) -> _Result:
+    """Turn an error whose message is for the user into a failure without a traceback."""
     try:
         return measure()
     except NetpipeError as error:
-        raise failure(f"{type(error).__name__}: {error}") from None
+        raise make_failure(f"{type(error).__name__}: {error}") from None
 
 
 @pytest.fixture
 def _netpipe_clock(request: pytest.FixtureRequest) -> RecordedClock:
-    """Make the recorded clock pytest-benchmark's timer, before `benchmark` is made."""
+    """Make the recorded clock pytest-benchmark's timer, before the fixture `benchmark`."""
     clock = RecordedClock()
     request.node.add_marker(pytest.mark.benchmark(timer=clock, group="netpipe"))
     return clock
@@ -171,8 +171,8 @@ def netpipe_benchmark(
 ) -> Iterator[Callable[[str], Measurement]]:
     """Return `put(quantity)`, which makes this test the benchmark of one measured quantity.
 
-    The quantity, as `load_s_per_batch`, goes into pytest-benchmark's table and is held against
-    the baseline; a regression fails the test.
+    The quantity, for instance `load_s_per_batch`, appears in pytest-benchmark's table and is
+    compared with the baseline; a regression fails the test.
     """
     run = request.config.stash[RUN]
     replay = benchmark_replay.Replay(benchmark, _netpipe_clock)
@@ -187,22 +187,21 @@ def netpipe_benchmark(
             )
         replay.check_enabled()
         sessions = run.benchmark(request.node.nodeid, _netpipe_subject)
-        measured = _noted(request.node, sessions[-1])
-        replay.play(_durations(run, sessions, quantity), _extra_info(measured))
+        measured = _add_verdict_properties(request.node, sessions[-1])
+        # A recording stores one median for each session.
+        durations_s = (
+            [getattr(session, quantity).median for session in sessions]
+            if run.options.record
+            else list(getattr(measured.rounds, quantity))
+        )
+        replay.play(durations_s, _extra_info(measured))
         if run.compares or run.against:
-            _hold(run, request.node, quantity, _netpipe_subject)
+            _gate(run, request.node, quantity, _netpipe_subject)
         return measured
 
     yield put
-    # pytest-benchmark would warn that it was not used, also after a measurement that failed.
+    # Without it, pytest-benchmark warns that it was not used, also after a failed measurement.
     benchmark.skipped = True
-
-
-def _durations(run: Run, sessions: tuple[Measurement, ...], quantity: str) -> list[float]:
-    """Return one duration a round; of a recording, one median a session."""
-    if run.options.record:
-        return [getattr(one, quantity).median for one in sessions]
-    return list(getattr(sessions[-1].rounds, quantity))
 
 
 def _extra_info(measurement: Measurement) -> dict[str, Any]:
@@ -215,32 +214,25 @@ def _extra_info(measurement: Measurement) -> dict[str, Any]:
     }
 
 
-def _hold(run: Run, node: pytest.Item, quantity: str, subject: Subject) -> None:
-    """Fail a regression; fail or let pass, as the flags say, what could not be compared."""
+def _gate(run: Run, node: pytest.Item, quantity: str, subject: Subject) -> None:
+    """Fail a regression; fail or pass a quantity that was not judged, as the options say."""
     __tracebackhide__ = True
-    compared = _told(lambda: run.decide(node.nodeid, quantity, subject))
-    worst = deciding(compared)
+    results = _without_traceback(lambda: run.decide(node.nodeid, quantity, subject))
+    worst = find_worst(results)
     comparison = worst.comparison
-    node.user_properties += properties(comparison)
-    node.user_properties += [("netpipe_waiver", one.waiver.words) for one in compared if one.waiver]
-    node.user_properties += [
-        ("netpipe_not_compared", one.comparison.reason)
-        for one in compared
-        if one.comparison.outcome in UNJUDGED
-    ]
+    node.user_properties += junit_properties(comparison)
+    for result in results:
+        if result.waiver:
+            node.user_properties.append(("netpipe_waiver", result.waiver.remark))
+        if result.comparison.outcome in UNJUDGED:
+            node.user_properties.append(("netpipe_not_compared", result.comparison.reason))
     if worst.against:
         node.user_properties.append(("netpipe_against", worst.against))
     if worst.fails:
-        pytest.fail(_told_offailure(run, node, worst), pytrace=False)
+        baselines = run.baselines_of(worst.now.device.key) if run.compares else ()
+        command = session_nodes.repeating_command(node.config, node.nodeid)
+        pytest.fail(render_failure(worst, baselines, command), pytrace=False)
     if worst.is_missing and run.options.fail_when_missing:
         pytest.fail(f"{worst.outcome}: {comparison.reason}", pytrace=False)
     if comparison.outcome is Outcome.INCONCLUSIVE:
         raise InconclusiveError(f"{worst.outcome}: {comparison.reason}")
-
-
-def _told_offailure(run: Run, node: pytest.Item, worst: GateResult) -> str:
-    return failure_message.told(
-        worst,
-        run.baselines_of(worst.now.device.key) if run.compares else (),
-        session_nodes.repeating_command(node.config, node.nodeid),
-    )

@@ -1,4 +1,4 @@
-"""What a run tells GitHub Actions: an annotation for each failure, and the step summary."""
+"""Reports for GitHub Actions: an annotation for each failure, and the step summary."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -12,55 +12,47 @@ from netpipe.suite.run import Run
 from netpipe.suite.summary import (
     comparison_lines,
     comparison_tables,
-    latest,
+    last_sessions,
     order_lines,
     verdict_lines,
+    waiver_problems,
 )
-from netpipe.suite.unused_waivers import waiver_problems
 from netpipe.verdict.report import verdict_table
 
 # https://github.com/actions/toolkit/blob/main/packages/core/src/command.ts
-_ESCAPED_DATA = {"%": "%25", "\r": "%0D", "\n": "%0A"}
-_ESCAPED_PROPERTY = {**_ESCAPED_DATA, ":": "%3A", ",": "%2C"}
+_ESCAPES = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
+_PROPERTY_ESCAPES = _ESCAPES | str.maketrans({":": "%3A", ",": "%2C"})
 
 
 def annotations(reports: Iterable[Any], run: Run) -> Iterator[str]:
-    """Give a workflow command for what failed, was not compared, or is accepted by the change.
-
-    GitHub shows it at its line, or at its file.
+    """Yield a workflow command for each failure, missing baseline, bad waiver and baseline change.
 
     Args:
-        reports: pytest's reports of what failed.
-        run: Knows which tests are timed, and what they were held against.
+        reports: pytest's reports of failures.
+        run: The run, which knows which tests are timed.
     """
     for report in reports:
         if report.nodeid in run.timed:
             path, line, name = report.location
-            where = f"file={_property(path)},line={(line or 0) + 1},title={_property(name)}"
-            yield f"::error {where}::{_escaped(report.longreprtext, _ESCAPED_DATA)}"
-    for one in run.compared:
-        if one.is_missing:
-            path, _, name = one.benchmark.partition("::")
-            said = _escaped(f"{one.outcome}: {one.comparison.reason}", _ESCAPED_DATA)
-            yield f"::warning file={_property(path)},title={_property(name)}::{said}"
+            yield _command("error", report.longreprtext, path, name, (line or 0) + 1)
+    for result in run.results:
+        if result.is_missing:
+            path, _, name = result.benchmark.partition("::")
+            yield _command("warning", f"{result.outcome}: {result.comparison.reason}", path, name)
     for sentence in waiver_problems(run):
-        where = f"file={_property(run.acceptance.waivers_file)},title=waiver"
-        yield f"::error {where}::{_escaped(sentence, _ESCAPED_DATA)}"
+        yield _command("error", sentence, run.acceptance.waivers_file, "waiver")
     for path, line in change_notes(run.acceptance):
-        title = line.partition(":")[0]
-        yield f"::warning file={_property(path)},title={title}::{_escaped(line, _ESCAPED_DATA)}"
+        yield _command("warning", line, path, line.partition(":")[0])
 
 
-def _property(text: str) -> str:
-    return _escaped(text, _ESCAPED_PROPERTY)
-
-
-def _escaped(text: str, codes: dict[str, str]) -> str:
-    return "".join(codes.get(character, character) for character in text)
+def _command(level: str, message: str, path: str, title: str, line: int | None = None) -> str:
+    file, title = (text.translate(_PROPERTY_ESCAPES) for text in (path, title))
+    at_line = "" if line is None else f",line={line}"
+    return f"::{level} file={file}{at_line},title={title}::{message.translate(_ESCAPES)}"
 
 
 def add_step_summary(run: Run, path: Path) -> None:
-    """Append what the terminal's summary says to the step summary, as Markdown.
+    """Append the terminal's summary to the step summary, as Markdown.
 
     Raises:
         InputError: The file cannot be written.
@@ -76,16 +68,16 @@ def add_step_summary(run: Run, path: Path) -> None:
 def _markdown(run: Run) -> Iterator[str]:
     yield "## netpipe"
     if run.sessions:
-        yield from _table(verdict_table(latest(run)))
+        yield from _table(verdict_table(last_sessions(run)))
     for table in (*comparison_tables(run), *change_tables(run.acceptance)):
         yield from _table(table)
-    against = comparison_lines(run) if run.compares or run.options.against else ()
-    for line in (*order_lines(run), *verdict_lines(run), *against, *run.notes):
+    compared = comparison_lines(run) if run.compares or run.options.against else ()
+    for line in (*order_lines(run), *verdict_lines(run), *compared, *run.notes):
         yield f"- {_cell(line)}"
 
 
 def _table(table: Table) -> Iterator[str]:
-    """Write a table of the terminal's as GitHub's Markdown."""
+    """Yield the lines of a terminal table in GitHub's Markdown."""
     yield f"\n**{table.title}**\n"
     headings = [str(column.header) for column in table.columns]
     yield _row(headings)
@@ -100,6 +92,6 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def _cell(text: str) -> str:
-    """Write text that Markdown takes as it is: it holds the user's code and names."""
+    """Escape text for Markdown: it holds the user's code and names."""
     one_line = " ".join(text.split())
     return "".join(f"\\{one}" if one in "\\`*_{}[]<>|#~" else one for one in one_line)

@@ -14,7 +14,7 @@ from netpipe.session.session import SessionRequest
 
 _POLICIES: Final = ("warn", "fail")
 BASELINE: Final = "baseline"
-"""The ref that stands for the commit at which the baseline in use was recorded."""
+"""The ref that names the commit at which the baseline in use was recorded."""
 
 _NAME: Final = re.compile(r"[\w.-]*")
 
@@ -24,22 +24,42 @@ _FLAGS: Final = {
     "against": (
         "",
         "REF",
-        "a git ref to measure in turns with this version; baseline: the commit it was recorded at",
+        "a git ref to measure in turns with this version; baseline: the commit of the baseline",
     ),
-    "against_extras": ("", "EXTRAS", "extras to install with REF where it declares others"),
+    "against_extras": (
+        "",
+        "EXTRAS",
+        "extras to install with REF where it declares other dependencies",
+    ),
     "accelerator": ("auto", "A", "auto, emulated:36ms, emulated:8xh100, or a list of them"),
     "flops_per_step": ("", "FLOPS", "FLOPs of a step, for an emulated accelerator with a name"),
     "mfu": ("0.4", "FRACTION", "the part of its peak that an emulated accelerator reaches"),
     "budget": ("20", "SECONDS", "seconds for the rounds of one measurement"),
-    "batch_limit": ("10", "SECONDS", "a loader that gives no batch for so long hangs"),
+    "batch_limit": (
+        "10",
+        "SECONDS",
+        "seconds without a batch after which a loader counts as hanging",
+    ),
     "start_limit": ("600", "SECONDS", "seconds until the first batch must be there"),
-    "intent": ("", "INTENT", "throughput or reproducible; pyproject's [tool.netpipe.lint] says it"),
-    "missing": ("warn", "POLICY", "warn or fail: no baseline, or none that can be compared with"),
-    "inconclusive": ("warn", "POLICY", "warn or fail: what a noisy machine left open"),
+    "intent": (
+        "",
+        "INTENT",
+        "throughput or reproducible (else that of [tool.netpipe.lint] in pyproject.toml)",
+    ),
+    "missing": ("warn", "POLICY", "warn or fail where there is no comparable baseline"),
+    "inconclusive": (
+        "warn",
+        "POLICY",
+        "warn or fail where a noisy machine leaves the outcome open",
+    ),
     "record": ("", "NAME", "write this run as a baseline, if every verdict was valid"),
-    "sessions": ("10", "N", "fresh processes that a recorded baseline is made of"),
+    "sessions": ("10", "N", "fresh processes that a recorded baseline consists of"),
     "baselines": ("baselines", "DIR", "where baselines lie, from the root folder"),
-    "baselines_at": ("auto", "REF", "the commit they are read from; auto, or here for none"),
+    "baselines_at": (
+        "auto",
+        "REF",
+        "the commit that baselines are read from; auto, or here for the working tree",
+    ),
     "trace": ("", "DIR", "keep a profiler's trace of some steps of each measurement in DIR"),
     "json": ("", "FILE", "write every measurement, verdict and comparison to FILE"),
     "report": ("", "FILE.html", "write one HTML page of them to FILE.html"),
@@ -48,24 +68,25 @@ _FLAGS: Final = {
 
 @dataclass(frozen=True)
 class Options:
-    """What this run was asked for.
+    """The options of this run.
 
     Attributes:
         device: The device key or family that must be here; "" for any.
         against: The git ref to measure in turns with this version, or `BASELINE`; "" for none, as
             in a run that is recorded.
         against_extras: The extras to install with it, where it declares other dependencies.
-        accelerators: What to measure against: "auto" or emulated ones.
+        accelerators: The accelerators to measure with: "auto" or emulated ones.
         request: The budget, batch and start limits, FLOPs, MFU, intent, silences and folder for
             traces of every session.
-        fail_when_missing: No baseline is a failure.
-        fail_when_inconclusive: An open question is a failure.
+        fail_when_missing: Whether a missing baseline fails a test.
+        fail_when_inconclusive: Whether an INCONCLUSIVE outcome fails a test.
         record: The name of the baseline to write; "" to write none.
-        sessions: Fresh processes that a recorded baseline is made of.
-        baselines: Where baselines lie.
-        baselines_at: The commit that they are read from: auto, here for none, or its name.
-        json: Where to write all results; None for nowhere.
-        report: Where to write the page of them; None for nowhere.
+        sessions: Fresh processes that a recorded baseline consists of.
+        baselines: The folder of baselines.
+        baselines_at: The commit that they are read from: its name, "auto", or "here" for the
+            working tree.
+        json: The file for all results; None for no file.
+        report: The file for the HTML page; None for no page.
     """
 
     device: str
@@ -94,7 +115,7 @@ class Options:
             if values[name] not in _POLICIES:
                 raise _usage(name, "be warn or fail", values[name])
         if not _NAME.fullmatch(values["record"]):
-            raise _usage("record", "be of letters, digits and _ . -", values["record"])
+            raise _usage("record", "consist of letters, digits and _ . -", values["record"])
         try:
             lint = read_lint_settings(config.rootpath)
             request = SessionRequest(
@@ -144,7 +165,7 @@ def add_options(parser: pytest.Parser) -> None:
             metavar=metavar,
             help=f"{text} (default: {default or 'none'})",
         )
-        parser.addini(f"netpipe_{name}", f"{text}; the flag goes before it", default=default)
+        parser.addini(f"netpipe_{name}", f"{text}; the flag overrides it", default=default)
 
 
 def _value(config: pytest.Config, name: str) -> str:

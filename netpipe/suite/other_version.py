@@ -1,16 +1,32 @@
-"""Another version of this project, ready to be run: its code, and what it runs with."""
+"""Another version of this project, ready to run: its code, and the environment that it runs in."""
 
+import json
+import os
 import signal
+import subprocess
+import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Final
 
+from netpipe.errors import InputError
 from netpipe.session.session import Place
-from netpipe.suite.version_environments import Environment, needs_its_own, own, shared
-from netpipe.suite.worktrees import Checkout, Commit, check_out, remove
+from netpipe.suite.worktrees import (
+    Checkout,
+    Commit,
+    check_out,
+    declares_other_dependencies,
+    remove,
+)
+
+_PROJECT_FILES: Final = ("pyproject.toml", "setup.py", "setup.cfg")
+_MAX_LOG_LINES: Final = 25
 
 
 @dataclass(frozen=True)
@@ -19,34 +35,37 @@ class Version:
 
     Attributes:
         checkout: Its code.
-        environment: What it is run with.
+        python: The interpreter that runs it.
+        path: The folders to put before the interpreter's own `sys.path`.
     """
 
     checkout: Checkout
-    environment: Environment
+    python: str
+    path: tuple[str, ...]
 
     def place(self, folder: Path) -> Place:
-        """Return where it is run when this version is run in `folder`."""
-        there = self.checkout.there(folder.resolve())
-        return self.environment.place(there if there.is_dir() else self.checkout.folder)
+        """Return where it runs when this version runs in `folder`."""
+        there = self.checkout.locate(folder.resolve())
+        variables = {"PYTHONPATH": os.pathsep.join(self.path)}
+        return Place(there if there.is_dir() else self.checkout.folder, variables)
 
-    def moved(self, words: Sequence[str], folder: Path) -> list[str]:
+    def move_paths(self, words: Sequence[str], folder: Path) -> list[str]:
         """Return words of a command line with every path in this checkout moved into the other.
 
-        What is not there (data that git does not know) is used from where it is here; only a test
-        is never taken from here.
+        A file that the other version lacks (data that git does not know) is used from here; a test
+        never is.
 
         Args:
             words: Arguments and flags of pytest.
-            folder: What relative paths start from here.
+            folder: The folder that relative paths start from here.
         """
-        return [self._moved(word, folder.resolve()) for word in words]
+        return [self._move_path(word, folder.resolve()) for word in words]
 
-    def _moved(self, word: str, folder: Path) -> str:
+    def _move_path(self, word: str, folder: Path) -> str:
         flag, equals, value = word.rpartition("=") if word.startswith("-") else ("", "", word)
         path, colons, name = value.partition("::")
         here = folder / path
-        there = self.checkout.there(here)
+        there = self.checkout.locate(here)
         if not path or not (colons or here.exists()):
             return word
         if not colons and not there.exists():
@@ -57,35 +76,16 @@ class Version:
 
 
 @contextmanager
-def _interrupted_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM, which would leave everything behind, end this process as Ctrl-C does."""
-    is_free = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    if not is_free or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(*_: object) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one would end the cleaning up
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-@contextmanager
-def version_of(
+def open_version(
     commit: Commit, project: Path, extras: str, say: Callable[[str], None]
 ) -> Iterator[Version]:
-    """Check a commit out and find its environment; both are gone at the end, whatever happens.
+    """Check a commit out and find its environment; both are removed at the end.
 
     Args:
         commit: The other version.
         project: The folder of the project here.
-        extras: The extras that an environment of its own gets.
-        say: Tells the user what is going on.
+        extras: The extras to install where it needs an environment of its own.
+        say: Tells the user what happens.
 
     Raises:
         InputError: It cannot be checked out, or its environment cannot be made.
@@ -97,12 +97,114 @@ def version_of(
         folder = Path(made, "checkout")
         try:
             checkout = check_out(commit, folder)
-            if needs_its_own(checkout, project):
-                say(f"{commit.ref} declares other dependencies: making an environment for it")
-                environment = own(checkout, project, Path(made, "environment"), extras)
+            if declares_other_dependencies(checkout, project):
+                say(f"{commit.label} declares other dependencies: making an environment for it")
+                yield _install(checkout, project, Path(made, "environment"), extras)
             else:
-                say(f"{commit.ref} runs its own checkout, in this environment")
-                environment = shared(checkout)
-            yield Version(checkout, environment)
+                say(f"{commit.label} runs its own checkout, in this environment")
+                yield share_environment(checkout)
         finally:
             remove(commit, folder)
+
+
+@contextmanager
+def _interrupted_by_sigterm() -> Iterator[None]:
+    """Make SIGTERM end this process as Ctrl-C does, so that it cleans up."""
+    is_free = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if not is_free or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(*_: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # A second one would end the cleaning up.
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def share_environment(checkout: Checkout) -> Version:
+    """Return a version that runs in this interpreter, with its own code instead of this one's."""
+    return Version(checkout, sys.executable, _moved_path(checkout, [*sys.path, *_editable_roots()]))
+
+
+def _install(checkout: Checkout, project: Path, folder: Path, extras: str) -> Version:
+    """Make a virtual environment and install another version into it, editable."""
+    version = Version(
+        checkout, str(folder / "bin" / "python"), _moved_path(checkout, _given_path())
+    )
+    wanted = _install_arguments(checkout.locate(project), extras)
+    _run([sys.executable, "-m", "venv", str(folder)], checkout.commit)
+    _run([version.python, "-m", "pip", "install", "--quiet", *wanted], checkout.commit)
+    _run([version.python, "-c", "import netpipe.pytest_plugin"], checkout.commit, version.path)
+    return version
+
+
+def _install_arguments(project: Path, extras: str) -> list[str]:
+    if any((project / name).is_file() for name in _PROJECT_FILES):
+        return ["-e", f"{project}[{extras}]" if extras else str(project)]
+    return ["-r", str(project / "requirements.txt")]
+
+
+def _run(command: list[str], commit: Commit, path: Iterable[str] = ()) -> None:
+    """Run a command that makes the environment; an InputError shows its last lines."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
+    done = subprocess.run(
+        command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        lines = "\n".join(done.stdout.splitlines()[-_MAX_LOG_LINES:])
+        raise InputError(
+            f"--netpipe-against {commit.ref}", "its environment",
+            "hold all that it declares, and netpipe",
+            f"that `{' '.join(command)}` failed:\n{lines}",
+            "Extras are named with --netpipe-against-extras",
+        )  # fmt: skip
+
+
+def _given_path() -> list[str]:
+    return os.environ.get("PYTHONPATH", "").split(os.pathsep)
+
+
+def _moved_path(checkout: Checkout, entries: list[str]) -> tuple[str, ...]:
+    """Return a search path with every entry in this checkout moved into the other one.
+
+    Other entries stay if the user set them; the interpreter knows the rest.
+    """
+    moved: dict[str, None] = {}
+    for entry in filter(None, entries):
+        if _is_own_code(checkout.commit.repository, Path(entry)):
+            there = checkout.locate(Path(entry).resolve())
+            if there.exists():
+                moved[str(there)] = None
+        elif entry in _given_path():
+            moved[entry] = None
+    return tuple(moved)
+
+
+def _is_own_code(repository: Path, entry: Path) -> bool:
+    """Return whether an entry is code of this checkout, and not of an environment inside it."""
+    environments = [
+        prefix
+        for prefix in map(Path, (sys.prefix, sys.base_prefix))
+        if prefix.is_relative_to(repository)
+    ]
+    is_installed = any(entry.is_relative_to(prefix) for prefix in environments)
+    return not is_installed and entry.resolve().is_relative_to(repository)
+
+
+def _editable_roots() -> Iterator[str]:
+    """Yield the folders that editable installations import through hooks instead of paths."""
+    for distribution in metadata.distributions():
+        url = json.loads(distribution.read_text("direct_url.json") or "{}")
+        if not url.get("dir_info", {}).get("editable"):
+            continue
+        for name in (distribution.read_text("top_level.txt") or "").split():
+            spec = find_spec(name)
+            if spec is not None and spec.origin is not None:
+                is_package = spec.submodule_search_locations is not None
+                yield str(Path(spec.origin).parents[1 if is_package else 0])

@@ -1,4 +1,4 @@
-"""A test node as a session: the command that runs it in a fresh process, and what runs there."""
+"""A test node as a session: the command of its fresh process, and the code that runs there."""
 
 import os
 import shlex
@@ -65,7 +65,7 @@ def node_command(config: pytest.Config, node_id: str) -> list[str]:
 
 
 def repeating_command(config: pytest.Config, node_id: str) -> str:
-    """Return what a user types to run one benchmark again and hold it against its baseline."""
+    """Return the command line that compares one benchmark with its baseline again."""
     path, colons, name = node_id.partition("::")
     here = os.path.relpath(config.rootpath / path, config.invocation_params.dir)
     forwarded = _forwarded(config.invocation_params.args, config.args)
@@ -73,7 +73,7 @@ def repeating_command(config: pytest.Config, node_id: str) -> str:
 
 
 def _forwarded(arguments: Iterable[str | Any], positional: list[str]) -> Iterable[str]:
-    """Return the run's own flags that a session needs too, with their values."""
+    """Return the flags of this run that a session needs too, with their values."""
     dropping = False
     for argument in map(str, arguments):
         if argument.startswith("-"):
@@ -86,7 +86,7 @@ def coverage(config: pytest.Config) -> Callable[[str], bool]:
     """Return whether a node id lies in the folders, files, classes and tests of this run."""
 
     def parts(folder: Path, node_id: str) -> tuple[Path, str]:
-        # pytest follows no links in the root, nor in a path that it was given.
+        # pytest resolves links neither in the root nor in its arguments.
         path, _, name = node_id.partition("::")
         return (folder / path).resolve(), name
 
@@ -104,10 +104,10 @@ def coverage(config: pytest.Config) -> Callable[[str], bool]:
 
 
 def subject_key(request: pytest.FixtureRequest) -> tuple[object, ...]:
-    """Return what tells one loader, step and loop from another, without making them.
+    """Return a key that identifies a loader, step and loop, without making them.
 
     Tests share a measurement when they see the same definitions of the subject's fixtures, and of
-    all fixtures that those ask for, with the same parameters.
+    all fixtures that those request, with the same parameters.
     """
     definitions: dict[str, tuple[object, ...]] = {}
     for name in SUBJECT_FIXTURES:
@@ -123,26 +123,26 @@ def subject_key(request: pytest.FixtureRequest) -> tuple[object, ...]:
 def _add_definitions(
     request: pytest.FixtureRequest, name: str, definitions: dict[str, tuple[object, ...]]
 ) -> None:
-    """Add what a node sees under a fixture's name, and what it depends on in turn."""
+    """Add the definitions of a fixture that a node sees, and of those that it requests."""
     if name in definitions:
         return
     manager = request.session._fixturemanager  # noqa: SLF001  # pytest offers no other way
     found = manager.getfixturedefs(name, request.node) or ()
-    definitions[name] = tuple((one.baseid, one.func) for one in found)
-    for one in found:
-        for argument in one.argnames:
+    definitions[name] = tuple((definition.baseid, definition.func) for definition in found)
+    for definition in found:
+        for argument in definition.argnames:
             _add_definitions(request, argument, definitions)
 
 
-def answer_when_missing(collected: pytest.Session) -> None:
-    """In a session's process, say so when its test is not there: another version may lack it."""
+def report_missing_test(collected: pytest.Session) -> None:
+    """In a session's process, report a missing test: another version may not have it."""
     request = request_here()
     if request is not None and not collected.items and not collected.testsfailed:
         write_result(request, error_document("missing", "there is no such test"))
 
 
 def serve_node(request: pytest.FixtureRequest, session: SessionRequest) -> None:
-    """Measure or lint with the fixtures that this node sees, and end the test."""
+    """Measure or lint with the fixtures of this node, and end the test."""
     factories = Factories(*map(request.getfixturevalue, SUBJECT_FIXTURES))
     if session.kind == "lint":
         from netpipe.linting.job import lint_loader

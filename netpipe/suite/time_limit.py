@@ -1,4 +1,4 @@
-"""How long the sessions of one subject may take in all, and what is said of slow ones."""
+"""How long the sessions of one subject may take in all, and messages about slow ones."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -9,18 +9,20 @@ from netpipe.errors import OutOfTimeError
 from netpipe.session.progress import Progress
 from netpipe.session.session import OVERTIME_S, SessionRequest
 
-_AROUND_S: Final = 60.0  # of a further session: imports, the loader's start, compiling the step
-_LONG_PHASE_S: Final = 15.0
+# Imports, the start of the loader and the compilation of the step, for each further session.
+_START_UP_S: Final = 60.0
+
+_FIRST_MESSAGE_AFTER_S: Final = 15.0
 
 _Result = TypeVar("_Result")
 
 
 def limit_s(request: SessionRequest, sessions: int) -> float:
-    """Return the seconds that so many sessions may take in all.
+    """Return the seconds that some sessions may take in all.
 
-    One of them may need all the limits of a session; what it leaves of them is for the others.
+    One of them may use every limit of a session in full; the others share what it leaves.
     """
-    return request.limit_s + (sessions - 1) * (request.budget_s + OVERTIME_S + _AROUND_S)
+    return request.limit_s + (sessions - 1) * (request.budget_s + OVERTIME_S + _START_UP_S)
 
 
 @dataclass
@@ -28,8 +30,8 @@ class TimeLimit:
     """The seconds that sessions may take in all.
 
     Attributes:
-        limit_s: All of them.
-        clock: Seconds.
+        limit_s: Seconds for all of them.
+        clock: Returns seconds.
     """
 
     limit_s: float
@@ -46,12 +48,12 @@ class TimeLimit:
         """Measure within the time that is left.
 
         Args:
-            request: What each session is asked for.
-            measure: Runs the sessions, with what each is asked for and how long it may take.
-            sessions: How many it runs.
+            request: The request to each session.
+            measure: Runs the sessions with that request, limited to the time that each may take.
+            sessions: The number of sessions that it runs.
 
         Raises:
-            OutOfTimeError: There is less time left than the longest took, or it is over.
+            OutOfTimeError: Less time is left than the longest call took.
         """
         left_s = self.limit_s - self._spent_s
         if left_s < max(self._longest_s, 1.0):
@@ -68,11 +70,11 @@ class TimeLimit:
 
 
 class LongPhases:
-    """Says what a session waits for, where that takes long and nobody knows how long.
+    """Tells the user what a session is waiting for, when a phase of unknown length takes long.
 
     Args:
         say: Tells the user.
-        clock: Seconds.
+        clock: Returns seconds.
     """
 
     def __init__(self, say: Callable[[str], None], clock: Clock | None = None) -> None:
@@ -82,10 +84,10 @@ class LongPhases:
         self._since_s = self._next_s = 0.0
 
     def __call__(self, progress: Progress) -> None:
-        """Hear how far the session is."""
+        """Receive the progress of the session."""
         now_s = self._clock()
         if progress.doing != self._doing:
-            self._doing, self._since_s, self._next_s = progress.doing, now_s, _LONG_PHASE_S
+            self._doing, self._since_s, self._next_s = progress.doing, now_s, _FIRST_MESSAGE_AFTER_S
         elif not progress.of_s and now_s - self._since_s >= self._next_s:
             self._next_s *= 2
-            self._say(", ".join(one for one in (progress.doing, progress.detail) if one))
+            self._say(", ".join(filter(None, (progress.doing, progress.detail))))

@@ -1,13 +1,28 @@
-"""Another version of a git repository, beside the one that is here: a worktree of its own."""
+"""Another version of a git repository: its worktree, and the dependencies that it declares."""
 
 import os
 import shutil
+import tomllib
+from configparser import ConfigParser
+from configparser import Error as ConfigError
 from contextlib import suppress
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
+from typing import Any, Final
 
 from netpipe.errors import InputError
 from netpipe.git import GitError, git
+
+_DEPENDENCY_FILES: Final = (
+    "setup.py", "requirements*.txt", "requirements*.in", "*.lock", "Pipfile", "pixi.toml",
+    "environment*.yml",
+)  # fmt: skip
+_PROJECT_KEYS: Final = (
+    "dependencies", "optional-dependencies", "requires-python", "scripts", "gui-scripts",
+    "entry-points",
+)  # fmt: skip
+_TOOLS: Final = ("poetry", "pdm", "uv", "pixi")
 
 
 @dataclass(frozen=True)
@@ -16,13 +31,22 @@ class Commit:
 
     Attributes:
         repository: The top folder of the checkout in which it was named.
-        ref: Its name, as given.
-        sha: What that comes to.
+        ref: Its name.
+        sha: Its full hash.
+        typed: The name that the user typed, where `ref` is only the hash of that.
     """
 
     repository: Path
     ref: str
     sha: str
+    typed: str = ""
+
+    @property
+    def label(self) -> str:
+        """Its name for messages: as typed; a full hash is shortened."""
+        if self.typed:
+            return f"{self.typed} ({self.sha[:7]})"
+        return self.sha[:12] if self.ref == self.sha else self.ref
 
 
 @dataclass(frozen=True)
@@ -30,15 +54,15 @@ class Checkout:
     """A worktree of a commit, beside the checkout in which it was named.
 
     Attributes:
-        commit: What is checked out.
-        folder: Its top folder.
+        commit: The commit that is checked out.
+        folder: The top folder of the worktree.
     """
 
     commit: Commit
     folder: Path
 
-    def there(self, path: Path) -> Path:
-        """Return where a path of this checkout lies in the other one; itself when outside.
+    def locate(self, path: Path) -> Path:
+        """Return the place of a path of this checkout in the other one; itself when outside.
 
         Links that lead into this checkout are followed, those in it that lead out of it are not.
         """
@@ -49,54 +73,46 @@ class Checkout:
                 return self.folder / within / path.relative_to(outer)
         return path
 
-    def others(self) -> tuple[str, ...]:
-        """Return every other checkout of the repository."""
-        listed = git(self.folder, "worktree", "list", "--porcelain").splitlines()
-        folders = [line.partition(" ")[2] for line in listed if line.startswith("worktree ")]
-        return tuple(one for one in folders if Path(one).resolve() != self.folder)
+    def other_folders(self) -> tuple[str, ...]:
+        """Return the folder of every other checkout of the repository."""
+        lines = git(self.folder, "worktree", "list", "--porcelain").splitlines()
+        folders = [line.partition(" ")[2] for line in lines if line.startswith("worktree ")]
+        return tuple(folder for folder in folders if Path(folder).resolve() != self.folder)
 
 
-def named_commit(folder: Path, ref: str, option: str) -> Commit:
-    """Return the commit that a ref names in the repository of a folder.
+def find_commit(folder: Path, ref: str, option: str, typed: str = "") -> Commit:
+    """Find the commit that a ref names in the repository of a folder.
 
     Args:
-        folder: Lies in a checkout.
+        folder: A folder in a checkout.
         ref: A branch, a tag, a commit.
-        option: Where it was given, for the message.
+        option: The option that named it, for the message.
+        typed: The name that the user typed, where `ref` is only the hash of that.
 
     Raises:
-        InputError: The folder lies in no checkout, or has no such commit.
+        InputError: The folder is in no checkout, or the repository has no such commit.
     """
     try:
         top = git(folder, "rev-parse", "--show-toplevel")
     except GitError as error:
-        raise InputError(
-            option, "the folder", "lie in a git checkout", folder, str(error)
-        ) from None
+        constraint = "lie in a git checkout"
+        raise InputError(option, "the folder", constraint, folder, str(error)) from None
+    words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
     try:
-        sha = git(
-            folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}"
-        )
+        return Commit(Path(top).resolve(), ref, git(folder, *words), typed)
     except GitError:
-        raise InputError(
-            option, "REF", f"name a commit of {top}", repr(ref),
-            "A shallow clone must fetch it first",
-        ) from None  # fmt: skip
-    return Commit(Path(top).resolve(), ref, sha)
+        way_out = "A shallow clone must fetch it first"
+        raise InputError(option, "REF", f"name a commit of {top}", repr(ref), way_out) from None
 
 
 def check_out(commit: Commit, folder: Path) -> Checkout:
-    """Make a worktree of a commit.
-
-    Args:
-        commit: What to check out, detached.
-        folder: Where; it must not be there yet.
+    """Make a detached worktree of a commit in a folder that does not exist yet.
 
     Raises:
         InputError: git cannot.
     """
     try:
-        # A repository's hooks are for those who work in it.
+        # The hooks of a repository are not meant for temporary worktrees.
         git(
             commit.repository, "-c", f"core.hooksPath={os.devnull}",
             "worktree", "add", "--detach", str(folder), commit.sha,
@@ -106,18 +122,62 @@ def check_out(commit: Commit, folder: Path) -> Checkout:
     return Checkout(commit, folder.resolve())
 
 
-def known_files(folder: Path) -> frozenset[str]:
-    """Return the names of the files in a folder of a checkout that git is not told to ignore."""
-    words = ("ls-files", "-z", "--cached", "--others", "--exclude-standard", ":(glob)*")
-    names = git(folder, *words).split("\0")
-    return frozenset(one for one in names if (folder / one).is_file())
-
-
 def remove(commit: Commit, folder: Path) -> None:
-    """Remove a worktree, half made ones too, and what git knows of it."""
+    """Remove a worktree, also an incomplete one, and git's record of it."""
     try:
         git(commit.repository, "worktree", "remove", "--force", "--force", str(folder))
     except GitError:
         shutil.rmtree(folder, ignore_errors=True)
         with suppress(GitError):
             git(commit.repository, "worktree", "prune")
+
+
+def declares_other_dependencies(checkout: Checkout, project: Path) -> bool:
+    """Return whether another version declares other dependencies than this one.
+
+    Args:
+        checkout: The other version.
+        project: The folder of the project here, in or below the checkout's repository.
+    """
+    folders = {project, checkout.commit.repository}
+    return any(
+        _declared_dependencies(folder) != _declared_dependencies(checkout.locate(folder))
+        for folder in folders
+    )
+
+
+def _declared_dependencies(folder: Path) -> dict[str, object]:
+    """Return what the files of a folder declare, by name, without those that git ignores."""
+    if not folder.is_dir():
+        return {}
+    words = ("ls-files", "-z", "--cached", "--others", "--exclude-standard", ":(glob)*")
+    names = [name for name in git(folder, *words).split("\0") if (folder / name).is_file()]
+    found: dict[str, object] = {
+        name: (folder / name).read_bytes()
+        for name in names
+        if any(fnmatch(name, pattern) for pattern in _DEPENDENCY_FILES)
+    }
+    for name, read in (("pyproject.toml", _read_pyproject), ("setup.cfg", _read_setup_cfg)):
+        if name in names:
+            text = (folder / name).read_text(encoding="utf-8", errors="replace")
+            try:
+                found[name] = read(text)
+            except (tomllib.TOMLDecodeError, ConfigError):
+                found[name] = text  # Equal only to the same text.
+    return found
+
+
+def _read_pyproject(text: str) -> dict[str, Any]:
+    document = tomllib.loads(text)
+    project, tools = document.get("project", {}), document.get("tool", {})
+    return {
+        **{name: project.get(name) for name in _PROJECT_KEYS},
+        "dependency-groups": document.get("dependency-groups"),
+        **{f"tool.{name}": tools.get(name) for name in _TOOLS},
+    }
+
+
+def _read_setup_cfg(text: str) -> dict[str, dict[str, str]]:
+    parser = ConfigParser(interpolation=None)
+    parser.read_string(text)
+    return {name: dict(parser[name]) for name in parser.sections() if name.startswith("options")}

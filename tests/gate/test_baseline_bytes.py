@@ -59,7 +59,7 @@ def test_what_is_loaded_is_what_was_saved(
     """Every figure to the last bit, every text, and which benchmark has which session."""
     path = baseline.save(tmp_path / FOLDER, "drawn", DOCUMENT, sessions)
     assert baseline.load(path).sessions == sessions
-    assert baseline.latest(path.parent) == baseline.load(path)
+    assert baseline.load_latest(path.parent) == baseline.load(path)
 
 
 @pytest.fixture(scope="module")

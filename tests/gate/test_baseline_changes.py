@@ -39,8 +39,8 @@ def only(folders: tuple[Path, Path]) -> FileChange:
 
 def ratio(change: FileChange) -> float | None:
     """By what the load time changes."""
-    assert change.figures is not None
-    return change.figures.figures["load_s_per_batch"].ratio
+    assert change.difference is not None
+    return change.difference.figures["load_s_per_batch"].ratio
 
 
 def test_the_same_is_no_change(folders: tuple[Path, Path]) -> None:
@@ -83,8 +83,13 @@ def test_the_first_of_a_device_has_nothing_beside_it(folders: tuple[Path, Path])
     put(folders[1], "a", device="l4-x1")
     shutil.rmtree(folders[1] / "t4-x1")
     first, last = file_changes(*folders)
-    assert (first.kind, first.device, first.before, first.figures) == ("added", "l4-x1", None, None)
-    assert (last.kind, last.device, last.after, last.figures) == ("removed", "t4-x1", None, None)
+    assert (first.kind, first.device, first.before, first.difference) == (
+        "added",
+        "l4-x1",
+        None,
+        None,
+    )
+    assert (last.kind, last.device, last.after, last.difference) == ("removed", "t4-x1", None, None)
 
 
 def test_a_damaged_one_may_be_mended(folders: tuple[Path, Path]) -> None:

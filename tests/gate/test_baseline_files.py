@@ -25,14 +25,14 @@ def folder(tmp_path: Path) -> Path:
 def refused(folder: Path, words: str) -> None:
     """Expect that the latest baseline of a folder is refused in such words, on one line."""
     with pytest.raises(InputError, match=words) as caught:
-        baseline.latest(folder)
+        baseline.load_latest(folder)
     assert "\n" not in str(caught.value)
 
 
 def test_without_the_latest_the_one_before_counts(folder: Path) -> None:
     """A baseline that is removed takes nothing else with it."""
     (folder / "0002_second.json").unlink()
-    found = baseline.latest(folder)
+    found = baseline.load_latest(folder)
     assert found is not None
     assert found.path.name == "0001_first.json"
 
@@ -40,7 +40,7 @@ def test_without_the_latest_the_one_before_counts(folder: Path) -> None:
 def test_another_name_is_no_other_baseline(folder: Path) -> None:
     """What stands behind the number is for people."""
     path = (folder / "0002_second.json").rename(folder / "0002_renamed.json")
-    found = baseline.latest(folder)
+    found = baseline.load_latest(folder)
     assert found is not None
     assert (found.path, found.sessions) == (path, SESSIONS)
 
@@ -67,7 +67,7 @@ def test_links_lead_to_a_baseline(folder: Path) -> None:
     linked = folder.parent / "linked"
     linked.mkdir()
     (linked / "h200-x1").symlink_to(folder)
-    found = baseline.latest(linked / "h200-x1")
+    found = baseline.load_latest(linked / "h200-x1")
     assert found is not None
     assert found.sessions == SESSIONS
 
@@ -142,7 +142,7 @@ def test_a_full_disk_keeps_the_baseline_elsewhere(
     (kept,) = tmp_path.glob("netpipe-*/0003_third.json")
     assert f"It is kept: copy {kept} there" in str(full.value)
     kept.rename(folder / kept.name)
-    found = baseline.latest(folder)
+    found = baseline.load_latest(folder)
     assert found is not None
     assert (found.path.name, found.sessions) == ("0003_third.json", SESSIONS)
 

@@ -9,16 +9,9 @@ from typing import Any
 import pytest
 
 from netpipe.gate.baseline import load
-from netpipe.gate.comparison import (
-    MAX_SESSIONS,
-    BaselineSessions,
-    Comparison,
-    MetricComparison,
-    Outcome,
-    compare,
-    compare_until_decided,
-)
+from netpipe.gate.comparison import MAX_SESSIONS, BaselineSessions, compare, compare_until_decided
 from netpipe.gate.metrics import GATED
+from netpipe.gate.outcomes import Comparison, MetricComparison, Outcome
 from netpipe.results.measurement import Device, Host, Interval, Measurement
 from tests.measurements import CPU, EMULATED, GPU, HOST, make_measurement
 
@@ -73,14 +66,14 @@ def compared_cost(*factors: float, baseline: BaselineSessions = BASELINE) -> Com
 
 def of_metric(comparison: Comparison, name: str) -> MetricComparison:
     """Return what became of one metric."""
-    (found,) = (one for one in comparison.every if one.metric.name == name)
+    (found,) = (one for one in comparison.metrics if one.metric.name == name)
     return found
 
 
 def bounds_of(now: dict[str, Any], then: dict[str, Any]) -> dict[str, float]:
     """Return how much worse each metric of two such sessions may be, by name."""
     baseline = BaselineSessions(WHERE, [session(**then)] * 10)
-    every = [one for name in GATED for one in compare(name, [session(**now)] * 2, baseline).every]
+    every = [one for name in GATED for one in compare(name, [session(**now)] * 2, baseline).metrics]
     return {one.metric.name: one.bound for one in every}
 
 
@@ -135,7 +128,7 @@ def test_a_comparison_says_what_it_compared(metric: str, value: float, words: st
     assert comparison.reason.startswith(words.format(WHERE))
     decisive = comparison.decisive
     assert decisive is not None
-    assert (decisive.metric.name, decisive.where) == (metric, WHERE)
+    assert (decisive.metric.name, decisive.baseline) == (metric, WHERE)
     assert decisive.worse.median == pytest.approx(max(value / USUAL[metric], USUAL[metric] / value))
 
 
@@ -154,7 +147,7 @@ def test_the_worst_metric_decides(changed: dict[str, Any], outcome: Outcome, met
     comparison = compare("load_s_per_batch", [session(changed)] * 2, BASELINE)
     assert (comparison.outcome, comparison.metric) == (outcome, metric)
     assert comparison.decisive is of_metric(comparison, metric)
-    assert [one.metric for one in comparison.every] == list(GATED["load_s_per_batch"])
+    assert [one.metric for one in comparison.metrics] == list(GATED["load_s_per_batch"])
 
 
 # ---- Sessions
@@ -306,7 +299,7 @@ def replayed(device: Device) -> dict[str, MetricComparison]:
     compared = [
         compare(name, now, BaselineSessions(WHERE, then)) for name in ("step_s", "train_s_per_step")
     ]
-    return {one.metric.name: one for comparison in compared for one in comparison.every}
+    return {one.metric.name: one for comparison in compared for one in comparison.metrics}
 
 
 STEP_BENCHMARK = "perf_tests/test_training.py::test_step_time"
@@ -357,7 +350,7 @@ def test_small_steps_come_together() -> None:
     assert comparison.outcome is Outcome.REGRESSED
     assert comparison.reason == f"step_s is 1.12 x that of {FIRST} (bound 1.10)"
     assert comparison.decisive is not None
-    assert (comparison.decisive.where, comparison.then) == (FIRST, 0.030)
+    assert (comparison.decisive.baseline, comparison.then) == (FIRST, 0.030)
 
 
 OTHER_DATA = stepping(*[1.0] * 3, fingerprint="data-1 config-0")
@@ -382,7 +375,7 @@ def test_only_what_is_like_it_and_far_off_is_drift(
         "step_s", stepping(*[1.12] * 3), BaselineSessions(WHERE, stepping(*[1.08] * 3)), earlier
     )
     assert (comparison.outcome, comparison.is_open) == (Outcome.PASS, False)
-    assert [one.where for one in comparison.every] == [WHERE]
+    assert [one.baseline for one in comparison.metrics] == [WHERE]
     assert comparison.oldest == oldest
 
 
@@ -482,7 +475,7 @@ def test_only_what_is_portable_is_compared_with_another_host_class(elsewhere: Ho
     """Times and CPU costs of another machine say nothing; how long its device waits does."""
     bad = {metric: too_bad for _, metric, _, too_bad, _ in BOUNDS}
     for quantity, metrics in GATED.items():
-        every = compare(quantity, [session(bad, host=elsewhere)] * 2, BASELINE).every
+        every = compare(quantity, [session(bad, host=elsewhere)] * 2, BASELINE).metrics
         outcomes = {one.metric.name: one.outcome for one in every}
         portable = {"accelerator_utilisation", "sync_probe_fraction"}
         assert outcomes == {
@@ -572,7 +565,7 @@ def test_a_benchmark_without_a_session_has_no_baseline(quantity: str) -> None:
     assert comparison.outcome is Outcome.NO_BASELINE
     assert (comparison.now, comparison.then, comparison.worse_ratio) == (0.090, None, None)
     assert (comparison.reason, comparison.metric) == (f"{WHERE} has no such benchmark", "")
-    assert (comparison.decisive, comparison.is_open, comparison.every) == (None, False, ())
+    assert (comparison.decisive, comparison.is_open, comparison.metrics) == (None, False, ())
 
 
 @pytest.mark.parametrize("quantity", GATED)
@@ -580,7 +573,7 @@ def test_other_data_are_not_compared(quantity: str) -> None:
     """Other data or another configuration leave no metric that was judged."""
     baseline = BaselineSessions(WHERE, [session(fingerprint="data-2 config-1")] * 10)
     comparison = compare(quantity, [session({quantity: 0.090})] * 2, baseline)
-    assert {one.outcome for one in comparison.every} == {Outcome.NOT_COMPARED}
+    assert {one.outcome for one in comparison.metrics} == {Outcome.NOT_COMPARED}
     assert (comparison.outcome, comparison.worse_ratio) == (Outcome.NOT_COMPARED, None)
     assert comparison.reason.endswith("other data or another configuration")
     assert not comparison.is_open

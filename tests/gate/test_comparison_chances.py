@@ -11,14 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from netpipe.gate.comparison import (
-    MAX_SESSIONS,
-    BaselineSessions,
-    Comparison,
-    Outcome,
-    compare,
-    compare_until_decided,
-)
+from netpipe.gate.comparison import MAX_SESSIONS, BaselineSessions, compare, compare_until_decided
+from netpipe.gate.outcomes import Comparison, Outcome
 from netpipe.results.measurement import Interval, Measurement
 from tests.measurements import make_measurement
 
@@ -95,7 +89,7 @@ def test_intervals_keep_their_level_at_every_number_of_sessions(sessions: int) -
             BaselineSessions("a", list(map(costing, costs[:10]))),
             *map(costing, costs[10:]),
         )
-        every = compare("load_s_per_batch", now, baseline).every
+        every = compare("load_s_per_batch", now, baseline).metrics
         alarms += every[0].worse.low > 1
     assert alarms <= MOST_ALARMS
 

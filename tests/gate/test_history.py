@@ -7,6 +7,7 @@ import pytest
 
 from netpipe.gate import baseline, history
 from netpipe.gate.baseline import Baseline
+from netpipe.gate.baseline_changes import Spread, compare_baselines, compute_spreads
 from netpipe.results.measurement import Measurement
 from tests.measurements import make_measurement
 
@@ -18,16 +19,23 @@ def held(*sessions: Measurement) -> Baseline:
     return Baseline(Path("0001_a.json"), "", "", {"a::b": sessions, "a::c": sessions})
 
 
+def entries(folder: Path) -> list[history.Entry]:
+    """Every entry of all devices."""
+    return [
+        one for device in history.device_folders(folder) for one in history.read_entries(device)
+    ]
+
+
 def test_every_baseline_is_an_entry(tmp_path: Path) -> None:
     """By device and number, the latest of each as the one that is compared with."""
     for device, name in (("t4-x1", "a"), ("h200-x1", "a"), ("h200-x1", "b")):
         baseline.save(tmp_path / device, name, DOCUMENT, {"a::b": (make_measurement(),)})
     (tmp_path / "README.md").write_text("who may write here")
-    found = [(one.path.parent.name, one.path.name) for one in history.entries(tmp_path)]
+    found = [(one.path.parent.name, one.path.name) for one in entries(tmp_path)]
     assert found == [
         ("h200-x1", "0001_a.json"), ("h200-x1", "0002_b.json"), ("t4-x1", "0001_a.json")
     ]  # fmt: skip
-    assert [one.is_compared for one in history.entries(tmp_path)] == [False, True, True]
+    assert [one.is_compared for one in entries(tmp_path)] == [False, True, True]
 
 
 def test_a_baseline_of_what_no_later_one_holds_is_compared_with(tmp_path: Path) -> None:
@@ -35,16 +43,16 @@ def test_a_baseline_of_what_no_later_one_holds_is_compared_with(tmp_path: Path) 
     some = (make_measurement(),)
     for name, held_by in (("a", {"a::b": some, "a::c": some}), ("b", {"a::b": some})):
         baseline.save(tmp_path / "t4-x1", name, DOCUMENT, held_by)
-    assert [one.is_compared for one in history.entries(tmp_path)] == [True, True]
+    assert [one.is_compared for one in entries(tmp_path)] == [True, True]
     baseline.save(tmp_path / "t4-x1", "c", DOCUMENT, {"a::b": some, "a::c": ()})
-    assert [one.is_compared for one in history.entries(tmp_path)] == [False, False, True]
+    assert [one.is_compared for one in entries(tmp_path)] == [False, False, True]
 
 
 def test_a_damaged_baseline_is_an_entry_too(tmp_path: Path) -> None:
     """It is told of, and hides none of the others."""
     path = baseline.save(tmp_path / "t4-x1", "a", DOCUMENT, {"a::b": (make_measurement(),)})
     (path.parent / "0002_b.json").write_text("{}")
-    good, bad = history.entries(tmp_path)
+    good, bad = entries(tmp_path)
     assert (good.error, bad.baseline) == ("", None)
     assert str(bad.path) in bad.error
 
@@ -52,20 +60,21 @@ def test_a_damaged_baseline_is_an_entry_too(tmp_path: Path) -> None:
 def test_a_session_counts_once() -> None:
     """Two benchmarks may share it."""
     one, other = make_measurement(), make_measurement(load_s=0.02)
-    assert history.sessions(held(one, other)) == (one, other)
+    assert held(one, other).all_sessions == (one, other)
 
 
 def test_the_spread_is_over_sessions() -> None:
     """Each has one median, and the lowest and highest of those are told."""
-    measured = [make_measurement(load_s=one) for one in (0.03, 0.01, 0.02, 0.02)]
-    assert history.spread(measured, "load_s_per_batch") == history.Spread(0.01, 0.02, 0.03)
+    measured = [make_measurement(load_s=one) for one in (0.03, 0.01, 0.02, 0.021)]
+    spreads = compute_spreads(held(*measured))
+    assert spreads["load_s_per_batch"] == Spread(0.01, 0.0205, 0.03)
 
 
 def test_two_baselines_are_put_side_by_side() -> None:
     """Every figure with its ratio, and what else is not alike."""
     before = make_measurement(load_s=0.010)
     after = replace(make_measurement(load_s=0.012), versions={**before.versions, "jax": "0.99"})
-    found = history.changes(held(before), held(after))
+    found = compare_baselines(held(before), held(after))
     load = found.figures["load_s_per_batch"]
     assert (load.before, load.after) == (0.010, 0.012)
     assert load.ratio == pytest.approx(1.2)
@@ -75,7 +84,7 @@ def test_two_baselines_are_put_side_by_side() -> None:
 def test_no_ratio_to_nothing() -> None:
     """What was 0 has no ratio."""
     assert make_measurement().stall_fraction.median == 0
-    found = history.changes(held(make_measurement()), held(make_measurement(train_s=0.04)))
+    found = compare_baselines(held(make_measurement()), held(make_measurement(train_s=0.04)))
     assert found.figures["stall_fraction"].ratio is None
 
 
@@ -98,7 +107,7 @@ def test_the_oldest_comparable_and_the_latest_stay(fingerprints: str, keep: int,
         replace(held(replace(make_measurement(), fingerprint=data)), path=Path(name))
         for name, data in zip("abcde", fingerprints, strict=False)
     ]
-    assert history.superfluous(baselines, keep) == tuple(map(Path, gone))
+    assert history.find_superfluous(baselines, keep) == tuple(map(Path, gone))
 
 
 def test_the_newest_of_each_class_of_host_stays() -> None:
@@ -109,7 +118,7 @@ def test_the_newest_of_each_class_of_host_stays() -> None:
         replace(held(session), path=Path(name))
         for name, session in zip("abcde", (one, one, one, other, other), strict=True)
     ]
-    assert history.superfluous(baselines, 1) == (Path("b"),)
+    assert history.find_superfluous(baselines, 1) == (Path("b"),)
 
 
 def test_a_baseline_of_another_class_of_host_is_compared_with(tmp_path: Path) -> None:
@@ -118,18 +127,18 @@ def test_a_baseline_of_another_class_of_host_is_compared_with(tmp_path: Path) ->
     other = replace(one, host=replace(one.host, cpu_model="family 6, model 167"))
     for name, session in zip("abc", (one, one, other), strict=True):
         baseline.save(tmp_path / "t4-x1", name, DOCUMENT, {"a::b": (session,)})
-    assert [entry.is_compared for entry in history.entries(tmp_path)] == [False, True, True]
+    assert [entry.is_compared for entry in entries(tmp_path)] == [False, True, True]
 
 
 def test_a_benchmark_that_only_one_holds_is_a_difference() -> None:
     """One that was not recorded again, and one whose test was gone by then, are named."""
     before = held(make_measurement())
     sessions = before.sessions["a::b"]
-    assert history.changes(before, replace(before, sessions={"a::b": sessions})).differences == (
+    assert compare_baselines(before, replace(before, sessions={"a::b": sessions})).differences == (
         "a::c was not recorded again",
     )
     gone = replace(before, sessions={"a::b": sessions, "a::c": ()})
-    assert history.changes(before, gone).differences == ("a::c had no test any more",)
+    assert compare_baselines(before, gone).differences == ("a::c had no test any more",)
 
 
 def test_the_only_one_that_holds_a_benchmark_stays() -> None:
@@ -140,4 +149,4 @@ def test_the_only_one_that_holds_a_benchmark_stays() -> None:
         replace(one, path=Path(name))
         for name, one in zip("abcd", (full, full, partial, partial), strict=True)
     ]
-    assert history.superfluous(baselines, 1) == (Path("c"),)
+    assert history.find_superfluous(baselines, 1) == (Path("c"),)

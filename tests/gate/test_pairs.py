@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from netpipe.gate.comparison import Outcome
+from netpipe.gate.outcomes import Outcome
 from netpipe.gate.pairs import MAX_PAIRS, MIN_PAIRS, Decision, Pair, decide
 from netpipe.results.measurement import Interval, Measurement
 from tests.suite.recorded import H200, recorded
@@ -115,7 +115,7 @@ def test_costs_by_two_references_are_not_compared() -> None:
     """A version with other workers is calibrated by another loader: only its wall time counts."""
     other = replace(recorded(), calibration="reference-loader/1, 2 workers")
     comparison = decide("load_s_per_batch", [Pair(other, recorded())] * MIN_PAIRS).comparison
-    outcomes = {one.metric.name: one.outcome for one in comparison.every}
+    outcomes = {one.metric.name: one.outcome for one in comparison.metrics}
     assert outcomes == {
         "load_cpu_ratio": Outcome.NOT_COMPARED,
         "load_s_per_batch": Outcome.PASS,
@@ -125,7 +125,7 @@ def test_costs_by_two_references_are_not_compared() -> None:
 def test_a_pair_shows_what_is_reported_only() -> None:
     """On a device that shares its cores, utilisation is listed and not judged."""
     comparison = decide("train_s_per_step", [Pair(recorded(), recorded())] * MIN_PAIRS).comparison
-    (utilisation, *_) = comparison.every
+    (utilisation, *_) = comparison.metrics
     assert utilisation.is_reported_only
     assert comparison.outcome is Outcome.PASS
 
@@ -145,7 +145,7 @@ def test_what_a_busier_machine_explains_is_no_slowdown() -> None:
     pairs = [Pair(recorded(), busy)] * 3
     comparison = decide("load_s_per_batch", pairs).comparison
     assert comparison.outcome is Outcome.PASS
-    (wall,) = (one for one in comparison.every if one.metric.name == "load_s_per_batch")
+    (wall,) = (one for one in comparison.metrics if one.metric.name == "load_s_per_batch")
     assert wall.bound == pytest.approx(2 * 1.10)
     calm = [Pair(recorded(), recorded(load_s=0.018))] * 3
     assert decide("load_s_per_batch", calm).comparison.outcome is Outcome.REGRESSED
@@ -188,7 +188,7 @@ def test_intervals_keep_their_level_at_every_number_of_pairs(count: int) -> None
     for _ in range(DRAWS):
         factors = np.exp(rng.normal(0.0, rng.uniform(0.015, 0.10), count))
         pairs = [Pair(USUAL, costing(2.0 * one)) for one in factors]
-        worse = decide("load_s_per_batch", pairs).comparison.every[0].worse
+        worse = decide("load_s_per_batch", pairs).comparison.metrics[0].worse
         alarms += worse.low > 1
         assert worse.median**2 == pytest.approx(worse.low * worse.high)
     assert alarms <= DRAWS * LEVEL + 3 * (DRAWS * LEVEL) ** 0.5

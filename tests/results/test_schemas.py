@@ -20,8 +20,9 @@ from netpipe.results.measurement import Finding, Measurement
 from netpipe.results.step_times import Distributions, StepTimes
 from netpipe.session.session import SessionRequest
 from netpipe.suite.against import Against
-from netpipe.suite.run import GateResult, Run
-from netpipe.suite.summary import write_json
+from netpipe.suite.gate_results import GateResult
+from netpipe.suite.run import Run
+from netpipe.suite.run_document import write_json
 from netpipe.suite.worktrees import Commit
 from netpipe.verdict.decision import judge
 from netpipe.verdict.report import measurement_document
@@ -165,8 +166,8 @@ def test_a_run_is_described(check: Callable[..., None], tmp_path: Path) -> None:
     slow = replace(MEASUREMENTS[0], step_s=make_measurement(step_s=0.09).step_s)
     for sessions in ((), MEASUREMENTS[:1] * 3):
         comparison = compare("step_s", [slow, slow], BaselineSessions("it", sessions))
-        run.compared.append(GateResult("a::b", "step_s", comparison, slow))
-    run.compared.append(GateResult("a::b", "step_s", comparison, slow, against="main"))
+        run.results.append(GateResult("a::b", "step_s", comparison, slow))
+    run.results.append(GateResult("a::b", "step_s", comparison, slow, against="main"))
     pairs: dict[Hashable, list[Pair]] = {"subject": [Pair(MEASUREMENTS[0], MEASUREMENTS[1])]}
     commit = Commit(tmp_path, "main", "0123456789")
     run.against = Against(commit, cast(Any, None), "", lambda _: None, pairs)

@@ -232,7 +232,7 @@ def test_a_run_without_benchmarks_checks_nothing_out(
     versioned: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tests of another kind need no other version."""
-    monkeypatch.setattr(against, "version_of", lambda *_: pytest.fail("checked out"))
+    monkeypatch.setattr(against, "open_version", lambda *_: pytest.fail("checked out"))
     versioned.has("def test_other(): pass")
     versioned.run(*AGAINST).assert_outcomes(passed=1)
 
@@ -266,7 +266,7 @@ def test_pairs_end_with_their_time(
     assert [one.limit_s for one in versioned.requests] == [815.0, 815.0, 815.0]
     result.stdout.fnmatch_lines(
         [
-            "*timed tests: 1; each loader with its step is measured within 49 min: 20 s *",
+            "*timed tests: 1; a session measures for 20 s; *end within 49 min*",
             "*INCONCLUSIVE against HEAD: *, 1 pair, *; no more sessions: 1400 of at most 1985 s*",
         ]
     )

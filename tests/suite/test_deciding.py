@@ -4,9 +4,9 @@ from datetime import date
 
 import pytest
 
-from netpipe.gate.comparison import Comparison, Outcome
+from netpipe.gate.outcomes import Comparison, Outcome
 from netpipe.gate.waivers import Waiver
-from netpipe.suite.run import GateResult, deciding
+from netpipe.suite.gate_results import GateResult, find_worst
 from tests.suite.recorded import recorded
 
 WAIVER = Waiver("a::b", "step_s", 1.5, "why", date(2026, 12, 31))
@@ -35,4 +35,4 @@ def compared(outcome: str) -> GateResult:
 def test_the_worst_decides(place: int) -> None:
     """A waived regression hides no other one, and is hidden by nothing that passes."""
     worst, *others = map(compared, WORST_FIRST[place:])
-    assert deciding([*others, worst]) is worst
+    assert find_worst([*others, worst]) is worst

@@ -125,7 +125,7 @@ def test_a_test_that_puts_nothing_fails(project: Project) -> None:
     project.has("def test_load_time(netpipe_benchmark): pass")
     result = project.compare()
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*asked for netpipe_benchmark and benchmarked nothing"])
+    result.stdout.fnmatch_lines(["*requested netpipe_benchmark and benchmarked nothing"])
 
 
 def test_an_unknown_quantity_is_named(project: Project) -> None:

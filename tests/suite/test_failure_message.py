@@ -13,8 +13,7 @@ from netpipe.gate import metrics
 from netpipe.gate.baseline import Baseline
 from netpipe.gate.comparison import BaselineSessions, compare
 from netpipe.results.measurement import Measurement
-from netpipe.suite.failure_message import properties, told
-from netpipe.suite.run import GateResult
+from netpipe.suite.gate_results import GateResult, junit_properties, render_failure
 from tests.suite.project import Project
 from tests.suite.recorded import H200, HOST, costlier, costly, recorded
 
@@ -54,7 +53,7 @@ def failed(
 
 def lines(now: Measurement, quantity: str = "load_s_per_batch") -> dict[str, str]:
     """Return what a failure says, line by line, by the word that each begins with."""
-    _, *others = told(failed(now, quantity), (FIRST, LATEST), COMMAND).splitlines()
+    _, *others = render_failure(failed(now, quantity), (FIRST, LATEST), COMMAND).splitlines()
     named = [line.split(":", 1) for line in others]
     assert len(dict(named)) == len(named)
     return {name: rest.strip() for name, rest in named}
@@ -62,7 +61,7 @@ def lines(now: Measurement, quantity: str = "load_s_per_batch") -> dict[str, str
 
 def test_the_figures_come_first_then_why_then_how() -> None:
     """Metric, value, interval, bound, baseline, history, verdict and the command, in this order."""
-    assert told(failed(costly()), (FIRST, LATEST), COMMAND).splitlines() == [
+    assert render_failure(failed(costly()), (FIRST, LATEST), COMMAND).splitlines() == [
         "REGRESSED: load_cpu_ratio is 1.49 x that of h200-x1/0002_night.json (bound 1.03)",
         "metric:    load_cpu_ratio, lower is better",
         "value:     3, the baseline 2.02 (medians over sessions)",
@@ -78,7 +77,7 @@ def test_the_figures_come_first_then_why_then_how() -> None:
 def test_the_first_line_fits_the_short_summary() -> None:
     """Outcome, metric, factor, baseline and bound stand in 100 characters, whatever the metric."""
     long = [
-        told(failed(waiting, quantity), (FIRST, LATEST), COMMAND).splitlines()[0]
+        render_failure(failed(waiting, quantity), (FIRST, LATEST), COMMAND).splitlines()[0]
         for quantity, waiting in {
             "load_s_per_batch": recorded(load_s=1.0),
             "step_s": recorded(step_s=1.0, device=H200),
@@ -125,7 +124,7 @@ def test_drift_names_the_first_baseline() -> None:
     found = failed(recorded(load_cpu_ratio=2.24), baselines=(FIRST, held(2, *[costlier()] * 3)))
     drift = replace(found, comparison=found.comparison.by_metric[-1])
     baselines = (FIRST, held(2, *[costlier()] * 3))
-    said = told(drift, baselines, COMMAND)
+    said = render_failure(drift, baselines, COMMAND)
     assert f"baseline:  {FOLDER}/0001_night.json, commit 1bcdef012345, 2026-11-21T03:04" in said
     assert "history:   0001 2, 0002 2.12" in said
 
@@ -134,7 +133,7 @@ def test_a_baseline_without_the_benchmark_has_no_place_in_its_history() -> None:
     """Only what held it is told."""
     other = held(1, recorded(), benchmark="test_perf.py::test_other")
     found = failed(costly(), baselines=(LATEST,))
-    assert "history:   0002 2.02\n" in told(found, (other, LATEST), COMMAND)
+    assert "history:   0002 2.02\n" in render_failure(found, (other, LATEST), COMMAND)
 
 
 def test_versions_that_changed_are_a_suspicion() -> None:
@@ -151,7 +150,7 @@ def test_versions_are_those_of_the_baseline_that_holds_the_benchmark() -> None:
     """A later recording of other benchmarks hides no change of versions."""
     now = replace(costly(), versions={**recorded().versions, "python": "3.12"})
     partial = held(3, recorded(), benchmark="test_other.py::test_load_time")
-    said = told(failed(now), (FIRST, LATEST, partial), COMMAND)
+    said = render_failure(failed(now), (FIRST, LATEST, partial), COMMAND)
     assert "versions:  python 3.11 -> 3.12" in said
 
 
@@ -332,7 +331,7 @@ def test_junit_has_every_outcome(failing: Project, measured: Measurement, outcom
 def test_without_a_baseline_there_is_an_outcome_alone() -> None:
     """No figure is made up."""
     none = compare("step_s", [recorded()], BaselineSessions("it", ()))
-    assert properties(none) == [("netpipe_outcome", "NO_BASELINE")]
+    assert junit_properties(none) == [("netpipe_outcome", "NO_BASELINE")]
 
 
 @pytest.mark.parametrize("quantity", metrics.GATED)
@@ -340,7 +339,7 @@ def test_properties_are_of_the_metric_that_decided(quantity: str) -> None:
     """With its unit, and as many sessions as it rests on."""
     slow = recorded(load_s=0.1, step_s=0.3, train_s=0.9, device=H200)
     found = failed(slow, quantity)
-    said = dict(properties(found.comparison))
+    said = dict(junit_properties(found.comparison))
     decisive = found.comparison.decisive
     assert decisive is not None
     assert said["netpipe_metric"] == decisive.metric.name == found.comparison.metric

@@ -23,7 +23,7 @@ def test_no_baseline_is_said_and_passes(project: Project) -> None:
     result.stdout.fnmatch_lines(
         [
             "NO_BASELINE: there is no baseline for cpu-testing-4",
-            "record one: the same command with --netpipe-record NAME",
+            "to record a baseline, run the same command with --netpipe-record NAME",
         ]
     )
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from netpipe.errors import InputError
-from netpipe.suite import version_environments
-from netpipe.suite.other_version import Version, version_of
-from netpipe.suite.worktrees import named_commit
+from netpipe.suite import other_version
+from netpipe.suite.other_version import Version, open_version
+from netpipe.suite.worktrees import find_commit
 from tests.repository import commit_files, git, worktrees
 
 ALIKE = '[project]\nname = "p"\nversion = "1"\ndependencies = ["numpy"]\n'
@@ -45,8 +45,8 @@ def said() -> list[str]:
 @pytest.fixture
 def before(repository: Path, said: list[str]) -> AbstractContextManager[Version]:
     """The version before."""
-    found = named_commit(repository, "HEAD~1", "--netpipe-against")
-    return version_of(found, repository, "", said.append)
+    found = find_commit(repository, "HEAD~1", "--netpipe-against")
+    return open_version(found, repository, "", said.append)
 
 
 def versions_loaded(version: Version) -> list[str]:
@@ -54,7 +54,7 @@ def versions_loaded(version: Version) -> list[str]:
     place = version.place(version.checkout.commit.repository)
     code = "import flat, inner; print(flat.VERSION, inner.VERSION)"
     done = subprocess.run(
-        [version.environment.python, "-P", "-c", code], cwd=place.folder, check=True,
+        [version.python, "-P", "-c", code], cwd=place.folder, check=True,
         env={**os.environ, **place.variables}, capture_output=True, text=True,
     )  # fmt: skip
     return done.stdout.split()
@@ -79,7 +79,7 @@ def test_an_editable_installation_with_a_hook_is_followed(
     monkeypatch.setattr(metadata, "distributions", lambda: [installed])
     monkeypatch.delenv("PYTHONPATH", raising=False)
     with before as version:
-        assert version.environment.path == (str(version.checkout.folder / "src"),)
+        assert version.path == (str(version.checkout.folder / "src"),)
 
 
 class FakeDistribution:
@@ -113,7 +113,7 @@ def test_an_environment_inside_the_checkout_is_not_moved(
     monkeypatch.setattr(sys, "prefix", str(repository / ".venv"))
     monkeypatch.setattr(sys, "path", [str(repository), str(packages)])
     with before as version:
-        assert version.environment.path == (str(version.checkout.folder),)
+        assert version.path == (str(version.checkout.folder),)
 
 
 def test_what_the_user_put_on_the_path_stays(
@@ -123,7 +123,7 @@ def test_what_the_user_put_on_the_path_stays(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "mine"))
     monkeypatch.setattr(sys, "path", [str(tmp_path / "mine"), *sys.path])
     with before as version:
-        assert str(tmp_path / "mine") in version.environment.path
+        assert str(tmp_path / "mine") in version.path
 
 
 def test_paths_are_moved_and_data_are_not(
@@ -133,7 +133,7 @@ def test_paths_are_moved_and_data_are_not(
     (repository / "data").mkdir()
     with before as version:
         there = version.checkout.folder
-        assert version.moved(
+        assert version.move_paths(
             [f"{repository}/tests/test_a.py::test_b[x::y]", f"--rootdir={repository}",
              f"--netpipe-data={repository}/data", "--netpipe-data=data", "data", "flat",
              "--netpipe-budget", "5", "-n0", "", "/usr/nowhere"],
@@ -154,7 +154,7 @@ def test_paths_through_links_are_moved(
     (repository / "data").symlink_to(tmp_path)
     with before as version:
         there = version.checkout.folder
-        assert version.moved(
+        assert version.move_paths(
             [f"{tmp_path}/link/flat/__init__.py::test_b", f"--rootdir={tmp_path}/link",
              f"{tmp_path}/tests/__init__.py::test_b", f"{tmp_path}/link/data"],
             repository,
@@ -212,20 +212,20 @@ def test_other_checkouts_are_known(
     """Every other worktree of the repository counts as one whose code is not to be run."""
     git(repository, "worktree", "add", "--quiet", "--detach", str(tmp_path / "third"))
     with before as version:
-        assert set(version.checkout.others()) == {str(repository), str(tmp_path / "third")}
+        assert set(version.checkout.other_folders()) == {str(repository), str(tmp_path / "third")}
 
 
 def test_a_ref_that_is_not_there_is_refused(repository: Path) -> None:
     """The message has the repository and the ref; one that looks like a flag is only a name."""
     for ref in ("nowhere", "--help"):
         with pytest.raises(InputError, match=f"name a commit of {repository}; found '{ref}'"):
-            named_commit(repository, ref, "--netpipe-against")
+            find_commit(repository, ref, "--netpipe-against")
 
 
 def test_a_folder_outside_git_is_refused(tmp_path: Path) -> None:
     """The message has the folder, and what git says."""
     with pytest.raises(InputError, match=f"found {tmp_path}. fatal: not a git"):
-        named_commit(tmp_path, "HEAD", "--netpipe-against")
+        find_commit(tmp_path, "HEAD", "--netpipe-against")
 
 
 def test_other_dependencies_need_another_environment(
@@ -233,13 +233,13 @@ def test_other_dependencies_need_another_environment(
 ) -> None:
     """A ref that declares others gets an environment, into which it is installed with extras."""
     commands: list[list[str]] = []
-    monkeypatch.setattr(version_environments, "_run", lambda command, *_: commands.append(command))
+    monkeypatch.setattr(other_version, "_run", lambda command, *_: commands.append(command))
     commit_files(repository, {"pyproject.toml": ALIKE.replace("numpy", "numpy>2")})
-    found = named_commit(repository, "HEAD~1", "--netpipe-against")
-    with version_of(found, repository, "cuda12,dev", said.append) as version:
+    found = find_commit(repository, "HEAD~1", "--netpipe-against")
+    with open_version(found, repository, "cuda12,dev", said.append) as version:
         there = version.checkout.folder
         python = str(there.parent / "environment" / "bin" / "python")
-        assert version.environment.python == python
+        assert version.python == python
         assert commands[0] == [sys.executable, "-m", "venv", str(there.parent / "environment")]
         assert commands[1][1:] == ["-m", "pip", "install", "--quiet", "-e", f"{there}[cuda12,dev]"]
     assert said == ["HEAD~1 declares other dependencies: making an environment for it"]
@@ -250,13 +250,13 @@ def test_an_environment_that_cannot_be_made_is_told_of(
 ) -> None:
     """The message has the command and its last lines; nothing is left."""
     monkeypatch.setattr(
-        version_environments, "_to_install", lambda *_: ["--no-index", "not-there-at-all"]
+        other_version, "_install_arguments", lambda *_: ["--no-index", "not-there-at-all"]
     )
     commit_files(repository, {"requirements.txt": "numpy"})
-    found = named_commit(repository, "HEAD~1", "--netpipe-against")
+    found = find_commit(repository, "HEAD~1", "--netpipe-against")
     with (
         pytest.raises(InputError, match=r"(?s)not-there-at-all` failed:.*No matching distribution"),
-        version_of(found, repository, "", said.append),
+        open_version(found, repository, "", said.append),
     ):
         pass
     assert worktrees(repository) == 1
@@ -285,8 +285,8 @@ def test_dependencies_decide(
     name: str, text: str, needs: bool,
 ) -> None:  # fmt: skip
     """Only what declares dependencies asks for an environment: the version or a tool does not."""
-    monkeypatch.setattr(version_environments, "_run", lambda *_: None)
+    monkeypatch.setattr(other_version, "_run", lambda *_: None)
     commit_files(repository, {name: text})
-    found = named_commit(repository, "HEAD~1", "--netpipe-against")
-    with version_of(found, repository, "", said.append) as version:
-        assert (version.environment.python != sys.executable) is needs
+    found = find_commit(repository, "HEAD~1", "--netpipe-against")
+    with open_version(found, repository, "", said.append) as version:
+        assert (version.python != sys.executable) is needs

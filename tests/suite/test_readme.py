@@ -9,7 +9,7 @@ from rich.table import Table
 
 from netpipe.gate.baseline import load
 from netpipe.gate.comparison import BaselineSessions, compare
-from netpipe.suite.run import GateResult
+from netpipe.suite.gate_results import GateResult
 from netpipe.suite.summary import comparison_tables
 from netpipe.verdict.report import verdict_table
 from tests.root_process import ROOT

@@ -6,8 +6,9 @@ from random import Random
 from typing import Final, TypeVar
 
 from netpipe.gate import pairs
-from netpipe.gate.comparison import BaselineSessions, Comparison, Outcome, compare_until_decided
+from netpipe.gate.comparison import BaselineSessions, compare_until_decided
 from netpipe.gate.metrics import GATED
+from netpipe.gate.outcomes import Comparison, Outcome
 from netpipe.gate.pairs import Pair
 from netpipe.results.measurement import Measurement
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from netpipe.gate.comparison import Outcome
+from netpipe.gate.outcomes import Outcome
 from perf_tests.studies.gate_power.decisions import Decision
 
 _LEVEL: Final = 0.95

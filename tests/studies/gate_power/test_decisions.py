@@ -6,8 +6,9 @@ from itertools import cycle, islice
 
 import pytest
 
-from netpipe.gate.comparison import MAX_SESSIONS, Outcome
+from netpipe.gate.comparison import MAX_SESSIONS
 from netpipe.gate.metrics import GATED, STEP
+from netpipe.gate.outcomes import Outcome
 from netpipe.gate.pairs import Pair
 from netpipe.results.measurement import Interval, Measurement
 from perf_tests.studies.gate_power.decisions import against, decided, in_order, replayed

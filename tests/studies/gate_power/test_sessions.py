@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from netpipe.gate.comparison import Outcome
+from netpipe.gate.outcomes import Outcome
 from netpipe.results.measurement import Rounds
 from netpipe.session.targets import resolve
 from perf_tests.studies.gate_power import live, slowdowns

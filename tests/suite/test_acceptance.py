@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from netpipe.errors import InputError
-from netpipe.suite.accepted_tree import Commit, accepted_commit, write_tree
+from netpipe.suite.acceptance import AcceptedCommit, find_accepted_commit, write_tree
 from tests.repository import commit, git, init
 
 PULL_REQUEST = {"GITHUB_BASE_REF": "main"}
@@ -59,14 +59,14 @@ def branched(origin: Path, tmp_path: Path) -> Branched:
 
 def found(at: str, root: Path, environment: dict[str, str]) -> str | None:
     """Name the commit that is found."""
-    one = accepted_commit(at, root, environment)
+    one = find_accepted_commit(at, root, environment)
     return None if one is None else one.sha
 
 
 def test_a_pull_request_is_held_against_its_merge_base(branched: Branched) -> None:
     """Neither against itself, nor against what the target branch became meanwhile."""
-    one = accepted_commit("auto", branched.clone, PULL_REQUEST)
-    assert one == Commit(branched.base, "the merge base of HEAD and origin/main")
+    one = find_accepted_commit("auto", branched.clone, PULL_REQUEST)
+    assert one == AcceptedCommit(branched.base, "the merge base of HEAD and origin/main")
 
 
 def test_a_merged_pull_request_is_held_against_the_target(branched: Branched) -> None:
@@ -93,7 +93,7 @@ def test_a_commit_can_be_named(branched: Branched) -> None:
 )
 def test_else_the_working_tree_counts(at: str, environment: dict[str, str], tmp_path: Path) -> None:
     """No repository is needed for that."""
-    assert accepted_commit(at, tmp_path, environment) is None
+    assert find_accepted_commit(at, tmp_path, environment) is None
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_shallow_clone_says_what_to_fetch(
         name: value.replace("BASE", branched.base) for name, value in environment.items()
     }
     with pytest.raises(InputError, match="fetch-depth: 0"):
-        accepted_commit(at.replace("BASE", branched.base), shallow, environment)
+        find_accepted_commit(at.replace("BASE", branched.base), shallow, environment)
 
 
 def test_a_cut_history_has_no_merge_base(branched: Branched, tmp_path: Path) -> None:
@@ -126,13 +126,13 @@ def test_a_cut_history_has_no_merge_base(branched: Branched, tmp_path: Path) -> 
     origin = tmp_path / "origin"
     git(shallow, "fetch", "--quiet", "--depth", "1", origin.as_uri(), target)
     with pytest.raises(InputError, match=r"find the merge base.*no such commit.*fetch-depth: 0"):
-        accepted_commit("auto", shallow, PULL_REQUEST)
+        find_accepted_commit("auto", shallow, PULL_REQUEST)
 
 
 def test_without_a_repository_a_pull_request_is_an_error(tmp_path: Path) -> None:
     """What git says of it, and the way out."""
     with pytest.raises(InputError, match=r"not a git repository.*--netpipe-baselines-at here"):
-        accepted_commit("auto", tmp_path, PULL_REQUEST)
+        find_accepted_commit("auto", tmp_path, PULL_REQUEST)
 
 
 def test_without_git_a_pull_request_is_an_error(
@@ -140,15 +140,15 @@ def test_without_git_a_pull_request_is_an_error(
 ) -> None:
     """It is named."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(InputError, match="git must be runnable"):
-        accepted_commit("auto", tmp_path, PULL_REQUEST)
+    with pytest.raises(InputError, match="git cannot be run"):
+        find_accepted_commit("auto", tmp_path, PULL_REQUEST)
 
 
 def test_the_commit_s_files_are_written(branched: Branched, tmp_path: Path) -> None:
     """Byte for byte, whatever the working tree has, and neither links nor other folders."""
     root, into = branched.clone / "sub folder", tmp_path / "into"
     git(branched.clone, "rm", "-r", "--quiet", "sub folder/baselines/h200-x1")
-    write_tree(Commit(branched.base, ""), root / "baselines", root, into)
+    write_tree(AcceptedCommit(branched.base, ""), root / "baselines", root, into)
     files = sorted(path.relative_to(into).as_posix() for path in into.rglob("*.*"))
     assert files == [
         "README.md", "cpu/0001_first.json", "h200-x1/0001_first.json", "h200-x1/é b.json"
@@ -158,7 +158,9 @@ def test_the_commit_s_files_are_written(branched: Branched, tmp_path: Path) -> N
 
 def test_a_commit_without_baselines_has_none(branched: Branched, tmp_path: Path) -> None:
     """The folder is empty, and no error."""
-    write_tree(Commit(branched.base, ""), branched.clone / "absent", branched.clone, tmp_path / "x")
+    write_tree(
+        AcceptedCommit(branched.base, ""), branched.clone / "absent", branched.clone, tmp_path / "x"
+    )
     assert list((tmp_path / "x").iterdir()) == []
 
 
@@ -167,11 +169,11 @@ def test_attributes_of_the_change_hide_nothing(origin: Path, tmp_path: Path) -> 
     (origin / ".gitattributes").write_text("*.json export-ignore\n")
     made = commit(origin)
     baselines = origin / "sub folder" / "baselines"
-    write_tree(Commit(made, ""), baselines, origin, tmp_path / "into")
+    write_tree(AcceptedCommit(made, ""), baselines, origin, tmp_path / "into")
     assert (tmp_path / "into" / "cpu" / "0001_first.json").is_file()
 
 
 def test_a_folder_outside_of_the_repository_is_an_error(branched: Branched, tmp_path: Path) -> None:
     """No commit of the repository has it."""
     with pytest.raises(InputError, match="baselines must lie in the repository"):
-        write_tree(Commit(branched.base, ""), tmp_path, branched.clone, tmp_path / "into")
+        write_tree(AcceptedCommit(branched.base, ""), tmp_path, branched.clone, tmp_path / "into")
