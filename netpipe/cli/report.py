@@ -1,4 +1,4 @@
-"""`netpipe report`: one page out of results."""
+"""`netpipe report`: one HTML page from results."""
 
 from pathlib import Path
 
@@ -12,9 +12,9 @@ from netpipe.cli.console import clear_errors, command_line, folder, notes
 @click.option("--html", "path", type=folder, required=True, metavar="FILE", help="The page.")
 @clear_errors
 def report(results: tuple[Path, ...], path: Path) -> None:
-    """Make one HTML page, which needs nothing else, out of results.
+    """Make one self-contained HTML page from results.
 
-    RESULT is a JSON document of measure, lint, diagnose, throughput, or of --netpipe-json.
+    RESULT is a JSON document from measure, lint, diagnose, throughput or --netpipe-json.
     """
     from netpipe.page.reading import read_document
     from netpipe.page.rendering import write_page

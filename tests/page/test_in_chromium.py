@@ -32,24 +32,24 @@ def seen(scheme: str, tmp_path_factory: pytest.TempPathFactory) -> Seen:
 
 
 def test_the_frames_are_of_both_widths(seen: Seen) -> None:
-    """What follows is said of a phone and of a desk, and of a page with something on it."""
+    """The other tests look at a phone and a desktop, and at a page with content."""
     assert [frame["width"] for frame in seen.frames] == list(WIDTHS)
     assert all(frame["texts"] > 100 for frame in seen.frames)
 
 
 def test_nothing_is_said_on_the_console(seen: Seen) -> None:
-    """Neither an error nor something that the page's own policy had to refuse."""
+    """There is no error, and the page's own policy had nothing to refuse."""
     assert seen.console == []
 
 
 def test_no_request_leaves(seen: Seen) -> None:
-    """Nothing is fetched, and there is nothing that would: no script, image or link."""
+    """The page fetches nothing and has no script, image or link."""
     assert [frame["requests"] for frame in seen.frames] == [[], []]
     assert [frame["scripts"] for frame in seen.frames] == [0, 0]
 
 
 def test_nothing_is_wider_than_the_window(seen: Seen) -> None:
-    """What is wide scrolls in its own box."""
+    """Wide content scrolls in its own box."""
     assert [frame["scroll_width"] for frame in seen.frames] == list(WIDTHS)
 
 

@@ -38,7 +38,7 @@ def test_every_document_becomes_a_page(name: str) -> None:
 
 @pytest.mark.parametrize("name", EVERY)
 def test_nothing_stands_empty(name: str) -> None:
-    """What a document lacks leaves no frame: every card, cell head and list holds something."""
+    """A document without some values leaves no empty card, head or list."""
     text = made(name)
     for empty in ("<h3></h3>", "<tbody>\n</tbody>", "<ul>\n</ul>", "<dl>\n</dl>", "None<", ">nan"):
         assert empty not in text
@@ -46,7 +46,7 @@ def test_nothing_stands_empty(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["diagnosis", "lint", "run"])  # drawings of all kinds
 def test_the_same_documents_give_the_same_bytes(name: str) -> None:
-    """So that a page that changed shows a result that changed."""
+    """A changed page then means a changed result."""
     assert render_page([EVERY[name]]) == made(name)
 
 
@@ -91,7 +91,7 @@ def test_several_documents_stand_below_each_other() -> None:
 
 
 def test_one_part_needs_no_list_of_parts() -> None:
-    """Then there is no navigation."""
+    """A page with one part has no navigation."""
     assert not parsed(render_page([measurement()])).named("nav")
 
 
@@ -122,7 +122,7 @@ def test_a_page_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 
 
 def test_a_page_is_a_file(tmp_path: Path) -> None:
-    """And nothing is left beside it."""
+    """Writing it leaves no temporary file."""
     write_page([lint()], tmp_path / "page.html", "--html")
     assert (tmp_path / "page.html").read_text(encoding="utf-8").startswith("<!doctype html>")
     assert [one.name for one in tmp_path.iterdir()] == ["page.html"]

@@ -39,24 +39,21 @@ _STATIC_METHODS: Final[Mapping[str, str]] = {"Mix": "mix", "Concatenate": "conca
 
 _NOT_CALLED: Final = ("source", "sampler")
 
-# The values of these parameters stand without a name.
-_POSITIONAL: Final = (
-    "batch_size",
-    "count",
-    "operation",
-    "options",
-    "sampler",
-    "seed_rng_seed",
-    "source",
-    "transform",
-)
-
+# Written before the value of a parameter; all others are written as `name=value`.
 _LABELS: Final[Mapping[str, str]] = {
-    "buffer_size": "buffer",
-    "per_worker_buffer_size": "buffer",
-    "prefetch_buffer_size": "buffer",
-    "seed": "seed",
-    "window_size": "window",
+    "batch_size": "",
+    "count": "",
+    "operation": "",
+    "options": "",
+    "sampler": "",
+    "seed_rng_seed": "",
+    "source": "",
+    "transform": "",
+    "buffer_size": "buffer ",
+    "per_worker_buffer_size": "buffer ",
+    "prefetch_buffer_size": "buffer ",
+    "seed": "seed ",
+    "window_size": "window ",
 }
 
 _COUNTED: Final[Mapping[str, str]] = {
@@ -142,10 +139,8 @@ def _arguments(parameters: Mapping[str, PlainValue]) -> Iterator[str]:
             yield f"proportions {_ratio(value)}"
         elif value is True:
             yield name
-        elif name in _POSITIONAL:
-            yield _value(value)
         else:
-            yield (f"{_LABELS[name]} " if name in _LABELS else f"{name}=") + _value(value)
+            yield _LABELS.get(name, f"{name}=") + _value(value)
 
 
 def _is_omitted(name: str, value: PlainValue, parameters: Mapping[str, PlainValue]) -> bool:

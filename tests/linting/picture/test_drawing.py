@@ -96,7 +96,7 @@ def lay_out(report: LintReport) -> Layout:
 
 @every_pipeline
 def test_every_node_that_the_user_wrote_is_drawn_once(name: str) -> None:
-    """By its id, with its call."""
+    """Each box has the id of its node."""
     report = report_of(name)
     written = {one.id for one in report.graph.nodes if one.kind not in ("Options", "Seed")}
     assert set(nodes_of(drawn(report))) == written
@@ -104,7 +104,7 @@ def test_every_node_that_the_user_wrote_is_drawn_once(name: str) -> None:
 
 @every_pipeline
 def test_every_finding_is_named_at_its_nodes_and_in_the_list(name: str) -> None:
-    """In the box of each of its nodes, and once below with its message and its fix."""
+    """The box of each node names the rule; the list gives the message and the fix once."""
     report = report_of(name)
     root = drawn(report)
     groups = nodes_of(root)
@@ -127,7 +127,7 @@ def test_boxes_do_not_overlap(name: str) -> None:
 
 @every_pipeline
 def test_the_innermost_frame_is_the_process_of_a_call(name: str) -> None:
-    """It is a frame of workers for what runs in workers, and the training process for all else."""
+    """Calls that run in workers are in a frame of workers, all others in the training process."""
     layout = lay_out(report_of(name))
     for box in layout.boxes:
         *_, innermost = (frame for frame in layout.frames if inside(box.place, frame.place))
@@ -210,7 +210,7 @@ def test_the_list_stays_in_the_drawing(name: str) -> None:
 
 
 def test_the_worst_is_listed_first() -> None:
-    """Errors, then warnings, then remarks; so it is in a box."""
+    """Errors, then warnings, then remarks, in the list and in a box."""
     root = drawn(report_of("straight"))
     rules = ["map-after-mp-prefetch", "threads-in-workers", "unused-silence", "large-capture"]
     listed = [one for one in root.findall(f"{SVG}text") if "rule" in one.attrib["class"]]
@@ -219,8 +219,8 @@ def test_the_worst_is_listed_first() -> None:
     assert both.strip(" i") == ""
 
 
-def test_boxes_are_as_wide_as_their_texts_need() -> None:
-    """Nothing of a usual call is cut."""
+def test_a_usual_call_is_not_cut() -> None:
+    """Boxes are wide enough for it."""
     for group in nodes_of(drawn(report_of("twenty_nodes"))).values():
         assert "…" not in words(group)
 
@@ -255,7 +255,7 @@ def words_in(line: ET.Element) -> str:
 
 @every_pipeline
 def test_it_needs_nothing_else_and_is_always_the_same(name: str) -> None:
-    """No address but the name of SVG itself, no script, no style from elsewhere."""
+    """It has no URL but the SVG namespace, no script and no external style."""
     text = draw_svg(report_of(name))
     assert text.replace('xmlns="http://www.w3.org/2000/svg"', "").count("http") == 0
     assert not any(word in text for word in ("<script", "@import", "url(", "href"))
@@ -263,7 +263,7 @@ def test_it_needs_nothing_else_and_is_always_the_same(name: str) -> None:
 
 
 def test_it_has_a_title_and_a_description_for_screen_readers() -> None:
-    """The counts in the title, the order in the description, both named by the image."""
+    """The title counts the findings, the description gives the order of the calls."""
     root = drawn(report_of("straight"))
     title, description = root.find(f"{SVG}title"), root.find(f"{SVG}desc")
     assert title is not None
@@ -309,7 +309,7 @@ def test_a_shared_call_is_drawn_once_and_named_again() -> None:
 
 
 def test_text_from_outside_is_escaped() -> None:
-    """Names and messages may hold markup and characters that XML does not know."""
+    """Names and messages may hold markup and characters that XML does not allow."""
     finding, *_ = findings_of_all_severities()
     evil = replace(finding, message="<script>&\"']]>\x00 end")
     report = report_on(straight(), {evil: ("Filter",)})
@@ -332,7 +332,7 @@ def test_a_long_word_in_a_message_is_cut() -> None:
 
 
 def test_without_a_graph_it_says_so() -> None:
-    """With what was found, in a drawing like any other."""
+    """The findings are listed all the same."""
     finding, *_ = findings_of_all_severities()
     root = drawn(report_on([1, 2], {finding: ()}))
     assert "A loader without a Grain graph, judged for throughput" in words(root)
@@ -340,7 +340,7 @@ def test_without_a_graph_it_says_so() -> None:
 
 
 def test_a_node_added_by_grain_is_drawn_if_a_finding_is_about_it() -> None:
-    """A finding must have its place."""
+    """Every finding is marked at a box."""
     finding, *_ = findings_of_all_severities()
     options = grain.experimental.DatasetOptions(filter_warn_threshold_ratio=0.5)
     dataset: Any = grain.experimental.WithOptionsIterDataset(read(source()), options)
@@ -349,7 +349,7 @@ def test_a_node_added_by_grain_is_drawn_if_a_finding_is_about_it() -> None:
 
 
 def test_what_is_silenced_is_listed_with_its_reason() -> None:
-    """The heading counts it, and below the findings stands which rule it is and why."""
+    """The heading counts silenced findings, and the list names their rules and reasons."""
     finding, *others = findings_of_all_severities()
     silenced = (SilencedFinding(finding, "one slow map is meant"),)
     for heard in ((), tuple(others)):
@@ -361,14 +361,14 @@ def test_what_is_silenced_is_listed_with_its_reason() -> None:
 
 
 def test_a_seed_is_drawn_where_the_user_gave_it() -> None:
-    """What Grain derives of it is a number that the user never wrote."""
+    """The seeds that Grain derives from it are left out."""
     drawn_calls = words(drawn(report_on(source().seed(3).shuffle())))
     assert ".seed 3" in drawn_calls
     assert not re.search(r"seed \d{5,}", drawn_calls)
 
 
-def test_a_data_loader_is_drawn_in_its_own_words() -> None:
-    """Its workers are its argument, and a function that it adds is not the user's."""
+def test_a_data_loader_is_drawn_with_its_own_arguments() -> None:
+    """It names its worker count and leaves out the function that it adds."""
     loader = grain.DataLoader(
         data_source=Probes(),
         sampler=grain.samplers.IndexSampler(1000, grain.sharding.NoSharding(), seed=0),
@@ -382,7 +382,7 @@ def test_a_data_loader_is_drawn_in_its_own_words() -> None:
 
 
 def test_a_finding_of_many_nodes_names_a_few() -> None:
-    """And says how many more there are."""
+    """It says how many more there are."""
     finding = LintFinding("no-prefetch", "warning", tuple(range(6)), "Many.", "None.")
     report = replace(report_on(straight()), findings=(finding,))
     assert "and 2 more" in words(drawn(report))
@@ -390,7 +390,7 @@ def test_a_finding_of_many_nodes_names_a_few() -> None:
 
 @every_pipeline
 def test_a_graph_alone_is_the_same_calls(name: str) -> None:
-    """Without heading and list of findings: for a page that has both as text of its own."""
+    """It has neither heading nor list, because the page shows both as text."""
     report = report_of(name)
     whole, alone = drawn(report), ET.fromstring(draw_svg_graph(report))
     assert nodes_of(alone).keys() == nodes_of(whole).keys()
