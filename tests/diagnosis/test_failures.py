@@ -43,7 +43,7 @@ def _workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thread_scaling, "SecondProcess", NoSecondProcess)
     # However busy the machine is, nothing is skipped; a single round shows whether a side fails.
     monkeypatch.setattr(schedule, "longest_s", lambda _: 1e4)
-    monkeypatch.setattr(turns, "_MOST_ROUNDS", 1)
+    monkeypatch.setattr(turns, "_MAX_ROUNDS", 1)
 
 
 def diagnosed(loader: Any) -> Findings:
