@@ -42,7 +42,7 @@ def _workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(single_thread_run, "SecondProcess", NoSecondProcess)
     # However busy the machine is, nothing is skipped; a single round shows whether a side fails.
     monkeypatch.setattr(schedule, "max_duration_s", lambda _: 1e4)
-    monkeypatch.setattr(turns, "_MOST_ROUNDS", 1)
+    monkeypatch.setattr(turns, "_MAX_ROUNDS", 1)
 
 
 def diagnosed(loader: Any) -> Findings:
