@@ -21,9 +21,9 @@ from netpipe.session.own_code import HARNESS_FOLDERS
 
 _SAMPLE_INTERVAL_S = 0.001
 _MAX_LINES = 3
-_NUMERIC_FOLDERS = tuple(
-    str(Path(str(package.__file__)).parent) + os.sep for package in (jax, jaxlib, np)
-)
+_NUMERIC_FOLDERS = [str(Path(str(module.__file__)).parent) for module in (jax, jaxlib, np)]
+# Generated code has a name like "<string>" instead of a file.
+_SKIPPED_PREFIXES = (*(folder + os.sep for folder in _NUMERIC_FOLDERS), "<")
 _STDLIB_FOLDER = sysconfig.get_paths()["stdlib"] + os.sep
 _SITE_FOLDERS = ("site-packages", "dist-packages")
 
@@ -116,7 +116,7 @@ def find_trainers_line(frame: FrameType | None) -> _Line | None:
     installed = None
     while frame is not None and not frame.f_code.co_filename.startswith(HARNESS_FOLDERS):
         file, line = frame.f_code.co_filename, (frame.f_code.co_filename, frame.f_lineno)
-        if not file.startswith((*_NUMERIC_FOLDERS, "<")):
+        if not file.startswith(_SKIPPED_PREFIXES):
             if any(folder in file for folder in _SITE_FOLDERS):
                 installed = installed or line
             elif not file.startswith(_STDLIB_FOLDER):
