@@ -17,7 +17,7 @@ import pytest
 
 from netpipe.device.emulated_names import parse_accelerator
 from netpipe.errors import InconclusiveError, NetpipeError
-from netpipe.session.session import request_here
+from netpipe.session.request import SessionRequest
 from netpipe.suite import (
     baseline_recording,
     benchmark_replay,
@@ -73,7 +73,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "accelerator it is measured against",
     )
     options = Options.from_config(config)
-    if request_here() is not None:
+    if SessionRequest.from_environment() is not None:
         _become_session(config)
         return
     benchmark_replay.refuse_only_beside_workers(config)
@@ -92,7 +92,7 @@ def pytest_configure(config: pytest.Config) -> None:
         from netpipe.device import detection
 
         with _as_usage_error():
-            detection.require(run.device, options.device)
+            detection.require_device(run.device, options.device)
     if options.request.trace:
         with _as_usage_error():
             writable_folder(Path(options.request.trace), "--netpipe-trace")

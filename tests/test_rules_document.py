@@ -9,9 +9,9 @@ import pytest
 
 from netpipe.linting.graph.source_lines import recorded
 from netpipe.linting.linter import RULE_NAMES, LintReport, lint
+from netpipe.linting.request import INTENTS
 from netpipe.linting.rules import costs
 from netpipe.linting.settings import lint_settings
-from netpipe.session.session import INTENTS
 from perf_tests.studies.rule_costs.catalogue import CATALOGUE
 from perf_tests.studies.rule_costs.document import (
     RULES_DOCUMENT,

@@ -13,11 +13,11 @@ from netpipe.cli.console import (
     FINE,
     as_json,
     bold_first,
-    clear_errors,
     folder,
     notes,
     output,
     print_json,
+    report_errors,
 )
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def record(name: str, sessions: int, words: tuple[str, ...]) -> None:
 @baseline.command("list")
 @_baselines
 @as_json
-@clear_errors
+@report_errors
 def list_(baselines: Path, as_json: bool) -> None:
     """List all baselines; one that cannot be read is named, and fails."""
     from netpipe.gate.history import entries
@@ -122,7 +122,7 @@ def _listing(found: "list[Entry]") -> Any:
 @baseline.command()
 @click.argument("file", type=_file)
 @as_json
-@clear_errors
+@report_errors
 def show(file: Path, as_json: bool) -> None:
     """Show what a baseline holds: each figure over its sessions, on which host, with what."""
     from netpipe.gate.baseline import load
@@ -182,7 +182,7 @@ def _figure_table(figures: "Mapping[str, Spread]", count: int) -> Any:
 @click.argument("before", type=_file)
 @click.argument("after", type=_file)
 @as_json
-@clear_errors
+@report_errors
 def diff(before: Path, after: Path, as_json: bool) -> None:
     """Put two baselines side by side: what one was accepted with, and the other."""
     from netpipe.gate.baseline import load
@@ -207,7 +207,7 @@ def diff(before: Path, after: Path, as_json: bool) -> None:
     help="How many of each device's latest stay; the oldest comparable one always does.",
 )  # fmt: skip
 @click.option("--yes", is_flag=True, help="Remove them; without it they are only named.")
-@clear_errors
+@report_errors
 def prune(baselines: Path, keep: int, yes: bool) -> None:
     """Remove old baselines, all but each device's latest few and the oldest comparable one."""
     from netpipe.gate.baseline import load_all

@@ -42,7 +42,7 @@ def command_line() -> str:
     return shlex.join(["netpipe", *sys.argv[1:]])
 
 
-def clear_errors(command: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+def report_errors(command: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
     """Turn what is meant for the user into one line each, and an error into exit code 2."""
 
     @functools.wraps(command)

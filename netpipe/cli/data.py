@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from netpipe.cli.console import Progress, clear_errors, folder, notes
+from netpipe.cli.console import Progress, folder, notes, report_errors
 
 if TYPE_CHECKING:
     from netpipe.data.formats.index import Index
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     "--profile", type=click.Choice(["embedded", "big-rows", "small-rows"]), default="embedded",
     show_default=True, help="Many small probes and a few large; 24 of 170,000; all of about 25.",
 )  # fmt: skip
-@clear_errors
+@report_errors
 def generate(out: Path, probes: int | None, seed: int, profile: str) -> None:
     """Make the embedded default data set, or one like it: parquet and prepared probe rows."""
     from netpipe.data.preparation.synthetic import PROFILES
@@ -39,7 +39,7 @@ def generate(out: Path, probes: int | None, seed: int, profile: str) -> None:
 @click.option("--out", type=folder, required=True, help="The folder to make.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Chooses the eval probes.")
 @click.option("--shards", type=int, default=8, show_default=True, help="Files of the train split.")
-@clear_errors
+@report_errors
 def prepare(sources: tuple[Path, ...], out: Path, seed: int, shards: int) -> None:
     """Turn parquet measurements into probe rows, train and eval split by probe.
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from netpipe.cli.console import as_json, bold_first, clear_errors, folder, output, print_json
+from netpipe.cli.console import as_json, bold_first, folder, output, print_json, report_errors
 
 
 @click.command()
@@ -13,7 +13,7 @@ from netpipe.cli.console import as_json, bold_first, clear_errors, folder, outpu
     help="The folder of baselines.",
 )  # fmt: skip
 @as_json
-@clear_errors
+@report_errors
 def devices(baselines: Path, as_json: bool) -> None:
     """Say which device is here, its key, and whether a baseline matches it."""
     from netpipe.device.detection import devices_report, find_device

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from netpipe.cli.console import as_html, as_json, folder
-from netpipe.cli.progress_display import quietly
+from netpipe.cli.progress_display import quiet_option
 
 if TYPE_CHECKING:
-    from netpipe.session.session import SessionRequest
+    from netpipe.measuring.request import MeasureRequest
 
 
 @dataclass(frozen=True)
-class Chosen:
+class MeasureOptions:
     """What the user chose.
 
     Attributes:
@@ -49,20 +49,19 @@ class Chosen:
     quiet: bool
     as_json: bool
 
-    def request(self, kind: str, accelerator: str) -> "SessionRequest":
+    def request(self, accelerator: str) -> "MeasureRequest":
         """Return what a session is asked for, once all that is to be written can be.
 
         Raises:
             InputError: The page or the trace cannot be written.
             MisuseError: A value is outside its range.
         """
-        from netpipe.session.session import SessionRequest
+        from netpipe.measuring.request import MeasureRequest
         from netpipe.whole_file import refuse_unwritable, writable_folder
 
         if self.html is not None:
             refuse_unwritable(self.html, "--html")
-        return SessionRequest(
-            kind,
+        return MeasureRequest(
             accelerator=accelerator,
             budget_s=self.budget,
             batch_limit_s=self.batch_limit,
@@ -73,9 +72,9 @@ class Chosen:
         )
 
 
-def chosen_by_options(
+def measure_options(
     budget_s: float, budget_means: str
-) -> Callable[[Callable[[Chosen], None]], Callable[..., None]]:
+) -> Callable[[Callable[[MeasureOptions], None]], Callable[..., None]]:
     """Give a command the options of a `Chosen`.
 
     Args:
@@ -83,10 +82,10 @@ def chosen_by_options(
         budget_means: Its help.
     """
 
-    def decorate(command: Callable[[Chosen], None]) -> Callable[..., None]:
+    def decorate(command: Callable[[MeasureOptions], None]) -> Callable[..., None]:
         @functools.wraps(command)
         def wrapped(**values: Any) -> None:
-            command(Chosen(**values))
+            command(MeasureOptions(**values))
 
         for option in reversed(_options(budget_s, budget_means)):
             wrapped = option(wrapped)
@@ -130,6 +129,6 @@ def _options(budget_s: float, budget_means: str) -> list[Callable[..., Any]]:
             "--trace", type=folder, metavar="DIR",
             help="Keep a profiler's trace of some real steps in a folder, for ui.perfetto.dev.",
         ),
-        quietly,
+        quiet_option,
         as_json,
     ]  # fmt: skip

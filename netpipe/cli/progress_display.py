@@ -9,15 +9,15 @@ import click
 from netpipe.cli.console import notes
 
 if TYPE_CHECKING:
-    from netpipe.session.progress import Progress, Tell
+    from netpipe.session.progress import OnProgress, Progress
 
-quietly = click.option(
+quiet_option = click.option(
     "--quiet", is_flag=True, help="Nothing on standard error but warnings and errors."
 )
 
 
 @contextmanager
-def live(label: str, *, quiet: bool = False) -> "Iterator[Tell | None]":
+def show_progress(label: str, *, quiet: bool = False) -> "Iterator[OnProgress | None]":
     """Show on standard error how far a session is, until it ends.
 
     Args:
@@ -25,7 +25,7 @@ def live(label: str, *, quiet: bool = False) -> "Iterator[Tell | None]":
         quiet: Show nothing.
 
     Yields:
-        What hears of it, for `session.measured` and its sisters; None: nobody does.
+        What hears of it, for `parent.run_measurement` and its sisters; None: nobody does.
     """
     if quiet:
         yield None

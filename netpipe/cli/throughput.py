@@ -10,11 +10,11 @@ import click
 from netpipe.cli.console import (
     Progress,
     as_json,
-    clear_errors,
     folder,
     notes,
     output,
     print_json,
+    report_errors,
 )
 from netpipe.cli.worker_choice import choose_workers, wants_choice
 from netpipe.errors import InputError
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     "--against", metavar="TARGET", help="Another loader, measured in the same rounds, for ratios."
 )
 @as_json
-@clear_errors
+@report_errors
 def throughput(
     data: Path | None,
     config: Path | None,
@@ -155,11 +155,11 @@ def _plan(subjects: int, rounds: int, seconds: float) -> str:
 
 
 def _print_document(found: "Throughput") -> None:
-    from netpipe.device.detection import find_device, found_versions
+    from netpipe.device.detection import find_device, installed_versions
     from netpipe.device.host import this_host
     from netpipe.throughput.report import throughput_document
 
-    print_json(throughput_document(found, find_device(), this_host(), found_versions()))
+    print_json(throughput_document(found, find_device(), this_host(), installed_versions()))
 
 
 def _print_table(found: "Throughput") -> None:

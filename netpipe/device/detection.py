@@ -25,12 +25,12 @@ __all__ = [
     "device_key",
     "devices_report",
     "find_device",
-    "found_versions",
     "host_class",
+    "installed_versions",
     "local_device",
     "matches",
     "peak_flops",
-    "require",
+    "require_device",
     "this_host",
 ]
 
@@ -104,7 +104,7 @@ def find_device(time_limit_s: float = 180.0, command: Sequence[str] = _ASK) -> D
         raise _no_device(f"the answer {answer!r}") from error
 
 
-def require(device: Device, wanted: str) -> None:
+def require_device(device: Device, wanted: str) -> None:
     """Refuse to go on when the device is not the wanted one.
 
     Args:
@@ -143,9 +143,16 @@ def _listed_gpus() -> tuple[str, ...]:
     return tuple(value.strip() for name, _, value in lines if name == "Model")
 
 
-def found_versions() -> dict[str, str]:
+def installed_versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that a measurement depends on."""
     return {"python": python_version(), **{name: version(name) for name in _PACKAGES}}
+
+
+def measured_versions() -> dict[str, str]:
+    """Return the versions that a measurement depends on; pytest-benchmark only replays it."""
+    versions = installed_versions()
+    del versions["pytest-benchmark"]
+    return versions
 
 
 @dataclass(frozen=True)
@@ -189,7 +196,7 @@ def devices_report(device: Device, host: Host, baselines: Path) -> DevicesReport
     return DevicesReport(
         device=device,
         host=host,
-        versions=found_versions(),
+        versions=installed_versions(),
         baseline_folder=folder,
         baseline_count=len(list(folder.glob("*.json"))),
     )

@@ -22,7 +22,7 @@ _NOT_IN_A_KEY: Final = re.compile(r"[^a-z\d.+]+")
 
 
 @dataclass(frozen=True)
-class Emulated:
+class EmulatedAccelerator:
     """An accelerator that is only a clock.
 
     Attributes:
@@ -67,10 +67,10 @@ class Emulated:
                 "pytest --netpipe-flops-per-step or the fixture netpipe_flops_per_step), a step "
                 "factory with an attribute flops_per_step, or a step time as emulated:36ms"
             )
-        return checked_flops(counted)
+        return check_flops(counted)
 
 
-def checked_flops(flops: float) -> float:
+def check_flops(flops: float) -> float:
     """Return the FLOPs of a step.
 
     Raises:
@@ -81,7 +81,7 @@ def checked_flops(flops: float) -> float:
     return flops
 
 
-def parse_accelerator(text: str) -> Emulated | None:
+def parse_accelerator(text: str) -> EmulatedAccelerator | None:
     """Read an accelerator's name; None stands for `auto`, the device that jax finds.
 
     Raises:
@@ -119,7 +119,7 @@ def accelerator_label(text: str) -> str:
     return f"{text.removeprefix('emulated:')} (derived)"
 
 
-def _emulated(match: re.Match[str]) -> Emulated | None:
+def _emulated(match: re.Match[str]) -> EmulatedAccelerator | None:
     """Return what a name of the right grammar asks for; None when there is no such thing."""
     name, count, time, rate = match.group("name", "count", "time", "rate")
     peak = peak_flops_of_name(name) if name else 0.0
@@ -128,7 +128,7 @@ def _emulated(match: re.Match[str]) -> Emulated | None:
         return None
     devices = int(count or 1)
     parts = ("emulated", time or f"{name}-x{devices}", rate)
-    return Emulated(
+    return EmulatedAccelerator(
         name=match[0],
         key=_NOT_IN_A_KEY.sub("-", "-".join(part for part in parts if part).lower()),
         count=devices,

@@ -4,14 +4,15 @@ import argparse
 from contextlib import ExitStack
 from typing import Any
 
-from netpipe.device.emulated_names import Flops, checked_flops
+from netpipe.device.emulated_names import Flops, check_flops
 
 KIND = "diagnose"
 
 
 def main() -> None:
     """Run the session that this process was started for."""
-    from netpipe.session.child import answer, requested, tell_of_import
+    from netpipe.session.child import announce_import, require_request, run_job
+    from netpipe.session.request import SessionRequest
 
     parser = argparse.ArgumentParser()
     parser.add_argument("--loader", required=True)
@@ -19,19 +20,19 @@ def main() -> None:
     parser.add_argument("--step-s", type=float)
     parser.add_argument("--budget-s", type=float, required=True)
     arguments = parser.parse_args()
-    request = requested(parser)
+    request = require_request(parser, SessionRequest)
 
-    def found(_: ExitStack) -> dict[str, Any]:
+    def investigate(_: ExitStack) -> dict[str, Any]:
         from netpipe.clock import MonotonicClock
         from netpipe.device.host import this_host
         from netpipe.diagnosis.investigation import FindingOut
         from netpipe.grain_workers import let_grain_start_workers
-        from netpipe.session.session import START_UP_S
+        from netpipe.session.request import START_UP_S
         from netpipe.session.targets import resolve
         from netpipe.session.watchdog import Watchdog
 
         let_grain_start_workers()
-        tell_of_import(request, arguments.loader)
+        announce_import(request, arguments.loader)
         loader, cores = resolve(arguments.loader), this_host().cores
         limit_s = START_UP_S + request.budget_s  # of which the diagnosis itself holds the second
         with Watchdog(request, start_up_s=limit_s) as watch:
@@ -49,7 +50,7 @@ def main() -> None:
         flops = counted_flops(getattr(step, "flops_per_step", None))
         return {KIND: {"findings": findings, "flops_per_step": flops}}
 
-    answer(request, found)
+    run_job(request, investigate)
 
 
 def counted_flops(flops: Flops) -> float | None:
@@ -59,7 +60,7 @@ def counted_flops(flops: Flops) -> float | None:
         MisuseError: They are not above 0, or not finite.
     """
     counted = flops() if callable(flops) else flops
-    return None if counted is None else float(checked_flops(counted))
+    return None if counted is None else float(check_flops(counted))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from netpipe.device.detection import found_versions
+from netpipe.device.detection import installed_versions
 from netpipe.device.host import this_host
 from netpipe.diagnosis.accelerator_needs import needs
 from netpipe.diagnosis.child import KIND
@@ -13,16 +13,13 @@ from netpipe.diagnosis.diagnosis import Bottleneck, Diagnosis, Findings, finding
 from netpipe.diagnosis.schedule import longest_s
 from netpipe.diagnosis.summary_sentence import sentence
 from netpipe.linting import child as linting_child
+from netpipe.linting.request import LintRequest
 from netpipe.measuring import child as measuring_child
+from netpipe.measuring.request import MeasureRequest
 from netpipe.results.measurement import Measurement
-from netpipe.session.progress import Tell
-from netpipe.session.session import (
-    OVERTIME_S,
-    SessionRequest,
-    answered,
-    linted,
-    measured,
-)
+from netpipe.session.parent import run_measurement, run_session
+from netpipe.session.progress import OnProgress
+from netpipe.session.request import OVERTIME_S, SessionRequest
 from netpipe.verdict.decision import judge
 
 _MEASURING: Final = 1 / 3  # of the budget, where there is a step
@@ -42,7 +39,7 @@ class Asked:
     loader: str
     step: str | None
     loop: str | None
-    request: SessionRequest
+    request: MeasureRequest
 
     @property
     def has_step(self) -> bool:
@@ -51,7 +48,7 @@ class Asked:
 
 
 def diagnosed(
-    asked: Asked, silences: Mapping[str, str], intent: str, progress: Tell | None = None
+    asked: Asked, silences: Mapping[str, str], intent: str, progress: OnProgress | None = None
 ) -> Diagnosis:
     """Measure a loader with its step, if it has one, and find out what limits it.
 
@@ -67,31 +64,43 @@ def diagnosed(
     """
     budget_s = asked.request.budget_s
     measurement = _measurement(asked, _MEASURING * budget_s, progress) if asked.has_step else None
-    lint = linted(
+    lint = run_session(
         linting_child.child_command(asked.loader),
-        replace(asked.request, kind="lint", intent=intent, silences=silences),
-        progress,
+        LintRequest(
+            accelerator=asked.request.accelerator,
+            start_limit_s=asked.request.start_limit_s,
+            intent=intent,
+            silences=silences,
+        ),
+        progress=progress,
     )
     left_s = budget_s * (1 - _MEASURING) if measurement else budget_s
     found = _found(asked, measurement, left_s, progress)
     return composed(found, measurement, lint, asked.request)
 
 
-def _measurement(asked: Asked, budget_s: float, progress: Tell | None) -> Measurement:
+def _measurement(asked: Asked, budget_s: float, progress: OnProgress | None) -> Measurement:
     command = measuring_child.child_command(asked.loader, asked.step, asked.loop)
-    request = replace(asked.request, kind="measure", budget_s=budget_s)
-    return measured(command, request, progress=progress)
+    request = replace(asked.request, budget_s=budget_s)
+    return run_measurement(command, request, progress=progress)
 
 
 def _found(
-    asked: Asked, measurement: Measurement | None, budget_s: float, progress: Tell | None
+    asked: Asked, measurement: Measurement | None, budget_s: float, progress: OnProgress | None
 ) -> dict[str, Any]:
     command = [sys.executable, "-P", "-m", "netpipe.diagnosis.child", "--loader", asked.loader]
     command += ["--step", asked.step] if asked.step else []
     command += ["--step-s", repr(measurement.step_s.median)] if measurement else []
     command += ["--budget-s", repr(budget_s)]
-    request = replace(asked.request, kind=KIND, budget_s=longest_s(budget_s))
-    return answered(command, request, progress)
+    request = SessionRequest(
+        KIND,
+        accelerator=asked.request.accelerator,
+        budget_s=longest_s(budget_s),
+        batch_limit_s=asked.request.batch_limit_s,
+        start_limit_s=asked.request.start_limit_s,
+    )
+    found: dict[str, Any] = run_session(command, request, progress=progress)
+    return found
 
 
 def most_s(asked: Asked) -> float:
@@ -109,7 +118,7 @@ def composed(
     found: Mapping[str, Any],
     measurement: Measurement | None,
     lint: Mapping[str, Any],
-    request: SessionRequest,
+    request: MeasureRequest,
 ) -> Diagnosis:
     """Put a loader's findings beside what its step needs.
 
@@ -132,7 +141,7 @@ def composed(
         measurement=measurement,
         lint=lint,
         host=this_host(),
-        versions=found_versions(),
+        versions=installed_versions(),
     )
 
 

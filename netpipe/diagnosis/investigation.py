@@ -29,7 +29,7 @@ from netpipe.diagnosis.turns import Turns, interval_of, reason
 from netpipe.diagnosis.what_if import changes, predictions, worth_trying
 from netpipe.diagnosis.whole_loader import Whole
 from netpipe.measuring.loader_puller import LoaderFactory
-from netpipe.session.bounded_calls import bounded
+from netpipe.session.bounded_calls import call_within
 from netpipe.session.heartbeat import UNWATCHED, Watch
 
 _WORKERS_START_S: Final = 1.0
@@ -128,7 +128,7 @@ class FindingOut:
         try:
             time = schedule.part(1.0, UNTIL)
             look = partial(first_look, self._lane, self._clock, UNWATCHED, time.until_s)
-            return self._looked_into(self._lane, bounded(look, time.left_s()), schedule)
+            return self._looked_into(self._lane, call_within(look, time.left_s()), schedule)
         except Exception as error:  # noqa: BLE001  # a failure of ours costs only this part
             self._remarks.append(
                 f"the loader does not run in one thread ({reason(error)}): it was looked into as "

@@ -17,13 +17,13 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
     os.dup2(2, 1)
     from netpipe.diagnosis.second_process import FAILED
-    from netpipe.session.bounded_calls import in_a_line
+    from netpipe.session.bounded_calls import summarize_error
 
     try:
         for answer in _answers(sys.argv[1]):
             answers.write(json.dumps(answer) + "\n")
     except Exception as error:  # noqa: BLE001  # the user's code may raise anything
-        answers.write(json.dumps({FAILED: in_a_line(error)}) + "\n")
+        answers.write(json.dumps({FAILED: summarize_error(error)}) + "\n")
 
 
 def _answers(target: str) -> Iterator[object]:

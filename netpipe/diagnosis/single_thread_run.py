@@ -15,7 +15,7 @@ from netpipe.diagnosis.thread_scaling import LANE, lanes_in_turns
 from netpipe.diagnosis.turns import LEAST_ROUNDS, Turns, reason, with_side
 from netpipe.linting.graph.nodes import Graph
 from netpipe.measuring.loader_puller import LoaderFactory
-from netpipe.session.bounded_calls import bounded
+from netpipe.session.bounded_calls import call_within
 from netpipe.session.heartbeat import UNWATCHED, Watch
 
 UNTIL: Final = 0.6
@@ -62,7 +62,7 @@ class SingleThread:
             timing = partial(
                 stage_times, self.loader, self.graph, time.budget_s, time.clock, self._lane_watch
             )
-            return bounded(timing, time.left_s()) if self.is_rebuilt else timing()
+            return call_within(timing, time.left_s()) if self.is_rebuilt else timing()
         except Exception as error:  # noqa: BLE001  # a failure of ours costs only this part
             self.remarks.append(f"the stages could not be timed: {reason(error)}")
             return ()

@@ -11,7 +11,7 @@ from netpipe.diagnosis.schedule import NO_TIME, Time
 from netpipe.errors import LoaderFailedError, SessionError
 from netpipe.gate.comparison import quantile
 from netpipe.results.measurement import Interval
-from netpipe.session.bounded_calls import bounded, in_a_line
+from netpipe.session.bounded_calls import call_within, summarize_error
 
 LEAST_ROUNDS: Final = 3  # with fewer, a ratio has no interval
 _MOST_ROUNDS: Final = 9
@@ -153,7 +153,7 @@ def _one_round(
             blocks[name] = (
                 sides[name]()
                 if name == watched
-                else bounded(sides[name], max(_LEAST_LIMIT_S, time.left_s()))
+                else call_within(sides[name], max(_LEAST_LIMIT_S, time.left_s()))
             )
         except Exception as error:  # noqa: BLE001  # the user's code may raise anything
             failures[name] = reason(error)
@@ -180,4 +180,4 @@ def with_side(side: str, turns: Turns) -> Turns:
 def reason(error: Exception) -> str:
     """Return why something failed in one line, without saying that it was the loader."""
     cause = error.__cause__ if isinstance(error, LoaderFailedError) else None
-    return in_a_line(cause if isinstance(cause, Exception) else error)
+    return summarize_error(cause if isinstance(cause, Exception) else error)

@@ -9,15 +9,16 @@ from netpipe.device.host import this_host
 from netpipe.grain_workers import let_grain_start_workers
 from netpipe.linting.graph.source_lines import recorded
 from netpipe.linting.linter import LintReport, lint
+from netpipe.linting.request import LintRequest
 from netpipe.measuring.loader_puller import LoaderFactory
-from netpipe.session.progress import Teller
-from netpipe.session.session import SessionRequest, progress_file
+from netpipe.session.progress import ProgressWriter
+from netpipe.session.result_files import progress_file
 
 if TYPE_CHECKING:
     from netpipe.linting.experiments.trials import Trial
 
 
-def linted_loader(request: SessionRequest, loader: LoaderFactory) -> dict[str, object]:
+def linted_loader(request: LintRequest, loader: LoaderFactory) -> dict[str, object]:
     """Return the `netpipe.lint/1` document of the loader that a factory makes.
 
     Args:
@@ -28,29 +29,29 @@ def linted_loader(request: SessionRequest, loader: LoaderFactory) -> dict[str, o
         MisuseError: The intent or a silence is not one of those that there are.
     """
     let_grain_start_workers()
-    teller = Teller(progress_file(request), MonotonicClock())
-    teller.doing("building the pipeline")
+    teller = ProgressWriter(progress_file(request), MonotonicClock())
+    teller.enter_phase("building the pipeline")
     with recorded() as recording:
         dataset = loader()
     report = lint(dataset, request.intent, recording=recording, silences=request.silences)
     likely_s = (request.proves + request.tries) * request.budget_s
     if request.proves:
-        teller.doing("trying on elements what the structure leaves open", likely_s)
+        teller.enter_phase("trying on elements what the structure leaves open", likely_s)
         report = _proven(request, loader, report)
     trials: tuple[Trial, ...] = ()
     if request.tries:
-        report, trials = _tried(request, loader, report, partial(teller.doing, of_s=likely_s))
+        report, trials = _tried(request, loader, report, partial(teller.enter_phase, of_s=likely_s))
     return {**report.to_document(), "trials": [one.to_document() for one in trials]}
 
 
-def _proven(request: SessionRequest, loader: LoaderFactory, report: LintReport) -> LintReport:
+def _proven(request: LintRequest, loader: LoaderFactory, report: LintReport) -> LintReport:
     from netpipe.linting.experiments.proofs import prove
 
     return prove(loader, report, MonotonicClock(), request.budget_s)
 
 
 def _tried(
-    request: SessionRequest,
+    request: LintRequest,
     loader: LoaderFactory,
     report: LintReport,
     tell: Callable[[str], object],

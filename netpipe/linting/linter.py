@@ -16,6 +16,7 @@ from netpipe.linting.graph.nodes import Graph, Node, name_of
 from netpipe.linting.graph.reader import read_graph
 from netpipe.linting.graph.source_lines import Recording
 from netpipe.linting.graph.wrapped_datasets import held_datasets, properties_of_datasets
+from netpipe.linting.request import INTENTS
 from netpipe.linting.rules import batch_contents, buffers, captures, placement, shuffling, workers
 from netpipe.linting.rules.costs import cost_of
 from netpipe.linting.rules.finding import (
@@ -25,7 +26,6 @@ from netpipe.linting.rules.finding import (
     Silenced,
     merged,
 )
-from netpipe.session.session import INTENTS
 
 SCHEMA = "netpipe.lint/1"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from netpipe.errors import InputError
-from netpipe.session.session import INTENTS
+from netpipe.linting.request import INTENTS
 
 _FILE: Final = "pyproject.toml"
 _TABLE: Final = "tool.netpipe.lint"

@@ -5,22 +5,19 @@ import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
-from platform import python_version
-from typing import Any, Final
+from typing import Any
 
 from netpipe.clock import MonotonicClock
-from netpipe.device.emulated_names import Emulated, Flops, parse_accelerator
+from netpipe.device.emulated_names import EmulatedAccelerator, Flops, parse_accelerator
 from netpipe.errors import MisuseError
+from netpipe.measuring.request import MeasureRequest
 from netpipe.results.measurement import Device
-from netpipe.session.child import answer, requested, tell_of_import
+from netpipe.session.child import announce_import, require_request, run_job
 from netpipe.session.code_origin import check_origin
-from netpipe.session.session import SessionRequest, write_result
+from netpipe.session.result_files import write_result
 from netpipe.session.targets import resolve
 from netpipe.session.watchdog import Watchdog
-
-_PACKAGES: Final = ("netpipe", "grain", "jax", "jaxlib", "numpy")
 
 
 @dataclass(frozen=True)
@@ -45,13 +42,13 @@ class Factories:
     flops_per_step: Flops = None
 
 
-def serve(request: SessionRequest, factories: Factories) -> None:
+def serve(request: MeasureRequest, factories: Factories) -> None:
     """Measure what factories make and write the session's result; no exception gets out."""
-    answer(request, lambda closing: measured_factories(request, factories, closing))
+    run_job(request, lambda closing: measure_factories(request, factories, closing))
 
 
-def measured_factories(
-    request: SessionRequest, factories: Factories, closing: ExitStack
+def measure_factories(
+    request: MeasureRequest, factories: Factories, closing: ExitStack
 ) -> dict[str, Any]:
     """Measure what factories make; return the result's document.
 
@@ -63,8 +60,11 @@ def measured_factories(
     Raises:
         MisuseError: The code comes from elsewhere, or a factory does not give what it must.
     """
-    # Before, since a refusal must not take minutes; after, since more was imported meanwhile.
+    # A refusal must not take minutes, so the check comes first. It is repeated after the
+    # measurement, which has imported more.
     check_origin(request.code_from, request.not_from)
+    from netpipe.device.detection import measured_versions
+    from netpipe.device.host import this_host
     from netpipe.grain_workers import let_grain_start_workers
     from netpipe.measuring.kept_trace import TraceTarget
     from netpipe.measuring.protocol import Place, measure
@@ -73,7 +73,7 @@ def measured_factories(
 
     let_grain_start_workers()
     device_of, step = _device_and_step(request, factories)
-    place = Place(device_of, _host(), _versions())
+    place = Place(device_of, this_host(), measured_versions())
     trace = TraceTarget(Path(request.trace), request.trace_name) if request.trace else None
     with Watchdog(request) as watch:
         subject = Subject(
@@ -92,7 +92,7 @@ def measured_factories(
 
 
 def _device_and_step(
-    request: SessionRequest, factories: Factories
+    request: MeasureRequest, factories: Factories
 ) -> tuple[Callable[[int], Device], Callable[[], Any]]:
     emulated = parse_accelerator(request.accelerator)
     if emulated is not None:
@@ -105,7 +105,7 @@ def _device_and_step(
 
 
 def _emulated(
-    emulated: Emulated, request: SessionRequest, factories: Factories
+    emulated: EmulatedAccelerator, request: MeasureRequest, factories: Factories
 ) -> tuple[Callable[[int], Device], Callable[[], Any]]:
     from netpipe.measuring.emulated_step import EmulatedStep
 
@@ -119,16 +119,6 @@ def _emulated(
         lambda _: Device(emulated.key, kind, "emulated", emulated.count),
         lambda: (step.initial_state(), step),
     )
-
-
-def _host() -> Any:
-    from netpipe.device.host import this_host
-
-    return this_host()
-
-
-def _versions() -> dict[str, str]:
-    return {"python": python_version(), **{name: version(name) for name in _PACKAGES}}
 
 
 def child_command(loader: str, step: str | None, loop: str | None) -> list[str]:
@@ -145,18 +135,18 @@ def main() -> None:
     parser.add_argument("--step")
     parser.add_argument("--loop")
     arguments = parser.parse_args()
-    request = requested(parser)
+    request = require_request(parser, MeasureRequest)
 
-    def found(closing: ExitStack) -> dict[str, Any]:
-        tell_of_import(request, arguments.loader)
+    def measure(closing: ExitStack) -> dict[str, Any]:
+        announce_import(request, arguments.loader)
         factories = Factories(
             loader=resolve(arguments.loader),
             step=resolve(arguments.step) if arguments.step else None,
             loop=resolve(arguments.loop) if arguments.loop else None,
         )
-        return measured_factories(request, factories, closing)
+        return measure_factories(request, factories, closing)
 
-    answer(request, found)
+    run_job(request, measure)
 
 
 if __name__ == "__main__":

@@ -81,11 +81,11 @@ class Puller:
         self._epoch_began = 0
         self._strangers: tuple[int, ...] = ()
         started = clock()
-        watch.waiting(started, starts=True)
+        watch.note_wait(started, starts=True)
         try:
             self._iterator = self._start()
         except BaseException:
-            watch.waiting(None)
+            watch.note_wait(None)
             raise
         self.making_s = clock() - started
         self.first_batch = self._next()
@@ -114,7 +114,7 @@ class Puller:
         try:
             self._restarted()
         finally:
-            self._watch.waiting(None)
+            self._watch.note_wait(None)
         self.pulled += 1
 
     def _start(self) -> Iterator[Batch]:
@@ -132,17 +132,17 @@ class Puller:
 
     def _look_at_processes(self) -> None:
         self.processes = ProcessTree(without=self._strangers)
-        self._watch.started(self.processes.worker_pids)
+        self._watch.note_workers(self.processes.worker_pids)
 
     def _next(self) -> Batch:
-        self._watch.waiting(self._clock(), starts=not self.pulled)
+        self._watch.note_wait(self._clock(), starts=not self.pulled)
         try:
             batch = self._given()
         except StopIteration:
             self.epoch_batches = self.pulled - self._epoch_began
             batch = self._restarted()
         finally:
-            self._watch.waiting(None)
+            self._watch.note_wait(None)
         self.pulled += 1
         return batch
 
@@ -160,7 +160,7 @@ class Puller:
         if not self.pulled:
             raise MisuseError("loader() gave no batch: it must give at least one")
         started = self._clock()
-        self._watch.waiting(started, starts=True)
+        self._watch.note_wait(started, starts=True)
         try:
             close_soon(self.close)
             self._iterator = self._start()

@@ -66,10 +66,10 @@ def measure(
         MisuseError: A factory does not give what it must.
     """
     started, host_cpu = clock(), processes.read_host_cpu()
-    watch.doing("making the loader")
+    watch.enter_phase("making the loader")
     puller = Puller(subject.loader, clock, watch)
     closing.callback(close_soon, puller.close)
-    watch.doing("making the step")
+    watch.enter_phase("making the step")
     bench = Bench(subject, puller, clock, budget_s)
     closing.callback(close_soon, bench.reference.close)
     bench.run(watch)
@@ -77,8 +77,8 @@ def measure(
     if trace is not None:
         bench.log.no_trace = "taking it did not end"
         yield _summary(bench, place, subject.fingerprint, clock() - started, busy)
-        watch.doing("a trace of some steps", budget_s)
-        watch.rounds_begin()  # it has a budget of its own
+        watch.enter_phase("a trace of some steps", budget_s)
+        watch.begin_rounds()  # it has a budget of its own
         _keep_trace(bench, trace.file(_device(bench, place).key))
     yield _summary(bench, place, subject.fingerprint, clock() - started, busy)
 

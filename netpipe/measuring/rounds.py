@@ -93,29 +93,29 @@ class Bench:
 
     def run(self, watch: Watch = UNWATCHED) -> None:
         """Warm up, estimate every time, then do rounds until they agree or time is up."""
-        watch.doing("CPU time of a batch, beside a reference loader's")
+        watch.enter_phase("CPU time of a batch, beside a reference loader's")
         self._pull_in_turns()
-        watch.doing("warming up the step")
+        watch.enter_phase("warming up the step")
         self.stepper.warm_up(0.2 * self._budget_s)
         self._gpu = GpuWatch.open(self.stepper.devices)
         # The loader fills its buffers while the step is estimated, so the step comes first.
         step_s = self.stepper.resident_s(_WARM_STEPS)
         transfer_s = self.stepper.transfer_s(1)
         # A loop that never comes back must not take the time that compiling a model may take.
-        watch.rounds_begin()
+        watch.begin_rounds()
         train_s = self._warmed_up_loop_s() or step_s
-        watch.rounds_begin()
+        watch.begin_rounds()
         self._started = self._clock()
-        watch.doing(_MEASURING, self._budget_s, "first looks")
+        watch.enter_phase(_MEASURING, self._budget_s, "first looks")
         self._now = Estimates(*self._estimated_load_s(), step_s, transfer_s, train_s)
         estimated = self._clock()
         while not (self._is_over(estimated) or self.log.ended):
-            watch.doing(_MEASURING, self._budget_s, self._which_round(estimated))
+            watch.enter_phase(_MEASURING, self._budget_s, self._which_round(estimated))
             self._round_or_end(len(self.log.load_s))
         if self._gpu is not None:
             self.log.gpu = self._gpu.health()
             self._gpu.close()
-        watch.doing("a closer look at what was seen", self._budget_s)
+        watch.enter_phase("a closer look at what was seen", self._budget_s)
         self._look_closer()
 
     def _pull_in_turns(self) -> None:

@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 _FAREWELL_S: Final = 3.0  # for a loader to notice that its workers are gone: Grain looks every 1 s
 
 
-def bounded(
+def call_within(
     work: Callable[[], Result], limit_s: float, grace_s: Callable[[], float] = lambda: 0.0
 ) -> Result:
     """Do some work, and wait for it so long and no longer.
@@ -54,7 +54,7 @@ def _settle(done: "Future[Result]", work: Callable[[], Result]) -> None:
         done.set_exception(error)
 
 
-def in_a_line(error: Exception) -> str:
+def summarize_error(error: Exception) -> str:
     """Return what is to be said of an error where there is a line for it."""
     text = str(error) if isinstance(error, NetpipeError) else f"{type(error).__name__}: {error}"
     return text.partition("\n")[0]

@@ -47,7 +47,7 @@ class Descendants:
             if is_steady:
                 self._lost_s += max(0.0, self._last_s - now_s)
                 self._last_s = now_s
-            counted = {os.getpid(), *outside(parents, without)}
+            counted = {os.getpid(), *without_subtrees(parents, without)}
             return now_s + self._lost_s - sum(used_s[pid] for pid in used_s.keys() - counted)
 
 
@@ -101,7 +101,7 @@ def _children_of(pid: int) -> list[int]:
     return found
 
 
-def outside(tree: Mapping[int, int], without: Collection[int]) -> list[int]:
+def without_subtrees(tree: Mapping[int, int], without: Collection[int]) -> list[int]:
     """Return the processes of a tree that neither are in `without` nor descend from those."""
     found: list[int] = []
     excluded = set(without)

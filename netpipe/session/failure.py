@@ -17,7 +17,7 @@ _FOREIGN_FOLDERS = {
 _FOREIGN = (*(folder + os.sep for folder in _FOREIGN_FOLDERS), "<")
 
 
-def told(error: BaseException) -> str:
+def format_failure(error: BaseException) -> str:
     """Return an exception as the user is to see it.
 
     The type and the text come first; below them the last lines of the user's own files that it
@@ -30,7 +30,7 @@ def told(error: BaseException) -> str:
     if isinstance(source, SyntaxError) and source.filename:  # it has no frame in that file
         place = (source.filename, source.lineno or 0, "<module>")
         passed.append(traceback.FrameSummary(*place, line=(source.text or "").strip()))
-    return f"{first}{_hidden_file(source)}\n{lines_of(passed)}".rstrip()
+    return f"{first}{_hidden_file(source)}\n{format_frames(passed)}".rstrip()
 
 
 def _hidden_file(error: BaseException) -> str:
@@ -47,7 +47,7 @@ def _hidden_file(error: BaseException) -> str:
     return ""
 
 
-def lines_of(frames: traceback.StackSummary, innermost: int = 0) -> str:
+def format_frames(frames: traceback.StackSummary, innermost: int = 0) -> str:
     """Return the last frames that lie in the user's files, else the last of all.
 
     Args:

@@ -12,7 +12,12 @@ from typing import NamedTuple
 
 import psutil
 
-from netpipe.session.descendants import DESCENDANTS, list_descendants, outside, process_cpu_s
+from netpipe.session.descendants import (
+    DESCENDANTS,
+    list_descendants,
+    process_cpu_s,
+    without_subtrees,
+)
 
 _TRACKER = "multiprocessing.resource_tracker"
 _HELPERS = (_TRACKER, "multiprocessing.forkserver")
@@ -30,7 +35,7 @@ class ProcessTree:
     def __init__(self, without: Collection[int] = ()) -> None:
         self._without = frozenset(without)
         self._parents = list_descendants()
-        self._children = outside(self._parents, self._without)
+        self._children = without_subtrees(self._parents, self._without)
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -61,7 +66,7 @@ class ProcessTree:
         return sum(map(process_cpu_s, self._children))
 
 
-def own_threads() -> frozenset[int]:
+def list_own_threads() -> frozenset[int]:
     """Return the ids of the threads of this process, those that Python does not know too."""
     return frozenset(int(one.name) for one in Path("/proc/self/task").iterdir())
 
@@ -79,7 +84,7 @@ def _is_running(pid: int, modules: tuple[str, ...]) -> bool:
     return any(module in word for module in modules for word in words)
 
 
-def crash_of(pid: int) -> str | None:
+def describe_crash(pid: int) -> str | None:
     """Return how a child of this process crashed: "by SIGKILL", "with code 3".
 
     It asks without taking the answer away from whoever started the child and waits for it. None
@@ -111,7 +116,7 @@ class Worker(NamedTuple):
     crash: str
 
 
-def workers_now() -> list[Worker]:
+def list_workers() -> list[Worker]:
     """Return the processes of multiprocessing that nobody has joined, those that ended too."""
     # `active_children` would forget those that have ended.
     known = multiprocessing.process._children.copy()  # type: ignore[attr-defined]  # noqa: SLF001
@@ -120,7 +125,7 @@ def workers_now() -> list[Worker]:
     ]
 
 
-def activity_of(pid: int) -> str:
+def describe_activity(pid: int) -> str:
     """Return what a process does, in words: "sleeping, 1.25 CPU seconds used"."""
     try:
         process = psutil.Process(pid)

@@ -9,17 +9,16 @@ from types import FrameType, TracebackType
 from typing import NamedTuple
 
 from netpipe.clock import Clock, MonotonicClock
-from netpipe.session.failure import lines_of, told
+from netpipe.session.cleanup import end_this_session
+from netpipe.session.failure import format_failure, format_frames
+from netpipe.session.heartbeat import Watch
 from netpipe.session.own_code import HARNESS_MODULES
-from netpipe.session.processes import activity_of, crash_of, workers_now
-from netpipe.session.progress import Teller
-from netpipe.session.session import (
-    OVERTIME_S,
-    START_UP_S,
-    SessionRequest,
+from netpipe.session.processes import describe_activity, describe_crash, list_workers
+from netpipe.session.progress import ProgressWriter
+from netpipe.session.request import OVERTIME_S, START_UP_S, SessionRequest
+from netpipe.session.result_files import (
     error_document,
-    leave,
-    partial_result,
+    partial_result_file,
     progress_file,
     stacks_file,
     write_result,
@@ -66,7 +65,7 @@ class _Stage(NamedTuple):
     limit_means: str
 
 
-class Watchdog:
+class Watchdog(Watch):
     """Watches a measurement from a thread of its own, while it is entered.
 
     Args:
@@ -89,7 +88,7 @@ class Watchdog:
         self._of_s = 0.0
         self._stage: _Stage
         self._over = threading.Event()
-        self._teller = Teller(progress_file(request), self._clock)
+        self._teller = ProgressWriter(progress_file(request), self._clock)
         # Not standard error: pytest captures it into a file that goes with the process.
         self._stacks = stacks_file(request).open("w", encoding="utf-8")
         self._thread = threading.Thread(target=self._look, name="netpipe-watchdog", daemon=True)
@@ -115,7 +114,7 @@ class Watchdog:
         stacks_file(self._request).unlink()
         threading.excepthook = self._hook
 
-    def waiting(self, since_s: float | None, *, starts: bool = False) -> None:
+    def note_wait(self, since_s: float | None, *, starts: bool = False) -> None:
         """Note that this thread asks for a batch, or that it has come (None)."""
         thread = threading.get_ident()
         before = self._waits.get(thread)
@@ -132,25 +131,25 @@ class Watchdog:
             self._waits[thread] = before._replace(start=start)
         else:
             doing = "starting the loader again" if self._batches else "making the loader"
-            start = _Start(doing, frozenset(one.pid for one in workers_now()))
+            start = _Start(doing, frozenset(one.pid for one in list_workers()))
             self._waits[thread] = _Wait(since_s, thread, start)
             self._bark_without_gil(self._request.start_limit_s)
 
-    def started(self, worker_pids: Sequence[int]) -> None:
+    def note_workers(self, worker_pids: Sequence[int]) -> None:
         """Note which processes load."""
         self._workers = tuple(worker_pids)
 
-    def rounds_begin(self) -> None:
+    def begin_rounds(self) -> None:
         """Let the budget count from now on."""
         budget_s = self._request.budget_s
         means = f"the budget of {budget_s:g} s and {OVERTIME_S:g} s more"
         self._enter_stage("rounds", budget_s + OVERTIME_S, means)
         self._bark_without_gil()
 
-    def doing(self, what: str, of_s: float = 0.0, detail: str = "") -> None:
+    def enter_phase(self, phase: str, of_s: float = 0.0, detail: str = "") -> None:
         """Tell whoever waits for the session."""
         self._of_s = of_s
-        self._teller.doing(what, of_s, detail)
+        self._teller.enter_phase(phase, of_s, detail)
 
     def alarm(self) -> Alarm | None:
         """Return why the session has to be ended now, None when it has not."""
@@ -196,16 +195,18 @@ class Watchdog:
 
     def _note_death(self, death: threading.ExceptHookArgs) -> None:
         if death.exc_value is not None and death.thread is not None:
-            self._deaths.append(f"its thread {death.thread.name} ended: {told(death.exc_value)}")
+            self._deaths.append(
+                f"its thread {death.thread.name} ended: {format_failure(death.exc_value)}"
+            )
         self._hook(death)
 
     def _look(self) -> None:
         while not self._over.wait(_LOOK_S):
             alarm = self.alarm()
             if alarm is not None:
-                if not partial_result(self._request).exists():
+                if not partial_result_file(self._request).exists():
                     write_result(self._request, error_document(*alarm))
-                leave(self._request)
+                end_this_session(self._request)
             self._tell_of_slow_start()
 
     def _tell_of_slow_start(self) -> None:
@@ -213,7 +214,7 @@ class Watchdog:
             waited_s = self._clock() - wait.since_s
             if wait.start is not None and waited_s > _SLOW_START_S:
                 phase = f"{wait.start.doing}, at most {self._request.start_limit_s:g} s"
-                self._teller.doing(phase, self._of_s, f"{waited_s:.0f} s so far")
+                self._teller.enter_phase(phase, self._of_s, f"{waited_s:.0f} s so far")
 
     def _hangs(self, wait: _Wait, limit_s: float) -> Alarm:
         message = (
@@ -229,13 +230,13 @@ class Watchdog:
 
     def _crash(self) -> str | None:
         for pid in self._workers:
-            crash = crash_of(pid)
+            crash = describe_crash(pid)
             if crash is not None:
                 return self._crashed(pid, crash)
         return None
 
     def _crash_at_start(self, start: _Start, now_s: float) -> str | None:
-        for worker in workers_now():
+        for worker in list_workers():
             if worker.pid not in start.others and worker.crash:
                 since_s = self._crashes_s.setdefault(worker.pid, now_s)
                 if now_s - since_s > _START_CRASH_S:
@@ -261,7 +262,7 @@ class Watchdog:
         return Alarm("hang", "\n".join([message, *lines, _place(thread)]))
 
     def _loader_lines(self) -> list[str]:
-        workers = [f"worker process {pid}: {activity_of(pid)}" for pid in self._workers]
+        workers = [f"worker process {pid}: {describe_activity(pid)}" for pid in self._workers]
         return [*workers, *self._deaths]
 
 
@@ -270,7 +271,7 @@ def _place(thread: int) -> str:
     frame = _frame_of(thread)
     if frame is None:
         return "the thread that asked for it is gone"
-    return f"it stands at\n{lines_of(traceback.extract_stack(frame), _INNERMOST)}"
+    return f"it stands at\n{format_frames(traceback.extract_stack(frame), _INNERMOST)}"
 
 
 def _frame_of(thread: int) -> FrameType | None:

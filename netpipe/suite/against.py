@@ -12,15 +12,15 @@ import pytest
 from netpipe.errors import NetpipeError, NoSuchTestError, OutOfTimeError, SessionError
 from netpipe.gate.comparison import Comparison, undecided
 from netpipe.gate.pairs import LEAST_PAIRS, MOST_PAIRS, Decision, Pair, decide
+from netpipe.measuring.request import MeasureRequest
 from netpipe.results.measurement import Measurement
-from netpipe.session import session
-from netpipe.session.session import SessionRequest
+from netpipe.session import parent
 from netpipe.suite.other_version import Version, version_of
 from netpipe.suite.time_limit import LongPhases, TimeLimit, limit_s
 from netpipe.suite.worktrees import Commit, named_commit
 
 
-def pairs_limit_s(request: SessionRequest) -> float:
+def pairs_limit_s(request: MeasureRequest) -> float:
     """Return the seconds that all pairs of a subject may take."""
     return limit_s(request, 2 * MOST_PAIRS)
 
@@ -84,7 +84,7 @@ class Against:
         return chain.from_iterable(self.pairs.values())
 
     def compare(
-        self, quantity: str, key: Hashable, command: Sequence[str], request: SessionRequest
+        self, quantity: str, key: Hashable, command: Sequence[str], request: MeasureRequest
     ) -> tuple[Comparison, Measurement] | None:
         """Measure both versions in turns until the pairs decide on a quantity.
 
@@ -116,7 +116,7 @@ class Against:
                 return undecided(decision.comparison, error), pairs[-1].now
         return decision.comparison, pairs[-1].now
 
-    def _pair(self, done: int, command: Sequence[str], request: SessionRequest) -> Pair:
+    def _pair(self, done: int, command: Sequence[str], request: MeasureRequest) -> Pair:
         """Measure one of each; which goes first changes from pair to pair."""
         self.say(f"pair {done + 1} of {LEAST_PAIRS} to {MOST_PAIRS}: {self.ref} and this version")
         if done % 2:
@@ -125,7 +125,7 @@ class Against:
         base = self._base(command, request)
         return Pair(base, self._now(command, request))
 
-    def _now(self, command: Sequence[str], request: SessionRequest) -> Measurement:
+    def _now(self, command: Sequence[str], request: MeasureRequest) -> Measurement:
         here = self.commit.repository
         others = [*self._others, str(self._there.checkout.folder)]
         asked = replace(
@@ -133,9 +133,9 @@ class Against:
             code_from=str(here),
             not_from=tuple(one for one in others if Path(one).resolve() != here),
         )
-        return session.measured(command, asked, progress=LongPhases(self.say))
+        return parent.run_measurement(command, asked, progress=LongPhases(self.say))
 
-    def _base(self, command: Sequence[str], request: SessionRequest) -> Measurement:
+    def _base(self, command: Sequence[str], request: MeasureRequest) -> Measurement:
         there = self._there
         _, dash_m, pytest_, *words = command
         folder = self.config.invocation_params.dir
@@ -143,7 +143,7 @@ class Against:
         moved += self._same_cache()
         asked = replace(request, code_from=str(there.checkout.folder), not_from=self._others)
         try:
-            return session.measured(moved, asked, there.place(folder), LongPhases(self.say))
+            return parent.run_measurement(moved, asked, there.place(folder), LongPhases(self.say))
         except (NoSuchTestError, OutOfTimeError):
             raise
         except NetpipeError as error:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from netpipe.session.session import Place
+from netpipe.session.parent import ProcessEnvironment
 from netpipe.suite.version_environments import Environment, needs_its_own, own, shared
 from netpipe.suite.worktrees import Checkout, Commit, check_out, remove
 
@@ -25,7 +25,7 @@ class Version:
     checkout: Checkout
     environment: Environment
 
-    def place(self, folder: Path) -> Place:
+    def place(self, folder: Path) -> ProcessEnvironment:
         """Return where it is run when this version is run in `folder`."""
         there = self.checkout.there(folder.resolve())
         return self.environment.place(there if there.is_dir() else self.checkout.folder)

@@ -14,9 +14,9 @@ from netpipe.gate import baseline, comparison
 from netpipe.gate.baseline import Baseline
 from netpipe.gate.comparison import MOST_SESSIONS, UNJUDGED, Accepted, Comparison, Outcome
 from netpipe.gate.waivers import Waiver
+from netpipe.measuring.request import MeasureRequest
 from netpipe.results.measurement import Device, Finding, Measurement
-from netpipe.session import session
-from netpipe.session.session import SessionRequest
+from netpipe.session import parent
 from netpipe.suite.acceptance import Acceptance
 from netpipe.suite.against import Against, pairs_limit_s
 from netpipe.suite.machine_drift import cleared
@@ -223,10 +223,10 @@ class Run:
 
     def _measured(self, subject: Subject) -> Measurement:
         """Measure once, in the time that the sessions of this subject have left."""
-        request, slow = self._request(subject, "measure"), LongPhases(self.say)
+        request, slow = self._request(subject), LongPhases(self.say)
         limit = TimeLimit(self.sessions_limit_s)
         return self._limits.setdefault((subject.key, subject.accelerator), limit).run(
-            request, partial(session.measured, subject.command, progress=slow)
+            request, partial(parent.run_measurement, subject.command, progress=slow)
         )
 
     @property
@@ -242,10 +242,11 @@ class Run:
         """Return the `netpipe.lint/1` document of a subject's loader."""
         if subject.key not in self.lints:
             self.say("reading the order of the pipeline")
-            request = self._request(subject, "lint")
+            slow = LongPhases(self.say)
+            request = replace(self.options.lint_request, accelerator=subject.accelerator)
             self.lints[subject.key] = self._once(
                 (subject.key, "lint"),
-                partial(session.linted, subject.command, request, LongPhases(self.say)),
+                partial(parent.run_session, subject.command, request, progress=slow),
             )
         return self.lints[subject.key]
 
@@ -265,7 +266,7 @@ class Run:
     ) -> tuple[Compared, ...]:
         key = ("pairs", subject.key, subject.accelerator)
         # The other version may keep none, and of this one there is one already.
-        request = replace(self._request(subject, "measure"), trace="")
+        request = replace(self._request(subject), trace="", trace_name="")
         compare = partial(against.compare, quantity, key, subject.command, request)
         found = self._once(key, compare)
         if found is None:
@@ -352,13 +353,9 @@ class Run:
             return replace(first, findings=(*first.findings, Finding("not-repeated", str(error))))
         return replace(second, findings=(*second.findings, _unconfirmed(verdict, second)))
 
-    def _request(self, subject: Subject, kind: str) -> SessionRequest:
-        return replace(
-            self.options.request,
-            kind=kind,
-            accelerator=subject.accelerator,
-            trace_name=subject.name,
-        )
+    def _request(self, subject: Subject) -> MeasureRequest:
+        request = replace(self.options.request, accelerator=subject.accelerator)
+        return replace(request, trace_name=subject.name) if request.trace else request
 
 
 def _accepted(held: Baseline, benchmark: str) -> Accepted:

@@ -6,8 +6,9 @@ from typing import Final, TypeVar
 
 from netpipe.clock import Clock, MonotonicClock
 from netpipe.errors import OutOfTimeError
+from netpipe.measuring.request import MeasureRequest
 from netpipe.session.progress import Progress
-from netpipe.session.session import OVERTIME_S, SessionRequest
+from netpipe.session.request import OVERTIME_S, SessionRequest
 
 _AROUND_S: Final = 60.0  # of a further session: imports, the loader's start, compiling the step
 _LONG_PHASE_S: Final = 15.0
@@ -39,8 +40,8 @@ class TimeLimit:
 
     def run(
         self,
-        request: SessionRequest,
-        measure: Callable[[SessionRequest], _Result],
+        request: MeasureRequest,
+        measure: Callable[[MeasureRequest], _Result],
         sessions: int = 1,
     ) -> _Result:
         """Measure within the time that is left.
@@ -60,7 +61,7 @@ class TimeLimit:
             )
         started_s = self.clock()
         try:
-            return measure(replace(request, most_s=left_s / sessions))
+            return measure(replace(request, time_left_s=left_s / sessions))
         finally:
             took_s = self.clock() - started_s
             self._spent_s += took_s

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from netpipe.errors import InputError
-from netpipe.session.session import Place
+from netpipe.session.parent import ProcessEnvironment
 from netpipe.suite.declared_dependencies import declared
 from netpipe.suite.worktrees import Checkout, known_files
 
@@ -32,9 +32,9 @@ class Environment:
     python: str
     path: tuple[str, ...]
 
-    def place(self, folder: Path) -> Place:
+    def place(self, folder: Path) -> ProcessEnvironment:
         """Return a session's place in this environment."""
-        return Place(folder, {"PYTHONPATH": os.pathsep.join(self.path)})
+        return ProcessEnvironment(folder, {"PYTHONPATH": os.pathsep.join(self.path)})
 
 
 def needs_its_own(checkout: Checkout, project: Path) -> bool:

@@ -4,7 +4,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from netpipe.session.session import SessionRequest, answered
+from netpipe.session.parent import run_session
+from netpipe.session.request import SessionRequest
 from netpipe.throughput.figures import Tally
 from netpipe.throughput.run import longest_s
 from netpipe.throughput.subjects import Subject
@@ -60,4 +61,4 @@ def measure_once(subject: Subject, seconds: float) -> Tally:
     """
     command = [sys.executable, "-P", "-m", "netpipe.throughput.child", "--seconds", str(seconds)]
     request = SessionRequest(KIND, budget_s=longest_s(seconds) + _SLOW_BATCHES_S)
-    return Tally(**answered([*command, *subject.words], request))
+    return Tally(**run_session([*command, *subject.words], request))

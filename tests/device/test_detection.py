@@ -18,7 +18,7 @@ from netpipe.device.detection import (
     devices_report,
     find_device,
     local_device,
-    require,
+    require_device,
     this_host,
 )
 from netpipe.errors import NetpipeError
@@ -117,7 +117,7 @@ def test_a_child_that_never_answers_is_ended() -> None:
 )
 def test_the_wanted_device_is_accepted(device: Device, wanted: str) -> None:
     """A device of the wanted key or family passes; the step may use fewer than are here."""
-    require(device, wanted)
+    require_device(device, wanted)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_another_device_is_refused_with_what_to_run(
 ) -> None:
     """The refusal names what is wanted, what is here, and the command that fits it."""
     with pytest.raises(WrongDeviceError) as refusal:
-        require(device, wanted)
+        require_device(device, wanted)
     message = str(refusal.value)
     assert message.startswith(
         f"this run wants device {wanted}, but the device here is {device.key}"
@@ -157,7 +157,7 @@ def lists(driver: Path, *models: str) -> None:
 def refusal_of_a_cpu(wanted: str = "h200") -> str:
     """Return why a run that wants another device refuses the CPU."""
     with pytest.raises(WrongDeviceError) as refusal:
-        require(LAPTOP, wanted)
+        require_device(LAPTOP, wanted)
     return str(refusal.value)
 
 
@@ -196,7 +196,7 @@ def test_a_gpu_that_jax_uses_hides_nothing(driver: Path) -> None:
     """What the driver lists is no news to a run on a GPU of another kind."""
     lists(driver, "NVIDIA H200")
     with pytest.raises(WrongDeviceError, match="start it on a machine with a100, or run `tox -e"):
-        require(H200, "a100")
+        require_device(H200, "a100")
 
 
 def test_each_named_family_has_a_tox_environment() -> None:

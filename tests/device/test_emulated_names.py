@@ -5,11 +5,16 @@ from math import inf
 
 import pytest
 
-from netpipe.device.emulated_names import Emulated, Flops, parse_accelerator, parse_accelerators
+from netpipe.device.emulated_names import (
+    EmulatedAccelerator,
+    Flops,
+    parse_accelerator,
+    parse_accelerators,
+)
 from netpipe.errors import MisuseError
 
 
-def emulated(text: str) -> Emulated:
+def emulated(text: str) -> EmulatedAccelerator:
     """Read a name that is not `auto`."""
     found = parse_accelerator(text)
     assert found is not None

@@ -9,16 +9,15 @@ import pytest
 
 from netpipe.clock import MonotonicClock
 from netpipe.diagnosis import single_thread_run, whole_loader
-from netpipe.diagnosis.child import KIND
 from netpipe.diagnosis.diagnose import composed
 from netpipe.diagnosis.diagnosis import NO_EFFECT, OF_THE_LOADER, Diagnosis, Intervention
 from netpipe.diagnosis.investigation import FindingOut
 from netpipe.diagnosis.report import closing
 from netpipe.diagnosis.turns import Turns
+from netpipe.measuring.request import MeasureRequest
 from netpipe.results.measurement import Interval
 from netpipe.results.units import seconds
 from netpipe.session.heartbeat import UNWATCHED
-from netpipe.session.session import SessionRequest
 from tests.diagnosis import loaders
 from tests.diagnosis.diagnosed import LINT, block, stage_time
 from tests.measurements import make_measurement
@@ -64,7 +63,7 @@ def diagnosed(seed: int, monkeypatch: pytest.MonkeyPatch, *, with_step: bool) ->
     looking = FindingOut(loaders.plain, "a:b", 0.02, 2, 1.0, MonotonicClock(), UNWATCHED)
     found: dict[str, Any] = {"findings": looking.findings().to_document(), "flops_per_step": 1e12}
     measurement = make_measurement(load_s=0.0406) if with_step else None
-    return composed(found, measurement, LINT, SessionRequest(KIND))
+    return composed(found, measurement, LINT, MeasureRequest())
 
 
 def made(found: Diagnosis, name: str) -> Intervention:

@@ -7,8 +7,8 @@ import pytest
 
 from netpipe.linting.experiments.alternation import AS_IT_IS, Bench
 from netpipe.linting.job import linted_loader
-from netpipe.session.progress import Teller
-from netpipe.session.session import SessionRequest
+from netpipe.linting.request import LintRequest
+from netpipe.session.progress import ProgressWriter
 
 BUILDS = "building the pipeline"
 PROVES = "trying on elements what the structure leaves open"
@@ -38,10 +38,12 @@ def test_what_takes_time_is_said(
 ) -> None:
     """The factory, the proofs, and the first batches; --prove and --try have a budget each."""
     heard: list[tuple[str, float]] = []
-    monkeypatch.setattr(Teller, "doing", lambda _, what, of_s=0.0: heard.append((what, of_s)))
+    monkeypatch.setattr(
+        ProgressWriter, "enter_phase", lambda _, what, of_s=0.0: heard.append((what, of_s))
+    )
     monkeypatch.setattr(Bench, "_round", lambda *_: ({}, {AS_IT_IS: "it was not run"}))
-    request = SessionRequest(
-        "lint", str(tmp_path / "result.json"), budget_s=7.0, proves=proves, tries=tries
+    request = LintRequest(
+        result=str(tmp_path / "result.json"), budget_s=7.0, proves=proves, tries=tries
     )
     linted_loader(request, loader)
     assert [one for one in heard if not one[0].startswith("measuring")] == said

@@ -2,14 +2,16 @@
 
 import re
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from netpipe.errors import SessionError
-from netpipe.session.progress import Follower, Progress, Teller
-from netpipe.session.session import SessionRequest, answered, linted, measured
+from netpipe.measuring.request import MeasureRequest
+from netpipe.session.heartbeat import Watch
+from netpipe.session.parent import run_measurement, run_session
+from netpipe.session.progress import Progress, ProgressReader, ProgressWriter
+from netpipe.session.request import SessionRequest
 from tests.fakes import FakeClock
 from tests.measurements import make_measurement
 from tests.measuring.conftest import LOAD_S, STEP_S, Rehearse
@@ -17,10 +19,11 @@ from tests.measuring.conftest import LOAD_S, STEP_S, Rehearse
 CHILD = """\
 import json, os, pathlib, time
 from netpipe.clock import MonotonicClock
-from netpipe.session.progress import Teller
-from netpipe.session.session import progress_file, request_here, write_result
-request = request_here()
-doing = Teller(progress_file(request), MonotonicClock()).doing
+from netpipe.session.progress import ProgressWriter
+from netpipe.session.request import SessionRequest
+from netpipe.session.result_files import progress_file, write_result
+request = SessionRequest.from_environment()
+doing = ProgressWriter(progress_file(request), MonotonicClock()).enter_phase
 def heard(what):
     deadline = time.monotonic() + 30
     while not pathlib.Path({here!r}, what).exists() and time.monotonic() < deadline:
@@ -61,10 +64,10 @@ def ear(tmp_path: Path) -> Ear:
 
 def test_time_counts_from_when_the_whole_is_known(file: Path, clock: FakeClock, ear: Ear) -> None:
     """While nobody knows how long it takes nothing is done of it; from then on it is."""
-    teller, follower = Teller(file, clock), Follower(file, ear, clock)
+    teller, follower = ProgressWriter(file, clock), ProgressReader(file, ear, clock)
     for detail, of_s in (("compile", 0.0), ("warm up", 0.0), ("round 1", 20.0), ("2", 21.0)):
-        teller.doing("measuring", of_s, detail)
-        follower.look()
+        teller.enter_phase("measuring", of_s, detail)
+        follower.poll()
         clock.sleep(3.0)
     assert ear.heard == [
         Progress("measuring", 0.0, 0.0, "compile"),
@@ -78,10 +81,10 @@ def test_what_lasts_is_told_again_with_the_time_that_passed(
     file: Path, clock: FakeClock, ear: Ear
 ) -> None:
     """A display that is told twice a second moves on, up to the end and no further."""
-    teller, follower = Teller(file, clock), Follower(file, ear, clock)
-    teller.doing("rounds", 1.2)
+    teller, follower = ProgressWriter(file, clock), ProgressReader(file, ear, clock)
+    teller.enter_phase("rounds", 1.2)
     for _ in range(8):
-        follower.look()
+        follower.poll()
         clock.sleep(0.25)
     assert [one.done_s for one in ear.heard] == [0.0, 0.5, 1.0, 1.2]
     assert {one.of_s for one in ear.heard} == {1.2}
@@ -89,16 +92,16 @@ def test_what_lasts_is_told_again_with_the_time_that_passed(
 
 def test_a_session_that_says_nothing_yet_starts(file: Path, clock: FakeClock, ear: Ear) -> None:
     """A process that still imports is told of as often as one that measures."""
-    follower = Follower(file, ear, clock)
+    follower = ProgressReader(file, ear, clock)
     for _ in range(4):
-        follower.look()
+        follower.poll()
         clock.sleep(0.25)
     assert ear.heard == [Progress("starting a process")] * 2
 
 
 def test_a_folder_that_is_gone_loses_no_measurement(tmp_path: Path, clock: FakeClock) -> None:
     """What a person watches is worth less than what is measured."""
-    Teller(tmp_path / "gone" / "progress.json", clock).doing("rounds", 1.0)
+    ProgressWriter(tmp_path / "gone" / "progress.json", clock).enter_phase("rounds", 1.0)
 
 
 def command(here: Path, rest: str) -> list[str]:
@@ -116,12 +119,11 @@ def test_a_session_is_heard_while_it_runs(tmp_path: Path, ear: Ear, kind: str) -
         "doing('second', 600.0); heard('second')\n"
         f"write_result(request, {document!r})"
     )
-    request, child = SessionRequest(kind), command(tmp_path, rest)
+    child = command(tmp_path, rest)
     if kind == "measure":
-        assert measured(child, request, progress=ear) == made
+        assert run_measurement(child, MeasureRequest(), progress=ear) == made
     else:
-        ask = linted if kind == "lint" else answered
-        assert ask(child, request, progress=ear) == document[kind]
+        assert run_session(child, SessionRequest(kind), progress=ear) == document[kind]
     told = list(dict.fromkeys((one.doing, one.of_s) for one in ear.heard))
     assert told == [("starting a process", 0.0), ("first", 0.0), ("second", 600.0)]
 
@@ -136,11 +138,11 @@ def test_who_listens_and_fails_ends_the_session(tmp_path: Path) -> None:
 
     child = command(tmp_path, rest.format(str(tmp_path)))
     with pytest.raises(SessionError, match="no display"):
-        linted(child, SessionRequest("lint"), progress=fail)
+        run_session(child, SessionRequest("lint"), progress=fail)
     assert not Path("/proc", (tmp_path / "pid").read_text()).exists()
 
 
-class SlowEar:
+class SlowEar(Watch):
     """Notes what a measurement says, and takes long over it.
 
     Args:
@@ -151,19 +153,10 @@ class SlowEar:
         self.heard: list[tuple[str, float, str]] = []
         self._clock = clock
 
-    def doing(self, what: str, of_s: float = 0.0, detail: str = "") -> None:
+    def enter_phase(self, phase: str, of_s: float = 0.0, detail: str = "") -> None:
         """Note it."""
-        self.heard.append((what, of_s, detail))
+        self.heard.append((phase, of_s, detail))
         self._clock.sleep(2.0)
-
-    def waiting(self, since_s: float | None, *, starts: bool = False) -> None:
-        """Take no notice."""
-
-    def started(self, worker_pids: Sequence[int]) -> None:
-        """Take no notice."""
-
-    def rounds_begin(self) -> None:
-        """Take no notice."""
 
 
 def test_a_measurement_says_what_it_does(rehearse: Rehearse, clock: FakeClock) -> None:

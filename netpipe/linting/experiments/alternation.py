@@ -15,7 +15,7 @@ from netpipe.errors import HangError
 from netpipe.linting.experiments.blocks import FLAT_OUT, Block, MeasureBlock, Pace
 from netpipe.linting.experiments.variants import Variant, build
 from netpipe.measuring.loader_puller import LoaderFactory
-from netpipe.session.bounded_calls import bounded, in_a_line
+from netpipe.session.bounded_calls import call_within, summarize_error
 
 AS_IT_IS: Final = Variant()
 LATE: Final = "skipped for lack of time"
@@ -142,13 +142,13 @@ class Bench:
             try:
                 blocks[side] = self._block(side, pace)
             except Exception as error:  # noqa: BLE001  # the user's code may raise anything
-                failures[side] = in_a_line(error)
+                failures[side] = summarize_error(error)
         return blocks, failures
 
     def _block(self, variant: Variant, pace: Pace) -> Block:
         limit_s = self._left_s() + _GRACE_S
         try:
-            return bounded(
+            return call_within(
                 lambda: self._measure(lambda: build(self._loader, variant), pace), limit_s
             )
         except HangError as error:

@@ -10,7 +10,7 @@ from netpipe.errors import HangError
 from netpipe.linting.experiments.batch_digest import digest, element_count
 from netpipe.linting.experiments.variants import iterating
 from netpipe.measuring.loader_puller import LoaderFactory
-from netpipe.session.bounded_calls import bounded, in_a_line
+from netpipe.session.bounded_calls import call_within, summarize_error
 
 _CLOSING_S: Final = 6.0  # for a loader that is asked to end: Grain gives a worker 5 s
 _STARTING_S: Final = 6.0  # for the first batch: workers start anew for every run
@@ -64,7 +64,7 @@ def read_batches(loader: LoaderFactory, enough: float, limit_s: float, clock: Cl
     reading = _Reading(clock, limit_s)
     failure, hung = "", False
     try:
-        bounded(
+        call_within(
             lambda: reading.read(loader, enough),
             limit_s,
             reading.grace_s,
@@ -72,7 +72,7 @@ def read_batches(loader: LoaderFactory, enough: float, limit_s: float, clock: Cl
     except HangError:
         hung = not reading.closing  # what had been read by then is there
     except Exception as error:  # noqa: BLE001  # the user's code may raise anything
-        failure = in_a_line(error)
+        failure = summarize_error(error)
     return Run(
         tuple(reading.digests), reading.elements, reading.whole, failure, hung, reading.start_s
     )

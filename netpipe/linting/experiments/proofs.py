@@ -24,7 +24,7 @@ from netpipe.linting.graph.nodes import Graph
 from netpipe.linting.linter import LintReport
 from netpipe.linting.rules.finding import LintFinding, Severity
 from netpipe.measuring.loader_puller import LoaderFactory
-from netpipe.session.bounded_calls import bounded, in_a_line
+from netpipe.session.bounded_calls import call_within, summarize_error
 
 _STARTS_S: Final = 10.0
 ORDER: Final = "worker-count-changes-order"
@@ -79,7 +79,7 @@ def prove(
         return report
     try:
         # With 0 workers that function would not run, and the data could be others.
-        base = 1 if bounded(lambda: initializes_workers(loader), limit_s) else 0
+        base = 1 if call_within(lambda: initializes_workers(loader), limit_s) else 0
     except Exception as error:  # noqa: BLE001  # the user's code may raise anything
         proofs: Mapping[str, Proof] = dict.fromkeys(rules, _unbuilt(error))
     else:
@@ -96,7 +96,7 @@ def prove(
 
 def _unbuilt(error: Exception) -> Proof:
     failed = "" if isinstance(error, CannotRebuildError) else "the loader failed: "
-    return _undecided(f"{failed}{in_a_line(error)}")
+    return _undecided(f"{failed}{summarize_error(error)}")
 
 
 def _with_proof(finding: LintFinding, proof: Proof, intent: str) -> LintFinding:
