@@ -30,8 +30,6 @@ output = Console(
 )
 folder = click.Path(file_okay=True, path_type=Path)
 as_json = click.option("--json", "as_json", is_flag=True, help="One JSON document, no table.")
-
-
 as_html = click.option(
     "--html", type=folder, metavar="FILE", help="Also write one HTML page that needs nothing else."
 )
@@ -61,34 +59,6 @@ def report_errors(command: Callable[_Arguments, _Result]) -> Callable[_Arguments
 
 def _say_warning(message: Warning | str, *_: object, **__: object) -> None:
     notes.print(f"netpipe: warning: {message}", soft_wrap=True)
-
-
-class Progress:
-    """A progress bar on standard error, fed with how much of how much is done."""
-
-    def __init__(self, label: str) -> None:
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-        self._bar = Progress(
-            TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.0f}%"),
-            TimeElapsedColumn(), console=notes,
-        )  # fmt: skip
-        self._task = self._bar.add_task(label, total=None)
-
-    def __enter__(self) -> "Progress":
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def __call__(self, done: int, total: int) -> None:
-        """Show that so much is done."""
-        self._bar.update(self._task, completed=done, total=total)
-
-    def doing(self, label: str) -> None:
-        """Show what is done now."""
-        self._bar.update(self._task, description=label)
 
 
 def bold_first(first: str, rest: str = "") -> Text:

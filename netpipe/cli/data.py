@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from netpipe.cli.console import Progress, folder, notes, report_errors
+from netpipe.cli.console import folder, notes, report_errors
+from netpipe.cli.progress_display import ProgressBar
 
 if TYPE_CHECKING:
     from netpipe.data.formats.index import Index
@@ -27,7 +28,7 @@ def generate(out: Path, probes: int | None, seed: int, profile: str) -> None:
     from netpipe.data.preparation.synthetic import PROFILES
     from netpipe.data.preparation.synthetic import generate as generate_data
 
-    with Progress("generating") as progress:
+    with ProgressBar("generating") as progress:
         index = generate_data(
             out, probes=probes, seed=seed, profile=PROFILES[profile], progress=progress
         )
@@ -52,7 +53,7 @@ def prepare(sources: tuple[Path, ...], out: Path, seed: int, shards: int) -> Non
     from netpipe.data.preparation.convert import convert, is_inherited
     from netpipe.data.preparation.prepare import prepare as prepare_data
 
-    with Progress("preparing") as progress:
+    with ProgressBar("preparing") as progress:
         if len(sources) == 1 and is_inherited(sources[0]):
             index = convert(sources[0], out, seed=seed, progress=progress)
         else:

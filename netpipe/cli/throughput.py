@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import click
 
 from netpipe.cli.console import (
-    Progress,
     as_json,
     folder,
     notes,
@@ -16,6 +15,7 @@ from netpipe.cli.console import (
     print_json,
     report_errors,
 )
+from netpipe.cli.progress_display import ProgressBar
 from netpipe.cli.worker_choice import choose_workers, wants_choice
 from netpipe.errors import InputError
 
@@ -131,14 +131,14 @@ def _measured(
     for one in chosen:
         notes.print(f"{one.label}: {one.memory_estimate}", soft_wrap=True)
     notes.print(_plan(len(subjects), rounds, seconds), soft_wrap=True)
-    with Progress("measuring") as progress:
+    with ProgressBar("measuring") as progress:
 
         def say(done: int, subject: Subject) -> None:
-            progress.doing(f"round {done // len(subjects) + 1}, {subject.label}")
+            progress.describe(f"round {done // len(subjects) + 1}, {subject.label}")
             progress(done, rounds * len(subjects))
 
         runs = measure_in_turns(subjects, rounds, seconds, say)
-        progress.doing("measured")
+        progress.describe("measured")
         progress(rounds * len(subjects), rounds * len(subjects))
     theirs = None if against is None else Against(against, runs[0])
     return Throughput(chosen[0].data, seconds, chosen, runs[len(foreign) :], theirs)

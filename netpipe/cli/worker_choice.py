@@ -4,7 +4,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from netpipe.cli.console import Progress, notes
+from netpipe.cli.console import notes
+from netpipe.cli.progress_display import ProgressBar
 from netpipe.errors import InputError
 
 if TYPE_CHECKING:
@@ -106,11 +107,11 @@ def _tried(
 
     untried = [Candidate(count, one.finished_bytes) for count, one in subjects.items()]
     order, runs = list(subjects), ROUNDS * len(subjects)
-    with Progress("trials") as progress:
+    with ProgressBar("trials") as progress:
 
         def say(number: int, one: Candidate) -> None:
             if one.fate == "open":
-                progress.doing(f"trials, round {number}, {times(one.workers)}")
+                progress.describe(f"trials, round {number}, {times(one.workers)}")
                 progress(min((number - 1) * len(order) + order.index(one.workers), runs), runs)
             else:
                 told = f"{times(one.workers)}, left out in round {number}: {one.reason}"
@@ -119,6 +120,6 @@ def _tried(
         found = tried(
             untried, budget_bytes, lambda count: measure_once(subjects[count], trial_s), say
         )
-        progress.doing("tried")
+        progress.describe("tried")
         progress(runs, runs)
     return found

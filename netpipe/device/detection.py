@@ -11,7 +11,7 @@ from pathlib import Path
 from platform import python_version
 from typing import Final
 
-from netpipe.device.accelerators import device_key, matches, peak_flops
+from netpipe.device.accelerators import TOX_DEVICES, device_key, matches, peak_flops
 from netpipe.device.host import host_class, this_host
 from netpipe.errors import HarnessError, MisuseError
 from netpipe.results.measurement import Device, Host
@@ -33,9 +33,6 @@ __all__ = [
     "require_device",
     "this_host",
 ]
-
-TOX_DEVICES: Final = ("cpu", "a100", "h100", "h200", "b200", "gb200", "l4", "t4")
-"""The device families that have a tox environment of their name."""
 
 # What the driver tells on Linux; it takes neither NVML nor CUDA to read.
 _DRIVER: Final = Path("/proc/driver/nvidia")
