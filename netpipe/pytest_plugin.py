@@ -49,7 +49,7 @@ from netpipe.suite.fixtures import (  # noqa: F401  # pytest looks for them here
     netpipe_step,
     netpipe_synthetic,
 )
-from netpipe.suite.machine_drift import commit_of
+from netpipe.suite.machine_drift import recorded_commit
 from netpipe.suite.options import BASELINE, Options, add_options
 from netpipe.suite.run import RUN, Run
 from netpipe.suite.unused_waivers import waiver_problems
@@ -230,7 +230,7 @@ def _prepare_other_version(run: Run, config: pytest.Config) -> None:
     if run.options.against == BASELINE and run.against is None:
         emulated = parse_accelerator(run.options.accelerators[0])
         key = run.device.key if emulated is None else emulated.key
-        _name_other_version(run, config, commit_of(run.baselines_of(key), key)[:12])
+        _name_other_version(run, config, recorded_commit(run.baselines_of(key), key)[:12])
     if run.against is not None:
         run.against.prepare()
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from netpipe.linting.graph.source_lines import recorded
+from netpipe.linting.graph.source_lines import record_source_lines
 from netpipe.linting.linter import lint
 from netpipe.suite.expectations import expect_order
 
@@ -20,7 +20,7 @@ def test_the_order_is_read_in_under_a_second(netpipe_loader: Callable[[], Any]) 
     """Making the pipeline under observation and judging it takes a second of CPU time at most."""
     netpipe_loader()  # imports
     started_s = time.process_time()
-    with recorded() as recording:
+    with record_source_lines() as recording:
         dataset = netpipe_loader()
     lint(dataset, recording=recording)
     taken_s = time.process_time() - started_s

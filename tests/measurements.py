@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from netpipe.results import statistics
-from netpipe.results.measurement import Device, Host, Measurement, Rounds, Turns, Waits
+from netpipe.results.measurement import CalibrationTurns, Device, Host, Measurement, Rounds, Waits
 
 Series = float | Sequence[float]
 
@@ -96,7 +96,7 @@ def make_measurement(
         ),
         host_s_per_step=statistics.median_interval(host),
         calibration="reference-loader/1, 0 workers",
-        turns=tuple(map(Turns, over, under)),
+        turns=tuple(map(CalibrationTurns, over, under)),
     )
     return replace(made, **overrides)
 

@@ -13,7 +13,7 @@ from netpipe.results.measurement import Finding, Measurement
 from netpipe.session import parent
 from netpipe.session.request import SessionRequest
 from netpipe.verdict import decision
-from netpipe.verdict.kinds import Verdict
+from netpipe.verdict.kinds import Verdict, VerdictKind
 from tests.command import Netpipe, document
 from tests.measurements import CPU, EMULATED, make_measurement
 
@@ -192,7 +192,7 @@ def test_code_is_printed_as_it_is(netpipe: Netpipe, monkeypatch: pytest.MonkeyPa
         load_s=0.040, train_s=0.040, findings=(Finding("blocking", CODE),),
         device=replace(EMULATED, kind=CODE),
     )  # fmt: skip
-    said = Verdict("loader-bound", CODE, (CODE,), CODE)
+    said = Verdict(VerdictKind.LOADER_BOUND, CODE, (CODE,), CODE)
     monkeypatch.setattr(parent, "run_measurement", lambda *_, **__: recorded)
     monkeypatch.setattr(decision, "judge", lambda _: said)
     result = netpipe("measure", "--loader", "a:b", "--accelerator", "emulated:30ms")

@@ -11,7 +11,7 @@ from netpipe.diagnosis.diagnose import Asked
 from netpipe.diagnosis.diagnosis import Diagnosis
 from netpipe.session import parent
 from tests.command import Netpipe, document
-from tests.diagnosis.diagnosed import LINT, diagnosis, findings, stage
+from tests.diagnosis.examples import LINT, diagnosis, findings, stage
 from tests.measurements import make_measurement
 
 LOADERS = "tests.diagnosis.loaders:{}"

@@ -10,7 +10,7 @@ import pytest
 from netpipe.linting.graph.nodes import Graph, Node
 from netpipe.linting.linter import LintReport
 from netpipe.linting.request import LintRequest
-from netpipe.linting.rules.finding import LintFinding, Silenced
+from netpipe.linting.rules.finding import LintFinding, SilencedFinding
 from netpipe.session import parent
 from tests.command import Netpipe, document
 
@@ -53,7 +53,7 @@ class Linted:
     """Stands in for a session: what it says, and what it was asked."""
 
     findings: tuple[LintFinding, ...] = ()
-    silenced: tuple[Silenced, ...] = ()
+    silenced: tuple[SilencedFinding, ...] = ()
     trials: tuple[dict[str, Any], ...] = ()
     requests: list[LintRequest] = field(default_factory=list)
 
@@ -120,7 +120,7 @@ def test_code_is_printed_as_it_is(netpipe: Netpipe, linted: Linted) -> None:
 def test_all_that_is_known_is_told(netpipe: Netpipe, linted: Linted) -> None:
     """Errors, what is silenced with its reason, and what was tried; an error fails."""
     linted.findings, linted.trials = (ERROR,), (TRIAL,)
-    linted.silenced = (Silenced(WARNING, "the step takes a second"),)
+    linted.silenced = (SilencedFinding(WARNING, "the step takes a second"),)
     result = netpipe("lint", "a:b")
     assert result.exit_code == 1
     assert "error shuffle-after-batch: shuffles whole batches" in result.stdout

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from netpipe.linting.experiments.variants import iterating
+from netpipe.linting.experiments.variants import open_iterator
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "diagnose"
 SMALL = {
@@ -41,7 +41,7 @@ def made_small(
 
 def taken(loader: Any, count: int) -> list[dict[str, Any]]:
     """Return the first batches as dicts of arrays."""
-    with iterating(loader()) as batches:
+    with open_iterator(loader()) as batches:
         return [one if isinstance(one, dict) else {"": one} for one in islice(batches, count)]
 
 

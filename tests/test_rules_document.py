@@ -7,25 +7,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from netpipe.linting.graph.source_lines import recorded
-from netpipe.linting.linter import RULE_NAMES, LintReport, lint
+from netpipe.linting.graph.source_lines import record_source_lines
+from netpipe.linting.linter import LintReport, lint
 from netpipe.linting.request import INTENTS
-from netpipe.linting.rules import costs
-from netpipe.linting.settings import lint_settings
+from netpipe.linting.rules import RULE_NAMES, costs
+from netpipe.linting.settings import read_lint_settings
 from perf_tests.studies.rule_costs.catalogue import CATALOGUE
 from perf_tests.studies.rule_costs.document import (
     RULES_DOCUMENT,
     SILENCING,
     Form,
-    rule_sections,
-    sections,
-    with_costs,
+    parse_rule_sections,
+    parse_sections,
+    replace_costs,
 )
-from perf_tests.studies.rule_costs.examples import example
+from perf_tests.studies.rule_costs.examples import load_example
 from tests.root_process import ROOT
 
 TEXT = RULES_DOCUMENT.read_text(encoding="utf-8")
-SECTIONS = rule_sections(TEXT)
+SECTIONS = parse_rule_sections(TEXT)
 IN_PYTHON = [
     rule for rule, section in SECTIONS.items() if section.block("wrong").language == "python"
 ]
@@ -44,8 +44,8 @@ def _beside_the_files_of_the_examples(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def linted(rule: str, form: Form, intent: str, silences: Any = None) -> LintReport:
     """Lint one of a rule's examples."""
-    with recorded() as recording:
-        dataset = example(rule, form).loader()()
+    with record_source_lines() as recording:
+        dataset = load_example(rule, form).loader()()
     return lint(dataset, intent, recording=recording, silences=silences or {})
 
 
@@ -104,9 +104,9 @@ def test_a_finding_names_a_line_of_the_document(rule: str) -> None:
 
 def test_silencing_works_as_the_document_says(tmp_path: Path) -> None:
     """Its configuration silences its rule, and gives its intent and its reason."""
-    (block,) = sections(TEXT)[SILENCING].blocks
+    (block,) = parse_sections(TEXT)[SILENCING].blocks
     (tmp_path / "pyproject.toml").write_text(block.code)
-    settings = lint_settings(tmp_path)
+    settings = read_lint_settings(tmp_path)
     assert settings.intent == "reproducible"
     ((rule, reason), (of_one, _)) = settings.silences.items()
     assert of_one.startswith("map-after-mp-prefetch of ")
@@ -122,7 +122,7 @@ def test_an_unused_silence_is_found_as_the_document_says(tmp_path: Path, intent:
     for form in ("wrong", "right"):
         block = SECTIONS["unused-silence"].block("wrong" if form == "wrong" else "right")
         (tmp_path / "pyproject.toml").write_text(block.code)
-        silences = lint_settings(tmp_path).silences
+        silences = read_lint_settings(tmp_path).silences
         report = linted("batch-after-mp-prefetch", "right", intent, silences)
         found[form] = severities(report, "unused-silence")
     assert found == {"wrong": {SECTIONS["unused-silence"].severities[intent]}, "right": set()}
@@ -137,17 +137,17 @@ def test_every_rule_but_two_is_measured() -> None:
 @pytest.mark.parametrize("rule", CATALOGUE)
 def test_the_cost_is_the_measured_one(rule: str) -> None:
     """The page says what a finding says; `perf_tests.studies.rule_costs --document` writes it."""
-    assert SECTIONS[rule].cost == costs.cost_of(rule) != ""
+    assert SECTIONS[rule].cost == costs.describe_cost(rule) != ""
 
 
 def test_the_costs_are_those_of_a_supported_grain() -> None:
     """The release that the figures were measured with is one of those that tox tests."""
-    measured = costs.packaged_costs().versions["grain"]
+    measured = costs.load_packaged_costs().versions["grain"]
     assert f"grain{measured}: grain=={measured}\n" in (ROOT / "tox.ini").read_text()
 
 
 def test_only_cost_lines_are_renewed() -> None:
     """Renewing the costs changes nothing else, and does so in the right section."""
-    renewed = with_costs(TEXT, lambda rule: f"dear {rule}")
-    assert rule_sections(renewed)["no-workers"].cost == "dear no-workers"
+    renewed = replace_costs(TEXT, lambda rule: f"dear {rule}")
+    assert parse_rule_sections(renewed)["no-workers"].cost == "dear no-workers"
     assert re.sub(r"(?m)^Cost: .*$", "", renewed) == re.sub(r"(?m)^Cost: .*$", "", TEXT)

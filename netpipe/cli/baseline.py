@@ -167,14 +167,16 @@ def _shown(held: "Baseline", figures: "Mapping[str, Spread]") -> dict[str, Any]:
 
 
 def _figure_table(figures: "Mapping[str, Spread]", count: int) -> Any:
-    from netpipe.results.units import figure
+    from netpipe.results.units import format_metric
     from netpipe.verdict.report import new_table
 
     table = new_table(f"over {count} sessions")
     for heading in ("figure", "median", "lowest", "highest"):
         table.add_column(heading, no_wrap=True)
     for name, one in figures.items():
-        table.add_row(name, *(figure(name, value) for value in (one.median, one.low, one.high)))
+        table.add_row(
+            name, *(format_metric(name, value) for value in (one.median, one.low, one.high))
+        )
     return table
 
 

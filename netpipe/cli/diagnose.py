@@ -29,14 +29,14 @@ def diagnose(chosen: MeasureOptions) -> None:
     arguments.
     """
     from netpipe.diagnosis.diagnose import Asked, diagnosed, most_s
-    from netpipe.linting.settings import lint_settings
-    from netpipe.results.units import minutes
+    from netpipe.linting.settings import read_lint_settings
+    from netpipe.results.units import format_minutes
 
-    settings = lint_settings(Path.cwd())
+    settings = read_lint_settings(Path.cwd())
     request = chosen.request(chosen.accelerator)
     asked = Asked(chosen.loader, chosen.step, chosen.loop, request)
     if not chosen.quiet:
-        longest = f"at most {minutes(most_s(asked))} from the first batches on"
+        longest = f"at most {format_minutes(most_s(asked))} from the first batches on"
         notes.print(f"diagnosing takes {longest}, besides starting the loader", soft_wrap=True)
     with show_progress("diagnosing", quiet=chosen.quiet) as progress:
         found = diagnosed(asked, settings.silences, settings.intent, progress)

@@ -72,14 +72,14 @@ def lint(
     TARGET is package.module:name or path/to/file.py:name, a callable that returns the pipeline.
     """
     from netpipe.linting.child import child_command
-    from netpipe.linting.linter import report_from
+    from netpipe.linting.linter import parse_report
     from netpipe.linting.request import LintRequest
-    from netpipe.linting.settings import lint_settings
+    from netpipe.linting.settings import read_lint_settings
     from netpipe.session.parent import run_session
 
     if html is not None:
         refuse_unwritable(html, "--html")
-    settings = lint_settings(Path.cwd())
+    settings = read_lint_settings(Path.cwd())
     request = LintRequest(
         budget_s=budget,
         start_limit_s=start_limit,
@@ -96,7 +96,7 @@ def lint(
         )
     with show_progress(target, quiet=quiet) as progress:
         document = run_session(child_command(target), request, progress=progress)
-    report = report_from(document)
+    report = parse_report(document)
     if svg is not None:
         _draw(report, svg)
     if html is not None:
@@ -110,9 +110,9 @@ def lint(
 
 
 def _draw(report: "LintReport", path: Path) -> None:
-    from netpipe.linting.picture.drawing import svg_picture
+    from netpipe.linting.picture.drawing import draw_svg
 
-    write_whole(path, svg_picture(report), "--svg")
+    write_whole(path, draw_svg(report), "--svg")
 
 
 def _write_page(document: dict[str, Any], path: Path) -> None:
@@ -122,12 +122,12 @@ def _write_page(document: dict[str, Any], path: Path) -> None:
 
 
 def _print_report(report: "LintReport", trials: list[dict[str, Any]]) -> None:
-    from netpipe.linting.picture.terminal import text_picture
-    from netpipe.linting.picture.visible_graph import worst_first
+    from netpipe.linting.picture.terminal import TextPicture
+    from netpipe.linting.picture.visible_graph import sort_by_severity
 
     if report.graph.nodes:
-        output.print(text_picture(report, output.width))
-    for one in worst_first(report.findings):
+        output.print(TextPicture(report, output.width))
+    for one in sort_by_severity(report.findings):
         output.print(bold_first(one.severity, f" {one.rule}: {one.message}"))
         for word in ("proof", "cost", "fix"):
             if text := getattr(one, word):

@@ -91,7 +91,7 @@ def _every_document(measurements: "list[Measurement]") -> dict[str, Any]:
 
 def print_verdicts(measurements: "list[Measurement]") -> None:
     """Print the table of measurements, then what there is to say of each."""
-    from netpipe.verdict.decision import judge, remarks
+    from netpipe.verdict.decision import find_remarks, judge
     from netpipe.verdict.report import device_label, sizing_line, trace_line, verdict_table
 
     output.print(verdict_table(measurements))
@@ -102,7 +102,7 @@ def print_verdicts(measurements: "list[Measurement]") -> None:
         sizing = [sizing_line(one)] if verdict.kind != "inconclusive" else []
         for line in (*derived, *verdict.evidence, *sizing, f"next: {verdict.next}"):
             output.print(f"  {line}")
-        for remark in remarks(one, verdict):
+        for remark in find_remarks(one, verdict):
             output.print(f"  {remark.name}: {remark.message}")
         if one.trace:
             output.print(f"  {trace_line(one)}", soft_wrap=True)

@@ -69,11 +69,11 @@ class ProgressBar:
         self._bar.update(self._task, description=description)
 
     def _time(self, done_s: float, total_s: float | None) -> str:
-        from netpipe.results.units import minutes
+        from netpipe.results.units import format_minutes
 
         if total_s is not None and done_s < total_s:
-            return f"{minutes(total_s - done_s)} left"
-        return minutes(self._bar.tasks[0].elapsed or 0.0)
+            return f"{format_minutes(total_s - done_s)} left"
+        return format_minutes(self._bar.tasks[0].elapsed or 0.0)
 
 
 @contextmanager

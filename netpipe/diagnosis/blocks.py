@@ -16,7 +16,7 @@ from netpipe.measuring.loader_puller import LoaderFactory, Puller
 from netpipe.session.heartbeat import UNWATCHED, Watch
 from netpipe.session.processes import ProcessTree
 
-LEAST_BATCHES: Final = 2
+MIN_BATCHES: Final = 2
 
 _FIRST_LOOK: Final = 3  # batches
 _WARM_UP_SHARE: Final = 0.25  # of a block, before it: what was made ahead comes in no time
@@ -55,7 +55,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Pulled:
+class PullCost:
     """What one thread pulled.
 
     Attributes:
@@ -82,7 +82,7 @@ class Pulled:
         return max(_LEAST_SHARE * self.wall_s, self.wall_s - self.delay_s - self.copying_s)
 
 
-class Lane:
+class PullingThread:
     """A thread that pulls from a loader of its own; the loader is only ever touched by it.
 
     Args:
@@ -110,7 +110,7 @@ class Lane:
             self._thread.shutdown()
             raise
 
-    def pulling(self, enough_s: float, least: int = LEAST_BATCHES) -> Callable[[], Pulled]:
+    def start_pulling(self, enough_s: float, least: int = MIN_BATCHES) -> Callable[[], PullCost]:
         """Start to pull for a while; return what waits for the end.
 
         Args:
@@ -119,7 +119,7 @@ class Lane:
         """
         return self._thread.submit(self._pull, enough_s, least).result
 
-    def _pull(self, enough_s: float, least: int) -> Pulled:
+    def _pull(self, enough_s: float, least: int) -> PullCost:
         started, delay_s, batches, wall_s = self._clock(), _delay_s(), 0, 0.0
         copied_s = copying_s()
         self._restarts.forget()
@@ -133,7 +133,7 @@ class Lane:
             if self._puller.restarts != restarts:
                 self._restarts.over()
         spent = (*astuple(self._restarts.spent), copying_s() - copied_s)
-        return Pulled(batches, wall_s, _delay_s() - delay_s, *spent)
+        return PullCost(batches, wall_s, _delay_s() - delay_s, *spent)
 
     def close(self) -> None:
         """Stop the loader, where it knows how to."""
@@ -145,7 +145,7 @@ class Lane:
 
 @dataclass(frozen=True)
 class _Spent:
-    """What starting a loader again took; as of `Pulled`."""
+    """What starting a loader again took; as of `PullCost`."""
 
     restarts: int = 0
     own_cpu_s: float = 0.0
@@ -189,24 +189,24 @@ def _workers_cpu_s() -> float:
     return everything_s - time.process_time()
 
 
-def block_of(lanes: Sequence[Lane], enough_s: float) -> Block:
+def measure_block(lanes: Sequence[PullingThread], enough_s: float) -> Block:
     """Let lanes pull at the same time, and return what a batch took.
 
     Args:
         lanes: At least one.
         enough_s: Seconds that each pulls at least, behind a warm-up that does not count.
     """
-    for pulled in [lane.pulling(_WARM_UP_SHARE * enough_s) for lane in lanes]:
+    for pulled in [lane.start_pulling(_WARM_UP_SHARE * enough_s) for lane in lanes]:
         pulled()
-    return _counted(lambda: [lane.pulling(enough_s) for lane in lanes])
+    return _counted(lambda: [lane.start_pulling(enough_s) for lane in lanes])
 
 
-def block_of_count(lane: Lane, count: int) -> Block:
+def measure_batch_count(lane: PullingThread, count: int) -> Block:
     """Let a lane pull so many batches."""
-    return _counted(lambda: [lane.pulling(0.0, least=count)])
+    return _counted(lambda: [lane.start_pulling(0.0, least=count)])
 
 
-def _counted(start: Callable[[], list[Callable[[], Pulled]]]) -> Block:
+def _counted(start: Callable[[], list[Callable[[], PullCost]]]) -> Block:
     workers_s, own_s, read = _workers_cpu_s(), time.process_time(), _read_bytes()
     pulled = [result() for result in start()]
     own_s, read = time.process_time() - own_s, _read_bytes() - read
@@ -227,13 +227,13 @@ def _counted(start: Callable[[], list[Callable[[], Pulled]]]) -> Block:
     )
 
 
-def fresh_block(
+def measure_fresh_block(
     loader: LoaderFactory, enough_s: float, clock: Clock, watch: Watch, until_s: float = inf
 ) -> Block:
     """Start a loader, whose buffers are empty then, pull a block of batches, and stop it."""
-    lane = Lane(loader, clock, watch, until_s)
+    lane = PullingThread(loader, clock, watch, until_s)
     try:
-        return block_of([lane], enough_s)
+        return measure_block([lane], enough_s)
     finally:
         lane.close()
 
@@ -245,13 +245,13 @@ class FirstLook(NamedTuple):
     batch_s: float
 
 
-def first_look(loader: LoaderFactory, clock: Clock, watch: Watch, until_s: float) -> FirstLook:
+def take_first_look(loader: LoaderFactory, clock: Clock, watch: Watch, until_s: float) -> FirstLook:
     """Start a loader, pull a few batches, and stop it."""
     started = clock()
-    lane = Lane(loader, clock, watch, until_s)
+    lane = PullingThread(loader, clock, watch, until_s)
     start_s = clock() - started
     try:
-        pulled = lane.pulling(0.0, least=_FIRST_LOOK)()
+        pulled = lane.start_pulling(0.0, least=_FIRST_LOOK)()
     finally:
         lane.close()
     return FirstLook(start_s, pulled.wall_s / pulled.batches)

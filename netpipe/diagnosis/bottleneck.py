@@ -8,13 +8,13 @@ from typing import Final
 
 from netpipe.diagnosis.blocks import Block
 from netpipe.diagnosis.cost_model import with_stage_times
-from netpipe.diagnosis.diagnosis import Bottleneck, Intervention, clearness
+from netpipe.diagnosis.diagnosis import Bottleneck, Intervention, clear_factor
 from netpipe.diagnosis.prediction import Known
 from netpipe.diagnosis.stage_times import StageTime
 from netpipe.diagnosis.thread_scaling import LANE, TWO_PROCESSES, TWO_THREADS
-from netpipe.diagnosis.turns import Turns, interval_of
+from netpipe.diagnosis.turns import SideBlocks, log_interval
 from netpipe.results.measurement import Interval
-from netpipe.results.units import percent
+from netpipe.results.units import format_percent
 
 _WAITS_BELOW: Final = 0.5  # of its time that a stage computes
 _SCALES: Final = 1.25  # two processes
@@ -37,7 +37,7 @@ class Evidence:
         interventions: All that were tried, the clearest first.
     """
 
-    lanes: Turns
+    lanes: SideBlocks
     tiny: Interval | None
     as_it_is: Sequence[Block]
     sender: str = ""
@@ -61,7 +61,7 @@ def bottleneck(known: Known, times: Sequence[StageTime], evidence: Evidence) -> 
     ]
     sent = _sent_fraction(evidence.tiny)
     if sent > max(gains, default=0.0):
-        why = f"sending nothing instead of the batch saves {percent(sent)} of the time"
+        why = f"sending nothing instead of the batch saves {format_percent(sent)} of the time"
         return Bottleneck(evidence.sender or None, "process-transfer", sent, why)
     if not times:
         return Bottleneck(None, "unknown", 0.0, "no stage could be told apart")
@@ -73,7 +73,7 @@ def bottleneck(known: Known, times: Sequence[StageTime], evidence: Evidence) -> 
 
 def _sent_fraction(tiny: Interval | None) -> float:
     """Return the share of the time that the payload takes, where that is beyond doubt."""
-    if tiny is None or tiny.median < _SENT or not clearness(tiny):
+    if tiny is None or tiny.median < _SENT or not clear_factor(tiny):
         return 0.0
     return 1 - 1 / tiny.median
 
@@ -86,7 +86,7 @@ def _share(stage: StageTime, times: Sequence[StageTime]) -> float:
 def _resource(known: Known, place: int, evidence: Evidence) -> tuple[str, str]:
     work, _ = known.parts.stages[place]
     working = min(1.0, work.cpu_s / work.wall_s) if work.wall_s else 1.0
-    clearly_waits = clearness(_wall_over_cpu(evidence)) > 0
+    clearly_waits = clear_factor(_wall_over_cpu(evidence)) > 0
     if working < _WAITS_BELOW and clearly_waits:
         return _waits(working, evidence)
     named = None if working < _WAITS_BELOW else _computes(known, evidence.lanes)
@@ -95,18 +95,18 @@ def _resource(known: Known, place: int, evidence: Evidence) -> tuple[str, str]:
 
 def no_clear_cause(interventions: Sequence[Intervention]) -> str:
     """Say that no resource can be named, and which effect is the clearest."""
-    clear = next((one for one in interventions if one.clearness), None)
+    clear = next((one for one in interventions if one.clear_factor), None)
     led = f"the clearest effect is {clear.effect}" if clear else "no change made a clear difference"
     return f"no clear cause; {led}"
 
 
 def _wall_over_cpu(evidence: Evidence) -> Interval:
     blocks = evidence.lanes.blocks(LANE) if evidence.lanes.rounds else evidence.as_it_is
-    return interval_of([one.s_per_batch / one.cpu_s_per_batch for one in blocks])
+    return log_interval([one.s_per_batch / one.cpu_s_per_batch for one in blocks])
 
 
 def _waits(working: float, evidence: Evidence) -> tuple[str, str]:
-    idle = f"computes {percent(working)} of its time"
+    idle = f"computes {format_percent(working)} of its time"
     lane = evidence.lanes.blocks(LANE) if evidence.lanes.rounds else []
     # Workers read in processes of their own, where it is not seen; a lane does it in this one.
     read = max(_read(evidence.as_it_is), _read(lane))
@@ -119,7 +119,7 @@ def _read(blocks: Sequence[Block]) -> float:
     return median(one.read_bytes_per_batch for one in blocks) if blocks else 0.0
 
 
-def _computes(known: Known, lanes: Turns) -> tuple[str, str] | None:
+def _computes(known: Known, lanes: SideBlocks) -> tuple[str, str] | None:
     """Return the resource that the lanes clearly show, if any."""
     if not (lanes.has(TWO_THREADS) and lanes.has(TWO_PROCESSES)):
         return None
@@ -127,22 +127,22 @@ def _computes(known: Known, lanes: Turns) -> tuple[str, str] | None:
     why = scaling(lanes)
     if processes.median < _SCALES:
         return _does_not_scale(lanes, why)
-    if not clearness(processes):
+    if not clear_factor(processes):
         return None
     if known.parts.workers and known.parts.binding() == "cores":
         return "cpu", f"{why}; its {known.parts.workers} workers use the cores up"
     if threads.median - 1 < _THREADS_SHARE * (processes.median - 1):
-        is_clear = clearness(lanes.speedup(TWO_PROCESSES, TWO_THREADS)) > 0
+        is_clear = clear_factor(lanes.speedup(TWO_PROCESSES, TWO_THREADS)) > 0
         return ("gil", why) if is_clear else None
-    return ("cpu", why) if clearness(threads) else None
+    return ("cpu", why) if clear_factor(threads) else None
 
 
-def _does_not_scale(lanes: Turns, why: str) -> tuple[str, str] | None:
+def _does_not_scale(lanes: SideBlocks, why: str) -> tuple[str, str] | None:
     pairs = zip(lanes.blocks(TWO_PROCESSES), lanes.blocks(LANE), strict=True)
-    inflation = interval_of(
+    inflation = log_interval(
         [beside.trainer_cpu_s_per_batch / alone.trainer_cpu_s_per_batch for beside, alone in pairs]
     )
-    if inflation.median > _INFLATED and clearness(inflation):
+    if inflation.median > _INFLATED and clear_factor(inflation):
         return "memory", (
             f"{why}; beside another process a batch takes {inflation.median:.2f} times the CPU "
             "time: they share caches and memory"
@@ -152,7 +152,7 @@ def _does_not_scale(lanes: Turns, why: str) -> tuple[str, str] | None:
     return ("cpu", f"{why}: no second core is free") if is_clear else None
 
 
-def scaling(lanes: Turns) -> str:
+def scaling(lanes: SideBlocks) -> str:
     """Say what a second thread and a second process gave: "threads 1 to 2: +4%, ..."."""
     told = []
     for side, name in ((TWO_THREADS, "threads"), (TWO_PROCESSES, "processes")):

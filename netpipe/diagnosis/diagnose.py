@@ -21,6 +21,7 @@ from netpipe.session.parent import run_measurement, run_session
 from netpipe.session.progress import OnProgress
 from netpipe.session.request import OVERTIME_S, SessionRequest
 from netpipe.verdict.decision import judge
+from netpipe.verdict.kinds import VerdictKind
 
 _MEASURING: Final = 1 / 3  # of the budget, where there is a step
 
@@ -148,7 +149,7 @@ def composed(
 def _limiting(findings: Findings, measurement: Measurement | None) -> Bottleneck:
     """Return what limits: the loader's own bottleneck, unless copying batches is what waits."""
     verdict = None if measurement is None else judge(measurement)
-    if measurement is None or verdict is None or verdict.kind != "transfer-bound":
+    if measurement is None or verdict is None or verdict.kind != VerdictKind.TRANSFER_BOUND:
         return findings.bottleneck
     over = measurement.step_transfer_s or measurement.step_s
     fraction = 1 - min(1.0, measurement.step_s.median / over.median)

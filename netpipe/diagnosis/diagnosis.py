@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from netpipe.results.documents import check
+from netpipe.results.documents import check_document
 from netpipe.results.measurement import Host, Interval, Measurement, converter
-from netpipe.results.units import ratio_interval, seconds
+from netpipe.results.units import format_ratio_interval, format_seconds
 from netpipe.verdict.decision import judge
 from netpipe.verdict.report import measurement_document
 
@@ -89,17 +89,17 @@ class Intervention:
     says: str
 
     @property
-    def clearness(self) -> float:
+    def clear_factor(self) -> float:
         """How far the interval stays away from no difference, as a factor; 0: not clear."""
-        return 0.0 if self.speedup is None else clearness(self.speedup)
+        return 0.0 if self.speedup is None else clear_factor(self.speedup)
 
     @property
     def effect(self) -> str:
         """What was changed and what it gave, with the interval."""
-        return f"{self.what}: {ratio_interval(self.speedup)} times as fast"
+        return f"{self.what}: {format_ratio_interval(self.speedup)} times as fast"
 
 
-def clearness(ratio: Interval) -> float:
+def clear_factor(ratio: Interval) -> float:
     """Return by what factor at least a ratio differs from 1; 0: it may not differ at all."""
     bound = ratio.low if ratio.median > 1 else 1 / ratio.high
     return bound if bound > 1 + NO_EFFECT else 0.0
@@ -172,7 +172,7 @@ class Need:
 
 
 @dataclass(frozen=True)
-class Verified:
+class Verification:
     """A prediction, and what the same change gave when it was made in the same run.
 
     Attributes:
@@ -196,12 +196,13 @@ class Verified:
     @classmethod
     def of(
         cls, change: str, kind: str, predicted: Interval, measured: Interval, before: Interval
-    ) -> "Verified":
+    ) -> "Verification":
         """Return the comparison of a prediction with its measurement."""
         error = predicted.median / measured.median - 1
         says = (
-            f"{change}: predicted {seconds(predicted.median)}, measured "
-            f"{seconds(measured.median)} ({error:+.0%}) instead of {seconds(before.median)}"
+            f"{change}: predicted {format_seconds(predicted.median)}, measured "
+            f"{format_seconds(measured.median)} ({error:+.0%}) instead of "
+            f"{format_seconds(before.median)}"
         )
         return cls(change, kind, predicted, measured, before, error, says)
 
@@ -239,7 +240,7 @@ class Findings:
     bottleneck: Bottleneck
     interventions: tuple[Intervention, ...]
     what_if: tuple[Prediction, ...]
-    verified: Verified | None
+    verified: Verification | None
     unverified: str
     elapsed_s: float
     remarks: tuple[str, ...] = ()
@@ -267,7 +268,7 @@ class Findings:
                 for one in self.what_if
             ),
             verified=tried
-            and Verified.of(
+            and Verification.of(
                 tried.change,
                 tried.kind,
                 scaled(tried.predicted_s_per_batch, factor),
@@ -329,5 +330,5 @@ class Diagnosis:
             "host": plain.unstructure(self.host),
             "versions": dict(self.versions),
         }
-        check(document, "diagnosis.1", "netpipe diagnose")
+        check_document(document, "diagnosis.1", "netpipe diagnose")
         return document

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from netpipe.diagnosis.diagnosis import Intervention, clearness
+from netpipe.diagnosis.diagnosis import Intervention, clear_factor
 from netpipe.diagnosis.page_cache import CACHED, FROM_DISK
 from netpipe.diagnosis.schedule import NO_TIME
 from netpipe.diagnosis.thread_scaling import LANE, TWO_PROCESSES, TWO_THREADS, WITHOUT_STAGE
-from netpipe.diagnosis.turns import Turns
+from netpipe.diagnosis.turns import SideBlocks
 from netpipe.results.measurement import Interval
 
 AS_IT_IS: Final = "as-it-is"
@@ -16,7 +16,7 @@ HALF_THE_CORES: Final = "half-the-cores"
 ONE_WORKER: Final = "one-worker"
 
 
-def of_lanes(lanes: Turns, stage: str) -> Iterator[Intervention]:
+def of_lanes(lanes: SideBlocks, stage: str) -> Iterator[Intervention]:
     """Yield what lanes beside each other, and one without its largest stage, say."""
     yield _told(lanes, TWO_THREADS, LANE, "two lanes as threads of one process")
     yield _told(lanes, TWO_PROCESSES, LANE, "two lanes, each in a process of its own")
@@ -25,7 +25,7 @@ def of_lanes(lanes: Turns, stage: str) -> Iterator[Intervention]:
         yield _told(lanes, WITHOUT_STAGE, LANE, what)
 
 
-def of_the_whole(whole: Turns, cores: int) -> Iterator[Intervention]:
+def of_the_whole(whole: SideBlocks, cores: int) -> Iterator[Intervention]:
     """Yield what the loader with a payload of nothing, and on half of the cores, says."""
     if whole.has(TINY_PAYLOAD) or TINY_PAYLOAD in whole.failures:
         yield _told(whole, TINY_PAYLOAD, AS_IT_IS, "workers that make every batch and send nothing")
@@ -34,7 +34,7 @@ def of_the_whole(whole: Turns, cores: int) -> Iterator[Intervention]:
         yield _told(whole, HALF_THE_CORES, AS_IT_IS, what)
 
 
-def of_the_disk(disk: Turns | None) -> Intervention:
+def of_the_disk(disk: SideBlocks | None) -> Intervention:
     """Say what bytes that are cached give."""
     what = "the same batches from the page cache instead of the disk"
     if disk is None:
@@ -45,7 +45,7 @@ def of_the_disk(disk: Turns | None) -> Intervention:
     return _told(disk, CACHED, FROM_DISK, what)
 
 
-def _told(turns: Turns, side: str, before: str, what: str) -> Intervention:
+def _told(turns: SideBlocks, side: str, before: str, what: str) -> Intervention:
     if not (turns.has(side) and turns.has(before)):
         why = turns.failures.get(side) or turns.failures.get(before) or NO_TIME
         return Intervention(side, what, None, None, None, f"not made: {why}")
@@ -54,14 +54,14 @@ def _told(turns: Turns, side: str, before: str, what: str) -> Intervention:
         side,
         what,
         turns.interval(before),
-        turns.after(side, before),
+        turns.paired_interval(side, before),
         speedup,
         _says(speedup),
     )
 
 
 def _says(speedup: Interval) -> str:
-    if not clearness(speedup):
+    if not clear_factor(speedup):
         return "no clear difference"
     if speedup.median > 1:
         return f"{speedup.median:.2f} times as fast"
@@ -70,4 +70,4 @@ def _says(speedup: Interval) -> str:
 
 def clearest_first(made: Iterable[Intervention]) -> tuple[Intervention, ...]:
     """Return interventions in the order of how clear their effect is; those without one last."""
-    return tuple(sorted(made, key=lambda one: (-one.clearness, one.speedup is None)))
+    return tuple(sorted(made, key=lambda one: (-one.clear_factor, one.speedup is None)))

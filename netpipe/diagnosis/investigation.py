@@ -7,7 +7,7 @@ from statistics import median
 from typing import Final
 
 from netpipe.clock import Clock
-from netpipe.diagnosis.blocks import FirstLook, first_look
+from netpipe.diagnosis.blocks import FirstLook, take_first_look
 from netpipe.diagnosis.bottleneck import Evidence, bottleneck
 from netpipe.diagnosis.diagnosis import Findings, Intervention, Stage
 from netpipe.diagnosis.interventions import (
@@ -25,7 +25,7 @@ from netpipe.diagnosis.schedule import NO_TIME, Schedule
 from netpipe.diagnosis.single_thread_run import UNTIL, SingleThread
 from netpipe.diagnosis.stage_times import StageTime
 from netpipe.diagnosis.thread_scaling import LANE, WITHOUT_STAGE
-from netpipe.diagnosis.turns import Turns, interval_of, reason
+from netpipe.diagnosis.turns import SideBlocks, describe_error, log_interval
 from netpipe.diagnosis.what_if import changes, predictions, worth_trying
 from netpipe.diagnosis.whole_loader import Whole
 from netpipe.measuring.loader_puller import LoaderFactory
@@ -77,7 +77,7 @@ class FindingOut:
             SessionError: The loader failed.
         """
         # Before any variant of it runs, so that a failure here is the loader's own.
-        look = first_look(self._loader, self._clock, self._watch, inf)
+        look = take_first_look(self._loader, self._clock, self._watch, inf)
         # Variants may have workers where the loader as it is has none.
         look = look._replace(start_s=max(look.start_s, _WORKERS_START_S * bool(self._graph.nodes)))
         schedule = Schedule(self._clock, self._budget_s, self._watch)
@@ -103,10 +103,10 @@ class FindingOut:
         evidence = Evidence(lanes, tiny, blocks, self._sender(), interventions)
         return Findings(
             load_s_per_batch=load_s,
-            load_cpu_s_per_batch=interval_of([one.cpu_s_per_batch for one in blocks]),
+            load_cpu_s_per_batch=log_interval([one.cpu_s_per_batch for one in blocks]),
             lane="rebuilt" if lane.is_rebuilt else "as-it-is",
             lane_s_per_batch=lanes.interval(LANE),
-            lane_cpu_s_per_batch=interval_of([one.cpu_s_per_batch for one in lanes.blocks(LANE)]),
+            lane_cpu_s_per_batch=log_interval([one.cpu_s_per_batch for one in lanes.blocks(LANE)]),
             workers=self._workers,
             threads=threads_of(self._graph),
             stages=self._stages(times, known, lanes),
@@ -121,24 +121,24 @@ class FindingOut:
 
     def _single_thread(
         self, as_it_is: FirstLook, schedule: Schedule
-    ) -> tuple[SingleThread, tuple[StageTime, ...], Turns]:
+    ) -> tuple[SingleThread, tuple[StageTime, ...], SideBlocks]:
         """Run the loader in one thread, or as it is where that fails."""
         if self._lane is self._loader:
             return self._looked_into(self._loader, as_it_is, schedule)
         try:
             time = schedule.part(1.0, UNTIL)
-            look = partial(first_look, self._lane, self._clock, UNWATCHED, time.until_s)
-            return self._looked_into(self._lane, call_within(look, time.left_s()), schedule)
+            look = partial(take_first_look, self._lane, self._clock, UNWATCHED, time.until_s)
+            return self._looked_into(self._lane, call_within(look, time.remaining_s()), schedule)
         except Exception as error:  # noqa: BLE001  # a failure of ours costs only this part
             self._remarks.append(
-                f"the loader does not run in one thread ({reason(error)}): it was looked into as "
-                "it is"
+                f"the loader does not run in one thread ({describe_error(error)}): it was "
+                "looked into as it is"
             )
             return self._looked_into(self._loader, as_it_is, schedule)
 
     def _looked_into(
         self, loader: LoaderFactory, look: FirstLook, schedule: Schedule
-    ) -> tuple[SingleThread, tuple[StageTime, ...], Turns]:
+    ) -> tuple[SingleThread, tuple[StageTime, ...], SideBlocks]:
         is_rebuilt = loader is not self._loader
         lane = SingleThread(
             *(loader, self._target, self._graph, is_rebuilt, look),
@@ -148,7 +148,7 @@ class FindingOut:
         return lane, times, lane.lanes(times)
 
     def _known(
-        self, times: tuple[StageTime, ...], lanes: Turns, whole: Turns
+        self, times: tuple[StageTime, ...], lanes: SideBlocks, whole: SideBlocks
     ) -> tuple[Known, Known | None]:
         def known(side: str, tiny: str, workers: int) -> Known:
             blocks = whole.blocks(side)
@@ -160,7 +160,7 @@ class FindingOut:
         moved = known(ONE_WORKER, "", 1) if whole.has(ONE_WORKER) else None
         return known(AS_IT_IS, TINY_PAYLOAD, self._workers), moved
 
-    def _one_thread(self, known: Known, lanes: Turns, whole: Turns) -> Known | None:
+    def _one_thread(self, known: Known, lanes: SideBlocks, whole: SideBlocks) -> Known | None:
         """Return the single-thread run, where it clearly beats reader threads in this process."""
         if self._workers or not threads_of(self._graph):
             return None
@@ -168,11 +168,11 @@ class FindingOut:
         return Known(known.parts, lanes.s_per_batch(LANE)) if is_faster else None
 
     def _stages(
-        self, times: tuple[StageTime, ...], known: Known, lanes: Turns
+        self, times: tuple[StageTime, ...], known: Known, lanes: SideBlocks
     ) -> tuple[Stage, ...]:
         works = [work for work, _ in known.parts.stages]
         total_s = sum(work.wall_s for work in works)
-        absent = lanes.after(WITHOUT_STAGE, LANE) if lanes.has(WITHOUT_STAGE) else None
+        absent = lanes.paired_interval(WITHOUT_STAGE, LANE) if lanes.has(WITHOUT_STAGE) else None
         return tuple(
             Stage(
                 one.name,

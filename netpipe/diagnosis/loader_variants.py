@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import grain
 
-from netpipe.linting.experiments.variants import CannotRebuildError, Variant, build
+from netpipe.linting.experiments.variants import CannotRebuildError, Variant, build_variant
 from netpipe.linting.graph.nodes import Graph
 from netpipe.linting.graph.reader import read_graph
-from netpipe.linting.graph.source_lines import recorded
+from netpipe.linting.graph.source_lines import record_source_lines
 from netpipe.measuring.loader_puller import LoaderFactory
 
 _WORKERS: Final = ("ProcessPrefetch", "NoWorkers", "DataLoader")
@@ -29,7 +29,7 @@ def serial(loader: LoaderFactory) -> tuple[LoaderFactory, Graph]:
         The factory, of a `OneThread` where the pipeline could be rebuilt, and the graph of what the
         loader makes, which is empty if it is not Grain's.
     """
-    with recorded() as recording:
+    with record_source_lines() as recording:
         graph = read_graph(loader(), recording)
     if not graph.nodes:
         return loader, graph
@@ -46,7 +46,7 @@ def _lane_of(loader: LoaderFactory, graph: Graph) -> "Callable[[], OneThread]":
         workers=0 if graph.of_kind(*_WORKERS) else None,
         read_threads=0 if _reads(graph) else None,
     )
-    return lambda: OneThread(build(loader, variant))
+    return lambda: OneThread(build_variant(loader, variant))
 
 
 def with_workers(loader: LoaderFactory, graph: Graph, workers: int) -> LoaderFactory:
@@ -55,16 +55,16 @@ def with_workers(loader: LoaderFactory, graph: Graph, workers: int) -> LoaderFac
     One that has none gets them at its end, and reads without threads in each of them.
     """
     if graph.of_kind("ProcessPrefetch", "DataLoader"):
-        return lambda: build(loader, Variant(workers=workers))
+        return lambda: build_variant(loader, Variant(workers=workers))
     variant = Variant(read_threads=0 if _reads(graph) else None)
     options = grain.MultiprocessingOptions(workers, per_worker_buffer_size=_BATCHES_AHEAD)
 
-    return lambda: build(loader, variant).mp_prefetch(options)
+    return lambda: build_variant(loader, variant).mp_prefetch(options)
 
 
 def without_read_threads(loader: LoaderFactory) -> LoaderFactory:
     """Return the factory of the same pipeline that reads without threads of their own."""
-    return lambda: build(loader, Variant(read_threads=0))
+    return lambda: build_variant(loader, Variant(read_threads=0))
 
 
 def with_tiny_payload(loader: LoaderFactory, graph: Graph) -> LoaderFactory:

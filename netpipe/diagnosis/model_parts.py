@@ -8,7 +8,7 @@ from netpipe.diagnosis.blocks import Block
 from netpipe.diagnosis.cost_model import Parts, Work
 from netpipe.diagnosis.stage_times import StageTime
 from netpipe.diagnosis.thread_scaling import LANE, TWO_PROCESSES, TWO_THREADS
-from netpipe.diagnosis.turns import Turns
+from netpipe.diagnosis.turns import SideBlocks
 from netpipe.linting.graph.nodes import Graph, Node
 
 _LEAST_WORKING: Final = 0.2
@@ -45,7 +45,7 @@ def _is_threaded(node: Node, graph: Graph) -> bool:
 def parts_of(
     times: Sequence[StageTime],
     graph: Graph,
-    lanes: Turns,
+    lanes: SideBlocks,
     as_it_is: Sequence[Block],
     tiny: Sequence[Block],
     workers: int,
@@ -100,7 +100,7 @@ def _median(blocks: Sequence[Block], name: str) -> float:
 
 
 def _stages(
-    times: Sequence[StageTime], graph: Graph, lanes: Turns, *, had_workers: bool
+    times: Sequence[StageTime], graph: Graph, lanes: SideBlocks, *, had_workers: bool
 ) -> tuple[tuple[Work, bool], ...]:
     """Scale the stages so that together they take what a lane takes."""
     wall_s, cpu_s = (sum(getattr(one, name) for one in times) for name in _OF_STAGE)
@@ -120,14 +120,14 @@ def _stages(
 _OF_STAGE: Final = ("s_per_batch", "cpu_s_per_batch")
 
 
-def _gil_fraction(lanes: Turns) -> float:
+def _gil_fraction(lanes: SideBlocks) -> float:
     """Return the share of computing that holds the lock: two threads then share one core."""
     if not lanes.has(TWO_THREADS):
         return 1.0
     return min(1.0, max(0.0, 2 / lanes.speedup(TWO_THREADS, LANE).median - 1))
 
 
-def _contention(lanes: Turns, work: Work) -> float:
+def _contention(lanes: SideBlocks, work: Work) -> float:
     """Return by what share a lane that computes all the time is slowed by another such."""
     if not lanes.has(TWO_PROCESSES):
         return 0.0

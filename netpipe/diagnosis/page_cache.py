@@ -10,9 +10,9 @@ from fcntl import F_GETFL, fcntl
 from pathlib import Path
 from typing import Final
 
-from netpipe.diagnosis.blocks import Block, Lane, block_of_count
-from netpipe.diagnosis.schedule import Time
-from netpipe.diagnosis.turns import Turns, in_turns
+from netpipe.diagnosis.blocks import Block, PullingThread, measure_batch_count
+from netpipe.diagnosis.schedule import TimeSlot
+from netpipe.diagnosis.turns import SideBlocks, measure_in_turns
 from netpipe.measuring.loader_puller import LoaderFactory
 from netpipe.session.heartbeat import Watch
 
@@ -35,11 +35,11 @@ _LIBRARY: Final = (".so", ".py", ".pyc")
 
 def from_disk_and_cache(
     loader: LoaderFactory,
-    time: Time,
+    time: TimeSlot,
     batch_s: float,
     watch: Watch,
     say: Callable[[int], None],
-) -> Turns | None:
+) -> SideBlocks | None:
     """Pull a loader's first batches from the disk and from the page cache, in turns.
 
     What is dropped is the part of the page cache that holds files which the loader has open and
@@ -58,7 +58,7 @@ def from_disk_and_cache(
     # A lane starts anew for each block, and what it has read before is cached then.
     count = round(time.budget_s / (2 * _ROUNDS * 1.5 * batch_s))
     count = min(_MOST_BATCHES, max(_LEAST_BATCHES, count))
-    lane = Lane(loader, time.clock, watch, time.until_s)
+    lane = PullingThread(loader, time.clock, watch, time.until_s)
     try:
         files = open_files()
         if not files:
@@ -69,14 +69,14 @@ def from_disk_and_cache(
     def block(*, cold: bool) -> Block:
         if cold:
             drop_from_page_cache(files)
-        anew = Lane(loader, time.clock, watch, time.until_s)
+        anew = PullingThread(loader, time.clock, watch, time.until_s)
         try:
-            return block_of_count(anew, count)
+            return measure_batch_count(anew, count)
         finally:
             anew.close()
 
     sides = {FROM_DISK: lambda: block(cold=True), CACHED: lambda: block(cold=False)}
-    return in_turns(sides, time, say, count * batch_s)
+    return measure_in_turns(sides, time, say, count * batch_s)
 
 
 def open_files() -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """What runs in a process that only pulls, beside the session that diagnoses, when it is told to.
 
 It reads a number of seconds from a line of its standard input, pulls for so long, and answers with
-what `Pulled` has, until its input ends; with what its loader raised, and no more, if it does.
+what `PullCost` has, until its input ends; with what its loader raised, and no more, if it does.
 """
 
 import json
@@ -28,17 +28,17 @@ def main() -> None:
 
 def _answers(target: str) -> Iterator[object]:
     from netpipe.clock import MonotonicClock
-    from netpipe.diagnosis.blocks import Lane
+    from netpipe.diagnosis.blocks import PullingThread
     from netpipe.diagnosis.loader_variants import serial
     from netpipe.grain_workers import let_grain_start_workers
     from netpipe.session.targets import resolve
 
     let_grain_start_workers()
     loader, _ = serial(resolve(target))
-    lane = Lane(loader, MonotonicClock())
+    lane = PullingThread(loader, MonotonicClock())
     yield "ready"
     for line in sys.stdin:
-        yield astuple(lane.pulling(float(line))())
+        yield astuple(lane.start_pulling(float(line))())
     lane.close()
 
 

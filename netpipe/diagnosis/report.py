@@ -5,7 +5,13 @@ from collections.abc import Iterator
 from rich.table import Table
 
 from netpipe.diagnosis.diagnosis import Diagnosis, Findings, Intervention
-from netpipe.results.units import percent, ratio_interval, rounded, seconds, seconds_interval
+from netpipe.results.units import (
+    format_number,
+    format_percent,
+    format_ratio_interval,
+    format_seconds,
+    format_seconds_interval,
+)
 from netpipe.verdict.report import new_table
 
 _MOST_STAGES = 8
@@ -31,7 +37,7 @@ def closing(findings: Findings) -> str:
 
 
 def _stages(findings: Findings) -> Table:
-    lane = seconds(findings.lane_s_per_batch.median)
+    lane = format_seconds(findings.lane_s_per_batch.median)
     table = new_table(f"stages: what a batch takes in one thread of one process, {lane} in all")
     table.add_column("stage", overflow="fold")
     for heading in ("share", "time", "CPU time"):
@@ -42,10 +48,10 @@ def _stages(findings: Findings) -> Table:
     for one in findings.stages[:_MOST_STAGES]:
         table.add_row(
             one.name,
-            percent(one.fraction),
-            seconds(one.s_per_batch),
-            seconds(one.cpu_s_per_batch),
-            seconds(one.without_s_per_batch.median) if one.without_s_per_batch else "",
+            format_percent(one.fraction),
+            format_seconds(one.s_per_batch),
+            format_seconds(one.cpu_s_per_batch),
+            format_seconds(one.without_s_per_batch.median) if one.without_s_per_batch else "",
             one.section,
             one.made_at,
         )
@@ -58,7 +64,7 @@ def _interventions(findings: Findings) -> Table:
     table.add_column("times as fast", no_wrap=True)
     table.add_column("", overflow="fold")
     for one in findings.interventions:
-        ratio = ratio_interval(one.speedup) if one.speedup else ""
+        ratio = format_ratio_interval(one.speedup) if one.speedup else ""
         table.add_row(one.what, ratio, f"{one.says}{_batch(one)}")
     return table
 
@@ -69,10 +75,10 @@ def _what_if(findings: Findings) -> Table:
     table.add_column("load time", no_wrap=True)
     table.add_column("headroom", no_wrap=True)
     now = findings.load_s_per_batch
-    table.add_row("the loader as it is (measured)", seconds_interval(now), "")
+    table.add_row("the loader as it is (measured)", format_seconds_interval(now), "")
     for one in findings.what_if:
         room = "" if one.headroom is None else f"{one.headroom.median:.2f}"
-        table.add_row(one.change, seconds_interval(one.load_s_per_batch), room)
+        table.add_row(one.change, format_seconds_interval(one.load_s_per_batch), room)
     return table
 
 
@@ -84,8 +90,8 @@ def _needs(diagnosis: Diagnosis) -> Table:
     for one in diagnosis.needs:
         table.add_row(
             one.accelerator,
-            seconds(one.step_s),
-            rounded(one.batches_per_s),
+            format_seconds(one.step_s),
+            format_number(one.batches_per_s),
             str(one.workers),
             f"{one.cores:.2g}",
             f"{one.headroom:.2f}",
@@ -97,4 +103,4 @@ def _batch(one: Intervention) -> str:
     if one.before_s_per_batch is None or one.after_s_per_batch is None:
         return ""
     after_s, before_s = one.after_s_per_batch.median, one.before_s_per_batch.median
-    return f": {seconds(after_s)} instead of {seconds(before_s)} a batch"
+    return f": {format_seconds(after_s)} instead of {format_seconds(before_s)} a batch"

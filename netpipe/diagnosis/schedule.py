@@ -23,7 +23,7 @@ def longest_s(budget_s: float) -> float:
 
 
 @dataclass(frozen=True)
-class Time:
+class TimeSlot:
     """How long a part of a diagnosis may take.
 
     Attributes:
@@ -36,17 +36,17 @@ class Time:
     budget_s: float
     until_s: float
 
-    def left_s(self) -> float:
+    def remaining_s(self) -> float:
         """Return the seconds until it must be over, not below 0."""
         return max(0.0, self.until_s - self.clock())
 
-    def demand(self, cost_s: float) -> None:
+    def require(self, cost_s: float) -> None:
         """Refuse a part that would take longer than that.
 
         Raises:
             SessionError: It would; the message is `NO_TIME`.
         """
-        if cost_s > self.left_s():
+        if cost_s > self.remaining_s():
             raise SessionError(NO_TIME)
 
 
@@ -65,7 +65,7 @@ class Schedule:
         self._watch = watch
         self._begun_s = clock()
 
-    def part(self, share: float, until: float = 1.0) -> Time:
+    def part(self, share: float, until: float = 1.0) -> TimeSlot:
         """Return the time of a part.
 
         Args:
@@ -73,7 +73,7 @@ class Schedule:
             until: Of the longest time, when the part must be over.
         """
         until_s = self._begun_s + until * longest_s(self._budget_s)
-        return Time(self.clock, share * self._budget_s, until_s)
+        return TimeSlot(self.clock, share * self._budget_s, until_s)
 
     def say(self, what: str) -> Callable[[int], None]:
         """Return what tells the number of each round of a part."""

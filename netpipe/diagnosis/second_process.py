@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import psutil
 
-from netpipe.diagnosis.blocks import Pulled
+from netpipe.diagnosis.blocks import PullCost
 from netpipe.errors import SessionError
 from netpipe.session.processes import is_resource_tracker
 
@@ -66,14 +66,14 @@ class SecondProcess:
         """Its id."""
         return self._process.pid
 
-    def pulling(self, enough_s: float) -> Callable[[], Pulled]:
+    def start_pulling(self, enough_s: float) -> Callable[[], PullCost]:
         """Let it pull for a while; return what waits for the end."""
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):  # it has ended, and no answer comes
             self._process.stdin.write(f"{enough_s}\n")
             self._process.stdin.flush()
 
-        return lambda: Pulled(*self._answer(enough_s + _GRACE_S))
+        return lambda: PullCost(*self._answer(enough_s + _GRACE_S))
 
     def _answer(self, limit_s: float) -> Any:
         assert self._process.stdout is not None

@@ -12,7 +12,7 @@ from netpipe.diagnosis.schedule import Schedule
 from netpipe.diagnosis.stage_ablation import without_stage
 from netpipe.diagnosis.stage_times import StageTime, stage_times
 from netpipe.diagnosis.thread_scaling import LANE, lanes_in_turns
-from netpipe.diagnosis.turns import LEAST_ROUNDS, Turns, reason, with_side
+from netpipe.diagnosis.turns import MIN_ROUNDS, SideBlocks, describe_error, require_side
 from netpipe.linting.graph.nodes import Graph
 from netpipe.measuring.loader_puller import LoaderFactory
 from netpipe.session.bounded_calls import call_within
@@ -58,16 +58,16 @@ class SingleThread:
         try:
             time = self.schedule.part(_STAGES, UNTIL)
             # Another start follows, which all else is held against.
-            time.demand(2 * self.look.start_s + _LEAST_BATCHES * self.look.batch_s)
+            time.require(2 * self.look.start_s + _LEAST_BATCHES * self.look.batch_s)
             timing = partial(
                 stage_times, self.loader, self.graph, time.budget_s, time.clock, self._lane_watch
             )
-            return call_within(timing, time.left_s()) if self.is_rebuilt else timing()
+            return call_within(timing, time.remaining_s()) if self.is_rebuilt else timing()
         except Exception as error:  # noqa: BLE001  # a failure of ours costs only this part
-            self.remarks.append(f"the stages could not be timed: {reason(error)}")
+            self.remarks.append(f"the stages could not be timed: {describe_error(error)}")
             return ()
 
-    def lanes(self, times: tuple[StageTime, ...]) -> Turns:
+    def lanes(self, times: tuple[StageTime, ...]) -> SideBlocks:
         """Return one lane in turns with two, and with one without its largest stage.
 
         Raises:
@@ -79,17 +79,17 @@ class SingleThread:
         lanes = lanes_in_turns(
             self.loader, self.target, absent, time, batch_s, self._lane_watch, say
         )
-        return with_side(LANE, lanes)
+        return require_side(LANE, lanes)
 
     def disk(self) -> Intervention:
         """Return what bytes that are cached give."""
         try:
             time = self.schedule.part(_DISK)
-            time.demand(2 * LEAST_ROUNDS * (self.look.start_s + self.look.batch_s))
+            time.require(2 * MIN_ROUNDS * (self.look.start_s + self.look.batch_s))
             say = self.schedule.say("disk")
             turns = from_disk_and_cache(self.loader, time, self.look.batch_s, self._lane_watch, say)
         except Exception as error:  # noqa: BLE001  # a failure of ours costs only this part
-            turns = Turns((), {CACHED: reason(error)})
+            turns = SideBlocks((), {CACHED: describe_error(error)})
         return of_the_disk(turns)
 
     def _absent(self, times: tuple[StageTime, ...]) -> LoaderFactory | None:
@@ -97,7 +97,7 @@ class SingleThread:
         try:
             return None if node is None else without_stage(self.loader, node)
         except Exception as error:  # noqa: BLE001  # a failure of ours costs only this part
-            self.remarks.append(f"{times[0].name} could not be left out: {reason(error)}")
+            self.remarks.append(f"{times[0].name} could not be left out: {describe_error(error)}")
             return None
 
     @property

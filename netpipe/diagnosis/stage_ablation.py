@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from netpipe.diagnosis.loader_variants import OneThread
 from netpipe.linting.graph.grain_classes import replace_user_code
-from netpipe.linting.graph.reader import datasets_of
+from netpipe.linting.graph.reader import collect_datasets
 from netpipe.measuring.loader_puller import LoaderFactory
 
 KEPT: Final = 4
@@ -45,10 +45,10 @@ class Recorded:
         """Return what the function once returned for other arguments."""
         if len(self._kept) < KEPT:
             result = self._function(*arguments, **named)
-            self._kept.append(_copied(result))
+            self._kept.append(_timed_copy(result))
             return result
         self._calls += 1
-        return _copied(self._kept[self._calls % KEPT])
+        return _timed_copy(self._kept[self._calls % KEPT])
 
 
 class RecordedSource:
@@ -97,14 +97,14 @@ def _leave_out(made: Any, node: int) -> bool:
 
 
 def _dataset(made: Any, node: int) -> object:
-    return datasets_of(made.dataset if isinstance(made, OneThread) else made)[node]
+    return collect_datasets(made.dataset if isinstance(made, OneThread) else made)[node]
 
 
 def _recorded(value: Any) -> Any:
     return Recorded(value) if callable(value) else RecordedSource(value)
 
 
-def _copied(value: Any) -> Any:
+def _timed_copy(value: Any) -> Any:
     started_s = time.thread_time()
     try:
         return deepcopy(value)

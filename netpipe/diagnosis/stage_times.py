@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from netpipe.clock import Clock
-from netpipe.diagnosis.blocks import Lane
+from netpipe.diagnosis.blocks import PullingThread
 from netpipe.diagnosis.instrumented_stages import measured_overhead, timed, without_overhead
 from netpipe.diagnosis.loader_variants import OneThread
 from netpipe.diagnosis.stack_sampling import Sampled, UsersPath, functions, sampled
 from netpipe.linting.graph.nodes import Graph, Node
-from netpipe.linting.graph.reader import datasets_of, read_graph
+from netpipe.linting.graph.reader import collect_datasets, read_graph
 from netpipe.measuring.loader_puller import LoaderFactory
 from netpipe.session.heartbeat import Watch
 
@@ -57,11 +57,11 @@ def stage_times(
     if not isinstance(made, OneThread):
         return _by_stacks(*_sampled(loader, budget_s, clock, watch))
     overhead, lane_graph = measured_overhead(), read_graph(made.dataset)
-    with timed(datasets_of(made.dataset)) as timing:
-        lane = Lane(lambda: made, clock, watch)
+    with timed(collect_datasets(made.dataset)) as timing:
+        lane = PullingThread(lambda: made, clock, watch)
         try:
             timing.start_anew()
-            batches = lane.pulling(budget_s)().batches
+            batches = lane.start_pulling(budget_s)().batches
         finally:
             lane.close()
     as_it_is = _same_nodes(lane_graph, graph)
@@ -87,11 +87,11 @@ def _sampled(
     loader: LoaderFactory, budget_s: float, clock: Clock, watch: Watch
 ) -> tuple[Sampled, float]:
     """Return the stacks seen while a lane was pulled, and the seconds that a batch took."""
-    lane = Lane(loader, clock, watch)
+    lane = PullingThread(loader, clock, watch)
     try:
-        lane.pulling(0.2 * budget_s)()
+        lane.start_pulling(0.2 * budget_s)()
         with sampled() as seen:
-            pulled = lane.pulling(budget_s)()
+            pulled = lane.start_pulling(budget_s)()
     finally:
         lane.close()
     return seen, pulled.wall_s / pulled.batches

@@ -5,8 +5,8 @@ from typing import Final
 
 from netpipe.diagnosis.diagnosis import Bottleneck, Findings, Prediction
 from netpipe.results.measurement import Interval, Measurement
-from netpipe.results.units import rounded, seconds
-from netpipe.verdict.kinds import Verdict
+from netpipe.results.units import format_number, format_seconds
+from netpipe.verdict.kinds import Verdict, VerdictKind
 
 _BOUND: Final = {
     "cpu": "bound by the CPU",
@@ -16,8 +16,13 @@ _BOUND: Final = {
     "waiting": "waiting for storage elsewhere, a lock or a sleep",
 }
 _BY_LOADING: Final = (
-    *("loader-bound", "masked-loader-bound", "at-risk", "healthy", "jitter", "contention"),
-    "inconclusive",
+    VerdictKind.LOADER_BOUND,
+    VerdictKind.MASKED_LOADER_BOUND,
+    VerdictKind.AT_RISK,
+    VerdictKind.HEALTHY,
+    VerdictKind.JITTER,
+    VerdictKind.CONTENTION,
+    VerdictKind.INCONCLUSIVE,
 )
 _OF_A_STAGE: Final = ("without-stage", "faster-stage")
 _WORTH: Final = 0.95  # of the time as it is
@@ -39,7 +44,7 @@ def sentence(
     """
     parts = [_rate(findings, measurement, verdict)]
     if verdict is None or verdict.kind in _BY_LOADING:
-        waits = verdict is None or verdict.kind != "healthy"
+        waits = verdict is None or verdict.kind != VerdictKind.HEALTHY
         parts += [
             _stage(bottleneck, waits=waits),
             *_clearest(findings, bottleneck),
@@ -53,14 +58,17 @@ def sentence(
 def _rate(findings: Findings, measurement: Measurement | None, verdict: Verdict | None) -> str:
     load_s = findings.load_s_per_batch.median
     if measurement is None or verdict is None:
-        return f"Loads {rounded(1 / load_s)} batches/s, {seconds(load_s)} each."
+        return f"Loads {format_number(1 / load_s)} batches/s, {format_seconds(load_s)} each."
     device = measurement.device
     where = f"{device.key} (derived)" if device.emulated else device.key
     kind = verdict.kind.capitalize()
     if verdict.kind not in _BY_LOADING:
         return f"{kind} on {where}{verdict.message.removeprefix(verdict.kind)}."
     needs, sustains = 1 / measurement.step_s.median, 1 / measurement.load_s_per_batch.median
-    return f"{kind} on {where}: needs {rounded(needs)} batches/s, sustains {rounded(sustains)}."
+    return (
+        f"{kind} on {where}: needs {format_number(needs)} batches/s, "
+        f"sustains {format_number(sustains)}."
+    )
 
 
 def _stage(bottleneck: Bottleneck, *, waits: bool) -> str:
@@ -80,7 +88,7 @@ def _stage(bottleneck: Bottleneck, *, waits: bool) -> str:
 def _clearest(findings: Findings, bottleneck: Bottleneck) -> Iterator[str]:
     """Say the clearest effect, unless that is why no cause is named."""
     first = next(iter(findings.interventions), None)
-    if first and first.clearness and bottleneck.resource != "unknown":
+    if first and first.clear_factor and bottleneck.resource != "unknown":
         yield f"Clearest effect: {first.effect}."
 
 
@@ -90,8 +98,9 @@ def _help(findings: Findings) -> Iterator[str]:
         tried = findings.verified
         foreseen = next(one for one in findings.what_if if one.change == tried.change)
         yield (
-            f"{_would(foreseen)}; tried: {seconds(tried.measured_s_per_batch.median)} instead of "
-            f"{seconds(tried.before_s_per_batch.median)}."
+            f"{_would(foreseen)}; tried: {format_seconds(tried.measured_s_per_batch.median)} "
+            f"instead of "
+            f"{format_seconds(tried.before_s_per_batch.median)}."
         )
         return
     now_s = findings.load_s_per_batch.median
@@ -114,6 +123,6 @@ def _would(foreseen: Prediction) -> str:
 def _in_brackets(interval: Interval) -> str:
     scale, unit = (1e3, "ms") if interval.median < 1 else (1.0, "s")
     median, low, high = (
-        rounded(scale * one) for one in (interval.median, interval.low, interval.high)
+        format_number(scale * one) for one in (interval.median, interval.low, interval.high)
     )
     return f"{median} {unit} [{low}, {high}]"

@@ -1,14 +1,16 @@
 """A prediction held against the same change, made in the same run. Pure, over turns."""
 
-from netpipe.diagnosis.diagnosis import Verified, scaled
+from netpipe.diagnosis.diagnosis import Verification, scaled
 from netpipe.diagnosis.interventions import AS_IT_IS
 from netpipe.diagnosis.schedule import NO_TIME
-from netpipe.diagnosis.turns import Turns
+from netpipe.diagnosis.turns import SideBlocks
 from netpipe.diagnosis.what_if import Change
 from netpipe.results.measurement import Interval
 
 
-def verified(change: Change, turns: Turns, load_s: Interval) -> tuple[Verified | None, str]:
+def verified(
+    change: Change, turns: SideBlocks, load_s: Interval
+) -> tuple[Verification | None, str]:
     """Compare a prediction with what was measured.
 
     Both are ratios to the loader as it is, which is measured again in turns with the change: what
@@ -25,7 +27,7 @@ def verified(change: Change, turns: Turns, load_s: Interval) -> tuple[Verified |
     if not (turns.has(change.says) and turns.has(AS_IT_IS)):
         why = turns.failures.get(change.says) or turns.failures.get(AS_IT_IS) or NO_TIME
         return None, f"{change.says} could not be tried: {why}"
-    measured = turns.after(change.says, AS_IT_IS)
+    measured = turns.paired_interval(change.says, AS_IT_IS)
     factor = load_s.median / turns.interval(AS_IT_IS).median
     measured = scaled(measured, factor)
-    return Verified.of(change.says, change.kind, change.prediction, measured, load_s), ""
+    return Verification.of(change.says, change.kind, change.prediction, measured, load_s), ""

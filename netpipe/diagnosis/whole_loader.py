@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from netpipe.diagnosis.blocks import FirstLook, fresh_block
-from netpipe.diagnosis.diagnosis import Verified
+from netpipe.diagnosis.blocks import FirstLook, measure_fresh_block
+from netpipe.diagnosis.diagnosis import Verification
 from netpipe.diagnosis.interventions import AS_IT_IS, HALF_THE_CORES, ONE_WORKER, TINY_PAYLOAD
 from netpipe.diagnosis.loader_variants import (
     on_half_the_cores,
@@ -14,10 +14,17 @@ from netpipe.diagnosis.loader_variants import (
     without_read_threads,
 )
 from netpipe.diagnosis.model_parts import workers_of
-from netpipe.diagnosis.schedule import NO_TIME, Schedule, Time
+from netpipe.diagnosis.schedule import NO_TIME, Schedule, TimeSlot
 from netpipe.diagnosis.stage_ablation import without_stage
 from netpipe.diagnosis.stage_times import StageTime
-from netpipe.diagnosis.turns import LEAST_ROUNDS, Side, Turns, in_turns, reason, with_side
+from netpipe.diagnosis.turns import (
+    MIN_ROUNDS,
+    Side,
+    SideBlocks,
+    describe_error,
+    measure_in_turns,
+    require_side,
+)
 from netpipe.diagnosis.verification import verified
 from netpipe.diagnosis.what_if import NO_THREADS, Change
 from netpipe.linting.graph.nodes import Graph
@@ -56,7 +63,7 @@ class Whole:
     schedule: Schedule
     watch: Watch
 
-    def turns(self) -> Turns:
+    def turns(self) -> SideBlocks:
         """Return it in turns with other workers, with nothing to send, and on half of the cores.
 
         Raises:
@@ -70,11 +77,11 @@ class Whole:
         if self.cores > 1:
             sides[HALF_THE_CORES] = on_half_the_cores(self.loader)
         time = self.schedule.part(_SHARE, _UNTIL)
-        return with_side(AS_IT_IS, self._in_turns(sides, time, "the loader as it is"))
+        return require_side(AS_IT_IS, self._in_turns(sides, time, "the loader as it is"))
 
     def tried(
         self, change: Change | None, load_s: Interval, omitted: dict[int, LoaderFactory]
-    ) -> tuple[Verified | None, str]:
+    ) -> tuple[Verification | None, str]:
         """Make a change, and compare it with its prediction.
 
         Args:
@@ -97,7 +104,7 @@ class Whole:
             made = omitted[change.place or 0]
         sides = {AS_IT_IS: self.loader, change.says: made}
         time = self.schedule.part(_VERIFYING)
-        if LEAST_ROUNDS * 2 * self._cost_s(self._block_s(time, len(sides))) > time.left_s():
+        if MIN_ROUNDS * 2 * self._cost_s(self._block_s(time, len(sides))) > time.remaining_s():
             return None, f"{change.says} could not be tried: {NO_TIME}"
         return verified(change, self._in_turns(sides, time, f"trying {change.says}"), load_s)
 
@@ -116,17 +123,17 @@ class Whole:
             try:
                 made = without_stage(self.loader, one.node.id)
             except Exception as error:  # noqa: BLE001  # a failure of ours costs only this part
-                remarks.append(f"{one.name} could not be left out: {reason(error)}")
+                remarks.append(f"{one.name} could not be left out: {describe_error(error)}")
                 continue
             if made is not None:
                 omitted[place] = made
         return omitted
 
-    def _in_turns(self, sides: dict[str, LoaderFactory], time: Time, name: str) -> Turns:
+    def _in_turns(self, sides: dict[str, LoaderFactory], time: TimeSlot, name: str) -> SideBlocks:
         block_s = self._block_s(time, len(sides))
         measured: dict[str, Side] = {
             side: partial(
-                fresh_block,
+                measure_fresh_block,
                 made,
                 block_s,
                 time.clock,
@@ -135,12 +142,16 @@ class Whole:
             )
             for side, made in sides.items()
         }
-        return in_turns(measured, time, self.schedule.say(name), self._cost_s(block_s), AS_IT_IS)
+        return measure_in_turns(
+            measured, time, self.schedule.say(name), self._cost_s(block_s), AS_IT_IS
+        )
 
-    def _block_s(self, time: Time, sides: int) -> float:
+    def _block_s(self, time: TimeSlot, sides: int) -> float:
         share_s = time.budget_s / (_ROUNDS * sides) - self.look.start_s
         wanted_s = max(_LEAST_BLOCK_S, _LEAST_BATCHES * self.look.batch_s, share_s)
-        return min(wanted_s, max(_LEAST_BLOCK_S, time.left_s() / LEAST_ROUNDS - self.look.start_s))
+        return min(
+            wanted_s, max(_LEAST_BLOCK_S, time.remaining_s() / MIN_ROUNDS - self.look.start_s)
+        )
 
     def _cost_s(self, block_s: float) -> float:
         return self.look.start_s + _WITH_WARM_UP * block_s

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from netpipe.device.host import cpu_model, host_difference
 from netpipe.errors import InputError
-from netpipe.gate.numbered_files import NUMBERED, keep_elsewhere, write_next
+from netpipe.gate.numbered_files import NUMBERED, write_numbered, write_to_temporary
 from netpipe.results import documents
-from netpipe.results.measurement import Host, Measurement, measurement_from
+from netpipe.results.measurement import Host, Measurement, parse_measurement
 
 SCHEMA: Final = "netpipe.baseline/1"
 _AGAIN: Final = "Record it again"
@@ -51,7 +51,7 @@ class Baseline:
         return f"{self.path.parent.name}/{self.path.name}"
 
 
-def numbered(folder: Path) -> list[Path]:
+def baseline_paths(folder: Path) -> list[Path]:
     """Return the files of baselines in `<baselines>/<device key>`, the latest last.
 
     Raises:
@@ -72,7 +72,7 @@ def load_all(folder: Path) -> tuple[Baseline, ...]:
         InputError: Two files share the highest number, one is not a baseline of this device, or
             one has lost its number.
     """
-    paths = numbered(folder)
+    paths = baseline_paths(folder)
     _refuse_without_number(folder)
     newest = [path for path in paths if path.name[:4] == paths[-1].name[:4]]
     if len(newest) > 1:
@@ -99,7 +99,7 @@ def latest(folder: Path) -> Baseline | None:
     return found[-1] if found else None
 
 
-def holders(baselines: Sequence[Baseline]) -> dict[str, Baseline]:
+def find_holders(baselines: Sequence[Baseline]) -> dict[str, Baseline]:
     """Return the newest baseline that holds each benchmark; those whose test is gone are left out.
 
     A recording of some benchmarks takes none of the others out of the gate.
@@ -111,7 +111,7 @@ def holders(baselines: Sequence[Baseline]) -> dict[str, Baseline]:
     return {name: one for name, one in newest.items() if one.sessions[name]}
 
 
-def holder_of(benchmark: str, baselines: Sequence[Baseline], host: Host) -> Baseline | None:
+def find_holder(benchmark: str, baselines: Sequence[Baseline], host: Host) -> Baseline | None:
     """Return the baseline that a benchmark is compared with; None where its test is gone, or new.
 
     It is the newest that holds the benchmark and was recorded on a host of this class, or the
@@ -122,7 +122,7 @@ def holder_of(benchmark: str, baselines: Sequence[Baseline], host: Host) -> Base
         baselines: Of one device, the latest last.
         host: Where it was measured now.
     """
-    newest = holders(baselines).get(benchmark)
+    newest = find_holders(baselines).get(benchmark)
     if newest is None:
         return None
     alike = (
@@ -200,7 +200,7 @@ def _check(document: Any, path: Path) -> None:
         newer = isinstance(found, str) and _NEWER.fullmatch(found)
         way_out = "A newer netpipe wrote it: upgrade this one" if newer else _AGAIN
         raise InputError(path, "netpipe.schema", f"be {SCHEMA}", repr(found), way_out)
-    documents.check(document, "baseline.1", path, way_out=_AGAIN)
+    documents.check_document(document, "baseline.1", path, way_out=_AGAIN)
     found = _digest(document)
     if document["netpipe"]["digest"] != found:
         constraint = f"be {found}, that of the content"
@@ -245,7 +245,7 @@ def save(
     plain["netpipe"]["digest"] = _digest(plain)
     text = json.dumps(plain, indent=1, allow_nan=False) + "\n"
     try:
-        return write_next(folder, name, text)
+        return write_numbered(folder, name, text)
     except OSError as error:
         way_out = _kept(folder, name, text)
         raise InputError(folder, "folder", "be writable", error.strerror, way_out) from error
@@ -254,7 +254,7 @@ def save(
 def _kept(folder: Path, name: str, text: str) -> str:
     """Keep elsewhere what took minutes to measure; say where."""
     try:
-        path = keep_elsewhere(folder, name, text)
+        path = write_to_temporary(folder, name, text)
     except OSError as error:
         return f"Nor can it be kept among the temporary files: {error.strerror}"
     return f"It is kept: copy {path} there"
@@ -282,7 +282,7 @@ def _kept_of(session: Measurement) -> dict[str, Any]:
 def _sessions(document: Mapping[str, Any], path: Path) -> dict[str, tuple[Measurement, ...]]:
     ours = document["netpipe"]
     every = [
-        _with_cpu_model(measurement_from(one, path), document.get("machine_info", {}))
+        _with_cpu_model(parse_measurement(one, path), document.get("machine_info", {}))
         for one in ours["sessions"]
     ]
     return {

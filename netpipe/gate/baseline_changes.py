@@ -8,9 +8,9 @@ from typing import Any, Literal
 from rich.table import Table
 
 from netpipe.errors import InputError
-from netpipe.gate.baseline import Baseline, latest, load, numbered
+from netpipe.gate.baseline import Baseline, baseline_paths, latest, load
 from netpipe.gate.history import Changes, changes, dropped
-from netpipe.results.units import figure
+from netpipe.results.units import format_metric
 from netpipe.verdict.report import new_table
 
 Kind = Literal["added", "removed", "replaced"]
@@ -91,7 +91,7 @@ def _files(folder: Path) -> dict[str, Path]:
     return {
         f"{device.name}/{path.name}": path
         for device in folder.glob("*/")
-        for path in numbered(device)
+        for path in baseline_paths(device)
     }
 
 
@@ -116,8 +116,8 @@ def change_table(found: Changes, title: str = "baseline changed") -> Table:
     for name, one in found.figures.items():
         table.add_row(
             name,
-            figure(name, one.before),
-            figure(name, one.after),
+            format_metric(name, one.before),
+            format_metric(name, one.after),
             "" if one.ratio is None else f"{one.ratio:.2f} x",
         )
     return table

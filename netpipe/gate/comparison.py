@@ -23,7 +23,7 @@ from netpipe.gate.metrics import GATED, Metric, Scope
 from netpipe.results.measurement import Interval, Measurement
 from netpipe.results.statistics import median_variance
 
-MOST_SESSIONS: Final = 5
+MAX_SESSIONS: Final = 5
 """Sessions after which what is open stays INCONCLUSIVE."""
 
 DRIFT: Final = 0.10
@@ -55,7 +55,7 @@ UNJUDGED: Final = (Outcome.NOT_COMPARED, Outcome.NO_BASELINE)
 
 
 @dataclass(frozen=True)
-class Accepted:
+class BaselineSessions:
     """The sessions of one benchmark in a baseline.
 
     Attributes:
@@ -68,7 +68,7 @@ class Accepted:
 
 
 @dataclass(frozen=True)
-class Compared:
+class MetricComparison:
     """One metric against a baseline.
 
     Attributes:
@@ -126,7 +126,7 @@ class Comparison:
     then: float | None
     worse_ratio: float | None
     reason: str
-    every: tuple[Compared, ...] = ()
+    every: tuple[MetricComparison, ...] = ()
 
     @property
     def is_open(self) -> bool:
@@ -135,12 +135,12 @@ class Comparison:
         return not proven and any(one.is_open for one in self.every)
 
     @property
-    def what_is_open(self) -> str:
+    def open_reason(self) -> str:
         """Of the first metric that is, what it comes to so far; "" where none is."""
         return next((one.reason for one in self.every if one.is_open), "")
 
     @property
-    def decisive(self) -> Compared | None:
+    def decisive(self) -> MetricComparison | None:
         """The metric that decided; None without a baseline."""
         return next(
             (
@@ -169,14 +169,14 @@ class Comparison:
     @property
     def by_metric(self) -> "tuple[Comparison, ...]":
         """Each of its metrics alone; itself without a baseline."""
-        return tuple(map(worst_of, ((one,) for one in self.every))) or (self,)
+        return tuple(map(combine, ((one,) for one in self.every))) or (self,)
 
 
 def compare(
     quantity: str,
     now: Sequence[Measurement],
-    baseline: Accepted,
-    earlier: Sequence[Accepted] = (),
+    baseline: BaselineSessions,
+    earlier: Sequence[BaselineSessions] = (),
 ) -> Comparison:
     """Compare one quantity with a baseline, and with the oldest that is comparable.
 
@@ -192,20 +192,20 @@ def compare(
     if not baseline.sessions:
         return no_baseline(quantity, now, f"{baseline.where} has no such benchmark")
     metrics = GATED[quantity]
-    compared = [_compared(metric, now, baseline, metric.least) for metric in metrics]
+    compared = [_compared(metric, now, baseline, metric.bound) for metric in metrics]
     for place, metric in enumerate(metrics):
         oldest = _oldest_comparable(metric, now[-1], earlier)
         if oldest is not None:
             compared[place] = replace(compared[place], oldest=oldest.where)
-            drift = _compared(metric, now, oldest, max(DRIFT, metric.least))
+            drift = _compared(metric, now, oldest, max(DRIFT, metric.bound))
             if drift.outcome in _BAD:
                 compared.append(replace(drift, is_drift=True, oldest=oldest.where))
-    return worst_of(compared)
+    return combine(compared)
 
 
 def _oldest_comparable(
-    metric: Metric, now: Measurement, earlier: Sequence[Accepted]
-) -> Accepted | None:
+    metric: Metric, now: Measurement, earlier: Sequence[BaselineSessions]
+) -> BaselineSessions | None:
     comparable = (
         one
         for one in earlier
@@ -214,7 +214,7 @@ def _oldest_comparable(
     return next(comparable, None)
 
 
-def worst_of(compared: Sequence[Compared]) -> Comparison:
+def combine(compared: Sequence[MetricComparison]) -> Comparison:
     """Return what several metrics of a quantity come to."""
     worst = min(compared, key=lambda one: (_SEVERITY.index(one.outcome), one.is_reported_only))
     return Comparison(
@@ -228,11 +228,11 @@ def worst_of(compared: Sequence[Compared]) -> Comparison:
     )
 
 
-def settled(
+def compare_until_decided(
     quantity: str,
     now: Sequence[Measurement],
-    baseline: Accepted,
-    earlier: Sequence[Accepted],
+    baseline: BaselineSessions,
+    earlier: Sequence[BaselineSessions],
     another: Callable[[Comparison], Measurement],
 ) -> tuple[Comparison, tuple[Measurement, ...]]:
     """Compare, and measure again as long as another session may decide what is open.
@@ -260,7 +260,7 @@ def settled(
 
 def undecided(comparison: Comparison, error: OutOfTimeError) -> Comparison:
     """Return a comparison that there was no time to decide: what is open in it is no PASS."""
-    return worst_of(
+    return combine(
         [
             replace(one, outcome=Outcome.INCONCLUSIVE, reason=f"{one.reason}; {error}")
             if one.is_open
@@ -281,12 +281,12 @@ def no_baseline(quantity: str, now: Sequence[Measurement], reason: str) -> Compa
 
 
 def _compared(
-    metric: Metric, now: Sequence[Measurement], accepted: Accepted, least: float
-) -> Compared:
+    metric: Metric, now: Sequence[Measurement], accepted: BaselineSessions, least: float
+) -> MetricComparison:
     then = accepted.sessions
     shared = now[-1].device.shares_host_cores
     same = is_same_machine(now[-1].host, then[0].host)
-    worth = metric.least_change(shared_cores=shared, same_machine=same)
+    worth = metric.bound_change(shared_cores=shared, same_machine=same)
     worth = worth if metric.is_share else max(worth, log1p(least))
     worth += _explained(metric, now, then)
     change, early, last = _change(metric, now, then)
@@ -294,29 +294,29 @@ def _compared(
     if outcome is Outcome.PASS and _is_moved_by_the_host(metric, now[-1]):
         is_open = False  # host noise alone explains this much
     told = _told(metric, change, accepted.where)
-    reason = f"{told} (bound {metric.shown(worth)})"
+    reason = f"{told} (bound {metric.format_change(worth)})"
     if outcome is Outcome.INCONCLUSIVE:
         several = f"{len(now)} sessions are too spread to be sure"
         reason += f", but {several if len(now) > 1 else 'one session proves nothing'}"
-    found = Compared(
+    found = MetricComparison(
         metric=metric,
         outcome=outcome,
         now=median(metric.value(one) for one in now),
         then=median(metric.value(one) for one in then),
-        worse=metric.worse_interval(Interval(change, change - last, change + last, len(now))),
-        bound=metric.worse(worth),
+        worse=metric.to_factors(Interval(change, change - last, change + last, len(now))),
+        bound=metric.to_factor(worth),
         where=accepted.where,
         reason=reason,
-        is_open=is_open and len(now) < MOST_SESSIONS,
+        is_open=is_open and len(now) < MAX_SESSIONS,
     )
     # What else the cores do moves such a time by more than a bound that is worth having.
-    is_reported_only = shared and (metric.is_step_time or not metric.on_shared_cores)
-    return unless_comparable(found, now[-1], then[0], told if is_reported_only else "")
+    is_reported_only = shared and (metric.is_step_time or not metric.is_judged_on_shared_cores)
+    return mark_if_not_comparable(found, now[-1], then[0], told if is_reported_only else "")
 
 
-def unless_comparable(
-    found: Compared, now: Measurement, then: Measurement, reported: str
-) -> Compared:
+def mark_if_not_comparable(
+    found: MetricComparison, now: Measurement, then: Measurement, reported: str
+) -> MetricComparison:
     """Return a comparison; NOT_COMPARED where its metric cannot be judged between two sessions.
 
     Args:
@@ -353,27 +353,27 @@ def _explained(metric: Metric, now: Sequence[Measurement], then: Sequence[Measur
     return max(0.0, _of_busy(metric, busy_now, busy_then, moved=moved))
 
 
-def busier(metric: Metric, now: Measurement, then: Measurement) -> float:
+def host_load_change(metric: Metric, now: Measurement, then: Measurement) -> float:
     """Return the change that what else the machine did explains between two sessions."""
     moved = _is_moved_by_the_host(metric, now)
     return _of_busy(metric, now.busy_elsewhere_fraction, then.busy_elsewhere_fraction, moved=moved)
 
 
 def _of_busy(metric: Metric, busy_now: float, busy_then: float, *, moved: bool) -> float:
-    """Return what a busier machine makes of a figure.
+    """Return what a host_load_change machine makes of a figure.
 
     Programs that take a share b of the host's CPU time leave 1 - b to what is measured. A CPU time
     over that of a reference moves little, but it does.
     """
     if not moved:
-        return metric.of_neighbours * (busy_now - busy_then)
+        return metric.neighbour_sensitivity * (busy_now - busy_then)
     less, more = sorted((busy_now, busy_then))
     change = log1p((more - less) / max(1 - more, _LEAST_LEFT))
     return change if busy_now >= busy_then else -change
 
 
 def _is_moved_by_the_host(metric: Metric, now: Measurement) -> bool:
-    return metric.of_host or (metric.unit == "s" and now.device.shares_host_cores)
+    return metric.is_host_time or (metric.unit == "s" and now.device.shares_host_cores)
 
 
 def _change(
@@ -387,7 +387,7 @@ def _change(
     change = median(new) - median(old)
     deviation = _spread(new, old) * sqrt(median_variance(len(new)) + median_variance(len(old)))
     freedom = len(new) + len(old) - 2 if len(old) >= _FEW else _KNOWN
-    early, last = (quantile(level, freedom) * deviation for level in (_EARLY_LEVEL, _LEVEL))
+    early, last = (student_quantile(level, freedom) * deviation for level in (_EARLY_LEVEL, _LEVEL))
     return change, early, last
 
 
@@ -401,7 +401,7 @@ def _spread(new: Sequence[float], old: Sequence[float]) -> float:
 
 
 @cache
-def quantile(level: float, freedom: int) -> float:
+def student_quantile(level: float, freedom: int) -> float:
     """Return Student's quantile, one-sided."""
     from scipy.stats import t
 
@@ -412,7 +412,7 @@ def _decided(
     change: float, early: float, last: float, worth: float, sessions: int
 ) -> tuple[Outcome, bool]:
     """Return the outcome, and whether another session may change it."""
-    is_last = sessions >= MOST_SESSIONS
+    is_last = sessions >= MAX_SESSIONS
     proven = change > (last if is_last else early)
     if change > worth and proven and sessions > 1:
         return Outcome.REGRESSED, False
@@ -425,7 +425,7 @@ def _decided(
 
 def _told(metric: Metric, change: float, where: str) -> str:
     beside = "against" if metric.is_share else "x that of"
-    return f"{metric.name} is {metric.shown(change)} {beside} {where}"
+    return f"{metric.name} is {metric.format_change(change)} {beside} {where}"
 
 
 def why_not_comparable(metric: Metric, now: Measurement, then: Measurement) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 
 from netpipe.device.host import host_class, host_difference
 from netpipe.errors import InputError
-from netpipe.gate.baseline import Baseline, holder_of, holders, load, numbered
+from netpipe.gate.baseline import Baseline, baseline_paths, find_holder, find_holders, load
 from netpipe.gate.comparison import why_not_comparable
 from netpipe.gate.metrics import GATED
 from netpipe.results.measurement import Interval, Measurement
@@ -83,12 +83,12 @@ def devices(folder: Path) -> list[Path]:
 def entries(folder: Path) -> Iterator[Entry]:
     """Read every baseline below `<baselines>`, by device key and number."""
     for device in devices(folder):
-        yield from entries_of(device)
+        yield from read_entries(device)
 
 
-def entries_of(device: Path) -> Iterator[Entry]:
+def read_entries(device: Path) -> Iterator[Entry]:
     """Read every baseline in `<baselines>/<device key>`, by number."""
-    paths = numbered(device)
+    paths = baseline_paths(device)
     found: list[Entry] = []
     later: set[tuple[str, str]] = set()
     gone: set[str] = set()
@@ -172,8 +172,8 @@ def superfluous(baselines: Sequence[Baseline], keep: int) -> tuple[Path, ...]:
     """
     kept = {one.path for one in baselines[-keep:]}
     hosts = {host_class(one.host): one.host for held in baselines for one in sessions(held)}
-    for name, host in product(holders(baselines), hosts.values()):
-        holder = holder_of(name, baselines, host)
+    for name, host in product(find_holders(baselines), hosts.values()):
+        holder = find_holder(name, baselines, host)
         assert holder is not None
         kept.add(holder.path)
         for metric in chain.from_iterable(GATED.values()):

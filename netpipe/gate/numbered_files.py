@@ -11,7 +11,7 @@ NUMBERED: Final = re.compile(r"(?P<number>\d{4})_.+\.json")
 _CLAIM: Final = re.compile(r"(?P<number>\d{4})\.part")
 
 
-def write_next(folder: Path, name: str, text: str) -> Path:
+def write_numbered(folder: Path, name: str, text: str) -> Path:
     """Write `NNNN_<name>.json` under the next number of a folder, which is made when missing.
 
     Raises:
@@ -62,7 +62,7 @@ def _numbers(folder: Path, pattern: re.Pattern[str]) -> set[int]:
     return {int(match["number"]) for match in matches if match}
 
 
-def keep_elsewhere(folder: Path, name: str, text: str) -> Path:
+def write_to_temporary(folder: Path, name: str, text: str) -> Path:
     """Write what a folder did not take to a new folder among the system's temporary ones.
 
     Returns:

@@ -25,10 +25,10 @@ def main() -> None:
     request = require_request(parser, LintRequest)
 
     def lint(_: ExitStack) -> dict[str, object]:
-        from netpipe.linting.job import linted_loader
+        from netpipe.linting.job import lint_loader
 
         announce_import(request, arguments.loader)
-        return {"lint": linted_loader(request, resolve(arguments.loader))}
+        return {"lint": lint_loader(request, resolve(arguments.loader))}
 
     run_job(request, lint)
 

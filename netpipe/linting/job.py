@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from netpipe.clock import MonotonicClock
 from netpipe.device.host import this_host
 from netpipe.grain_workers import let_grain_start_workers
-from netpipe.linting.graph.source_lines import recorded
+from netpipe.linting.graph.source_lines import record_source_lines
 from netpipe.linting.linter import LintReport, lint
 from netpipe.linting.request import LintRequest
 from netpipe.measuring.loader_puller import LoaderFactory
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from netpipe.linting.experiments.trials import Trial
 
 
-def linted_loader(request: LintRequest, loader: LoaderFactory) -> dict[str, object]:
+def lint_loader(request: LintRequest, loader: LoaderFactory) -> dict[str, object]:
     """Return the `netpipe.lint/1` document of the loader that a factory makes.
 
     Args:
@@ -31,7 +31,7 @@ def linted_loader(request: LintRequest, loader: LoaderFactory) -> dict[str, obje
     let_grain_start_workers()
     teller = ProgressWriter(progress_file(request), MonotonicClock())
     teller.enter_phase("building the pipeline")
-    with recorded() as recording:
+    with record_source_lines() as recording:
         dataset = loader()
     report = lint(dataset, request.intent, recording=recording, silences=request.silences)
     likely_s = (request.proves + request.tries) * request.budget_s
@@ -56,8 +56,8 @@ def _tried(
     report: LintReport,
     tell: Callable[[str], object],
 ) -> "tuple[LintReport, tuple[Trial, ...]]":
-    from netpipe.linting.experiments.trials import try_fixes, with_trials
+    from netpipe.linting.experiments.trials import apply_trials, try_fixes
 
     cores, clock = this_host().cores, MonotonicClock()
     trials = try_fixes(loader, report, cores, clock, request.budget_s, tell=tell)
-    return with_trials(report, trials), trials
+    return apply_trials(report, trials), trials

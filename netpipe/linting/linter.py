@@ -12,52 +12,23 @@ from cattrs.errors import BaseValidationError
 
 from netpipe.device.host import this_host
 from netpipe.errors import InputError, MisuseError
-from netpipe.linting.graph.nodes import Graph, Node, name_of
+from netpipe.linting.graph.nodes import Graph, Node, qualified_name
 from netpipe.linting.graph.reader import read_graph
 from netpipe.linting.graph.source_lines import Recording
-from netpipe.linting.graph.wrapped_datasets import held_datasets, properties_of_datasets
+from netpipe.linting.graph.wrapped_datasets import find_dataset_properties, find_held_datasets
 from netpipe.linting.request import INTENTS
-from netpipe.linting.rules import batch_contents, buffers, captures, placement, shuffling, workers
-from netpipe.linting.rules.costs import cost_of
+from netpipe.linting.rules import NO_GRAIN_GRAPH, RULE_NAMES, RULES, UNUSED_SILENCE
+from netpipe.linting.rules.costs import describe_cost
 from netpipe.linting.rules.finding import (
-    Inspected,
     LintFinding,
-    Rule,
-    Silenced,
-    merged,
+    Pipeline,
+    SilencedFinding,
+    merge_findings,
 )
 
 SCHEMA = "netpipe.lint/1"
 
-RULES: Final[Mapping[str, Rule]] = {
-    # What does not run, or gives other data than meant
-    "nested-mp-prefetch": placement.nested_mp_prefetch,
-    "cannot-be-pickled": captures.cannot_be_pickled,
-    "device-put-before-mp-prefetch": placement.device_put_before_mp_prefetch,
-    "batch-in-workers-loses-data": batch_contents.batch_in_workers_loses_data,
-    "shuffle-after-batch": shuffling.shuffle_after_batch,
-    "shuffle-after-repeat": shuffling.shuffle_after_repeat,
-    "sequential-slice-with-shuffle": shuffling.sequential_slice_with_shuffle,
-    "worker-count-changes-order": batch_contents.worker_count_changes_order,
-    # What costs speed
-    "batch-after-mp-prefetch": placement.batch_after_mp_prefetch,
-    "map-after-mp-prefetch": placement.map_after_mp_prefetch,
-    "threads-in-training-process": buffers.threads_in_training_process,
-    "no-workers": workers.no_workers,
-    "no-prefetch": buffers.no_prefetch,
-    "threads-in-workers": workers.threads_in_workers,
-    "too-many-workers": workers.too_many_workers,
-    # What costs memory
-    "jax-in-worker": workers.jax_in_worker,
-    "large-capture": captures.large_capture,
-    "oversized-read-buffer": buffers.oversized_read_buffer,
-}
-_NO_GRAPH: Final = "no-grain-graph"
-UNUSED: Final = "unused-silence"
 _OF: Final = " of "  # between a rule and the one function that it is silenced for
-
-RULE_NAMES: Final = (*RULES, _NO_GRAPH)
-"""What can be silenced, the gravest first."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +48,7 @@ class LintReport:
     grain_version: str
     graph: Graph
     findings: tuple[LintFinding, ...]
-    silenced: tuple[Silenced, ...] = ()
+    silenced: tuple[SilencedFinding, ...] = ()
 
     @property
     def errors(self) -> tuple[LintFinding, ...]:
@@ -138,12 +109,12 @@ def lint(
 
 def _silenced(
     found: Sequence[LintFinding], graph: Graph, silences: Mapping[str, str]
-) -> Iterator[Silenced]:
+) -> Iterator[SilencedFinding]:
     for one in found:
         function = _function(graph.nodes[one.nodes[0]]) if one.nodes else ""
         reason = silences.get(one.rule) or silences.get(f"{one.rule}{_OF}{function}")
         if reason:
-            yield Silenced(one, reason)
+            yield SilencedFinding(one, reason)
 
 
 def _function(node: Node) -> str:
@@ -164,32 +135,32 @@ def _graph_of(dataset: object, recording: Recording | None) -> tuple[Graph, list
     graph = read_graph(dataset, recording)
     if graph.nodes:
         return graph, []
-    held = held_datasets(dataset)
+    held = find_held_datasets(dataset)
     if len(held) == 1:
         ((name, inner),) = held.items()
         return read_graph(inner, recording), [_held(dataset, name)]
-    return graph, [_no_graph(dataset, held or properties_of_datasets(dataset))]
+    return graph, [_no_graph(dataset, held or find_dataset_properties(dataset))]
 
 
 def _judged(graph: Graph, intent: str) -> Iterator[LintFinding]:
     if not graph.nodes:
         return
-    pipeline = Inspected(graph, intent, this_host().cores)
+    pipeline = Pipeline(graph, intent, this_host().cores)
     for name, rule in RULES.items():
-        for finding in merged(rule(pipeline)):
-            yield replace(finding, cost=cost_of(name))
+        for finding in merge_findings(rule(pipeline)):
+            yield replace(finding, cost=describe_cost(name))
 
 
 def _check(silences: Mapping[str, str]) -> None:
     for rule, reason in silences.items():
-        if rule_of(rule) not in RULE_NAMES:
+        if rule_of_silence(rule) not in RULE_NAMES:
             known = ", ".join(RULE_NAMES)
             raise MisuseError(f"a silenced rule must be one of {known}. Found: {rule!r}")
         if not reason.strip():
             raise MisuseError(f"the silenced rule {rule} must have a reason. Found: {reason!r}")
 
 
-def rule_of(silence: str) -> str:
+def rule_of_silence(silence: str) -> str:
     """Return the rule that a silence is of."""
     return silence.partition(_OF)[0]
 
@@ -203,7 +174,7 @@ def _unused(
         rule, _, function = silence.partition(_OF)
         if rule not in broken and (not function or function in here):
             yield LintFinding(
-                UNUSED,
+                UNUSED_SILENCE,
                 "warning",
                 (),
                 f"{silence} is silenced, and the pipeline does not break it. The reason given:"
@@ -213,9 +184,9 @@ def _unused(
 
 
 def _held(dataset: object, name: str) -> LintFinding:
-    kind = name_of(type(dataset))
+    kind = qualified_name(type(dataset))
     return LintFinding(
-        _NO_GRAPH,
+        NO_GRAIN_GRAPH,
         "info",
         (),
         f"The loader is a {kind}, no Grain dataset: the graph is that of the dataset in its"
@@ -227,17 +198,17 @@ def _held(dataset: object, name: str) -> LintFinding:
 def _no_graph(dataset: object, places: Iterable[str]) -> LintFinding:
     names = " or ".join(f"loader.{name}" for name in places)
     return LintFinding(
-        _NO_GRAPH,
+        NO_GRAIN_GRAPH,
         "info",
         (),
-        f"The loader is a {name_of(type(dataset))}, no Grain dataset: there is no"
+        f"The loader is a {qualified_name(type(dataset))}, no Grain dataset: there is no"
         " Grain graph to read, and nothing is known about its order",
         "Let the loader factory return the grain IterDataset, MapDataset or DataLoader itself"
         + (f": {names}" if names else ""),
     )
 
 
-def report_from(document: Mapping[str, Any], where: str = "lint") -> LintReport:
+def parse_report(document: Mapping[str, Any], where: str = "lint") -> LintReport:
     """Read a report back from a `netpipe.lint/1` document; what is more in it is passed over.
 
     Args:
@@ -266,8 +237,8 @@ def _converter() -> cattrs.Converter:
         Graph, lambda nodes, _: Graph(converter.structure(nodes, tuple[Node, ...]))
     )
     converter.register_structure_hook(
-        Silenced,
-        lambda one, _: Silenced(converter.structure(one, LintFinding), str(one["reason"])),
+        SilencedFinding,
+        lambda one, _: SilencedFinding(converter.structure(one, LintFinding), str(one["reason"])),
     )
     return converter
 

@@ -27,7 +27,7 @@ class LintSettings:
     silences: Mapping[str, str] = field(default_factory=dict)
 
 
-def lint_settings(folder: Path) -> LintSettings:
+def read_lint_settings(folder: Path) -> LintSettings:
     """Read the settings of the project that a folder lies in: its nearest pyproject.toml.
 
     Args:
@@ -77,10 +77,11 @@ def _silences(path: Path, table: object) -> Mapping[str, str]:
 
 
 def _check_silence(path: Path, rule: str, reason: object) -> None:
-    from netpipe.linting.linter import RULE_NAMES, rule_of
+    from netpipe.linting.linter import rule_of_silence
+    from netpipe.linting.rules import RULE_NAMES
 
     where = f"{_TABLE}.silence"
-    if rule_of(rule) not in RULE_NAMES:
+    if rule_of_silence(rule) not in RULE_NAMES:
         raise InputError(path, f"{where} key", f"be one of {', '.join(RULE_NAMES)}", repr(rule))
     if not isinstance(reason, str) or not reason.strip():
         raise InputError(path, f"{where}.{rule}", "be the reason, as text", repr(reason))

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from math import ceil
 
-from netpipe.measuring.training_loop import Length
+from netpipe.measuring.training_loop import BlockLength
 
 _MOST_SKIPPED_STEPS = 5
-LEAST_LOAD_S = 1e-9  # for loaders that cost nothing
+MIN_LOAD_S = 1e-9  # for loaders that cost nothing
 _PATIENCE = 2.0  # times the real steps' share, whatever a loop does between them
 _MOST_STUTTER = 3.0
 _MOST_TRAIN_STRETCH = 2.0
@@ -33,11 +33,11 @@ class Estimates:
     @property
     def stutter(self) -> float:
         """How much longer a block must be for its pauses to even out: 1 where there are none."""
-        return min(_MOST_STUTTER, max(1.0, self.load_s / max(self.typical_load_s, LEAST_LOAD_S)))
+        return min(_MOST_STUTTER, max(1.0, self.load_s / max(self.typical_load_s, MIN_LOAD_S)))
 
 
 @dataclass(frozen=True)
-class Sizes:
+class BlockSizes:
     """How much each block of a round does.
 
     Attributes:
@@ -56,28 +56,28 @@ class Sizes:
     copied_steps: int
     host_steps: int
     host_limit_s: float
-    train: Length
+    train: BlockLength
 
     @classmethod
-    def within(cls, round_s: float, now: Estimates) -> "Sizes":
+    def within(cls, round_s: float, now: Estimates) -> "BlockSizes":
         """Share out `round_s` seconds by what things took so far."""
         real_s = 0.35 * round_s * min(now.stutter, _MOST_TRAIN_STRETCH)
-        train_steps = between(3, ceil(real_s / max(now.train_s, now.load_s)), 400)
+        train_steps = clamp(3, ceil(real_s / max(now.train_s, now.load_s)), 400)
         return cls(
             load_s=0.15 * round_s * now.stutter,
-            steps=between(2, ceil(0.15 * round_s / now.step_s), 200),
-            short_steps=between(1, ceil(0.1 * round_s / now.step_s), 100),
-            copied_steps=between(1, ceil(0.1 * round_s / now.transfer_s), 100),
-            host_steps=between(2, ceil(0.1 * round_s / now.step_s), 50),
+            steps=clamp(2, ceil(0.15 * round_s / now.step_s), 200),
+            short_steps=clamp(1, ceil(0.1 * round_s / now.step_s), 100),
+            copied_steps=clamp(1, ceil(0.1 * round_s / now.transfer_s), 100),
+            host_steps=clamp(2, ceil(0.1 * round_s / now.step_s), 50),
             host_limit_s=0.1 * round_s,
-            train=Length(
+            train=BlockLength(
                 steps=train_steps,
-                skipped=between(1, train_steps // 2, _MOST_SKIPPED_STEPS),
+                skipped=clamp(1, train_steps // 2, _MOST_SKIPPED_STEPS),
                 limit_s=_PATIENCE * real_s,
             ),
         )
 
 
-def between(least: int, wanted: int, most: int) -> int:
+def clamp(least: int, wanted: int, most: int) -> int:
     """Return `wanted`, or the end of the range that it is beyond."""
     return min(most, max(least, wanted))

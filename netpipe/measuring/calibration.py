@@ -16,8 +16,8 @@ import numpy as np
 from netpipe.clock import Clock
 from netpipe.device.host import this_host
 from netpipe.grain_workers import let_grain_start_workers
-from netpipe.measuring.loader_puller import Puller, until_quiet
-from netpipe.results.measurement import Turns
+from netpipe.measuring.loader_puller import Puller, wait_until_quiet
+from netpipe.results.measurement import CalibrationTurns
 from netpipe.session.descendants import thread_cpu_s
 from netpipe.session.processes import ProcessTree, list_own_threads
 
@@ -31,7 +31,7 @@ _SHAPE = (8, 256)
 _VALUES: Final = np.arange(4_000, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
 
 
-class Reference:
+class ReferenceLoader:
     """The reference loader, running.
 
     Args:
@@ -53,7 +53,7 @@ class Reference:
         """What a figure was calibrated by: only like is compared with like."""
         return f"{VERSION}, {self.workers} workers"
 
-    def beside(self, puller: Puller, enough_s: float, clock: Clock) -> Turns:
+    def measure_beside(self, puller: Puller, enough_s: float, clock: Clock) -> CalibrationTurns:
         """Pull the loader that is measured and this one in turns.
 
         A loader whose batch takes longer than a turn gets a batch, and this one as much time.
@@ -68,18 +68,18 @@ class Reference:
             clock: Seconds.
         """
         for _ in range(_TRIES):
-            puller.make_room(2)
+            puller.ensure_epoch_has(2)
             restarts = puller.restarts
             turns = self._turns(puller, enough_s, clock)
             if puller.restarts == restarts:
                 break
         return turns
 
-    def _turns(self, puller: Puller, enough_s: float, clock: Clock) -> Turns:
+    def _turns(self, puller: Puller, enough_s: float, clock: Clock) -> CalibrationTurns:
         before = self._spent_when_quiet(puller, clock)
         pulled, started = puller.pulled, clock()
         batches, here_s = self._turn(puller, clock)
-        while clock() - started < enough_s and puller.has_left(1):
+        while clock() - started < enough_s and puller.epoch_has(1):
             more, longer_s = self._turn(puller, clock)
             batches, here_s = batches + more, here_s + longer_s
         pulled = puller.pulled - pulled
@@ -88,13 +88,15 @@ class Reference:
         # Reading the clocks of all processes takes this thread up to a millisecond each time.
         reading_s = time.thread_time() - pulled_s
         load_s = spent.load_s - spent.threads_s - here_s - reading_s
-        return Turns(load_s / pulled, (spent.workers_s + spent.threads_s + here_s) / batches)
+        return CalibrationTurns(
+            load_s / pulled, (spent.workers_s + spent.threads_s + here_s) / batches
+        )
 
     def _spent_when_quiet(self, puller: Puller, clock: Clock) -> "_Spent":
         def all_s() -> float:
             return puller.processes.cpu_s() + self.processes.children_cpu_s()
 
-        until_quiet(all_s, clock, _LONGEST_FILLING_S)
+        wait_until_quiet(all_s, clock, _LONGEST_FILLING_S)
         return _Spent(
             puller.processes.cpu_s(),
             self.processes.children_cpu_s(),
@@ -105,7 +107,7 @@ class Reference:
         """Pull one, then the other; return what was pulled of it, and what this thread spent."""
         started = clock()
         while (took_s := _pulled_s(puller, started, clock)) < _TURN_S:
-            if not puller.has_left(1):
+            if not puller.epoch_has(1):
                 break
         handed_over_s, batches = time.thread_time(), 0
         while batches == 0 or clock() < started + 2 * took_s:

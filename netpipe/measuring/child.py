@@ -67,13 +67,13 @@ def measure_factories(
     from netpipe.device.host import this_host
     from netpipe.grain_workers import let_grain_start_workers
     from netpipe.measuring.kept_trace import TraceTarget
-    from netpipe.measuring.protocol import Place, measure
+    from netpipe.measuring.protocol import Environment, measure
     from netpipe.measuring.rounds import Subject
     from netpipe.measuring.training_loop import late_reading_loop
 
     let_grain_start_workers()
     device_of, step = _device_and_step(request, factories)
-    place = Place(device_of, this_host(), measured_versions())
+    place = Environment(device_of, this_host(), measured_versions())
     trace = TraceTarget(Path(request.trace), request.trace_name) if request.trace else None
     with Watchdog(request) as watch:
         subject = Subject(

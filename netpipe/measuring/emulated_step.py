@@ -18,7 +18,7 @@ import numpy as np
 from netpipe.errors import MisuseError
 from netpipe.measuring.sleep_call import register_sleep_target
 from netpipe.measuring.stand_ins import EmulatedState, OnlyLoss, refuse_attribute
-from netpipe.measuring.step_runner import StepFactory, array_of, made_step
+from netpipe.measuring.step_runner import StepFactory, array_of, make_step
 from netpipe.results.step_times import DeviceStep
 
 _NS = 1_000_000_000
@@ -145,7 +145,7 @@ def _aux_shapes(
     def shapes(factory: StepFactory) -> Any:
         def aux(traced: Sequence[Any]) -> Any:
             batch = [leaf if one is None else one for leaf, one in zip(leaves, traced, strict=True)]
-            state, step = made_step(factory)
+            state, step = make_step(factory)
             return step(state, jax.tree.unflatten(structure, batch))[1]
 
         return jax.eval_shape(aux, list(arrays))
@@ -153,7 +153,7 @@ def _aux_shapes(
     try:
         return shapes(real)
     except Exception:  # noqa: BLE001  # whatever it is, it shows again when the factory is run
-        made = made_step(real)
+        made = make_step(real)
     try:
         return shapes(lambda: made)
     except jax.errors.JAXTypeError as error:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from netpipe.errors import InputError
-from netpipe.measuring.profiler_trace import DEVICE, DISPATCH, LOADING, NoTraceError, traced
+from netpipe.measuring.profiler_trace import DEVICE, DISPATCH, LOADING, NoTraceError, record_trace
 from netpipe.whole_file import write_whole
 
 _NOT_IN_A_NAME: Final = re.compile(r"[^A-Za-z0-9.+-]+")
@@ -54,19 +54,19 @@ def keep_trace(run: Callable[[], object], file: Path) -> None:
     """
     # Perfetto reads no trace with the metadata that the profiler adds, and only JSON tells of
     # each event on which thread it was.
-    with traced(run, "*.trace.json.gz") as found:
+    with record_trace(run, "*.trace.json.gz") as found:
         try:
             events = json.loads(gzip.decompress(found.read_bytes()))["traceEvents"]
         except (OSError, EOFError, ValueError, KeyError) as error:
             raise NoTraceError(f"what the profiler wrote cannot be read: {error}") from error
-    content = json.dumps({"displayTimeUnit": "ms", "traceEvents": with_named_threads(events)})
+    content = json.dumps({"displayTimeUnit": "ms", "traceEvents": name_threads(events)})
     try:
         write_whole(file, gzip.compress(content.encode("utf-8")), "--trace")
     except InputError as error:
         raise NoTraceError(str(error)) from error
 
 
-def with_named_threads(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def name_threads(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return a trace's events, the threads that hold marked ones called by what they are.
 
     Args:

@@ -25,7 +25,7 @@ _CLOSING_S = 1.0  # a worker that takes longer is ended with the session
 
 
 @dataclass(frozen=True)
-class Pulled:
+class PulledBatches:
     """What a block of flat-out pulls took.
 
     Attributes:
@@ -97,19 +97,19 @@ class Puller:
         """Pulls to average together: several workers deliver in bursts of one batch each."""
         return min(_MOST_GROUP, max(_LEAST_GROUP, self.processes.children))
 
-    def has_left(self, batches: int) -> bool:
+    def epoch_has(self, batches: int) -> bool:
         """Return whether the epoch has so many batches left, as far as its length is known."""
         if self.epoch_batches is None:
             return True
         return self.pulled - self._epoch_began + batches <= self.epoch_batches
 
-    def make_room(self, batches: int) -> None:
+    def ensure_epoch_has(self, batches: int) -> None:
         """Begin the next epoch if this one is known to have fewer batches left than a new one has.
 
         Raises:
             LoaderEndedError: The loader cannot be started again.
         """
-        if self.epoch_batches is None or self.has_left(min(batches, self.epoch_batches - 1)):
+        if self.epoch_batches is None or self.epoch_has(min(batches, self.epoch_batches - 1)):
             return
         try:
             self._restarted()
@@ -125,7 +125,7 @@ class Puller:
             )
         return iter(loader)
 
-    def ignore(self, pids: tuple[int, ...]) -> None:
+    def ignore_processes(self, pids: tuple[int, ...]) -> None:
         """Take some children of this process for none of the loader's."""
         self._strangers = pids
         self._look_at_processes()
@@ -162,7 +162,7 @@ class Puller:
         started = self._clock()
         self._watch.note_wait(started, starts=True)
         try:
-            close_soon(self.close)
+            close_with_timeout(self.close)
             self._iterator = self._start()
             batch = next(self._iterator)
         except StopIteration:
@@ -198,7 +198,7 @@ class Puller:
             batch = self._next()
         return batch, self._clock() - asked
 
-    def flat_out(self, enough_s: float, *, in_epoch: bool = False) -> Pulled:
+    def pull_flat_out(self, enough_s: float, *, in_epoch: bool = False) -> PulledBatches:
         """Pull whole groups of batches as fast as they come and throw them away.
 
         Args:
@@ -209,14 +209,15 @@ class Puller:
         started, cpu_s = self._clock(), self.processes.cpu_s()
 
         def goes_on(until_s: float) -> bool:
-            return self._clock() - started < until_s and (not in_epoch or self.has_left(self.group))
+            has_batches = not in_epoch or self.epoch_has(self.group)
+            return has_batches and self._clock() - started < until_s
 
         gaps_s = self._groups_s(1)
         if goes_on(2 * enough_s):
             gaps_s += self._groups_s(1)
         while goes_on(enough_s) and len(gaps_s) < _MOST_BATCHES:
             gaps_s += self._groups_s(1)
-        return Pulled(tuple(gaps_s), self.processes.cpu_s() - cpu_s, self.group)
+        return PulledBatches(tuple(gaps_s), self.processes.cpu_s() - cpu_s, self.group)
 
     def _groups_s(self, groups: int) -> list[float]:
         return [self.pull()[1] for _ in range(groups * self.group)]
@@ -244,7 +245,7 @@ class Puller:
         while (
             self._clock() - started < limit_s
             and pulled < _MOST_BATCHES
-            and self.has_left(2 * self.group)
+            and self.epoch_has(2 * self.group)
         ):
             groups_s.append(fmean(self._groups_s(1)))
             pulled += self.group
@@ -254,13 +255,13 @@ class Puller:
                 return True, max(0.0, lent)
         return False, float(pulled)
 
-    def settle(self, limit_s: float) -> None:
+    def wait_for_full_buffers(self, limit_s: float) -> None:
         """Wait until the loader's buffers are full: until it uses next to no CPU.
 
         Args:
             limit_s: Seconds after which to go on regardless.
         """
-        until_quiet(self.processes.cpu_s, self._clock, limit_s)
+        wait_until_quiet(self.processes.cpu_s, self._clock, limit_s)
 
     def close(self) -> None:
         """Stop the loader's workers, where it knows how to."""
@@ -269,14 +270,14 @@ class Puller:
             close()
 
 
-def close_soon(close: Callable[[], None]) -> None:
+def close_with_timeout(close: Callable[[], None]) -> None:
     """Stop a loader's workers, and wait a little for those that take long or hang."""
     closing = threading.Thread(target=close, name="netpipe-close", daemon=True)
     closing.start()
     closing.join(_CLOSING_S)
 
 
-def until_quiet(cpu_s: Callable[[], float], clock: Clock, limit_s: float) -> None:
+def wait_until_quiet(cpu_s: Callable[[], float], clock: Clock, limit_s: float) -> None:
     """Wait until processes use next to no CPU.
 
     Args:

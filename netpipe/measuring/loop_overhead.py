@@ -10,18 +10,18 @@ import jax
 
 from netpipe.clock import Clock
 from netpipe.measuring.loader_puller import Batch, Puller
-from netpipe.measuring.step_runner import Aux, State, Step, Stepper, fresh
+from netpipe.measuring.step_runner import Aux, State, Step, StepRunner, copy_tree
 from netpipe.measuring.training_loop import (
-    Length,
+    BlockLength,
     Loop,
     WatchedBatches,
     WatchedStep,
-    run_to_its_end,
+    run_loop,
 )
 
 
-def host_s_per_step(
-    stepper: Stepper, loop: Loop, steps: int, clock: Clock, limit_s: float = inf
+def measure_host_s_per_step(
+    stepper: StepRunner, loop: Loop, steps: int, clock: Clock, limit_s: float = inf
 ) -> float:
     """Return H: seconds of the loop's own work on a batch, when there is nothing to wait for.
 
@@ -41,20 +41,22 @@ def host_s_per_step(
     def batches() -> Iterator[Batch]:
         started = clock()
         for host_batch in islice(cycle(stepper.host_batches), steps + 1):
-            batch = fresh(host_batch)  # a loop may change what it is given
+            batch = copy_tree(host_batch)  # a loop may change what it is given
             given, in_step_s = clock(), step.spent_s
             yield batch
             own_s.append(clock() - given - (step.spent_s - in_step_s))
             if clock() - started > limit_s:
                 return
 
-    run_to_its_end(loop, batches(), stepper.state, step)
+    run_loop(loop, batches(), stepper.state, step)
     # The first time, a loop may still compile what it does with a result.
     counted = own_s[1:] or own_s
     return max(0.0, fmean(counted)) if counted else 0.0
 
 
-def instruments_s_per_step(stepper: Stepper, steps: int, looks: int, clock: Clock) -> float:
+def measure_instruments_s_per_step(
+    stepper: StepRunner, steps: int, looks: int, clock: Clock
+) -> float:
     """Return the seconds a step that the harness's instruments add to a bare loop.
 
     Both loops run on a step that returns at once, so that nothing hides what they cost. The
@@ -72,7 +74,7 @@ def instruments_s_per_step(stepper: Stepper, steps: int, looks: int, clock: Cloc
 
     def watched_s() -> float:
         watched = WatchedStep(stepper, clock, ready_step)
-        length = Length(steps, skipped=0)
+        length = BlockLength(steps, skipped=0)
         batches = WatchedBatches(Puller(lambda: repeat(batch), clock), watched, length, clock)
         started = clock()
         _bare_loop(batches, stepper.state, watched)
@@ -95,7 +97,7 @@ class _ReadyStep:
     Each aux is a new one, for reading one again costs less than the first time.
     """
 
-    def __init__(self, stepper: Stepper, clock: Clock) -> None:
+    def __init__(self, stepper: StepRunner, clock: Clock) -> None:
         self.spent_s = 0.0
         self._step = stepper.step
         self._aux = stepper.ready_aux()
@@ -103,7 +105,7 @@ class _ReadyStep:
 
     def __call__(self, state: State, _: Batch) -> tuple[State, Aux]:
         started = self._clock()
-        aux = jax.block_until_ready(fresh(self._aux))
+        aux = jax.block_until_ready(copy_tree(self._aux))
         self.spent_s += self._clock() - started
         return state, aux
 

@@ -53,19 +53,19 @@ class NoTraceError(HarnessError):
     """The profiler gives no trace: it is forbidden, in use, or has no room."""
 
 
-def marked(name: str) -> jax.profiler.TraceAnnotation:
+def mark(name: str) -> jax.profiler.TraceAnnotation:
     """Mark what the `with` block does; next to free when nobody traces."""
     return jax.profiler.TraceAnnotation(name)
 
 
-def marked_step(name: str, number: int) -> jax.profiler.TraceAnnotation:
+def mark_step(name: str, number: int) -> jax.profiler.TraceAnnotation:
     """Mark what the `with` block does as a step, by which TensorBoard groups the rest."""
     return jax.profiler.StepTraceAnnotation(name, step_num=number)
 
 
 def loading() -> jax.profiler.TraceAnnotation:
     """Mark what the `with` block does as loading."""
-    return marked(LOADING)
+    return mark(LOADING)
 
 
 def load_overlap_fraction(run: Callable[[], object]) -> float | None:
@@ -84,7 +84,7 @@ def load_overlap_fraction(run: Callable[[], object]) -> float | None:
     Raises:
         Exception: What `run` raises.
     """
-    with suppress(NoTraceError), traced(run, "*.xplane.pb") as trace:
+    with suppress(NoTraceError), record_trace(run, "*.xplane.pb") as trace:
         try:
             profile = jax.profiler.ProfileData.from_file(str(trace))
         except Exception:  # noqa: BLE001  # what is damaged is no opinion
@@ -94,7 +94,7 @@ def load_overlap_fraction(run: Callable[[], object]) -> float | None:
 
 
 @contextmanager
-def traced(run: Callable[[], object], wanted: str) -> Iterator[Path]:
+def record_trace(run: Callable[[], object], wanted: str) -> Iterator[Path]:
     """Have the profiler watch what a function does.
 
     Args:

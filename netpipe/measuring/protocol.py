@@ -10,10 +10,10 @@ from statistics import median
 from netpipe.clock import Clock
 from netpipe.errors import LoaderEndedError
 from netpipe.measuring.kept_trace import TraceTarget, keep_trace
-from netpipe.measuring.loader_puller import Puller, close_soon
+from netpipe.measuring.loader_puller import Puller, close_with_timeout
 from netpipe.measuring.profiler_trace import NoTraceError
-from netpipe.measuring.round_log import Log
-from netpipe.measuring.rounds import Bench, Subject
+from netpipe.measuring.round_log import RoundLog
+from netpipe.measuring.rounds import RoundRunner, Subject
 from netpipe.results import statistics
 from netpipe.results.measurement import Device, Finding, Host, Measurement, Rounds, Waits
 from netpipe.results.step_times import Distributions
@@ -25,7 +25,7 @@ _LEAST_KEPT_BYTES = 1 << 20  # of a state, before it is worth a word that it is 
 
 
 @dataclass(frozen=True)
-class Place:
+class Environment:
     """Where it is measured.
 
     Attributes:
@@ -41,7 +41,7 @@ class Place:
 
 def measure(
     subject: Subject,
-    place: Place,
+    place: Environment,
     budget_s: float,
     clock: Clock,
     closing: ExitStack,
@@ -68,10 +68,10 @@ def measure(
     started, host_cpu = clock(), processes.read_host_cpu()
     watch.enter_phase("making the loader")
     puller = Puller(subject.loader, clock, watch)
-    closing.callback(close_soon, puller.close)
+    closing.callback(close_with_timeout, puller.close)
     watch.enter_phase("making the step")
-    bench = Bench(subject, puller, clock, budget_s)
-    closing.callback(close_soon, bench.reference.close)
+    bench = RoundRunner(subject, puller, clock, budget_s)
+    closing.callback(close_with_timeout, bench.reference.close)
     bench.run(watch)
     busy = processes.busy_elsewhere_fraction(host_cpu, processes.read_host_cpu())
     if trace is not None:
@@ -83,11 +83,11 @@ def measure(
     yield _summary(bench, place, subject.fingerprint, clock() - started, busy)
 
 
-def _device(bench: Bench, place: Place) -> Device:
+def _device(bench: RoundRunner, place: Environment) -> Device:
     return place.device_of(len(bench.stepper.devices))
 
 
-def _keep_trace(bench: Bench, file: Path) -> None:
+def _keep_trace(bench: RoundRunner, file: Path) -> None:
     """Keep a trace of steps that do not count; without one, note why."""
     try:
         keep_trace(bench.train_to_be_seen, file)
@@ -98,7 +98,11 @@ def _keep_trace(bench: Bench, file: Path) -> None:
 
 
 def _summary(
-    bench: Bench, place: Place, fingerprint: str, elapsed_s: float, busy_elsewhere: float
+    bench: RoundRunner,
+    place: Environment,
+    fingerprint: str,
+    elapsed_s: float,
+    busy_elsewhere: float,
 ) -> Measurement:
     log, stepper = bench.log, bench.stepper
     waits_s = [wait for block in log.train for wait in block.waits_s]
@@ -171,7 +175,7 @@ def _summary(
     )
 
 
-def _distributions(log: Log) -> Distributions:
+def _distributions(log: RoundLog) -> Distributions:
     steps_s = [one for block in log.train for one in block.steps_s]
     waits_s = [one for block in log.train for one in block.waits_s]
     return Distributions(
@@ -179,20 +183,20 @@ def _distributions(log: Log) -> Distributions:
     )
 
 
-def _buffered_at_start(log: Log) -> float | None:
+def _buffered_at_start(log: RoundLog) -> float | None:
     """Return what lay in the loader's buffers when the loop began: nothing, or all they hold."""
     if 2 * sum(log.trained_drained) > len(log.trained_drained):
         return 0.0 if log.mostly_drained else None
     return median(log.lent_when_full) if log.lent_when_full else None
 
 
-def _stalls_s(log: Log) -> list[float]:
+def _stalls_s(log: RoundLog) -> list[float]:
     """Return by how much each real step was longer than a step alone."""
     step_s = median(log.step_s)
     return [max(0.0, one - step_s) for block in log.train for one in block.steps_s]
 
 
-def _findings(bench: Bench) -> list[Finding]:
+def _findings(bench: RoundRunner) -> list[Finding]:
     found = []
     puller = bench.puller
     if puller.longest_start_s > _SLOW_START_S:

@@ -5,16 +5,16 @@ from statistics import median
 
 from netpipe.measuring.training_loop import TrainBlock
 from netpipe.results import statistics
-from netpipe.results.measurement import BlockingLine, GpuHealth, Turns
+from netpipe.results.measurement import BlockingLine, CalibrationTurns, GpuHealth
 
-LEAST_ROUNDS = 6  # below, an interval is wide
+MIN_ROUNDS = 6  # below, an interval is wide
 _TIGHT_LOAD = 0.03  # half-widths at which more rounds tell nothing more
 _TIGHT_TRAIN = 0.02
 _STALL = 0.05  # of a step, before it is looked at more closely
 
 
 @dataclass
-class Log:
+class RoundLog:
     """Series with an entry for each round, and what was found out beside them."""
 
     load_s: list[float] = field(default_factory=list)
@@ -27,7 +27,7 @@ class Log:
     transfer_s: list[float] = field(default_factory=list)
     host_s: list[float] = field(default_factory=list)
     train: list[TrainBlock] = field(default_factory=list)
-    turns: list[Turns] = field(default_factory=list)
+    turns: list[CalibrationTurns] = field(default_factory=list)
     lent_when_full: list[float] = field(default_factory=list)
     lent_after_train: list[float] = field(default_factory=list)
     drained: list[bool] = field(default_factory=list)
@@ -79,7 +79,7 @@ class Log:
 
     def is_tight(self) -> bool:
         """Return whether more rounds would tell nothing more."""
-        if len(self.load_s) < LEAST_ROUNDS:
+        if len(self.load_s) < MIN_ROUNDS:
             return False
         load = statistics.median_interval(self.load_s)
         ratio = statistics.ratio_interval(self.train_s, self.step_s)

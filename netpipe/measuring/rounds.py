@@ -16,19 +16,19 @@ from netpipe.clock import Clock
 from netpipe.device.gpu import GpuWatch
 from netpipe.errors import LoaderEndedError
 from netpipe.measuring import calibration
-from netpipe.measuring.block_sizes import LEAST_LOAD_S, Estimates, Sizes, between
-from netpipe.measuring.loader_puller import LoaderFactory, Pulled, Puller
-from netpipe.measuring.loop_overhead import host_s_per_step, instruments_s_per_step
-from netpipe.measuring.profiler_trace import DRAIN, load_overlap_fraction, marked
-from netpipe.measuring.round_log import LEAST_ROUNDS, Log
+from netpipe.measuring.block_sizes import MIN_LOAD_S, BlockSizes, Estimates, clamp
+from netpipe.measuring.loader_puller import LoaderFactory, PulledBatches, Puller
+from netpipe.measuring.loop_overhead import measure_host_s_per_step, measure_instruments_s_per_step
+from netpipe.measuring.profiler_trace import DRAIN, load_overlap_fraction, mark
+from netpipe.measuring.round_log import MIN_ROUNDS, RoundLog
 from netpipe.measuring.stack_sampler import StackSampler
-from netpipe.measuring.step_runner import BatchesFactory, StepFactory, Stepper, batch_bytes
+from netpipe.measuring.step_runner import BatchesFactory, StepFactory, StepRunner, batch_bytes
 from netpipe.measuring.training_loop import (
-    Length,
+    BlockLength,
     Loop,
     TrainBlock,
     late_reading_loop,
-    train_block,
+    run_train_block,
 )
 from netpipe.results.measurement import BlockingLine
 from netpipe.session.heartbeat import UNWATCHED, Watch
@@ -75,21 +75,21 @@ class Subject:
     fingerprint: str = ""
 
 
-class Bench:
+class RoundRunner:
     """The blocks of a round, and the order they are run in."""
 
     def __init__(self, subject: Subject, puller: Puller, clock: Clock, budget_s: float) -> None:
         self.puller = puller
-        self.log = Log()
+        self.log = RoundLog()
         self._loop = subject.loop
         self._clock = clock
         self._budget_s = budget_s
         batches = [puller.first_batch]
         batches += [puller.pull()[0] for _ in range(_RESIDENT_BATCHES - 1)]
         self.batch_bytes = min(map(batch_bytes, batches))
-        self.stepper = Stepper(subject.step, batches, clock, subject.synthetic)
-        self.reference = calibration.Reference(puller.processes.workers)
-        puller.ignore(self.reference.processes.pids)
+        self.stepper = StepRunner(subject.step, batches, clock, subject.synthetic)
+        self.reference = calibration.ReferenceLoader(puller.processes.workers)
+        puller.ignore_processes(self.reference.processes.pids)
 
     def run(self, watch: Watch = UNWATCHED) -> None:
         """Warm up, estimate every time, then do rounds until they agree or time is up."""
@@ -99,8 +99,8 @@ class Bench:
         self.stepper.warm_up(0.2 * self._budget_s)
         self._gpu = GpuWatch.open(self.stepper.devices)
         # The loader fills its buffers while the step is estimated, so the step comes first.
-        step_s = self.stepper.resident_s(_WARM_STEPS)
-        transfer_s = self.stepper.transfer_s(1)
+        step_s = self.stepper.measure_resident_s(_WARM_STEPS)
+        transfer_s = self.stepper.measure_transfer_s(1)
         # A loop that never comes back must not take the time that compiling a model may take.
         watch.begin_rounds()
         train_s = self._warmed_up_loop_s() or step_s
@@ -125,7 +125,7 @@ class Bench:
         while len(turns) < _LEAST_TURNS or (
             len(turns) < _TURNS and self._clock() - started < share_s
         ):
-            turns.append(self.reference.beside(self.puller, share_s / _TURNS, self._clock))
+            turns.append(self.reference.measure_beside(self.puller, share_s / _TURNS, self._clock))
 
     def _warmed_up_loop_s(self) -> float:
         """Let a loop compile what it does beside the step; return what a step of it takes.
@@ -134,8 +134,8 @@ class Bench:
         """
         if self._loop is late_reading_loop:
             return 0.0
-        host_s_per_step(self.stepper, self._loop, 1, self._clock)
-        return self._train(Length(_WARM_LOOP_STEPS, skipped=1)).s_per_step
+        measure_host_s_per_step(self.stepper, self._loop, 1, self._clock)
+        return self._train(BlockLength(_WARM_LOOP_STEPS, skipped=1)).s_per_step
 
     def _is_over(self, estimated: float) -> bool:
         rounds, now = len(self.log.load_s), self._clock()
@@ -144,7 +144,7 @@ class Bench:
         if not self.log.within_epochs:  # nothing can be told from it
             return True
         with_another_s = now - self._started + (now - estimated) / rounds
-        if rounds < LEAST_ROUNDS:
+        if rounds < MIN_ROUNDS:
             return with_another_s > self._budget_s + min(self._budget_s, _MOST_OVERRUN_S)
         return self.log.is_tight() or with_another_s > self._budget_s
 
@@ -153,7 +153,7 @@ class Bench:
         likely = _ROUNDS_LIKELY
         if done:
             left_s = self._budget_s - (now - self._started)
-            likely = max(LEAST_ROUNDS, done + int(left_s * done / (now - estimated)))
+            likely = max(MIN_ROUNDS, done + int(left_s * done / (now - estimated)))
         return f"round {done + 1} of about {max(done + 1, likely)}"
 
     def _estimated_load_s(self) -> tuple[float, float]:
@@ -166,13 +166,13 @@ class Bench:
         """
         before_s = 0.0
         for look in count(1):
-            pulled = self.puller.flat_out(0.0125 * self._budget_s)
+            pulled = self.puller.pull_flat_out(0.0125 * self._budget_s)
             now_s = pulled.s_per_batch
             agree = look >= _LOOKS and abs(now_s - before_s) <= _AGREE * now_s
             if agree or self._clock() - self._started > 0.2 * self._budget_s:
                 break
             before_s = now_s
-        return max(now_s, LEAST_LOAD_S), pulled.typical_s_per_batch
+        return max(now_s, MIN_LOAD_S), pulled.typical_s_per_batch
 
     def _round_or_end(self, number: int) -> None:
         """Do a round; a loader that has nothing more to give leaves the whole rounds before."""
@@ -186,10 +186,10 @@ class Bench:
 
     def _round(self, number: int) -> None:
         round_s = self._budget_s / _ROUNDS_WANTED
-        log, sizes = self.log, Sizes.within(round_s, self._now)
+        log, sizes = self.log, BlockSizes.within(round_s, self._now)
         if number % 2 == 0:
             compiled = self._step_blocks(sizes, round_s)
-            self.puller.settle(0.1 * round_s)
+            self.puller.wait_for_full_buffers(0.1 * round_s)
             compiled += self._loading_blocks(sizes, round_s, log.lent_when_full)
         else:
             # What the drain finds is what the real steps of the round before have left.
@@ -197,32 +197,34 @@ class Bench:
             compiled += self._step_blocks(sizes, round_s)
         log.compilations.append(compiled)
         self._now = Estimates(
-            load_s=max(median(log.load_s), LEAST_LOAD_S),
+            load_s=max(median(log.load_s), MIN_LOAD_S),
             typical_load_s=median(log.typical_load_s),
             step_s=median(log.step_s),
             transfer_s=median(log.transfer_s),
             train_s=median(log.train_s),
         )
 
-    def _step_blocks(self, sizes: Sizes, round_s: float) -> int:
+    def _step_blocks(self, sizes: BlockSizes, round_s: float) -> int:
         """Measure the step alone and in its variations; return how often something compiled."""
         log, stepper = self.log, self.stepper
-        self.puller.settle(0.3 * round_s)
+        self.puller.wait_for_full_buffers(0.3 * round_s)
         if self._loop is not late_reading_loop:
             stepper.catch_up()
         compiled = stepper.compilations()
-        log.step_s.append(stepper.resident_s(sizes.steps))
+        log.step_s.append(stepper.measure_resident_s(sizes.steps))
         if self._gpu is not None:
             self._gpu.look()
-        log.synced_s.append(stepper.synced_s(sizes.short_steps))
-        log.transfer_s.append(stepper.transfer_s(sizes.copied_steps))
+        log.synced_s.append(stepper.measure_synced_s(sizes.short_steps))
+        log.transfer_s.append(stepper.measure_transfer_s(sizes.copied_steps))
         compiled = stepper.compilations() - compiled
         log.host_s.append(
-            host_s_per_step(stepper, self._loop, sizes.host_steps, self._clock, sizes.host_limit_s)
+            measure_host_s_per_step(
+                stepper, self._loop, sizes.host_steps, self._clock, sizes.host_limit_s
+            )
         )
         if stepper.runs_in_a_thread:
             steps = sizes.short_steps
-            shadow_s = partial(stepper.shadow_s, steps, self.puller, log.step_s[-1])
+            shadow_s = partial(stepper.measure_shadow_s, steps, self.puller, log.step_s[-1])
             log.shadow_s.append(self._in_an_epoch(steps + 1, shadow_s))
         return compiled
 
@@ -236,7 +238,7 @@ class Bench:
             window: What is measured.
         """
         for _ in range(_TRIES if self.log.within_epochs else 1):
-            self.puller.make_room(batches)
+            self.puller.ensure_epoch_has(batches)
             restarts = self.puller.restarts
             measured = window()
             if self.puller.restarts == restarts:
@@ -244,14 +246,14 @@ class Bench:
         self.log.within_epochs = False
         return measured
 
-    def _loading_blocks(self, sizes: Sizes, round_s: float, lent_log: list[float]) -> int:
+    def _loading_blocks(self, sizes: BlockSizes, round_s: float, lent_log: list[float]) -> int:
         """Measure the loader alone and the real loop; return how often something compiled."""
         log, puller = self.log, self.puller
 
-        def drained_load() -> tuple[bool, float, Pulled]:
+        def drained_load() -> tuple[bool, float, PulledBatches]:
             # Drain: what the buffers lend is not the loader's speed.
             drained, lent = self._drain(sizes)
-            return drained, lent, puller.flat_out(sizes.load_s, in_epoch=True)
+            return drained, lent, puller.pull_flat_out(sizes.load_s, in_epoch=True)
 
         batches = ceil(2 * sizes.load_s / self._now.load_s)
         drained, lent, pulled = self._in_an_epoch(batches, drained_load)
@@ -269,7 +271,7 @@ class Bench:
 
         def real_steps() -> TrainBlock:
             if not near:
-                puller.settle(0.3 * round_s)
+                puller.wait_for_full_buffers(0.3 * round_s)
             elif puller.restarts != restarts:
                 self._drain(sizes)
             return self._train(sizes.train)
@@ -278,15 +280,15 @@ class Bench:
         log.train.append(self._in_an_epoch(steps, real_steps))
         return log.train[-1].compilations
 
-    def _drain(self, sizes: Sizes) -> tuple[bool, float]:
+    def _drain(self, sizes: BlockSizes) -> tuple[bool, float]:
         now, limit_s = self._now, 0.25 * self._budget_s
         return self.puller.drain(now.load_s, now.typical_load_s, sizes.load_s, limit_s)
 
     def _is_near(self, load_s: float) -> bool:
         return load_s > _DRAIN_WHEN_ABOVE * self._now.step_s
 
-    def _train(self, length: Length, sampler: StackSampler | None = None) -> TrainBlock:
-        return train_block(self.puller, self.stepper, self._loop, length, self._clock, sampler)
+    def _train(self, length: BlockLength, sampler: StackSampler | None = None) -> TrainBlock:
+        return run_train_block(self.puller, self.stepper, self._loop, length, self._clock, sampler)
 
     def train_to_be_seen(self) -> None:
         """Train a little once more, from buffers as full or empty as in a round.
@@ -295,13 +297,13 @@ class Bench:
             LoaderEndedError: The loader has nothing more to give.
         """
         if self._is_near(self._now.load_s):
-            with marked(DRAIN):
-                self._drain(Sizes.within(self._budget_s / _ROUNDS_WANTED, self._now))
+            with mark(DRAIN):
+                self._drain(BlockSizes.within(self._budget_s / _ROUNDS_WANTED, self._now))
         self._train_a_little()
 
     def _look_closer(self) -> None:
         """Measure what must not be measured while times count, as far as there is time."""
-        self.log.overhead_s = instruments_s_per_step(
+        self.log.overhead_s = measure_instruments_s_per_step(
             self.stepper, _INSTRUMENT_STEPS, _INSTRUMENT_LOOKS, self._clock
         )
         try:
@@ -330,6 +332,6 @@ class Bench:
     def _train_a_little(self, sampler: StackSampler | None = None) -> None:
         self._train(self._a_little(), sampler)
 
-    def _a_little(self) -> Length:
+    def _a_little(self) -> BlockLength:
         steps = ceil(0.1 * self._budget_s / self._now.train_s)
-        return Length(between(3, steps, _MOST_WATCHED_STEPS), skipped=1)
+        return BlockLength(clamp(3, steps, _MOST_WATCHED_STEPS), skipped=1)

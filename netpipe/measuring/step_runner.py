@@ -57,7 +57,7 @@ def is_ready(array: Any) -> bool:
     return bool(array.is_deleted() or array.is_ready())
 
 
-def fresh(tree: Any) -> Any:
+def copy_tree(tree: Any) -> Any:
     """Return a copy of a tree's containers and of its arrays; other leaves are the same."""
     return jax.tree.map(
         lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray | jax.Array) else leaf, tree
@@ -101,7 +101,7 @@ def batch_bytes(batch: Batch) -> int:
     return sum(sizes) if sizes else sum(map(sys.getsizeof, leaves))
 
 
-class Stepper:
+class StepRunner:
     """One training state and the step that moves it on.
 
     Args:
@@ -119,7 +119,7 @@ class Stepper:
         clock: Clock,
         synthetic: BatchesFactory | None = None,
     ) -> None:
-        self.state, self.step = made_step(factory)
+        self.state, self.step = make_step(factory)
         self._ready_aux: Aux = None
         self._clock = clock
         self.host_batches = host_batches
@@ -166,10 +166,10 @@ class Stepper:
 
     def _look_for_donation(self) -> None:
         """Find out what a step leaves of the state and of the batch that it is given."""
-        batch, before = fresh(next(self._resident)), _arrays(self.state)
+        batch, before = copy_tree(next(self._resident)), _arrays(self.state)
         self.state, aux = jax.block_until_ready(self.step(self.state, batch))
         # A copy: what aux shares with a state goes with it.
-        self._ready_aux = jax.block_until_ready(fresh(aux))
+        self._ready_aux = jax.block_until_ready(copy_tree(aux))
         after = {id(leaf) for leaf in _arrays(self.state)}
         kept = [one for one in before if id(one) not in after and not one.is_deleted()]
         self.kept_state_bytes = sum(one.nbytes for one in kept)
@@ -178,7 +178,7 @@ class Stepper:
     def _taken(self, batches: Iterator[Batch], count: int) -> list[Batch]:
         """Take some batches; copies, where the step would not leave the batch to the next one."""
         taken = list(islice(batches, count))
-        return jax.block_until_ready(fresh(taken)) if self.donates_batches else taken
+        return jax.block_until_ready(copy_tree(taken)) if self.donates_batches else taken
 
     def _look_for_threads(self) -> None:
         """Find out whether the step runs in a side thread: what jax calls a context may not."""
@@ -192,7 +192,7 @@ class Stepper:
         """Return the aux of a step that is done: the first one of the warm-up."""
         return self._ready_aux
 
-    def resident_s(self, steps: int) -> float:
+    def measure_resident_s(self, steps: int) -> float:
         """Return the seconds of one step on resident batches, blocked once at the end."""
         return self._resident_s(steps, self._look_at)
 
@@ -217,7 +217,7 @@ class Stepper:
         for batch in self._taken(self._resident, 1):
             jax.block_until_ready(self.advance(batch))
 
-    def synced_s(self, steps: int) -> float:
+    def measure_synced_s(self, steps: int) -> float:
         """Return the seconds of one step on resident batches, blocked after every step."""
         batches = self._taken(self._resident, steps)
         started = self._clock()
@@ -225,7 +225,7 @@ class Stepper:
             jax.block_until_ready(self.advance(batch))
         return (self._clock() - started) / steps
 
-    def transfer_s(self, steps: int) -> float:
+    def measure_transfer_s(self, steps: int) -> float:
         """Return the seconds of one step with a transfer of a cached host batch before each.
 
         When the clock starts, the first step is done, whose transfer nothing hides, and the next
@@ -242,7 +242,7 @@ class Stepper:
         jax.block_until_ready(last)
         return (self._clock() - started) / steps
 
-    def shadow_s(self, steps: int, puller: Puller, step_s: float) -> float:
+    def measure_shadow_s(self, steps: int, puller: Puller, step_s: float) -> float:
         """Return the seconds of one resident step while the loader is drained beside it.
 
         The loader is pulled by the main thread, as in training: some can only be pulled there.
@@ -266,7 +266,7 @@ def _arrays(tree: Any) -> list[jax.Array]:
     return [leaf for leaf in jax.tree.leaves(tree) if isinstance(leaf, jax.Array)]
 
 
-def made_step(factory: StepFactory) -> tuple[State, Step]:
+def make_step(factory: StepFactory) -> tuple[State, Step]:
     """Return what a step factory makes.
 
     Raises:

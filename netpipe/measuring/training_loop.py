@@ -20,8 +20,8 @@ from netpipe.measuring.profiler_trace import (
     LOOP,
     STEP,
     loading,
-    marked,
-    marked_step,
+    mark,
+    mark_step,
 )
 from netpipe.measuring.stack_sampler import StackSampler
 from netpipe.measuring.stand_ins import EmulatedState
@@ -29,7 +29,7 @@ from netpipe.measuring.step_runner import (
     Aux,
     State,
     Step,
-    Stepper,
+    StepRunner,
     compilation_count,
     first_array,
     is_finite,
@@ -92,7 +92,7 @@ class TrainBlock:
 
 
 @dataclass(frozen=True)
-class Length:
+class BlockLength:
     """How long a block of real steps is.
 
     Attributes:
@@ -107,17 +107,17 @@ class Length:
     limit_s: float = inf
 
 
-def run_to_its_end(loop: Loop, batches: Iterator[Batch], state: State, step: Step) -> None:
+def run_loop(loop: Loop, batches: Iterator[Batch], state: State, step: Step) -> None:
     """Run a loop; one that takes its batches with `next` is ended by the last one."""
     with suppress(StopIteration):
         loop(batches, state, step)
 
 
-def train_block(
+def run_train_block(
     puller: Puller,
-    stepper: Stepper,
+    stepper: StepRunner,
     loop: Loop,
-    length: Length,
+    length: BlockLength,
     clock: Clock,
     sampler: StackSampler | None = None,
 ) -> TrainBlock:
@@ -137,7 +137,7 @@ def train_block(
     watched = WatchedStep(stepper, clock)
     batches = WatchedBatches(puller, watched, length, clock, sampler)
     try:
-        run_to_its_end(loop, iter(batches), stepper.state, watched)
+        run_loop(loop, iter(batches), stepper.state, watched)
     finally:
         device_steps = watched.completed()
     if batches.failure is not None:  # the loop may have taken it for an end
@@ -174,7 +174,7 @@ class WatchedStep:
     What else the step can do is left to it.
     """
 
-    def __init__(self, stepper: Stepper, clock: Clock, step: Step | None = None) -> None:
+    def __init__(self, stepper: StepRunner, clock: Clock, step: Step | None = None) -> None:
         self.aux: Aux = None
         self.latest: jax.Array | None = None
         self.depth = 0
@@ -197,7 +197,7 @@ class WatchedStep:
         if self.idle_since_s is not None:
             self.exposed_s += called_s - self.idle_since_s
             self.idle_since_s = None
-        with marked(DISPATCH):
+        with mark(DISPATCH):
             state, aux = self._step(state, batch)
         self.dispatched_s.append(self._clock())
         self._called_s.append(called_s)
@@ -220,7 +220,7 @@ class WatchedStep:
                     "the loop deletes or donates what the step returned before it is looked at; "
                     "let it live until the next step"
                 )
-            with marked_step(DEVICE, len(self._done_s)):
+            with mark_step(DEVICE, len(self._done_s)):
                 array.block_until_ready()
             self._done_s.append(self._clock())
 
@@ -249,7 +249,7 @@ class WatchedBatches:
         self,
         puller: Puller,
         step: WatchedStep,
-        length: Length,
+        length: BlockLength,
         clock: Clock,
         sampler: StackSampler | None = None,
     ) -> None:
@@ -270,9 +270,9 @@ class WatchedBatches:
     def __iter__(self) -> Iterator[Batch]:
         started = self._clock()
         while not self._is_enough(started):
-            with marked_step(STEP, self.given):
+            with mark_step(STEP, self.given):
                 batch = self._next()
-                with marked(LOOP):
+                with mark(LOOP):
                     yield batch
 
     def _next(self) -> Batch:
@@ -291,7 +291,7 @@ class WatchedBatches:
             return True
         few = self.given < self._length.skipped + _FEWEST_STEPS
         late = self._clock() - started > self._length.limit_s
-        return not few and (late or not self._puller.has_left(1))
+        return not few and (late or not self._puller.epoch_has(1))
 
     def _pull(self) -> Batch:
         try:

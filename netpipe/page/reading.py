@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from netpipe.errors import InputError
 from netpipe.page.parts.registry import SCHEMAS
-from netpipe.results.documents import check
+from netpipe.results.documents import check_document
 
 _NEWER: Final = re.compile(r"netpipe\.[a-z]+/([2-9]|[1-9]\d+)")
 
@@ -34,7 +34,7 @@ def read_document(path: Path) -> dict[str, Any]:
     schema = document.get("schema") if isinstance(document, dict) else None
     if schema not in SCHEMAS:
         raise _other_schema(path, schema)
-    check(document, schema.removeprefix("netpipe.").replace("/", "."), path)
+    check_document(document, schema.removeprefix("netpipe.").replace("/", "."), path)
     whole: dict[str, Any] = document
     return whole
 

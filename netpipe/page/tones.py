@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from netpipe.page.content import Tone
+from netpipe.verdict.kinds import VerdictKind
 
 SIGNS: Final[Mapping[Tone, str]] = {
     Tone.GOOD: "✓",
@@ -31,13 +32,27 @@ OF_SEVERITY: Final[Mapping[str, Tone]] = {
 WORST_FIRST: Final = (Tone.BAD, Tone.OPEN, Tone.WARN, Tone.GOOD, Tone.PLAIN)
 
 
-def of_verdict(kind: str, *, passes: bool) -> Tone:
-    """Return how a verdict is taken; one that does not fail may still be no good news."""
-    if kind == "healthy":
-        return Tone.GOOD
-    if kind == "inconclusive":
-        return Tone.OPEN
-    return Tone.WARN if passes else Tone.BAD
+OF_VERDICT: Final[Mapping[VerdictKind, Tone]] = {
+    VerdictKind.HEALTHY: Tone.GOOD,
+    VerdictKind.AT_RISK: Tone.WARN,
+    VerdictKind.LOADER_BOUND: Tone.BAD,
+    VerdictKind.MASKED_LOADER_BOUND: Tone.BAD,
+    VerdictKind.FORCED_SYNC: Tone.BAD,
+    VerdictKind.TRANSFER_BOUND: Tone.BAD,
+    VerdictKind.CONTENTION: Tone.BAD,
+    VerdictKind.JITTER: Tone.BAD,
+    VerdictKind.NO_OVERLAP: Tone.BAD,
+    VerdictKind.HOST_BOUND: Tone.BAD,
+    VerdictKind.RECOMPILING: Tone.BAD,
+    VerdictKind.UNEXPLAINED: Tone.BAD,
+    VerdictKind.INCONCLUSIVE: Tone.OPEN,
+}
+
+
+def of_verdict(kind: VerdictKind, *, passes: bool) -> Tone:
+    """Return the tone of a verdict; a bad kind that passes on this device is only a warning."""
+    tone = OF_VERDICT[kind]
+    return Tone.WARN if passes and tone is Tone.BAD else tone
 
 
 def worst(tones: list[Tone]) -> Tone:

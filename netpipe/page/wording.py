@@ -6,7 +6,7 @@ from math import isfinite
 from typing import Final
 
 from netpipe.results.measurement import Interval
-from netpipe.results.units import rounded, seconds
+from netpipe.results.units import format_number, format_seconds
 
 _BYTES: Final = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 
@@ -16,7 +16,7 @@ _COUNTS: Final = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 def ratio(value: float) -> str:
     """Write a ratio: `0.88`, `20.1`."""
-    return f"{value:.2f}" if abs(value) < 10 else rounded(value)
+    return f"{value:.2f}" if abs(value) < 10 else format_number(value)
 
 
 def whole_percent(fraction: float) -> str:
@@ -29,14 +29,14 @@ def size(count: float) -> str:
     if count < _BYTES[-1][0]:
         return f"{count:.0f} bytes"
     scale, unit = next(one for one in _BYTES if count >= one[0])
-    return f"{rounded(count / scale)} {unit}"
+    return f"{format_number(count / scale)} {unit}"
 
 
 def short_count(value: float) -> str:
     """Write a large number in short: `20.9 M`."""
-    short = float(rounded(value))  # first, or 999,900 would become 1000 k
+    short = float(format_number(value))  # first, or 999,900 would become 1000 k
     scale, unit = next((one for one in _COUNTS if short >= one[0]), (1, ""))
-    return f"{rounded(short / scale)} {unit}".rstrip()
+    return f"{format_number(short / scale)} {unit}".rstrip()
 
 
 def without_modules(text: str) -> str:
@@ -49,7 +49,7 @@ def sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def bounds(interval: Interval, write: Callable[[float], str] = seconds) -> str:
+def bounds(interval: Interval, write: Callable[[float], str] = format_seconds) -> str:
     """Write the ends of an interval: `35.9 ms to 36.8 ms`; what is not bounded is said."""
     if not (isfinite(interval.low) or isfinite(interval.high)):
         return "too few rounds to bound it"

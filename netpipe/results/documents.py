@@ -15,7 +15,9 @@ from netpipe.errors import InputError
 _LONGEST_SHOWN: Final = 80
 
 
-def check(document: object, name: str, where: object, within: str = "", way_out: str = "") -> None:
+def check_document(
+    document: object, name: str, where: object, within: str = "", way_out: str = ""
+) -> None:
     """Check that a document is what its schema says.
 
     Args:

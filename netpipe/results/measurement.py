@@ -141,7 +141,7 @@ class GpuHealth:
 
 
 @dataclass(frozen=True)
-class Turns:
+class CalibrationTurns:
     """What two loaders cost that were pulled in turns.
 
     Attributes:
@@ -274,7 +274,7 @@ class Measurement:
     load_overlap_fraction: float | None = None
     gpu: GpuHealth | None = None
     calibration: str = ""
-    turns: tuple[Turns, ...] = ()
+    turns: tuple[CalibrationTurns, ...] = ()
     timeline: tuple[StepTimes, ...] = ()
     distributions: Distributions | None = None
     trace: str = ""
@@ -287,7 +287,7 @@ class Measurement:
         return {"schema": SCHEMA, **document}
 
 
-def measurement_from(document: Mapping[str, Any], where: object) -> Measurement:
+def parse_measurement(document: Mapping[str, Any], where: object) -> Measurement:
     """Build a Measurement from plain JSON values.
 
     Args:

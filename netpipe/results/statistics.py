@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cache
-from math import ceil, inf, isfinite, pi
+from math import ceil, comb, inf, isfinite, pi
 from statistics import fmean, median, stdev
 
 from netpipe.results.measurement import Interval
@@ -74,10 +74,16 @@ def median_quantile(level: float, n: int) -> float:
 
 
 def _most_below(n: int) -> int:
-    """Return how many values may lie outside on each side while 95% coverage holds."""
-    from scipy.stats import binom
+    """Return how many values may lie outside on each side while 95% coverage holds.
 
-    return int(binom.ppf((1 - CONFIDENCE) / 2, n, 0.5)) - 1
+    It is the last count whose binomial distribution function at probability 1/2 stays below 1/40.
+    Importing scipy for it takes seconds on a busy machine, in the middle of the rounds.
+    """
+    ways, below = 1, -1  # of 2**n, those with at most `below + 1` values on one side
+    while 40 * ways < 2**n:
+        below += 1
+        ways += comb(n, below + 1)
+    return below
 
 
 def ratio_interval(over: Sequence[float], under: Sequence[float]) -> Interval:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from netpipe.clock import MonotonicClock
 from netpipe.device.emulated_names import parse_accelerator
 from netpipe.errors import OutOfTimeError, SessionError
-from netpipe.results.measurement import Measurement, measurement_from
+from netpipe.results.measurement import Measurement, parse_measurement
 from netpipe.session.cleanup import SESSION_FOLDER_PREFIX, end_child
 from netpipe.session.progress import OnProgress, ProgressReader
 from netpipe.session.request import FAREWELL_S, REQUEST_VARIABLE, SessionRequest
@@ -51,7 +51,7 @@ def run_measurement(
     progress: OnProgress | None = None,
 ) -> Measurement:
     """Run a session that measures; see `run_session`."""
-    return measurement_from(run_session(command, request, environment, progress), "session")
+    return parse_measurement(run_session(command, request, environment, progress), "session")
 
 
 def run_session(

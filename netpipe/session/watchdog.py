@@ -30,6 +30,7 @@ _SLOW_START_S = 2.0  # a start that takes longer is part of the progress
 _SILENT_S = 3.0  # a watchdog that has not barked so long after its time cannot: the GIL is held
 _LOOK_S = 0.2
 _INNERMOST = 3
+_STEP_MODULES = ("netpipe.measuring.step_runner", "netpipe.measuring.emulated_step")
 _WAIT_FOR_STEPS = ("__call__", "completed", "late_reading_loop")  # of training.py
 
 
@@ -285,9 +286,13 @@ def _awaited(thread: int) -> str:
         module, function = frame.f_globals.get("__name__", ""), frame.f_code.co_name
         if module == "netpipe.measuring.loader_puller":
             return "the loader"
-        if module == "netpipe.measuring.training_loop" and function not in _WAIT_FOR_STEPS:
+        if module == "netpipe.measuring.loop_overhead":
             return "the loop"
-        if module.startswith(HARNESS_MODULES):
+        if module == "netpipe.measuring.training_loop":
+            return "the step" if function in _WAIT_FOR_STEPS else "the loop"
+        if module in _STEP_MODULES:
             return "the step"
+        if module.startswith(HARNESS_MODULES):
+            return "netpipe itself"
         frame = frame.f_back
     return "the session"

@@ -11,7 +11,7 @@ import pytest
 
 from netpipe.errors import NetpipeError, NoSuchTestError, OutOfTimeError, SessionError
 from netpipe.gate.comparison import Comparison, undecided
-from netpipe.gate.pairs import LEAST_PAIRS, MOST_PAIRS, Decision, Pair, decide
+from netpipe.gate.pairs import MAX_PAIRS, MIN_PAIRS, Decision, Pair, decide
 from netpipe.measuring.request import MeasureRequest
 from netpipe.results.measurement import Measurement
 from netpipe.session import parent
@@ -22,7 +22,7 @@ from netpipe.suite.worktrees import Commit, named_commit
 
 def pairs_limit_s(request: MeasureRequest) -> float:
     """Return the seconds that all pairs of a subject may take."""
-    return limit_s(request, 2 * MOST_PAIRS)
+    return limit_s(request, 2 * MAX_PAIRS)
 
 
 @dataclass
@@ -118,7 +118,7 @@ class Against:
 
     def _pair(self, done: int, command: Sequence[str], request: MeasureRequest) -> Pair:
         """Measure one of each; which goes first changes from pair to pair."""
-        self.say(f"pair {done + 1} of {LEAST_PAIRS} to {MOST_PAIRS}: {self.ref} and this version")
+        self.say(f"pair {done + 1} of {MIN_PAIRS} to {MAX_PAIRS}: {self.ref} and this version")
         if done % 2:
             now = self._now(command, request)
             return Pair(self._base(command, request), now)

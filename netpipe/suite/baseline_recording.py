@@ -73,8 +73,8 @@ def _gone(run: Run, config: pytest.Config, folder: Path) -> dict[str, Sessions]:
     Those that this run left out stay with the baseline that has them: of an ignored file, say.
     """
     with suppress(InputError):  # saving says so, and keeps the recording elsewhere
-        earlier = [one.baseline for one in history.entries_of(folder) if one.baseline]
-        return {name: () for name in baseline.holders(earlier) if _is_gone(run, config, name)}
+        earlier = [one.baseline for one in history.read_entries(folder) if one.baseline]
+        return {name: () for name in baseline.find_holders(earlier) if _is_gone(run, config, name)}
     return {}
 
 

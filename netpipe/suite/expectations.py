@@ -12,8 +12,9 @@ from netpipe.errors import (
     PipelineTooSlowError,
 )
 from netpipe.results.measurement import Measurement
-from netpipe.results.units import ratio_interval, seconds_interval
+from netpipe.results.units import format_ratio_interval, format_seconds_interval
 from netpipe.verdict.decision import judge
+from netpipe.verdict.kinds import VerdictKind
 from netpipe.verdict.quantities import EPSILON
 
 
@@ -53,8 +54,10 @@ def expect_loading_below_step(measurement: Measurement, limits: Limits) -> None:
     __tracebackhide__ = True
     headroom = measurement.headroom
     message = (
-        f"loading a batch takes {seconds_interval(measurement.load_s_per_batch)}, the synthetic "
-        f"step {seconds_interval(measurement.step_s)}: headroom {ratio_interval(headroom)}, "
+        f"loading a batch takes {format_seconds_interval(measurement.load_s_per_batch)}, the "
+        f"synthetic "
+        f"step {format_seconds_interval(measurement.step_s)}: headroom "
+        f"{format_ratio_interval(headroom)}, "
         f"at least {limits.headroom:.2f} asked for"
     )
     if headroom.high < limits.headroom:
@@ -78,14 +81,17 @@ def expect_no_stall(measurement: Measurement, limits: Limits) -> None:
     __tracebackhide__ = True
     verdict = judge(measurement)
     told = "\n".join((verdict.message, *verdict.evidence, f"next: {verdict.next}"))
-    if verdict.kind == "inconclusive":
+    if verdict.kind == VerdictKind.INCONCLUSIVE:
         raise InconclusiveError(told)
     if not verdict.passes(measurement):
         raise PipelineTooSlowError(told)
     if measurement.device.shares_host_cores:
         return
     stall = measurement.stall_fraction
-    asked = f"stall fraction {ratio_interval(stall)}, at most {limits.stall_fraction:.2f} asked for"
+    asked = (
+        f"stall fraction {format_ratio_interval(stall)}, "
+        f"at most {limits.stall_fraction:.2f} asked for"
+    )
     if stall.low > limits.stall_fraction:
         raise PipelineTooSlowError(f"training waits: {asked}\n{told}")
     if stall.median > limits.stall_fraction:

@@ -3,18 +3,18 @@
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from netpipe.gate.baseline import Baseline, holder_of
-from netpipe.gate.comparison import Compared, Comparison
+from netpipe.gate.baseline import Baseline, find_holder
+from netpipe.gate.comparison import Comparison, MetricComparison
 from netpipe.gate.metrics import Metric
 from netpipe.results.measurement import Measurement
-from netpipe.results.units import percent, seconds
+from netpipe.results.units import format_percent, format_seconds
 from netpipe.suite import run
 from netpipe.verdict.decision import judge
 
 _SHOWN_VERSIONS = 6
 
 
-def told(failed: run.Compared, baselines: Sequence[Baseline], command: str) -> str:
+def told(failed: run.GateResult, baselines: Sequence[Baseline], command: str) -> str:
     """Return the message of a failed gate; its first line fits pytest's short summary.
 
     Args:
@@ -29,12 +29,12 @@ def told(failed: run.Compared, baselines: Sequence[Baseline], command: str) -> s
         lines += _figures(decisive, failed.against or "the baseline")
         lines += _baseline(decisive, baselines)
         lines += _history(decisive.metric, failed.benchmark, baselines)
-    held = holder_of(failed.benchmark, baselines, failed.now.host)
+    held = find_holder(failed.benchmark, baselines, failed.now.host)
     lines += _cause(failed.now, held.sessions[failed.benchmark] if held else ())
     return "\n".join((*lines, f"again:     {command}"))
 
 
-def _figures(one: Compared, beside: str) -> Iterator[str]:
+def _figures(one: MetricComparison, beside: str) -> Iterator[str]:
     now, then = (_written(one.metric, value) for value in (one.now, one.then))
     worse = one.worse
     better = "lower" if one.metric.lower_is_better else "higher"
@@ -47,10 +47,10 @@ def _figures(one: Compared, beside: str) -> Iterator[str]:
 
 
 def _written(metric: Metric, value: float) -> str:
-    return seconds(value) if metric.unit == "s" else f"{value:.3g} {metric.unit}".rstrip()
+    return format_seconds(value) if metric.unit == "s" else f"{value:.3g} {metric.unit}".rstrip()
 
 
-def _baseline(one: Compared, baselines: Sequence[Baseline]) -> Iterator[str]:
+def _baseline(one: MetricComparison, baselines: Sequence[Baseline]) -> Iterator[str]:
     for held in baselines:
         if one.where.endswith(held.path.name):
             yield f"baseline:  {held.path}, commit {held.commit[:12]}, {held.recorded[:16]}"
@@ -77,7 +77,7 @@ def _cause(now: Measurement, then: Sequence[Measurement]) -> Iterator[str]:
         ]
         if changed:
             yield f"versions:  {', '.join(changed[:_SHOWN_VERSIONS])}"
-    busy = percent(now.busy_elsewhere_fraction)
+    busy = format_percent(now.busy_elsewhere_fraction)
     yield f"machine:   other programs took {busy} of the host's CPU time"
 
 

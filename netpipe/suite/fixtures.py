@@ -14,7 +14,7 @@ from netpipe.session.request import SessionRequest
 from netpipe.suite import benchmark_replay, failure_message, session_nodes, xdist_isolation
 from netpipe.suite.expectations import Limits
 from netpipe.suite.failure_message import properties
-from netpipe.suite.run import RUN, Compared, Run, Subject, deciding
+from netpipe.suite.run import RUN, GateResult, Run, Subject, deciding
 from netpipe.verdict.decision import judge
 
 _Result = TypeVar("_Result")
@@ -238,7 +238,7 @@ def _hold(run: Run, node: pytest.Item, quantity: str, subject: Subject) -> None:
         raise InconclusiveError(f"{worst.outcome}: {comparison.reason}")
 
 
-def _told_offailure(run: Run, node: pytest.Item, worst: Compared) -> str:
+def _told_offailure(run: Run, node: pytest.Item, worst: GateResult) -> str:
     return failure_message.told(
         worst,
         run.baselines_of(worst.now.device.key) if run.compares else (),

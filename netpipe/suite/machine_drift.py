@@ -6,13 +6,13 @@ from typing import Final
 
 from netpipe.errors import InputError
 from netpipe.gate.baseline import Baseline
-from netpipe.gate.comparison import Comparison, Outcome, worst_of
+from netpipe.gate.comparison import Comparison, Outcome, combine
 
 _ALARMS: Final = (Outcome.REGRESSED, Outcome.INCONCLUSIVE)
 _NO_WORSE: Final = (Outcome.PASS, Outcome.IMPROVED)
 
 
-def commit_of(baselines: Sequence[Baseline], key: str) -> str:
+def recorded_commit(baselines: Sequence[Baseline], key: str) -> str:
     """Return the commit that was measured for the latest baseline of a device.
 
     Args:
@@ -69,4 +69,4 @@ def cleared(
         is_open=False,
         why_not=why_not,
     )
-    return worst_of([not_compared])
+    return combine([not_compared])

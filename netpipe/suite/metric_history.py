@@ -7,11 +7,11 @@ from statistics import median
 
 from netpipe.gate.comparison import why_not_comparable
 from netpipe.gate.metrics import GATED
-from netpipe.suite.run import Compared, Run
+from netpipe.suite.run import GateResult, Run
 
 
 @dataclass(frozen=True)
-class Past:
+class PastValue:
     """A metric of a benchmark in one baseline.
 
     Attributes:
@@ -28,7 +28,7 @@ class Past:
 _METRICS = {one.name: one for one in chain.from_iterable(GATED.values())}
 
 
-def pasts(run: Run, compared: Compared) -> Iterator[Past]:
+def read_history(run: Run, compared: GateResult) -> Iterator[PastValue]:
     """Give what the baselines of its device held of a metric, the oldest first.
 
     Nothing where no metric decided, for what was compared with a git ref, and of baselines that the
@@ -41,4 +41,4 @@ def pasts(run: Run, compared: Compared) -> Iterator[Past]:
         sessions = held.sessions.get(compared.benchmark, ())
         if sessions and not why_not_comparable(metric, compared.now, sessions[0]):
             value = median(map(metric.value, sessions))
-            yield Past(held.path.name, held.recorded, value)
+            yield PastValue(held.path.name, held.recorded, value)

@@ -10,7 +10,7 @@ import pytest
 from netpipe.device.emulated_names import parse_accelerators
 from netpipe.errors import NetpipeError
 from netpipe.linting.request import LintRequest
-from netpipe.linting.settings import lint_settings
+from netpipe.linting.settings import read_lint_settings
 from netpipe.measuring.request import MeasureRequest
 
 _POLICIES: Final = ("warn", "fail")
@@ -98,7 +98,7 @@ class Options:
         if not _NAME.fullmatch(values["record"]):
             raise _usage("record", "be of letters, digits and _ . -", values["record"])
         try:
-            lint = lint_settings(config.rootpath)
+            lint = read_lint_settings(config.rootpath)
             request = MeasureRequest(
                 budget_s=_number(values, "budget"),
                 batch_limit_s=_number(values, "batch_limit"),

@@ -12,7 +12,7 @@ from netpipe.device import detection
 from netpipe.errors import NetpipeError, OutOfTimeError
 from netpipe.gate import baseline, comparison
 from netpipe.gate.baseline import Baseline
-from netpipe.gate.comparison import MOST_SESSIONS, UNJUDGED, Accepted, Comparison, Outcome
+from netpipe.gate.comparison import MAX_SESSIONS, UNJUDGED, BaselineSessions, Comparison, Outcome
 from netpipe.gate.waivers import Waiver
 from netpipe.measuring.request import MeasureRequest
 from netpipe.results.measurement import Device, Finding, Measurement
@@ -47,7 +47,7 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Compared:
+class GateResult:
     """One metric of a benchmark, compared.
 
     Attributes:
@@ -107,7 +107,7 @@ _SEVERITY: Final = (
 )
 
 
-def deciding(compared: Sequence[Compared]) -> Compared:
+def deciding(compared: Sequence[GateResult]) -> GateResult:
     """Return which of a benchmark's comparisons its test is told by: the worst that was judged."""
     return min(
         compared,
@@ -148,7 +148,7 @@ class Run:
     against: Against | None = None
     sessions: dict[tuple[object, ...], tuple[Measurement, ...]] = field(default_factory=dict)
     lints: dict[tuple[object, ...], dict[str, Any]] = field(default_factory=dict)
-    compared: list[Compared] = field(default_factory=list)
+    compared: list[GateResult] = field(default_factory=list)
     recorded: dict[str, tuple[Measurement, ...]] = field(default_factory=dict)
     deselected: set[str] = field(default_factory=set)
     has_benchmarks: bool = False
@@ -233,7 +233,7 @@ class Run:
     def sessions_limit_s(self) -> float:
         """Seconds that the sessions of one subject may take in all, beside pairs."""
         # One may confirm a bad verdict, and a comparison may ask for more.
-        most = 1 + (MOST_SESSIONS if self.compares else 1)
+        most = 1 + (MAX_SESSIONS if self.compares else 1)
         if self.options.record:
             most = 2 * self.options.sessions
         return limit_s(self.options.request, most)
@@ -250,9 +250,9 @@ class Run:
             )
         return self.lints[subject.key]
 
-    def decide(self, benchmark: str, quantity: str, subject: Subject) -> tuple[Compared, ...]:
+    def decide(self, benchmark: str, quantity: str, subject: Subject) -> tuple[GateResult, ...]:
         """Compare a benchmark with the ref and the baseline; return what its outcome rests on."""
-        paired: tuple[Compared, ...] = ()
+        paired: tuple[GateResult, ...] = ()
         if self.against is not None:
             paired = self._paired(self.against, benchmark, quantity, subject)
         held = self._held(benchmark, quantity, subject) if self.compares else ()
@@ -263,7 +263,7 @@ class Run:
 
     def _paired(
         self, against: Against, benchmark: str, quantity: str, subject: Subject
-    ) -> tuple[Compared, ...]:
+    ) -> tuple[GateResult, ...]:
         key = ("pairs", subject.key, subject.accelerator)
         # The other version may keep none, and of this one there is one already.
         request = replace(self._request(subject), trace="", trace_name="")
@@ -278,11 +278,13 @@ class Run:
 
     def _judged(
         self, benchmark: str, quantity: str, found: Comparison, now: Measurement, ref: str = ""
-    ) -> tuple[Compared, ...]:
+    ) -> tuple[GateResult, ...]:
         judged = (self.acceptance.judged(one, benchmark, now.device.key) for one in found.by_metric)
-        return tuple(Compared(benchmark, quantity, one, now, waiver, ref) for one, waiver in judged)
+        return tuple(
+            GateResult(benchmark, quantity, one, now, waiver, ref) for one, waiver in judged
+        )
 
-    def _held(self, benchmark: str, quantity: str, subject: Subject) -> tuple[Compared, ...]:
+    def _held(self, benchmark: str, quantity: str, subject: Subject) -> tuple[GateResult, ...]:
         """Hold a benchmark against its baseline; what one session leaves open, more decide."""
         sessions = self.measure(subject)
         key = sessions[-1].device.key
@@ -291,7 +293,7 @@ class Run:
             none = comparison.no_baseline(quantity, sessions, f"there is no baseline for {key}")
             return self._judged(benchmark, quantity, none, sessions[-1])
         latest = baselines[-1]
-        holder = baseline.holder_of(benchmark, baselines, sessions[-1].host) or latest
+        holder = baseline.find_holder(benchmark, baselines, sessions[-1].host) or latest
         if holder is not latest:
             why = "was recorded on another class of host"
             if not latest.sessions.get(benchmark):
@@ -301,17 +303,17 @@ class Run:
                 self.notes.append(note)
         accepted = _accepted(holder, benchmark)
         before = [_accepted(one, benchmark) for one in baselines[: baselines.index(holder)]]
-        found, sessions = comparison.settled(
+        found, sessions = comparison.compare_until_decided(
             quantity,
             sessions,
             accepted,
             before,
-            lambda open_: self.again(subject, f"to be sure: {open_.what_is_open}"),
+            lambda open_: self.again(subject, f"to be sure: {open_.open_reason}"),
         )
         self.sessions[subject.key, subject.accelerator] = sessions
         return self._judged(benchmark, quantity, found, sessions[-1])
 
-    def _cleared(self, held: Compared, paired: Sequence[Compared]) -> Compared:
+    def _cleared(self, held: GateResult, paired: Sequence[GateResult]) -> GateResult:
         """Return a comparison with a baseline, without an alarm that the machine has caused."""
         if self.against is None:
             return held
@@ -329,7 +331,7 @@ class Run:
 
     def lost_benchmarks(self) -> list[str]:
         """Return the benchmarks that baselines in use hold and that no test produced."""
-        stored = {name for held in self._baselines.values() for name in baseline.holders(held)}
+        stored = {name for held in self._baselines.values() for name in baseline.find_holders(held)}
         return sorted(
             name for name in stored - set(self.recorded) - self.deselected if self.covers(name)
         )
@@ -358,8 +360,8 @@ class Run:
         return replace(request, trace_name=subject.name) if request.trace else request
 
 
-def _accepted(held: Baseline, benchmark: str) -> Accepted:
-    return Accepted(held.name, held.sessions.get(benchmark, ()))
+def _accepted(held: Baseline, benchmark: str) -> BaselineSessions:
+    return BaselineSessions(held.name, held.sessions.get(benchmark, ()))
 
 
 def _unconfirmed(first: Verdict, second: Measurement) -> Finding:

@@ -143,11 +143,11 @@ def serve_node(request: pytest.FixtureRequest, kind: str) -> None:
     """Measure or lint with the fixtures that this node sees, and end the test."""
     factories = Factories(*map(request.getfixturevalue, SUBJECT_FIXTURES))
     if kind == "lint":
-        from netpipe.linting.job import linted_loader
+        from netpipe.linting.job import lint_loader
 
         lint = LintRequest.from_environment()
         assert lint is not None
-        run_job(lint, lambda _: {"lint": linted_loader(lint, factories.loader)})
+        run_job(lint, lambda _: {"lint": lint_loader(lint, factories.loader)})
     else:
         measure = MeasureRequest.from_environment()
         assert measure is not None

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from netpipe.gate.comparison import Outcome
-from netpipe.linting.linter import UNUSED
+from netpipe.linting.rules import UNUSED_SILENCE
 from netpipe.results.measurement import Measurement
 from netpipe.suite.acceptance import (
     acceptance_document,
@@ -20,10 +20,11 @@ from netpipe.suite.acceptance import (
     difference_lines,
     waiver_document,
 )
-from netpipe.suite.metric_history import pasts
-from netpipe.suite.run import Compared, Run
+from netpipe.suite.metric_history import read_history
+from netpipe.suite.run import GateResult, Run
 from netpipe.suite.unused_waivers import waiver_problems
-from netpipe.verdict.decision import judge, remarks
+from netpipe.verdict.decision import find_remarks, judge
+from netpipe.verdict.kinds import VerdictKind
 from netpipe.verdict.report import (
     device_label,
     measurement_document,
@@ -67,10 +68,10 @@ def verdict_lines(run: Run) -> Iterator[str]:
     """Give what is to be said of each measurement beside its row in the table."""
     for one in latest(run):
         verdict = judge(one)
-        if verdict.kind != "healthy":
+        if verdict.kind != VerdictKind.HEALTHY:
             yield f"{device_label(one.device)}: {verdict.message}"
             yield f"  next: {verdict.next}"
-        for remark in remarks(one, verdict):
+        for remark in find_remarks(one, verdict):
             yield f"{device_label(one.device)}: {remark.name}: {remark.message}"
         if one.trace:
             yield f"{device_label(one.device)}: {trace_line(one)}"
@@ -102,7 +103,7 @@ def order_lines(run: Run) -> Iterator[str]:
 
 
 def _is_unused(finding: Mapping[str, Any]) -> bool:
-    return bool(finding["rule"] == UNUSED)
+    return bool(finding["rule"] == UNUSED_SILENCE)
 
 
 def comparison_tables(run: Run) -> Iterator[Table]:
@@ -111,7 +112,7 @@ def comparison_tables(run: Run) -> Iterator[Table]:
         yield _comparison_table([one for one in run.compared if one.against == against], against)
 
 
-def _comparison_table(compared: Sequence[Compared], against: str) -> Table:
+def _comparison_table(compared: Sequence[GateResult], against: str) -> Table:
     """Return one row for each metric that was held against the same."""
     table = new_table(f"against {against or 'the baseline'}")
     for heading in ("benchmark", "metric", f"now / {against or 'baseline'}", "outcome"):
@@ -127,13 +128,13 @@ def _comparison_table(compared: Sequence[Compared], against: str) -> Table:
     return table
 
 
-def _metric(compared: Compared) -> str:
+def _metric(compared: GateResult) -> str:
     decisive = compared.comparison.decisive
     since = " since the oldest" if decisive and decisive.is_drift else ""
     return f"{compared.comparison.metric or compared.quantity}{since}"
 
 
-def _outcome(compared: Compared) -> str:
+def _outcome(compared: GateResult) -> str:
     why_not = compared.comparison.why_not
     return f"{compared.outcome}: {why_not}" if why_not else compared.outcome
 
@@ -200,7 +201,7 @@ def run_document(run: Run) -> dict[str, Any]:
                 "reason": one.comparison.reason,
                 "oldest": one.comparison.oldest or None,
                 "waiver": one.waiver and waiver_document(one.waiver),
-                "history": [asdict(past) for past in pasts(run, one)],
+                "history": [asdict(past) for past in read_history(run, one)],
             }
             for one in run.compared
         ],

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from netpipe.gate.comparison import Outcome
 from netpipe.gate.metrics import GATED
 from netpipe.gate.waivers import Waiver
-from netpipe.suite.run import Compared, Run
+from netpipe.suite.run import GateResult, Run
 
 
 def waiver_problems(run: Run) -> Iterator[str]:
@@ -39,11 +39,11 @@ def _why_not(run: Run, waiver: Waiver) -> str | None:
 _FINE = (Outcome.PASS, Outcome.IMPROVED)
 
 
-def _holds(compared: Compared, metric: str) -> bool:
+def _holds(compared: GateResult, metric: str) -> bool:
     return any(one.name == metric for one in GATED[compared.quantity])
 
 
-def _is_counted(compared: Compared, metric: str) -> bool:
+def _is_counted(compared: GateResult, metric: str) -> bool:
     """Return whether a comparison is of a metric, and judged it."""
     one = compared.comparison.decisive
     return one is not None and not one.why_not and one.metric.name == metric

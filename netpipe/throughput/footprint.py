@@ -29,7 +29,7 @@ class Memory:
         return Memory(max(self.pss_bytes, other.pss_bytes), max(self.rss_bytes, other.rss_bytes))
 
 
-def memory_now() -> Memory:
+def read_memory() -> Memory:
     """Look at all processes; the kernel walks their pages, some 10 ms for each of 200 MB."""
     me = psutil.Process()
     pss_bytes = rss_bytes = 0

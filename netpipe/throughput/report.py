@@ -10,7 +10,7 @@ from typing import Any, Final
 from rich.table import Table
 
 from netpipe.results.measurement import Device, Host, Interval
-from netpipe.results.units import percent, seconds
+from netpipe.results.units import format_percent, format_seconds
 from netpipe.throughput.candidates import Candidate
 from netpipe.throughput.choice import WorkerChoice
 from netpipe.throughput.figures import FIGURES, Tally, best, over_rounds, ratio
@@ -186,10 +186,10 @@ _COLUMNS: Final[Mapping[str, tuple[str, Callable[[float], str]]]] = MappingProxy
         "tokens/s": ("tokens_per_s", amount),
         "tokens/CPU s": ("tokens_per_cpu_s", amount),
         "batches/s": ("batches_per_s", amount),
-        "padding": ("padding_fraction", percent),
-        "worst": ("padding_fraction_worst_batch", percent),
+        "padding": ("padding_fraction", format_percent),
+        "worst": ("padding_fraction_worst_batch", format_percent),
         "B/token": ("bytes_read_per_token", amount),
         "PSS": ("peak_pss_bytes", megabytes),
-        "1st batch": ("first_batch_s", seconds),
+        "1st batch": ("first_batch_s", format_seconds),
     }
 )

@@ -7,10 +7,10 @@ from typing import Final
 
 from netpipe.clock import Clock
 from netpipe.errors import MisuseError
-from netpipe.measuring.loader_puller import LoaderFactory, Puller, close_soon
+from netpipe.measuring.loader_puller import LoaderFactory, Puller, close_with_timeout
 from netpipe.session.heartbeat import UNWATCHED, Watch
 from netpipe.throughput.figures import Tally
-from netpipe.throughput.footprint import Memory, bytes_read, memory_now, read_between
+from netpipe.throughput.footprint import Memory, bytes_read, read_between, read_memory
 from netpipe.throughput.token_counting import Counted, count_tokens
 
 _MEMORY_S: Final = 1.0
@@ -49,7 +49,7 @@ def run(
         LoaderFailedError: The loader raised an exception.
     """
     puller = Puller(loader, clock, watch)
-    closing.callback(close_soon, puller.close)
+    closing.callback(close_with_timeout, puller.close)
     watch.begin_rounds()
     _warm_up(puller, seconds, clock)
     return _measured(puller, seconds, clock)
@@ -66,7 +66,7 @@ def longest_s(seconds: float) -> float:
 def _warm_up(puller: Puller, seconds: float, clock: Clock) -> None:
     started, before_s = clock(), 0.0
     for look in count():
-        now_s = puller.flat_out(_LOOK_SHARE * seconds).s_per_batch
+        now_s = puller.pull_flat_out(_LOOK_SHARE * seconds).s_per_batch
         if (look and abs(now_s - before_s) <= _AGREE * now_s) or clock() - started > seconds:
             return
         before_s = now_s
@@ -108,8 +108,8 @@ def _measured(puller: Puller, seconds: float, clock: Clock) -> Tally:
 
 
 def _peak_memory(puller: Puller, clock: Clock) -> Memory:
-    started, peak = clock(), memory_now()
+    started, peak = clock(), read_memory()
     while clock() - started < _MEMORY_S:
         puller.pull()
-        peak |= memory_now()
+        peak |= read_memory()
     return peak

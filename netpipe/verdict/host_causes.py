@@ -1,43 +1,54 @@
-"""What the trainer's own thread does that makes training wait: it waits itself, or works too long.
+"""Causes in the trainer's own thread: it waits for the device, or its own work takes too long.
 
 The letters are explained in `quantities`.
 """
 
 from netpipe.results.measurement import Measurement
-from netpipe.results.units import percent, ratio_interval, seconds, seconds_interval
+from netpipe.results.units import (
+    format_percent,
+    format_ratio_interval,
+    format_seconds,
+    format_seconds_interval,
+)
 from netpipe.verdict import quantities
-from netpipe.verdict.kinds import Verdict
+from netpipe.verdict.kinds import Verdict, VerdictKind
 from netpipe.verdict.quantities import EPSILON
 
-SEEN_PROBE = 0.02
-_VOID_PROBE = 0.2
-_WAITING = 0.15  # of the looks at a line that waits find it working
-_LEAST_SLOWED = 0.2  # of a step; less work is not slowed to a whole one by some threads
-_LEAST_WAITS = 0.25  # of the loop's time, where it is a wait that lets steps be done
+# Share of requests that find the step done, beyond which the loop is seen to sync.
+MIN_SYNC_PROBE = 0.02
+# The same in a loop that never syncs; above this, the probe proves nothing.
+_MAX_IDLE_PROBE = 0.2
+# A line at which the thread computes in less of its samples than this is one that waits.
+_MAX_WAITING_WORK_FRACTION = 0.15
+# Share of the loop's time at such lines, from which waiting explains that steps are done.
+_MIN_WAITING_FRACTION = 0.25
+# Over the step time; less work than this is not slowed to a whole step by a few threads.
+_MIN_SLOWED_WORK_RATIO = 0.2
 
 
-def forced_sync(measurement: Measurement) -> Verdict | None:
-    """Tell a loop that waits for the device, and what only looks like it."""
-    stalls, exposed = quantities.stalls_beyond_both(measurement), _exposes_too_much(measurement)
+def judge_forced_sync(measurement: Measurement) -> Verdict | None:
+    """Find a loop that waits for the device, and the causes that look like it."""
+    stalls, exposed = quantities.certainly_stalls(measurement), _exposes_too_much(measurement)
     if not (stalls or exposed):
         return None
-    if measurement.sync_probe_idle_fraction > _VOID_PROBE:
-        return _sync_in_the_step(measurement) if stalls else None
+    if measurement.sync_probe_idle_fraction > _MAX_IDLE_PROBE:
+        return _judge_sync_in_the_step(measurement) if stalls else None
     probe = quantities.excess_probe(measurement)
-    if probe <= SEEN_PROBE or not (exposed or _sync_explains_stall(measurement, probe)):
+    if probe <= MIN_SYNC_PROBE or not (exposed or _sync_explains_stall(measurement, probe)):
         return None
-    # A step is also done at the next request when the loop takes longer than it with other things.
-    if _host_outlasts_step(measurement) or _leaves_no_wait(measurement, probe):
-        return _host_bound_verdict(measurement)
-    if _computes_instead(measurement):
-        return _slowed_work(measurement)
-    return _forced_sync_verdict(measurement, probe)
+    # The next request also finds the step done when the loop's own work outlasts the step.
+    outlasts_step = quantities.host_s(measurement) > _synced_s(measurement)
+    if outlasts_step or _leaves_no_wait(measurement, probe):
+        return _make_host_bound(measurement)
+    if _works_slowly(measurement):
+        return _make_slowed_work(measurement)
+    return _make_forced_sync(measurement, probe)
 
 
 def _exposes_too_much(measurement: Measurement) -> bool:
-    """Return whether the device surely idles for too long between a sync and the next step.
+    """Return whether the device certainly idles for too long between a sync and the next step.
 
-    The loop's own times say so, also where the time of a step alone spreads too far for R to.
+    This holds also where the time of a step alone spreads too far for R to show a stall.
     """
     exposed = quantities.exposed_fraction(measurement)
     return exposed is not None and exposed.low > EPSILON
@@ -58,101 +69,96 @@ def _leaves_no_wait(measurement: Measurement, probe: float) -> bool:
     return _work_explains(measurement) and left_s <= 0.5 * probe * _synced_s(measurement)
 
 
-def _computes_instead(measurement: Measurement) -> bool:
-    """Return whether the loop, where it was looked at, does not wait but work, and slowly.
+def _works_slowly(measurement: Measurement) -> bool:
+    """Return whether the sampled loop works instead of waiting, slowed down by loader threads.
 
-    Slowly for threads of the same process that load: workers do not hold Python's lock.
+    Workers do not slow it down, because they do not hold Python's lock.
     """
     host_s, step_s = quantities.host_s(measurement), measurement.step_s.median
     beside_loading_s = measurement.train_s_per_step.median - measurement.wait_s.p50
     slowed = beside_loading_s > (1 + EPSILON) * max(host_s, step_s)
-    if measurement.loader_processes or not slowed or host_s < _LEAST_SLOWED * step_s:
+    if measurement.loader_processes or not slowed or host_s < _MIN_SLOWED_WORK_RATIO * step_s:
         return False
-    return bool(measurement.blocking_lines) and _waiting_fraction(measurement) < _LEAST_WAITS
+    waiting = _waiting_fraction(measurement)
+    return bool(measurement.blocking_lines) and waiting < _MIN_WAITING_FRACTION
 
 
 def _waiting_fraction(measurement: Measurement) -> float:
     """Return the share of the loop's time at lines where it waits."""
     lines = measurement.blocking_lines
-    return sum(one.fraction for one in lines if one.working_fraction < _WAITING)
-
-
-def _slowed_work(measurement: Measurement) -> Verdict:
-    return Verdict(
-        "contention",
-        f"contention: the loop's own work{where(measurement)} takes "
-        f"{seconds(quantities.host_s(measurement))} a step alone, and longer than the step beside "
-        "the loader",
-        (
-            *quantities.evidence(measurement),
-            f"H = {seconds_interval(measurement.host_s_per_step)} a step",
-            *_lines(measurement),
-        ),
-        "load in worker processes (mp_prefetch): threads share Python's lock with the loop",
+    return sum(
+        line.fraction for line in lines if line.working_fraction < _MAX_WAITING_WORK_FRACTION
     )
 
 
-def _sync_in_the_step(measurement: Measurement) -> Verdict | None:
-    """Tell a step that waits for itself from one that is too short for the probe."""
-    if (
-        _waiting_fraction(measurement) < 0.5
-        or not quantities.is_serial(measurement)
-        or _work_explains(measurement)
-    ):
+def _make_slowed_work(measurement: Measurement) -> Verdict:
+    return Verdict.of(
+        VerdictKind.CONTENTION,
+        measurement,
+        f"the loop's own work{name_worst_line(measurement)} takes "
+        f"{format_seconds(quantities.host_s(measurement))} a step alone, and longer than the step "
+        "beside the loader",
+        "load in worker processes (mp_prefetch): threads share Python's lock with the loop",
+        *_describe_work(measurement),
+    )
+
+
+def _judge_sync_in_the_step(measurement: Measurement) -> Verdict | None:
+    """Tell a step that blocks until it is done from one that is too short for the probe."""
+    waits = _waiting_fraction(measurement) >= 0.5 and quantities.is_serial(measurement)
+    if not waits or _work_explains(measurement):
         return None
-    return _forced_sync_verdict(measurement, measurement.sync_probe_fraction)
+    return _make_forced_sync(measurement, measurement.sync_probe_fraction)
 
 
-def _forced_sync_verdict(measurement: Measurement, probe: float) -> Verdict:
+def _make_forced_sync(measurement: Measurement, probe: float) -> Verdict:
     train_s = measurement.train_s_per_step.median
-    stalls = quantities.stalls_beyond_both(measurement)
+    stalls = quantities.certainly_stalls(measurement)
     cost_s = quantities.excess_s(measurement) if stalls else quantities.exposed_s(measurement)
-    return Verdict(
-        "forced-sync",
-        f"forced-sync: the loop waits for the device {probe:.2f} times a step"
-        f"{where(measurement)}; a step takes {seconds(train_s)} where "
-        f"{seconds(train_s - cost_s)} would do",
-        (
-            *quantities.evidence(measurement),
-            f"sync probe {probe:.2f} syncs a step",
-            describe_exposed(measurement),
-            *_lines(measurement),
-        ),
+    return Verdict.of(
+        VerdictKind.FORCED_SYNC,
+        measurement,
+        f"the loop waits for the device {probe:.2f} times a step{name_worst_line(measurement)}; a "
+        f"step takes {format_seconds(train_s)} where {format_seconds(train_s - cost_s)} would do",
         "read metrics a step late, or every n steps: no float(), item(), np.asarray() or "
         "block_until_ready() on what the last step returned",
+        f"sync probe {probe:.2f} syncs a step",
+        describe_exposed(measurement),
+        *_list_lines(measurement),
     )
 
 
 def describe_exposed(measurement: Measurement) -> str:
-    """Return what a sync was seen to cost, as a sentence."""
+    """Return the measured cost of a sync as a sentence."""
     fraction = quantities.exposed_fraction(measurement)
     if fraction is None:
         return "what it costs was not measured"
-    idle_s = seconds(quantities.exposed_s(measurement))
-    return f"the device idles {idle_s} a step after a sync, {ratio_interval(fraction)} of R"
+    idle_s = format_seconds(quantities.exposed_s(measurement))
+    return f"the device idles {idle_s} a step after a sync, {format_ratio_interval(fraction)} of R"
 
 
-def where(measurement: Measurement) -> str:
-    """Return the line where the loop stands most, as a part of a sentence; empty when unknown."""
+def name_worst_line(measurement: Measurement) -> str:
+    """Return the line that blocks most, as a part of a sentence; empty when unknown."""
     if not measurement.blocking_lines:
         return ""
     worst = measurement.blocking_lines[0]
     return f", at {worst.file}:{worst.line} `{worst.code}`"
 
 
-def _lines(measurement: Measurement) -> tuple[str, ...]:
+def _describe_work(measurement: Measurement) -> tuple[str, ...]:
+    work = f"H = {format_seconds_interval(measurement.host_s_per_step)} a step"
+    return (work, *_list_lines(measurement))
+
+
+def _list_lines(measurement: Measurement) -> tuple[str, ...]:
     return tuple(
-        f"{percent(one.fraction)} of the loop's time at {one.file}:{one.line}: {one.code}"
-        for one in measurement.blocking_lines
+        f"{format_percent(at.fraction)} of the loop's time at {at.file}:{at.line}: {at.code}"
+        for at in measurement.blocking_lines
     )
 
 
-def _host_outlasts_step(measurement: Measurement) -> bool:
-    return quantities.host_s(measurement) > _synced_s(measurement)
-
-
 def _synced_s(measurement: Measurement) -> float:
-    """Return S_sync, S0 when it was not measured."""
+    """Return S_sync in seconds, S0 when it was not measured."""
     return (measurement.step_synced_s or measurement.step_s).median
 
 
@@ -161,27 +167,25 @@ def _work_explains(measurement: Measurement) -> bool:
     return quantities.host_s(measurement) >= 0.5 * quantities.excess_s(measurement)
 
 
-def host_bound(measurement: Measurement) -> Verdict | None:
-    """Tell a loop whose own work leaves the host no time to run ahead of the device."""
-    if not quantities.stalls_beyond_both(measurement) or measurement.device.shares_host_cores:
+def judge_host_bound(measurement: Measurement) -> Verdict | None:
+    """Find a loop whose own work leaves the host no time to run ahead of the device."""
+    if not quantities.certainly_stalls(measurement) or measurement.device.shares_host_cores:
         return None
-    # The host runs ahead of the device: work that leaves it time for that costs nothing.
+    # While the host can run ahead of the device, its work costs nothing.
     busy_s = quantities.host_s(measurement) + measurement.wait_s.p50
     runs_ahead = busy_s <= (1 + EPSILON) * measurement.step_s.median
     if runs_ahead or not _work_explains(measurement):
         return None
-    return _host_bound_verdict(measurement)
+    return _make_host_bound(measurement)
 
 
-def _host_bound_verdict(measurement: Measurement) -> Verdict:
-    return Verdict(
-        "host-bound",
-        f"host-bound: the loop's own work takes {seconds(quantities.host_s(measurement))} a step"
-        f"{where(measurement)}, beside a step of {seconds(measurement.step_s.median)}",
-        (
-            *quantities.evidence(measurement),
-            f"H = {seconds_interval(measurement.host_s_per_step)} a step",
-            *_lines(measurement),
-        ),
+def _make_host_bound(measurement: Measurement) -> Verdict:
+    return Verdict.of(
+        VerdictKind.HOST_BOUND,
+        measurement,
+        f"the loop's own work takes {format_seconds(quantities.host_s(measurement))} a step"
+        f"{name_worst_line(measurement)}, beside a step of "
+        f"{format_seconds(measurement.step_s.median)}",
         "do it every n steps, in another thread or process, or not at all",
+        *_describe_work(measurement),
     )

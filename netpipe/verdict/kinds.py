@@ -1,11 +1,33 @@
-"""A verdict, and the rules that come to it. Pure."""
+"""The kinds of verdicts, and what a verdict holds. Pure."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
 
 from netpipe.results.measurement import Measurement
+from netpipe.verdict.quantities import list_evidence
 
-HEALTHY_KINDS = ("healthy", "at-risk")
+
+class VerdictKind(StrEnum):
+    """Why training waits. docs/verdicts.md says what each kind means."""
+
+    HEALTHY = "healthy"
+    AT_RISK = "at-risk"
+    LOADER_BOUND = "loader-bound"
+    MASKED_LOADER_BOUND = "masked-loader-bound"
+    FORCED_SYNC = "forced-sync"
+    TRANSFER_BOUND = "transfer-bound"
+    CONTENTION = "contention"
+    JITTER = "jitter"
+    NO_OVERLAP = "no-overlap"
+    HOST_BOUND = "host-bound"
+    RECOMPILING = "recompiling"
+    UNEXPLAINED = "unexplained"
+    INCONCLUSIVE = "inconclusive"
+
+
+HEALTHY_KINDS: Final = (VerdictKind.HEALTHY, VerdictKind.AT_RISK)
 
 
 @dataclass(frozen=True)
@@ -13,24 +35,32 @@ class Verdict:
     """Why training waits.
 
     Attributes:
-        kind: One of the kinds of docs/verdicts.md.
-        message: One sentence that says it with its figures.
-        evidence: The figures that decided.
+        kind: The cause.
+        message: One sentence that names the kind and gives its figures.
+        evidence: The figures that the verdict rests on, each as text.
         next: What to do about it.
     """
 
-    kind: str
+    kind: VerdictKind
     message: str
     evidence: tuple[str, ...]
     next: str
 
+    @classmethod
+    def of(
+        cls, kind: VerdictKind, measurement: Measurement, reason: str, next_: str, *evidence: str
+    ) -> "Verdict":
+        """Make a verdict with the message `kind: reason`; further evidence follows L, S0 and R."""
+        return cls(kind, f"{kind}: {reason}", (*list_evidence(measurement), *evidence), next_)
+
     def passes(self, measurement: Measurement) -> bool:
-        """Return whether a run with this verdict is fine.
+        """Return whether a run with this verdict passes.
 
         On a CPU device the step and the loader share cores: contention is reported, not failed.
         """
-        shared = self.kind == "contention" and measurement.device.shares_host_cores
-        return self.kind in HEALTHY_KINDS or shared
+        is_shared = measurement.device.shares_host_cores
+        return self.kind in HEALTHY_KINDS or (self.kind == VerdictKind.CONTENTION and is_shared)
 
 
 Rule = Callable[[Measurement], Verdict | None]
+"""Returns its verdict if it holds for a measurement."""

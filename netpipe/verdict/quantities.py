@@ -1,17 +1,19 @@
-"""What verdicts are decided from: ratios within rounds, and what is left over. Pure.
+"""The quantities that verdicts are decided from: ratios within rounds, and differences. Pure.
 
-Words: L is load time, S0 step time, R real step time, H the loop's own work a step, M the larger
-of L and S0, m the smaller, E = R - M what neither loading nor computing explains.
+L is load time, S0 step time, R real step time, H the loop's own work per step, M the larger of L
+and S0, m the smaller, and E = R - M the time that neither loading nor computing explains.
 """
 
 from statistics import median
 
 from netpipe.results import statistics
 from netpipe.results.measurement import Interval, Measurement
-from netpipe.results.units import ratio_interval, seconds_interval
+from netpipe.results.units import format_ratio_interval, format_seconds_interval
 
-EPSILON = 0.05  # a stall worth naming; xprof and torch-tb-profiler call 5% moderate
-AT_RISK_ABOVE = 0.8  # of the step time, load time leaves too little to spare
+# The smallest stall that counts: xprof and torch-tb-profiler call 5% moderate.
+EPSILON = 0.05
+# Load time over step time above which a slightly faster accelerator would wait.
+AT_RISK_ABOVE = 0.8
 
 
 def load_over_step(measurement: Measurement) -> Interval:
@@ -23,10 +25,8 @@ def load_over_step(measurement: Measurement) -> Interval:
 def train_over_larger(measurement: Measurement) -> Interval:
     """Return R / M, round by round."""
     rounds = measurement.rounds
-    larger = [
-        max(load, step) for load, step in zip(rounds.load_s_per_batch, rounds.step_s, strict=True)
-    ]
-    return statistics.ratio_interval(rounds.train_s_per_step, larger)
+    larger_s = list(map(max, rounds.load_s_per_batch, rounds.step_s))
+    return statistics.ratio_interval(rounds.train_s_per_step, larger_s)
 
 
 def train_over_load(measurement: Measurement) -> Interval:
@@ -36,46 +36,45 @@ def train_over_load(measurement: Measurement) -> Interval:
 
 
 def excess_probe(measurement: Measurement) -> float:
-    """Return how often the loop waits for a step, beyond what the probe sees without a loop."""
+    """Return how often a request finds the step done, beyond what steps without a loop show."""
     return measurement.sync_probe_fraction - measurement.sync_probe_idle_fraction
 
 
 def excess_s(measurement: Measurement) -> float:
     """Return E = R - M in seconds."""
-    return measurement.train_s_per_step.median - max(
-        measurement.load_s_per_batch.median, measurement.step_s.median
-    )
+    load_s, step_s = measurement.load_s_per_batch.median, measurement.step_s.median
+    return measurement.train_s_per_step.median - max(load_s, step_s)
 
 
 def exposed_fraction(measurement: Measurement) -> Interval | None:
     """Return the share of R that a sync costs, round by round; None when not measured."""
-    rounds_s = _exposed_s(measurement)
+    rounds_s = _exposed_s_by_round(measurement)
     if not rounds_s:
         return None
     return statistics.ratio_interval(rounds_s, measurement.rounds.train_s_per_step)
 
 
 def exposed_s(measurement: Measurement) -> float:
-    """Return the seconds of a step that a sync costs, 0 when not measured."""
-    rounds_s = _exposed_s(measurement)
-    return median(rounds_s) if rounds_s else 0.0
+    """Return the seconds per step that a sync costs, 0 when not measured."""
+    return median(_exposed_s_by_round(measurement) or [0.0])
 
 
-def _exposed_s(measurement: Measurement) -> list[float]:
-    """Return what the loop would save without its sync.
+def _exposed_s_by_round(measurement: Measurement) -> list[float]:
+    """Return the seconds per step that the loop would save without its sync.
 
-    That is no more than the step itself, nor than what R has beyond L: a slow loader also finds
-    the step done. Nor do requests count that find a step done without any loop.
+    The saving is at most S0, and at most R - L, since a slow loader also finds the step done.
+    Requests that find a step done without any loop do not count.
     """
     rounds, probe = measurement.rounds, measurement.sync_probe_fraction
     by_sync = max(0.0, excess_probe(measurement)) / probe if probe else 0.0
     return [
-        by_sync * max(0.0, min(exposed_s, step_s, train_s - load_s))
-        for exposed_s, step_s, train_s, load_s in zip(
+        by_sync * max(0.0, min(exposed, step, train - load))
+        for exposed, step, train, load in zip(
             rounds.exposed_s_per_step,
             rounds.step_s,
             rounds.train_s_per_step,
             rounds.load_s_per_batch,
+            # An older document has no exposed times.
             strict=False,
         )
     ]
@@ -86,13 +85,13 @@ def smaller_s(measurement: Measurement) -> float:
     return min(measurement.load_s_per_batch.median, measurement.step_s.median)
 
 
-def stalls(measurement: Measurement) -> bool:
-    """Return whether R seems longer than what loading and computing explain."""
+def seems_to_stall(measurement: Measurement) -> bool:
+    """Return whether the median of R is longer than loading and computing explain."""
     return train_over_larger(measurement).median > 1 + EPSILON
 
 
-def stalls_beyond_both(measurement: Measurement) -> bool:
-    """Return whether R is surely longer than both loading and computing explain."""
+def certainly_stalls(measurement: Measurement) -> bool:
+    """Return whether the whole interval of R is longer than loading and computing explain."""
     return train_over_larger(measurement).low > 1 + EPSILON
 
 
@@ -102,17 +101,17 @@ def is_serial(measurement: Measurement) -> bool:
 
 
 def host_s(measurement: Measurement) -> float:
-    """Return H, 0 when it was not measured."""
+    """Return H in seconds, 0 when it was not measured."""
     host = measurement.host_s_per_step
     return 0.0 if host is None else host.median
 
 
-def evidence(measurement: Measurement) -> tuple[str, ...]:
+def list_evidence(measurement: Measurement) -> tuple[str, ...]:
     """Return the figures that every verdict rests on, as text."""
     return (
-        f"L = {seconds_interval(measurement.load_s_per_batch)} a batch",
-        f"S0 = {seconds_interval(measurement.step_s)} a step",
-        f"R = {seconds_interval(measurement.train_s_per_step)} a step",
-        f"headroom S0/L = {ratio_interval(measurement.headroom)}",
-        f"stall fraction = {ratio_interval(measurement.stall_fraction)}",
+        f"L = {format_seconds_interval(measurement.load_s_per_batch)} a batch",
+        f"S0 = {format_seconds_interval(measurement.step_s)} a step",
+        f"R = {format_seconds_interval(measurement.train_s_per_step)} a step",
+        f"headroom S0/L = {format_ratio_interval(measurement.headroom)}",
+        f"stall fraction = {format_ratio_interval(measurement.stall_fraction)}",
     )

@@ -8,9 +8,9 @@ from rich import box
 from rich.table import Table
 
 from netpipe.results.measurement import Device, Measurement
-from netpipe.results.units import percent, rounded, seconds
-from netpipe.verdict.decision import judge, remarks
-from netpipe.verdict.kinds import Verdict
+from netpipe.results.units import format_number, format_percent, format_seconds
+from netpipe.verdict.decision import find_remarks, judge
+from netpipe.verdict.kinds import Verdict, VerdictKind
 from netpipe.verdict.worker_sizing import cores_needed, workers_needed
 
 
@@ -18,13 +18,13 @@ def measurement_document(measurement: Measurement, verdict: Verdict) -> dict[str
     """Return the `netpipe.measurement/1` document of a measurement and its verdict."""
     document = measurement.to_document()
     document["device"]["emulated"] = measurement.device.emulated
-    decided = verdict.kind != "inconclusive"
+    is_decided = verdict.kind != VerdictKind.INCONCLUSIVE
     return {
         **document,
         "verdict": {**asdict(verdict), "evidence": list(verdict.evidence)},
-        "findings": [asdict(one) for one in remarks(measurement, verdict)],
-        "workers_needed": workers_needed(measurement) if decided else None,
-        "cores_needed": cores_needed(measurement) if decided else None,
+        "findings": [asdict(remark) for remark in find_remarks(measurement, verdict)],
+        "workers_needed": workers_needed(measurement) if is_decided else None,
+        "cores_needed": cores_needed(measurement) if is_decided else None,
     }
 
 
@@ -34,47 +34,48 @@ def new_table(title: str) -> Table:
 
 
 def device_label(device: Device) -> str:
-    """Return a device's key, marked when its step time was derived and not measured."""
+    """Return a device's key, marked where its step time is derived and not measured."""
     return f"{device.key} (derived)" if device.emulated else device.key
 
 
 def verdict_table(measurements: Iterable[Measurement]) -> Table:
-    """Return one row for each measurement: its times, its ratios, why it waits."""
+    """Return a table with one row per measurement: its times, ratios and verdict."""
     table = new_table("why training waits")
-    table.add_column("device")  # where it gets too wide, this may take a second line
+    # The only column that may wrap in a narrow terminal.
+    table.add_column("device")
     for heading in ("load L", "step S0", "real step R", "headroom", "stall"):
         table.add_column(heading, no_wrap=True)
     table.add_column("workers needed")
     table.add_column("verdict", no_wrap=True)
-    for one in measurements:
-        kind = judge(one).kind
+    for measurement in measurements:
+        kind = judge(measurement).kind
         table.add_row(
-            device_label(one.device),
-            seconds(one.load_s_per_batch.median),
-            seconds(one.step_s.median),
-            seconds(one.train_s_per_step.median),
-            f"{one.headroom.median:.2f}",
-            percent(one.stall_fraction.median),
-            _workers(one) if kind != "inconclusive" else "",
+            device_label(measurement.device),
+            format_seconds(measurement.load_s_per_batch.median),
+            format_seconds(measurement.step_s.median),
+            format_seconds(measurement.train_s_per_step.median),
+            f"{measurement.headroom.median:.2f}",
+            format_percent(measurement.stall_fraction.median),
+            "" if kind == VerdictKind.INCONCLUSIVE else _format_workers(measurement),
             kind,
         )
     return table
 
 
 def sizing_line(measurement: Measurement) -> str:
-    """Say how many workers and cores would keep the step fed, and whether this host has them."""
-    line = f"workers needed: {_workers(measurement)}"
-    cores, has = cores_needed(measurement), measurement.host.cores
-    if cores is None:
+    """Return how many workers and cores would keep the step fed, and whether the host has them."""
+    line = f"workers needed: {_format_workers(measurement)}"
+    needed, usable = cores_needed(measurement), measurement.host.cores
+    if needed is None:
         return line
-    beyond = "more than this host has: " if cores > has else "has "
-    return f"{line}; cores needed: {rounded(cores, 2)} ({beyond}{has})"
+    beyond = "more than this host has: " if needed > usable else "has "
+    return f"{line}; cores needed: {format_number(needed, 2)} ({beyond}{usable})"
 
 
 def trace_line(measurement: Measurement) -> str:
-    """Say where a trace is, and what opens it."""
+    """Return where the trace is, and what opens it."""
     return f"trace: {measurement.trace} (open it in https://ui.perfetto.dev)"
 
 
-def _workers(measurement: Measurement) -> str:
+def _format_workers(measurement: Measurement) -> str:
     return f"{workers_needed(measurement)} (has {measurement.loader_processes})"

@@ -5,21 +5,23 @@ from statistics import median
 
 from netpipe.results.measurement import Measurement
 
-_USE = 0.8  # of each worker's time; above, irregular batch times stall the step
-_USED_UP = 0.8  # of the cores' time; below, whatever workers wait for, it is not a core
+# Of each worker's time; above, irregular batch times stall the step.
+_MAX_WORKER_USE = 0.8
+# Of the cores' time; below, workers wait for something else than a core.
+_CORES_SATURATED_ABOVE = 0.8
 
 
 def workers_needed(measurement: Measurement) -> int:
     """Return the worker processes that a loader needs to keep up with the step.
 
-    Little's law: the batches in the making are the rate, 1 / S0, times the time that one occupies
-    a worker. That time is L x workers, their waits for storage in it; but where more workers than
-    cores use the cores up, they wait for cores, and it is the CPU time of a batch.
+    By Little's law, the batches being made are the rate, 1 / S0, times the time that one batch
+    occupies a worker. That time is L x workers, waits for storage included. Where more workers
+    than cores saturate the cores, workers wait for cores, and it is the CPU time of a batch.
     """
-    workers = max(1, measurement.loader_processes)
-    occupied_s = workers * measurement.load_s_per_batch.median
-    cpu_s = load_cpu_s_per_batch(measurement)
-    if cpu_s is not None and _waits_for_cores(measurement, cpu_s):
+    workers, cores = max(1, measurement.loader_processes), measurement.host.cores
+    load_s, cpu_s = measurement.load_s_per_batch.median, load_cpu_s_per_batch(measurement)
+    occupied_s = workers * load_s
+    if cpu_s is not None and workers > cores and cpu_s / load_s >= _CORES_SATURATED_ABOVE * cores:
         occupied_s = cpu_s
     return enough_workers(occupied_s, measurement.step_s.median)
 
@@ -31,13 +33,7 @@ def enough_workers(occupied_s: float, step_s: float) -> int:
         occupied_s: Seconds that a batch occupies a worker.
         step_s: Seconds of a step.
     """
-    return max(1, ceil(occupied_s / (_USE * step_s)))
-
-
-def _waits_for_cores(measurement: Measurement, cpu_s: float) -> bool:
-    cores = measurement.host.cores
-    used_cores = cpu_s / measurement.load_s_per_batch.median
-    return measurement.loader_processes > cores and used_cores >= _USED_UP * cores
+    return max(1, ceil(occupied_s / (_MAX_WORKER_USE * step_s)))
 
 
 def cores_needed(measurement: Measurement) -> float | None:

@@ -11,8 +11,8 @@ import jsonschema
 import pytest
 
 import netpipe
+from netpipe.device.accelerators import TOX_DEVICES
 from netpipe.device.detection import (
-    TOX_DEVICES,
     NoDeviceError,
     WrongDeviceError,
     devices_report,

@@ -5,7 +5,7 @@ import pytest
 from netpipe.device.accelerators import names_with_peak
 from netpipe.diagnosis.accelerator_needs import needs
 from netpipe.diagnosis.diagnosis import Need
-from tests.diagnosis.diagnosed import findings, stage
+from tests.diagnosis.examples import findings, stage
 
 FLOPS, MFU = 4e12, 0.4
 

@@ -10,8 +10,15 @@ import pytest
 
 from netpipe.clock import MonotonicClock
 from netpipe.diagnosis import blocks
-from netpipe.diagnosis.blocks import Block, Lane, Pulled, block_of, block_of_count, fresh_block
-from netpipe.diagnosis.stage_ablation import _copied
+from netpipe.diagnosis.blocks import (
+    Block,
+    PullCost,
+    PullingThread,
+    measure_batch_count,
+    measure_block,
+    measure_fresh_block,
+)
+from netpipe.diagnosis.stage_ablation import _timed_copy
 from netpipe.errors import LoaderFailedError, MisuseError
 from netpipe.session.heartbeat import UNWATCHED
 from tests.diagnosis import loaders
@@ -70,8 +77,8 @@ def _no_lane_is_left() -> Iterator[None]:
 def test_a_lane_pulls_for_a_while() -> None:
     """Until the time is up, and then the batch that was asked for."""
     clock = FakeClock()
-    lane = Lane(Paced(clock), clock)
-    pulled = lane.pulling(2.5)()
+    lane = PullingThread(Paced(clock), clock)
+    pulled = lane.start_pulling(2.5)()
     lane.close()
     assert (pulled.batches, pulled.wall_s, pulled.restarts) == (3, 3.0, 0)
 
@@ -79,9 +86,9 @@ def test_a_lane_pulls_for_a_while() -> None:
 def test_a_lane_pulls_a_few_batches_at_least() -> None:
     """Two, or as many as are asked for, however long they take."""
     clock = FakeClock()
-    lane = Lane(Paced(clock), clock)
-    assert lane.pulling(0.0)().batches == 2
-    assert lane.pulling(0.5, least=5)().batches == 5
+    lane = PullingThread(Paced(clock), clock)
+    assert lane.start_pulling(0.0)().batches == 2
+    assert lane.start_pulling(0.5, least=5)().batches == 5
     lane.close()
 
 
@@ -89,7 +96,7 @@ def test_a_loader_belongs_to_one_thread() -> None:
     """It is made, pulled and closed by a thread that is none of the caller's."""
     clock = FakeClock()
     loader = Paced(clock)
-    fresh_block(loader, 3.0, clock, UNWATCHED)
+    measure_fresh_block(loader, 3.0, clock, UNWATCHED)
     assert len(loader.threads) == 1
     assert threading.get_ident() not in loader.threads
     assert loader.closed == loader.made == 1
@@ -98,8 +105,8 @@ def test_a_loader_belongs_to_one_thread() -> None:
 def test_starting_again_is_not_loading() -> None:
     """A loader that ends after four batches and takes 100 s to start still loads one a second."""
     clock = FakeClock()
-    lane = Lane(Paced(clock, batches=4, start_s=100.0), clock)
-    pulled = lane.pulling(0.0, least=9)()
+    lane = PullingThread(Paced(clock, batches=4, start_s=100.0), clock)
+    pulled = lane.start_pulling(0.0, least=9)()
     lane.close()
     assert pulled.wall_s / pulled.batches == 1.0
     assert pulled.restarts == 2
@@ -118,8 +125,8 @@ def test_cpu_time_of_starting_again_is_left_out(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(blocks, "_workers_cpu_s", lambda: 10 * used[0])
     monkeypatch.setattr(time, "process_time", lambda: used[0])
-    lane = Lane(loader, clock)
-    found = block_of_count(lane, 9)
+    lane = PullingThread(loader, clock)
+    found = measure_batch_count(lane, 9)
     lane.close()
     assert found.s_per_batch == pytest.approx(1.0)
     assert found.trainer_cpu_s_per_batch == pytest.approx(1.0)
@@ -137,15 +144,15 @@ def test_a_loader_of_one_batch_is_all_starting(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(blocks, "_workers_cpu_s", lambda: 0.0)
     monkeypatch.setattr(time, "process_time", lambda: used[0])
-    lane = Lane(loader, clock)
-    found = block_of_count(lane, 3)
+    lane = PullingThread(loader, clock)
+    found = measure_batch_count(lane, 3)
     lane.close()
     assert found.trainer_cpu_s_per_batch == pytest.approx(20.0)  # each pull begins two
 
 
 def test_workers_that_end_take_no_time_back() -> None:
     """The CPU time of a process that ended while it was counted is not less than nothing."""
-    found = fresh_block(partial(_ending_worker, loaders.with_worker), 0.0, CLOCK, UNWATCHED)
+    found = measure_fresh_block(partial(_ending_worker, loaders.with_worker), 0.0, CLOCK, UNWATCHED)
     assert found.workers_cpu_s_per_batch >= 0
     assert found.cpu_s_per_batch > 0
 
@@ -167,8 +174,8 @@ def test_lanes_pull_at_the_same_time() -> None:
             both.wait()
             yield 1
 
-    lanes = [Lane(loader, CLOCK) for _ in range(2)]
-    found = block_of(lanes, 0.0)
+    lanes = [PullingThread(loader, CLOCK) for _ in range(2)]
+    found = measure_block(lanes, 0.0)
     for lane in lanes:
         lane.close()
     assert found.s_per_batch > 0
@@ -176,7 +183,7 @@ def test_lanes_pull_at_the_same_time() -> None:
 
 def test_rates_of_lanes_add_up() -> None:
     """One batch a second and two a second are three a second."""
-    pulled = [lambda: Pulled(10, 10.0, 5.0), lambda: Pulled(20, 10.0, 0.0)]
+    pulled = [lambda: PullCost(10, 10.0, 5.0), lambda: PullCost(20, 10.0, 0.0)]
     found = blocks._counted(lambda: pulled)
     assert found.s_per_batch == pytest.approx(1 / 3)
     assert found.undelayed_s_per_batch == pytest.approx(1 / 4)
@@ -184,8 +191,8 @@ def test_rates_of_lanes_add_up() -> None:
 
 def test_a_thread_that_waited_all_the_time_has_run_a_little() -> None:
     """What the kernel tells of waits is not always of the same moments."""
-    assert Pulled(1, 10.0, 4.0).undelayed_s == pytest.approx(6.0)
-    assert Pulled(1, 10.0, 11.0).undelayed_s == pytest.approx(0.5)
+    assert PullCost(1, 10.0, 4.0).undelayed_s == pytest.approx(6.0)
+    assert PullCost(1, 10.0, 11.0).undelayed_s == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +201,7 @@ def test_a_thread_that_waited_all_the_time_has_run_a_little() -> None:
 def test_a_loader_that_cannot_start_leaves_no_thread(loader: Any, error: type[Exception]) -> None:
     """What it raised gets out, and may be kept: no thread is kept by it."""
     with pytest.raises(error) as caught:
-        Lane(loader, CLOCK)
+        PullingThread(loader, CLOCK)
     assert caught.tb is not None
     assert not lane_threads()
 
@@ -202,7 +209,7 @@ def test_a_loader_that_cannot_start_leaves_no_thread(loader: Any, error: type[Ex
 def test_a_loader_that_fails_is_closed() -> None:
     """The error names the loader, and the thread ends."""
     with pytest.raises(LoaderFailedError, match="after 5 batches: OSError: disk gone"):
-        fresh_block(loaders.raising_late, 1e6, CLOCK, UNWATCHED)
+        measure_fresh_block(loaders.raising_late, 1e6, CLOCK, UNWATCHED)
 
 
 def test_a_loader_that_fails_as_it_is_closed_is_let_go() -> None:
@@ -218,7 +225,7 @@ def test_a_loader_that_fails_as_it_is_closed_is_let_go() -> None:
         def close(self) -> None:
             raise OSError("no")
 
-    assert fresh_block(Stubborn, 0.0, CLOCK, UNWATCHED).s_per_batch > 0
+    assert measure_fresh_block(Stubborn, 0.0, CLOCK, UNWATCHED).s_per_batch > 0
 
 
 def test_cpu_time_is_of_all_processes() -> None:
@@ -238,13 +245,13 @@ def test_copies_for_an_intervention_are_left_out(monkeypatch: pytest.MonkeyPatch
     def loader() -> Iterator[str]:
         while True:
             clock.sleep(1.0)
-            yield str(_copied(TakesTwoSeconds()))
+            yield str(_timed_copy(TakesTwoSeconds()))
 
     monkeypatch.setattr(blocks, "_delay_s", lambda: 0.0)
     monkeypatch.setattr(blocks, "_workers_cpu_s", lambda: 0.0)
     for name in ("process_time", "thread_time"):
         monkeypatch.setattr(time, name, clock)
-    found = fresh_block(loader, 9.0, clock, UNWATCHED)
+    found = measure_fresh_block(loader, 9.0, clock, UNWATCHED)
     assert found.s_per_batch == pytest.approx(3.0)  # workers would go on meanwhile
     assert found.undelayed_s_per_batch == pytest.approx(1.0)
     assert found.cpu_s_per_batch == pytest.approx(1.0)
@@ -260,14 +267,14 @@ def test_copies_of_another_thread_are_left_in(monkeypatch: pytest.MonkeyPatch) -
 
     def loader() -> Iterator[int]:
         while True:
-            reader = threading.Thread(target=_copied, args=(TakesTwoSeconds(),))
+            reader = threading.Thread(target=_timed_copy, args=(TakesTwoSeconds(),))
             reader.start()
             reader.join()
             yield 1
 
     monkeypatch.setattr(time, "thread_time", clock)
     monkeypatch.setattr(blocks, "_delay_s", lambda: 0.0)
-    found = fresh_block(loader, 9.0, clock, UNWATCHED)
+    found = measure_fresh_block(loader, 9.0, clock, UNWATCHED)
     assert found.undelayed_s_per_batch == pytest.approx(2.0)
 
 

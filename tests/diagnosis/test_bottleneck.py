@@ -10,9 +10,9 @@ from netpipe.diagnosis.bottleneck import Evidence, bottleneck, scaling
 from netpipe.diagnosis.cost_model import Parts, Work
 from netpipe.diagnosis.diagnosis import Bottleneck, Intervention
 from netpipe.diagnosis.prediction import Known
-from netpipe.diagnosis.turns import Turns
+from netpipe.diagnosis.turns import SideBlocks
 from netpipe.results.measurement import Interval
-from tests.diagnosis.diagnosed import block, interval, stage_time, turns
+from tests.diagnosis.examples import block, interval, stage_time, turns
 
 COMPUTES, WAITS = Work(0.030, 0.030), Work(0.030, 0.003)
 TIMES = (stage_time("Map of tokenize", 0.030), stage_time("Source", 0.010))
@@ -23,7 +23,7 @@ IDLE = turns(lane=block(0.040, 0.013), two_threads=0.020, two_processes=0.020)
 
 def found(
     work: Work = COMPUTES,
-    lanes: Turns = LOCKED,
+    lanes: SideBlocks = LOCKED,
     tiny: Interval | None = None,
     read_bytes: float = 0.0,
     workers: int = 0,
@@ -118,8 +118,8 @@ def test_a_lane_that_reads_tells_of_workers_that_do(rounds: int) -> None:
 
 def test_a_loader_whose_lane_failed_is_judged_by_itself() -> None:
     """Without a lane, what the loader as it is has read is what counts."""
-    assert found(WAITS, Turns(), read_bytes=3e6).resource == "disk"
-    assert found(WAITS, Turns()).resource == "waiting"
+    assert found(WAITS, SideBlocks(), read_bytes=3e6).resource == "disk"
+    assert found(WAITS, SideBlocks()).resource == "waiting"
 
 
 def test_what_neither_computes_nor_reads_waits() -> None:
@@ -144,12 +144,12 @@ def test_a_payload_that_hardly_counts_is_none(tiny: Interval) -> None:
     assert found(workers=2, tiny=tiny).resource == "gil"
 
 
-def unclear(*speedups: float) -> Turns:
+def unclear(*speedups: float) -> SideBlocks:
     """Return lanes of which two processes give a different speedup in each round."""
     rounds = [
         turns(1, lane=0.040, two_threads=0.040, two_processes=0.040 / one) for one in speedups
     ]
-    return Turns(tuple(one.rounds[0] for one in rounds))
+    return SideBlocks(tuple(one.rounds[0] for one in rounds))
 
 
 def test_an_unclear_effect_names_no_resource() -> None:
@@ -170,15 +170,15 @@ def test_an_unclear_effect_names_no_resource() -> None:
     )
 
 
-def named(lanes: Turns, work: Work = COMPUTES) -> str:
+def named(lanes: SideBlocks, work: Work = COMPUTES) -> str:
     """Return the resource that lanes show."""
     return found(work, lanes).resource
 
 
-def in_rounds(**sides: Sequence[Block | float]) -> Turns:
+def in_rounds(**sides: Sequence[Block | float]) -> SideBlocks:
     """Return rounds that differ, three of each side."""
     rounds = [turns(1, **{name: each[n] for name, each in sides.items()}) for n in range(3)]
-    return Turns(tuple(one.rounds[0] for one in rounds))
+    return SideBlocks(tuple(one.rounds[0] for one in rounds))
 
 
 def test_each_resource_needs_a_clear_effect() -> None:

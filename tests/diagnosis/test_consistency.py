@@ -13,20 +13,20 @@ from netpipe.diagnosis.diagnose import composed
 from netpipe.diagnosis.diagnosis import NO_EFFECT, OF_THE_LOADER, Diagnosis, Intervention
 from netpipe.diagnosis.investigation import FindingOut
 from netpipe.diagnosis.report import closing
-from netpipe.diagnosis.turns import Turns
+from netpipe.diagnosis.turns import SideBlocks
 from netpipe.measuring.request import MeasureRequest
 from netpipe.results.measurement import Interval
-from netpipe.results.units import seconds
+from netpipe.results.units import format_seconds
 from netpipe.session.heartbeat import UNWATCHED
 from tests.diagnosis import loaders
-from tests.diagnosis.diagnosed import LINT, block, stage_time
+from tests.diagnosis.examples import LINT, block, stage_time
 from tests.measurements import make_measurement
 
 OF_ONE_THREAD = ("lane", "two-threads", "two-processes", "without-stage")
 SEEDS = range(60)
 
 
-def drawn(generator: np.random.Generator, sides: Iterable[str], working: float) -> Turns:
+def drawn(generator: np.random.Generator, sides: Iterable[str], working: float) -> SideBlocks:
     """Return rounds of sides whose times are drawn by lot, from nearly exact to useless ones."""
     spread = generator.choice([0.002, 0.05, 0.5])
     typical = {side: 0.02 * float(generator.choice([0.4, 0.5, 1.0, 1.0, 1.9])) for side in sides}
@@ -42,7 +42,7 @@ def drawn(generator: np.random.Generator, sides: Iterable[str], working: float) 
                 for name, s in times.items()
             }
         )
-    return Turns(tuple(rounds))
+    return SideBlocks(tuple(rounds))
 
 
 def diagnosed(seed: int, monkeypatch: pytest.MonkeyPatch, *, with_step: bool) -> Diagnosis:
@@ -58,7 +58,7 @@ def diagnosed(seed: int, monkeypatch: pytest.MonkeyPatch, *, with_step: bool) ->
     for name, stand_in in of_one_thread.items():
         monkeypatch.setattr(single_thread_run, name, stand_in)
     monkeypatch.setattr(
-        whole_loader, "in_turns", lambda sides, *_: drawn(generator, sides, working)
+        whole_loader, "measure_in_turns", lambda sides, *_: drawn(generator, sides, working)
     )
     looking = FindingOut(loaders.plain, "a:b", 0.02, 2, 1.0, MonotonicClock(), UNWATCHED)
     found: dict[str, Any] = {"findings": looking.findings().to_document(), "flops_per_step": 1e12}
@@ -94,9 +94,9 @@ def test_every_quantity_has_one_figure(
         loads.append(tried.before_s_per_batch)
         (foreseen,) = (one for one in findings.what_if if one.change == tried.change)
         assert tried.predicted_s_per_batch == foreseen.load_s_per_batch
-        assert seconds(foreseen.load_s_per_batch.median) in closing(findings)
-        assert f"tried: {seconds(tried.measured_s_per_batch.median)}" in found.sentence
-        assert f"instead of {seconds(findings.load_s_per_batch.median)}" in found.sentence
+        assert format_seconds(foreseen.load_s_per_batch.median) in closing(findings)
+        assert f"tried: {format_seconds(tried.measured_s_per_batch.median)}" in found.sentence
+        assert f"instead of {format_seconds(findings.load_s_per_batch.median)}" in found.sentence
     assert set(loads) == {findings.load_s_per_batch}
     for name in ("two-threads", "two-processes", "without-stage"):
         assert made(found, name).before_s_per_batch == findings.lane_s_per_batch
@@ -134,15 +134,17 @@ def test_the_clearest_effect_leads(seed: int, monkeypatch: pytest.MonkeyPatch) -
     for one in found.findings.interventions:
         clear = one.speedup is not None and excludes_no_difference(one.speedup)
         assert (
-            clear is (one.clearness > 0) is ("no clear" not in one.says and one.speedup is not None)
+            clear
+            is (one.clear_factor > 0)
+            is ("no clear" not in one.says and one.speedup is not None)
         )
-        factors.append(one.clearness)
+        factors.append(one.clear_factor)
         if clear and one.speedup is not None:
             nearest = min(abs(log(one.speedup.low)), abs(log(one.speedup.high)))
-            assert log(one.clearness) == pytest.approx(nearest)
+            assert log(one.clear_factor) == pytest.approx(nearest)
     assert factors == sorted(factors, reverse=True)
     first = found.findings.interventions[0]
-    assert (first.effect in found.sentence) is (first.clearness > 0)
+    assert (first.effect in found.sentence) is (first.clear_factor > 0)
 
 
 def test_the_causes_drawn_by_lot_are_various(monkeypatch: pytest.MonkeyPatch) -> None:

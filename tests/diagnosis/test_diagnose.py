@@ -13,7 +13,7 @@ from netpipe.errors import MisuseError
 from netpipe.measuring.request import MeasureRequest
 from netpipe.results.measurement import Measurement
 from netpipe.session.request import SessionRequest
-from tests.diagnosis.diagnosed import BOTTLENECK, LINT, findings
+from tests.diagnosis.examples import BOTTLENECK, LINT, findings
 from tests.measurements import make_measurement
 
 REQUEST = MeasureRequest(accelerator="emulated:30ms", budget_s=60.0, mfu=0.5)

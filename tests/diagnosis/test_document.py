@@ -9,7 +9,7 @@ import pytest
 from netpipe.diagnosis.diagnosis import RESOURCES, Bottleneck, Need, findings_from
 from netpipe.errors import InputError
 from netpipe.results.measurement import Interval
-from tests.diagnosis.diagnosed import VERIFIED, diagnosis, findings, interval, stage
+from tests.diagnosis.examples import VERIFIED, diagnosis, findings, interval, stage
 from tests.measurements import make_measurement
 
 NEED = Need("h200", 0.0101, 98.9, 5, 4.2, 0.51)

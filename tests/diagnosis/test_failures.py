@@ -25,8 +25,8 @@ from netpipe.errors import LoaderFailedError
 from netpipe.grain_workers import let_grain_start_workers
 from netpipe.session.heartbeat import UNWATCHED
 from tests.diagnosis import loaders
-from tests.diagnosis.diagnosed import stage_time
-from tests.diagnosis.diagnosed import turns as made_turns
+from tests.diagnosis.examples import stage_time
+from tests.diagnosis.examples import turns as made_turns
 from tests.fakes import FakeClock
 
 
@@ -172,7 +172,7 @@ def test_a_loader_that_needs_its_workers_is_healthy(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(single_thread_run, "stage_times", lambda *_: (stage_time("Map", 0.01),))
     monkeypatch.setattr(single_thread_run, "lanes_in_turns", lambda *_: made_turns(lane=0.01))
     monkeypatch.setattr(single_thread_run, "from_disk_and_cache", lambda *_: None)
-    monkeypatch.setattr(whole_loader, "in_turns", lambda *_: made_turns(as_it_is=0.01))
+    monkeypatch.setattr(whole_loader, "measure_in_turns", lambda *_: made_turns(as_it_is=0.01))
     found = diagnosed(loaders.works_in_workers_alone)
     assert found.lane == "as-it-is"
     assert found.workers == 1

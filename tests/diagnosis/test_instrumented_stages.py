@@ -15,7 +15,7 @@ from netpipe.diagnosis.instrumented_stages import (
     timed,
     without_overhead,
 )
-from netpipe.linting.graph.reader import datasets_of, read_graph
+from netpipe.linting.graph.reader import collect_datasets, read_graph
 from tests.diagnosis import loaders
 from tests.diagnosis.loaders import (
     ALONE,
@@ -67,7 +67,7 @@ def _classes_are_restored() -> Iterator[None]:
 def test_classes_are_replaced_meanwhile() -> None:
     """What the tests of this file look for is there while calls are timed."""
     dataset = loaders.plain()
-    with timed(datasets_of(dataset)):
+    with timed(collect_datasets(dataset)):
         list(dataset)
         assert "SourceMapDataset.__getitem__" in replaced()
         assert "BatchIterDataset.__iter__" in replaced()
@@ -78,7 +78,7 @@ def counted(make: Callable[[], Any]) -> dict[str, tuple[int, int]]:
     """Return the calls of each node while a pipeline is read to its end, and those below."""
     dataset = make()
     names = {one.id: str(one) for one in read_graph(dataset).nodes}
-    with timed(datasets_of(dataset)) as timing:
+    with timed(collect_datasets(dataset)) as timing:
         assert list(dataset)
     return {names[one]: (spent.calls, spent.calls_below) for one, spent in timing.spent.items()}
 
@@ -158,7 +158,7 @@ def test_sources_of_a_mix_are_told_apart() -> None:
     """Both have the same class, and counts of their own."""
     dataset = loaders.mixed()
     graph = read_graph(dataset)
-    with timed(datasets_of(dataset)) as timing:
+    with timed(collect_datasets(dataset)) as timing:
         assert list(dataset)
     sources = [timing.spent[one.id].calls for one in graph.of_kind("Source")]
     assert sources == [12, 12]
@@ -190,7 +190,7 @@ class Inherits(Derived):
 def test_a_class_that_calls_the_one_it_is_made_of_is_called_once() -> None:
     """Both classes are replaced where both are used, and a call of one dataset is one call."""
     both = grain.MapDataset.mix([Derived(), DerivedAgain()], [0.5, 0.5])
-    with timed(datasets_of(both)) as timing:
+    with timed(collect_datasets(both)) as timing:
         assert [both[one] for one in range(4)] == [0, 1, 1, 2]
     assert sorted((one.calls, one.calls_below) for one in timing.spent.values()) == [
         (2, 0),
@@ -212,7 +212,7 @@ def test_an_inherited_method_stays_inherited() -> None:
 def test_what_is_not_asked_about_is_not_timed() -> None:
     """Another pipeline of the same classes, meanwhile, leaves no trace."""
     dataset, other = loaders.plain(), loaders.plain()
-    with timed(datasets_of(dataset)) as timing:
+    with timed(collect_datasets(dataset)) as timing:
         list(other)
     assert not timing.spent
 
@@ -220,7 +220,7 @@ def test_what_is_not_asked_about_is_not_timed() -> None:
 def test_slices_make_datasets() -> None:
     """A slice is no element."""
     dataset = grain.MapDataset.source(Numbers())
-    with timed(datasets_of(dataset)) as timing:
+    with timed(collect_datasets(dataset)) as timing:
         assert len(dataset[2:5]) == 3
     assert timing.spent[0].calls == 1  # for the length of the whole
 
@@ -237,7 +237,7 @@ def test_several_threads_do_not_mix_their_calls() -> None:
 def test_a_length_that_takes_long_is_the_sources() -> None:
     """Grain's shuffle asks for it with every element, through all that lies between."""
     dataset = grain.MapDataset.source(Numbers()).map(double).shuffle(seed=1)
-    with timed(datasets_of(dataset)) as timing:
+    with timed(collect_datasets(dataset)) as timing:
         dataset[0]
         dataset[1]
     (source,) = read_graph(dataset).of_kind("Source")
@@ -251,7 +251,7 @@ def test_what_the_users_code_raises_gets_out() -> None:
         raise OSError("gone")
 
     dataset = grain.MapDataset.source(Numbers()).map(fail)
-    with pytest.raises(OSError, match="gone"), timed(datasets_of(dataset)) as timing:
+    with pytest.raises(OSError, match="gone"), timed(collect_datasets(dataset)) as timing:
         dataset[0]
     assert timing.spent[0].calls == 1
     assert timing._here.__dict__["inner"] is None
@@ -260,7 +260,7 @@ def test_what_the_users_code_raises_gets_out() -> None:
 def test_an_iterator_outlives_its_timing() -> None:
     """Elements go on coming, and count no more."""
     dataset = loaders.plain()
-    with timed(datasets_of(dataset)) as timing:
+    with timed(collect_datasets(dataset)) as timing:
         iterator = iter(dataset)
         next(iterator)
     counted_calls = {one: spent.calls for one, spent in timing.spent.items()}

@@ -7,8 +7,8 @@ import pytest
 from netpipe.diagnosis.diagnosis import Intervention
 from netpipe.diagnosis.interventions import of_lanes, of_the_disk, of_the_whole
 from netpipe.diagnosis.thread_scaling import without_dear_copies
-from netpipe.diagnosis.turns import Turns
-from tests.diagnosis.diagnosed import block, turns
+from netpipe.diagnosis.turns import SideBlocks
+from tests.diagnosis.examples import block, turns
 
 LANES = turns(lane=0.040, two_threads=0.040, two_processes=0.020, without_stage=0.010)
 
@@ -42,7 +42,7 @@ def test_what_is_in_doubt_is_no_difference() -> None:
         turns(1, lane=0.040, two_threads=0.020).rounds
         + turns(1, lane=0.040, two_threads=0.080).rounds
     )
-    assert named("two-threads", *of_lanes(Turns(rounds), "")).says.startswith("no clear")
+    assert named("two-threads", *of_lanes(SideBlocks(rounds), "")).says.startswith("no clear")
 
 
 def test_what_harms_is_slower() -> None:

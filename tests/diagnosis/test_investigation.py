@@ -14,13 +14,13 @@ from netpipe.diagnosis.investigation import FindingOut
 from netpipe.diagnosis.loader_variants import serial
 from netpipe.diagnosis.prediction import Known
 from netpipe.diagnosis.schedule import Schedule, longest_s
-from netpipe.diagnosis.turns import Turns, with_side
+from netpipe.diagnosis.turns import SideBlocks, require_side
 from netpipe.diagnosis.what_if import Change
 from netpipe.diagnosis.whole_loader import Whole
 from netpipe.errors import SessionError
 from netpipe.session.heartbeat import UNWATCHED
 from tests.diagnosis import loaders
-from tests.diagnosis.diagnosed import block, interval, turns
+from tests.diagnosis.examples import block, interval, turns
 from tests.fakes import FakeClock
 
 
@@ -42,11 +42,11 @@ def sides(monkeypatch: pytest.MonkeyPatch, loader: Any, cores: int = 2) -> set[s
     """Return which sides of the whole loader are measured."""
     asked: list[str] = []
 
-    def in_turns(measured: Any, *_: object) -> Turns:
+    def measure_in_turns(measured: Any, *_: object) -> SideBlocks:
         asked.extend(measured)
         return turns(as_it_is=0.01)
 
-    monkeypatch.setattr(whole_loader, "in_turns", in_turns)
+    monkeypatch.setattr(whole_loader, "measure_in_turns", measure_in_turns)
     whole_of(loader, cores).turns()
     return set(asked)
 
@@ -88,7 +88,7 @@ def test_a_loader_that_fails_as_it_is_ends_it() -> None:
         raise OSError("disk gone")
 
     with pytest.raises(SessionError, match="disk gone"):
-        with_side("as-it-is", Turns((), {"as-it-is": "OSError: disk gone"}))
+        require_side("as-it-is", SideBlocks((), {"as-it-is": "OSError: disk gone"}))
     with pytest.raises(SessionError, match="after 3 batches: OSError: disk gone"):
         looking(loader).findings()
 
@@ -96,7 +96,7 @@ def test_a_loader_that_fails_as_it_is_ends_it() -> None:
 def test_turns_that_have_what_counts_are_given_back() -> None:
     """Others may have failed."""
     made = turns(as_it_is=0.01)
-    assert with_side("as-it-is", made) is made
+    assert require_side("as-it-is", made) is made
 
 
 class Slow:
@@ -167,13 +167,13 @@ def test_reading_without_threads_is_proposed_and_tried(
 ) -> None:
     """Only where the single-thread run is clearly faster than the loader as it is."""
 
-    def in_turns(measured: Any, *_: object) -> Turns:
+    def measure_in_turns(measured: Any, *_: object) -> SideBlocks:
         rounds = [{name: block(0.04 + 0.001 * n) for name in measured} for n in range(3)]
-        return Turns(tuple(rounds))
+        return SideBlocks(tuple(rounds))
 
     made = turns(lane=lane_s, two_threads=lane_s, two_processes=lane_s)
     monkeypatch.setattr(single_thread_run, "lanes_in_turns", lambda *_: made)
-    monkeypatch.setattr(whole_loader, "in_turns", in_turns)
+    monkeypatch.setattr(whole_loader, "measure_in_turns", measure_in_turns)
     found = looking(loaders.data_loader).findings()
     assert any(one.kind == "no-threads" for one in found.what_if) is proposes
     assert (found.verified is not None and found.verified.kind == "no-threads") is proposes
@@ -197,7 +197,7 @@ def test_only_threads_of_the_training_process_are_given_up(loader: Any, proposes
 
 def test_a_change_that_does_not_fit_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three rounds of two sides that start in 5 s take longer than the 22 s of a budget of 1 s."""
-    monkeypatch.setattr(whole_loader, "in_turns", None)
+    monkeypatch.setattr(whole_loader, "measure_in_turns", None)
     change = Change("2 workers", "workers", lambda parts: parts, Known(Parts((), 0, 0, 2), ()), 2)
     slow = replace(whole_of(loaders.plain), look=FirstLook(5.0, 0.01))
     assert slow.tried(change, interval(0.01), {}) == (

@@ -20,7 +20,7 @@ from netpipe.diagnosis.loader_variants import (
 )
 from netpipe.diagnosis.model_parts import threads_of
 from netpipe.grain_workers import let_grain_start_workers
-from netpipe.linting.experiments.variants import iterating
+from netpipe.linting.experiments.variants import open_iterator
 from netpipe.linting.graph.nodes import Graph
 from netpipe.linting.graph.reader import read_graph
 from netpipe.session.processes import ProcessTree
@@ -33,7 +33,7 @@ IN_ORDER = [[0, 2, 4, 6], [8, 10, 12, 14], [16, 18, 20, 22]]
 
 def batches(dataset: Any, most: int = 3) -> list[Any]:
     """Return the first batches."""
-    with iterating(dataset) as iterator:
+    with open_iterator(dataset) as iterator:
         return [np.asarray(batch).tolist() for batch, _ in zip(iterator, range(most), strict=False)]
 
 
@@ -60,7 +60,7 @@ def test_a_lane_is_one_thread_with_the_same_batches(loader: Factory, expected: A
     made = lane()
     assert isinstance(made, OneThread)
     threads, processes = set(threading.enumerate()), ProcessTree().children
-    with iterating(made) as iterator:
+    with open_iterator(made) as iterator:
         found = [np.asarray(next(iterator)).tolist() for _ in range(3)]
         assert set(threading.enumerate()) <= threads
         assert ProcessTree().children <= processes

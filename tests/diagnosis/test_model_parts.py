@@ -8,7 +8,7 @@ from netpipe.diagnosis.blocks import Block
 from netpipe.diagnosis.cost_model import Parts
 from netpipe.diagnosis.model_parts import parts_of, section_of, threads_of, workers_of
 from netpipe.linting.graph.nodes import Graph
-from tests.diagnosis.diagnosed import block, node, stage_time, turns, with_workers_graph
+from tests.diagnosis.examples import block, node, stage_time, turns, with_workers_graph
 
 LANES = turns(lane=0.040, two_threads=0.040, two_processes=0.020)
 GRAPH = with_workers_graph()

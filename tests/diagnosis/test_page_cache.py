@@ -17,13 +17,13 @@ from netpipe.diagnosis.page_cache import (
     from_disk_and_cache,
     open_files,
 )
-from netpipe.diagnosis.schedule import Time
+from netpipe.diagnosis.schedule import TimeSlot
 from netpipe.session.heartbeat import UNWATCHED
 
 
-def time_of(budget_s: float) -> Time:
+def time_of(budget_s: float) -> TimeSlot:
     """Return a time without an end."""
-    return Time(MonotonicClock(), budget_s, MonotonicClock()() + 1e6)
+    return TimeSlot(MonotonicClock(), budget_s, MonotonicClock()() + 1e6)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from rich.console import Console
 from netpipe.diagnosis.diagnosis import Diagnosis, Need
 from netpipe.diagnosis.report import closing, tables
 from netpipe.results.measurement import Interval
-from tests.diagnosis.diagnosed import VERIFIED, diagnosis, findings, interval, stage
+from tests.diagnosis.examples import VERIFIED, diagnosis, findings, interval, stage
 
 NEED = Need("h200", 0.0101, 98.9, 5, 4.15, 0.51)
 

@@ -12,9 +12,9 @@ import pytest
 
 from netpipe.clock import MonotonicClock
 from netpipe.diagnosis import second_process, thread_scaling
-from netpipe.diagnosis.blocks import Pulled
+from netpipe.diagnosis.blocks import PullCost
 from netpipe.diagnosis.loader_variants import serial
-from netpipe.diagnosis.schedule import Time
+from netpipe.diagnosis.schedule import TimeSlot
 from netpipe.diagnosis.second_process import SecondProcess
 from netpipe.diagnosis.thread_scaling import (
     LANE,
@@ -23,7 +23,7 @@ from netpipe.diagnosis.thread_scaling import (
     WITHOUT_STAGE,
     lanes_in_turns,
 )
-from netpipe.diagnosis.turns import Turns
+from netpipe.diagnosis.turns import SideBlocks
 from netpipe.errors import SessionError
 from netpipe.session.heartbeat import UNWATCHED
 from tests.diagnosis import loaders
@@ -51,7 +51,7 @@ def test_it_pulls_when_it_is_told_to() -> None:
     """As often as it is asked; what the user's code prints or reads is not in the way."""
     with SecondProcess(TARGET.format("printing")) as second:
         for _ in range(2):
-            pulled = second.pulling(0.0)()
+            pulled = second.start_pulling(0.0)()
             assert pulled.batches == 2
             assert pulled.wall_s > 0
     assert not psutil.pid_exists(second.pid)
@@ -60,7 +60,7 @@ def test_it_pulls_when_it_is_told_to() -> None:
 def test_it_waits_while_others_pull() -> None:
     """Asking and waiting are two calls."""
     with SecondProcess(TARGET.format("plain")) as second:
-        wait = second.pulling(0.0)
+        wait = second.start_pulling(0.0)
         assert wait().batches == 2
 
 
@@ -85,7 +85,7 @@ def test_a_loader_that_fails_later_is_told() -> None:
         SecondProcess(TARGET.format("raising_late")) as second,
         pytest.raises(SessionError, match=failed),
     ):
-        second.pulling(1e6)()
+        second.start_pulling(1e6)()
 
 
 def test_a_process_that_ends_is_told() -> None:
@@ -94,7 +94,7 @@ def test_a_process_that_ends_is_told() -> None:
         psutil.Process(second.pid).kill()
         second._process.wait()
         with pytest.raises(SessionError, match=r"the same loader ended$"):
-            second.pulling(0.0)()
+            second.start_pulling(0.0)()
 
 
 def test_a_process_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,14 +103,14 @@ def test_a_process_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     with SecondProcess(TARGET.format("plain")) as second:
         psutil.Process(second.pid).suspend()
         with pytest.raises(SessionError, match=r"gave no answer for 0\.1 s$"):
-            second.pulling(0.0)()
+            second.start_pulling(0.0)()
         assert not psutil.pid_exists(second.pid)
 
 
-def turns_of(loader: Callable[[], Any], name: str, absent: Any = None) -> Turns:
+def turns_of(loader: Callable[[], Any], name: str, absent: Any = None) -> SideBlocks:
     """Return the turns of a loader's lanes, each for next to no time."""
     lane, _ = serial(loader)
-    time = Time(MonotonicClock(), 0.0, MonotonicClock()() + 1e6)
+    time = TimeSlot(MonotonicClock(), 0.0, MonotonicClock()() + 1e6)
     return lanes_in_turns(lane, TARGET.format(name), absent, time, 0.0, UNWATCHED, lambda _: None)
 
 
@@ -141,11 +141,11 @@ def test_lanes_go_on_without_a_second_process() -> None:
 
 def test_rates_of_both_processes_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """This one's 10 batches a second and the other's 30 are 40; its CPU time is its own."""
-    from tests.diagnosis.diagnosed import block
+    from tests.diagnosis.examples import block
 
-    monkeypatch.setattr(thread_scaling, "block_of", lambda *_: block(0.1, 0.08))
-    other = Pulled(30, 1.0, 0.25)
-    second: Any = type("Second", (), {"pulling": lambda *_: lambda: other})()
+    monkeypatch.setattr(thread_scaling, "measure_block", lambda *_: block(0.1, 0.08))
+    other = PullCost(30, 1.0, 0.25)
+    second: Any = type("Second", (), {"start_pulling": lambda *_: lambda: other})()
     found = thread_scaling._beside(partial(lambda: None), second, 1.0)  # type: ignore[arg-type]
     assert found.s_per_batch == pytest.approx(1 / 40)
     assert found.undelayed_s_per_batch == pytest.approx(1 / 50)

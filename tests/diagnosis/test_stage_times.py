@@ -14,7 +14,7 @@ from netpipe.linting.graph.nodes import Graph
 from netpipe.linting.graph.reader import read_graph
 from netpipe.session.heartbeat import UNWATCHED
 from tests.diagnosis import loaders
-from tests.diagnosis.diagnosed import node
+from tests.diagnosis.examples import node
 
 MAP = "Map of tests.diagnosis.loaders.double"
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from netpipe.diagnosis.diagnosis import Bottleneck, Findings, Prediction, Verified
+from netpipe.diagnosis.diagnosis import Bottleneck, Findings, Prediction, Verification
 from netpipe.diagnosis.summary_sentence import sentence
 from netpipe.results.measurement import Device, Interval, Measurement
 from netpipe.verdict.decision import judge
-from tests.diagnosis.diagnosed import BOTTLENECK, findings, interval
+from tests.diagnosis.examples import BOTTLENECK, findings, interval
 from tests.measurements import make_measurement
 
 H100 = Device("h100-sxm-80gb-x1", "emulated:h100", "emulated")
@@ -127,7 +127,7 @@ def foreseen(change: str, kind: str, load_s: float, **more: Any) -> Prediction:
 
 def test_what_was_tried_is_told_with_its_outcome() -> None:
     """The prediction first, then what was measured, instead of what."""
-    tried = Verified(
+    tried = Verification(
         "3 workers", "workers", interval(0.015), interval(0.016), interval(0.022), 0, ""
     )
     assert said(findings(verified=tried, unverified="")).endswith(

@@ -9,11 +9,11 @@ import pytest
 
 from netpipe.diagnosis import turns as turns_module
 from netpipe.diagnosis.blocks import Block
-from netpipe.diagnosis.schedule import NO_TIME, Time
-from netpipe.diagnosis.turns import LEAST_ROUNDS, Turns, in_turns, interval_of
+from netpipe.diagnosis.schedule import NO_TIME, TimeSlot
+from netpipe.diagnosis.turns import MIN_ROUNDS, SideBlocks, log_interval, measure_in_turns
 from netpipe.errors import SessionError
 from netpipe.session import bounded_calls as bounded_module
-from tests.diagnosis.diagnosed import block, turns
+from tests.diagnosis.examples import block, turns
 from tests.fakes import FakeClock
 
 
@@ -33,40 +33,42 @@ class Sides:
             raise error or ValueError("no more\nof it")
         return block(0.010 * len(self.measured))
 
-    def in_turns(
+    def measure_in_turns(
         self, budget_s: float, until_s: float = inf, cost_s: float = 0.0, **fails_at: int
-    ) -> Turns:
+    ) -> SideBlocks:
         """Measure a and b, and others that fail."""
         names: dict[str, Callable[[], Block]] = {
             name: lambda name=name: self.side(name, fails_at.get(name, 1_000))  # type: ignore[misc]
             for name in {"a": 0, "b": 0, **fails_at}
         }
-        return in_turns(names, Time(self.clock, budget_s, until_s), self.told.append, cost_s)
+        return measure_in_turns(
+            names, TimeSlot(self.clock, budget_s, until_s), self.told.append, cost_s
+        )
 
 
 def test_there_and_back() -> None:
     """Every second round is measured the other way about, so that none is always first."""
     sides = Sides()
-    sides.in_turns(8.0)
+    sides.measure_in_turns(8.0)
     assert "".join(sides.measured) == "abbaabba"
     assert sides.told == [1, 2, 3, 4]
 
 
 def test_the_budget_ends_it() -> None:
     """No round is begun that would end behind the budget."""
-    assert len(Sides().in_turns(9.9).rounds) == 4
-    assert len(Sides().in_turns(10.0).rounds) == 5
+    assert len(Sides().measure_in_turns(9.9).rounds) == 4
+    assert len(Sides().measure_in_turns(10.0).rounds) == 5
 
 
 def test_three_rounds_are_made_whatever_they_take() -> None:
     """With fewer there is no interval: the budget waits for them."""
-    assert len(Sides().in_turns(0.001).rounds) == LEAST_ROUNDS
+    assert len(Sides().measure_in_turns(0.001).rounds) == MIN_ROUNDS
 
 
 def test_the_last_sides_are_dropped_where_three_rounds_do_not_fit() -> None:
     """The most informative ones come first, and what is dropped says that there was no time."""
     sides = Sides()
-    found = sides.in_turns(6.0, until_s=7.0, cost_s=1.0, c=1_000, d=1_000)
+    found = sides.measure_in_turns(6.0, until_s=7.0, cost_s=1.0, c=1_000, d=1_000)
     assert "".join(sides.measured) == "abbaab"
     assert found.failures == {"c": NO_TIME, "d": NO_TIME}
 
@@ -74,14 +76,14 @@ def test_the_last_sides_are_dropped_where_three_rounds_do_not_fit() -> None:
 def test_no_round_is_begun_that_would_end_too_late() -> None:
     """Blocks that take longer than was foreseen end it with fewer rounds."""
     sides = Sides()
-    assert len(sides.in_turns(9.0, until_s=5.9).rounds) == 2
+    assert len(sides.measure_in_turns(9.0, until_s=5.9).rounds) == 2
     assert sides.clock() == 4.0
 
 
 def test_the_first_side_is_measured_whatever_it_takes() -> None:
     """It is what all else is held against; the others are not begun."""
     sides = Sides()
-    found = sides.in_turns(0.1, until_s=0.5)
+    found = sides.measure_in_turns(0.1, until_s=0.5)
     assert sides.measured == ["a"]
     assert found.failures == {"b": NO_TIME}
 
@@ -89,11 +91,11 @@ def test_the_first_side_is_measured_whatever_it_takes() -> None:
 def test_a_variant_that_hangs_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     """It fails by itself; the side that somebody else watches is waited for."""
     over = threading.Event()
-    monkeypatch.setattr(turns_module, "_LEAST_LIMIT_S", 0.01)
+    monkeypatch.setattr(turns_module, "_MIN_LIMIT_S", 0.01)
     monkeypatch.setattr(bounded_module, "_FAREWELL_S", 0.0)
     clock = FakeClock()
     hanging = {"a": lambda: block(0.01), "b": lambda: over.wait() and block(0.01)}
-    found = in_turns(hanging, Time(clock, 1.0, 0.001), print, watched="a")  # type: ignore[arg-type]
+    found = measure_in_turns(hanging, TimeSlot(clock, 1.0, 0.001), print, watched="a")  # type: ignore[arg-type]
     over.set()
     assert found.has("a")
     assert found.failures["b"].startswith("it did not end within")
@@ -101,26 +103,26 @@ def test_a_variant_that_hangs_is_left_behind(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_enough_is_enough() -> None:
     """A large budget is not used up."""
-    assert len(Sides().in_turns(1e6).rounds) == 9
+    assert len(Sides().measure_in_turns(1e6).rounds) == 9
 
 
 @pytest.mark.parametrize("at", [1, 2, 3])
 def test_a_side_that_fails_is_left_out(at: int) -> None:
     """It is in no round, not tried again, and the first line of why is kept."""
     sides = Sides()
-    found = sides.in_turns(8.0, broken=at)
+    found = sides.measure_in_turns(8.0, broken=at)
     assert not found.has("broken")
     assert found.failures == {"broken": "ValueError: no more"}
     assert sides.measured.count("broken") == at
-    assert len(found.blocks("a")) == len(found.blocks("b")) == len(found.rounds) >= LEAST_ROUNDS
+    assert len(found.blocks("a")) == len(found.blocks("b")) == len(found.rounds) >= MIN_ROUNDS
 
 
 def test_an_error_of_the_harness_is_told_as_it_is() -> None:
     """What is meant for the user needs no class in front."""
     sides = Sides()
-    found = in_turns(
+    found = measure_in_turns(
         {"a": lambda: sides.side("a", 1, SessionError("it ended"))},
-        Time(sides.clock, 5.0, 1e9),
+        TimeSlot(sides.clock, 5.0, 1e9),
         print,
     )
     assert found.failures == {"a": "it ended"}
@@ -129,7 +131,7 @@ def test_an_error_of_the_harness_is_told_as_it_is() -> None:
 def test_it_ends_when_all_have_failed() -> None:
     """Nothing is left to be measured, and nothing was."""
     sides = Sides()
-    found = sides.in_turns(100.0, a=1, b=2)
+    found = sides.measure_in_turns(100.0, a=1, b=2)
     assert sides.measured == ["a", "b", "b"]
     assert not any(map(found.has, "ab"))
     assert set(found.failures) == {"a", "b"}
@@ -137,13 +139,13 @@ def test_it_ends_when_all_have_failed() -> None:
 
 def test_without_a_round_there_is_no_side() -> None:
     """Turns that were never made have no side."""
-    assert not Turns().has("a")
+    assert not SideBlocks().has("a")
 
 
 def test_a_speedup_pairs_the_blocks_of_a_round() -> None:
     """Rounds in which the machine was slow slow both sides, and the ratio stays."""
     slow, slower = turns(1, a=0.010, b=0.020), turns(1, a=0.030, b=0.060)
-    both = Turns(slow.rounds + slower.rounds)
+    both = SideBlocks(slow.rounds + slower.rounds)
     speedup = both.speedup("a", "b")
     assert (speedup.low, speedup.median, speedup.high) == pytest.approx((2.0, 2.0, 2.0))
     assert both.interval("a").median == pytest.approx(0.020)
@@ -162,7 +164,7 @@ def test_an_interval_is_students_of_the_logarithms() -> None:
 
     The quantile is from the table of Student's distribution, 2 degrees of freedom.
     """
-    found = interval_of([0.010, 0.020, 0.040])
+    found = log_interval([0.010, 0.020, 0.040])
     reach = 4.3027 * log(2) / 3**0.5
     assert found.median == 0.020
     assert found.low == pytest.approx(0.020 * exp(-reach), rel=1e-3)
@@ -172,11 +174,11 @@ def test_an_interval_is_students_of_the_logarithms() -> None:
 
 def test_an_interval_holds_its_median() -> None:
     """Where the mean is far from it, the interval reaches to the median all the same."""
-    found = interval_of([1.0] * 8 + [1.1, 1e9])
+    found = log_interval([1.0] * 8 + [1.1, 1e9])
     assert found.low <= found.median <= found.high
 
 
 def test_one_value_bounds_nothing() -> None:
     """It says as much of a machine as any other."""
-    found = interval_of([0.010])
+    found = log_interval([0.010])
     assert (found.low, found.median, found.high) == (0.0, 0.010, inf)

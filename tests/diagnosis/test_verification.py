@@ -6,10 +6,10 @@ import pytest
 
 from netpipe.diagnosis.cost_model import Parts, Work
 from netpipe.diagnosis.prediction import Known
-from netpipe.diagnosis.turns import Turns
+from netpipe.diagnosis.turns import SideBlocks
 from netpipe.diagnosis.verification import verified
 from netpipe.diagnosis.what_if import Change, changes
-from tests.diagnosis.diagnosed import interval, turns
+from tests.diagnosis.examples import interval, turns
 
 KNOWN = Known(Parts(((Work(0.040, 0.0), True),), 1, 0, 8), (0.040,) * 3)
 
@@ -19,14 +19,16 @@ def two_workers() -> Change:
     return next(one for one in changes(KNOWN, None, (), None) if one.workers == 2)
 
 
-def measured(before_s: float, after_s: float) -> Turns:
+def measured(before_s: float, after_s: float) -> SideBlocks:
     """Return turns of the loader as it is and with two workers."""
-    return Turns(turns(a=before_s).rounds[:0], {}) if not before_s else _named(before_s, after_s)
+    return (
+        SideBlocks(turns(a=before_s).rounds[:0], {}) if not before_s else _named(before_s, after_s)
+    )
 
 
-def _named(before_s: float, after_s: float) -> Turns:
+def _named(before_s: float, after_s: float) -> SideBlocks:
     made = turns(as_it_is=before_s, two=after_s)
-    return Turns(
+    return SideBlocks(
         tuple({"as-it-is": one["as-it-is"], "2 workers": one["two"]} for one in made.rounds)
     )
 
@@ -69,6 +71,6 @@ def test_a_change_that_failed_is_not_verified(side: str) -> None:
 
 def test_a_change_that_was_never_measured_had_no_time() -> None:
     """Turns without rounds and without a reason."""
-    found, unverified = verified(two_workers(), Turns(), LOAD)
+    found, unverified = verified(two_workers(), SideBlocks(), LOAD)
     assert found is None
     assert unverified.endswith("no time was left")

@@ -15,7 +15,7 @@ from netpipe.diagnosis.what_if import (
     worth_trying,
 )
 from netpipe.results.measurement import Interval
-from tests.diagnosis.diagnosed import stage_time
+from tests.diagnosis.examples import stage_time
 
 TIMES = (stage_time("Map of f", 0.030), stage_time("Batch", 0.010), stage_time("Source", 0.001))
 PARTS = Parts(

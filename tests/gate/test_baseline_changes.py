@@ -22,7 +22,7 @@ def put(folder: Path, name: str, load_s: float = 0.01, device: str = "h200-x1") 
 
 @pytest.fixture
 def folders(tmp_path: Path) -> tuple[Path, Path]:
-    """Accepted and proposed baselines, the same one of each of two devices."""
+    """BaselineSessions and proposed baselines, the same one of each of two devices."""
     before, after = tmp_path / "before", tmp_path / "after"
     put(before, "a")
     put(before, "a", device="t4-x1")

@@ -83,8 +83,8 @@ def test_one_that_is_gone_when_it_is_read_is_named(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Removed between the listing and the reading, it is an error and no crash."""
-    listed = baseline.numbered(folder)
-    monkeypatch.setattr(baseline, "numbered", lambda _: listed)
+    listed = baseline.baseline_paths(folder)
+    monkeypatch.setattr(baseline, "baseline_paths", lambda _: listed)
     listed[-1].unlink()
     refused(folder, r"0002_second\.json: file must be readable; found No such file")
 

@@ -10,13 +10,13 @@ import pytest
 
 from netpipe.gate.baseline import load
 from netpipe.gate.comparison import (
-    MOST_SESSIONS,
-    Accepted,
-    Compared,
+    MAX_SESSIONS,
+    BaselineSessions,
     Comparison,
+    MetricComparison,
     Outcome,
     compare,
-    settled,
+    compare_until_decided,
 )
 from netpipe.gate.metrics import GATED
 from netpipe.results.measurement import Device, Host, Interval, Measurement
@@ -63,15 +63,15 @@ def stepping(*factors: float, **others: Any) -> list[Measurement]:
     return [session({"step_s": 0.030 * one}, **others) for one in factors]
 
 
-BASELINE = Accepted(WHERE, [session()] * 10)
+BASELINE = BaselineSessions(WHERE, [session()] * 10)
 
 
-def compared_cost(*factors: float, baseline: Accepted = BASELINE) -> Comparison:
+def compared_cost(*factors: float, baseline: BaselineSessions = BASELINE) -> Comparison:
     """Hold sessions with a loader of such cost against the baseline."""
     return compare("load_s_per_batch", costing(*factors), baseline)
 
 
-def of_metric(comparison: Comparison, name: str) -> Compared:
+def of_metric(comparison: Comparison, name: str) -> MetricComparison:
     """Return what became of one metric."""
     (found,) = (one for one in comparison.every if one.metric.name == name)
     return found
@@ -79,7 +79,7 @@ def of_metric(comparison: Comparison, name: str) -> Compared:
 
 def bounds_of(now: dict[str, Any], then: dict[str, Any]) -> dict[str, float]:
     """Return how much worse each metric of two such sessions may be, by name."""
-    baseline = Accepted(WHERE, [session(**then)] * 10)
+    baseline = BaselineSessions(WHERE, [session(**then)] * 10)
     every = [one for name in GATED for one in compare(name, [session(**now)] * 2, baseline).every]
     return {one.metric.name: one.bound for one in every}
 
@@ -116,7 +116,7 @@ def test_the_bounds_above_know_every_metric() -> None:
 def test_a_share_that_was_nothing_counts_by_its_difference() -> None:
     """A loop that waits for every step, where none did, regresses though no time moves."""
     waiting, never = (session({"sync_probe_fraction": one}) for one in (1.0, 0.0))
-    comparison = compare("train_s_per_step", [waiting] * 2, Accepted(WHERE, [never] * 10))
+    comparison = compare("train_s_per_step", [waiting] * 2, BaselineSessions(WHERE, [never] * 10))
     assert (comparison.outcome, comparison.metric) == (Outcome.REGRESSED, "sync_probe_fraction")
     assert comparison.worse_ratio == 2.0
     assert comparison.reason == f"sync_probe_fraction is +1.00 against {WHERE} (bound +0.25)"
@@ -162,7 +162,7 @@ def test_the_worst_metric_decides(changed: dict[str, Any], outcome: Outcome, met
 
 def test_medians_over_sessions_are_compared() -> None:
     """One odd session of a baseline, or of three in this run, moves nothing."""
-    baseline = Accepted(WHERE, costing(*[1.0] * 6, 9.0, 1.1, 1.1))
+    baseline = BaselineSessions(WHERE, costing(*[1.0] * 6, 9.0, 1.1, 1.1))
     comparison = compared_cost(1.0, 9.0, 1.0, baseline=baseline)
     assert (comparison.now, comparison.then) == (2.0, 2.0)
     assert comparison.outcome is Outcome.PASS
@@ -192,7 +192,7 @@ def test_more_sessions_decide(later: list[float], outcome: Outcome, sessions: in
         told.append(comparison)
         return waiting.pop(0)
 
-    found, measured = settled("load_s_per_batch", costing(1.5), BASELINE, (), another)
+    found, measured = compare_until_decided("load_s_per_batch", costing(1.5), BASELINE, (), another)
     assert (found.outcome, len(measured)) == (outcome, sessions)
     assert found == compare("load_s_per_batch", measured, BASELINE)
     assert all(one.is_open for one in told)
@@ -207,14 +207,14 @@ def test_what_is_clear_takes_no_other_session() -> None:
 
     for factor, outcome in ((1.0, Outcome.PASS), (0.5, Outcome.IMPROVED)):
         now = costing(factor)
-        found = settled("load_s_per_batch", now, BASELINE, (), another)
+        found = compare_until_decided("load_s_per_batch", now, BASELINE, (), another)
         assert (found[0].outcome, found[1]) == (outcome, tuple(now))
 
 
 def test_spread_sessions_stay_open_until_the_last() -> None:
     """Sessions that are worse, but contradict each other, are INCONCLUSIVE at the fifth."""
     factors = [3.0, 0.5, 3.0, 0.5, 1.2]
-    for sessions in range(1, MOST_SESSIONS + 1):
+    for sessions in range(1, MAX_SESSIONS + 1):
         comparison = compared_cost(*factors[:sessions])
         assert comparison.outcome is Outcome.INCONCLUSIVE
         assert comparison.is_open is (sessions < 5)
@@ -223,7 +223,7 @@ def test_spread_sessions_stay_open_until_the_last() -> None:
 
 def test_an_early_alarm_must_be_surer_than_the_last() -> None:
     """What is sure enough at the fifth session is not at the fourth, though its interval is."""
-    baseline = Accepted(WHERE, costing(*[exp(0.02), exp(-0.02)] * 5))
+    baseline = BaselineSessions(WHERE, costing(*[exp(0.02), exp(-0.02)] * 5))
     early, last = (compared_cost(*[exp(0.04)] * n, baseline=baseline) for n in (4, 5))
     assert (early.outcome, early.is_open) == (Outcome.INCONCLUSIVE, True)
     assert of_metric(early, "load_cpu_ratio").worse.low > 1
@@ -249,7 +249,7 @@ def test_a_suspicion_opens_a_pass(factors: list[float], is_open: bool) -> None:
 
 def test_the_baselines_own_spread_is_no_change() -> None:
     """Sessions that are worse by what the baseline's sessions differ by are not REGRESSED."""
-    spread = Accepted(WHERE, costing(*[1.0, 1.3, 0.8] * 3))
+    spread = BaselineSessions(WHERE, costing(*[1.0, 1.3, 0.8] * 3))
     assert compared_cost(*[1.1] * 5, baseline=spread).outcome is Outcome.INCONCLUSIVE
     assert compared_cost(*[1.1] * 5).outcome is Outcome.REGRESSED
 
@@ -271,7 +271,7 @@ def test_a_baseline_of_one_or_two_sessions_proves_little(
     recorded: int, factor: float, outcome: Outcome
 ) -> None:
     """Where nobody knows its spread, one is assumed that only a large change exceeds."""
-    baseline = Accepted(WHERE, costing(*[1.0] * recorded))
+    baseline = BaselineSessions(WHERE, costing(*[1.0] * recorded))
     assert compared_cost(*[factor] * 5, baseline=baseline).outcome is outcome
 
 
@@ -286,7 +286,7 @@ def test_sessions_that_agree_to_the_last_digit_are_not_infinitely_sure() -> None
 # ---- Wall time of steps
 
 
-def replayed(device: Device) -> dict[str, Compared]:
+def replayed(device: Device) -> dict[str, MetricComparison]:
     """Hold slower sessions against the kept baseline of this repository, on such a device.
 
     A run of unchanged code beside other programs took 2.02 times as long for a step alone and 1.79
@@ -304,7 +304,7 @@ def replayed(device: Device) -> dict[str, Compared]:
         for one in then[:3]
     ]
     compared = [
-        compare(name, now, Accepted(WHERE, then)) for name in ("step_s", "train_s_per_step")
+        compare(name, now, BaselineSessions(WHERE, then)) for name in ("step_s", "train_s_per_step")
     ]
     return {one.metric.name: one for comparison in compared for one in comparison.every}
 
@@ -328,7 +328,7 @@ def test_steps_on_shared_cores_are_reported_and_not_gated() -> None:
 @pytest.mark.parametrize("now", [{"fingerprint": "others"}, {"host": replace(HOST, cores=64)}])
 def test_what_is_reported_only_has_no_ratio_of_different_things(now: dict[str, Any]) -> None:
     """Times of steps on other data or another host are not put in proportion, nor do they fail."""
-    baseline = Accepted(WHERE, stepping(1.0, device=CPU))
+    baseline = BaselineSessions(WHERE, stepping(1.0, device=CPU))
     comparison = compare("step_s", stepping(2.0, **{"device": CPU, **now}), baseline)
     assert comparison.outcome is Outcome.NOT_COMPARED
     assert comparison.worse_ratio is None
@@ -351,8 +351,8 @@ def test_small_steps_come_together() -> None:
     """Three times 4%, each of which passes alone, fail against the oldest baseline."""
     steps = [stepping(*[1.04**n] * 3) for n in range(4)]
     for before, after in pairwise(steps):
-        assert compare("step_s", after, Accepted(WHERE, before)).outcome is Outcome.PASS
-    latest, oldest = Accepted(WHERE, steps[2]), Accepted(FIRST, steps[0])
+        assert compare("step_s", after, BaselineSessions(WHERE, before)).outcome is Outcome.PASS
+    latest, oldest = BaselineSessions(WHERE, steps[2]), BaselineSessions(FIRST, steps[0])
     comparison = compare("step_s", steps[3], latest, [oldest])
     assert comparison.outcome is Outcome.REGRESSED
     assert comparison.reason == f"step_s is 1.12 x that of {FIRST} (bound 1.10)"
@@ -368,16 +368,18 @@ OTHER_HOST = stepping(*[1.0] * 3, host=replace(HOST, cores=64))
     ("earlier", "oldest"),
     [
         ((), ""),
-        ([Accepted(FIRST, ())], ""),
-        ([Accepted(FIRST, OTHER_DATA)], ""),
-        ([Accepted(FIRST, OTHER_HOST)], ""),
-        ([Accepted(FIRST, stepping(*[1.03] * 3))], FIRST),
+        ([BaselineSessions(FIRST, ())], ""),
+        ([BaselineSessions(FIRST, OTHER_DATA)], ""),
+        ([BaselineSessions(FIRST, OTHER_HOST)], ""),
+        ([BaselineSessions(FIRST, stepping(*[1.03] * 3))], FIRST),
     ],
 )
-def test_only_what_is_like_it_and_far_off_is_drift(earlier: list[Accepted], oldest: str) -> None:
+def test_only_what_is_like_it_and_far_off_is_drift(
+    earlier: list[BaselineSessions], oldest: str
+) -> None:
     """Other data or another host long ago, or less than 10% in sum, is no matter."""
     comparison = compare(
-        "step_s", stepping(*[1.12] * 3), Accepted(WHERE, stepping(*[1.08] * 3)), earlier
+        "step_s", stepping(*[1.12] * 3), BaselineSessions(WHERE, stepping(*[1.08] * 3)), earlier
     )
     assert (comparison.outcome, comparison.is_open) == (Outcome.PASS, False)
     assert [one.where for one in comparison.every] == [WHERE]
@@ -388,11 +390,11 @@ def test_only_what_is_like_it_and_far_off_is_drift(earlier: list[Accepted], olde
 def test_drift_is_judged_from_the_oldest_comparable_one(incomparable: list[Measurement]) -> None:
     """A first baseline that cannot be compared with hides no later one that can."""
     second, third = (
-        Accepted(name, stepping(*[factor] * 3))
+        BaselineSessions(name, stepping(*[factor] * 3))
         for name, factor in (("second", 1.0), ("third", 1.2))
     )
-    latest = Accepted(WHERE, stepping(*[1.08] * 3))
-    earlier = [Accepted(FIRST, incomparable), second, third]
+    latest = BaselineSessions(WHERE, stepping(*[1.08] * 3))
+    earlier = [BaselineSessions(FIRST, incomparable), second, third]
     comparison = compare("step_s", stepping(*[1.12] * 3), latest, earlier)
     assert (comparison.outcome, comparison.oldest) == (Outcome.REGRESSED, "second")
     assert comparison.reason == "step_s is 1.12 x that of second (bound 1.10)"
@@ -400,7 +402,7 @@ def test_drift_is_judged_from_the_oldest_comparable_one(incomparable: list[Measu
 
 def test_drift_takes_more_than_one_session_too() -> None:
     """One session beyond what may come together asks for another."""
-    latest, oldest = (Accepted(WHERE, stepping(*[one] * 3)) for one in (1.08, 1.0))
+    latest, oldest = (BaselineSessions(WHERE, stepping(*[one] * 3)) for one in (1.08, 1.0))
     comparison = compare("step_s", stepping(1.12), latest, [oldest])
     assert (comparison.outcome, comparison.is_open) == (Outcome.INCONCLUSIVE, True)
 
@@ -411,7 +413,7 @@ def test_drift_allows_what_one_step_may() -> None:
     def loading(factor: float) -> list[Measurement]:
         return [session({"load_s_per_batch": 0.010 * factor}, device=CPU)] * 3
 
-    latest, oldest = (Accepted(WHERE, loading(one)) for one in (1.1, 1.0))
+    latest, oldest = (BaselineSessions(WHERE, loading(one)) for one in (1.1, 1.0))
     for factor, outcome in ((1.25, Outcome.PASS), (1.35, Outcome.REGRESSED)):
         found = compare("load_s_per_batch", loading(factor), latest, [oldest])
         assert found.outcome is outcome
@@ -461,7 +463,7 @@ def test_only_what_is_busier_than_then_explains(
     load = {"load_s_per_batch": 0.010 * slower}
     now = [session(load, busy_elsewhere_fraction=busy_now)] * 2
     then = [session(busy_elsewhere_fraction=busy_then)] * 10
-    assert compare("load_s_per_batch", now, Accepted(WHERE, then)).outcome is outcome
+    assert compare("load_s_per_batch", now, BaselineSessions(WHERE, then)).outcome is outcome
 
 
 # ---- What is not compared
@@ -512,14 +514,14 @@ def test_a_little_less_memory_is_no_other_host(gib: float) -> None:
     """Hosts with nearly as much memory are of one class, wherever a whole GiB ends."""
     now, then = (replace(HOST, memory_bytes=int(one * 2**30)) for one in (gib, 16.6))
     slow = stepping(2.0, 2.0, host=now)
-    baseline = Accepted(WHERE, [session(host=then)] * 10)
+    baseline = BaselineSessions(WHERE, [session(host=then)] * 10)
     assert compare("step_s", slow, baseline).outcome is Outcome.REGRESSED
 
 
 @pytest.mark.parametrize(("calibration", "words"), [("clock/1", "clock/1"), ("", "another")])
 def test_a_cost_by_another_reference_is_not_judged(calibration: str, words: str) -> None:
     """Of two costs that were calibrated by different loaders nothing follows; times still count."""
-    baseline = Accepted(WHERE, [session(calibration=calibration)] * 10)
+    baseline = BaselineSessions(WHERE, [session(calibration=calibration)] * 10)
     costly = compare("load_s_per_batch", costing(3.0), baseline)
     cost = of_metric(costly, "load_cpu_ratio")
     assert (costly.outcome, costly.metric) == (Outcome.PASS, "load_s_per_batch")
@@ -543,7 +545,7 @@ def test_a_device_that_shares_its_cores_proves_less(
     """A CPU device that waits may wait for its own cores; what forces a sync still counts."""
     then = [session(device=CPU)] * 10
     now = [session(changed, device=CPU)] * 2
-    comparison = compare("train_s_per_step", now, Accepted(WHERE, then))
+    comparison = compare("train_s_per_step", now, BaselineSessions(WHERE, then))
     assert comparison.outcome is outcome
     utilisation = of_metric(comparison, "accelerator_utilisation")
     assert utilisation.outcome is Outcome.NOT_COMPARED
@@ -554,7 +556,7 @@ def test_a_device_that_shares_its_cores_proves_less(
 
 def test_what_is_reported_only_keeps_its_figure() -> None:
     """A metric that is never judged on this kind of device still says how it changed."""
-    then = Accepted(WHERE, [session(device=CPU)] * 10)
+    then = BaselineSessions(WHERE, [session(device=CPU)] * 10)
     now = [session({"accelerator_utilisation": 0.6}, device=CPU)]
     (utilisation, *_) = compare("train_s_per_step", now, then).by_metric
     assert (utilisation.outcome, utilisation.worse_ratio) == (Outcome.NOT_COMPARED, 1.25)
@@ -566,7 +568,7 @@ def test_what_is_reported_only_keeps_its_figure() -> None:
 def test_a_benchmark_without_a_session_has_no_baseline(quantity: str) -> None:
     """A baseline that does not hold the benchmark is NO_BASELINE."""
     slow = session({quantity: 0.090})
-    comparison = compare(quantity, [session(), slow], Accepted(WHERE, ()))
+    comparison = compare(quantity, [session(), slow], BaselineSessions(WHERE, ()))
     assert comparison.outcome is Outcome.NO_BASELINE
     assert (comparison.now, comparison.then, comparison.worse_ratio) == (0.090, None, None)
     assert (comparison.reason, comparison.metric) == (f"{WHERE} has no such benchmark", "")
@@ -576,7 +578,7 @@ def test_a_benchmark_without_a_session_has_no_baseline(quantity: str) -> None:
 @pytest.mark.parametrize("quantity", GATED)
 def test_other_data_are_not_compared(quantity: str) -> None:
     """Other data or another configuration leave no metric that was judged."""
-    baseline = Accepted(WHERE, [session(fingerprint="data-2 config-1")] * 10)
+    baseline = BaselineSessions(WHERE, [session(fingerprint="data-2 config-1")] * 10)
     comparison = compare(quantity, [session({quantity: 0.090})] * 2, baseline)
     assert {one.outcome for one in comparison.every} == {Outcome.NOT_COMPARED}
     assert (comparison.outcome, comparison.worse_ratio) == (Outcome.NOT_COMPARED, None)
@@ -587,15 +589,17 @@ def test_other_data_are_not_compared(quantity: str) -> None:
 @pytest.mark.parametrize(("slower", "outcome"), [(1.5, Outcome.REGRESSED), (1.0, Outcome.PASS)])
 def test_a_baseline_of_one_session_can_be_missed(slower: float, outcome: Outcome) -> None:
     """Its spread is assumed, not estimated from nothing: what is slower by half is found."""
-    now = [session({"step_s": 0.030 * slower})] * MOST_SESSIONS
-    assert compare("step_s", now, Accepted(WHERE, [session()])).outcome is outcome
+    now = [session({"step_s": 0.030 * slower})] * MAX_SESSIONS
+    assert compare("step_s", now, BaselineSessions(WHERE, [session()])).outcome is outcome
 
 
 def test_what_is_proven_is_not_measured_again() -> None:
     """A regression that two sessions prove is no longer open, whatever else is."""
     waiting = session({"sync_probe_fraction": 1.0, "accelerator_utilisation": 0.727})
-    comparison = compare("train_s_per_step", [waiting] * 2, Accepted(WHERE, [session()] * 10))
-    assert comparison.what_is_open.startswith("accelerator_utilisation is 0.97 x")
+    comparison = compare(
+        "train_s_per_step", [waiting] * 2, BaselineSessions(WHERE, [session()] * 10)
+    )
+    assert comparison.open_reason.startswith("accelerator_utilisation is 0.97 x")
     assert not comparison.is_open
 
 
@@ -603,4 +607,6 @@ def test_what_is_proven_is_not_measured_again() -> None:
 def test_a_wall_time_of_the_host_is_suspicious_beyond_its_bound(slower: float, again: bool) -> None:
     """What the host's own load moves by half the bound every day is no reason to measure again."""
     now = [session({"load_s_per_batch": 0.010 * slower})]
-    assert compare("load_s_per_batch", now, Accepted(WHERE, [session()] * 10)).is_open is again
+    assert (
+        compare("load_s_per_batch", now, BaselineSessions(WHERE, [session()] * 10)).is_open is again
+    )

@@ -11,7 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from netpipe.gate.comparison import MOST_SESSIONS, Accepted, Comparison, Outcome, compare, settled
+from netpipe.gate.comparison import (
+    MAX_SESSIONS,
+    BaselineSessions,
+    Comparison,
+    Outcome,
+    compare,
+    compare_until_decided,
+)
 from netpipe.results.measurement import Interval, Measurement
 from tests.measurements import make_measurement
 
@@ -19,7 +26,7 @@ USUAL = make_measurement()
 BEST_FIRST = [Outcome.IMPROVED, Outcome.PASS, Outcome.INCONCLUSIVE, Outcome.REGRESSED]
 
 costs = st.floats(0.5, 8.0)
-several = st.lists(costs, min_size=1, max_size=MOST_SESSIONS)
+several = st.lists(costs, min_size=1, max_size=MAX_SESSIONS)
 recorded = st.lists(costs, min_size=1, max_size=12)
 
 
@@ -30,7 +37,7 @@ def costing(cost: float) -> Measurement:
 
 def held(now: Sequence[float], then: Sequence[float]) -> Outcome:
     """Compare sessions of such costs."""
-    baseline = Accepted("a", [costing(one) for one in then])
+    baseline = BaselineSessions("a", [costing(one) for one in then])
     return compare("load_s_per_batch", [costing(one) for one in now], baseline).outcome
 
 
@@ -41,11 +48,11 @@ def test_what_is_as_good_as_the_baseline_never_regresses(
 ) -> None:
     """Sessions that the baseline holds, none of them worse than its median, raise no alarm."""
     good = [one for one in then if one <= median(then)]
-    now = data.draw(st.lists(st.sampled_from(good), min_size=1, max_size=MOST_SESSIONS))
+    now = data.draw(st.lists(st.sampled_from(good), min_size=1, max_size=MAX_SESSIONS))
     assert held(now, then) in {Outcome.PASS, Outcome.IMPROVED}
 
 
-@given(st.lists(costs, min_size=1, max_size=MOST_SESSIONS))
+@given(st.lists(costs, min_size=1, max_size=MAX_SESSIONS))
 @settings(deadline=None)
 def test_the_baselines_own_sessions_pass(then: list[float]) -> None:
     """The very sessions that were recorded are neither better nor worse than themselves."""
@@ -60,7 +67,7 @@ def test_worse_is_never_told_as_better(now: list[float], then: list[float], fact
     assert BEST_FIRST.index(after) >= BEST_FIRST.index(before)
 
 
-@given(several, recorded, st.permutations(range(MOST_SESSIONS)))
+@given(several, recorded, st.permutations(range(MAX_SESSIONS)))
 @settings(deadline=None)
 def test_the_order_of_sessions_is_nothing(
     now: list[float], then: list[float], order: list[int]
@@ -76,7 +83,7 @@ DRAWS = 6_000
 MOST_ALARMS = DRAWS * LEVEL + 3 * (DRAWS * LEVEL) ** 0.5  # three standard deviations of a count
 
 
-@pytest.mark.parametrize("sessions", range(2, MOST_SESSIONS + 1))
+@pytest.mark.parametrize("sessions", range(2, MAX_SESSIONS + 1))
 def test_intervals_keep_their_level_at_every_number_of_sessions(sessions: int) -> None:
     """Sessions of identical code that spread by 1.5 to 10% seldom exclude a change of zero."""
     draw = np.random.default_rng(20_260 + sessions)
@@ -84,7 +91,10 @@ def test_intervals_keep_their_level_at_every_number_of_sessions(sessions: int) -
     for _ in range(DRAWS):
         spread = draw.uniform(0.015, 0.10)
         costs = 2.0 * np.exp(draw.normal(0.0, spread, 10 + sessions))
-        baseline, *now = Accepted("a", list(map(costing, costs[:10]))), *map(costing, costs[10:])
+        baseline, *now = (
+            BaselineSessions("a", list(map(costing, costs[:10]))),
+            *map(costing, costs[10:]),
+        )
         every = compare("load_s_per_batch", now, baseline).every
         alarms += every[0].worse.low > 1
     assert alarms <= MOST_ALARMS
@@ -100,8 +110,8 @@ def test_a_whole_run_keeps_the_level() -> None:
         def drawn(_: Comparison | None = None, spread: float = spread) -> Measurement:
             return costing(float(2.0 * np.exp(draw.normal(0.0, spread))))
 
-        baseline = Accepted("a", [drawn() for _ in range(10)])
-        found, _ = settled("load_s_per_batch", [drawn()], baseline, (), drawn)
+        baseline = BaselineSessions("a", [drawn() for _ in range(10)])
+        found, _ = compare_until_decided("load_s_per_batch", [drawn()], baseline, (), drawn)
         alarms += found.outcome is Outcome.REGRESSED
     assert alarms <= MOST_ALARMS
 
@@ -125,8 +135,10 @@ def outcomes(slowdown: float) -> Counter[Outcome]:
 
     found: Counter[Outcome] = Counter()
     for _ in range(DECISIONS):
-        baseline = Accepted("a", [drawn(1.0) for _ in range(10)])
-        comparison, _ = settled("load_s_per_batch", [drawn(slowdown)], baseline, (), another)
+        baseline = BaselineSessions("a", [drawn(1.0) for _ in range(10)])
+        comparison, _ = compare_until_decided(
+            "load_s_per_batch", [drawn(slowdown)], baseline, (), another
+        )
         found[comparison.outcome] += 1
     return found
 

@@ -69,8 +69,8 @@ def test_nothing_has_a_level_too(metric: Metric) -> None:
 @by_name
 def test_a_change_is_read_as_a_factor_or_a_difference(metric: Metric) -> None:
     """No change is a factor of 1, of a share a difference of 0; worse is more."""
-    assert metric.worse(0.0) == (0.0 if metric.is_share else 1.0)
-    assert metric.worse(0.3) == (0.3 if metric.is_share else exp(0.3))
+    assert metric.to_factor(0.0) == (0.0 if metric.is_share else 1.0)
+    assert metric.to_factor(0.3) == (0.3 if metric.is_share else exp(0.3))
 
 
 @pytest.mark.parametrize(("name", "alone", "shared", "elsewhere"), WORTH)
@@ -84,8 +84,8 @@ def test_what_a_change_must_be_worth(
     (metric,) = (one for one in EVERY if one.name == name)
 
     def bound(*, shared_cores: bool, same_machine: bool) -> float:
-        return metric.worse(
-            metric.least_change(shared_cores=shared_cores, same_machine=same_machine)
+        return metric.to_factor(
+            metric.bound_change(shared_cores=shared_cores, same_machine=same_machine)
         )
 
     assert bound(shared_cores=False, same_machine=True) == pytest.approx(alone)
@@ -101,7 +101,7 @@ def test_the_bounds_above_are_of_every_metric() -> None:
 
 def test_a_least_change_is_a_logarithm() -> None:
     """It is held against differences of levels."""
-    least = LOAD_CPU.least_change(shared_cores=False, same_machine=True)
+    least = LOAD_CPU.bound_change(shared_cores=False, same_machine=True)
     assert least == pytest.approx(log1p(0.03))
 
 

@@ -7,31 +7,31 @@ from pathlib import Path
 
 import pytest
 
-from netpipe.gate.numbered_files import keep_elsewhere, write_next
+from netpipe.gate.numbered_files import write_numbered, write_to_temporary
 from tests.disk import fill, make_read_only, use_temporary_folder
 
 _EACH = 40
 _RECORDER = f"""
 import sys
 from pathlib import Path
-from netpipe.gate.numbered_files import write_next
+from netpipe.gate.numbered_files import write_numbered
 
 folder, name = Path(sys.argv[1]), sys.argv[2]
 sys.stdout.write("ready\\n")
 sys.stdout.flush()
 sys.stdin.readline()
 for turn in range({_EACH}):
-    write_next(folder, name, f"{{name}} {{turn}}")
+    write_numbered(folder, name, f"{{name}} {{turn}}")
 """
 
 # The limit holds wherever the process writes: in the folder and among the temporary files.
 _TOO_LARGE = """
 import resource, sys
 from pathlib import Path
-from netpipe.gate.numbered_files import keep_elsewhere, write_next
+from netpipe.gate.numbered_files import write_to_temporary, write_numbered
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
-for write in (write_next, keep_elsewhere):
+for write in (write_numbered, write_to_temporary):
     try:
         write(Path(sys.argv[1]), "late", "x" * 100_000)
     except OSError as error:
@@ -42,7 +42,7 @@ for write in (write_next, keep_elsewhere):
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder that holds one file with a number."""
-    assert write_next(tmp_path / "folder", "early", "early").name == "0001_early.json"
+    assert write_numbered(tmp_path / "folder", "early", "early").name == "0001_early.json"
     return tmp_path / "folder"
 
 
@@ -96,11 +96,11 @@ def test_a_number_let_go_of_meanwhile_is_taken(
 
     def late(path: Path, *how: int) -> int:
         monkeypatch.undo()
-        assert write_next(folder, "theirs", "theirs").name == "0002_theirs.json"
+        assert write_numbered(folder, "theirs", "theirs").name == "0002_theirs.json"
         return opened(path, *how)
 
     monkeypatch.setattr(os, "open", late)
-    assert write_next(folder, "mine", "mine").name == "0003_mine.json"
+    assert write_numbered(folder, "mine", "mine").name == "0003_mine.json"
     assert len(list(folder.iterdir())) == 3
 
 
@@ -116,21 +116,21 @@ def test_a_number_claimed_meanwhile_is_left_alone(
         return opened(path, *how)
 
     monkeypatch.setattr(os, "open", late)
-    assert write_next(folder, "mine", "mine").name == "0003_mine.json"
+    assert write_numbered(folder, "mine", "mine").name == "0003_mine.json"
     assert (folder / "0002.part").read_text() == "theirs"
 
 
 def test_what_somebody_left_behind_is_passed_over(folder: Path) -> None:
     """A recorder that was killed while it wrote blocks nobody: its number stays unused."""
     (folder / "0002.part").write_text("half")
-    assert write_next(folder, "mine", "mine").name == "0003_mine.json"
+    assert write_numbered(folder, "mine", "mine").name == "0003_mine.json"
 
 
 def test_a_full_disk_leaves_what_was_there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel has no space: earlier files are untouched and no part of the new one is left."""
     fill(monkeypatch, folder)
     with pytest.raises(OSError, match="No space left on device"):
-        write_next(folder, "late", "x" * 100_000)
+        write_numbered(folder, "late", "x" * 100_000)
     assert holds_only_the_early(folder)
 
 
@@ -149,7 +149,7 @@ def test_a_read_only_folder_is_told(folder: Path, monkeypatch: pytest.MonkeyPatc
     """The system's own words come out, and the folder is as it was."""
     make_read_only(monkeypatch, folder)
     with pytest.raises(OSError, match="Read-only file system"):
-        write_next(folder, "late", "late")
+        write_numbered(folder, "late", "late")
     assert holds_only_the_early(folder)
 
 
@@ -158,12 +158,12 @@ def test_where_no_folder_can_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
     for folder in (tmp_path / "file" / "h200-x1", Path("/proc/netpipe/h200-x1")):
         with pytest.raises(OSError, match=r"Not a directory|No such file|denied|permitted"):
-            write_next(folder, "late", "late")
+            write_numbered(folder, "late", "late")
 
 
 def test_what_is_kept_has_its_number(folder: Path, temporary: Path) -> None:
     """It lies in a folder of its own, under the name that it only has to be copied with."""
-    first, second = (keep_elsewhere(folder, "late", "kept") for _ in range(2))
+    first, second = (write_to_temporary(folder, "late", "kept") for _ in range(2))
     assert first.parent != second.parent
     assert {first.parent.parent, second.parent.parent} == {temporary}
     assert (first.name, first.read_text()) == ("0002_late.json", "kept")
@@ -171,5 +171,5 @@ def test_what_is_kept_has_its_number(folder: Path, temporary: Path) -> None:
 
 def test_without_the_folder_the_first_number_is_kept(tmp_path: Path, temporary: Path) -> None:
     """A folder that could not be made holds no number yet."""
-    assert keep_elsewhere(tmp_path / "absent", "late", "kept").name == "0001_late.json"
+    assert write_to_temporary(tmp_path / "absent", "late", "kept").name == "0001_late.json"
     assert len(list(temporary.iterdir())) == 1

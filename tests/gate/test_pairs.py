@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from netpipe.gate.comparison import Outcome
-from netpipe.gate.pairs import LEAST_PAIRS, MOST_PAIRS, Decision, Pair, decide
+from netpipe.gate.pairs import MAX_PAIRS, MIN_PAIRS, Decision, Pair, decide
 from netpipe.results.measurement import Interval, Measurement
 from tests.suite.recorded import H200, recorded
 
@@ -45,13 +45,13 @@ def test_three_pairs_that_agree_decide(
 
 def test_fewer_pairs_never_decide() -> None:
     """Two pairs leave any answer open."""
-    assert decided(*[1.5] * (LEAST_PAIRS - 1)).is_open
+    assert decided(*[1.5] * (MIN_PAIRS - 1)).is_open
 
 
 def test_a_suspicion_is_followed_up() -> None:
     """A median above the bound that is not proven stays open, and in the end inconclusive."""
     spread = [1.20, 0.95, 1.10, 1.15, 0.90, 1.08, 1.12]
-    for count in range(LEAST_PAIRS, MOST_PAIRS):
+    for count in range(MIN_PAIRS, MAX_PAIRS):
         assert outcome(*spread[:count]) == (Outcome.INCONCLUSIVE, True)
     assert outcome(*spread) == (Outcome.INCONCLUSIVE, False)
 
@@ -114,7 +114,7 @@ def test_only_like_is_compared(other: Measurement, reason: str) -> None:
 def test_costs_by_two_references_are_not_compared() -> None:
     """A version with other workers is calibrated by another loader: only its wall time counts."""
     other = replace(recorded(), calibration="reference-loader/1, 2 workers")
-    comparison = decide("load_s_per_batch", [Pair(other, recorded())] * LEAST_PAIRS).comparison
+    comparison = decide("load_s_per_batch", [Pair(other, recorded())] * MIN_PAIRS).comparison
     outcomes = {one.metric.name: one.outcome for one in comparison.every}
     assert outcomes == {
         "load_cpu_ratio": Outcome.NOT_COMPARED,
@@ -124,7 +124,7 @@ def test_costs_by_two_references_are_not_compared() -> None:
 
 def test_a_pair_shows_what_is_reported_only() -> None:
     """On a device that shares its cores, utilisation is listed and not judged."""
-    comparison = decide("train_s_per_step", [Pair(recorded(), recorded())] * LEAST_PAIRS).comparison
+    comparison = decide("train_s_per_step", [Pair(recorded(), recorded())] * MIN_PAIRS).comparison
     (utilisation, *_) = comparison.every
     assert utilisation.is_reported_only
     assert comparison.outcome is Outcome.PASS
@@ -135,7 +135,7 @@ def test_nothing_is_divided_by_zero() -> None:
     idle = replace(recorded(), load_cpu_ratio=Interval(0.0, 0.0, 0.0, 10))
     pairs = [Pair(idle, recorded()), Pair(recorded(), idle)]
     for pair, outcome in zip(pairs, (Outcome.REGRESSED, Outcome.IMPROVED), strict=True):
-        comparison = decide("load_s_per_batch", [pair] * LEAST_PAIRS).comparison
+        comparison = decide("load_s_per_batch", [pair] * MIN_PAIRS).comparison
         assert (comparison.outcome, comparison.metric) == (outcome, "load_cpu_ratio")
 
 
@@ -164,9 +164,9 @@ def chances(slowdown: float, spread: float, decisions: int = 600) -> Counter[Out
     rng = np.random.default_rng([round(1000 * slowdown), round(1000 * spread)])
     found: Counter[Outcome] = Counter()
     for _ in range(decisions):
-        factors = np.exp(rng.normal(np.log(slowdown), spread, MOST_PAIRS)).tolist()
+        factors = np.exp(rng.normal(np.log(slowdown), spread, MAX_PAIRS)).tolist()
         pairs = [Pair(USUAL, recorded(load_cpu_ratio=2.0 * one)) for one in factors]
-        taken = LEAST_PAIRS
+        taken = MIN_PAIRS
         while (decision := decide("load_s_per_batch", pairs[:taken])).is_open:
             taken += 1
         found[decision.comparison.outcome] += 1
@@ -180,7 +180,7 @@ LEVEL = 0.005
 DRAWS = 4_000
 
 
-@pytest.mark.parametrize("count", range(LEAST_PAIRS, MOST_PAIRS + 1))
+@pytest.mark.parametrize("count", range(MIN_PAIRS, MAX_PAIRS + 1))
 def test_intervals_keep_their_level_at_every_number_of_pairs(count: int) -> None:
     """Pairs of identical code that spread by 1.5 to 10% seldom exclude a change of zero."""
     rng = np.random.default_rng(20_260 + count)

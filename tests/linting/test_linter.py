@@ -13,7 +13,8 @@ import pytest
 import netpipe
 from netpipe.errors import InputError, MisuseError
 from netpipe.linting import linter
-from netpipe.linting.linter import RULE_NAMES, RULES, LintReport, lint, report_from
+from netpipe.linting.linter import LintReport, lint, parse_report
+from netpipe.linting.rules import RULE_NAMES, RULES
 from tests.linting.rules.linting import built, elements, in_workers, increment, source
 
 BATCH = "batch-after-mp-prefetch"
@@ -32,7 +33,7 @@ WRONG_IN_MANY_WAYS = [
 @pytest.fixture(autouse=True)
 def _costs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the cost of a rule be its name: the figures are measured anew now and then."""
-    monkeypatch.setattr(linter, "cost_of", lambda rule: f"the cost of {rule}")
+    monkeypatch.setattr(linter, "describe_cost", lambda rule: f"the cost of {rule}")
 
 
 @pytest.mark.parametrize("dataset", WRONG_IN_MANY_WAYS[:-1])
@@ -172,14 +173,14 @@ def test_the_document_follows_its_schema(report: LintReport) -> None:
 
 def test_a_report_comes_back_from_its_document(report: LintReport) -> None:
     """It is the same; what others add to the document is passed over."""
-    assert report_from(report.to_document() | {"trials": []}) == report
+    assert parse_report(report.to_document() | {"trials": []}) == report
 
 
 def test_places_in_the_users_code_travel_with_the_document() -> None:
     """A recording of the factory gives every node its line."""
     report = built(lambda: in_workers(elements()).batch(4))
     assert "linting.py:" in report.graph.nodes[-1].made_at
-    assert report_from(report.to_document()).graph == report.graph
+    assert parse_report(report.to_document()).graph == report.graph
 
 
 @pytest.mark.parametrize(
@@ -198,4 +199,4 @@ def test_a_damaged_document_is_bad_input(changed: Mapping[str, Any], told: str) 
     if changed.get("intent", "") is None:
         del document["intent"]
     with pytest.raises(InputError, match=told):
-        report_from(document, "lint.json")
+        parse_report(document, "lint.json")

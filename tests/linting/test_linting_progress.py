@@ -5,9 +5,12 @@ from pathlib import Path
 import grain
 import pytest
 
-from netpipe.linting.experiments.alternation import AS_IT_IS, Bench
-from netpipe.linting.job import linted_loader
+from netpipe.linting.experiments.alternation import UNCHANGED, VariantComparison
+from netpipe.linting.experiments.blocks import ElementBlock
+from netpipe.linting.experiments.variants import Variant
+from netpipe.linting.job import lint_loader
 from netpipe.linting.request import LintRequest
+from netpipe.measuring.interleaving import Interleaved
 from netpipe.session.progress import ProgressWriter
 
 BUILDS = "building the pipeline"
@@ -41,9 +44,10 @@ def test_what_takes_time_is_said(
     monkeypatch.setattr(
         ProgressWriter, "enter_phase", lambda _, what, of_s=0.0: heard.append((what, of_s))
     )
-    monkeypatch.setattr(Bench, "_round", lambda *_: ({}, {AS_IT_IS: "it was not run"}))
+    failed = Interleaved[Variant, ElementBlock](failures={UNCHANGED: "it was not run"})
+    monkeypatch.setattr(VariantComparison, "_interleave", lambda *_: failed)
     request = LintRequest(
         result=str(tmp_path / "result.json"), budget_s=7.0, proves=proves, tries=tries
     )
-    linted_loader(request, loader)
+    lint_loader(request, loader)
     assert [one for one in heard if not one[0].startswith("measuring")] == said

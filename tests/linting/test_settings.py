@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from netpipe.errors import InputError
-from netpipe.linting.settings import LintSettings, lint_settings
+from netpipe.linting.settings import LintSettings, read_lint_settings
 
 
 def project(folder: Path, text: str) -> Path:
@@ -24,19 +24,19 @@ def test_a_project_says_its_intent_and_its_silences(tmp_path: Path) -> None:
         '[tool.netpipe.lint.silence]\nthreads-in-workers = "our bucket is remote"\n',
     )
     silences = {"threads-in-workers": "our bucket is remote"}
-    assert lint_settings(inside) == LintSettings("reproducible", silences)
+    assert read_lint_settings(inside) == LintSettings("reproducible", silences)
 
 
 def test_the_nearest_project_counts(tmp_path: Path) -> None:
     """A project within another one has settings of its own."""
     inside = project(tmp_path, '[tool.netpipe.lint]\nintent = "reproducible"\n')
     (inside / "pyproject.toml").write_text("", encoding="utf-8")
-    assert lint_settings(inside) == LintSettings()
+    assert read_lint_settings(inside) == LintSettings()
 
 
 def test_without_a_word_the_defaults_hold(tmp_path: Path) -> None:
     """A project that says nothing of it is judged for throughput, and nothing is silenced."""
-    assert lint_settings(project(tmp_path, "[project]\nname = 'x'\n")) == LintSettings()
+    assert read_lint_settings(project(tmp_path, "[project]\nname = 'x'\n")) == LintSettings()
 
 
 @pytest.mark.parametrize(
@@ -56,5 +56,5 @@ def test_without_a_word_the_defaults_hold(tmp_path: Path) -> None:
 def test_what_is_no_setting_is_named(tmp_path: Path, text: str, said: str) -> None:
     """File, key, constraint and value are in the error."""
     with pytest.raises(InputError, match=said) as raised:
-        lint_settings(project(tmp_path, text))
+        read_lint_settings(project(tmp_path, text))
     assert str(tmp_path / "pyproject.toml") in str(raised.value)

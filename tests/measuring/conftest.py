@@ -14,10 +14,10 @@ import pytest
 from netpipe.measuring import calibration, rounds
 from netpipe.measuring.kept_trace import TraceTarget
 from netpipe.measuring.loader_puller import Puller
-from netpipe.measuring.protocol import Place, measure
+from netpipe.measuring.protocol import Environment, measure
 from netpipe.measuring.rounds import Subject
-from netpipe.measuring.step_runner import Stepper
-from netpipe.results.measurement import Device, Measurement, Turns
+from netpipe.measuring.step_runner import StepRunner
+from netpipe.results.measurement import CalibrationTurns, Device, Measurement
 from netpipe.session.heartbeat import UNWATCHED, Watch
 from tests.fakes import FakeClock, FakeProcesses
 from tests.measurements import GPU, HOST
@@ -56,10 +56,10 @@ def stamped_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
             time.sleep(0)
 
 
-def beside_a_pull(stepper: Stepper, steps: int, puller: Puller, _step_s: float) -> float:
+def beside_a_pull(stepper: StepRunner, steps: int, puller: Puller, _step_s: float) -> float:
     """Pull, then step: two threads that move one clock would measure each other."""
     puller.pull()
-    return stepper.resident_s(steps)
+    return stepper.measure_resident_s(steps)
 
 
 class FakeReference:
@@ -79,11 +79,11 @@ class FakeReference:
         self.strangers: list[tuple[int, ...]] = []
         self.closed = False
 
-    def beside(self, puller: Puller, enough_s: float, _: FakeClock) -> Turns:
+    def measure_beside(self, puller: Puller, enough_s: float, _: FakeClock) -> CalibrationTurns:
         """Tell of a loader that costs as much the first time, twice the second, ..."""
         assert enough_s > 0
         self.strangers.append(puller._strangers)
-        return Turns(0.006, 0.006 / len(self.strangers))
+        return CalibrationTurns(0.006, 0.006 / len(self.strangers))
 
     def close(self) -> None:
         """Be stopped."""
@@ -99,7 +99,7 @@ def references(monkeypatch: pytest.MonkeyPatch) -> list[FakeReference]:
         made.append(FakeReference(workers))
         return made[-1]
 
-    monkeypatch.setattr(calibration, "Reference", make)
+    monkeypatch.setattr(calibration, "ReferenceLoader", make)
     return made
 
 
@@ -109,7 +109,7 @@ def rehearse(
 ) -> Rehearse:
     """The protocol on the fake clock, in one thread, beside references that take no time."""
     references.clear()
-    monkeypatch.setattr(Stepper, "shadow_s", beside_a_pull)
+    monkeypatch.setattr(StepRunner, "measure_shadow_s", beside_a_pull)
     monkeypatch.setattr(rounds, "late_reading_loop", stamped_loop)
 
     def run(
@@ -131,7 +131,7 @@ def rehearse(
             return state + 1, {"loss": jnp.float32(0)}
 
         given = {"loader": loader, "step": lambda: (0, step), "loop": stamped_loop, **subject}
-        place = Place(lambda count: device or replace(GPU, count=count), HOST, {"jax": "1"})
+        place = Environment(lambda count: device or replace(GPU, count=count), HOST, {"jax": "1"})
         with ExitStack() as closing:
             *_, found = measure(Subject(**given), place, budget_s, clock, closing, watch, trace)
         return found

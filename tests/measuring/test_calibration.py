@@ -12,9 +12,9 @@ import pytest
 from netpipe.clock import MonotonicClock
 from netpipe.grain_workers import let_grain_start_workers
 from netpipe.measuring import calibration
-from netpipe.measuring.calibration import Reference
+from netpipe.measuring.calibration import ReferenceLoader
 from netpipe.measuring.loader_puller import LoaderFactory, Puller
-from netpipe.results.measurement import Turns
+from netpipe.results.measurement import CalibrationTurns
 from netpipe.session.processes import ProcessTree
 from tests.fakes import FakeClock
 
@@ -120,11 +120,11 @@ def referred(clock: FakeClock, cpu: Cpu) -> Loader:
 
 
 @pytest.fixture
-def reference(referred: Loader, monkeypatch: pytest.MonkeyPatch) -> Reference:
+def reference(referred: Loader, monkeypatch: pytest.MonkeyPatch) -> ReferenceLoader:
     """A reference loader on the clock."""
     monkeypatch.setattr(calibration, "_dataset", lambda _: referred())
     monkeypatch.setattr(calibration, "thread_cpu_s", lambda _: referred.threads.children_cpu_s())
-    reference = Reference(0)
+    reference = ReferenceLoader(0)
     monkeypatch.setattr(reference, "processes", referred.workers)
     monkeypatch.setattr(reference, "_threads", {1})
     return reference
@@ -139,30 +139,30 @@ def puller(clock: FakeClock, loader: Loader, monkeypatch: pytest.MonkeyPatch) ->
     return puller
 
 
-def costing(turns: Turns) -> tuple[float, float]:
+def costing(turns: CalibrationTurns) -> tuple[float, float]:
     """Return the two costs, rounded to what the clock's arithmetic leaves."""
     return round(turns.load_cpu_s_per_batch, 9), round(turns.reference_cpu_s_per_batch, 9)
 
 
 def test_each_turn_of_this_process_counts_for_whose_it_is(
-    clock: FakeClock, reference: Reference, puller: Puller
+    clock: FakeClock, reference: ReferenceLoader, puller: Puller
 ) -> None:
     """Without workers a batch costs what this process used while that loader was pulled."""
-    assert costing(reference.beside(puller, 1.0, clock)) == (0.003, 0.001)
+    assert costing(reference.measure_beside(puller, 1.0, clock)) == (0.003, 0.001)
 
 
 def test_reading_cpu_times_does_not_count_for_the_loader(
-    clock: FakeClock, reference: Reference, puller: Puller, loader: Loader
+    clock: FakeClock, reference: ReferenceLoader, puller: Puller, loader: Loader
 ) -> None:
     """The CPU time that this thread spends on reading the clocks of processes is the harness's."""
     loader.workers.reading_s = 0.001
-    assert costing(reference.beside(puller, 1.0, clock)) == (0.003, 0.001)
+    assert costing(reference.measure_beside(puller, 1.0, clock)) == (0.003, 0.001)
 
 
 @pytest.mark.parametrize("behind", ["workers", "threads"])
 def test_whoever_works_counts_for_his_own_loader(
     clock: FakeClock,
-    reference: Reference,
+    reference: ReferenceLoader,
     puller: Puller,
     loader: Loader,
     referred: Loader,
@@ -171,33 +171,33 @@ def test_whoever_works_counts_for_his_own_loader(
     """In anybody's turn: they go on while the other loader is pulled, and after the last batch."""
     for one, cpu_s in ((loader, 0.0005), (referred, 0.0002)):
         getattr(one, behind).cpu_s_per_batch = cpu_s
-    assert costing(reference.beside(puller, 1.0, clock)) == (0.0035, 0.0012)
+    assert costing(reference.measure_beside(puller, 1.0, clock)) == (0.0035, 0.0012)
 
 
 @pytest.mark.parametrize("behind", ["workers", "threads"])
 def test_what_was_being_made_before_does_not_count(
-    clock: FakeClock, reference: Reference, puller: Puller, loader: Loader, behind: str
+    clock: FakeClock, reference: ReferenceLoader, puller: Puller, loader: Loader, behind: str
 ) -> None:
     """The turns begin when the buffers are full."""
     makers: Makers = getattr(loader, behind)
     makers.cpu_s_per_batch = 0.5
     puller.pull()
     makers.cpu_s_per_batch = 0.0
-    assert costing(reference.beside(puller, 1.0, clock)) == (0.003, 0.001)
+    assert costing(reference.measure_beside(puller, 1.0, clock)) == (0.003, 0.001)
 
 
 def test_workers_that_never_rest_are_not_waited_for(
-    clock: FakeClock, reference: Reference, puller: Puller, loader: Loader
+    clock: FakeClock, reference: ReferenceLoader, puller: Puller, loader: Loader
 ) -> None:
     """Where buffers never get full, the turns begin and end all the same."""
     loader.workers.cores = 1.0
     before_s = clock()
-    assert reference.beside(puller, 1.0, clock).load_cpu_s_per_batch > 0.003
+    assert reference.measure_beside(puller, 1.0, clock).load_cpu_s_per_batch > 0.003
     assert clock() - before_s < 1.0 + 2 * calibration._LONGEST_FILLING_S + 2 * CYCLE_S
 
 
 def test_turns_are_short_and_equal(
-    clock: FakeClock, reference: Reference, puller: Puller, monkeypatch: pytest.MonkeyPatch
+    clock: FakeClock, reference: ReferenceLoader, puller: Puller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A turn lasts some 20 ms, and the other one's as long, until the time is over."""
     asked: list[float] = []
@@ -208,7 +208,7 @@ def test_turns_are_short_and_equal(
         return pull()
 
     monkeypatch.setattr(puller, "pull", noted)
-    reference.beside(puller, 1.0, clock)
+    reference.measure_beside(puller, 1.0, clock)
     begun = asked[::2]
     assert asked[1::2] == pytest.approx([one + LOADER_S for one in begun])
     assert begun[1:] == pytest.approx([one + CYCLE_S for one in begun[:-1]])
@@ -217,30 +217,30 @@ def test_turns_are_short_and_equal(
 
 @pytest.mark.parametrize("enough_s", [0.0, 0.1])
 def test_a_slow_loader_gets_a_batch_and_the_reference_as_much_time(
-    clock: FakeClock, cpu: Cpu, reference: Reference, enough_s: float
+    clock: FakeClock, cpu: Cpu, reference: ReferenceLoader, enough_s: float
 ) -> None:
     """Half a second a batch: one in all, and then 64 of the reference's."""
     slow = Loader(clock, cpu, 0.5, 0.2)
     puller = Puller(slow, clock)
     puller.processes = slow.workers  # type: ignore[assignment]
     started_s = clock()
-    assert costing(reference.beside(puller, enough_s, clock)) == (0.2, 0.001)
+    assert costing(reference.measure_beside(puller, enough_s, clock)) == (0.2, 0.001)
     assert puller.pulled == 1 + 1
     assert 1.0 <= clock() - started_s < 1.2
 
 
 def test_turns_with_a_restart_are_taken_again(
-    clock: FakeClock, reference: Reference, puller: Puller, loader: Loader
+    clock: FakeClock, reference: ReferenceLoader, puller: Puller, loader: Loader
 ) -> None:
     """Starting a loader that had ended costs much, and is no loading."""
     puller._iterator = islice(puller._iterator, 5)
     loader.starts_cpu_s = 5.0
-    assert costing(reference.beside(puller, 1.0, clock)) == (0.003, 0.001)
+    assert costing(reference.measure_beside(puller, 1.0, clock)) == (0.003, 0.001)
     assert puller.restarts == 2  # where it ended, and before turns that it would end in again
 
 
 def test_turns_end_with_the_epoch(
-    clock: FakeClock, reference: Reference, puller: Puller, loader: Loader
+    clock: FakeClock, reference: ReferenceLoader, puller: Puller, loader: Loader
 ) -> None:
     """Where an epoch is shorter than the turns, they stop at its end, before the loader starts."""
     started = puller._start
@@ -248,17 +248,17 @@ def test_turns_end_with_the_epoch(
     puller._iterator = islice(puller._iterator, 5)
     loader.starts_cpu_s = 5.0
     for _ in range(4):
-        assert costing(reference.beside(puller, 1.0, clock)) == (0.003, 0.001)
+        assert costing(reference.measure_beside(puller, 1.0, clock)) == (0.003, 0.001)
 
 
 def test_a_loader_that_ends_again_and_again_is_taken_as_it_is(
-    clock: FakeClock, reference: Reference, puller: Puller, loader: Loader
+    clock: FakeClock, reference: ReferenceLoader, puller: Puller, loader: Loader
 ) -> None:
     """After a few tries what it costs to start is counted too, rather than nothing."""
     puller._iterator = islice(puller._iterator, 5)
     loader.starts_cpu_s, loader.lasts = 5.0, repeat(1)
     before_s = clock()
-    found = reference.beside(puller, 1.0, clock)
+    found = reference.measure_beside(puller, 1.0, clock)
     assert found.load_cpu_s_per_batch > 0.1
     assert found.reference_cpu_s_per_batch == pytest.approx(0.001)
     assert puller.restarts > 2
@@ -268,7 +268,7 @@ def test_a_loader_that_ends_again_and_again_is_taken_as_it_is(
 def test_workers_that_were_started_again_are_no_gain(
     clock: FakeClock,
     cpu: Cpu,
-    reference: Reference,
+    reference: ReferenceLoader,
     puller: Puller,
     loader: Loader,
     monkeypatch: pytest.MonkeyPatch,
@@ -285,7 +285,7 @@ def test_workers_that_were_started_again_are_no_gain(
     monkeypatch.setattr(puller, "_look_at_processes", look)
     puller._iterator = islice(puller._iterator, 5)
     loader.lasts = repeat(40)
-    assert reference.beside(puller, 1.0, clock).load_cpu_s_per_batch >= 0.003
+    assert reference.measure_beside(puller, 1.0, clock).load_cpu_s_per_batch >= 0.003
 
 
 def test_its_work_is_fixed() -> None:
@@ -311,7 +311,7 @@ def test_it_has_as_many_workers(
 
     monkeypatch.setattr(calibration, "_dataset", dataset)
     monkeypatch.setattr(calibration, "this_host", lambda: SimpleNamespace(cores=cores))
-    reference = Reference(workers)
+    reference = ReferenceLoader(workers)
     assert (reference.workers, asked) == (used, [used])
     assert reference.name == f"{calibration.VERSION}, {used} workers"
 
@@ -335,15 +335,15 @@ def test_two_real_loaders_are_told_apart(workers: int) -> None:
     puller = Puller(small_batches(workers), clock)
     theirs = set(puller.processes.worker_pids) - before
     assert len(theirs) == workers
-    reference = Reference(workers)
+    reference = ReferenceLoader(workers)
     ours = set(reference.processes.worker_pids)
     try:
         assert len(ours) == workers
         assert not ours & (theirs | before)
-        puller.ignore(reference.processes.pids)
+        puller.ignore_processes(reference.processes.pids)
         assert not ours & set(puller.processes.pids)
         assert theirs <= set(puller.processes.pids)
-        turns = reference.beside(puller, 0.1, clock)
+        turns = reference.measure_beside(puller, 0.1, clock)
         assert 0 < turns.load_cpu_s_per_batch < 60
         assert 0 < turns.reference_cpu_s_per_batch < 60
     finally:

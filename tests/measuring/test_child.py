@@ -128,7 +128,7 @@ def test_loaders_are_closed_unwatched_once_the_result_is_written(
         states[loader] = (Path(request_.result).exists(), stacks_file(request_).exists())
 
     monkeypatch.setattr(_Unclosable, "close", lambda _: note_close("user's"))
-    monkeypatch.setattr(calibration.Reference, "close", lambda _: note_close("reference"))
+    monkeypatch.setattr(calibration.ReferenceLoader, "close", lambda _: note_close("reference"))
     serve(request_, Factories(_Unclosable))
     assert states == {"user's": (True, False), "reference": (True, False)}
 

@@ -18,12 +18,12 @@ from netpipe.errors import LoaderEndedError
 from netpipe.measuring import profiler_trace
 from netpipe.measuring.child import Factories, serve
 from netpipe.measuring.emulated_step import EmulatedStep
-from netpipe.measuring.kept_trace import TraceTarget, keep_trace, with_named_threads
+from netpipe.measuring.kept_trace import TraceTarget, keep_trace, name_threads
 from netpipe.measuring.loader_puller import Puller
 from netpipe.measuring.profiler_trace import DEVICE, DISPATCH, LOADING, LOOP, STEP, NoTraceError
 from netpipe.measuring.request import MeasureRequest
-from netpipe.measuring.step_runner import Stepper
-from netpipe.measuring.training_loop import Length, late_reading_loop, train_block
+from netpipe.measuring.step_runner import StepRunner
+from netpipe.measuring.training_loop import BlockLength, late_reading_loop, run_train_block
 from netpipe.session.result_files import partial_result_file
 from tests.measuring.conftest import Rehearse
 
@@ -69,11 +69,11 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
             clock.sleep(0.002)
             yield BATCH
 
-    stepper = Stepper(lambda: (step.initial_state(), step), [BATCH, BATCH], clock)
+    stepper = StepRunner(lambda: (step.initial_state(), step), [BATCH, BATCH], clock)
     stepper.warm_up(1.0)
-    puller, length = Puller(loader, clock), Length(STEPS, SKIPPED)
+    puller, length = Puller(loader, clock), BlockLength(STEPS, SKIPPED)
     file = tmp_path_factory.mktemp("kept") / "emulated.trace.json.gz"
-    keep_trace(lambda: train_block(puller, stepper, late_reading_loop, length, clock), file)
+    keep_trace(lambda: run_train_block(puller, stepper, late_reading_loop, length, clock), file)
     assert [one.name for one in file.parent.iterdir()] == [file.name]
     return events_of(file)
 
@@ -135,7 +135,7 @@ def test_a_thread_that_only_loads_is_called_so() -> None:
         {"ph": "X", "pid": 1, "tid": 3, "name": LOADING},
         {},
     ]
-    found = with_named_threads(events)
+    found = name_threads(events)
     assert [one["args"]["name"] for one in found[:3]] == [
         "loading, ahead of the training loop",
         "training loop",
@@ -259,7 +259,7 @@ def test_a_loader_that_has_ended_by_then_leaves_its_measurement(
     def end(_: object) -> None:
         raise LoaderEndedError("it gave all it had")
 
-    monkeypatch.setattr("netpipe.measuring.rounds.Bench.train_to_be_seen", end)
+    monkeypatch.setattr("netpipe.measuring.rounds.RoundRunner.train_to_be_seen", end)
     found = rehearse(trace=TraceTarget(tmp_path))
     assert "it gave all it had" in {one.name: one.message for one in found.findings}["no-trace"]
     assert list(tmp_path.iterdir()) == []

@@ -43,7 +43,7 @@ def test_the_first_batch_is_timed_apart(clock: FakeClock) -> None:
 def test_pulling_flat_out_notes_every_gap(clock: FakeClock) -> None:
     """A block holds the gap of each batch and the CPU time of all processes in between."""
     puller = puller_of(clock, [0.0, 0.1, 0.3, 0.1, 0.3], use_s=[5.0, 0.6])
-    block = puller.flat_out(0.5)
+    block = puller.pull_flat_out(0.5)
     assert block.gaps_s == pytest.approx((0.1, 0.3, 0.1, 0.3))
     assert block.s_per_batch == pytest.approx(0.2)
     assert block.cpu_s_per_batch == pytest.approx(0.15)
@@ -61,13 +61,13 @@ def test_pulling_flat_out_takes_its_time(
 ) -> None:
     """It ends with the first whole burst after its time; one is enough if it takes it twice."""
     puller = puller_of(clock, repeat(0.125), children=workers)
-    assert len(puller.flat_out(enough_s).gaps_s) == batches
+    assert len(puller.pull_flat_out(enough_s).gaps_s) == batches
     assert puller.pull()[0] == batches + 1
 
 
 def test_a_loader_that_costs_nothing_is_left_at_last(clock: FakeClock) -> None:
     """A loader on which no time passes is pulled only so often."""
-    assert len(puller_of(clock, repeat(0.0)).flat_out(1.0).gaps_s) == _MOST_BATCHES
+    assert len(puller_of(clock, repeat(0.0)).pull_flat_out(1.0).gaps_s) == _MOST_BATCHES
 
 
 @pytest.mark.parametrize(("workers", "group"), [(0, 2), (2, 2), (4, 4), (100, 16)])
@@ -94,13 +94,13 @@ def test_a_restart_is_no_wait(clock: FakeClock) -> None:
 def test_an_epoch_is_as_long_as_the_last_one(clock: FakeClock) -> None:
     """Nothing is known of it before a loader has ended; then it has what is left of its length."""
     puller = puller_of(clock, [0.1] * 5)
-    assert puller.has_left(1000)
+    assert puller.epoch_has(1000)
     for _ in range(5):
         puller.pull()
     # The sixth is the second one's first, which is no wait: so the seventh was pulled too.
     assert (puller.epoch_batches, puller.pulled) == (5, 7)
-    assert puller.has_left(3)
-    assert not puller.has_left(4)
+    assert puller.epoch_has(3)
+    assert not puller.epoch_has(4)
 
 
 @pytest.mark.parametrize(
@@ -111,15 +111,15 @@ def test_room_is_made_by_the_next_epoch(
 ) -> None:
     """It begins where this one has too few batches left, once; no epoch has more than it has."""
     puller = puller_of(clock, [0.1] * 5)
-    puller.make_room(99)
+    puller.ensure_epoch_has(99)
     assert puller.restarts == 0
     for _ in range(5):
         puller.pull()
     for _ in range(2):
-        puller.make_room(batches)
+        puller.ensure_epoch_has(batches)
         assert puller.restarts == restarts
-        assert puller.has_left(left)
-        assert not puller.has_left(left + 1)
+        assert puller.epoch_has(left)
+        assert not puller.epoch_has(left + 1)
 
 
 def test_pulling_and_draining_end_with_the_epoch(clock: FakeClock) -> None:
@@ -127,11 +127,11 @@ def test_pulling_and_draining_end_with_the_epoch(clock: FakeClock) -> None:
     puller = puller_of(clock, [0.1] * 20)
     for _ in range(20):
         puller.pull()
-    puller.make_room(19)
-    assert len(puller.flat_out(100.0, in_epoch=True).gaps_s) == 18
-    puller.make_room(19)
+    puller.ensure_epoch_has(19)
+    assert len(puller.pull_flat_out(100.0, in_epoch=True).gaps_s) == 18
+    puller.ensure_epoch_has(19)
     assert puller.drain(100.0, 100.0, enough_s=1000.0, limit_s=1000.0) == (False, 16.0)
-    assert len(puller.flat_out(100.0, in_epoch=True).gaps_s) == 2
+    assert len(puller.pull_flat_out(100.0, in_epoch=True).gaps_s) == 2
     assert puller.restarts == 3
 
 
@@ -257,7 +257,7 @@ def test_an_iterator_that_is_handed_out_again_has_ended(clock: FakeClock) -> Non
     only = iter([1, 2, 3])
     puller = Puller(lambda: only, clock)
     with pytest.raises(LoaderEndedError, match="after 3 batches"):
-        puller.flat_out(1.0)
+        puller.pull_flat_out(1.0)
 
 
 def test_the_batches_are_counted_over_all_starts(clock: FakeClock) -> None:
@@ -355,7 +355,7 @@ def test_a_loader_that_fails_is_told_from_one_that_ends(clock: FakeClock) -> Non
 
     puller = Puller(loader, clock)
     with pytest.raises(LoaderFailedError, match="after 57 batches: OSError: disk gone") as caught:
-        puller.flat_out(1.0)
+        puller.pull_flat_out(1.0)
     assert isinstance(caught.value.__cause__, OSError)
 
 
@@ -407,7 +407,7 @@ def test_what_is_typical_is_the_median_of_bursts(clock: FakeClock) -> None:
     puller = puller_of(
         clock, chain([0.0], cycle([0.0, 0.2, 0.0, 0.2, 0.0, 0.2, 0.0, 9.0])), children=2
     )
-    block = puller.flat_out(15.0)
+    block = puller.pull_flat_out(15.0)
     assert block.typical_s_per_batch == pytest.approx(0.1)
     assert block.s_per_batch > 1.0
 
@@ -447,7 +447,7 @@ def test_settling_waits_until_the_loader_is_quiet(
 ) -> None:
     """It ends when next to no CPU is used, and at its limit of half a second in any case."""
     puller = puller_of(clock, repeat(0.0), use_s=use_s)
-    puller.settle(limit_s=0.5)
+    puller.wait_for_full_buffers(limit_s=0.5)
     assert clock() == pytest.approx(looks * 0.03)
 
 

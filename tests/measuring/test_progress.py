@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from netpipe.errors import SessionError
+from netpipe.linting.request import LintRequest
 from netpipe.measuring.request import MeasureRequest
 from netpipe.session.heartbeat import Watch
 from netpipe.session.parent import run_measurement, run_session
@@ -138,7 +139,7 @@ def test_who_listens_and_fails_ends_the_session(tmp_path: Path) -> None:
 
     child = command(tmp_path, rest.format(str(tmp_path)))
     with pytest.raises(SessionError, match="no display"):
-        run_session(child, SessionRequest("lint"), progress=fail)
+        run_session(child, LintRequest(), progress=fail)
     assert not Path("/proc", (tmp_path / "pid").read_text()).exists()
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import jax.numpy as jnp
 import pytest
 
-from netpipe.measuring.block_sizes import Estimates, Sizes
+from netpipe.measuring.block_sizes import BlockSizes, Estimates
 from netpipe.measuring.loader_puller import Puller
-from netpipe.measuring.round_log import Log
-from netpipe.measuring.rounds import Bench
+from netpipe.measuring.round_log import RoundLog
+from netpipe.measuring.rounds import RoundRunner
 from netpipe.measuring.training_loop import TrainBlock
 from netpipe.verdict.decision import judge
 from tests.fakes import FakeClock, ahead
@@ -23,22 +23,22 @@ def test_rounds_alternate_which_side_comes_first(
     """Step and training blocks run A B B A, so that a drift favours neither."""
     order: list[str] = []
     for name in ("_step_blocks", "_loading_blocks"):
-        run = getattr(Bench, name)
+        run = getattr(RoundRunner, name)
 
-        def noted(self: Bench, *args: Any, name: str = name, run: Any = run) -> int:
+        def noted(self: RoundRunner, *args: Any, name: str = name, run: Any = run) -> int:
             order.append(name)
             return int(run(self, *args))
 
-        monkeypatch.setattr(Bench, name, noted)
+        monkeypatch.setattr(RoundRunner, name, noted)
     rehearse()
     step, loading = "_step_blocks", "_loading_blocks"
     assert order[:8] == [step, loading, loading, step] * 2
 
 
-def log_of(load_s: list[float], train_s: list[float]) -> Log:
+def log_of(load_s: list[float], train_s: list[float]) -> RoundLog:
     """Make the log of rounds with such times and a step of 1 s."""
     blocks = [TrainBlock((one,), (0.0,), 1, 0, 2, 0, finite=True) for one in train_s]
-    return Log(load_s=load_s, step_s=[1.0] * len(load_s), train=blocks)
+    return RoundLog(load_s=load_s, step_s=[1.0] * len(load_s), train=blocks)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def log_of(load_s: list[float], train_s: list[float]) -> Log:
         (log_of([1.0] * 6, [1.0] * 5 + [1.05]), False),
     ],
 )
-def test_rounds_are_tight_when_both_times_are_known(log: Log, tight: bool) -> None:
+def test_rounds_are_tight_when_both_times_are_known(log: RoundLog, tight: bool) -> None:
     """Six rounds are the least, and the intervals of L and of R/S0 must be narrow."""
     assert log.is_tight() is tight
 
@@ -62,14 +62,14 @@ def test_rounds_are_tight_when_both_times_are_known(log: Log, tight: bool) -> No
 )
 def test_a_drain_may_fail_now_and_then(drained: list[bool], mostly: bool) -> None:
     """Load times count when the buffers were drained before most of them."""
-    assert Log(drained=drained).mostly_drained is mostly
+    assert RoundLog(drained=drained).mostly_drained is mostly
 
 
 def test_a_tight_measurement_ends_before_its_budget(
     rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As soon as more rounds would tell nothing more, there are no more."""
-    monkeypatch.setattr(Log, "is_tight", lambda self: len(self.load_s) >= 7)
+    monkeypatch.setattr(RoundLog, "is_tight", lambda self: len(self.load_s) >= 7)
     assert rehearse(budget_s=1000.0).step_s.n == 7
 
 
@@ -77,7 +77,7 @@ def test_an_unsteady_machine_is_given_its_budget(
     clock: FakeClock, rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rounds go on while the intervals are wide, as long as the next one fits."""
-    monkeypatch.setattr(Log, "is_tight", lambda _: False)
+    monkeypatch.setattr(RoundLog, "is_tight", lambda _: False)
     found = rehearse(budget_s=30.0)
     assert found.step_s.n > 6
     assert 15.0 < clock() < 60.0
@@ -111,14 +111,14 @@ def test_buffers_that_cannot_be_drained_are_told_of(
 def estimates(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The load times, in seconds, that are estimated before the rounds."""
     found: list[float] = []
-    estimate = Bench._estimated_load_s
+    estimate = RoundRunner._estimated_load_s
 
-    def noted(self: Bench) -> tuple[float, float]:
+    def noted(self: RoundRunner) -> tuple[float, float]:
         load_s, typical_s = estimate(self)
         found.append(load_s)
         return load_s, typical_s
 
-    monkeypatch.setattr(Bench, "_estimated_load_s", noted)
+    monkeypatch.setattr(RoundRunner, "_estimated_load_s", noted)
     return found
 
 
@@ -171,7 +171,7 @@ def test_blocks_share_a_round(
     round_s: float, times_s: tuple[float, float, float, float], counts: tuple[int, ...]
 ) -> None:
     """Each block has its share of the round's time, a least and a most; slow sides do little."""
-    found = Sizes.within(round_s, Estimates(times_s[0], *times_s))
+    found = BlockSizes.within(round_s, Estimates(times_s[0], *times_s))
     assert counts == (
         *(found.steps, found.short_steps, found.copied_steps, found.host_steps),
         *(found.train.skipped, found.train.steps),
@@ -187,7 +187,7 @@ def test_blocks_share_a_round(
 )
 def test_blocks_outlast_a_stutter(typical_s: float, stretch: float, train_stretch: float) -> None:
     """Where a batch takes longer in the mean than is typical, blocks are longer than its pauses."""
-    found = Sizes.within(2.0, Estimates(0.010, typical_s, 0.030, 0.030, 0.030))
+    found = BlockSizes.within(2.0, Estimates(0.010, typical_s, 0.030, 0.030, 0.030))
     assert found.load_s == pytest.approx(0.3 * stretch)
     assert found.train.steps == pytest.approx(24 * train_stretch, abs=1)
     assert found.train.limit_s == pytest.approx(1.4 * train_stretch)

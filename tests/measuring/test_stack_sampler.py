@@ -56,7 +56,7 @@ def test_what_numpy_and_python_do_was_called_by_the_trainer() -> None:
 
 def test_no_line_is_found_inside_the_harness(monkeypatch: pytest.MonkeyPatch) -> None:
     """Below a call of the harness's own, such as the step's, nothing is the trainer's."""
-    monkeypatch.setattr(stack_sampler, "_HARNESS", HERE)
+    monkeypatch.setattr(stack_sampler, "HARNESS_FOLDERS", (HERE,))
     assert line_of(lambda look: look()) is None
     assert trainers_line(None) is None
 

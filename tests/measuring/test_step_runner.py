@@ -15,11 +15,11 @@ from netpipe.errors import LoaderFailedError, MisuseError
 from netpipe.measuring import step_runner
 from netpipe.measuring.loader_puller import Puller
 from netpipe.measuring.step_runner import (
-    Stepper,
+    StepRunner,
     batch_bytes,
     first_array,
     is_finite,
-    made_step,
+    make_step,
     to_device,
 )
 from tests.fakes import FakeClock
@@ -54,9 +54,9 @@ def step() -> CountingStep:
 
 
 @pytest.fixture
-def stepper(step: CountingStep) -> Stepper:
+def stepper(step: CountingStep) -> StepRunner:
     """A stepper of that step, which starts at state 0."""
-    return Stepper(lambda: (0, step), HOST_BATCHES, step.clock)
+    return StepRunner(lambda: (0, step), HOST_BATCHES, step.clock)
 
 
 def test_the_first_array_tells_when_a_step_is_done() -> None:
@@ -112,7 +112,7 @@ def test_an_array_of_no_numbers_stays(values: list[Any]) -> None:
 def test_a_step_factory_makes_a_pair(made: Any) -> None:
     """Anything but (state, callable) is misuse."""
     with pytest.raises(MisuseError, match=r"must return \(state, step\); found"):
-        made_step(lambda: made)
+        make_step(lambda: made)
 
 
 @pytest.mark.parametrize(("batches", "count"), [([], 0), (HOST_BATCHES[:1], 1)])
@@ -121,22 +121,22 @@ def test_synthetic_batches_are_two_at_least(
 ) -> None:
     """A step is not timed on nothing, nor on one batch over and over."""
     with pytest.raises(MisuseError, match=f"at least 2 batches; found {count}"):
-        Stepper(lambda: (0, step), HOST_BATCHES, step.clock, lambda: batches)
+        StepRunner(lambda: (0, step), HOST_BATCHES, step.clock, lambda: batches)
 
 
-def test_a_block_gives_the_time_of_one_step(stepper: Stepper, step: CountingStep) -> None:
+def test_a_block_gives_the_time_of_one_step(stepper: StepRunner, step: CountingStep) -> None:
     """Seconds are those of a step, whatever the number of steps; the state goes on."""
-    assert stepper.resident_s(4) == pytest.approx(STEP_S)
-    assert stepper.synced_s(3) == pytest.approx(STEP_S)
-    assert stepper.transfer_s(2) == pytest.approx(STEP_S)
+    assert stepper.measure_resident_s(4) == pytest.approx(STEP_S)
+    assert stepper.measure_synced_s(3) == pytest.approx(STEP_S)
+    assert stepper.measure_transfer_s(2) == pytest.approx(STEP_S)
     # One before those of S2, and one more for a step that is done at once.
     assert stepper.state == len(step.batches) == 4 + 3 + (1 + 2 + 1)
 
 
-def test_batches_are_used_in_rotation(stepper: Stepper, step: CountingStep) -> None:
+def test_batches_are_used_in_rotation(stepper: StepRunner, step: CountingStep) -> None:
     """Two batches take turns, so that none is found in the caches; all are on the device."""
-    stepper.resident_s(3)
-    stepper.transfer_s(2)
+    stepper.measure_resident_s(3)
+    stepper.measure_transfer_s(2)
     assert step.seen() == [1, 2, 1, 1, 2, 1, 2]
     assert all(isinstance(batch["x"], jax.Array) for batch in step.batches)
 
@@ -144,29 +144,29 @@ def test_batches_are_used_in_rotation(stepper: Stepper, step: CountingStep) -> N
 def test_synthetic_batches_stand_in_for_resident_ones(step: CountingStep) -> None:
     """The step alone runs on synthetic batches; transfers are timed with the loader's."""
     synthetic = [{"x": np.full((2, 3), number, np.int32)} for number in (8, 9)]
-    stepper = Stepper(lambda: (0, step), HOST_BATCHES, step.clock, lambda: synthetic)
-    stepper.resident_s(2)
-    stepper.synced_s(2)
-    stepper.transfer_s(2)
+    stepper = StepRunner(lambda: (0, step), HOST_BATCHES, step.clock, lambda: synthetic)
+    stepper.measure_resident_s(2)
+    stepper.measure_synced_s(2)
+    stepper.measure_transfer_s(2)
     assert step.seen() == [8, 9, 8, 9, 1, 2, 1, 2]
 
 
-def test_the_idle_probe_looks_before_every_next_step(stepper: Stepper) -> None:
+def test_the_idle_probe_looks_before_every_next_step(stepper: StepRunner) -> None:
     """A step that is done at once is found ready each time the next one is dispatched."""
-    stepper.resident_s(4)
-    stepper.resident_s(3)
+    stepper.measure_resident_s(4)
+    stepper.measure_resident_s(3)
     assert (stepper.asked_before_next, stepper.ready_before_next) == (5, 5)
 
 
 def test_warm_up_ends_when_nothing_compiles(step: CountingStep) -> None:
     """A compiled step is run until three looks in a row saw no compilation."""
     jitted = jax.jit(lambda state, batch: (state + 1, {"loss": batch["x"].sum() * state}))
-    stepper = Stepper(lambda: (jnp.int32(0), jitted), HOST_BATCHES, step.clock)
+    stepper = StepRunner(lambda: (jnp.int32(0), jitted), HOST_BATCHES, step.clock)
     before = stepper.compilations()
     assert stepper.warm_up(LIMIT_S)
     compiled = stepper.compilations()
     assert compiled > before
-    stepper.resident_s(3)
+    stepper.measure_resident_s(3)
     assert stepper.compilations() == compiled
     # One to see what it leaves behind, which compiles, one in a side thread, three quiet pairs.
     assert int(stepper.state) == 1 + 1 + 2 * 3 + 3
@@ -186,7 +186,7 @@ def test_warm_up_gives_up_on_a_step_that_compiles_for_ever(
         step.clock.sleep(STEP_S)
         return state, jax.jit(lambda x: jnp.tanh(x).sum())(np.zeros(next(shapes), np.float32))
 
-    stepper = Stepper(lambda: (0, growing), HOST_BATCHES, step.clock)
+    stepper = StepRunner(lambda: (0, growing), HOST_BATCHES, step.clock)
     before = stepper.compilations()
     assert not stepper.warm_up(LIMIT_S)
     assert len(steps) == 1 + 1 + 2 * 6
@@ -203,7 +203,7 @@ def test_a_state_that_is_left_behind_is_weighed(step: CountingStep, donated: boo
         donate_argnums=(0,) if donated else (),
     )
     state = jnp.zeros((5, 7), jnp.float32)
-    stepper = Stepper(lambda: (state, jitted), HOST_BATCHES, step.clock)
+    stepper = StepRunner(lambda: (state, jitted), HOST_BATCHES, step.clock)
     stepper.warm_up(LIMIT_S)
     assert stepper.kept_state_bytes == (0 if donated else 5 * 7 * 4)
 
@@ -217,7 +217,7 @@ def test_a_step_may_need_the_main_thread(step: CountingStep, anywhere: bool) -> 
             raise RuntimeError("no mesh here")
         return step(state, batch)
 
-    stepper = Stepper(lambda: (0, choosy), HOST_BATCHES, step.clock)
+    stepper = StepRunner(lambda: (0, choosy), HOST_BATCHES, step.clock)
     assert stepper.warm_up(LIMIT_S)
     assert stepper.runs_in_a_thread is anywhere
 
@@ -251,9 +251,9 @@ def test_the_shadow_loader_is_pulled_beside_the_steps(step: CountingStep) -> Non
         assert pulled.wait(10), "nobody pulled beside the step"
         return step(state, batch)
 
-    stepper = Stepper(lambda: (0, waiting_step), HOST_BATCHES, step.clock)
+    stepper = StepRunner(lambda: (0, waiting_step), HOST_BATCHES, step.clock)
     puller = Puller(loader, step.clock)
-    assert stepper.shadow_s(5, puller, step_s=1000.0) == pytest.approx(STEP_S)
+    assert stepper.measure_shadow_s(5, puller, step_s=1000.0) == pytest.approx(STEP_S)
     assert given == [0, 1]
 
 
@@ -264,10 +264,10 @@ def test_a_loader_that_fails_in_the_shadow_is_heard(step: CountingStep) -> None:
         yield 0
         raise OSError("disk gone")
 
-    stepper = Stepper(lambda: (0, step), HOST_BATCHES, step.clock)
+    stepper = StepRunner(lambda: (0, step), HOST_BATCHES, step.clock)
     puller = Puller(loader, step.clock)
     with pytest.raises(LoaderFailedError, match="disk gone"):
-        stepper.shadow_s(1, puller, STEP_S)
+        stepper.measure_shadow_s(1, puller, STEP_S)
 
 
 class Pipelined:
@@ -290,14 +290,14 @@ def test_a_copy_that_a_step_hides_costs_nothing(
 ) -> None:
     """However few steps there are, the first copy, which nothing hides, is not among the times."""
     clock = FakeClock()
-    stepper = Stepper(lambda: (0, Pipelined(clock, copy_s)), HOST_BATCHES, clock)
+    stepper = StepRunner(lambda: (0, Pipelined(clock, copy_s)), HOST_BATCHES, clock)
 
     def wait_for(array: Any) -> None:
         clock.now_s = max(clock.now_s, float(array))
 
     monkeypatch.setattr(jax, "block_until_ready", wait_for)
     monkeypatch.setattr(step_runner, "is_ready", lambda array: float(array) <= clock())
-    assert stepper.transfer_s(steps) == pytest.approx(expected_s)
+    assert stepper.measure_transfer_s(steps) == pytest.approx(expected_s)
 
 
 def test_the_loss_tells_when_a_step_is_done() -> None:
@@ -317,7 +317,7 @@ def test_results_that_go_with_the_state_do_not_end_a_measurement(step: CountingS
         state, loss = jitted(state, batch)
         return state, {"global_step": state, "loss": loss}
 
-    stepper = Stepper(lambda: (jnp.zeros(3), sharing), HOST_BATCHES, step.clock)
+    stepper = StepRunner(lambda: (jnp.zeros(3), sharing), HOST_BATCHES, step.clock)
     stepper.warm_up(LIMIT_S)
     assert (stepper.ready_aux()["global_step"] == 1).all()
 
@@ -338,16 +338,20 @@ def test_a_step_may_take_the_batch_over(step: CountingStep, donated: bool) -> No
         lambda state, batch: (state + 1, {"loss": batch["x"].sum(), "x": batch["x"] + 1}),
         donate_argnums=(0, 1) if donated else (),
     )
-    stepper = Stepper(lambda: (jnp.int32(0), jitted), HOST_BATCHES, step.clock)
+    stepper = StepRunner(lambda: (jnp.int32(0), jitted), HOST_BATCHES, step.clock)
     assert stepper.warm_up(LIMIT_S)
     assert stepper.donates_batches is donated
     before = int(stepper.state)
-    for block in (stepper.resident_s, stepper.synced_s, stepper.transfer_s):
+    for block in (
+        stepper.measure_resident_s,
+        stepper.measure_synced_s,
+        stepper.measure_transfer_s,
+    ):
         block(3)
     assert int(stepper.state) == before + 3 + 3 + 5
 
 
-def test_the_shadowed_steps_are_no_idle_ones(stepper: Stepper, step: CountingStep) -> None:
+def test_the_shadowed_steps_are_no_idle_ones(stepper: StepRunner, step: CountingStep) -> None:
     """The idle probe looks at steps alone: beside a loader it would see the loader."""
-    stepper.shadow_s(5, Puller(lambda: repeat(0), step.clock), step_s=1000.0)
+    stepper.measure_shadow_s(5, Puller(lambda: repeat(0), step.clock), step_s=1000.0)
     assert (stepper.asked_before_next, stepper.ready_before_next) == (0, 0)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from netpipe.gate import baseline
-from netpipe.results.measurement import measurement_from
+from netpipe.results.measurement import parse_measurement
 from netpipe.results.step_times import MOST_SHOWN, DeviceStep, Distributions, StepTimes, timeline
 from tests.measurements import make_measurement
 from tests.measuring.conftest import LOAD_S, STEP_S, Rehearse
@@ -97,7 +97,7 @@ def test_the_steps_of_all_rounds_are_spread(rehearse: Rehearse) -> None:
 def test_both_survive_json() -> None:
     """What was written is what is read."""
     made = make_measurement(timeline=TIMES, distributions=SPREAD)
-    assert measurement_from(made.to_document(), "a file") == made
+    assert parse_measurement(made.to_document(), "a file") == made
 
 
 def test_an_older_document_has_neither() -> None:
@@ -105,9 +105,9 @@ def test_an_older_document_has_neither() -> None:
     document = make_measurement(timeline=TIMES).to_document()
     for moments in document["timeline"]:
         del moments["began_s"]
-    assert measurement_from(document, "a file").timeline == TIMES
+    assert parse_measurement(document, "a file").timeline == TIMES
     del document["timeline"], document["distributions"]
-    found = measurement_from(document, "a file")
+    found = parse_measurement(document, "a file")
     assert (found.timeline, found.distributions) == ((), None)
 
 

@@ -17,14 +17,14 @@ from netpipe.errors import LoaderFailedError, MisuseError
 from netpipe.measuring import training_loop
 from netpipe.measuring.emulated_step import EmulatedStep
 from netpipe.measuring.loader_puller import Puller
-from netpipe.measuring.step_runner import Stepper
+from netpipe.measuring.step_runner import StepRunner
 from netpipe.measuring.training_loop import (
-    Length,
+    BlockLength,
     TrainBlock,
     late_reading_loop,
-    train_block,
+    run_train_block,
 )
-from netpipe.page.plots.timeline import lanes
+from netpipe.page.plots.timeline import build_timeline
 from tests.fakes import FakeClock, paced
 from tests.measuring.loops import BATCH, counting_step, slow_loop, syncing_loop
 
@@ -33,12 +33,12 @@ STEPS, SKIPPED = 12, 5
 
 def train(
     loop: Any, step: Any = counting_step, state: Any = 0, skipped: int = SKIPPED
-) -> tuple[TrainBlock, Stepper]:
+) -> tuple[TrainBlock, StepRunner]:
     """Run a loop over a step with a loader that takes no time."""
     clock = MonotonicClock()
-    stepper = Stepper(lambda: (state, step), [BATCH, BATCH], clock)
+    stepper = StepRunner(lambda: (state, step), [BATCH, BATCH], clock)
     puller = Puller(lambda: repeat(BATCH), clock)
-    return train_block(puller, stepper, loop, Length(STEPS, skipped), clock), stepper
+    return run_train_block(puller, stepper, loop, BlockLength(STEPS, skipped), clock), stepper
 
 
 def train_emulated(loop: Any) -> TrainBlock:
@@ -97,10 +97,12 @@ def test_an_emulated_device_says_itself_when_it_works() -> None:
             yield BATCH
 
     clock, step = MonotonicClock(), EmulatedStep(0.010)
-    stepper = Stepper(lambda: (step.initial_state(), step), [BATCH, BATCH], clock)
+    stepper = StepRunner(lambda: (step.initial_state(), step), [BATCH, BATCH], clock)
     stepper.warm_up(60.0)
-    block = train_block(Puller(selfish, clock), stepper, syncing_loop, Length(STEPS, 1), clock)
-    shown = lanes(block.timeline)
+    block = run_train_block(
+        Puller(selfish, clock), stepper, syncing_loop, BlockLength(STEPS, 1), clock
+    )
+    shown = build_timeline(block.timeline)
     assert [one.length_s for one in shown.working] == pytest.approx([0.010] * STEPS, abs=1e-6)
     assert shown.idle_fraction == pytest.approx(1 - 0.010 / fmean(block.steps_s[1:]), abs=1e-6)
     assert shown.idle_fraction > 0.5  # loading alone takes 22 ms
@@ -109,10 +111,10 @@ def test_an_emulated_device_says_itself_when_it_works() -> None:
 def test_the_next_block_goes_on_from_the_newest_state() -> None:
     """The state of an earlier call may be donated and dead, so the loop's own is not used."""
     clock = MonotonicClock()
-    stepper = Stepper(lambda: (0, counting_step), [BATCH, BATCH], clock)
+    stepper = StepRunner(lambda: (0, counting_step), [BATCH, BATCH], clock)
     puller = Puller(lambda: repeat(BATCH), clock)
     for _ in range(2):
-        train_block(puller, stepper, late_reading_loop, Length(STEPS, SKIPPED), clock)
+        run_train_block(puller, stepper, late_reading_loop, BlockLength(STEPS, SKIPPED), clock)
     assert stepper.state == 2 * (STEPS + SKIPPED)
 
 
@@ -241,9 +243,11 @@ def test_a_loop_that_swallows_the_loaders_failure_does_not_hide_it() -> None:
         raise OSError("disk gone")
 
     clock = MonotonicClock()
-    stepper = Stepper(lambda: (0, counting_step), [BATCH, BATCH], clock)
+    stepper = StepRunner(lambda: (0, counting_step), [BATCH, BATCH], clock)
     with pytest.raises(LoaderFailedError, match="disk gone"):
-        train_block(Puller(failing, clock), stepper, deaf_loop, Length(STEPS, SKIPPED), clock)
+        run_train_block(
+            Puller(failing, clock), stepper, deaf_loop, BlockLength(STEPS, SKIPPED), clock
+        )
 
 
 def test_only_what_compiles_while_steps_count_is_counted() -> None:
@@ -266,12 +270,12 @@ def test_only_what_compiles_while_steps_count_is_counted() -> None:
 def test_a_block_ends_in_time() -> None:
     """Beyond its limit no more batches are given, once there are a few that count."""
     clock = FakeClock()
-    stepper = Stepper(lambda: (0, counting_step), [BATCH, BATCH], clock)
+    stepper = StepRunner(lambda: (0, counting_step), [BATCH, BATCH], clock)
     puller = Puller(lambda: repeat(BATCH), clock)
 
     def waited(limit_s: float) -> int:
-        length = Length(100, 2, limit_s)
-        return len(train_block(puller, stepper, slow_loop(clock), length, clock).waits_s)
+        length = BlockLength(100, 2, limit_s)
+        return len(run_train_block(puller, stepper, slow_loop(clock), length, clock).waits_s)
 
     assert waited(20.0) == 5  # the seventh batch came after 18 s, an eighth would after 21
     assert waited(0.0) == 3
@@ -284,7 +288,7 @@ def test_the_way_from_a_sync_to_the_next_step_is_measured(
     """Where a step is done at the request, the device idles until the next call of the step."""
     monkeypatch.setattr(training_loop, "is_ready", lambda _: is_done)
     clock = FakeClock()
-    stepper = Stepper(lambda: (0, counting_step), [BATCH, BATCH], clock)
+    stepper = StepRunner(lambda: (0, counting_step), [BATCH, BATCH], clock)
 
     def preparing_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
         for batch in batches:
@@ -293,7 +297,7 @@ def test_the_way_from_a_sync_to_the_next_step_is_measured(
             clock.sleep(3.0)  # beside the step, until the sync
 
     puller = Puller(lambda: (BATCH for _ in paced(clock, repeat(0.4))), clock)
-    block = train_block(puller, stepper, preparing_loop, Length(STEPS, SKIPPED), clock)
+    block = run_train_block(puller, stepper, preparing_loop, BlockLength(STEPS, SKIPPED), clock)
     assert block.exposed_s_per_step == pytest.approx(exposed_s)
 
 

@@ -12,11 +12,11 @@ from netpipe.diagnosis.diagnosis import (
     Need,
     Prediction,
     Stage,
-    Verified,
+    Verification,
 )
 from netpipe.linting.graph.nodes import Graph, Node
 from netpipe.linting.linter import LintReport
-from netpipe.linting.rules.finding import LintFinding, Silenced
+from netpipe.linting.rules.finding import LintFinding, SilencedFinding
 from netpipe.results.measurement import BlockingLine, Finding, Interval, Measurement
 from netpipe.verdict.decision import judge
 from netpipe.verdict.report import measurement_document
@@ -96,7 +96,7 @@ def lint(name: str = "tokenize") -> Document:
         LintFinding("shuffle-after-batch", "error", (0,), f"{name} first", "", "swap", "proven"),
         LintFinding("jax-in-worker", "info", (1,), "it calls jax", "", ""),
     )
-    silenced = (Silenced(found[2], f"{name} is meant"),)
+    silenced = (SilencedFinding(found[2], f"{name} is meant"),)
     report = LintReport("throughput", "0.2.18", Graph(nodes), found, silenced)
     trial = {
         "rule": "no-workers", "change": f".mp_prefetch({name})", "message": "2 times as fast",
@@ -147,7 +147,7 @@ def findings(name: str) -> Findings:
         Prediction("3 workers", "workers", near(0.027), near(1.1)),
         Prediction(f"{name} left out", "without-stage", near(0.011)),
     )
-    tried = Verified("3 workers", "workers", near(0.027), near(0.029), near(0.04), -0.07, "So.")
+    tried = Verification("3 workers", "workers", near(0.027), near(0.029), near(0.04), -0.07, "So.")
     bottleneck = Bottleneck(f".map({name})", "gil", 0.71, f"{name} computes")
     return Findings(
         near(0.04), near(0.08), "rebuilt", near(0.078), near(0.077), 2, 0, stages, bottleneck,

@@ -8,12 +8,12 @@ import pytest
 
 from netpipe.page.content import Tone
 from netpipe.page.plots.canvas import Ink
-from netpipe.page.plots.distributions import distributions
+from netpipe.page.plots.distributions import draw_distributions
 from netpipe.page.plots.inline import inline
 from netpipe.page.plots.ranges import Line, Row, amounts, durations, factors
 from netpipe.page.plots.sparkline import sparkline
 from netpipe.page.plots.stage_bars import stage_bars
-from netpipe.page.plots.timeline import lanes, timeline
+from netpipe.page.plots.timeline import build_timeline, draw_timeline
 from netpipe.results.measurement import Interval
 from netpipe.results.step_times import StepTimes
 from tests.page import examples
@@ -25,8 +25,8 @@ STEPS = tuple(StepTimes(**one) for one in examples.timeline())
 PERCENTILES = examples.distributions()
 
 DRAWINGS = {
-    "timeline": timeline(lanes(STEPS)),
-    "distributions": distributions(PERCENTILES["train_step_s"], PERCENTILES["wait_s"]),
+    "timeline": draw_timeline(build_timeline(STEPS)),
+    "distributions": draw_distributions(PERCENTILES["train_step_s"], PERCENTILES["wait_s"]),
     "durations": durations([Row("a", near(0.01)), Row("b", UNBOUNDED)], Line(0.02, "a step")),
     "amounts": amounts([Row("a", near(2e7))]),
     "factors": factors([Row("a", near(0.3)), Row("b", near(40.0))], Line(1.0, "keeps up")),
@@ -93,8 +93,8 @@ def test_a_headroom_of_nothing_is_drawn() -> None:
 def test_times_of_nothing_are_drawn() -> None:
     """A loader that took no time at all is no reason to fail."""
     assert durations([Row("a", Interval(0.0, 0.0, 0.0, 3))])
-    assert distributions([0.0] * 101, [0.0] * 101)
-    assert timeline(lanes((StepTimes(0.0, 0.0, 0.0, 0.0),)))
+    assert draw_distributions([0.0] * 101, [0.0] * 101)
+    assert draw_timeline(build_timeline((StepTimes(0.0, 0.0, 0.0, 0.0),)))
     idle = [replace(one, s_per_batch=0.0, cpu_s_per_batch=0.0) for one in findings("a").stages]
     assert stage_bars(idle, None)
     assert sparkline([0.0], 0.0, Tone.GOOD)

@@ -11,7 +11,7 @@ from netpipe.page.content import Drawing, Fact, Facts, Part
 from netpipe.page.parts import measurement
 from netpipe.page.parts.registry import parts_of
 from netpipe.page.reading import printable
-from netpipe.results.units import seconds
+from netpipe.results.units import format_seconds
 from tests.page import examples
 from tests.page.examples import Document
 
@@ -167,7 +167,7 @@ def test_the_drawn_times_are_the_documents() -> None:
     assert isinstance(card, Drawing)
     written = [one.strip() for one in re.findall(r"<text[^>]*>([^<]+)</text>", card.svg)]
     for name in ("load_s_per_batch", "train_s_per_step", "step_synced_s", "host_s_per_step"):
-        assert seconds(document[name]["median"]) in written
+        assert format_seconds(document[name]["median"]) in written
 
 
 def leaves(value: Any) -> Iterator[float]:

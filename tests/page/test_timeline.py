@@ -8,7 +8,7 @@ from statistics import fmean
 import pytest
 
 from netpipe.measuring.emulated_step import Engines
-from netpipe.page.plots.timeline import caption, lanes
+from netpipe.page.plots.timeline import build_timeline, write_caption
 from netpipe.results import statistics
 from netpipe.results.step_times import MOST_SHOWN, StepTimes, timeline
 from tests.page import examples
@@ -18,7 +18,7 @@ STEPS = tuple(StepTimes(**one) for one in examples.timeline())
 
 def test_a_device_that_waits_is_idle() -> None:
     """From when a step is done to when the next one's batch is there."""
-    found = lanes(STEPS)
+    found = build_timeline(STEPS)
     assert len(found.idle) == len(STEPS) - 1
     assert astuple(found.idle[0]) == pytest.approx((0.066, 0.076))
     assert found.idle_fraction == pytest.approx(0.010 / 0.040)
@@ -31,7 +31,7 @@ def test_a_device_that_is_behind_is_never_idle() -> None:
         StepTimes(0.001 * number, 0.001 * number, 0.001 * number, 0.03 * (number + 1))
         for number in range(5)
     )
-    found = lanes(ahead)
+    found = build_timeline(ahead)
     assert found.idle == ()
     assert found.idle_fraction == 0
     assert astuple(found.working[3]) == pytest.approx((0.09, 0.12))
@@ -41,12 +41,12 @@ def test_a_step_is_never_done_before_it_began() -> None:
     """Clocks that disagree by a little give a step of no time, and none of less."""
     (first, second, *_) = STEPS
     hasty = replace(second, done_s=second.given_s - 0.001)
-    assert lanes((first, hasty)).working[1].length_s == 0
+    assert build_timeline((first, hasty)).working[1].length_s == 0
 
 
 def test_the_caption_has_the_figures() -> None:
     """What the eye sees, in percent; a lower bound where the host sees the ends of steps late."""
-    exact, seen = (caption(lanes(STEPS), is_exact=one) for one in (True, False))
+    exact, seen = (write_caption(build_timeline(STEPS), is_exact=one) for one in (True, False))
     assert "for 25% of the time" in exact
     assert "at least 25% of the time" in seen
     assert "waits for batches 91% of its own" in exact
@@ -84,7 +84,7 @@ def test_the_idle_share_is_the_stall_fraction(seed: int) -> None:
     """What the timeline shows and what the verdict says of the same steps is the same."""
     step_s, found, steps_s = simulated(seed)
     assert len(found) == MOST_SHOWN
-    shown = lanes(found)
+    shown = build_timeline(found)
     assert shown.device_s == pytest.approx(sum(steps_s))
     stall = statistics.stall_interval([step_s], [fmean(steps_s)]).median
     assert shown.idle_fraction == pytest.approx(stall, abs=1e-6)
@@ -95,4 +95,4 @@ def test_the_loops_own_work_before_a_step_is_no_work_of_the_device() -> None:
     moments = tuple(
         StepTimes(at, at + 0.001, at + 0.031, at + 0.041, at + 0.031) for at in (0.0, 0.041, 0.082)
     )
-    assert lanes(moments).idle_fraction == pytest.approx(0.031 / 0.041)
+    assert build_timeline(moments).idle_fraction == pytest.approx(0.031 / 0.041)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from netpipe.errors import InputError
-from netpipe.results.measurement import SCHEMA, Finding, measurement_from
+from netpipe.results.measurement import SCHEMA, Finding, parse_measurement
 from tests.measurements import CPU, EMULATED, GPU, make_measurement
 
 
@@ -21,14 +21,14 @@ def test_a_measurement_survives_json(rounds: int) -> None:
         findings=(Finding("loader-restarted", "it ended twice"),),
     )
     text = json.dumps(measurement.to_document(), allow_nan=False)
-    assert measurement_from(json.loads(text), "a file") == measurement
+    assert parse_measurement(json.loads(text), "a file") == measurement
 
 
 def test_an_unbounded_interval_is_null_in_json() -> None:
     """JSON has no infinity."""
     document = make_measurement(rounds=2).to_document()
     assert document["step_s"] == {"median": 0.030, "low": None, "high": None, "n": 2}
-    assert measurement_from(document, "a file").step_s.high == inf
+    assert parse_measurement(document, "a file").step_s.high == inf
 
 
 def _without(name: str) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def _without(name: str) -> dict[str, Any]:
 def test_a_wrong_document_is_refused(document: dict[str, Any], words: str) -> None:
     """The error names the file and the field that is of another schema, absent, wrong or new."""
     with pytest.raises(InputError, match=r"runs/here\.json") as caught:
-        measurement_from(document, "runs/here.json")
+        parse_measurement(document, "runs/here.json")
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
 

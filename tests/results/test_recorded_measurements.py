@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from netpipe.results.measurement import Measurement, measurement_from
+from netpipe.results.measurement import Measurement, parse_measurement
 from netpipe.verdict.decision import judge
 from perf_tests.studies.faults.catalogue import find
 
@@ -14,7 +14,7 @@ RECORDED = sorted((Path(__file__).parents[1] / "data" / "measurements").glob("*.
 
 def recorded(path: Path) -> Measurement:
     """Read what `python -m perf_tests.studies.faults --record` wrote."""
-    return measurement_from(json.loads(path.read_text(encoding="utf-8")), path)
+    return parse_measurement(json.loads(path.read_text(encoding="utf-8")), path)
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
@@ -45,7 +45,7 @@ def test_every_verdict_that_can_be_planted_is_recorded() -> None:
 def test_a_forced_sync_is_recorded_with_its_line() -> None:
     """The line that blocks, in the file of the catalogue's loops, is in the message."""
     synced = next(recorded(path) for path in RECORDED if path.stem.startswith("sync-float"))
-    assert "perf_tests/studies/faults/loops.py:" in judge(synced).message
+    assert "perf_tests/faults/loops.py:" in judge(synced).message
 
 
 def test_the_instruments_cost_less_than_a_hundredth() -> None:

@@ -13,14 +13,14 @@ from referencing import Registry, Resource
 
 import netpipe
 from netpipe.gate import baseline
-from netpipe.gate.comparison import Accepted, compare
+from netpipe.gate.comparison import BaselineSessions, compare
 from netpipe.gate.pairs import Pair
 from netpipe.measuring.child import Factories, serve
 from netpipe.measuring.request import MeasureRequest
 from netpipe.results.measurement import Finding, Measurement
 from netpipe.results.step_times import Distributions, StepTimes
 from netpipe.suite.against import Against
-from netpipe.suite.run import Compared, Run
+from netpipe.suite.run import GateResult, Run
 from netpipe.suite.summary import write_json
 from netpipe.suite.worktrees import Commit
 from netpipe.verdict.decision import judge
@@ -164,9 +164,9 @@ def test_a_run_is_described(check: Callable[..., None], tmp_path: Path) -> None:
     run.sessions = {("a", "auto"): tuple(MEASUREMENTS)}
     slow = replace(MEASUREMENTS[0], step_s=make_measurement(step_s=0.09).step_s)
     for sessions in ((), MEASUREMENTS[:1] * 3):
-        comparison = compare("step_s", [slow, slow], Accepted("it", sessions))
-        run.compared.append(Compared("a::b", "step_s", comparison, slow))
-    run.compared.append(Compared("a::b", "step_s", comparison, slow, against="main"))
+        comparison = compare("step_s", [slow, slow], BaselineSessions("it", sessions))
+        run.compared.append(GateResult("a::b", "step_s", comparison, slow))
+    run.compared.append(GateResult("a::b", "step_s", comparison, slow, against="main"))
     pairs: dict[Hashable, list[Pair]] = {"subject": [Pair(MEASUREMENTS[0], MEASUREMENTS[1])]}
     commit = Commit(tmp_path, "main", "0123456789")
     run.against = Against(commit, cast(Any, None), "", lambda _: None, pairs)

@@ -1,11 +1,14 @@
 """Medians, their intervals, and what is said about a distribution."""
 
+import subprocess
+import sys
 from itertools import pairwise
 from math import comb, inf
 from random import Random
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from netpipe.results import statistics
 from netpipe.results.measurement import Interval
@@ -15,6 +18,22 @@ def coverage(n: int, outside: int) -> float:
     """Chance that the median lies between the order statistics `outside` from either end."""
     beyond = sum(comb(n, k) for k in range(outside + 1))
     return 1 - beyond / 2.0 ** (n - 1)
+
+
+def test_no_interval_imports_scipy() -> None:
+    """That takes seconds on a busy machine, and it would fall into the rounds."""
+    code = (
+        "import sys; from netpipe.results.statistics import median_interval; "
+        "median_interval([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]); sys.exit('scipy' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_interval_is_that_of_the_binomial_distribution() -> None:
+    """As many values lie outside on each side as scipy's quantile allows."""
+    counts = range(6, 400)
+    expected = [int(binom.ppf(0.025, n, 0.5)) - 1 for n in counts]
+    assert [statistics._most_below(n) for n in counts] == expected
 
 
 @pytest.mark.parametrize("n", [1, 2])

@@ -29,7 +29,7 @@ from netpipe.results.measurement import Interval
 )
 def test_a_duration_has_three_digits_and_its_unit(value: float, text: str) -> None:
     """Three significant digits, in the unit that leaves 1 to 999 of them; never an exponent."""
-    assert units.seconds(value) == text
+    assert units.format_seconds(value) == text
 
 
 @pytest.mark.parametrize(
@@ -45,18 +45,18 @@ def test_a_duration_has_three_digits_and_its_unit(value: float, text: str) -> No
 )
 def test_an_interval_says_its_unit_once(interval: Interval | None, text: str) -> None:
     """The low end has a unit of its own only where it differs."""
-    assert units.seconds_interval(interval) == text
+    assert units.format_seconds_interval(interval) == text
 
 
 def test_a_ratio_has_two_decimals() -> None:
     """A ratio is written with its interval."""
-    assert units.ratio_interval(Interval(1.018, 1.0, 1.036, 9)) == "1.02 (1.00 to 1.04)"
-    assert units.ratio_interval(None) == "not measured"
+    assert units.format_ratio_interval(Interval(1.018, 1.0, 1.036, 9)) == "1.02 (1.00 to 1.04)"
+    assert units.format_ratio_interval(None) == "not measured"
     unbounded = Interval(0.55, -inf, inf, 2)
-    assert units.ratio_interval(unbounded) == "0.55 (2 rounds, too few for an interval)"
+    assert units.format_ratio_interval(unbounded) == "0.55 (2 rounds, too few for an interval)"
 
 
 def test_a_fraction_is_shown_as_a_percentage() -> None:
     """Percent exists in text only."""
-    assert units.percent(0.042) == "4.2%"
-    assert units.percent(None) == "not measured"
+    assert units.format_percent(0.042) == "4.2%"
+    assert units.format_percent(None) == "not measured"

@@ -298,6 +298,8 @@ def test_a_late_round_names_the_loader_that_it_waits_for(dog: Watchdog, clock: F
         ("netpipe.measuring.training_loop", "late_reading_loop", "the step"),
         ("netpipe.measuring.training_loop", "__call__", "the step"),
         ("netpipe.measuring.step_runner", "resident_s", "the step"),
+        ("netpipe.measuring.loop_overhead", "loop_s", "the loop"),
+        ("netpipe.measuring.protocol", "measure", "netpipe itself"),
         ("somebody.else", "train_block", "the session"),
     ],
 )

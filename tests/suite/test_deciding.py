@@ -6,7 +6,7 @@ import pytest
 
 from netpipe.gate.comparison import Comparison, Outcome
 from netpipe.gate.waivers import Waiver
-from netpipe.suite.run import Compared, deciding
+from netpipe.suite.run import GateResult, deciding
 from tests.suite.recorded import recorded
 
 WAIVER = Waiver("a::b", "step_s", 1.5, "why", date(2026, 12, 31))
@@ -21,14 +21,14 @@ WORST_FIRST = [
 ]
 
 
-def compared(outcome: str) -> Compared:
+def compared(outcome: str) -> GateResult:
     """Give a comparison of an outcome, or a regression that is waived."""
     is_waived = outcome == "waived"
     comparison = Comparison(
         Outcome.REGRESSED if is_waived else Outcome(outcome), "step_s", 1.0, 1.0, 1.0, "why"
     )
     waiver = WAIVER if is_waived else None
-    return Compared("a::b", "step_s", comparison, recorded(), waiver)
+    return GateResult("a::b", "step_s", comparison, recorded(), waiver)
 
 
 @pytest.mark.parametrize("place", range(len(WORST_FIRST)))

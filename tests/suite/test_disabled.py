@@ -101,7 +101,7 @@ def test_where_missing_fails_something_must_be_judged(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A metric that is reported only fails no test, but a run that judged no other one."""
-    reported = replace(metrics.STEP, on_shared_cores=False)
+    reported = replace(metrics.STEP, is_judged_on_shared_cores=False)
     monkeypatch.setitem(metrics.GATED, "step_s", (reported,))
     project.has(LOAD_TIME.replace("load_s_per_batch", "step_s"), "test_step")
     project.record()

@@ -11,10 +11,10 @@ import pytest
 
 from netpipe.gate import metrics
 from netpipe.gate.baseline import Baseline
-from netpipe.gate.comparison import Accepted, compare
+from netpipe.gate.comparison import BaselineSessions, compare
 from netpipe.results.measurement import Measurement
 from netpipe.suite.failure_message import properties, told
-from netpipe.suite.run import Compared
+from netpipe.suite.run import GateResult
 from tests.suite.project import Project
 from tests.suite.recorded import H200, HOST, costlier, costly, recorded
 
@@ -39,17 +39,17 @@ def failed(
     now: Measurement,
     quantity: str = "load_s_per_batch",
     baselines: Sequence[Baseline] = (FIRST, LATEST),
-) -> Compared:
+) -> GateResult:
     """Hold two equal sessions against the baselines."""
     first, *_, latest = (
-        Accepted(
+        BaselineSessions(
             f"h200-x1/{one.path.name}",
             [replace(session, device=now.device) for session in one.sessions.get(NAME, ())],
         )
         for one in (baselines[0], *baselines)
     )
     earlier = [first] if len(baselines) > 1 else []
-    return Compared(NAME, quantity, compare(quantity, [now, now], latest, earlier), now)
+    return GateResult(NAME, quantity, compare(quantity, [now, now], latest, earlier), now)
 
 
 def lines(now: Measurement, quantity: str = "load_s_per_batch") -> dict[str, str]:
@@ -331,7 +331,7 @@ def test_junit_has_every_outcome(failing: Project, measured: Measurement, outcom
 
 def test_without_a_baseline_there_is_an_outcome_alone() -> None:
     """No figure is made up."""
-    none = compare("step_s", [recorded()], Accepted("it", ()))
+    none = compare("step_s", [recorded()], BaselineSessions("it", ()))
     assert properties(none) == [("netpipe_outcome", "NO_BASELINE")]
 
 

@@ -1,18 +1,21 @@
-"""What the README shows of the gate is what it says."""
+"""The README shows what a run prints."""
 
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 from rich.console import Console
+from rich.table import Table
 
 from netpipe.gate.baseline import load
-from netpipe.gate.comparison import Accepted, compare
-from netpipe.suite.run import Compared
+from netpipe.gate.comparison import BaselineSessions, compare
+from netpipe.suite.run import GateResult
 from netpipe.suite.summary import comparison_tables
+from netpipe.verdict.report import verdict_table
 from tests.root_process import ROOT
 
 KEPT = Path("baselines", "cpu-intel-xeon-2", "0002_packed.json")
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 QUANTITIES = {
     "perf_tests/test_loading.py::test_load_time": "load_s_per_batch",
     "perf_tests/test_training.py::test_step_time": "step_s",
@@ -20,18 +23,28 @@ QUANTITIES = {
 }
 
 
-def test_the_comparison_is_the_readmes() -> None:
-    """A session of the committed baseline, held against that baseline, gives the README's table."""
+def test_the_readme_shows_the_verdicts() -> None:
+    """A session of the committed baseline gives the README's table of verdicts."""
+    sessions = next(iter(load(ROOT / KEPT).sessions.values()))
+    assert printed(verdict_table(sessions[:1])) in README
+
+
+def test_the_readme_shows_the_comparison() -> None:
+    """A session of the committed baseline, compared with it, gives the README's table."""
     kept = load(ROOT / KEPT)
     compared = []
     for name, quantity in QUANTITIES.items():
         then = kept.sessions[name]
-        found = compare(quantity, then[:1], Accepted(kept.name, then))
-        compared += [Compared(name, quantity, one, then[0]) for one in found.by_metric]
+        found = compare(quantity, then[:1], BaselineSessions(kept.name, then))
+        compared += [GateResult(name, quantity, metric, then[0]) for metric in found.by_metric]
     run = cast(Any, SimpleNamespace(compared=compared))
     (table,) = comparison_tables(run)
+    assert printed(table) in README
+
+
+def printed(table: Table) -> str:
+    """Return a table as a terminal 118 columns wide shows it."""
     console = Console(width=118, color_system=None)
     with console.capture() as captured:
         console.print(table)
-    lines = "\n".join(line.rstrip() for line in captured.get().rstrip().splitlines())
-    assert lines in (ROOT / "README.md").read_text(encoding="utf-8")
+    return "\n".join(line.rstrip() for line in captured.get().rstrip().splitlines())

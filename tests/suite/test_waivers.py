@@ -1,4 +1,4 @@
-"""Accepted slowdowns: they pass under a waiver, are shown, and fail once it has to go."""
+"""BaselineSessions slowdowns: they pass under a waiver, are shown, and fail once it has to go."""
 
 from dataclasses import replace
 from pathlib import Path

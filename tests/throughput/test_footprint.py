@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from netpipe.throughput.footprint import Memory, bytes_read, memory_now, read_between
+from netpipe.throughput.footprint import Memory, bytes_read, read_between, read_memory
 
 _HELD = 64 << 20
 _HOLDER = f"held = b'x' * {_HELD}; print('ready', flush=True); input()"
@@ -36,13 +36,13 @@ def test_reading_counts_from_the_start_of_a_process() -> None:
 
 def test_memory_is_that_of_all_processes() -> None:
     """What a child holds is in it."""
-    before = memory_now()
+    before = read_memory()
     with subprocess.Popen(
         [sys.executable, "-c", _HOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as holder:
         assert holder.stdout is not None
         holder.stdout.readline()
-        with_child = memory_now()
+        with_child = read_memory()
         holder.communicate(b"\n")
     assert with_child.pss_bytes - before.pss_bytes > _HELD // 2
     assert with_child.rss_bytes - before.rss_bytes > _HELD // 2

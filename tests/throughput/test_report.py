@@ -66,7 +66,7 @@ def _rows(found: Throughput) -> list[str]:
 def test_the_document_is_described(found: Throughput) -> None:
     """The schema describes every field of it, and no other."""
     document, described = _document(found), json.loads(SCHEMA.read_text())["properties"]
-    documents.check(document, "throughput.1", "document")
+    documents.check_document(document, "throughput.1", "document")
     assert set(document) == set(described)
     combination = described["combinations"]["items"]
     assert all(set(one) == set(combination["properties"]) for one in document["combinations"])

@@ -46,12 +46,12 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
     clock = FakeClock()
     sizes = chain([5, 9, 7], repeat(6))
 
-    def memory_now() -> Memory:
+    def read_memory() -> Memory:
         clock.sleep(0.25)
         size = next(sizes)
         return Memory(size, 2 * size)
 
-    monkeypatch.setattr(runs, "memory_now", memory_now)
+    monkeypatch.setattr(runs, "read_memory", read_memory)
     return clock
 
 

@@ -60,7 +60,7 @@ def test_a_session_measures_a_target() -> None:
     assert run.tokens == run.slots == 6 * run.batches
     assert run.peak_rss_bytes >= run.peak_pss_bytes > 0
     document = {"schema": SCHEMA, "throughput": asdict(run)}
-    documents.check(document, "session.1", "session")
+    documents.check_document(document, "session.1", "session")
 
 
 @pytest.mark.parametrize(

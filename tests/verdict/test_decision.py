@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from netpipe.results.measurement import BlockingLine, Finding, GpuHealth, Waits
-from netpipe.verdict.decision import judge, remarks
+from netpipe.verdict.decision import find_remarks, judge
 from tests.measurements import CPU, EMULATED, GPU, make_measurement, spread
 
 SYNCED: dict[str, Any] = {"sync_probe_fraction": 1.0}
@@ -400,9 +400,9 @@ def test_a_stall_without_variations_is_still_named() -> None:
 def test_compilations_that_stop_are_remarked_on() -> None:
     """A few are no verdict, and still said; where they are the verdict, not twice."""
     few = make_measurement(compiled=(2, 0, 0, 0, 0, 0, 0, 0, 0))
-    assert [one.name for one in remarks(few, judge(few))] == ["compilations"]
+    assert [one.name for one in find_remarks(few, judge(few))] == ["compilations"]
     all_along = make_measurement(compiled=2)
-    assert remarks(all_along, judge(all_along)) == ()
+    assert find_remarks(all_along, judge(all_along)) == ()
 
 
 def test_work_of_the_loop_is_contention_where_cores_are_shared() -> None:
@@ -417,15 +417,15 @@ def test_a_stall_by_another_name_has_no_word_on_cheap_syncs() -> None:
     measurement = make_measurement(train_s=0.080, **SYNCED)
     verdict = judge(measurement)
     assert verdict.kind == "no-overlap"
-    assert remarks(measurement, verdict) == ()
+    assert find_remarks(measurement, verdict) == ()
 
 
 def test_syncs_that_cost_little_are_remarked_on() -> None:
     """A fine loop that waits for results is healthy, with a remark; a named one has none."""
     healthy = make_measurement(**SYNCED)
     stalled = make_measurement(**SERIAL, **SYNCED)
-    assert [one.name for one in remarks(healthy, judge(healthy))] == ["forced-sync"]
-    assert remarks(stalled, judge(stalled)) == ()
+    assert [one.name for one in find_remarks(healthy, judge(healthy))] == ["forced-sync"]
+    assert find_remarks(stalled, judge(stalled)) == ()
 
 
 # A loader of 8 ms in the trainer's thread, a CPU step of 70 ms that spreads, float(loss) each step.
@@ -518,7 +518,7 @@ def test_a_cheap_sync_has_its_figure(exposed_s: Any, words: str) -> None:
     """The remark says what the sync was seen to cost, and claims nothing that was not measured."""
     measurement = make_measurement(**{**COSTLY, "exposed_s": exposed_s})
     verdict = judge(measurement)
-    (remark,) = remarks(measurement, verdict)
+    (remark,) = find_remarks(measurement, verdict)
     assert (verdict.kind, remark.name) == ("healthy", "forced-sync")
     assert remark.message.endswith(words)
 
@@ -542,13 +542,13 @@ def test_a_stall_that_is_not_judged_is_said(load_s: float) -> None:
 def test_a_busy_host_is_remarked_on(busy: float, names: list[str]) -> None:
     """Other programs that took more than 5% of the CPU time are mentioned."""
     measurement = make_measurement(busy_elsewhere_fraction=busy)
-    assert [one.name for one in remarks(measurement, judge(measurement))] == names
+    assert [one.name for one in find_remarks(measurement, judge(measurement))] == names
 
 
 def test_what_was_found_while_measuring_comes_first() -> None:
     """Findings of the protocol are kept before the remarks."""
     seen = Finding("loader-restarted", "twice")
     measurement = make_measurement(findings=(seen,), busy_elsewhere_fraction=0.5)
-    found = remarks(measurement, judge(measurement))
+    found = find_remarks(measurement, judge(measurement))
     assert found[0] == seen
     assert [one.name for one in found[1:]] == ["busy-host"]

@@ -1,8 +1,7 @@
-"""Variants of a pipeline timed in turns with the pipeline as it is, in one run.
+"""Variants of a pipeline timed in turns with the unchanged pipeline, in one run.
 
-Each block has an iterator of its own, so that no buffer of one side is filled while another side
-is timed; its first part is thrown away. Rounds of a block for each side run there and back
-(A B B A), so that a machine that grows slower favours none.
+Each block has an iterator of its own, so that no buffer of one side fills while another side is
+timed; its first part is thrown away.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,47 +11,52 @@ from typing import Final
 
 from netpipe.clock import Clock
 from netpipe.errors import HangError
-from netpipe.linting.experiments.blocks import FLAT_OUT, Block, MeasureBlock, Pace
-from netpipe.linting.experiments.variants import Variant, build
+from netpipe.linting.experiments.blocks import FLAT_OUT, ElementBlock, MeasureBlock, Pace
+from netpipe.linting.experiments.variants import Variant, build_variant
+from netpipe.measuring.interleaving import MIN_ROUNDS, Interleaved, interleave
 from netpipe.measuring.loader_puller import LoaderFactory
 from netpipe.session.bounded_calls import call_within, summarize_error
 
-AS_IT_IS: Final = Variant()
-LATE: Final = "skipped for lack of time"
-LEAST_ROUNDS: Final = 3  # with fewer, a ratio has no interval
+UNCHANGED: Final = Variant()
+NO_TIME: Final = "skipped for lack of time"
 
-_MOST_ROUNDS: Final = 6
-_BLOCK_SHARE: Final = 1 / 12  # of a side's time: half of it is for starting and ending loaders
-_GRACE_S: Final = 5.0  # for a block that began in time to end: its workers start anew
-_LEAST_STEP_S: Final = 1e-3  # a shorter one is no step: sleeping is not that exact
+_MAX_ROUNDS: Final = 6
+# Half of a side's time is for starting and ending loaders.
+_BLOCK_SHARE: Final = 1 / 12
+# A block that begins in time may end this much later: its workers start anew.
+_GRACE_S: Final = 5.0
+# Sleeping is not exact enough for a shorter step.
+_MIN_STEP_S: Final = 1e-3
+
+_Blocks = Interleaved[Variant, ElementBlock]
 
 
 @dataclass(frozen=True)
-class Compared:
-    """A variant beside the pipeline as it is.
+class VariantBlocks:
+    """Blocks of a variant and of the unchanged pipeline.
 
     Attributes:
-        before: Blocks of the pipeline as it is.
-        after: As many of the variant, each of the same round as the one of its index.
+        before: Blocks of the unchanged pipeline.
+        after: As many of the variant, each from the same round as the block before.
         failure: Why there are no more; "" when nothing failed.
         pace: How both were pulled.
     """
 
-    before: tuple[Block, ...]
-    after: tuple[Block, ...]
+    before: tuple[ElementBlock, ...]
+    after: tuple[ElementBlock, ...]
     failure: str = ""
     pace: Pace = FLAT_OUT
 
 
-class Bench:
+class VariantComparison:
     """Compares variants of one pipeline within one budget.
 
     Args:
         loader: Makes the pipeline; called anew for each block.
         clock: Seconds.
-        budget_s: Seconds for all.
-        measure: What measures a block.
-        tell: Is told what is being done.
+        budget_s: Seconds for all comparisons.
+        measure: Measures a block.
+        tell: Called with what is being done.
     """
 
     def __init__(
@@ -71,85 +75,60 @@ class Bench:
 
     def compare(
         self, variants: Sequence[Variant], share: float, stepping: bool = False
-    ) -> Mapping[Variant, Compared]:
-        """Do rounds of a block for each variant and one for the pipeline as it is.
+    ) -> Mapping[Variant, VariantBlocks]:
+        """Measure rounds of one block of each variant and one of the unchanged pipeline.
 
-        No block is begun when the budget is over, and what was begun is given up soon after.
+        No block begins when the budget is over, and a running one is given up soon after.
 
         Args:
             variants: At least one, the most important first: the last are skipped where there is
-                no time for all. What fails once is left out from then on.
-            share: The part of the time left to spend, or more for the least number of rounds.
+                no time for all. A variant that fails once is left out from then on.
+            share: The part of the time left to spend; the least number of rounds may take more.
             stepping: Whether to pull as a trainer does whose step takes as long as a batch of the
-                pipeline as it is; otherwise flat out.
+                unchanged pipeline; otherwise flat out.
         """
-        share_s = share * self._left_s()
-        ends_s = self._clock() + share_s
-        # Warm-up: what is read for the first time comes from the disk.
-        look = Pace(_BLOCK_SHARE * share_s / (1 + len(variants)), from_start=True)
         began_s = self._clock()
+        share_s = share * self._left_s()
+        # Warm-up: what is read for the first time comes from the disk.
+        look_pace = Pace(_BLOCK_SHARE * share_s / (1 + len(variants)), from_start=True)
         self._tell("waiting for the first batches of the pipeline as it is")
-        looked, failed = self._round([AS_IT_IS], look)
-        looked_s = self._clock() - began_s
-        chosen = variants[: _affordable(self._left_s(), looked_s)]
+        look = self._interleave([UNCHANGED], look_pace, lambda done: not done.rounds)
+        look_s = self._clock() - began_s
+        chosen = variants[: _affordable(self._left_s(), look_s)]
         self._tell(f"measuring {len(chosen)} of {len(variants)} proposals, the gravest first")
-        pace = _pace(looked.get(AS_IT_IS), look.block_s, stepping)
-        rounds, failures = self._rounds(chosen, ends_s, pace, failed)
-        late = _lacks_time(looked_s, len(variants)) if looked else LATE
-        return {
-            variant: Compared(
-                tuple(blocks[AS_IT_IS] for blocks in rounds if variant in blocks),
-                tuple(blocks[variant] for blocks in rounds if variant in blocks),
-                failures.get(AS_IT_IS)
-                or failures.get(variant, "")
-                or ("" if any(variant in blocks for blocks in rounds) else late),
-                pace,
+        seen = next(iter(look.results(UNCHANGED)), None)
+        pace = _choose_pace(seen, look_pace.block_s, stepping)
+
+        def wants_round(done: _Blocks) -> bool:
+            ends_s = began_s + share_s if len(done.rounds) >= MIN_ROUNDS else self._ends_s
+            return (
+                len(done.rounds) < _MAX_ROUNDS
+                and self._clock() + done.longest_round_s <= ends_s
+                and not {UNCHANGED} & done.failures.keys()
+                and any(variant not in done.failures for variant in chosen)
             )
-            for variant in variants
-        }
 
-    def _rounds(
-        self,
-        variants: Sequence[Variant],
-        ends_s: float,
-        pace: Pace,
-        failures: Mapping[Variant, str],
-    ) -> tuple[list[Mapping[Variant, Block]], Mapping[Variant, str]]:
-        rounds: list[Mapping[Variant, Block]] = []
-        longest_s = 0.0
-        while len(rounds) < _MOST_ROUNDS and AS_IT_IS not in failures:
-            asked_s = self._clock()
-            by_s = ends_s if len(rounds) >= LEAST_ROUNDS else self._ends_s
-            sides = [side for side in (AS_IT_IS, *variants) if side not in failures]
-            if asked_s >= self._ends_s or asked_s + longest_s > by_s or sides == [AS_IT_IS]:
-                break
-            blocks, failed = self._round(sides[:: -1 if len(rounds) % 2 else 1], pace)
-            # What the end of the budget cuts off is no failure of what was measured before.
-            measured = set() if self._left_s() else {side for one in rounds for side in one}
-            failures = {**failures, **{k: why for k, why in failed.items() if k not in measured}}
-            rounds += [blocks] if AS_IT_IS in blocks else []
-            longest_s = max(longest_s, self._clock() - asked_s)
-        return rounds, failures
+        done = look if look.failures else self._interleave([UNCHANGED, *chosen], pace, wants_round)
+        no_time = _describe_lack(look_s, len(variants)) if seen else NO_TIME
+        return {variant: _paired(done, variant, pace, no_time) for variant in variants}
 
-    def _round(
-        self, sides: Sequence[Variant], pace: Pace
-    ) -> tuple[dict[Variant, Block], dict[Variant, str]]:
-        blocks: dict[Variant, Block] = {}
-        failures: dict[Variant, str] = {}
-        for side in sides:
-            if not self._left_s():
-                break
-            try:
-                blocks[side] = self._block(side, pace)
-            except Exception as error:  # noqa: BLE001  # the user's code may raise anything
-                failures[side] = summarize_error(error)
-        return blocks, failures
+    def _interleave(
+        self, sides: Sequence[Variant], pace: Pace, wants_round: Callable[[_Blocks], bool]
+    ) -> _Blocks:
+        return interleave(
+            sides,
+            lambda side: self._measure_block(side, pace),
+            lambda done: self._left_s() > 0 and wants_round(done),
+            clock=self._clock,
+            until_s=self._ends_s,
+            describe_error=summarize_error,
+        )
 
-    def _block(self, variant: Variant, pace: Pace) -> Block:
+    def _measure_block(self, variant: Variant, pace: Pace) -> ElementBlock:
         limit_s = self._left_s() + _GRACE_S
         try:
             return call_within(
-                lambda: self._measure(lambda: build(self._loader, variant), pace), limit_s
+                lambda: self._measure(lambda: build_variant(self._loader, variant), pace), limit_s
             )
         except HangError as error:
             what = "whole epoch" if pace.from_start and pace.block_s == inf else "few batches"
@@ -162,23 +141,35 @@ class Bench:
         return max(0.0, self._ends_s - self._clock())
 
 
-def _affordable(left_s: float, looked_s: float) -> int:
-    """Return how many variants there is time for, at least one; a block is like the first look."""
-    return max(1, int(left_s / max(1e-9, LEAST_ROUNDS * looked_s)) - 1)
+def _paired(done: _Blocks, variant: Variant, pace: Pace, no_time: str) -> VariantBlocks:
+    """Return the blocks of the rounds in which a variant and the unchanged pipeline were timed."""
+    pairs = [
+        (blocks[UNCHANGED], blocks[variant])
+        for blocks in done.rounds
+        if UNCHANGED in blocks and variant in blocks
+    ]
+    before, after = zip(*pairs, strict=True) if pairs else ((), ())
+    failure = done.failures.get(UNCHANGED) or done.failures.get(variant, "")
+    return VariantBlocks(before, after, failure or ("" if pairs else no_time), pace)
 
 
-def _lacks_time(looked_s: float, variants: int) -> str:
-    needed_s = looked_s * (1 + LEAST_ROUNDS * (1 + variants))
+def _affordable(left_s: float, look_s: float) -> int:
+    """Return how many variants there is time for, at least one; a block takes as long as a look."""
+    return max(1, int(left_s / max(1e-9, MIN_ROUNDS * look_s)) - 1)
+
+
+def _describe_lack(look_s: float, variants: int) -> str:
+    needed_s = look_s * (1 + MIN_ROUNDS * (1 + variants))
     return (
-        f"{LATE}: starting the pipeline for a few batches takes {looked_s:.3g} s,"
+        f"{NO_TIME}: starting the pipeline for a few batches takes {look_s:.3g} s,"
         f" so a --budget of about {ceil(needed_s)} s would do"
     )
 
 
-def _pace(seen: Block | None, block_s: float, stepping: bool) -> Pace:
-    """Choose how to pull, by what the first look at the pipeline as it is has shown."""
+def _choose_pace(seen: ElementBlock | None, block_s: float, stepping: bool) -> Pace:
+    """Choose how to pull, from the first look at the unchanged pipeline."""
     if seen is None:
         return Pace(block_s)
-    step_s = max(_LEAST_STEP_S, seen.load_s_per_batch) if stepping else 0.0
+    step_s = max(_MIN_STEP_S, seen.load_s_per_batch) if stepping else 0.0
     # Data so short that most of a block would be restarts are compared by whole epochs.
     return Pace(inf if seen.ended else block_s, step_s, seen.ended)

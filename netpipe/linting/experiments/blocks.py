@@ -8,8 +8,8 @@ from typing import Any, Final
 from netpipe.clock import Clock
 from netpipe.errors import MisuseError
 from netpipe.linting.experiments.batch_digest import element_count
-from netpipe.linting.experiments.variants import iterating
-from netpipe.measuring.loader_puller import LoaderFactory, Puller, close_soon
+from netpipe.linting.experiments.variants import open_iterator
+from netpipe.measuring.loader_puller import LoaderFactory, Puller, close_with_timeout
 from netpipe.session.heartbeat import UNWATCHED, Watch
 from netpipe.session.processes import ProcessTree
 
@@ -19,7 +19,7 @@ _END: Final = object()
 
 
 @dataclass(frozen=True)
-class Block:
+class ElementBlock:
     """What pulling for a while showed. Per element: a fix may change the batches.
 
     Attributes:
@@ -55,13 +55,13 @@ class Pace:
 
 FLAT_OUT: Final = Pace(0.0)
 
-MeasureBlock = Callable[[LoaderFactory, Pace], Block]
+MeasureBlock = Callable[[LoaderFactory, Pace], ElementBlock]
 """Measures a loader from its start."""
 
 
-def measured_block(
+def measure_block(
     loader: LoaderFactory, pace: Pace, clock: Clock, watch: Watch = UNWATCHED
-) -> Block:
+) -> ElementBlock:
     """Start a loader and time what it gives.
 
     Args:
@@ -81,13 +81,13 @@ def measured_block(
             _pull_stepping(puller, clock, warm_up_s, pace.step_s)
             spent = _pull_stepping(puller, clock, pace.block_s, pace.step_s)
         else:
-            puller.flat_out(warm_up_s)
-            pulled = puller.flat_out(pace.block_s)
+            puller.pull_flat_out(warm_up_s)
+            pulled = puller.pull_flat_out(pace.block_s)
             spent = _Spent(pulled.s_per_batch, pulled.cpu_s_per_batch, pulled.typical_s_per_batch)
     finally:
-        close_soon(puller.close)
+        close_with_timeout(puller.close)
     elements = counted.elements / puller.pulled
-    return Block(
+    return ElementBlock(
         spent.s_per_batch / elements, spent.cpu_s_per_batch / elements, elements, spent.typical_s
     )
 
@@ -115,7 +115,7 @@ def _pull_stepping(puller: Puller, clock: Clock, enough_s: float, step_s: float)
     return _Spent(fmean(gaps_s) + fmean(steps_s), used_s / len(gaps_s), median(gaps_s))
 
 
-def _from_start(loader: LoaderFactory, pace: Pace, clock: Clock) -> Block:
+def _from_start(loader: LoaderFactory, pace: Pace, clock: Clock) -> ElementBlock:
     """Time a loader from the call that makes it, to the end of its data or of the block."""
     counted = _Counted(loader)
     started, cpu_s = clock(), ProcessTree().cpu_s()
@@ -134,11 +134,11 @@ def _from_start(loader: LoaderFactory, pace: Pace, clock: Clock) -> Block:
         # Before the loader is closed: of workers that have ended nothing is known.
         used_s = ProcessTree().cpu_s() - cpu_s
     finally:
-        close_soon(batches.close)
+        close_with_timeout(batches.close)
     if not gaps_s:
         raise MisuseError("loader() gave no batch: it must give at least one")
     elements = counted.elements
-    return Block(
+    return ElementBlock(
         (ends_s - started) / elements,
         used_s / elements,
         elements / len(gaps_s),
@@ -157,7 +157,7 @@ class _Counted:
 
     def batches(self) -> Generator[Any, None, None]:
         """Start the loader."""
-        with iterating(self._loader()) as batches:
+        with open_iterator(self._loader()) as batches:
             for batch in batches:
                 self.elements += element_count(batch)
                 yield batch

@@ -26,7 +26,7 @@ class Fix:
     Attributes:
         rule: The rule that found what it mends.
         change: The call to write instead.
-        variant: The same for `build`; None where it cannot be had without the user's code.
+        variant: The same for `build_variant`; None where it cannot be had without the user's code.
         why_not: What stands against it then.
         overlaps: Whether it lets loading go on while the trainer works, which only shows where
             somebody does not ask for the next batch at once.

@@ -8,7 +8,7 @@ from typing import Final
 from netpipe.clock import Clock
 from netpipe.errors import HangError
 from netpipe.linting.experiments.batch_digest import digest, element_count
-from netpipe.linting.experiments.variants import iterating
+from netpipe.linting.experiments.variants import open_iterator
 from netpipe.measuring.loader_puller import LoaderFactory
 from netpipe.session.bounded_calls import call_within, summarize_error
 
@@ -99,7 +99,7 @@ class _Reading:
 
     def read(self, loader: LoaderFactory, enough: float) -> None:
         """Read until there are enough batches, or the time is over, or the data."""
-        with iterating(loader()) as batches:
+        with open_iterator(loader()) as batches:
             self._read_from(batches, enough)
             # Not where that raises: it does when workers that hang are killed.
             self.closing = True

@@ -17,7 +17,7 @@ from netpipe.linting.experiments.loader_runs import Run, read_batches
 from netpipe.linting.experiments.variants import (
     CannotRebuildError,
     Variant,
-    build,
+    build_variant,
     initializes_workers,
 )
 from netpipe.linting.graph.nodes import Graph
@@ -160,7 +160,7 @@ class _Runs:
         if self._clock() >= self._latest_s:
             return Run((), 0, False, skipped=True)
         limit_s = max(0.0, self._ends_s - self._clock()) / left
-        run = self._read(lambda: build(self._loader, variant), enough, limit_s)
+        run = self._read(lambda: build_variant(self._loader, variant), enough, limit_s)
         self._ends_s = min(self._ends_s + run.start_s, self._latest_s)
         return run
 

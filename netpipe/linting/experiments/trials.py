@@ -9,15 +9,15 @@ from statistics import median
 from typing import Final
 
 from netpipe.clock import Clock
-from netpipe.linting.experiments.alternation import LATE, Bench, Compared
-from netpipe.linting.experiments.blocks import MeasureBlock, Pace, measured_block
+from netpipe.linting.experiments.alternation import NO_TIME, VariantBlocks, VariantComparison
+from netpipe.linting.experiments.blocks import MeasureBlock, Pace, measure_block
 from netpipe.linting.experiments.fixes import Fix, fixes_for
 from netpipe.linting.experiments.variants import Variant
 from netpipe.linting.linter import LintReport
 from netpipe.measuring.loader_puller import LoaderFactory
 from netpipe.results.measurement import Interval
 from netpipe.results.statistics import ratio_interval
-from netpipe.results.units import seconds
+from netpipe.results.units import format_seconds
 from netpipe.session.heartbeat import UNWATCHED, Watch
 
 _PLAIN_FACTOR: Final = 3.0  # of time, that one alternation shows well enough to be told
@@ -75,15 +75,15 @@ def try_fixes(
         clock: Seconds.
         budget_s: Seconds for all trials; what runs when they are over is given up soon after.
         watch: Told of every wait for a batch.
-        measure: What measures a block; by default `measured_block`.
+        measure: What measures a block; by default `measure_block`.
         tell: Is told what is being done.
 
     Returns:
         One trial for each fix, then the one of several together where there is one.
     """
     fixes = fixes_for(report, cores)
-    measure = measure or partial(measured_block, clock=clock, watch=watch)
-    bench = Bench(loader, clock, budget_s, measure, tell)
+    measure = measure or partial(measure_block, clock=clock, watch=watch)
+    bench = VariantComparison(loader, clock, budget_s, measure, tell)
     compared = _compared(bench, fixes)
     trials = [_trial(fix, compared[fix.overlaps]) for fix in fixes]
     together = _together(fixes, trials)
@@ -93,7 +93,7 @@ def try_fixes(
     return (*trials, _trial(fix, bench.compare([variant], 1.0, fix.overlaps)))
 
 
-def with_trials(report: LintReport, trials: Sequence[Trial]) -> LintReport:
+def apply_trials(report: LintReport, trials: Sequence[Trial]) -> LintReport:
     """Return the report with a warning as a remark where all its proposals were clearly slower.
 
     A source that waits for storage, say, needs the threads that the rules warn of.
@@ -118,7 +118,9 @@ def with_trials(report: LintReport, trials: Sequence[Trial]) -> LintReport:
     )
 
 
-def _compared(bench: Bench, fixes: Sequence[Fix]) -> Mapping[bool, Mapping[Variant, Compared]]:
+def _compared(
+    bench: VariantComparison, fixes: Sequence[Fix]
+) -> Mapping[bool, Mapping[Variant, VariantBlocks]]:
     """Compare flat out, and stepping what would not show that way: with a before of their own."""
     variants = {
         stepping: tuple(
@@ -154,14 +156,14 @@ def _together(fixes: Sequence[Fix], trials: Sequence[Trial]) -> tuple[Fix, Varia
     return Fix(ALL, change, joined, overlaps=overlaps), joined
 
 
-def _trial(fix: Fix, compared: Mapping[Variant, Compared]) -> Trial:
+def _trial(fix: Fix, compared: Mapping[Variant, VariantBlocks]) -> Trial:
     if fix.variant is None:
         why = f"cannot be tried: {fix.why_not}. Move the call in your code"
         return Trial(fix.rule, fix.change, why)
     return judged(fix, compared[fix.variant])
 
 
-def judged(fix: Fix, compared: Compared) -> Trial:
+def judged(fix: Fix, compared: VariantBlocks) -> Trial:
     """Say what a fix gives.
 
     Args:
@@ -170,7 +172,7 @@ def judged(fix: Fix, compared: Compared) -> Trial:
     """
     before, after = compared.before, compared.after
     if compared.failure or not before:
-        why = compared.failure or LATE
+        why = compared.failure or NO_TIME
         return Trial(fix.rule, fix.change, f"not measured: {why}")
     elements = median(block.elements_per_batch for block in before)
     before_s, after_s = ([block.s_per_element for block in side] for side in (before, after))
@@ -188,15 +190,15 @@ def judged(fix: Fix, compared: Compared) -> Trial:
 
 def _how(pace: Pace) -> str:
     by = "by whole epochs, the start of the workers included" if pace.from_start else ""
-    step = f"with a step as long as a batch ({seconds(pace.step_s)})" if pace.step_s else ""
+    step = f"with a step as long as a batch ({format_seconds(pace.step_s)})" if pace.step_s else ""
     told = ", ".join(one for one in (step, by) if one)
     return told and f"{told}: "
 
 
 def _figures(before_s: float, after_s: float, before_cpu_s: float, after_cpu_s: float) -> str:
     return (
-        f"{seconds(after_s)} instead of {seconds(before_s)} per batch, and"
-        f" {seconds(after_cpu_s)} of CPU time instead of {seconds(before_cpu_s)}"
+        f"{format_seconds(after_s)} instead of {format_seconds(before_s)} per batch, and"
+        f" {format_seconds(after_cpu_s)} of CPU time instead of {format_seconds(before_cpu_s)}"
     )
 
 

@@ -64,7 +64,7 @@ class Variant:
         return self.read_threads is not None or self.read_buffer is not None
 
 
-def build(loader: LoaderFactory, variant: Variant) -> Any:
+def build_variant(loader: LoaderFactory, variant: Variant) -> Any:
     """Run a loader factory so that it makes a variant of its pipeline.
 
     Grain's classes are as they were when this returns, whatever happens.
@@ -90,7 +90,7 @@ def build(loader: LoaderFactory, variant: Variant) -> Any:
             f" found {type(dataset).__name__}"
         )
     dataset = calls.with_workers_last(dataset) if variant.workers_last else dataset
-    return with_thread_prefetch(dataset) if variant.thread_prefetch else dataset
+    return add_thread_prefetch(dataset) if variant.thread_prefetch else dataset
 
 
 def initializes_workers(loader: LoaderFactory) -> bool:
@@ -113,7 +113,7 @@ def _called(loader: LoaderFactory, variant: Variant) -> "tuple[_Calls, Any]":
 
 
 @contextmanager
-def iterating(batches: Iterable[Any]) -> Iterator[Iterator[Any]]:
+def open_iterator(batches: Iterable[Any]) -> Iterator[Iterator[Any]]:
     """Give an iterator, and close it: a DataLoader's, which cannot be, ends as it is let go of."""
     iterator = iter(batches)
     try:
@@ -122,7 +122,7 @@ def iterating(batches: Iterable[Any]) -> Iterator[Iterator[Any]]:
         getattr(iterator, "close", lambda: None)()
 
 
-def with_thread_prefetch(dataset: Any) -> Any:
+def add_thread_prefetch(dataset: Any) -> Any:
     """Let a thread make the next batches while the trainer works on one."""
     return grain.experimental.ThreadPrefetchIterDataset(dataset, prefetch_buffer_size=BATCHES_AHEAD)
 

@@ -45,7 +45,7 @@ def puts_on_device(called: object) -> bool:
     )
 
 
-def enclosed(function: object) -> Mapping[str, object]:
+def closure_variables(function: object) -> Mapping[str, object]:
     """Return what a function made within another takes from there, by name."""
     if not _is(function, FunctionType):
         return {}
@@ -219,7 +219,7 @@ class _Loads:
         self._scopes: Mapping[str, Mapping[str, object]] = {
             "LOAD_GLOBAL": known,
             "LOAD_NAME": known,
-            "LOAD_DEREF": ChainMap(self._imported, dict(enclosed(function))),
+            "LOAD_DEREF": ChainMap(self._imported, dict(closure_variables(function))),
             "LOAD_FAST": self._imported,
         }
 

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Final
 
-from netpipe.linting.graph.captures import Sending, Sent
-from netpipe.linting.graph.function_calls import enclosed, puts_on_device
-from netpipe.linting.graph.nodes import Plain, module_of, name_of, plain
+from netpipe.linting.graph.function_calls import closure_variables, puts_on_device
+from netpipe.linting.graph.nodes import PlainValue, module_name, qualified_name, to_plain_value
+from netpipe.linting.graph.pickled_size import PickledSize, PickleSizer
 from netpipe.linting.graph.source_lines import Recording
 
 
 @dataclass(frozen=True)
-class Seen:
+class DatasetInfo:
     """What a dataset is in the graph.
 
     Attributes:
@@ -28,7 +28,7 @@ class Seen:
     """
 
     kind: str
-    parameters: Mapping[str, Plain]
+    parameters: Mapping[str, PlainValue]
     made_at: str
     inputs: Sequence[object]
     functions: Sequence[object] = ()
@@ -36,11 +36,11 @@ class Seen:
     starts_workers: bool = False
     worker_init_fn: object = None
 
-    def sent(self, dataset: object, sending: Sending | None) -> Sent:
+    def measure_pickle(self, dataset: object, sizer: PickleSizer | None) -> PickledSize:
         """Count what a worker is sent of it, if there are workers that it is sent to."""
         if self.starts_workers:
-            return Sending().sent(self.worker_init_fn)
-        return Sent(None) if sending is None else sending.sent(dataset, self.inputs)
+            return PickleSizer().measure(self.worker_init_fn)
+        return PickledSize(None) if sizer is None else sizer.measure(dataset, self.inputs)
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,10 @@ class DataLoaderParts:
     """The dataset that a DataLoader makes of its arguments, and the settings of its workers."""
 
     dataset: object
-    settings: Mapping[str, Plain]
+    settings: Mapping[str, PlainValue]
 
 
-def parts_of_data_loader(loader: object) -> DataLoaderParts | None:
+def unpack_data_loader(loader: object) -> DataLoaderParts | None:
     """Return what a DataLoader holds; None for any other object."""
     if "DataLoader" not in _grain_names(loader):
         return None
@@ -59,17 +59,17 @@ def parts_of_data_loader(loader: object) -> DataLoaderParts | None:
     return DataLoaderParts(_attribute(loader, "_dataset"), workers)
 
 
-def workers_asked_for(dataset: object, recording: Recording) -> Seen | None:
+def describe_requested_workers(dataset: object, recording: Recording) -> DatasetInfo | None:
     """See the workers that were asked for a dataset and that are no dataset themselves."""
     called_at = recording.without_workers_at(dataset)
     if called_at is not None:
-        return Seen("NoWorkers", {}, called_at, (dataset,), is_asked_for=True)
+        return DatasetInfo("NoWorkers", {}, called_at, (dataset,), is_asked_for=True)
     # An ElasticIterator makes its workers when it is iterated, and does all that it does in them.
     options = _attribute(dataset, "_multiprocessing_options")
     if _shape(dataset)[0] != "Elastic" or options is None:
         return None
     has_workers = bool(_attribute(options, "num_workers"))
-    return Seen(
+    return DatasetInfo(
         "ProcessPrefetch" if has_workers else "NoWorkers",
         {**_setting("", options), "sequential_slice": False} if has_workers else {},
         recording.made_at(dataset),
@@ -79,11 +79,11 @@ def workers_asked_for(dataset: object, recording: Recording) -> Seen | None:
     )
 
 
-def seen_as(dataset: object, recording: Recording) -> Seen:
-    """See what a dataset does; of a class that is not in `SHAPES`, that it is unknown."""
+def describe_dataset(dataset: object, recording: Recording) -> DatasetInfo:
+    """See what a dataset does; of a class that is not in `KNOWN_CLASSES`, that it is unknown."""
     made_at = recording.made_at(dataset)
     if workers := _branches(dataset, "ProcessPrefetchIterDataset"):
-        return Seen(
+        return DatasetInfo(
             "ProcessPrefetch",
             _worker_settings(workers),
             made_at,
@@ -92,11 +92,11 @@ def seen_as(dataset: object, recording: Recording) -> Seen:
             worker_init_fn=_attribute(workers[0], "_worker_init_fn"),
         )
     if threads := _branches(dataset, "_MpContextIterDataset"):
-        buffer_size = plain(_attribute(dataset, "_iter_buffer_size"))
+        buffer_size = to_plain_value(_attribute(dataset, "_iter_buffer_size"))
         settings = {"num_threads": len(threads), "buffer_size": buffer_size}
         # Each thread has a copy of the same graph.
-        return Seen("MultithreadPrefetch", settings, made_at, _shared_inputs(threads[:1]))
-    return Seen(
+        return DatasetInfo("MultithreadPrefetch", settings, made_at, _shared_inputs(threads[:1]))
+    return DatasetInfo(
         _shape(dataset)[0],
         _settings(dataset),
         made_at,
@@ -107,7 +107,7 @@ def seen_as(dataset: object, recording: Recording) -> Seen:
 
 # ---- Grain's classes: what each is called here, and which of its attributes are settings.
 
-SHAPES: Mapping[str, tuple[str, tuple[str, ...]]] = {
+KNOWN_CLASSES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "SourceMapDataset": ("Source", ("_source",)),
     "RangeMapDataset": ("Source", ("start", "stop", "step")),
     "ParquetIterDataset": ("Source", ()),
@@ -171,7 +171,7 @@ def _grain_names(value: object) -> list[str]:
 
 
 def _is_grains(kind: type) -> bool:
-    return module_of(kind).partition(".")[0] == "grain"
+    return module_name(kind).partition(".")[0] == "grain"
 
 
 def is_dataset(value: object) -> bool:
@@ -185,7 +185,7 @@ def is_random_access(dataset: object) -> bool:
 
 
 def _shape(dataset: object) -> tuple[str, tuple[str, ...]]:
-    known = (SHAPES[name] for name in _grain_names(dataset) if name in SHAPES)
+    known = (KNOWN_CLASSES[name] for name in _grain_names(dataset) if name in KNOWN_CLASSES)
     return next(known, (f"Unknown:{type(dataset).__name__}", ()))
 
 
@@ -242,19 +242,19 @@ def _unwrapped(datasets: Sequence[object]) -> Sequence[object]:
 # ---- What a dataset is set to
 
 
-def _worker_settings(workers: Sequence[object]) -> Mapping[str, Plain]:
+def _worker_settings(workers: Sequence[object]) -> Mapping[str, PlainValue]:
     # Below the context of each worker, where there are several, is its slice.
     slices = [one for context in _inputs(workers[0]) for one in _inputs(context)]
     return {
         "num_workers": len(workers),
-        "per_worker_buffer_size": plain(_attribute(workers[0], "_buffer_size")),
+        "per_worker_buffer_size": to_plain_value(_attribute(workers[0], "_buffer_size")),
         "sequential_slice": any(_attribute(one, "_sequential_slice") is True for one in slices),
     }
 
 
-def _settings(dataset: object) -> Mapping[str, Plain]:
+def _settings(dataset: object) -> Mapping[str, PlainValue]:
     kind, attributes = _shape(dataset)
-    settings: dict[str, Plain] = {}
+    settings: dict[str, PlainValue] = {}
     for attribute in attributes:
         settings |= _setting(attribute, _users(_attribute(dataset, attribute)))
     if kind == "Source" and is_random_access(dataset):
@@ -262,17 +262,19 @@ def _settings(dataset: object) -> Mapping[str, Plain]:
     return settings
 
 
-def _setting(attribute: str, value: object) -> Mapping[str, Plain]:
+def _setting(attribute: str, value: object) -> Mapping[str, PlainValue]:
     """Make settings of an attribute: Grain's own objects are settings by their fields."""
     if attribute in ("_map_fn", "_filter_fn"):
-        return {"transform": name_of(value), "device_put": puts_on_device(value)}
+        return {"transform": qualified_name(value), "device_put": puts_on_device(value)}
     if attribute == "_source":  # the user's data, if it is a list
-        return {"source": name_of(value)}
+        return {"source": qualified_name(value)}
     if parts := _parts(value):
-        return {name: plain(one) for name, one in parts.items() if not name.startswith("_")}
-    settings = {attribute.lstrip("_"): plain(value)}
+        return {
+            name: to_plain_value(one) for name, one in parts.items() if not name.startswith("_")
+        }
+    settings = {attribute.lstrip("_"): to_plain_value(value)}
     for name in (name for kind in _grain_names(value) for name in _SAMPLERS.get(kind, ())):
-        settings[name.lstrip("_")] = plain(_attribute(value, name))
+        settings[name.lstrip("_")] = to_plain_value(_attribute(value, name))
     return settings
 
 
@@ -283,7 +285,7 @@ def _parts(value: object) -> Mapping[str, object]:
     return {one.name: _attribute(value, one.name) for one in fields(value)}
 
 
-def _length(dataset: object) -> Mapping[str, Plain]:
+def _length(dataset: object) -> Mapping[str, PlainValue]:
     """Ask for the number of elements, as Grain does for a shuffle, if the source can tell."""
     try:
         return {"length": len(dataset)}  # type: ignore[arg-type]  # what has none raises
@@ -330,7 +332,7 @@ def _users(value: object) -> object:
     if type(module) is not str or not module.startswith("grain._src.python.data_loader"):
         return value
     within = (
-        enclosed(value).get("transform"),
+        closure_variables(value).get("transform"),
         _attribute(value, "_transform"),
         _attribute(value, "values_batch_fn"),
     )

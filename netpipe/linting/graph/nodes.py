@@ -1,7 +1,7 @@
 """A pipeline as plain data: nodes, and the graph that they make. Knows nothing of Grain."""
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -13,7 +13,7 @@ from typing import Final
 # More elements than a trainer reads in eight years at a million a second: as good as endless.
 ENDLESS: Final = 2**48
 
-Plain = None | bool | int | float | str | tuple["Plain", ...]
+PlainValue = None | bool | int | float | str | tuple["PlainValue", ...]
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Node:
 
     id: int
     kind: str
-    parameters: Mapping[str, Plain]
+    parameters: Mapping[str, PlainValue]
     parents: tuple[int, ...]
     in_worker: bool
     random_access: bool = False
@@ -67,18 +67,34 @@ class Graph:
         """Return the nodes of some kinds, those nearest to the trainer first."""
         return tuple(node for node in self.nodes if node.kind in kinds)
 
-    def below(self, node: Node) -> Iterator[Node]:
-        """Yield once each all nodes that elements pass through before `node`, nearest first."""
-        waiting, seen = deque(node.parents), set()
+    @property
+    def data_loader(self) -> Node | None:
+        """The node of a DataLoader, whose settings are arguments and not calls; None without."""
+        return next(iter(self.of_kind("DataLoader")), None)
+
+    def below(self, node: Node, until: Callable[[Node], bool] = lambda _: False) -> Iterator[Node]:
+        """Yield each node that elements pass through before `node` once, the nearest first.
+
+        Args:
+            node: The node to start below.
+            until: Where to stop: the nodes for which it is true are yielded, but not what is only
+                below them.
+        """
+        waiting, seen = deque(node.parents), set[int]()
         while waiting:
             number = waiting.popleft()
             if number not in seen:
                 seen.add(number)
                 yield self.nodes[number]
-                waiting.extend(self.nodes[number].parents)
+                if not until(self.nodes[number]):
+                    waiting.extend(self.nodes[number].parents)
+
+    def above(self, node: Node) -> Iterator[Node]:
+        """Yield the nodes that elements pass through after `node`, nearest to the trainer first."""
+        return (other for other in self.nodes if node in self.below(other))
 
 
-def plain(value: object) -> Plain:
+def to_plain_value(value: object) -> PlainValue:
     """Return a setting as plain data: a mapping by its items, an object and inf by their names."""
     if isinstance(value, Enum):
         return value.name
@@ -90,24 +106,24 @@ def plain(value: object) -> Plain:
         number = float(value)
         return number if isfinite(number) else str(number)  # JSON has neither inf nor nan
     if isinstance(value, list | tuple):
-        return tuple(plain(one) for one in value)
+        return tuple(to_plain_value(one) for one in value)
     if isinstance(value, dict):
-        return tuple((str(key), plain(one)) for key, one in value.items())
-    return name_of(value)
+        return tuple((str(key), to_plain_value(one)) for key, one in value.items())
+    return qualified_name(value)
 
 
-def name_of(value: object) -> str:
+def qualified_name(value: object) -> str:
     """Name a function by where it is defined, a method or an object by its class."""
     if type(value) is partial:
-        return name_of(value.func)
+        return qualified_name(value.func)
     owner = value.__self__ if type(value) is MethodType else value
     try:
         return f"{owner.__module__}.{owner.__qualname__}"  # type: ignore[attr-defined]
     except Exception:  # noqa: BLE001  # an object has no such name, or is odd when it is asked
-        return f"{module_of(type(owner))}.{type.__dict__['__qualname__'].__get__(type(owner))}"
+        return f"{module_name(type(owner))}.{type.__dict__['__qualname__'].__get__(type(owner))}"
 
 
-def module_of(kind: type) -> str:
+def module_name(kind: type) -> str:
     """Return the module of a class; "" if the class or its metaclass hides it by a property."""
     module = type.__dict__["__module__"].__get__(kind)
     return module if type(module) is str else ""

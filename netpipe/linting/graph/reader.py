@@ -7,17 +7,17 @@ element is made and grain itself is not imported.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from netpipe.linting.graph.captures import Sending
 from netpipe.linting.graph.function_calls import uses_jax
 from netpipe.linting.graph.grain_classes import (
-    Seen,
+    DatasetInfo,
+    describe_dataset,
+    describe_requested_workers,
     is_dataset,
     is_random_access,
-    parts_of_data_loader,
-    seen_as,
-    workers_asked_for,
+    unpack_data_loader,
 )
 from netpipe.linting.graph.nodes import Graph, Node
+from netpipe.linting.graph.pickled_size import PickleSizer
 from netpipe.linting.graph.source_lines import Recording
 
 
@@ -36,16 +36,16 @@ def read_graph(dataset: object, recording: Recording | None = None) -> Graph:
         The graph; one without nodes for any other object.
     """
     reading = _Reading(recording or Recording())
-    parts = parts_of_data_loader(dataset)
+    parts = unpack_data_loader(dataset)
     if parts is None:
         return reading.graph_of(dataset)
     nodes = reading.graph_of(parts.dataset).nodes
     return Graph((*(replace(root, parameters=parts.settings) for root in nodes[:1]), *nodes[1:]))
 
 
-def datasets_of(dataset: object) -> Mapping[int, object]:
+def collect_datasets(dataset: object) -> Mapping[int, object]:
     """Return the datasets of a pipeline by the ids that their nodes have in `read_graph`."""
-    parts = parts_of_data_loader(dataset)
+    parts = unpack_data_loader(dataset)
     reading = _Reading(Recording())
     reading.graph_of(dataset if parts is None else parts.dataset)
     return dict(enumerate(reading.datasets))
@@ -57,23 +57,23 @@ class _Place:
 
     Attributes:
         dataset: The dataset.
-        sending: What its workers are sent; None in the training process.
+        sizer: What its workers are sent; None in the training process.
         is_bare: Whether the workers that were asked for it have their node already.
     """
 
     dataset: object
-    sending: Sending | None = None
+    sizer: PickleSizer | None = None
     is_bare: bool = False
 
     @property
     def key(self) -> tuple[int, bool, bool]:
         """What it has in common with the places that are the same node."""
-        return id(self.dataset), self.sending is not None, self.is_bare
+        return id(self.dataset), self.sizer is not None, self.is_bare
 
-    def below(self, seen: Seen) -> list["_Place"]:
+    def below(self, seen: DatasetInfo) -> list["_Place"]:
         """List the places of what it reads from."""
-        sending = Sending() if seen.starts_workers else self.sending
-        return [_Place(one, sending, seen.is_asked_for) for one in seen.inputs]
+        sizer = PickleSizer() if seen.starts_workers else self.sizer
+        return [_Place(one, sizer, seen.is_asked_for) for one in seen.inputs]
 
 
 class _Reading:
@@ -81,9 +81,9 @@ class _Reading:
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
-        self._seen: dict[int, Seen] = {}
+        self._seen: dict[int, DatasetInfo] = {}
         self._numbers: dict[tuple[int, bool, bool], int] = {}
-        self._met: list[tuple[_Place, Seen, list[_Place]]] = []
+        self._met: list[tuple[_Place, DatasetInfo, list[_Place]]] = []
 
     def graph_of(self, dataset: object) -> Graph:
         """Read all nodes of a dataset, if it is one."""
@@ -104,21 +104,23 @@ class _Reading:
         """The datasets that were met, in the order of their numbers."""
         return [place.dataset for place, _, _ in self._met]
 
-    def _look_at(self, place: _Place) -> Seen:
+    def _look_at(self, place: _Place) -> DatasetInfo:
         """See a dataset, which is asked only once for what may take time, as its length."""
-        asked = None if place.is_bare else workers_asked_for(place.dataset, self._recording)
+        asked = (
+            None if place.is_bare else describe_requested_workers(place.dataset, self._recording)
+        )
         if asked is None and id(place.dataset) not in self._seen:
-            self._seen[id(place.dataset)] = seen_as(place.dataset, self._recording)
+            self._seen[id(place.dataset)] = describe_dataset(place.dataset, self._recording)
         return asked or self._seen[id(place.dataset)]
 
-    def _node(self, place: _Place, seen: Seen, below: list[_Place]) -> Node:
-        cost = seen.sent(place.dataset, place.sending)
+    def _node(self, place: _Place, seen: DatasetInfo, below: list[_Place]) -> Node:
+        cost = seen.measure_pickle(place.dataset, place.sizer)
         return Node(
             id=self._numbers[place.key],
             kind=seen.kind,
             parameters=seen.parameters,
             parents=tuple(self._numbers[one.key] for one in below),
-            in_worker=place.sending is not None,
+            in_worker=place.sizer is not None,
             random_access=is_random_access(place.dataset),
             uses_jax=any(uses_jax(one) for one in seen.functions),
             made_at=seen.made_at,

@@ -40,7 +40,7 @@ class Recording:
 
 
 @contextmanager
-def recorded() -> Iterator[Recording]:
+def record_source_lines() -> Iterator[Recording]:
     """Record the datasets that are made within, by this thread or another.
 
     Only names that Grain makes public are hooked, and only meanwhile: the constructors that every

@@ -6,15 +6,15 @@ Attributes are looked up in `vars()` alone: no property and no method of the use
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 
-from netpipe.linting.graph.grain_classes import is_dataset, parts_of_data_loader
-from netpipe.linting.graph.nodes import module_of
-from netpipe.linting.graph.reader import datasets_of
+from netpipe.linting.graph.grain_classes import is_dataset, unpack_data_loader
+from netpipe.linting.graph.nodes import module_name
+from netpipe.linting.graph.reader import collect_datasets
 
 _DEPTH = 2
 _DATASETS = ("MapDataset", "IterDataset", "DataLoader")
 
 
-def held_datasets(loader: object) -> Mapping[str, object]:
+def find_held_datasets(loader: object) -> Mapping[str, object]:
     """Return the Grain datasets that an iterable object holds, by the names of their attributes.
 
     Args:
@@ -23,7 +23,7 @@ def held_datasets(loader: object) -> Mapping[str, object]:
     Returns:
         Those that no other one of them reads from; none for an object of Grain's.
     """
-    if not hasattr(type(loader), "__iter__") or module_of(type(loader)).startswith("grain."):
+    if not hasattr(type(loader), "__iter__") or module_name(type(loader)).startswith("grain."):
         return {}
     deepest_first = sorted(_attributes(loader, _DEPTH), key=lambda one: -one[0].count("."))
     # An object that has several names is known by the one nearest to the loader.
@@ -32,7 +32,7 @@ def held_datasets(loader: object) -> Mapping[str, object]:
     return {name: one for number, (name, one) in found.items() if number not in read}
 
 
-def properties_of_datasets(loader: object) -> Mapping[str, str]:
+def find_dataset_properties(loader: object) -> Mapping[str, str]:
     """Return the properties whose annotations promise a Grain dataset: the type by the name."""
     found: dict[str, str] = {}
     for kind in reversed(type(loader).__mro__):
@@ -52,7 +52,7 @@ def _attributes(value: object, depth: int) -> Iterator[tuple[str, object]]:
     except AttributeError:  # it has slots, or is of a built-in class
         return
     for name, one in attributes.items():
-        if is_dataset(one) or parts_of_data_loader(one):
+        if is_dataset(one) or unpack_data_loader(one):
             yield name, one
         elif depth > 1 and not isinstance(one, type):
             yield from ((f"{name}.{inner}", found) for inner, found in _attributes(one, depth - 1))
@@ -60,4 +60,4 @@ def _attributes(value: object, depth: int) -> Iterator[tuple[str, object]]:
 
 def _below(dataset: object) -> Iterator[object]:
     """Yield the datasets that a dataset reads from."""
-    return (one for one in datasets_of(dataset).values() if one is not dataset)
+    return (one for one in collect_datasets(dataset).values() if one is not dataset)

@@ -5,13 +5,13 @@ from itertools import pairwise
 from typing import Final
 
 from netpipe.linting.graph.nodes import Node
-from netpipe.linting.picture.calls import call_of
+from netpipe.linting.picture.calls import describe_call
 from netpipe.linting.picture.layout import CARD_OFFSET, PADDING, Sizes, layout
 from netpipe.linting.picture.lettering import monospace_columns, monospace_width
 from netpipe.linting.picture.parts import Arrow, Box, Process
 from netpipe.linting.picture.style import ARGUMENTS_SIZE, CALL_SIZE, CHIP_SIZE, PLACE_SIZE
 from netpipe.linting.picture.svg import element, plain, text
-from netpipe.linting.picture.visible_graph import Shown, mark, shortened
+from netpipe.linting.picture.visible_graph import VisibleGraph, label_finding, shorten_middle
 
 _BOX_WIDTHS: Final = (190.0, 340.0)
 _INSET: Final = 12.0
@@ -22,7 +22,7 @@ _ROUND: Final = 8.0
 _PLACE_COLUMNS: Final = 24
 
 
-def draw(pipeline: Shown) -> tuple[Sequence[str], float, float]:
+def draw(pipeline: VisibleGraph) -> tuple[Sequence[str], float, float]:
     """Draw what is shown of a pipeline, one node at least.
 
     Returns:
@@ -74,7 +74,7 @@ def _head(x: float, y: float) -> str:
     return element("path", d=f"M{x:.1f} {y:.1f}l-4.5 -8h9z", class_="head")
 
 
-def _box(pipeline: Shown, box: Box) -> str:
+def _box(pipeline: VisibleGraph, box: Box) -> str:
     if box.node is None:
         return _trainer(box)
     findings = () if box.again else pipeline.findings.get(box.node.id, ())
@@ -90,7 +90,7 @@ def _box(pipeline: Shown, box: Box) -> str:
         class_=" ".join(filter(None, ["box", severity, "again" if box.again else ""])),
     )
     tip = element(
-        "title", plain(" ".join(filter(None, [str(call_of(box.node)), box.node.made_at])))
+        "title", plain(" ".join(filter(None, [str(describe_call(box.node)), box.node.made_at])))
     )
     lines = _again(box, box.node) if box.again else _lines(pipeline, box, box.node)
     number = {} if box.again else {"data_node": str(box.node.id)}
@@ -112,9 +112,9 @@ def _trainer(box: Box) -> str:
     return pill + text(middle, place.y + 21.5, "trainer", "call in-trainer", "middle")
 
 
-def _lines(pipeline: Shown, box: Box, node: Node) -> Iterator[str]:
+def _lines(pipeline: VisibleGraph, box: Box, node: Node) -> Iterator[str]:
     """Yield the call, its arguments, and a chip for each finding."""
-    call, place = call_of(node), box.place
+    call, place = describe_call(node), box.place
     x, y = place.x + _INSET, place.y + _INSET + 10
     made_at = _file(node)
     room = place.width - 2 * _INSET
@@ -138,40 +138,40 @@ def _lines(pipeline: Shown, box: Box, node: Node) -> Iterator[str]:
         y += _CHIP
         room_in_chip = place.width - 12 - 12
         look = f"rule {finding.severity}"
-        yield _fitted(x, y - 1, mark(finding), look, room_in_chip, CHIP_SIZE)
+        yield _fitted(x, y - 1, label_finding(finding), look, room_in_chip, CHIP_SIZE)
 
 
 def _file(node: Node) -> str:
-    return shortened(node.made_at.rpartition("/")[2], _PLACE_COLUMNS)
+    return shorten_middle(node.made_at.rpartition("/")[2], _PLACE_COLUMNS)
 
 
 def _again(box: Box, node: Node) -> Iterator[str]:
     x, y = box.place.x + _INSET, box.place.y + _INSET + 10
     room = box.place.width - 2 * _INSET
-    yield _fitted(x, y, str(call_of(node)), "call", room, CALL_SIZE)
+    yield _fitted(x, y, str(describe_call(node)), "call", room, CALL_SIZE)
     yield text(x, y + _LINE, "as in the other workers", "faint")
 
 
 def _fitted(x: float, y: float, content: str, look: str, room: float, size: float) -> str:
-    return text(x, y, shortened(content, monospace_columns(room, size)), look)
+    return text(x, y, shorten_middle(content, monospace_columns(room, size)), look)
 
 
-def _height(pipeline: Shown, node: Node) -> float:
-    lines = 2 if call_of(node).arguments else 1
+def _height(pipeline: VisibleGraph, node: Node) -> float:
+    lines = 2 if describe_call(node).arguments else 1
     return 2 * _INSET + lines * _LINE - 6 + len(pipeline.findings.get(node.id, ())) * _CHIP
 
 
-def _box_width(pipeline: Shown) -> float:
+def _box_width(pipeline: VisibleGraph) -> float:
     """Return a width for all boxes: of the widest text, between two limits."""
     least, most = _BOX_WIDTHS
     texts = (one for node in pipeline.nodes.values() for one in _text_widths(pipeline, node))
     return min(max(least, *texts), most)
 
 
-def _text_widths(pipeline: Shown, node: Node) -> Iterator[float]:
-    call, made_at = call_of(node), _file(node)
+def _text_widths(pipeline: VisibleGraph, node: Node) -> Iterator[float]:
+    call, made_at = describe_call(node), _file(node)
     beside = monospace_width(made_at + " ", PLACE_SIZE) + 2 * _INSET
     yield monospace_width(call.name, CALL_SIZE) + beside + 2
     yield monospace_width(", ".join(call.arguments), ARGUMENTS_SIZE) + 2 * _INSET + 2
     for finding in pipeline.findings.get(node.id, ()):
-        yield monospace_width(mark(finding), CHIP_SIZE) + 2 * _INSET + 2
+        yield monospace_width(label_finding(finding), CHIP_SIZE) + 2 * _INSET + 2

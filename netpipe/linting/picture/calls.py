@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Final
 
-from netpipe.linting.graph.nodes import ENDLESS, Node, Plain
+from netpipe.linting.graph.nodes import ENDLESS, Node, PlainValue
 
 _METHODS: Final[Mapping[str, str]] = {
     "Slice": ".slice",
@@ -88,7 +88,7 @@ class Call:
         return f"{self.name} {listed}".rstrip() if self.name in _NOUNS else f"{self.name}({listed})"
 
 
-def call_of(node: Node) -> Call:
+def describe_call(node: Node) -> Call:
     """Return the call that makes a node, by what its kind and its parameters tell."""
     if node.kind == "Source" and "stop" in node.parameters:
         return Call("source", (_range(node.parameters),))
@@ -99,13 +99,13 @@ def call_of(node: Node) -> Call:
         return Call(_METHODS["Slice"], (_span(node.parameters),))
     arguments = tuple(_arguments(node.parameters))
     if node.kind == "NoWorkers":
-        arguments = (counted(0, "worker"),)
+        arguments = (format_count(0, "worker"),)
     elif not arguments and len(node.parents) > 1:
-        arguments = (counted(len(node.parents), "dataset"),)
+        arguments = (format_count(len(node.parents), "dataset"),)
     return Call(_name(node), arguments)
 
 
-def counted(count: object, thing: str) -> str:
+def format_count(count: object, thing: str) -> str:
     """Return "1 worker", "1,000 elements", "endless elements"."""
     if isinstance(count, int) and count >= ENDLESS:
         return f"endless {thing}s"
@@ -124,12 +124,12 @@ def _name(node: Node) -> str:
     return unknown if unknown != node.kind else f"{node.kind}{dataset}"
 
 
-def _arguments(parameters: Mapping[str, Plain]) -> Iterator[str]:
+def _arguments(parameters: Mapping[str, PlainValue]) -> Iterator[str]:
     for name, value in parameters.items():
         if _unsaid(name, value, parameters):
             continue
         if name in _COUNTED:
-            yield counted(value, _COUNTED[name])
+            yield format_count(value, _COUNTED[name])
         elif name == "proportions" and isinstance(value, tuple):
             yield f"proportions {_ratio(value)}"
         elif value is True:
@@ -138,7 +138,7 @@ def _arguments(parameters: Mapping[str, Plain]) -> Iterator[str]:
             yield _READS.get(name, f"{name}={{}}").format(_value(value))
 
 
-def _unsaid(name: str, value: Plain, parameters: Mapping[str, Plain]) -> bool:
+def _unsaid(name: str, value: PlainValue, parameters: Mapping[str, PlainValue]) -> bool:
     """Whether a setting says nothing: not set, Grain's own function, or told by another one."""
     if value is None or value is False or value == ():
         return True
@@ -149,7 +149,7 @@ def _unsaid(name: str, value: Plain, parameters: Mapping[str, Plain]) -> bool:
     return name in _UNSAID or (name in _OFTEN_GRAINS and str(value).startswith("grain."))
 
 
-def _ratio(shares: tuple[Plain, ...]) -> str:
+def _ratio(shares: tuple[PlainValue, ...]) -> str:
     """Undo Grain's scaling of proportions to whole numbers."""
     whole = [share for share in shares if isinstance(share, int)]
     if len(whole) < len(shares):
@@ -157,7 +157,7 @@ def _ratio(shares: tuple[Plain, ...]) -> str:
     return ":".join(str(share // (gcd(*whole) or 1)) for share in whole)
 
 
-def _value(value: Plain) -> str:
+def _value(value: PlainValue) -> str:
     if isinstance(value, tuple):
         return f"({', '.join(_value(one) for one in value)})"
     if isinstance(value, float):
@@ -172,14 +172,14 @@ def _short_name(name: str) -> str:
     return ".".join([*of_class, last]).replace("<lambda>", "lambda")
 
 
-def _range(parameters: Mapping[str, Plain]) -> str:
+def _range(parameters: Mapping[str, PlainValue]) -> str:
     start, stop, step = (parameters.get(name) for name in ("start", "stop", "step"))
     if step != 1:
         return f"range({start}, {stop}, {step})"
     return f"range({stop})" if start == 0 else f"range({start}, {stop})"
 
 
-def _span(parameters: Mapping[str, Plain]) -> str:
+def _span(parameters: Mapping[str, PlainValue]) -> str:
     start, stop, step = (parameters.get(name) for name in ("start", "stop", "step"))
     if isinstance(stop, int) and stop >= ENDLESS:
         stop = ""

@@ -9,11 +9,11 @@ from typing import Final
 
 from netpipe.linting.linter import LintReport
 from netpipe.linting.picture.boxes import draw
-from netpipe.linting.picture.calls import call_of, counted
+from netpipe.linting.picture.calls import describe_call, format_count
 from netpipe.linting.picture.findings_list import listed
 from netpipe.linting.picture.style import HEADING_SIZE, STYLE
 from netpipe.linting.picture.svg import element, plain, text
-from netpipe.linting.picture.visible_graph import NO_GRAPH, SEVERITIES, Shown, shown
+from netpipe.linting.picture.visible_graph import NO_GRAPH, SEVERITIES, VisibleGraph, select_visible
 
 _MARGIN: Final = 24.0
 _EDGE: Final = 1.0  # for the width of lines
@@ -22,7 +22,7 @@ _DESCRIPTION_Y: Final = _MARGIN + HEADING_SIZE + 20
 _PROSE_WIDTHS: Final = (600.0, 760.0)
 
 
-def svg_picture(report: LintReport) -> str:
+def draw_svg(report: LintReport) -> str:
     """Draw a pipeline with its findings.
 
     Args:
@@ -31,7 +31,7 @@ def svg_picture(report: LintReport) -> str:
     Returns:
         The text of an SVG file.
     """
-    pipeline = shown(report)
+    pipeline = select_visible(report)
     drawn, width, height = draw(pipeline) if pipeline.last else ([], 0.0, 0.0)
     least, most = _PROSE_WIDTHS
     room = max(width, least)
@@ -49,7 +49,7 @@ def svg_picture(report: LintReport) -> str:
     return _page(title, order, content, room + 2 * _MARGIN, end + _MARGIN)
 
 
-def svg_graph(report: LintReport) -> str:
+def draw_svg_graph(report: LintReport) -> str:
     """Draw the calls of a pipeline, one at least, alone: without heading and list of findings.
 
     Args:
@@ -58,7 +58,7 @@ def svg_graph(report: LintReport) -> str:
     Returns:
         The text of an SVG file.
     """
-    pipeline = shown(report)
+    pipeline = select_visible(report)
     drawn, width, height = draw(pipeline)
     moved = element("g", *drawn, transform=f"translate({_EDGE:g} {_EDGE:g})")
     title, order = _description(report, pipeline), _order(pipeline)
@@ -86,16 +86,16 @@ def _page(title: str, description: str, content: Sequence[str], width: float, he
 def _heading(report: LintReport) -> str:
     counts = [sum(one.severity == each for one in report.findings) for each in SEVERITIES]
     words = zip(counts, ("error", "warning", "remark"), strict=True)
-    said = ", ".join(counted(count, word) for count, word in words if count) or "Nothing found"
+    said = ", ".join(format_count(count, word) for count, word in words if count) or "Nothing found"
     return f"{said}, {len(report.silenced)} silenced" if report.silenced else said
 
 
-def _description(report: LintReport, pipeline: Shown) -> str:
+def _description(report: LintReport, pipeline: VisibleGraph) -> str:
     what = "A pipeline" if pipeline.last else "A loader without a Grain graph"
     return f"{what}, judged for {report.intent} under Grain {report.grain_version}"
 
 
-def _order(pipeline: Shown) -> str:
+def _order(pipeline: VisibleGraph) -> str:
     """Tell the drawing to those who do not see it."""
-    calls = [str(call_of(node)) for node in reversed(list(pipeline.nodes.values()))]
+    calls = [str(describe_call(node)) for node in reversed(list(pipeline.nodes.values()))]
     return f"From the source to the trainer: {'; '.join(calls)}" if calls else NO_GRAPH

@@ -4,11 +4,16 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from netpipe.linting.linter import LintReport
-from netpipe.linting.picture.calls import call_of
+from netpipe.linting.picture.calls import describe_call
 from netpipe.linting.picture.lettering import monospace_columns, monospace_width, wrapped
 from netpipe.linting.picture.style import CHIP_SIZE, PROSE_SIZE
 from netpipe.linting.picture.svg import element, plain, text
-from netpipe.linting.picture.visible_graph import Shown, mark, shortened, worst_first
+from netpipe.linting.picture.visible_graph import (
+    VisibleGraph,
+    label_finding,
+    shorten_middle,
+    sort_by_severity,
+)
 from netpipe.linting.rules.finding import LintFinding
 
 _LINE: Final = 19.0
@@ -18,7 +23,7 @@ _MOST_CALLS: Final = 4
 
 
 def listed(
-    report: LintReport, pipeline: Shown, x: float, y: float, width: float
+    report: LintReport, pipeline: VisibleGraph, x: float, y: float, width: float
 ) -> tuple[Sequence[str], float]:
     """Write every finding out: its calls, its message, its cost and its fix; then what is silenced.
 
@@ -33,7 +38,7 @@ def listed(
         The elements, and where the last of them ends.
     """
     elements: list[str] = []
-    for finding in worst_first(report.findings):
+    for finding in sort_by_severity(report.findings):
         elements += _chip(finding, x, y, width)
         y += _CHIP + _LINE - 2
         for look, label, line in _lines(finding, pipeline, width):
@@ -55,14 +60,16 @@ def _silenced(report: LintReport, width: float) -> Iterator[tuple[str, str]]:
 
 def _chip(finding: LintFinding, x: float, y: float, width: float) -> Iterator[str]:
     columns = monospace_columns(width - 2 * _INSET, CHIP_SIZE)
-    rule = shortened(mark(finding), columns)
+    rule = shorten_middle(label_finding(finding), columns)
     wide = monospace_width(rule, CHIP_SIZE) + 2 * _INSET
     look = f"chip {finding.severity}"
     yield element("rect", x=x, y=y, width=wide, height=_CHIP, rx=4, class_=look)
     yield text(x + _INSET, y + 14, rule, f"rule {finding.severity}")
 
 
-def _lines(finding: LintFinding, pipeline: Shown, width: float) -> Iterator[tuple[str, str, str]]:
+def _lines(
+    finding: LintFinding, pipeline: VisibleGraph, width: float
+) -> Iterator[tuple[str, str, str]]:
     """Yield the look of each line, the label that it begins with, and the rest of it."""
     paragraphs = [
         ("faint", "", _calls(finding, pipeline)),
@@ -83,15 +90,15 @@ def _paragraph(label: str, content: str, width: float) -> Iterator[tuple[str, st
         yield begins, line.removeprefix(begins)
 
 
-def _calls(finding: LintFinding, pipeline: Shown) -> str:
+def _calls(finding: LintFinding, pipeline: VisibleGraph) -> str:
     named = ", ".join(_where(pipeline, node) for node in finding.nodes[:_MOST_CALLS])
     more = len(finding.nodes) - _MOST_CALLS
     return f"{named} and {more} more" if more > 0 else named
 
 
-def _where(pipeline: Shown, number: int) -> str:
+def _where(pipeline: VisibleGraph, number: int) -> str:
     node = pipeline.nodes[number]
-    return f"{call_of(node)} ({node.made_at})" if node.made_at else str(call_of(node))
+    return f"{describe_call(node)} ({node.made_at})" if node.made_at else str(describe_call(node))
 
 
 def _line(x: float, y: float, look: str, label: str, content: str) -> str:

@@ -13,7 +13,7 @@ from typing import Final
 from netpipe.linting.graph.nodes import Node
 from netpipe.linting.picture.layers import Places, Thing, place
 from netpipe.linting.picture.parts import Arrow, Box, Layout, Process, Rectangle
-from netpipe.linting.picture.visible_graph import TRAINING, Shown, workers_label
+from netpipe.linting.picture.visible_graph import TRAINING, VisibleGraph, label_workers
 
 PADDING: Final = 18.0
 LABEL_HEIGHT: Final = 22.0
@@ -38,7 +38,7 @@ class Sizes:
     trainer: tuple[float, float]
 
 
-def layout(pipeline: Shown, sizes: Sizes) -> tuple[Layout, float, float]:
+def layout(pipeline: VisibleGraph, sizes: Sizes) -> tuple[Layout, float, float]:
     """Place everything that is drawn of a pipeline.
 
     Args:
@@ -87,7 +87,7 @@ def _in_box(node: Node | None, width: float, height: float, again: bool = False)
 class _Reading:
     """Reads a pipeline from the trainer up and remembers what is drawn already."""
 
-    def __init__(self, pipeline: Shown, sizes: Sizes) -> None:
+    def __init__(self, pipeline: VisibleGraph, sizes: Sizes) -> None:
         self._pipeline = pipeline
         self._sizes = sizes
         self._drawn: set[int] = set()
@@ -155,7 +155,7 @@ class _Reading:
             places.width + 2 * PADDING,
             LABEL_HEIGHT + PADDING + places.height,
         )
-        process = Process(front, workers_label(prefetch), cards)
+        process = Process(front, label_workers(prefetch), cards)
         inside = parts.moved(-axis, front.y + LABEL_HEIGHT + PADDING)
         thing = Thing(-front.x, front.right + behind, front.bottom)
         return _Member(thing, Layout(processes=(process,)) + inside)

@@ -9,16 +9,16 @@ from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
 from netpipe.linting.linter import LintReport
-from netpipe.linting.picture.calls import call_of
+from netpipe.linting.picture.calls import describe_call
 from netpipe.linting.picture.visible_graph import (
     NO_GRAPH,
     TRAINING,
-    Shown,
-    mark,
-    place_of,
-    shortened,
-    shown,
-    workers_label,
+    VisibleGraph,
+    label_finding,
+    label_workers,
+    select_visible,
+    shorten_middle,
+    shorten_path,
 )
 from netpipe.linting.rules.finding import LintFinding
 
@@ -54,43 +54,29 @@ class _Row:
 
 @dataclass(frozen=True)
 class TextPicture:
-    """A pipeline as lines of text, drawn when it is printed by rich.
+    """A pipeline as lines of text, drawn when rich prints it.
 
-    Where the console cannot write UTF-8 it is drawn in ASCII.
+    It runs from the source at the top to the trainer at the bottom, one call per line. A box
+    encloses the calls that run in worker processes, a bracket the branches that a call reads. Each
+    finding is marked at all of its calls. A call that several others read is drawn once. On a
+    console without UTF-8 the picture is drawn in ASCII.
 
     Attributes:
-        report: The pipeline and what was found.
-        width: Columns it may take, if the console has as many.
+        report: The pipeline and its findings.
+        width: Columns it may use; at most those of the console and `MAX_WIDTH`.
     """
 
     report: LintReport
-    width: int
+    width: int = MAX_WIDTH
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         """Yield the lines."""
         width = min(self.width, options.max_width, MAX_WIDTH)
-        for line in _lines(shown(self.report), width):
+        for line in _lines(select_visible(self.report), width):
             yield _in_ascii(line) if options.ascii_only else line
 
 
-def text_picture(report: LintReport, width: int = MAX_WIDTH) -> TextPicture:
-    """Draw a pipeline for the terminal.
-
-    From the source at the top to the trainer at the bottom, one call a line. What runs in workers
-    stands in a box. A bracket holds the branches that a call reads. Each finding stands at all of
-    its calls. A call that several others read is drawn once.
-
-    Args:
-        report: The pipeline and what was found.
-        width: Columns it may take; more than `MAX_WIDTH` are not used.
-
-    Returns:
-        What a rich console prints.
-    """
-    return TextPicture(report, width)
-
-
-def _lines(pipeline: Shown, width: int) -> Iterator[Text]:
+def _lines(pipeline: VisibleGraph, width: int) -> Iterator[Text]:
     if not pipeline.last:
         yield Text(NO_GRAPH)
         return
@@ -107,7 +93,7 @@ def _lines(pipeline: Shown, width: int) -> Iterator[Text]:
 class _Reading:
     """Reads a graph from its sources on and remembers what is drawn already."""
 
-    def __init__(self, pipeline: Shown) -> None:
+    def __init__(self, pipeline: VisibleGraph) -> None:
         self._pipeline = pipeline
         self._numbers: dict[int, int] = {}
 
@@ -149,23 +135,23 @@ class _Reading:
         """Return the same for a node before which the line ends, branches or is in a box."""
         node = self._pipeline.nodes[number]
         if number in self._numbers:
-            again = f"{call_of(node)} #{self._numbers[number]}, as above"
+            again = f"{describe_call(node)} #{self._numbers[number]}, as above"
             return [_Row("", "", again, dim=True)], ""
         inputs = self._pipeline.inputs[number]
         if node.kind == "ProcessPrefetch" and inputs:
-            rows, indent = self._box(inputs, workers_label(node), process), "  "
+            rows, indent = self._box(inputs, label_workers(node), process), "  "
         else:
             rows, indent = self._before(inputs, process)
         return [*rows, self._row(number, indent)], " " * len(indent)
 
     def _row(self, number: int, indent: str) -> _Row:
         node = self._pipeline.nodes[number]
-        call = str(call_of(node))
+        call = str(describe_call(node))
         if number in self._pipeline.shared:
             self._numbers[number] = len(self._numbers) + 1
             call += f" #{self._numbers[number]}"
         findings = self._pipeline.findings.get(number, ())
-        made_at = place_of(node.made_at, _LONGEST_PLACE)
+        made_at = shorten_path(node.made_at, _LONGEST_PLACE)
         return _Row(indent, "", call, findings=findings, made_at=made_at)
 
     def _box(self, inputs: Sequence[int], label: str, around: str) -> list[_Row]:
@@ -180,7 +166,7 @@ class _Reading:
 
 def _natural_width(row: _Row) -> int:
     """Columns of a row on one line, without the boxes at its right."""
-    parts = [row.text, *map(mark, row.findings), *filter(None, [row.made_at])]
+    parts = [row.text, *map(label_finding, row.findings), *filter(None, [row.made_at])]
     border = 6 if row.corners else 0
     return cell_len(row.before + (" " * _GAP).join(parts)) + border
 
@@ -207,14 +193,16 @@ class _Sheet:
             yield self._line(row, Text())
             under = row.before.replace("└", " ").replace("┌", "│").replace("├", "│")
             for finding in row.findings:
-                below = Text(f"  {mark(finding)}", _STYLES[finding.severity])
+                below = Text(f"  {label_finding(finding)}", _STYLES[finding.severity])
                 yield self._framed(under, below, row.after)
 
     def _line(self, row: _Row, marks: Text) -> Text:
         room = self.width - self.margin - cell_len(row.before)
-        call = Text(shortened(row.text, room - marks.cell_len), "dim" if row.dim else "") + marks
+        call = (
+            Text(shorten_middle(row.text, room - marks.cell_len), "dim" if row.dim else "") + marks
+        )
         left = room - call.cell_len - _GAP
-        place = place_of(row.made_at, left)
+        place = shorten_path(row.made_at, left)
         if cell_len(place) <= left:
             call.pad_right(room - call.cell_len - cell_len(place))
             call.append(place, "dim")
@@ -229,7 +217,7 @@ class _Sheet:
     def _border(self, row: _Row) -> Text:
         left, right = row.corners[0], row.corners[1]
         room = self.width - cell_len(row.before + row.after)
-        label = shortened(row.text, max(room - 6, 1))
+        label = shorten_middle(row.text, max(room - 6, 1))
         end = f" {'─' * (room - cell_len(label) - 5)}{right}"
         return Text.assemble(
             (f"{row.before}{left}─ ", "dim"),
@@ -240,7 +228,7 @@ class _Sheet:
 
 
 def _marks(row: _Row) -> Text:
-    marks = ((" " * _GAP + mark(one), _STYLES[one.severity]) for one in row.findings)
+    marks = ((" " * _GAP + label_finding(one), _STYLES[one.severity]) for one in row.findings)
     return Text.assemble(*marks)
 
 

@@ -11,7 +11,6 @@ from netpipe.linting.graph.nodes import Graph, Node
 from netpipe.linting.linter import LintReport
 from netpipe.linting.picture.calls import WORKER_COUNT
 from netpipe.linting.rules.finding import LintFinding
-from netpipe.linting.rules.worker_pools import data_loader
 
 NO_GRAPH: Final = "There is no Grain graph to draw."
 TRAINING: Final = "training process"
@@ -30,7 +29,7 @@ _OF_DATA_LOADER: Final = "grain._src.python.data_loader."
 
 
 @dataclass(frozen=True)
-class Shown:
+class VisibleGraph:
     """The nodes that are drawn.
 
     Attributes:
@@ -52,7 +51,7 @@ class Shown:
         return frozenset(node for node, count in readers.items() if count > 1)
 
 
-def shown(report: LintReport) -> Shown:
+def select_visible(report: LintReport) -> VisibleGraph:
     """Leave out what the user did not write, unless something was found on it."""
     graph, findings = report.graph, _by_node(report)
     nodes = {
@@ -60,7 +59,7 @@ def shown(report: LintReport) -> Shown:
         for node in graph.nodes
         if _is_written(node) or node.id in findings
     }
-    return Shown(
+    return VisibleGraph(
         nodes=nodes,
         inputs={one: tuple(_nearest(graph, nodes, node.parents)) for one, node in nodes.items()},
         last=tuple(_nearest(graph, nodes, (0,))) if graph.nodes else (),
@@ -68,7 +67,7 @@ def shown(report: LintReport) -> Shown:
     )
 
 
-def workers_label(prefetch: Node) -> str:
+def label_workers(prefetch: Node) -> str:
     """Name the processes in which everything below an `mp_prefetch` runs."""
     workers = prefetch.parameters.get("num_workers")
     if workers is None:
@@ -76,24 +75,24 @@ def workers_label(prefetch: Node) -> str:
     return "1 worker process" if workers == 1 else f"{workers} worker processes"
 
 
-def mark(finding: LintFinding) -> str:
+def label_finding(finding: LintFinding) -> str:
     """Return the few words that stand at the calls a finding is about."""
     return f"{SIGNS[finding.severity]} {finding.rule}"
 
 
-def worst_first(findings: Iterable[LintFinding]) -> Sequence[LintFinding]:
+def sort_by_severity(findings: Iterable[LintFinding]) -> Sequence[LintFinding]:
     """Return errors, then warnings, then remarks."""
     return sorted(findings, key=lambda one: SEVERITIES.index(one.severity))
 
 
-def place_of(made_at: str, columns: int) -> str:
+def shorten_path(made_at: str, columns: int) -> str:
     """Shorten the path of a place in the user's code from its left, down to the file's name."""
     while cell_len(made_at) > columns and "/" in made_at.removeprefix("…/"):
         made_at = "…/" + made_at.removeprefix("…/").split("/", 1)[1]
     return made_at if cell_len(made_at) <= columns else made_at.removeprefix("…/")
 
 
-def shortened(text: str, columns: int) -> str:
+def shorten_middle(text: str, columns: int) -> str:
     """Cut the middle out of a text of more than some columns, one at least."""
     if cell_len(text) <= columns:
         return text
@@ -116,13 +115,13 @@ def _as_written(graph: Graph, node: Node) -> Node:
     told = dict(node.parameters)
     if "seed" in told and any(one.kind == "Seed" for one in graph.below(node)):
         del told["seed"]
-    if node.kind == "ProcessPrefetch" and data_loader(graph) is not None:
+    if node.kind == "ProcessPrefetch" and graph.data_loader is not None:
         told[WORKER_COUNT] = told.get("num_workers")
     return replace(node, parameters=told)
 
 
 def _by_node(report: LintReport) -> Mapping[int, tuple[LintFinding, ...]]:
-    found = worst_first(report.findings)
+    found = sort_by_severity(report.findings)
     marked = {node for finding in found for node in finding.nodes}
     return {node: tuple(one for one in found if node in one.nodes) for node in marked}
 

@@ -5,29 +5,26 @@ from math import inf
 from typing import Final
 
 from netpipe.linting.graph.nodes import Graph, Node
-from netpipe.linting.rules.element_counts import ONE_TO_ONE, amounts, elements
-from netpipe.linting.rules.finding import Inspected, LintFinding, Severity
+from netpipe.linting.rules.element_counts import ONE_TO_ONE, count_elements, count_elements_by_node
+from netpipe.linting.rules.finding import LintFinding, Pipeline, Severity
 from netpipe.linting.rules.node_kinds import BATCHES, batch_call
 from netpipe.linting.rules.worker_pools import (
     Pool,
-    above,
-    below_until,
-    data_loader,
-    setting,
-    sharing_pools,
+    choose_call,
+    worker_pools,
 )
 
 _HARMLESS_LOSS_RATIO: Final = 0.01  # of the elements: a user who drops a remainder accepts some
 
 
-def batch_in_workers_loses_data(pipeline: Inspected) -> Iterator[LintFinding]:
+def batch_in_workers_loses_data(pipeline: Pipeline) -> Iterator[LintFinding]:
     """Each worker drops a remainder of its own.
 
     An error where the loss can be counted, a warning where it can only be bounded. A remark where
     that is at most 1%, or where it is not known whether the data end; nothing where no more is
     lost than in one process.
     """
-    for pool in sharing_pools(pipeline.graph):
+    for pool in worker_pools(pipeline.graph):
         for node in pool.nodes:
             if _drops_remainder(node) and pool.size > 1:
                 yield from _loss(pipeline.graph, pool, node)
@@ -44,7 +41,7 @@ def _loss(graph: Graph, pool: Pool, node: Node) -> Iterator[LintFinding]:
     With N elements, w workers and batches of b, worker i has (N - i) / w of them, rounded up, and
     drops what is left of that after whole batches: at most w * (b - 1) together.
     """
-    if elements(graph, graph.nodes[node.parents[0]]) == inf:
+    if count_elements(graph, graph.nodes[node.parents[0]]) == inf:
         return
     size, total = _batch_size(node), _shared_elements(graph, pool, node)
     lost = pool.size * (size - 1)
@@ -67,7 +64,7 @@ def _loss(graph: Graph, pool: Pool, node: Node) -> Iterator[LintFinding]:
 def _whole(graph: Graph, size: int, by_place: bool) -> str:
     """Say how no worker drops anything; what filters or packs cannot be batched by place."""
     kept = f"Keep the remainders: .batch(batch_size={size}, drop_remainder=False)"
-    if data_loader(graph) is not None:
+    if graph.data_loader is not None:
         kept = f"Keep the remainders: grain.transforms.Batch({size}, drop_remainder=False)"
         return f"{kept}, or repeat without end: IndexSampler(num_epochs=None)"
     if by_place:
@@ -86,8 +83,8 @@ def _severity(graph: Graph, node: Node, lost: int, total: int | None) -> Severit
 
 def _read(graph: Graph, node: Node) -> float:
     """Return how many elements are read for a node, where they can be counted at all."""
-    known = amounts(graph)
-    counted = below_until(graph, node, lambda one: known[one.id] is not None)
+    known = count_elements_by_node(graph)
+    counted = graph.below(node, lambda one: known[one.id] is not None)
     return sum(known[one.id] or 0 for one in counted)
 
 
@@ -99,11 +96,11 @@ def _is_known(node: Node) -> bool:
 
 def _shared_elements(graph: Graph, pool: Pool, node: Node) -> int | None:
     """Return how many elements the workers share out, if all of them come to the batch."""
-    between = list(below_until(graph, node, lambda one: one.kind == "ToIter"))
+    between = list(graph.below(node, lambda one: one.kind == "ToIter"))
     by_place = pool.by_processes and not pool.is_sequential
     if not by_place or any(one.kind not in ONE_TO_ONE for one in between):
         return None
-    total = elements(graph, between[-1])
+    total = count_elements(graph, between[-1])
     return None if total is None or total == inf else int(total)
 
 
@@ -134,13 +131,13 @@ _BY_SHARE: Final[Mapping[str, str]] = {
 _EVEN_BY_PLACE: Final = ("Filter", "FlatMap")  # on a MapDataset too: places stay empty
 
 
-def worker_count_changes_order(pipeline: Inspected) -> Iterator[LintFinding]:
+def worker_count_changes_order(pipeline: Pipeline) -> Iterator[LintFinding]:
     """Another number of workers gives other batches, or the same in another order.
 
     An error where batches must not depend on it, otherwise a remark. What a class does that is
     not known is undecided: a remark, whatever the intent, for the data to prove.
     """
-    for pool in sharing_pools(pipeline.graph):
+    for pool in worker_pools(pipeline.graph):
         nodes = [node for node in pool.nodes if _depends_on_share(pipeline.graph, node)]
         told = [f"{node} {_BY_SHARE[node.kind]}" for node in nodes]
         if pool.is_sequential and not any(node.kind == "Shuffle" for node in pool.nodes):
@@ -179,11 +176,11 @@ def _depends_on_share(graph: Graph, node: Node) -> bool:
     if node.kind not in _BY_SHARE or (node.random_access and node.kind not in _EVEN_BY_PLACE):
         return False
     if node.kind == "Source":  # below an Interleave the workers share its datasets instead
-        return all(one.kind != "Interleave" for one in above(graph, node))
+        return all(one.kind != "Interleave" for one in graph.above(node))
     return node.parameters.get("batch_size") != 1 and node.parameters.get("num_epochs") != 1
 
 
-def _stable(pipeline: Inspected, nodes: list[Node]) -> str:
+def _stable(pipeline: Pipeline, nodes: list[Node]) -> str:
     """Say how the batches stay the same; for throughput nothing that would cost speed."""
     graph, kept = pipeline.graph, "keep the number of workers, and record it with the checkpoints"
     if pipeline.for_throughput:
@@ -194,8 +191,8 @@ def _stable(pipeline: Inspected, nodes: list[Node]) -> str:
         return f"Leave out sequential_slice=True, or {kept}"
     if all(node.kind == "Batch" for node in nodes):
         batch = f"{batch_call(nodes[0])}.to_iter_dataset(...)"
-        move = setting(graph, f"Use grain.MapDataset, with {batch}", f"Batch by place: {batch}")
+        move = choose_call(graph, f"Use grain.MapDataset, with {batch}", f"Batch by place: {batch}")
         return f"{move}, or {kept}"
     kinds = ", ".join(dict.fromkeys(node.kind for node in reversed(nodes)))
-    behind = setting(graph, "after the DataLoader", "behind .mp_prefetch(...)")
+    behind = choose_call(graph, "after the DataLoader", "behind .mp_prefetch(...)")
     return f"Do this {behind}: {kinds}, or {kept}"

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from netpipe.linting.graph.nodes import Graph, Node
-from netpipe.linting.rules.finding import Inspected, LintFinding, Severity
+from netpipe.linting.rules.finding import LintFinding, Pipeline, Severity
 from netpipe.linting.rules.node_kinds import USER_CODE, is_work
-from netpipe.linting.rules.worker_pools import batch_of, below_until, data_loader
+from netpipe.linting.rules.worker_pools import find_batch
 from netpipe.linting.rules.workers import (
     element_readers,
     read_without_threads,
@@ -22,7 +22,7 @@ THREAD_PREFETCH: Final = (
 _GRAINS_BUFFER: Final = 500  # elements: what iterating a MapDataset has, as to_iter_dataset()
 
 
-def no_prefetch(pipeline: Inspected) -> Iterator[LintFinding]:
+def no_prefetch(pipeline: Pipeline) -> Iterator[LintFinding]:
     """Something is made only when the trainer asks for it.
 
     A warning, but a remark where it is no more than putting a batch together. Where workers are
@@ -49,7 +49,7 @@ def _when_asked(graph: Graph) -> Iterator[Node]:
     root = graph.nodes[0]
     if not (root.random_access or _reads_ahead(root)):  # threads iterate a MapDataset
         yield root
-        yield from (n for n in below_until(graph, root, _reads_ahead) if not _reads_ahead(n))
+        yield from (n for n in graph.below(root, _reads_ahead) if not _reads_ahead(n))
 
 
 def _reads_ahead(node: Node) -> bool:
@@ -69,7 +69,7 @@ def _follows_workers(graph: Graph, node: Node) -> bool:
     return any(one.kind == "ProcessPrefetch" for one in graph.below(node))
 
 
-def threads_in_training_process(pipeline: Inspected) -> Iterator[LintFinding]:
+def threads_in_training_process(pipeline: Pipeline) -> Iterator[LintFinding]:
     """Threads read single elements in the process that trains.
 
     A warning: a source that waits (remote storage) needs them. Threads that read whole batches
@@ -91,7 +91,7 @@ def threads_in_training_process(pipeline: Inspected) -> Iterator[LintFinding]:
 
 def _still_ahead(graph: Graph) -> str:
     """Say what reads ahead instead of the threads, unless something behind them does already."""
-    if data_loader(graph):
+    if graph.data_loader:
         return "; if the step then waits for batches, add worker_count=1"
     if any(_reads_ahead(node) for node in graph.nodes if not reads_with_threads(node)):
         return ""
@@ -121,19 +121,19 @@ def _or_workers(graph: Graph) -> str:
     )
 
 
-def oversized_read_buffer(pipeline: Inspected) -> Iterator[LintFinding]:
+def oversized_read_buffer(pipeline: Pipeline) -> Iterator[LintFinding]:
     """What reads ahead counts batches for elements.
 
     A warning; a remark where a MapDataset is iterated as it is, with Grain's default buffer.
     """
     graph = pipeline.graph
     for node in graph.of_kind("ToIter"):
-        if (batch := batch_of(graph, node)) and _reading_buffer(node) > MANY_BATCHES:
+        if (batch := find_batch(graph, node)) and _reading_buffer(node) > MANY_BATCHES:
             yield _oversized(
                 "warning", graph, (node, batch), _reading_buffer(node), "to_iter_dataset"
             )
     root = graph.nodes[0]
-    if root.random_access and (batch := batch_of(graph, root)):
+    if root.random_access and (batch := find_batch(graph, root)):
         told = "iterating a MapDataset"
         yield _oversized("info", graph, (root, batch), _GRAINS_BUFFER, told)
 

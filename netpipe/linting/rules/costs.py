@@ -101,7 +101,7 @@ class RuleCosts:
         return f"{'; '.join(map(str, figures))} {measured}"
 
 
-def cost_of(rule: str) -> str:
+def describe_cost(rule: str) -> str:
     """Return what breaking a rule costs, with its unit, its setting and where it was measured.
 
     Args:
@@ -113,11 +113,11 @@ def cost_of(rule: str) -> str:
     Raises:
         InputError: The figures shipped with the package are damaged.
     """
-    return packaged_costs().sentence(rule)
+    return load_packaged_costs().sentence(rule)
 
 
 @cache
-def packaged_costs() -> RuleCosts:
+def load_packaged_costs() -> RuleCosts:
     """Return the figures that are shipped with the package.
 
     Raises:

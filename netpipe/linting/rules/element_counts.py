@@ -21,17 +21,17 @@ ONE_TO_ONE: Final = (
 )
 
 
-def elements(graph: Graph, node: Node) -> float | None:
+def count_elements(graph: Graph, node: Node) -> float | None:
     """Return how many elements a node gives in one process.
 
     Returns:
         The number; infinity where they never end; None where it depends on the elements, or on
         something that is not known.
     """
-    return amounts(graph)[node.id]
+    return count_elements_by_node(graph)[node.id]
 
 
-def amounts(graph: Graph) -> Mapping[int, float | None]:
+def count_elements_by_node(graph: Graph) -> Mapping[int, float | None]:
     """Return the same of every node, by its id."""
     found: dict[int, float | None] = {}
     order = TopologicalSorter({node.id: node.parents for node in graph.nodes}).static_order()

@@ -10,7 +10,7 @@ Severity = Literal["error", "warning", "info"]
 
 
 @dataclass(frozen=True)
-class Inspected:
+class Pipeline:
     """What the rules judge.
 
     Attributes:
@@ -55,7 +55,7 @@ class LintFinding:
 
 
 @dataclass(frozen=True)
-class Silenced:
+class SilencedFinding:
     """A finding that the user does not want to hear of.
 
     Attributes:
@@ -67,10 +67,10 @@ class Silenced:
     reason: str
 
 
-Rule = Callable[[Inspected], Iterator[LintFinding]]
+Rule = Callable[[Pipeline], Iterator[LintFinding]]
 
 
-def merged(findings: Iterable[LintFinding]) -> Iterator[LintFinding]:
+def merge_findings(findings: Iterable[LintFinding]) -> Iterator[LintFinding]:
     """Make one finding of all that say the same, with the nodes of all."""
     nodes: dict[LintFinding, dict[int, None]] = {}
     for finding in findings:

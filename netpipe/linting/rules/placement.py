@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from netpipe.linting.graph.nodes import Graph, Node
-from netpipe.linting.rules.finding import Inspected, LintFinding, Severity
+from netpipe.linting.rules.finding import LintFinding, Pipeline, Severity
 from netpipe.linting.rules.node_kinds import (
     BATCHES,
     DEPENDS_ON_ORDER,
@@ -12,14 +12,14 @@ from netpipe.linting.rules.node_kinds import (
     batch_call,
     is_work,
 )
-from netpipe.linting.rules.worker_pools import below_until, listed, pools, setting
+from netpipe.linting.rules.worker_pools import choose_call, join_names, process_pools
 
 # What an IterDataset does that a MapDataset does as well, to the same elements.
 _BY_PLACE: Final = ("Map", "RandomMap", "Options", "Seed", "ToIter", "ProcessPrefetch")
 _WITHOUT_PLACES: Final = ("Filter", "FlatMap")  # a MapDataset of these has places that are empty
 
 
-def batch_after_mp_prefetch(pipeline: Inspected) -> Iterator[LintFinding]:
+def batch_after_mp_prefetch(pipeline: Pipeline) -> Iterator[LintFinding]:
     """Batches are made in the training process, not in the workers.
 
     An error for throughput, a warning if the workers send blocks already. It is what keeps the
@@ -61,7 +61,7 @@ def _may_be_by_place(node: Node) -> bool:
     return node.kind in _BY_PLACE
 
 
-def map_after_mp_prefetch(pipeline: Inspected) -> Iterator[LintFinding]:
+def map_after_mp_prefetch(pipeline: Pipeline) -> Iterator[LintFinding]:
     """User code runs in the training process, not in the workers.
 
     An error for throughput. For reproducible it is a remark about what would depend on the number
@@ -81,7 +81,7 @@ def map_after_mp_prefetch(pipeline: Inspected) -> Iterator[LintFinding]:
         )
 
 
-def nested_mp_prefetch(pipeline: Inspected) -> Iterator[LintFinding]:
+def nested_mp_prefetch(pipeline: Pipeline) -> Iterator[LintFinding]:
     """A worker would have to start workers. An error, whatever the intent."""
     for outer in pipeline.graph.of_kind("ProcessPrefetch"):
         for inner in pipeline.graph.below(outer):
@@ -97,19 +97,19 @@ def nested_mp_prefetch(pipeline: Inspected) -> Iterator[LintFinding]:
                 )
 
 
-def device_put_before_mp_prefetch(pipeline: Inspected) -> Iterator[LintFinding]:
+def device_put_before_mp_prefetch(pipeline: Pipeline) -> Iterator[LintFinding]:
     """Batches are put on a device in the workers. An error, whatever the intent."""
-    for pool in pools(pipeline.graph):
+    for pool in process_pools(pipeline.graph):
         nodes = [node for node in pool.nodes if node.parameters.get("device_put")]
         if nodes:
             yield LintFinding(
                 "device-put-before-mp-prefetch",
                 "error",
                 pool.ids_with(nodes),
-                f"{listed(nodes)}: elements are put on a device in {pool}; a Device cannot be sent"
-                " to a worker, and without one every worker takes memory of the accelerator while"
-                " the arrays come back through the host's",
-                setting(
+                f"{join_names(nodes)}: elements are put on a device in {pool}; a Device cannot be"
+                " sent to a worker, and without one every worker takes memory of the accelerator"
+                " while the arrays come back through the host's",
+                choose_call(
                     pipeline.graph,
                     "Call device_put on what the DataLoader gives",
                     "Move the device_put behind .mp_prefetch(...): it is the last call",
@@ -125,7 +125,7 @@ def _first_after_workers(graph: Graph, *kinds: str) -> Iterator[tuple[Node, Node
     for node in graph.of_kind(*kinds):
         if not _is_late(node):
             continue
-        between = list(below_until(graph, node, _is_prefetch))
+        between = list(graph.below(node, _is_prefetch))
         prefetch = next(filter(_is_prefetch, between), None)
         if prefetch is not None and not any(map(_is_late, between)):
             yield node, prefetch

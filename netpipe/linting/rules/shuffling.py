@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 
 from netpipe.linting.graph.nodes import Graph, Node
-from netpipe.linting.rules.finding import Inspected, LintFinding
+from netpipe.linting.rules.finding import LintFinding, Pipeline
 from netpipe.linting.rules.node_kinds import batch_call, makes_other_elements, puts_together
-from netpipe.linting.rules.worker_pools import above, below_until, sharing_pools
+from netpipe.linting.rules.worker_pools import worker_pools
 
 
-def shuffle_after_batch(pipeline: Inspected) -> Iterator[LintFinding]:
+def shuffle_after_batch(pipeline: Pipeline) -> Iterator[LintFinding]:
     """Whole batches are shuffled, and what is in one stays together. An error.
 
     Batches that are blocks to read are not meant: their elements were shuffled before, or are
@@ -16,7 +16,7 @@ def shuffle_after_batch(pipeline: Inspected) -> Iterator[LintFinding]:
     """
     for node in pipeline.graph.of_kind("Shuffle", "WindowShuffle"):
         batch = _unshuffled_batch(pipeline.graph, node)
-        if batch is not None and not any(map(makes_other_elements, above(pipeline.graph, node))):
+        if batch is not None and not any(map(makes_other_elements, pipeline.graph.above(node))):
             yield LintFinding(
                 "shuffle-after-batch",
                 "error",
@@ -29,7 +29,7 @@ def shuffle_after_batch(pipeline: Inspected) -> Iterator[LintFinding]:
 
 def _unshuffled_batch(graph: Graph, node: Node) -> Node | None:
     """Return the batch that a shuffle gets its elements from, if nothing shuffled before it."""
-    below = below_until(graph, node, makes_other_elements)
+    below = graph.below(node, makes_other_elements)
     batch = next(filter(puts_together, below), None)
     if batch is None or any(map(_shuffles, graph.below(batch))):
         return None
@@ -40,13 +40,13 @@ def _shuffles(node: Node) -> bool:
     return node.kind in ("Shuffle", "WindowShuffle") or node.parameters.get("shuffle") is True
 
 
-def shuffle_after_repeat(pipeline: Inspected) -> Iterator[LintFinding]:
+def shuffle_after_repeat(pipeline: Pipeline) -> Iterator[LintFinding]:
     """Epochs are mixed. A warning, as sampling like that may be meant.
 
     A repeat in one of several branches is that branch's weight.
     """
     for node in pipeline.graph.of_kind("Shuffle"):
-        for repeat in below_until(pipeline.graph, node, lambda one: len(one.parents) > 1):
+        for repeat in pipeline.graph.below(node, lambda one: len(one.parents) > 1):
             epochs = repeat.parameters.get("num_epochs")
             if repeat.kind == "Repeat" and epochs != 1:
                 yield LintFinding(
@@ -61,12 +61,12 @@ def shuffle_after_repeat(pipeline: Inspected) -> Iterator[LintFinding]:
                 )
 
 
-def sequential_slice_with_shuffle(pipeline: Inspected) -> Iterator[LintFinding]:
+def sequential_slice_with_shuffle(pipeline: Pipeline) -> Iterator[LintFinding]:
     """Each worker shuffles its own part of the source.
 
     An error where batches must not depend on the number of workers, otherwise a warning.
     """
-    for pool in sharing_pools(pipeline.graph):
+    for pool in worker_pools(pipeline.graph):
         shuffle = next((node for node in pool.nodes if node.kind == "Shuffle"), None)
         if pool.is_sequential and shuffle is not None:
             yield LintFinding(

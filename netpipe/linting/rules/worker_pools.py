@@ -1,7 +1,6 @@
 """Who shares the work: the workers of an `mp_prefetch`, and what runs in them."""
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from netpipe.linting.graph.nodes import Graph, Node
@@ -56,47 +55,25 @@ class Pool:
         return f"the {self.size} workers of {call}" if self.size > 1 else f"the worker of {call}"
 
 
-def pools(graph: Graph) -> tuple[Pool, ...]:
+def process_pools(graph: Graph) -> tuple[Pool, ...]:
     """Return all pools of worker processes, the nearest to the trainer first."""
-    return tuple(pool for pool in sharing_pools(graph) if pool.by_processes)
+    return tuple(pool for pool in worker_pools(graph) if pool.by_processes)
 
 
-def sharing_pools(graph: Graph) -> tuple[Pool, ...]:
+def worker_pools(graph: Graph) -> tuple[Pool, ...]:
     """Return the same with the threads that share a pipeline as such workers do."""
     return tuple(
-        Pool(prefetch, tuple(below_until(graph, prefetch, _is_pool)))
+        Pool(prefetch, tuple(graph.below(prefetch, _is_pool)))
         for prefetch in graph.of_kind(_PROCESSES, _THREADS)
     )
 
 
-def below_until(graph: Graph, node: Node, is_end: Callable[[Node], bool]) -> Iterator[Node]:
-    """Yield once each what is below a node, nearest first, down to the ends and with them."""
-    waiting, seen = deque(node.parents), set[int]()
-    while waiting:
-        number = waiting.popleft()
-        if number not in seen:
-            seen.add(number)
-            yield graph.nodes[number]
-            if not is_end(graph.nodes[number]):
-                waiting.extend(graph.nodes[number].parents)
-
-
-def above(graph: Graph, node: Node) -> Iterator[Node]:
-    """Yield all nodes that elements pass through after a node, the nearest to the trainer first."""
-    return (one for one in graph.nodes if node in graph.below(one))
-
-
-def data_loader(graph: Graph) -> Node | None:
-    """Return the node of a DataLoader, whose settings are its arguments and not calls."""
-    return next(iter(graph.of_kind("DataLoader")), None)
-
-
-def setting(graph: Graph, for_loader: str, for_dataset: str) -> str:
+def choose_call(graph: Graph, for_loader: str, for_dataset: str) -> str:
     """Return how a fix is written: as an argument of the DataLoader if there is one."""
-    return for_dataset if data_loader(graph) is None else for_loader
+    return for_dataset if graph.data_loader is None else for_loader
 
 
-def listed(nodes: Iterable[Node]) -> str:
+def join_names(nodes: Iterable[Node]) -> str:
     """Return what messages call some nodes together: branches that are alike are named once."""
     return ", ".join(dict.fromkeys(map(str, nodes)))
 
@@ -105,7 +82,7 @@ def _is_pool(node: Node) -> bool:
     return node.kind in (_PROCESSES, _THREADS)
 
 
-def batch_of(graph: Graph, node: Node) -> Node | None:
+def find_batch(graph: Graph, node: Node) -> Node | None:
     """Return the batch that an element of a node is, if nothing has taken it apart."""
-    found = (node, *below_until(graph, node, lambda one: one.kind == "FlatMap"))
+    found = (node, *graph.below(node, lambda one: one.kind == "FlatMap"))
     return next(filter(puts_together, found), None)

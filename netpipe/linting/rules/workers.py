@@ -4,8 +4,13 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from netpipe.linting.graph.nodes import Graph, Node
-from netpipe.linting.rules.finding import Inspected, LintFinding, Severity
-from netpipe.linting.rules.worker_pools import above, batch_of, data_loader, listed, pools, setting
+from netpipe.linting.rules.finding import LintFinding, Pipeline, Severity
+from netpipe.linting.rules.worker_pools import (
+    choose_call,
+    find_batch,
+    join_names,
+    process_pools,
+)
 
 _WORKERS: Final = ".mp_prefetch(grain.MultiprocessingOptions(num_workers={}))"
 _ELASTIC_WORKERS: Final = (
@@ -13,9 +18,9 @@ _ELASTIC_WORKERS: Final = (
 )
 
 
-def threads_in_workers(pipeline: Inspected) -> Iterator[LintFinding]:
+def threads_in_workers(pipeline: Pipeline) -> Iterator[LintFinding]:
     """Every worker reads with threads of its own. A warning: remote storage may want them."""
-    for pool in pools(pipeline.graph):
+    for pool in process_pools(pipeline.graph):
         readers = [node for node in pool.nodes if reads_with_threads(node)]
         if readers:
             yield LintFinding(
@@ -41,7 +46,7 @@ def element_readers(graph: Graph) -> list[Node]:
     return [
         node
         for node in graph.of_kind("ToIter")  # an ElasticIterator's threads read batches
-        if reads_with_threads(node) and not node.in_worker and not batch_of(graph, node)
+        if reads_with_threads(node) and not node.in_worker and not find_batch(graph, node)
     ]
 
 
@@ -54,13 +59,13 @@ def reading_calls(readers: Sequence[Node]) -> str:
 def read_without_threads(graph: Graph, node: Node) -> str:
     """Say how a node reads as it should, unless its source waits."""
     options = "grain.ReadOptions(num_threads=0)"
-    call = setting(graph, f"DataLoader(read_options={options})", f".to_iter_dataset({options})")
+    call = choose_call(graph, f"DataLoader(read_options={options})", f".to_iter_dataset({options})")
     if node.kind == "Elastic":
         call = f"ElasticIterator(read_options={options})"
     return f"Read without threads: {call}"
 
 
-def no_workers(pipeline: Inspected) -> Iterator[LintFinding]:
+def no_workers(pipeline: Pipeline) -> Iterator[LintFinding]:
     """`mp_prefetch` without workers: a warning where it leaves nothing that reads ahead.
 
     A remark where something else does, and an error for a negative number, which fails. A
@@ -74,15 +79,15 @@ def no_workers(pipeline: Inspected) -> Iterator[LintFinding]:
         elif is_elastic:
             yield _none("warning", node, "ElasticIterator", _ELASTIC_WORKERS.format(1))
         else:
-            ahead = any(one.kind == "ThreadPrefetch" for one in above(graph, node))
+            ahead = any(one.kind == "ThreadPrefetch" for one in graph.above(node))
             fix = _threads_first(graph, _WORKERS.format(1))
             yield _none("info" if ahead else "warning", node, "mp_prefetch", fix)
     for node in graph.of_kind("Interleave"):
         count = node.parameters.get("cycle_length")
         if not node.parents and isinstance(count, int) and count < 0:
             yield _negative(node, count)
-    loader = data_loader(pipeline.graph)
-    if loader is not None and not pools(pipeline.graph):
+    loader = pipeline.graph.data_loader
+    if loader is not None and not process_pools(pipeline.graph):
         yield LintFinding(
             "no-workers",
             "info",
@@ -138,9 +143,9 @@ def _negative(node: Node, count: int) -> LintFinding:
     )
 
 
-def too_many_workers(pipeline: Inspected) -> Iterator[LintFinding]:
+def too_many_workers(pipeline: Pipeline) -> Iterator[LintFinding]:
     """There are more workers than cores. A warning: workers that wait for storage need none."""
-    started = [pool for pool in pools(pipeline.graph) if not pool.prefetch.in_worker]
+    started = [pool for pool in process_pools(pipeline.graph) if not pool.prefetch.in_worker]
     count = sum(pool.size for pool in started)
     if count > pipeline.cores:
         call, argument = _asks_for_workers(pipeline.graph, started[0].prefetch)
@@ -160,21 +165,21 @@ def _asks_for_workers(graph: Graph, prefetch: Node) -> tuple[str, str]:
     """Return what starts workers, and the argument that says how many."""
     if any(graph.nodes[one].kind == "Elastic" for one in prefetch.parents):
         return "ElasticIterator", _ELASTIC_WORKERS
-    name = setting(graph, "DataLoader", "mp_prefetch")
-    return name, setting(graph, "DataLoader(worker_count={})", _WORKERS)
+    name = choose_call(graph, "DataLoader", "mp_prefetch")
+    return name, choose_call(graph, "DataLoader(worker_count={})", _WORKERS)
 
 
-def jax_in_worker(pipeline: Inspected) -> Iterator[LintFinding]:
+def jax_in_worker(pipeline: Pipeline) -> Iterator[LintFinding]:
     """A function in the workers calls jax. A warning: a light call on a CPU may be meant."""
-    for pool in pools(pipeline.graph):
+    for pool in process_pools(pipeline.graph):
         nodes = [node for node in pool.nodes if _calls_jax(node)]
         if nodes:
             yield LintFinding(
                 "jax-in-worker",
                 "warning",
                 pool.ids_with(nodes),
-                f"{listed(nodes)}: jax is called in {pool}; each starts a jax of its own, compiles"
-                " for itself, and on an accelerator takes memory that the training needs",
+                f"{join_names(nodes)}: jax is called in {pool}; each starts a jax of its own,"
+                " compiles for itself, and on an accelerator takes memory that the training needs",
                 "Use numpy there, or call jax after the workers or in the step",
             )
 

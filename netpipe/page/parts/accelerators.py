@@ -10,7 +10,7 @@ from netpipe.page.plots.canvas import Ink
 from netpipe.page.plots.ranges import Line, Row, factors
 from netpipe.page.wording import ratio, sentence
 from netpipe.results.measurement import Interval, converter
-from netpipe.results.units import percent, seconds
+from netpipe.results.units import format_percent, format_seconds
 
 
 def measurements_parts(document: Mapping[str, Any]) -> tuple[Part, ...]:
@@ -76,8 +76,8 @@ def _row(document: Mapping[str, Any]) -> tuple[Cell, ...]:
     return (
         Cell(device_of(document)),
         Cell(sentence(document["verdict"]["kind"]), tone_of(document)),
-        *(Cell(seconds(document[name]["median"])) for name in times),
+        *(Cell(format_seconds(document[name]["median"])) for name in times),
         Cell(ratio(document["headroom"]["median"])),
-        Cell(percent(document["stall_fraction"]["median"])),
+        Cell(format_percent(document["stall_fraction"]["median"])),
         Cell(str(document.get("workers_needed") or "")),
     )

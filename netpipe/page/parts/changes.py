@@ -7,15 +7,15 @@ from netpipe.diagnosis.diagnosis import (
     Findings,
     Intervention,
     Prediction,
-    Verified,
-    clearness,
+    Verification,
+    clear_factor,
 )
 from netpipe.page.content import Card, Cell, Column, Drawing, Note, Notes, Pair, Table, Tone
 from netpipe.page.plots.canvas import Ink
 from netpipe.page.plots.ranges import Line, Row, durations, factors
 from netpipe.page.wording import bounds, ratio, whole_percent, without_modules
 from netpipe.results.measurement import Interval
-from netpipe.results.units import seconds
+from netpipe.results.units import format_seconds
 
 _CLOSE: Final = 0.20
 """How far a prediction may be off its measurement to be called right."""
@@ -98,7 +98,7 @@ def _interventions(found: Findings) -> Table:
     )
 
 
-def _verified(verified: Verified) -> Drawing:
+def _verified(verified: Verification) -> Drawing:
     rows = [
         Row("before", verified.before_s_per_batch, Ink.FAINT, "s"),
         Row("predicted", verified.predicted_s_per_batch, Ink.DEVICE, "D"),
@@ -114,7 +114,7 @@ def _verified(verified: Verified) -> Drawing:
 
 
 def _look(speedup: Interval) -> tuple[Ink, str]:
-    if not clearness(speedup):
+    if not clear_factor(speedup):
         return Ink.FAINT, "D"
     return (Ink.GOOD, "o") if speedup.median > 1 else (Ink.BAD, "X")
 
@@ -131,7 +131,7 @@ def _intervention(one: Intervention) -> tuple[Cell, ...]:
 
 
 def _time(interval: Interval | None) -> Cell:
-    return Cell(seconds(interval.median), note=bounds(interval)) if interval else Cell("")
+    return Cell(format_seconds(interval.median), note=bounds(interval)) if interval else Cell("")
 
 
 def _prediction(one: Prediction) -> tuple[Cell, ...]:

@@ -15,7 +15,8 @@ from netpipe.page.parts.stages import stage_cards
 from netpipe.page.parts.steps import STEP_FIELDS, step_cards
 from netpipe.page.wording import bounds, ratio, sentence, whole_percent, without_modules
 from netpipe.results.measurement import Interval, converter
-from netpipe.results.units import rounded, seconds
+from netpipe.results.units import format_number, format_seconds
+from netpipe.verdict.kinds import VerdictKind
 
 _RESOURCES: Final[Mapping[str, str]] = {
     "cpu": "bound by the CPU",
@@ -32,7 +33,7 @@ _WITHOUT_A_CAUSE: Final[Mapping[str, str]] = {
     "unknown": "What holds it up is open",
 }
 
-_OF_THE_LOADER: Final = ("loader-bound", "masked-loader-bound")
+_OF_THE_LOADER: Final = (VerdictKind.LOADER_BOUND, VerdictKind.MASKED_LOADER_BOUND)
 
 
 def diagnosis_parts(document: Mapping[str, Any]) -> tuple[Part, ...]:
@@ -76,7 +77,7 @@ def _facts(document: Mapping[str, Any], found: Findings) -> Iterator[Fact]:
         ("one lane", found.lane_s_per_batch),
     )
     for label, interval in times:
-        yield Fact(label, seconds(interval.median), bounds(interval))
+        yield Fact(label, format_seconds(interval.median), bounds(interval))
     yield Fact("workers", str(found.workers), f"{found.threads} threads in each")
     if found.bottleneck.stage:
         of_it = whole_percent(found.bottleneck.fraction)
@@ -120,10 +121,10 @@ def _need(need: Need) -> tuple[Cell, ...]:
     tone = Tone.GOOD if need.headroom >= 1 else Tone.BAD
     return (
         Cell(need.accelerator),
-        Cell(seconds(need.step_s)),
-        Cell(rounded(need.batches_per_s)),
+        Cell(format_seconds(need.step_s)),
+        Cell(format_number(need.batches_per_s)),
         Cell(str(need.workers)),
-        Cell(rounded(need.cores, 2)),
+        Cell(format_number(need.cores, 2)),
         Cell(ratio(need.headroom), tone),
     )
 

@@ -7,7 +7,7 @@ from netpipe.page import tones
 from netpipe.page.content import Card, Cell, Column, Note, Notes, Table, Tone
 from netpipe.page.plots.sparkline import sparkline
 from netpipe.page.wording import ratio
-from netpipe.results.units import figure, seconds
+from netpipe.results.units import format_metric, format_seconds
 
 _COLUMNS: Final = (
     Column("metric"),
@@ -63,8 +63,8 @@ def _cells(one: Mapping[str, Any], *, has_history: bool) -> Iterator[Cell]:
     yield Cell(metric, note=one["benchmark"].rpartition("::")[2], is_code=True)
     yield Cell(_said(one["outcome"]), tone_of(one), waived)
     yield Cell("" if one["worse_ratio"] is None else f"{ratio(one['worse_ratio'])} x")
-    yield Cell(figure(metric, one["now"]))
-    yield Cell("none" if one["baseline"] is None else figure(metric, one["baseline"]))
+    yield Cell(format_metric(metric, one["now"]))
+    yield Cell("none" if one["baseline"] is None else format_metric(metric, one["baseline"]))
     if has_history:
         yield _history(one, metric)
 
@@ -73,9 +73,11 @@ def _history(one: Mapping[str, Any], metric: str) -> Cell:
     history = one.get("history")
     if not history:
         return Cell("")
-    told = ", ".join(f"{past['baseline'][:4]} {figure(metric, past['value'])}" for past in history)
+    told = ", ".join(
+        f"{past['baseline'][:4]} {format_metric(metric, past['value'])}" for past in history
+    )
     drawn = sparkline([past["value"] for past in history], one["now"], tone_of(one))
-    return Cell(f"{told}, now {figure(metric, one['now'])}", svg=drawn)
+    return Cell(f"{told}, now {format_metric(metric, one['now'])}", svg=drawn)
 
 
 def _said(outcome: str) -> str:
@@ -116,7 +118,7 @@ def _baseline_changes(changes: Sequence[Mapping[str, Any]]) -> Iterator[Table]:
 def _figure(name: str, value: float | None) -> str:
     if value is None:
         return ""
-    return seconds(value) if name.partition("_per_")[0].endswith("_s") else ratio(value)
+    return format_seconds(value) if name.partition("_per_")[0].endswith("_s") else ratio(value)
 
 
 def _waivers(waivers: Sequence[Mapping[str, Any]]) -> Iterator[Notes]:

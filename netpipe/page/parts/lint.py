@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from netpipe.linting.linter import LintReport, report_from
-from netpipe.linting.picture.drawing import svg_graph
-from netpipe.linting.picture.visible_graph import SEVERITIES, worst_first
+from netpipe.linting.linter import LintReport, parse_report
+from netpipe.linting.picture.drawing import draw_svg_graph
+from netpipe.linting.picture.visible_graph import SEVERITIES, sort_by_severity
 from netpipe.linting.rules.finding import LintFinding
 from netpipe.page import tones
 from netpipe.page.content import (
@@ -37,11 +37,11 @@ def lint_cards(document: Mapping[str, Any]) -> tuple[Card, ...]:
 
 def _report(document: Mapping[str, Any]) -> LintReport:
     known = {name: value for name, value in document.items() if name != "trials"}
-    return report_from(known, "lint")
+    return parse_report(known, "lint")
 
 
 def _headline(report: LintReport) -> Headline:
-    found = worst_first(report.findings)
+    found = sort_by_severity(report.findings)
     if not found:
         kept = f"Nothing stands wrong, for {report.intent}, under Grain {report.grain_version}."
         return Headline(Tone.GOOD, "In order", kept)
@@ -60,7 +60,7 @@ def _graph(report: LintReport) -> Iterator[Drawing]:
     if report.graph.nodes:
         yield Drawing(
             "The pipeline",
-            svg_graph(report),
+            draw_svg_graph(report),
             f"From the source at the top to the trainer, as Grain {report.grain_version} reads it.",
             is_wide=any(len(one.parents) > 1 for one in report.graph.nodes),
             is_scrolled=True,
@@ -68,7 +68,7 @@ def _graph(report: LintReport) -> Iterator[Drawing]:
 
 
 def _findings(report: LintReport) -> Iterator[Notes]:
-    if found := worst_first(report.findings):
+    if found := sort_by_severity(report.findings):
         yield Notes("What stands wrong", tuple(_note(one) for one in found))
 
 

@@ -24,9 +24,9 @@ from netpipe.page.parts.steps import step_cards
 from netpipe.page.plots.canvas import Ink
 from netpipe.page.plots.ranges import Row, durations
 from netpipe.page.wording import bounds, ratio, sentence, size, whole_percent
-from netpipe.results.measurement import Interval, Measurement, measurement_from
-from netpipe.results.units import percent, rounded, seconds
-from netpipe.verdict.kinds import Verdict
+from netpipe.results.measurement import Interval, Measurement, parse_measurement
+from netpipe.results.units import format_number, format_percent, format_seconds
+from netpipe.verdict.kinds import Verdict, VerdictKind
 from netpipe.verdict.report import device_label
 
 _TIMES: Final = (
@@ -80,12 +80,13 @@ def _measured(document: Mapping[str, Any]) -> Measurement:
     known = [one.name for one in fields(Measurement) if one.name in document]
     device = {name: value for name, value in document["device"].items() if name != "emulated"}
     values = {name: document[name] for name in ("schema", *known)} | {"device": device}
-    return measurement_from(values, "measurement")
+    return parse_measurement(values, "measurement")
 
 
 def _verdict(document: Mapping[str, Any]) -> Verdict:
     said = document["verdict"]
-    return Verdict(said["kind"], said["message"], tuple(said["evidence"]), said["next"])
+    kind = VerdictKind(said["kind"])
+    return Verdict(kind, said["message"], tuple(said["evidence"]), said["next"])
 
 
 def _headline(document: Mapping[str, Any], measured: Measurement) -> Headline:
@@ -105,16 +106,16 @@ def _facts(document: Mapping[str, Any], measured: Measurement) -> Iterator[Fact]
              ("real step R", "train_s_per_step"))  # fmt: skip
     for label, name in times:
         interval: Interval = getattr(measured, name)
-        yield Fact(label, seconds(interval.median), bounds(interval))
+        yield Fact(label, format_seconds(interval.median), bounds(interval))
     yield Fact("headroom", ratio(measured.headroom.median), bounds(measured.headroom, ratio))
     stall = measured.stall_fraction
-    yield Fact("stall", percent(stall.median), bounds(stall, whole_percent))
+    yield Fact("stall", format_percent(stall.median), bounds(stall, whole_percent))
     if document.get("workers_needed") is not None:
         has = f"has {measured.loader_processes}"
         yield Fact("workers needed", str(document["workers_needed"]), has)
     if document.get("cores_needed") is not None:
         has = f"has {measured.host.cores}"
-        yield Fact("cores needed", rounded(document["cores_needed"], 2), has)
+        yield Fact("cores needed", format_number(document["cores_needed"], 2), has)
 
 
 def _times(measured: Measurement) -> Drawing:
@@ -156,21 +157,22 @@ def _blocking(measured: Measurement) -> Table:
 
 def _further(document: Mapping[str, Any], measured: Measurement) -> Iterator[Fact]:
     waits = measured.wait_s
-    yield Fact("accelerator utilisation", percent(measured.accelerator_utilisation.median))
-    yield Fact("wait for a batch", seconds(waits.p50), f"95th percentile {seconds(waits.p95)}, "
-               f"99th {seconds(waits.p99)}")  # fmt: skip
-    yield Fact("steps done before the next batch", percent(measured.sync_probe_fraction))
+    yield Fact("accelerator utilisation", format_percent(measured.accelerator_utilisation.median))
+    yield Fact("wait for a batch", format_seconds(waits.p50),
+               f"95th percentile {format_seconds(waits.p95)}, "
+               f"99th {format_seconds(waits.p99)}")  # fmt: skip
+    yield Fact("steps done before the next batch", format_percent(measured.sync_probe_fraction))
     yield Fact("steps in flight", str(measured.dispatch_depth), "at most")
     if measured.buffered_batches is not None:
-        yield Fact("batches in the buffers", rounded(measured.buffered_batches))
+        yield Fact("batches in the buffers", format_number(measured.buffered_batches))
     yield Fact("batch", size(measured.batch_bytes))
-    yield Fact("first batch after", seconds(measured.first_batch_s))
+    yield Fact("first batch after", format_seconds(measured.first_batch_s))
     yield Fact("CPU of a batch", f"{ratio(measured.load_cpu_ratio.median)} x",
                "that of the reference loader")  # fmt: skip
     yield Fact("compilations", str(measured.compilations))
     if measured.overhead_fraction is not None:
-        yield Fact("the harness's own part", percent(measured.overhead_fraction))
-    yield Fact("CPU taken by other programs", percent(measured.busy_elsewhere_fraction))
+        yield Fact("the harness's own part", format_percent(measured.overhead_fraction))
+    yield Fact("CPU taken by other programs", format_percent(measured.busy_elsewhere_fraction))
     if trace := document.get("trace"):
         yield Fact("trace, for ui.perfetto.dev", trace)
-    yield Fact("measured for", seconds(measured.elapsed_s), f"{measured.step_s.n} rounds")
+    yield Fact("measured for", format_seconds(measured.elapsed_s), f"{measured.step_s.n} rounds")

@@ -7,7 +7,7 @@ from netpipe.diagnosis.diagnosis import Findings, Stage
 from netpipe.page.content import Card, Cell, Column, Drawing, Pair, Table
 from netpipe.page.plots.stage_bars import stage_bars
 from netpipe.page.wording import bounds, whole_percent
-from netpipe.results.units import seconds
+from netpipe.results.units import format_seconds
 
 _MOST_DRAWN: Final = 10
 _LEAST_DRAWN: Final = 0.005  # of the lane; less is a bar that cannot be seen
@@ -39,7 +39,7 @@ def _caption(found: Findings, hidden: int) -> str:
     lane = "rebuilt without workers and threads" if found.lane == "rebuilt" else "as it is"
     others = f" Smaller ones are in the table only: {hidden}." if hidden else ""
     return (
-        f"A batch in one lane, the loader {lane}: {seconds(found.lane_s_per_batch.median)}. "
+        f"A batch in one lane, the loader {lane}: {format_seconds(found.lane_s_per_batch.median)}. "
         "Where the clock's bar is longer than the CPU's, the stage waits. "
         f"▶ marks the bottleneck.{others}"
     )
@@ -52,8 +52,10 @@ def _row(stage: Stage) -> tuple[Cell, ...]:
     return (
         Cell(stage.name, note=places, is_code=True),
         Cell(_SECTIONS[stage.section]),
-        Cell(f"{seconds(stage.s_per_batch)}{sampled}"),
+        Cell(f"{format_seconds(stage.s_per_batch)}{sampled}"),
         Cell(whole_percent(stage.fraction)),
-        Cell(seconds(stage.cpu_s_per_batch)),
-        Cell(seconds(without.median), note=bounds(without)) if without else Cell("not tried"),
+        Cell(format_seconds(stage.cpu_s_per_batch)),
+        Cell(format_seconds(without.median), note=bounds(without))
+        if without
+        else Cell("not tried"),
     )

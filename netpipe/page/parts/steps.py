@@ -13,12 +13,12 @@ STEP_FIELDS: Final = ("timeline", "distributions")
 def step_cards(document: Mapping[str, Any]) -> Iterator[Drawing]:
     """Give the drawings of a `netpipe.measurement/1` document's timeline and distributions."""
     if steps := document.get("timeline"):
-        lanes = timeline.lanes(tuple(StepTimes(**one) for one in steps))
-        said = timeline.caption(lanes, is_exact=document["device"]["platform"] == "emulated")
-        yield Drawing("Who waits for whom", timeline.timeline(lanes), said)
+        shown = timeline.build_timeline(tuple(StepTimes(**one) for one in steps))
+        said = timeline.write_caption(shown, is_exact=document["device"]["platform"] == "emulated")
+        yield Drawing("Who waits for whom", timeline.draw_timeline(shown), said)
     if found := document.get("distributions"):
         yield Drawing(
             "All steps, not only the median",
-            distributions.distributions(found["train_step_s"], found["wait_s"]),
-            distributions.caption(found["train_step_s"], found["wait_s"], found["steps"]),
+            distributions.draw_distributions(found["train_step_s"], found["wait_s"]),
+            distributions.write_caption(found["train_step_s"], found["wait_s"], found["steps"]),
         )

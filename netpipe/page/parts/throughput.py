@@ -8,7 +8,7 @@ from netpipe.page.parts.environment import surroundings
 from netpipe.page.plots.ranges import Row, amounts
 from netpipe.page.wording import bounds, short_count, size, whole_percent
 from netpipe.results.measurement import Interval, converter
-from netpipe.results.units import rounded
+from netpipe.results.units import format_number
 
 
 def throughput_part(document: Mapping[str, Any]) -> Part:
@@ -71,6 +71,6 @@ def _row(name: str, one: Mapping[str, Any]) -> tuple[Cell, ...]:
         Cell(short_count(median["tokens_per_cpu_s"])),
         Cell(short_count(median["batches_per_s"])),
         Cell(whole_percent(median["padding_fraction"])),
-        Cell(rounded(median["bytes_read_per_token"])),
+        Cell(format_number(median["bytes_read_per_token"])),
         Cell(size(median["peak_pss_bytes"])),
     )

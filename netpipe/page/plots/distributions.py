@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from netpipe.page.plots.canvas import SMALL, Ink, axes_in, drawn, rule_at_ticks, write
 from netpipe.page.plots.scales import label_seconds
-from netpipe.results.units import seconds
+from netpipe.results.units import format_seconds
 
 _HEIGHT: Final = 292.0
 _PANEL: Final = 96.0
@@ -17,7 +17,7 @@ _BINS: Final = 30
 _SHOWN_PERCENTILE: Final = 99  # the last one may be a hundred times as far away
 
 
-def distributions(train_step_s: Sequence[float], wait_s: Sequence[float]) -> str:
+def draw_distributions(train_step_s: Sequence[float], wait_s: Sequence[float]) -> str:
     """Draw both over one axis of time.
 
     Args:
@@ -36,13 +36,15 @@ def distributions(train_step_s: Sequence[float], wait_s: Sequence[float]) -> str
     return drawn(draw, _HEIGHT)
 
 
-def caption(train_step_s: Sequence[float], wait_s: Sequence[float], steps: int) -> str:
+def write_caption(train_step_s: Sequence[float], wait_s: Sequence[float], steps: int) -> str:
     """Say what is to be seen."""
     return (
-        f"{steps:,} real steps. Half take {seconds(train_step_s[50])} or less, the slowest in a "
-        f"hundred {seconds(train_step_s[99])} or more, the slowest of all "
-        f"{seconds(train_step_s[100])}. Half wait {seconds(wait_s[50])} or less for their batch, "
-        f"the longest wait is {seconds(wait_s[100])}."
+        f"{steps:,} real steps. Half take {format_seconds(train_step_s[50])} or less, the "
+        f"slowest in a "
+        f"hundred {format_seconds(train_step_s[99])} or more, the slowest of all "
+        f"{format_seconds(train_step_s[100])}. Half wait {format_seconds(wait_s[50])} or less "
+        f"for their batch, "
+        f"the longest wait is {format_seconds(wait_s[100])}."
     )
 
 
@@ -59,7 +61,7 @@ def _panel(axes: Axes, percentiles: Sequence[float], end_s: float, ink: Ink, nam
     median_s = percentiles[50]
     axes.plot((median_s, median_s), (0, 1.12 * max(shares)), color=Ink.TEXT, linewidth=1.4)
     is_left = median_s > end_s / 2
-    write(axes, median_s, 1.2 * max(shares), f"median {seconds(median_s)}",
+    write(axes, median_s, 1.2 * max(shares), f"median {format_seconds(median_s)}",
           ha="right" if is_left else "left")  # fmt: skip
     axes.set_title(f"{name}; tallest bar {max(shares):.0%} of the steps", loc="left",
                    fontsize=SMALL, fontweight="bold", color=Ink.TEXT, pad=8)  # fmt: skip

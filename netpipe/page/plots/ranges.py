@@ -8,12 +8,12 @@ from typing import Any, Final
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from netpipe.linting.picture.visible_graph import shortened
+from netpipe.linting.picture.visible_graph import shorten_middle
 from netpipe.page.plots.canvas import SMALL, Ink, axes_in, drawn, rule_at_ticks, write
 from netpipe.page.plots.scales import finite, label_counts, label_factors, label_seconds
 from netpipe.page.wording import ratio, short_count
 from netpipe.results.measurement import Interval
-from netpipe.results.units import seconds
+from netpipe.results.units import format_seconds
 
 _ROW: Final = 44.0
 _AROUND: Final = 56.0
@@ -55,7 +55,7 @@ def durations(rows: Sequence[Row], line: Line | None = None) -> str:
         axes = _axes(figure, rows, line)
         axes.set_xlim(0, most * _ROOM_AT_RIGHT)
         label_seconds(axes)
-        _rows(axes, rows, [seconds(row.interval.median) for row in rows])
+        _rows(axes, rows, [format_seconds(row.interval.median) for row in rows])
 
     return drawn(draw, _height(rows, line))
 
@@ -116,5 +116,5 @@ def _rows(axes: Axes, rows: Sequence[Row], values: Sequence[str]) -> None:
         axes.plot(interval.median, y, row.marker, color=row.ink, markersize=11, clip_on=False)
         behind = {"facecolor": Ink.PAPER, "edgecolor": "none", "pad": 1}  # the lines of the axes
         place: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "bbox": behind}
-        write(axes, 0, number - 0.2, shortened(row.label, _COLUMNS), **place)
+        write(axes, 0, number - 0.2, shorten_middle(row.label, _COLUMNS), **place)
         write(axes, 1, number - 0.2, value, fontweight="bold", ha="right", **place)

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
 from netpipe.page.wording import short_count
-from netpipe.results.units import seconds
+from netpipe.results.units import format_seconds
 
 _MOST_TICKS: Final = 5
 
@@ -15,7 +15,7 @@ _MOST_TICKS: Final = 5
 def label_seconds(axes: Axes) -> None:
     """Give the x axis few ticks, each a duration with its unit."""
     axes.xaxis.set_major_locator(MaxNLocator(_MOST_TICKS, steps=[1, 2, 5, 10]))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: seconds(value)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_seconds(value)))
 
 
 def label_counts(axes: Axes) -> None:

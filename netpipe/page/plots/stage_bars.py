@@ -8,11 +8,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from netpipe.diagnosis.diagnosis import Stage
-from netpipe.linting.picture.visible_graph import shortened
+from netpipe.linting.picture.visible_graph import shorten_middle
 from netpipe.page.plots.canvas import SMALL, Ink, axes_in, drawn, rule_at_ticks, write
 from netpipe.page.plots.scales import label_seconds
 from netpipe.page.wording import whole_percent, without_modules
-from netpipe.results.units import seconds
+from netpipe.results.units import format_seconds
 
 _ROW: Final = 52.0
 _AROUND: Final = 66.0
@@ -45,9 +45,9 @@ def _row(axes: Axes, number: int, stage: Stage, *, is_bottleneck: bool) -> None:
     place: dict[str, Any] = {"transform": axes.get_yaxis_transform()}
     mark = "▶ " if is_bottleneck else ""
     weight = "bold" if is_bottleneck else "normal"
-    name = f"{mark}{shortened(without_modules(stage.name), _COLUMNS)}"
+    name = f"{mark}{shorten_middle(without_modules(stage.name), _COLUMNS)}"
     write(axes, 0, number - 0.2, name, fontweight=weight, **place)
-    value = f"{seconds(stage.s_per_batch)}, {whole_percent(stage.fraction)}"
+    value = f"{format_seconds(stage.s_per_batch)}, {whole_percent(stage.fraction)}"
     write(axes, 1, number - 0.2, value, fontweight=weight, ha="right", **place)
 
 

@@ -12,7 +12,7 @@ from netpipe.page.plots.canvas import Ink, axes_in, drawn, rule_at_ticks, write
 from netpipe.page.plots.scales import label_seconds
 from netpipe.page.wording import whole_percent
 from netpipe.results.step_times import StepTimes
-from netpipe.results.units import seconds
+from netpipe.results.units import format_seconds
 
 _HEIGHT: Final = 236.0
 _LANE: Final = 0.62  # height, where lanes are 1 apart
@@ -35,7 +35,7 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Lanes:
+class Timeline:
     """The same steps as stretches of time.
 
     Attributes:
@@ -67,7 +67,7 @@ class Lanes:
         return _sum_s(self.waiting) / loop_s if loop_s else 0.0
 
 
-def lanes(steps: tuple[StepTimes, ...]) -> Lanes:
+def build_timeline(steps: tuple[StepTimes, ...]) -> Timeline:
     """Tell from the times of steps, one at least, what the loop and the device did when.
 
     A document that does not say when the device began a step is an older one: it did when the
@@ -79,7 +79,7 @@ def lanes(steps: tuple[StepTimes, ...]) -> Lanes:
         begin_s = max(before_s, one.given_s) if one.began_s is None else one.began_s
         working.append(Span(begin_s, max(begin_s, one.done_s)))
     gaps = (Span(before.end_s, after.begin_s) for before, after in pairwise(working))
-    return Lanes(
+    return Timeline(
         waiting=tuple(Span(one.asked_s, one.given_s) for one in steps),
         calling=tuple(Span(one.given_s, one.dispatched_s) for one in steps),
         working=tuple(working),
@@ -87,7 +87,7 @@ def lanes(steps: tuple[StepTimes, ...]) -> Lanes:
     )
 
 
-def timeline(found: Lanes) -> str:
+def draw_timeline(found: Timeline) -> str:
     """Draw the loop's lane above the device's, idle time of the device marked."""
 
     def draw(figure: Figure) -> None:
@@ -109,7 +109,7 @@ def timeline(found: Lanes) -> str:
     return drawn(draw, _HEIGHT)
 
 
-def caption(found: Lanes, *, is_exact: bool) -> str:
+def write_caption(found: Timeline, *, is_exact: bool) -> str:
     """Say what is to be seen.
 
     Args:
@@ -120,7 +120,7 @@ def caption(found: Lanes, *, is_exact: bool) -> str:
     idle, waiting = found.idle_fraction, found.waiting_fraction
     return (
         f"The last {len(found.working)} steps of the last round. From the end of the first to that "
-        f"of the last, {seconds(found.device_s)}, the device has nothing to do for "
+        f"of the last, {format_seconds(found.device_s)}, the device has nothing to do for "
         f"{'' if is_exact else 'at least '}{whole_percent(idle)} of the time; the loop waits for "
         f"batches {whole_percent(waiting)} of its own."
     )

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from netpipe.errors import NetpipeError
 from perf_tests.studies.diagnosis import naming, naming_report, predicting, predicting_report
-from perf_tests.studies.diagnosis.records import append, records
+from perf_tests.studies.diagnosis.records import append_record, read_records
 from perf_tests.studies.faults.catalogue import chosen
 
 _FOLDER: Final = Path(__file__).parent
@@ -72,16 +72,16 @@ def named(
 ) -> None:
     """Diagnose every case with a planted stage: are the stage and its resource named?"""
     try:
-        done = {(one.case, one.seed) for one in records(path, naming.Naming)}
+        done = {(one.case, one.seed) for one in read_records(path, naming.Naming)}
         cases = [case for case in chosen(only) if case.planted]
         ends_s = time.monotonic() + 60 * minutes
         for seed in range(first, first + seeds):
             for case in cases:
                 if (case.name, seed) not in done and time.monotonic() < ends_s:
                     trial = naming.run(case, seed, budget)
-                    append(path, trial)
+                    append_record(path, trial)
                     _notes.print(naming_report.line(trial))
-        trials = records(path, naming.Naming)
+        trials = read_records(path, naming.Naming)
     except NetpipeError as error:
         raise click.ClickException(str(error)) from error
     for text in naming_report.table(trials):
@@ -104,14 +104,14 @@ def named(
 def predicted(first: int, seeds: int, minutes: float, budget: float, path: Path) -> None:
     """Change pipelines drawn by lot as diagnose proposes: does what it predicts come?"""
     try:
-        done = {one.seed for one in records(path, predicting.Predicting)}
+        done = {one.seed for one in read_records(path, predicting.Predicting)}
         ends_s = time.monotonic() + 60 * minutes
         for seed in range(first, first + seeds):
             if seed not in done and time.monotonic() < ends_s:
                 for trial in predicting.run(seed, budget):
-                    append(path, trial)
+                    append_record(path, trial)
                     _notes.print(predicting_report.line(trial))
-        trials = records(path, predicting.Predicting)
+        trials = read_records(path, predicting.Predicting)
     except NetpipeError as error:
         raise click.ClickException(str(error)) from error
     for text in predicting_report.table(trials):

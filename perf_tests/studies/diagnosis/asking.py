@@ -7,7 +7,7 @@ from typing import Any, Final
 from cattrs.errors import BaseValidationError
 
 from netpipe.diagnosis.diagnosis import Findings, findings_from
-from perf_tests.studies.diagnosis.children import ChildError, printed_by
+from perf_tests.studies.diagnosis.children import ChildError, run_for_json
 
 _STARTING_S: Final = 120.0  # for starting, tracing a step and ending, beside the budget
 _MOST_OF_BUDGET: Final = 4.0
@@ -67,7 +67,7 @@ def diagnosed(question: Question) -> Answer:
         ChildError: It failed, took far longer than its budget, or printed no diagnosis.
     """
     limit_s = _STARTING_S + _MOST_OF_BUDGET * question.budget_s
-    return answer_from(printed_by(question.arguments, question.variables, limit_s))
+    return answer_from(run_for_json(question.arguments, question.variables, limit_s))
 
 
 def answer_from(document: Mapping[str, Any]) -> Answer:

@@ -18,7 +18,7 @@ class ChildError(NetpipeError):
     """A process that came to no end, or printed no document."""
 
 
-def printed_by(
+def run_for_json(
     arguments: Sequence[str], variables: Mapping[str, str], limit_s: float
 ) -> Mapping[str, Any]:
     """Run this Python and return the document that it prints.

@@ -14,7 +14,7 @@ from netpipe.results.statistics import median_interval
 from perf_tests.studies.diagnosis import subject
 from perf_tests.studies.diagnosis.asking import Answer, Question, diagnosed
 from perf_tests.studies.diagnosis.pipelines import Pipeline, drawn, stage_named
-from perf_tests.studies.diagnosis.turns import measured_in_turns
+from perf_tests.studies.diagnosis.turns import time_pipelines
 
 _MOST_WORKERS: Final = 4
 KINDS: Final = ("workers", "without-stage")
@@ -106,7 +106,7 @@ def _compared(
     """Measure the pipeline and all that is changed of it in one session."""
     changes = {kind: chosen(seed, kind, pipeline, answer.findings.what_if) for kind in kinds}
     made = {kind: change for kind, change in changes.items() if change}
-    timed = measured_in_turns([pipeline, *(change.pipeline for change in made.values())])
+    timed = time_pipelines([pipeline, *(change.pipeline for change in made.values())])
     before, *after = map(median_interval, timed.s_per_batch)
     measured = dict(zip(made, after, strict=True))
     return [

@@ -12,14 +12,14 @@ from netpipe.results.measurement import converter
 Record = TypeVar("Record")
 
 
-def append(path: Path, record: object) -> None:
+def append_record(path: Path, record: object) -> None:
     """Add a frozen dataclass to a file."""
     line = json.dumps(converter().unstructure(record), allow_nan=False)
     with path.open("a", encoding="utf-8") as stream:
         stream.write(line + "\n")
 
 
-def records(path: Path, kind: type[Record]) -> list[Record]:
+def read_records(path: Path, kind: type[Record]) -> list[Record]:
     """Read a file of dataclasses of one kind; none where there is no file.
 
     Raises:

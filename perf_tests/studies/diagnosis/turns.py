@@ -9,9 +9,9 @@ from typing import Any, Final
 import cattrs
 
 from netpipe.clock import Clock, MonotonicClock
-from netpipe.linting.experiments.blocks import MeasureBlock, Pace, measured_block
+from netpipe.linting.experiments.blocks import MeasureBlock, Pace, measure_block
 from netpipe.session.processes import busy_elsewhere_fraction, read_host_cpu
-from perf_tests.studies.diagnosis.children import printed_by
+from perf_tests.studies.diagnosis.children import run_for_json
 from perf_tests.studies.diagnosis.pipelines import Pipeline
 from perf_tests.studies.diagnosis.subject import described, pipeline_from
 
@@ -36,7 +36,7 @@ class Timed:
     busy_elsewhere_fraction: float
 
 
-def measured_in_turns(pipelines: Sequence[Pipeline]) -> Timed:
+def time_pipelines(pipelines: Sequence[Pipeline]) -> Timed:
     """Time pipelines in turns in a fresh process.
 
     Args:
@@ -46,11 +46,11 @@ def measured_in_turns(pipelines: Sequence[Pipeline]) -> Timed:
         ChildError: One of them failed, or took too long.
     """
     arguments = ["-m", __name__, *map(described, pipelines)]
-    document = printed_by(arguments, {}, _LIMIT_S * ROUNDS * len(pipelines))
+    document = run_for_json(arguments, {}, _LIMIT_S * ROUNDS * len(pipelines))
     return cattrs.structure(document, Timed)
 
 
-def in_turns(
+def time_loaders(
     loaders: Sequence[Callable[[], Any]],
     rounds: int = ROUNDS,
     clock: Clock | None = None,
@@ -58,7 +58,7 @@ def in_turns(
 ) -> list[Seconds]:
     """Time a block of each loader, there and back (A B B A): a slower machine favours none."""
     clock = clock or MonotonicClock()
-    block = measure or (lambda loader, pace: measured_block(loader, pace, clock))
+    block = measure or (lambda loader, pace: measure_block(loader, pace, clock))
     seconds: list[list[float]] = [[] for _ in loaders]
     for number in range(rounds):
         for place in list(range(len(loaders)))[:: -1 if number % 2 else 1]:
@@ -74,7 +74,7 @@ def main(descriptions: Sequence[str]) -> None:
     let_grain_start_workers()
     loaders = [pipeline_from(one).dataset for one in descriptions]
     before = read_host_cpu()
-    seconds = in_turns(loaders)
+    seconds = time_loaders(loaders)
     timed = Timed(tuple(seconds), busy_elsewhere_fraction(before, read_host_cpu()))
     print(json.dumps(asdict(timed)), flush=True)  # noqa: T201  # what it is for
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import psutil
 
-from netpipe.throughput.footprint import memory_now
+from netpipe.throughput.footprint import read_memory
 
 SHARED_MEMORY: Final = Path("/dev/shm")  # looked at, not written to
 LEAST_LOOKS: Final = 20
@@ -128,7 +128,7 @@ def _held(elapsed_s: float, batches_per_s: float) -> Held:
     return Held(
         elapsed_s=elapsed_s,
         batches_per_s=batches_per_s,
-        pss_bytes=memory_now().pss_bytes,
+        pss_bytes=read_memory().pss_bytes,
         own_bytes=sum(map(_own_bytes, processes)),
         open_files=sum(one.num_fds() for one in processes),
         shared_memory_files=len(shared),

@@ -8,7 +8,7 @@ import cattrs
 from rich.table import Table
 
 from netpipe.errors import InputError
-from netpipe.results.units import percent
+from netpipe.results.units import format_percent
 from netpipe.verdict.report import new_table
 from perf_tests.studies.faults.matrix import (
     LEAST_NAMED_FRACTION,
@@ -58,16 +58,16 @@ def rates_lines(counted: Rates) -> Iterable[str]:
     """Return the rates, each beside its goal."""
     decided = counted.faults - counted.inconclusive_faults
     trials = counted.faults + counted.controls
-    most_open = percent(MOST_INCONCLUSIVE_FRACTION)
+    most_open = format_percent(MOST_INCONCLUSIVE_FRACTION)
     yield (
         f"faults named right: {counted.named} of {decided} decided "
-        f"(at least {percent(LEAST_NAMED_FRACTION)}), of {counted.faults} in all"
+        f"(at least {format_percent(LEAST_NAMED_FRACTION)}), of {counted.faults} in all"
     )
     yield f"faults called fine: {counted.missed} of {counted.faults} (none)"
     yield f"controls blamed: {counted.blamed} of {counted.controls} (none)"
     yield (
         f"inconclusive after a second session: {counted.inconclusive} of {trials}, "
-        f"{percent(counted.inconclusive_fraction)} (at most {most_open}); "
+        f"{format_percent(counted.inconclusive_fraction)} (at most {most_open}); "
         f"second sessions: {counted.twice}"
     )
 

@@ -12,7 +12,7 @@ from netpipe.measuring.child import child_command
 from netpipe.measuring.request import MeasureRequest
 from netpipe.results.measurement import Measurement
 from netpipe.session.parent import run_measurement
-from netpipe.verdict.decision import judge, remarks
+from netpipe.verdict.decision import find_remarks, judge
 from perf_tests.studies.faults.cases import Case
 from perf_tests.studies.faults.subject import VARIABLE, described
 
@@ -115,7 +115,7 @@ def _session(case: Case, values: Mapping[str, float], budget_s: float) -> _Sessi
     except NetpipeError as error:
         return _Session(FAILED, str(error), (), None)
     verdict = judge(measurement)
-    names = tuple(dict.fromkeys(one.name for one in remarks(measurement, verdict)))
+    names = tuple(dict.fromkeys(one.name for one in find_remarks(measurement, verdict)))
     return _Session(verdict.kind, verdict.message, names, measurement)
 
 

@@ -6,7 +6,7 @@ from random import Random
 from typing import Final, TypeVar
 
 from netpipe.gate import pairs
-from netpipe.gate.comparison import Accepted, Comparison, Outcome, settled
+from netpipe.gate.comparison import BaselineSessions, Comparison, Outcome, compare_until_decided
 from netpipe.gate.metrics import GATED
 from netpipe.gate.pairs import Pair
 from netpipe.results.measurement import Measurement
@@ -39,12 +39,12 @@ class Decision:
 
 def decided(baseline: Sequence[Measurement], supply: Iterator[Measurement]) -> Decision:
     """Decide as a run does: every quantity on the same sessions, more of them while one is open."""
-    accepted = Accepted("the baseline", baseline)
+    accepted = BaselineSessions("the baseline", baseline)
     sessions: tuple[Measurement, ...] = (next(supply),)
     another: Callable[[Comparison], Measurement] = lambda _: next(supply)  # noqa: E731  # a supply
     found = []
     for quantity in GATED:
-        comparison, sessions = settled(quantity, sessions, accepted, (), another)
+        comparison, sessions = compare_until_decided(quantity, sessions, accepted, (), another)
         found.append(comparison)
     worst = min(found, key=lambda one: _SEVERITY.index(one.outcome))
     return Decision(worst.outcome, worst.metric, len(sessions))

@@ -24,7 +24,7 @@ from rich.console import Console
 from netpipe.errors import NetpipeError
 from netpipe.gate.metrics import GATED
 from perf_tests.studies.diagnosis.children import end_group
-from perf_tests.studies.diagnosis.records import append, records
+from perf_tests.studies.diagnosis.records import append_record, read_records
 from perf_tests.studies.faults.busy import busy_core
 from perf_tests.studies.gate_power.rates import Share
 
@@ -258,11 +258,11 @@ def main(wanted: int, minutes: float, path: Path) -> None:
     # So that the processes that were started are ended too.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
-        done = records(path, SuiteRun)
+        done = read_records(path, SuiteRun)
         ends_s = time.monotonic() + 60 * minutes
         while len(done) < wanted and time.monotonic() < ends_s:
             done.append(run(SUITE, is_busy=len(done) % 2 == 1))
-            append(path, done[-1])
+            append_record(path, done[-1])
             _notes.print(line(len(done), done[-1]))
     except NetpipeError as error:
         raise click.ClickException(str(error)) from error

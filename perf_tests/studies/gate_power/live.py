@@ -10,7 +10,7 @@ from typing import Any
 from netpipe.errors import InputError
 from netpipe.measuring.child import child_command
 from netpipe.measuring.request import MeasureRequest
-from netpipe.results.measurement import Measurement, Rounds, measurement_from
+from netpipe.results.measurement import Measurement, Rounds, parse_measurement
 from netpipe.session.parent import run_measurement
 from perf_tests.studies.gate_power.slowdowns import Slowdown
 
@@ -62,7 +62,7 @@ def sessions(path: Path) -> tuple[Session, ...]:
         with gzip.open(path, "rt", encoding="utf-8") as stream:
             documents: list[dict[str, Any]] = [json.loads(line) for line in stream]
         return tuple(
-            Session(Slowdown(**one["slowdown"]), measurement_from(one["measurement"], path))
+            Session(Slowdown(**one["slowdown"]), parse_measurement(one["measurement"], path))
             for one in documents
         )
     except (OSError, EOFError, ValueError, KeyError, TypeError) as error:

@@ -9,12 +9,12 @@ import click
 from rich.console import Console
 
 from netpipe.errors import NetpipeError
-from netpipe.linting.rules.costs import Figure, packaged_costs
+from netpipe.linting.rules.costs import Figure, load_packaged_costs
 from netpipe.whole_file import write_whole
 from perf_tests.studies.rule_costs.catalogue import CATALOGUE
-from perf_tests.studies.rule_costs.document import RULES_DOCUMENT, with_costs
-from perf_tests.studies.rule_costs.record import COSTS_FILE, as_json, costs_here
-from perf_tests.studies.rule_costs.trials import ROUNDS, files_of_examples, measured
+from perf_tests.studies.rule_costs.document import RULES_DOCUMENT, replace_costs
+from perf_tests.studies.rule_costs.record import COSTS_FILE, describe_run, render_json
+from perf_tests.studies.rule_costs.trials import ROUNDS, make_example_files, measure_rule
 
 _notes = Console(stderr=True, highlight=False, soft_wrap=True)
 
@@ -58,15 +58,15 @@ def main(rules: Sequence[str], rounds: int, record: bool, document: bool) -> Non
     except NetpipeError as error:
         raise click.ClickException(str(error)) from error
     if record:
-        write_whole(COSTS_FILE, as_json(costs_here(figures)), "--record")
+        write_whole(COSTS_FILE, render_json(describe_run(figures)), "--record")
         _renew_document()
 
 
 def _measured(rules: Sequence[str], rounds: int) -> Iterator[tuple[str, tuple[Figure, ...]]]:
-    with files_of_examples() as folder:
+    with make_example_files() as folder:
         for rule in rules:
             with _notes.status(rule):
-                figures = measured(rule, folder, rounds)
+                figures = measure_rule(rule, folder, rounds)
             for figure in figures:
                 click.echo(f"{rule}: {figure}{_spread(figure)}")
             yield rule, figures
@@ -81,10 +81,10 @@ def _spread(figure: Figure) -> str:
 
 
 def _renew_document() -> None:
-    packaged_costs.cache_clear()
-    costs = packaged_costs()
+    load_packaged_costs.cache_clear()
+    costs = load_packaged_costs()
     text = RULES_DOCUMENT.read_text(encoding="utf-8")
-    write_whole(RULES_DOCUMENT, with_costs(text, costs.sentence), "--document")
+    write_whole(RULES_DOCUMENT, replace_costs(text, costs.sentence), "--document")
 
 
 if __name__ == "__main__":

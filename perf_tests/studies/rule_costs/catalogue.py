@@ -59,7 +59,7 @@ _OF_WORKERS: Final = Quantity(
 
 def _speed(setting: Setting, *others: Quantity) -> Trial:
     speed = Quantity("elements_per_s", "elements/s", str(setting))
-    return Trial(measures.flat_out, setting, (speed, *others))
+    return Trial(measures.measure_speed, setting, (speed, *others))
 
 
 def _content(measure: Measure, setting: Setting, name: str, unit: str) -> tuple[Trial, ...]:
@@ -67,7 +67,10 @@ def _content(measure: Measure, setting: Setting, name: str, unit: str) -> tuple[
 
 
 _CRASH: Final = _content(
-    measures.crashed, _PLAIN, "batches", f"of the first {measures.CRASH_BATCHES} batches"
+    measures.count_batches_before_crash,
+    _PLAIN,
+    "batches",
+    f"of the first {measures.CRASH_BATCHES} batches",
 )
 
 CATALOGUE: Final[Mapping[str, tuple[Trial, ...]]] = {
@@ -77,42 +80,42 @@ CATALOGUE: Final[Mapping[str, tuple[Trial, ...]]] = {
     "threads-in-workers": (_speed(CPU), _speed(LIGHT)),
     "threads-in-training-process": (_speed(CPU), _speed(LIGHT)),
     "batch-in-workers-loses-data": _content(
-        measures.delivered,
+        measures.count_delivered_elements,
         _EPOCH,
         "elements",
         f"of {_EPOCH.rows:,} elements reach the trainer in an epoch, at batches of"
         f" {_EPOCH.batch} and {_EPOCH.workers} workers",
     ),
     "worker-count-changes-order": _content(
-        measures.depending_on_workers,
+        measures.count_worker_dependent_batches,
         _PLAIN,
         "batches",
         f"of the first {measures.BATCHES} batches change between 1 and 2 workers",
     ),
     "shuffle-after-batch": _content(
-        measures.neighbours,
+        measures.count_neighbours,
         _PLAIN,
         "elements",
         f"of a batch's {_PLAIN.batch} elements lie next to another one of it in the data set",
     ),
     "shuffle-after-repeat": _content(
-        measures.seen_in_first_epoch,
+        measures.count_distinct_elements,
         _EPOCHS,
         "elements",
         f"of {_EPOCHS.rows:,} elements come in the first epoch of 10",
     ),
     "sequential-slice-with-shuffle": _content(
-        measures.from_one_part,
+        measures.count_one_sided_batches,
         _PLAIN,
         "batches",
         f"of the first {measures.BATCHES} batches come from one half of the data set, with"
         f" {_PLAIN.workers} workers",
     ),
-    "large-capture": (Trial(measures.flat_out, _PLAIN, (_PER_WORKER, _FIRST_BATCH)),),
+    "large-capture": (Trial(measures.measure_speed, _PLAIN, (_PER_WORKER, _FIRST_BATCH)),),
     "device-put-before-mp-prefetch": _CRASH,
     "no-prefetch": (
         Trial(
-            measures.trained,
+            measures.measure_training,
             CPU,
             (
                 Quantity(
@@ -127,7 +130,7 @@ CATALOGUE: Final[Mapping[str, tuple[Trial, ...]]] = {
     "too-many-workers": (_speed(CPU, _FIRST_BATCH, _OF_WORKERS),),
     "oversized-read-buffer": (
         Trial(
-            measures.buffered,
+            measures.measure_buffers,
             _PLAIN,
             (
                 Quantity(
@@ -139,6 +142,6 @@ CATALOGUE: Final[Mapping[str, tuple[Trial, ...]]] = {
             ),
         ),
     ),
-    "jax-in-worker": (Trial(measures.flat_out, _PLAIN, (_PER_WORKER, _FIRST_BATCH)),),
+    "jax-in-worker": (Trial(measures.measure_speed, _PLAIN, (_PER_WORKER, _FIRST_BATCH)),),
     "cannot-be-pickled": _CRASH,
 }

@@ -8,7 +8,7 @@ from typing import cast, get_args
 from netpipe.grain_workers import let_grain_start_workers
 from perf_tests.studies.rule_costs.catalogue import CATALOGUE
 from perf_tests.studies.rule_costs.document import Form
-from perf_tests.studies.rule_costs.examples import example
+from perf_tests.studies.rule_costs.examples import load_example
 
 
 def main(rule: str, form: str, number: str) -> None:
@@ -17,7 +17,7 @@ def main(rule: str, form: str, number: str) -> None:
         raise SystemExit(f"the form must be one of {', '.join(get_args(Form))}; found {form}")
     let_grain_start_workers()
     trial = CATALOGUE[rule][int(number)]
-    observation = trial.measure(example(rule, cast("Form", form)), trial.setting)
+    observation = trial.measure(load_example(rule, cast("Form", form)), trial.setting)
     print(json.dumps(asdict(observation)), flush=True)  # noqa: T201  # what it is asked for
 
 

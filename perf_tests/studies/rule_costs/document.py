@@ -55,7 +55,7 @@ class Section:
         return wrong if form == "wrong" else right
 
 
-def sections(text: str) -> dict[str, Section]:
+def parse_sections(text: str) -> dict[str, Section]:
     """Read all sections of the document, by their titles."""
     headings = list(_HEADING.finditer(text))
     ends = [heading.start() for heading in headings[1:]] + [len(text)]
@@ -66,12 +66,12 @@ def sections(text: str) -> dict[str, Section]:
     return {section.title: section for section in found}
 
 
-def rule_sections(text: str) -> dict[str, Section]:
+def parse_rule_sections(text: str) -> dict[str, Section]:
     """Read the sections that are about a rule: those that state a severity."""
-    return {title: section for title, section in sections(text).items() if section.severities}
+    return {title: section for title, section in parse_sections(text).items() if section.severities}
 
 
-def with_costs(text: str, cost_of: Callable[[str], str]) -> str:
+def replace_costs(text: str, cost_of: Callable[[str], str]) -> str:
     """Return the document with every cost line renewed from what a rule is said to cost."""
 
     def renewed(section: re.Match[str]) -> str:

@@ -4,7 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from perf_tests.studies.rule_costs.document import RULES_DOCUMENT, SHARED, Block, Form, sections
+from perf_tests.studies.rule_costs.document import (
+    RULES_DOCUMENT,
+    SHARED,
+    Block,
+    Form,
+    parse_sections,
+)
 
 Names = dict[str, Any]  # the global names of a piece of Python
 
@@ -66,9 +72,9 @@ class Example:
         return factory
 
 
-def example(rule: str, form: Form) -> Example:
+def load_example(rule: str, form: Form) -> Example:
     """Return the wrong or the right example of a rule, as the document has it now."""
-    found = sections(RULES_DOCUMENT.read_text(encoding="utf-8"))
+    found = parse_sections(RULES_DOCUMENT.read_text(encoding="utf-8"))
     (shared,) = found[SHARED].blocks
     return Example(shared, found[rule].block(form))
 

@@ -39,7 +39,7 @@ class Observation:
 Measure = Callable[[Example, Setting], Observation]
 
 
-def flat_out(example: Example, setting: Setting) -> Observation:
+def measure_speed(example: Example, setting: Setting) -> Observation:
     """Pull as fast as batches come: elements/s, seconds to the first batch, bytes of memory."""
     batches, first_batch_s = _started(example, setting)
     _pulled_per_s(batches, _WARM_UP_S)
@@ -55,7 +55,7 @@ def flat_out(example: Example, setting: Setting) -> Observation:
     )
 
 
-def trained(example: Example, setting: Setting) -> Observation:
+def measure_training(example: Example, setting: Setting) -> Observation:
     """Take steps on a device that is busy as long as a batch takes to load: steps/s."""
     batches, _ = _started(example, setting)
     steps, started = 0, time.perf_counter()
@@ -66,7 +66,7 @@ def trained(example: Example, setting: Setting) -> Observation:
     return Observation({"steps_per_s": steps / elapsed_s})
 
 
-def buffered(example: Example, setting: Setting) -> Observation:
+def measure_buffers(example: Example, setting: Setting) -> Observation:
     """Take slow steps until the buffers are full: bytes of memory of all processes."""
     batches, _ = _started(example, setting)
     before, now = 0.0, _bytes_of_all()
@@ -78,7 +78,7 @@ def buffered(example: Example, setting: Setting) -> Observation:
     return Observation({"bytes_of_all": now})
 
 
-def crashed(example: Example, setting: Setting) -> Observation:
+def count_batches_before_crash(example: Example, setting: Setting) -> Observation:
     """Pull a few batches: how many came, and what was raised."""
     batches = 0
     try:
@@ -89,33 +89,33 @@ def crashed(example: Example, setting: Setting) -> Observation:
     return Observation({"batches": float(batches)})
 
 
-def delivered(example: Example, setting: Setting) -> Observation:
+def count_delivered_elements(example: Example, setting: Setting) -> Observation:
     """Run one epoch: the elements that reach the trainer."""
     elements = sum(_size(batch) for batch in example.loader(setting)())
     return Observation({"elements": float(elements)})
 
 
-def depending_on_workers(example: Example, setting: Setting) -> Observation:
+def count_worker_dependent_batches(example: Example, setting: Setting) -> Observation:
     """Compare what 1 and 2 workers give: the batches that differ."""
     one, two = (_contents(example, replace(setting, workers=number)) for number in (1, 2))
     differ = sum(a != b for a, b in zip(one, two, strict=True))
     return Observation({"batches": float(differ)})
 
 
-def neighbours(example: Example, setting: Setting) -> Observation:
+def count_neighbours(example: Example, setting: Setting) -> Observation:
     """Count, of a batch, the elements that have a neighbour of the data set in it: the mean."""
     contents = [set(batch) for batch in _contents(example, setting)]
     counts = [sum(bool({row - 1, row + 1} & batch) for row in batch) for batch in contents]
     return Observation({"elements": fmean(counts)})
 
 
-def seen_in_first_epoch(example: Example, setting: Setting) -> Observation:
+def count_distinct_elements(example: Example, setting: Setting) -> Observation:
     """Take as many elements as the data set has: how many of it they are."""
     batches = _contents(example, setting, setting.rows // setting.batch)
     return Observation({"elements": float(len(set().union(*batches)))})
 
 
-def from_one_part(example: Example, setting: Setting) -> Observation:
+def count_one_sided_batches(example: Example, setting: Setting) -> Observation:
     """Count the batches whose elements all lie in the same half of the data set."""
     halves = [{row * 2 // setting.rows for row in batch} for batch in _contents(example, setting)]
     return Observation({"batches": float(sum(len(half) == 1 for half in halves))})

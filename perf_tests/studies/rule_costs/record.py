@@ -14,11 +14,11 @@ from netpipe.linting.rules.costs import FILE, Figure, RuleCosts
 from perf_tests.studies.rule_costs.document import ROOT
 
 COMMAND: Final = "python -m perf_tests.studies.rule_costs --record"
-COSTS_FILE: Final = ROOT / "netpipe" / "harness" / "rules" / FILE
+COSTS_FILE: Final = ROOT / "netpipe" / "linting" / "rules" / FILE
 _PACKAGES: Final = ("grain", "jax", "numpy")
 
 
-def costs_here(rules: Mapping[str, tuple[Figure, ...]]) -> RuleCosts:
+def describe_run(rules: Mapping[str, tuple[Figure, ...]]) -> RuleCosts:
     """Return figures with where, when and with what they were measured."""
     return RuleCosts(
         date=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -30,7 +30,7 @@ def costs_here(rules: Mapping[str, tuple[Figure, ...]]) -> RuleCosts:
     )
 
 
-def as_json(costs: RuleCosts) -> str:
+def render_json(costs: RuleCosts) -> str:
     """Return figures as the text of their file."""
     return json.dumps(asdict(costs), indent=1, allow_nan=False) + "\n"
 

@@ -33,7 +33,7 @@ class TrialError(NetpipeError):
     """An observation that came to no end or that shows nothing."""
 
 
-def measured(rule: str, folder: Path, rounds: int = ROUNDS) -> tuple[Figure, ...]:
+def measure_rule(rule: str, folder: Path, rounds: int = ROUNDS) -> tuple[Figure, ...]:
     """Measure what breaking a rule costs.
 
     Args:
@@ -50,11 +50,11 @@ def measured(rule: str, folder: Path, rounds: int = ROUNDS) -> tuple[Figure, ...
         def observe(form: Form, number: int = number) -> Observation:
             return _observed((rule, form, str(number)), folder)
 
-        figures.extend(in_turns(trial, observe, rounds))
+        figures.extend(measure_in_turns(trial, observe, rounds))
     return tuple(figures)
 
 
-def in_turns(trial: Trial, observe: Observe, rounds: int = ROUNDS) -> Iterator[Figure]:
+def measure_in_turns(trial: Trial, observe: Observe, rounds: int = ROUNDS) -> Iterator[Figure]:
     """Observe the wrong example and the right one in turns; yield a figure for each quantity.
 
     Raises:
@@ -86,7 +86,7 @@ def _value(observation: Observation, quantity: Quantity) -> float:
 
 
 @contextmanager
-def files_of_examples() -> Iterator[Path]:
+def make_example_files() -> Iterator[Path]:
     """Make a folder with the files that the examples read."""
     with TemporaryDirectory(prefix="rule_costs_") as folder:
         # Written out: pages that were never written would cost no memory to read.

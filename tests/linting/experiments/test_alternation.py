@@ -12,8 +12,8 @@ import pytest
 
 from netpipe.errors import HangError, MisuseError
 from netpipe.linting.experiments import alternation, blocks
-from netpipe.linting.experiments.alternation import Bench
-from netpipe.linting.experiments.blocks import Block, Pace, measured_block
+from netpipe.linting.experiments.alternation import VariantComparison
+from netpipe.linting.experiments.blocks import ElementBlock, Pace, measure_block
 from netpipe.linting.experiments.variants import Variant
 from netpipe.linting.graph.reader import read_graph
 from netpipe.measuring import loader_puller
@@ -48,7 +48,7 @@ class Script:
         self.load_s, self.ended = 0.0, False
         self.fails_at: dict[str, int] = {}
 
-    def __call__(self, loader: LoaderFactory, pace: Pace) -> Block:
+    def __call__(self, loader: LoaderFactory, pace: Pace) -> ElementBlock:
         """Let the block's time pass; its time is the number of the block."""
         side = name(loader)
         self.order.append(side)
@@ -56,13 +56,13 @@ class Script:
         self._clock.sleep(self._block_s)
         if self.order.count(side) == self.fails_at.get(side):
             raise ValueError(f"{side} broke")
-        return Block(float(len(self.order)), 0.0, 1.0, self.load_s, self.ended)
+        return ElementBlock(float(len(self.order)), 0.0, 1.0, self.load_s, self.ended)
 
 
 def test_blocks_alternate(clock: FakeClock) -> None:
     """After a block that warms the machine up, rounds run there and back."""
     script = Script(clock)
-    compared = Bench(factory, clock, 60.0, script).compare([CALM, SMALL], 1.0)
+    compared = VariantComparison(factory, clock, 60.0, script).compare([CALM, SMALL], 1.0)
     there = ["A", "calm", "small"]
     assert script.order == ["A", *(there + there[::-1]) * 3]
     assert [one.s_per_element for one in compared[CALM].before] == [2, 7, 8, 13, 14, 19]
@@ -77,7 +77,7 @@ def test_steps_last_as_long_as_a_batch(clock: FakeClock, load_s: float, step_s: 
     """Both sides are pulled beside a step as long as the pipeline's own batch, at least 1 ms."""
     script = Script(clock)
     script.load_s = load_s
-    compared = Bench(factory, clock, 60.0, script).compare([CALM], 1.0, stepping=True)
+    compared = VariantComparison(factory, clock, 60.0, script).compare([CALM], 1.0, stepping=True)
     assert set(script.asked[1:]) == {Pace(2.5, step_s)} == {compared[CALM].pace}
 
 
@@ -85,7 +85,7 @@ def test_short_data_are_compared_by_epochs(clock: FakeClock) -> None:
     """Where the first look meets the end of the data both sides are read from start to end."""
     script = Script(clock)
     script.ended = True
-    Bench(factory, clock, 60.0, script).compare([CALM], 1.0)
+    VariantComparison(factory, clock, 60.0, script).compare([CALM], 1.0)
     assert set(script.asked[1:]) == {Pace(inf, from_start=True)}
 
 
@@ -94,11 +94,11 @@ def test_a_block_that_does_not_end_is_said(
 ) -> None:
     """The message leaves open whether it hangs or has too little time."""
 
-    def left(_work: object, _limit_s: float) -> Block:
+    def left(_work: object, _limit_s: float) -> ElementBlock:
         raise HangError("left")
 
     monkeypatch.setattr(alternation, "bounded", left)
-    compared = Bench(factory, clock, 1.0, Script(clock)).compare([CALM], 1.0)
+    compared = VariantComparison(factory, clock, 1.0, Script(clock)).compare([CALM], 1.0)
     assert compared[CALM].failure == (
         "a few batches took longer than the 6 s that were left: it is slow, and a longer --budget"
         " would do, or it hangs"
@@ -108,7 +108,7 @@ def test_a_block_that_does_not_end_is_said(
 def test_a_share_is_kept_to(clock: FakeClock) -> None:
     """Rounds end where another would go beyond the share of the time."""
     script = Script(clock, block_s=1.0)
-    compared = Bench(factory, clock, 20.0, script).compare([CALM], 0.5)
+    compared = VariantComparison(factory, clock, 20.0, script).compare([CALM], 0.5)
     assert len(compared[CALM].after) == 4
     assert clock() == 9.0
 
@@ -116,7 +116,7 @@ def test_a_share_is_kept_to(clock: FakeClock) -> None:
 def test_three_rounds_may_take_more_than_the_share(clock: FakeClock) -> None:
     """An interval needs three rounds: they are done while there is time at all."""
     script = Script(clock, block_s=1.0)
-    bench = Bench(factory, clock, 20.0, script)
+    bench = VariantComparison(factory, clock, 20.0, script)
     assert len(bench.compare([CALM], 0.1)[CALM].after) == 3
     assert len(bench.compare([SMALL], 0.1)[SMALL].after) == 3
     assert len(bench.compare([SMALL], 1.0)[SMALL].after) == 2
@@ -126,7 +126,7 @@ def test_a_variant_that_fails_is_left_out(clock: FakeClock) -> None:
     """The others go on, and what it raised is kept."""
     script = Script(clock)
     script.fails_at["calm"] = 2
-    compared = Bench(factory, clock, 60.0, script).compare([CALM, SMALL], 1.0)
+    compared = VariantComparison(factory, clock, 60.0, script).compare([CALM, SMALL], 1.0)
     assert compared[CALM].failure == "ValueError: calm broke"
     assert len(compared[CALM].before) == len(compared[CALM].after) == 1
     assert (compared[SMALL].failure, len(compared[SMALL].after)) == ("", 6)
@@ -137,7 +137,7 @@ def test_a_pipeline_that_fails_as_it_is_ends_all(clock: FakeClock, fails_at: int
     """Without something to compare with no more is measured."""
     script = Script(clock)
     script.fails_at["A"] = fails_at
-    compared = Bench(factory, clock, 60.0, script).compare([CALM, SMALL], 1.0)
+    compared = VariantComparison(factory, clock, 60.0, script).compare([CALM, SMALL], 1.0)
     assert {one.failure for one in compared.values()} == {"ValueError: A broke"}
     assert script.order.count("A") == fails_at
 
@@ -146,7 +146,7 @@ def test_nothing_runs_once_all_variants_have_failed(clock: FakeClock) -> None:
     """A variant that cannot be built costs one round."""
     script = Script(clock)
     made = factory()
-    compared = Bench(lambda: made, clock, 60.0, script).compare([CALM], 1.0)
+    compared = VariantComparison(lambda: made, clock, 60.0, script).compare([CALM], 1.0)
     assert "must call to_iter_dataset" in compared[CALM].failure
     assert script.order == ["A", "A"]
 
@@ -177,15 +177,15 @@ def paced(clock: FakeClock, gaps_s: Iterator[float], elements: int) -> LoaderFac
 @pytest.mark.usefixtures("_one_process")
 def test_a_block_is_timed_per_element(clock: FakeClock) -> None:
     """Wall and CPU time are divided by the elements of the batches that were timed."""
-    block = measured_block(paced(clock, (0.5 for _ in count()), 4), Pace(5.0), clock)
-    assert block == Block(0.125, 3.0 / 10 / 4, 4.0, 0.5)
+    block = measure_block(paced(clock, (0.5 for _ in count()), 4), Pace(5.0), clock)
+    assert block == ElementBlock(0.125, 3.0 / 10 / 4, 4.0, 0.5)
 
 
 @pytest.mark.usefixtures("_one_process")
 def test_the_start_of_a_block_does_not_count(clock: FakeClock) -> None:
     """A slow first batch, and batches made ahead that come in no time, are thrown away."""
     gaps_s = [30.0, *[0.0] * 20, *[0.5] * 100]
-    assert measured_block(paced(clock, iter(gaps_s), 1), Pace(10.0), clock).s_per_element == 0.5
+    assert measure_block(paced(clock, iter(gaps_s), 1), Pace(10.0), clock).s_per_element == 0.5
 
 
 @pytest.mark.usefixtures("_one_process")
@@ -202,9 +202,9 @@ def test_a_block_closes_its_loader(clock: FakeClock) -> None:
         finally:
             closed.append(last)
 
-    measured_block(lambda: batches(1000), Pace(2.0), clock)
+    measure_block(lambda: batches(1000), Pace(2.0), clock)
     with pytest.raises(Exception, match="broken"):
-        measured_block(lambda: batches(3), Pace(2.0), clock)
+        measure_block(lambda: batches(3), Pace(2.0), clock)
     assert closed == [1000, 3]
 
 
@@ -225,7 +225,7 @@ def test_a_block_is_there_before_its_loader_is_closed(
         finally:
             assert over.wait(AMPLE_S)
 
-    assert measured_block(batches, pace, clock).elements_per_batch == 1
+    assert measure_block(batches, pace, clock).elements_per_batch == 1
     over.set()
 
 
@@ -233,7 +233,7 @@ def test_a_block_is_there_before_its_loader_is_closed(
 def test_a_step_counts_as_a_part_of_a_batch(clock: FakeClock) -> None:
     """Loading that waits for the trainer takes its time besides the step."""
     gaps_s = iter([0.25] * 1000)
-    block = measured_block(paced(clock, gaps_s, 2), Pace(20.0, step_s=0.75), clock)
+    block = measure_block(paced(clock, gaps_s, 2), Pace(20.0, step_s=0.75), clock)
     assert (block.s_per_element, block.load_s_per_batch) == (0.5, 0.25)
 
 
@@ -241,18 +241,18 @@ def test_a_step_counts_as_a_part_of_a_batch(clock: FakeClock) -> None:
 def test_an_epoch_is_timed_from_its_start(clock: FakeClock) -> None:
     """The start of a loader counts, and no second epoch is begun."""
     gaps_s = [3.0, 0.5, 0.5, 0.5]
-    block = measured_block(paced(clock, iter(gaps_s), 2), Pace(inf, 0.0, from_start=True), clock)
+    block = measure_block(paced(clock, iter(gaps_s), 2), Pace(inf, 0.0, from_start=True), clock)
     assert (block.s_per_element, block.load_s_per_batch, block.ended) == (4.5 / 8, 0.5, True)
-    look = measured_block(paced(clock, iter(gaps_s), 2), Pace(0.2, 0.0, from_start=True), clock)
+    look = measure_block(paced(clock, iter(gaps_s), 2), Pace(0.2, 0.0, from_start=True), clock)
     assert (look.s_per_element, look.ended) == (3.5 / 4, False)
     with pytest.raises(MisuseError, match="gave no batch"):
-        measured_block(paced(clock, iter([]), 1), Pace(1.0, 0.0, from_start=True), clock)
+        measure_block(paced(clock, iter([]), 1), Pace(1.0, 0.0, from_start=True), clock)
 
 
 def test_the_gravest_is_measured_where_there_is_no_time_for_all(clock: FakeClock) -> None:
     """A pipeline that starts slowly leaves time for one variant: the others say that, and end."""
     script, told = Script(clock, block_s=6.0), list[str]()
-    bench = Bench(factory, clock, 25.0, script, told.append)
+    bench = VariantComparison(factory, clock, 25.0, script, told.append)
     compared = bench.compare([CALM, SMALL], 1.0)
     assert script.order == ["A", "A", "calm"]
     assert len(compared[CALM].before) == len(compared[CALM].after) == 1
@@ -270,7 +270,7 @@ def test_the_gravest_is_measured_where_there_is_no_time_for_all(clock: FakeClock
 def test_nothing_is_begun_when_the_budget_is_over(clock: FakeClock) -> None:
     """Neither in a round nor in the comparison after it; what was skipped is said."""
     script = Script(clock, block_s=20.0)
-    bench = Bench(factory, clock, 25.0, script)
+    bench = VariantComparison(factory, clock, 25.0, script)
     assert "about 200 s would do" in bench.compare([CALM, SMALL], 0.5)[CALM].failure
     assert script.order == ["A", "A"]
     assert bench.compare([CALM], 1.0)[CALM].failure == "skipped for lack of time"
@@ -281,15 +281,19 @@ def test_a_round_that_the_budget_cuts_off_takes_nothing_back(clock: FakeClock) -
     """What was measured before is kept; a failure with time left is told instead."""
 
     class Late(Script):
-        def __call__(self, loader: LoaderFactory, pace: Pace) -> Block:
+        def __call__(self, loader: LoaderFactory, pace: Pace) -> ElementBlock:
             if self.order.count("calm") == 2 and name(loader) == "calm":
                 clock.sleep(late_s)
                 raise ValueError("it broke late")
             return super().__call__(loader, pace)
 
     late_s = 100.0
-    compared = Bench(factory, clock, 10.0, Late(clock, block_s=1.0)).compare([CALM], 1.0)
+    compared = VariantComparison(factory, clock, 10.0, Late(clock, block_s=1.0)).compare(
+        [CALM], 1.0
+    )
     assert (compared[CALM].failure, len(compared[CALM].after)) == ("", 2)
     late_s = 0.5
-    compared = Bench(factory, clock, 10.0, Late(clock, block_s=1.0)).compare([CALM], 1.0)
+    compared = VariantComparison(factory, clock, 10.0, Late(clock, block_s=1.0)).compare(
+        [CALM], 1.0
+    )
     assert compared[CALM].failure == "ValueError: it broke late"

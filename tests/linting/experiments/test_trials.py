@@ -7,10 +7,10 @@ from typing import Any
 import grain
 import pytest
 
-from netpipe.linting.experiments.alternation import Compared
-from netpipe.linting.experiments.blocks import Block, Pace
+from netpipe.linting.experiments.alternation import VariantBlocks
+from netpipe.linting.experiments.blocks import ElementBlock, Pace
 from netpipe.linting.experiments.fixes import Fix
-from netpipe.linting.experiments.trials import Trial, judged, try_fixes, with_trials
+from netpipe.linting.experiments.trials import Trial, apply_trials, judged, try_fixes
 from netpipe.linting.experiments.variants import Variant
 from netpipe.linting.graph.reader import read_graph
 from netpipe.linting.linter import LintReport
@@ -22,19 +22,19 @@ from tests.fakes import FakeClock
 FIX = Fix("threads-in-workers", "no threads", Variant(read_threads=0))
 
 
-def blocks(*times_s: float, elements: float = 4.0) -> tuple[Block, ...]:
+def blocks(*times_s: float, elements: float = 4.0) -> tuple[ElementBlock, ...]:
     """Blocks of so many seconds an element, half of them CPU time."""
-    return tuple(Block(one, one / 2, elements) for one in times_s)
+    return tuple(ElementBlock(one, one / 2, elements) for one in times_s)
 
 
-def said(before: tuple[Block, ...], after: tuple[Block, ...]) -> str:
+def said(before: tuple[ElementBlock, ...], after: tuple[ElementBlock, ...]) -> str:
     """The message about a fix."""
-    return judged(FIX, Compared(before, after)).message
+    return judged(FIX, VariantBlocks(before, after)).message
 
 
 def test_a_faster_pipeline() -> None:
     """The ratio comes with its interval, times per batch, and the CPU time of a batch."""
-    trial = judged(FIX, Compared(blocks(0.010, 0.011, 0.010), blocks(0.002, 0.002, 0.002)))
+    trial = judged(FIX, VariantBlocks(blocks(0.010, 0.011, 0.010), blocks(0.002, 0.002, 0.002)))
     assert trial.ratio is not None
     assert trial.message == (
         f"5 times as fast ({trial.ratio.low:.3g} to {trial.ratio.high:.3g}):"
@@ -66,7 +66,7 @@ def test_no_difference() -> None:
 @pytest.mark.parametrize(("rounds", "name"), [(1, "one alternation"), (2, "2 alternations")])
 def test_too_few_rounds(rounds: int, name: str) -> None:
     """Without an interval nothing is decided, and no ratio is handed on."""
-    trial = judged(FIX, Compared(blocks(*[0.02] * rounds), blocks(*[0.01] * rounds)))
+    trial = judged(FIX, VariantBlocks(blocks(*[0.02] * rounds), blocks(*[0.01] * rounds)))
     assert trial.message.startswith(
         f"not decided, 2 times as fast in the {name} there was time for: 40 ms instead of"
     )
@@ -79,13 +79,13 @@ def test_a_plain_difference_is_told_early() -> None:
     slow = said(blocks(0.01), blocks(0.22))
     assert slow.startswith("not decided, but 22 times slower in the one alternation there was time")
     assert "but 4 times as fast in the" in said(blocks(0.04), blocks(0.01))
-    assert "but 8 times the CPU time in the" in said(blocks(0.01), (Block(0.01, 0.04, 4.0),))
+    assert "but 8 times the CPU time in the" in said(blocks(0.01), (ElementBlock(0.01, 0.04, 4.0),))
 
 
 def test_what_was_measured_is_said() -> None:
     """A step, and whole epochs, are named where they were the measure."""
     pace = Pace(1.0, step_s=0.007, from_start=True)
-    trial = judged(FIX, Compared(blocks(0.02), blocks(0.01), pace=pace))
+    trial = judged(FIX, VariantBlocks(blocks(0.02), blocks(0.01), pace=pace))
     assert trial.message.startswith(
         "with a step as long as a batch (7 ms), by whole epochs, the start of the workers included:"
     )
@@ -93,28 +93,28 @@ def test_what_was_measured_is_said() -> None:
 
 def test_rounds_are_paired() -> None:
     """A machine that grows slower from round to round does not blur the ratio."""
-    trial = judged(FIX, Compared(blocks(0.01, 0.02, 0.04), blocks(0.005, 0.01, 0.02)))
+    trial = judged(FIX, VariantBlocks(blocks(0.01, 0.02, 0.04), blocks(0.005, 0.01, 0.02)))
     assert trial.ratio == Interval(2.0, 2.0, 2.0, 3)
 
 
 def test_other_batches_are_compared_by_elements() -> None:
     """Where a fix changes the size of a batch, both times are those of a batch before."""
     trial = judged(
-        FIX, Compared(blocks(*[0.01] * 3, elements=8.0), blocks(*[0.005] * 3, elements=2.0))
+        FIX, VariantBlocks(blocks(*[0.01] * 3, elements=8.0), blocks(*[0.005] * 3, elements=2.0))
     )
     assert (trial.before_s_per_batch, trial.after_s_per_batch) == (0.08, 0.04)
 
 
 def test_what_failed_is_said() -> None:
     """A side that failed has no figures."""
-    trial = judged(FIX, Compared(blocks(0.01), blocks(0.01), "ValueError: broken"))
+    trial = judged(FIX, VariantBlocks(blocks(0.01), blocks(0.01), "ValueError: broken"))
     assert trial == Trial(FIX.rule, FIX.change, "not measured: ValueError: broken")
     assert said((), ()) == "not measured: skipped for lack of time"
 
 
 def test_trials_are_plain_json() -> None:
     """The document holds numbers, null and the interval's parts."""
-    trial = judged(FIX, Compared(blocks(0.02, 0.02, 0.02), blocks(0.01, 0.01, 0.01)))
+    trial = judged(FIX, VariantBlocks(blocks(0.02, 0.02, 0.02), blocks(0.01, 0.01, 0.01)))
     document = json.loads(json.dumps(trial.to_document(), allow_nan=False))
     assert document == trial.to_document()
     assert document["ratio"] == {"median": 2.0, "low": 2.0, "high": 2.0, "n": 3}
@@ -143,7 +143,7 @@ class Speeds:
         self._clock = clock
         self._factors = factors
 
-    def __call__(self, loader: LoaderFactory, _: Pace) -> Block:
+    def __call__(self, loader: LoaderFactory, _: Pace) -> ElementBlock:
         """Take a tenth of a second, and tell the time that the graph makes."""
         self._clock.sleep(0.1)
         graph = read_graph(loader())
@@ -156,7 +156,7 @@ class Speeds:
         time_s = 0.01
         for name, factor in self._factors.items():
             time_s /= factor if seen[name] else 1.0
-        return Block(time_s, time_s, 4.0)
+        return ElementBlock(time_s, time_s, 4.0)
 
 
 RULES = ("threads-in-workers", "no-prefetch")
@@ -187,7 +187,7 @@ def test_threads_that_a_source_needs_are_no_warning(
     """The trial decides: where reading waits, threads are faster, and the warning is withdrawn."""
     found = report("threads-in-training-process")
     trials = try_fixes(factory, found, 2, clock, 60.0, measure=Speeds(clock, calm=calm))
-    (finding,) = with_trials(found, trials).findings
+    (finding,) = apply_trials(found, trials).findings
     assert finding.severity == severity
     assert ("not so here" in finding.proof) is (severity == "info")
 
@@ -198,8 +198,8 @@ def test_one_proposal_that_is_not_slower_keeps_the_warning(clock: FakeClock) -> 
     wrong = replace(found, findings=tuple(replace(f, severity="error") for f in found.findings))
     speeds = Speeds(clock, thread=1.5, workers=0.5)
     trials = try_fixes(factory, report("no-prefetch"), 2, clock, 60.0, measure=speeds)
-    assert with_trials(found, trials) == found
-    assert with_trials(wrong, trials[1:]) == wrong
+    assert apply_trials(found, trials) == found
+    assert apply_trials(wrong, trials[1:]) == wrong
 
 
 def test_a_fix_that_cannot_be_tried_is_said(clock: FakeClock) -> None:
@@ -246,7 +246,7 @@ def test_trials_end_with_their_budget(clock: FakeClock, start_s: float) -> None:
     """However slowly the pipeline starts, one block at most is under way when time is over."""
     speeds = Speeds(clock, calm=2.0, thread=1.5)
 
-    def slow(loader: LoaderFactory, pace: Pace) -> Block:
+    def slow(loader: LoaderFactory, pace: Pace) -> ElementBlock:
         clock.sleep(start_s)
         return speeds(loader, pace)
 

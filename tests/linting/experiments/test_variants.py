@@ -10,7 +10,7 @@ import pytest
 from netpipe.linting.experiments.variants import (
     CannotRebuildError,
     Variant,
-    build,
+    build_variant,
     initializes_workers,
 )
 from netpipe.linting.graph.nodes import Node
@@ -86,20 +86,20 @@ IN_ORDER = [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
 )
 def test_read_threads_are_replaced(reading: Factory) -> None:
     """The number of threads is another, however the call is written, if there is one at all."""
-    dataset = build(reading, Variant(read_threads=0))
+    dataset = build_variant(reading, Variant(read_threads=0))
     assert only(dataset, "ToIter").parameters["num_threads"] == 0
 
 
 @pytest.mark.parametrize(("most", "held"), [(3, 3), (100, 7)])
 def test_the_read_buffer_only_shrinks(most: int, held: int) -> None:
     """A read buffer holds no more than was asked for, the threads staying as they are."""
-    parameters = only(build(plain, Variant(read_buffer=most)), "ToIter").parameters
+    parameters = only(build_variant(plain, Variant(read_buffer=most)), "ToIter").parameters
     assert (parameters["num_threads"], parameters["prefetch_buffer_size"]) == (2, held)
 
 
 def test_workers_are_replaced() -> None:
     """The number of workers is another, and all else of the call is kept."""
-    parameters = only(build(batch_last, Variant(workers=2)), "ProcessPrefetch").parameters
+    parameters = only(build_variant(batch_last, Variant(workers=2)), "ProcessPrefetch").parameters
     assert parameters["num_workers"] == 2
     assert parameters["per_worker_buffer_size"] == 5
     assert parameters["sequential_slice"] is True
@@ -117,7 +117,7 @@ def test_other_arguments_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
         source().to_iter_dataset().mp_prefetch(options=PREFETCH, worker_init_fn=print)
         source().to_iter_dataset().mp_prefetch()
 
-    build(factory, Variant(workers=2))
+    build_variant(factory, Variant(workers=2))
     two = grain.MultiprocessingOptions(num_workers=2, per_worker_buffer_size=5)
     assert asked[:2] == [((two, print, True), {}), ((two,), {"worker_init_fn": print})]
     assert asked[2] == ((grain.MultiprocessingOptions(num_workers=2),), {})
@@ -125,14 +125,14 @@ def test_other_arguments_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_workers_elements_come_in_order() -> None:
     """With 0 workers everything runs in this process."""
-    dataset = build(plain, Variant(workers=0))
+    dataset = build_variant(plain, Variant(workers=0))
     assert not read_graph(dataset).of_kind("ProcessPrefetch")
     assert batches(dataset) == IN_ORDER
 
 
 def test_a_call_without_workers_can_get_some() -> None:
     """An mp_prefetch that Grain leaves no trace of counts too."""
-    dataset = build(
+    dataset = build_variant(
         lambda: without_workers().mp_prefetch(grain.MultiprocessingOptions(num_workers=0)),
         Variant(workers=2),
     )
@@ -142,27 +142,27 @@ def test_a_call_without_workers_can_get_some() -> None:
 @pytest.mark.parametrize("variant", [Variant(), Variant(read_threads=1)])
 def test_defaults_stay_grains(variant: Variant) -> None:
     """What a variant does not change is as the factory made it."""
-    dataset = build(lambda: source().to_iter_dataset().mp_prefetch(), variant)
+    dataset = build_variant(lambda: source().to_iter_dataset().mp_prefetch(), variant)
     assert only(dataset, "ProcessPrefetch").parameters["num_workers"] == 10
-    dataset = build(plain, Variant(workers=2))
+    dataset = build_variant(plain, Variant(workers=2))
     assert only(dataset, "ToIter").parameters["num_threads"] == 2
 
 
 @pytest.mark.parametrize("kind", [grain.DataLoader, Loader])
 def test_a_data_loader_is_rebuilt(kind: type[Any]) -> None:
     """A DataLoader, or one of a class made of it, takes other workers and other threads."""
-    dataset = build(lambda: data_loader(kind), Variant(workers=3, read_threads=0))
+    dataset = build_variant(lambda: data_loader(kind), Variant(workers=3, read_threads=0))
     assert only(dataset, "ProcessPrefetch").parameters["num_workers"] == 3
     assert only(dataset, "ProcessPrefetch").parameters["per_worker_buffer_size"] == 3
     assert only(dataset, "ToIter").parameters["num_threads"] == 0
-    assert batches(build(lambda: data_loader(kind), Variant(workers=0))) == IN_ORDER
-    dataset = build(lambda: data_loader(kind, workers=0), Variant(workers=3))
+    assert batches(build_variant(lambda: data_loader(kind), Variant(workers=0))) == IN_ORDER
+    dataset = build_variant(lambda: data_loader(kind, workers=0), Variant(workers=3))
     assert only(dataset, "ProcessPrefetch").parameters["num_workers"] == 3
 
 
 def test_all_datasets_of_a_factory_are_rebuilt() -> None:
     """Branches that are mixed have the new settings each."""
-    dataset = build(
+    dataset = build_variant(
         lambda: grain.IterDataset.mix([plain(), plain()]), Variant(workers=2, read_threads=0)
     )
     graph = read_graph(dataset)
@@ -172,14 +172,14 @@ def test_all_datasets_of_a_factory_are_rebuilt() -> None:
 
 def test_a_thread_prefetch_is_added_at_the_end() -> None:
     """The trainer is given what a thread has made ahead, and the same batches."""
-    dataset = build(without_workers, Variant(thread_prefetch=True))
+    dataset = build_variant(without_workers, Variant(thread_prefetch=True))
     assert read_graph(dataset).nodes[0].kind == "ThreadPrefetch"
     assert batches(dataset) == IN_ORDER
 
 
 def test_workers_move_to_the_end() -> None:
     """The batch goes into the workers, which make no more than a few batches ahead."""
-    dataset = build(batch_last, Variant(workers_last=True))
+    dataset = build_variant(batch_last, Variant(workers_last=True))
     prefetch = only(dataset, "ProcessPrefetch")
     assert only(dataset, "Batch").in_worker
     assert prefetch.parameters["num_workers"] == 3
@@ -189,13 +189,15 @@ def test_workers_move_to_the_end() -> None:
 
 def test_workers_that_move_are_as_many_as_before() -> None:
     """A call without options means ten workers, wherever it stands."""
-    dataset = build(lambda: source().to_iter_dataset().mp_prefetch(), Variant(workers_last=True))
+    dataset = build_variant(
+        lambda: source().to_iter_dataset().mp_prefetch(), Variant(workers_last=True)
+    )
     assert only(dataset, "ProcessPrefetch").parameters["num_workers"] == 10
 
 
 def test_workers_are_added_at_the_end() -> None:
     """A pipeline that had no workers gets as many as are asked for."""
-    dataset = build(without_workers, Variant(workers=2, workers_last=True))
+    dataset = build_variant(without_workers, Variant(workers=2, workers_last=True))
     assert only(dataset, "ProcessPrefetch").parameters["num_workers"] == 2
     assert only(dataset, "Batch").in_worker
 
@@ -215,10 +217,10 @@ def test_grain_is_as_before() -> None:
         raise ValueError("no data")
 
     before = methods()
-    build(plain, Variant(workers=0))
+    build_variant(plain, Variant(workers=0))
     assert methods() == before
     with pytest.raises(ValueError, match="no data"):
-        build(broken, Variant(workers=0))
+        build_variant(broken, Variant(workers=0))
     assert methods() == before
 
 
@@ -235,7 +237,7 @@ def test_a_dataset_made_before_cannot_be_rebuilt(variant: Variant, call: str) ->
     """A factory that returns what it has returned before would be measured unchanged."""
     made = plain()
     with pytest.raises(CannotRebuildError, match=rf"must call {call} .* make a new dataset each"):
-        build(lambda: made, variant)
+        build_variant(lambda: made, variant)
 
 
 @pytest.mark.parametrize("variant", [Variant(workers=0), Variant(read_threads=0)])
@@ -249,7 +251,7 @@ def test_an_elastic_iterator_cannot_be_rebuilt(variant: Variant) -> None:
         )
 
     with pytest.raises(CannotRebuildError, match="of ElasticIterator cannot be changed") as error:
-        build(elastic, variant)
+        build_variant(elastic, variant)
     assert "new dataset" not in str(error.value)
 
 
@@ -264,7 +266,7 @@ def test_what_workers_run_as_they_start_is_seen() -> None:
 def test_a_data_loader_takes_no_prefetch() -> None:
     """Grain adds nothing behind a DataLoader: the message names what was found."""
     with pytest.raises(CannotRebuildError, match="found DataLoader"):
-        build(data_loader, Variant(thread_prefetch=True))
+        build_variant(data_loader, Variant(thread_prefetch=True))
 
 
 def test_variants_join() -> None:
@@ -277,6 +279,6 @@ def test_variants_join() -> None:
 
 def test_a_data_loader_without_workers_is_read_without_threads() -> None:
     """Its threads are those of the to_iter_dataset that it calls; the batches stay the same."""
-    made = build(lambda: data_loader(workers=0), Variant(read_threads=0))
+    made = build_variant(lambda: data_loader(workers=0), Variant(read_threads=0))
     assert only(made, "ToIter").parameters["num_threads"] == 0
     assert batches(made) == IN_ORDER

@@ -15,7 +15,7 @@ import grain
 import jax.numpy as jnp
 import pytest
 
-from netpipe.linting.graph.grain_classes import SHAPES
+from netpipe.linting.graph.grain_classes import KNOWN_CLASSES
 from netpipe.linting.graph.nodes import Node
 from netpipe.linting.graph.reader import read_graph
 from tests.linting.graph.grain_tables import (
@@ -182,8 +182,8 @@ def test_every_dataset_class_of_the_installed_grain_has_a_kind() -> None:
         "FirstFitPackIterDataset",  # a PackIterDataset, as the next one
         "BestFitPackIterDataset",
     }
-    assert names - folded_or_helping - set(SHAPES) == set(), "new in Grain"
-    assert set(SHAPES) - names == set(), "gone from Grain"
+    assert names - folded_or_helping - set(KNOWN_CLASSES) == set(), "new in Grain"
+    assert set(KNOWN_CLASSES) - names == set(), "gone from Grain"
 
 
 def datasets_below(dataset: Any) -> Iterator[Any]:
@@ -202,5 +202,5 @@ def test_every_setting_is_still_where_grain_keeps_it(kind: str, make: Callable[[
     dataset = make()
     root: Any = getattr(dataset, "_dataset", dataset)
     for one in datasets_below(root):
-        _, attributes = SHAPES.get(type(one).__name__, ("", ()))
+        _, attributes = KNOWN_CLASSES.get(type(one).__name__, ("", ()))
         assert [name for name in attributes if not hasattr(one, name)] == [], type(one)

@@ -10,7 +10,7 @@ import pytest
 
 from netpipe.linting.graph.nodes import Graph
 from netpipe.linting.graph.reader import read_graph
-from netpipe.linting.graph.source_lines import recorded
+from netpipe.linting.graph.source_lines import record_source_lines
 
 HOOKED = (
     (grain.MapDataset, "__init__"),
@@ -62,7 +62,7 @@ def hooked() -> list[Any]:
 
 def test_each_node_has_the_line_of_its_call() -> None:
     """Each call of a chain is a place of its own, whatever Grain makes within it."""
-    with recorded() as recording:
+    with record_source_lines() as recording:
         dataset = (
             grain.MapDataset.range(8)
             .shuffle(seed=1)
@@ -83,7 +83,7 @@ def test_a_place_below_the_working_directory_is_relative_to_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Places are as short as an editor at the working directory needs them."""
-    with recorded() as recording:
+    with record_source_lines() as recording:
         dataset = grain.MapDataset.range(8)
     monkeypatch.chdir(Path(__file__).parent)
     (source,) = read_graph(dataset, recording).nodes
@@ -96,7 +96,7 @@ def test_a_place_below_the_working_directory_is_relative_to_it(
 def test_code_without_a_file_keeps_its_name() -> None:
     """A pipeline typed at a prompt has a place, too."""
     typed = compile("grain.MapDataset.range(8)", "<stdin>", "eval")
-    with recorded() as recording:
+    with record_source_lines() as recording:
         dataset = eval(typed, {"grain": grain})
     (source,) = read_graph(dataset, recording).nodes
     assert source.made_at == "<stdin>:1"
@@ -104,7 +104,7 @@ def test_code_without_a_file_keeps_its_name() -> None:
 
 def test_a_dataset_of_the_users_own_is_made_where_it_is_called() -> None:
     """The place is the call of the class, not a line in its constructor."""
-    with recorded() as recording:
+    with record_source_lines() as recording:
         dataset = Reversed(grain.MapDataset.range(8))
     graph = read_graph(dataset, recording)
     assert line(graph, "Unknown:Reversed") == "dataset = Reversed(grain.MapDataset.range(8))"
@@ -112,7 +112,7 @@ def test_a_dataset_of_the_users_own_is_made_where_it_is_called() -> None:
 
 def test_a_data_loader_and_what_it_makes_have_its_line() -> None:
     """All nodes of a DataLoader were made by its one call."""
-    with recorded() as recording:
+    with record_source_lines() as recording:
         loader = grain.load(range(8), batch_size=2)
     graph = read_graph(loader, recording)
     assert {line(graph, node.kind) for node in graph.nodes} == {
@@ -122,7 +122,7 @@ def test_a_data_loader_and_what_it_makes_have_its_line() -> None:
 
 def test_grains_own_functions_have_the_line_that_calls_them() -> None:
     """What device_put and its like put around a dataset was made where they are called."""
-    with recorded() as recording:
+    with record_source_lines() as recording:
         dataset = grain.MapDataset.range(8).to_iter_dataset()
         dataset = grain.experimental.multithread_prefetch(dataset, num_threads=2, buffer_size=3)
     graph = read_graph(dataset, recording)
@@ -131,7 +131,7 @@ def test_grains_own_functions_have_the_line_that_calls_them() -> None:
 
 def test_an_mp_prefetch_without_workers_is_a_node_of_its_own() -> None:
     """Grain leaves nothing there; the recording does, between what is above and below."""
-    with recorded() as recording:
+    with record_source_lines() as recording:
         below = grain.MapDataset.range(8).to_iter_dataset()
         dataset = without_workers(below).batch(2)
     graph = read_graph(dataset, recording)
@@ -143,7 +143,7 @@ def test_an_mp_prefetch_without_workers_is_a_node_of_its_own() -> None:
 
 def test_no_workers_may_be_the_last_call() -> None:
     """It is the root then."""
-    with recorded() as recording:
+    with record_source_lines() as recording:
         dataset = without_workers(grain.MapDataset.range(8).to_iter_dataset())
     assert [node.kind for node in read_graph(dataset, recording).nodes] == [
         "NoWorkers",
@@ -154,7 +154,7 @@ def test_no_workers_may_be_the_last_call() -> None:
 
 def test_workers_are_no_node_of_that_kind() -> None:
     """An mp_prefetch with workers is what it was."""
-    with recorded() as recording:
+    with record_source_lines() as recording:
         below = grain.MapDataset.range(8).to_iter_dataset()
         dataset = below.mp_prefetch(grain.MultiprocessingOptions(num_workers=1))
     assert not read_graph(dataset, recording).of_kind("NoWorkers")
@@ -163,7 +163,7 @@ def test_workers_are_no_node_of_that_kind() -> None:
 def test_what_was_made_before_has_no_place() -> None:
     """Without a recording, or outside of it, places are not known."""
     before = grain.MapDataset.range(8)
-    with recorded() as recording:
+    with record_source_lines() as recording:
         dataset = before.batch(2)
     batch, source = read_graph(dataset, recording).nodes
     assert (bool(batch.made_at), source.made_at) == (True, "")
@@ -173,7 +173,7 @@ def test_what_was_made_before_has_no_place() -> None:
 def test_grain_is_as_it_was_after_a_factory_that_fails() -> None:
     """The hooks are taken off whatever happens."""
     before = hooked()
-    with pytest.raises(ZeroDivisionError), recorded():
+    with pytest.raises(ZeroDivisionError), record_source_lines():
         failing_factory(before)
     assert hooked() == before
 
@@ -181,7 +181,7 @@ def test_grain_is_as_it_was_after_a_factory_that_fails() -> None:
 def test_recordings_may_overlap_and_end_in_any_order() -> None:
     """Each sees what is made in its time, and the last one to end takes the hooks off."""
     before = hooked()
-    first, second = recorded(), recorded()
+    first, second = record_source_lines(), record_source_lines()
     one = first.__enter__()
     early = grain.MapDataset.range(1)
     other = second.__enter__()
@@ -196,7 +196,7 @@ def test_recordings_may_overlap_and_end_in_any_order() -> None:
 
 def test_what_another_thread_makes_is_seen() -> None:
     """A factory may build its branches in threads."""
-    with recorded() as recording, ThreadPoolExecutor(4) as pool:
+    with record_source_lines() as recording, ThreadPoolExecutor(4) as pool:
         made = list(pool.map(a_range, range(1, 33)))
     assert {line(read_graph(one, recording), "Source") for one in made} == {
         "return grain.MapDataset.range(stop)"
@@ -206,5 +206,5 @@ def test_what_another_thread_makes_is_seen() -> None:
 def test_a_constructor_that_fails_fails_as_before() -> None:
     """The hook passes on what Grain raises."""
     dataset = grain.MapDataset.range(8)
-    with recorded(), pytest.raises(ValueError, match="seed"):
+    with record_source_lines(), pytest.raises(ValueError, match="seed"):
         dataset.shuffle()

@@ -7,7 +7,7 @@ from typing import Any
 import grain
 import pytest
 
-from netpipe.linting.graph.wrapped_datasets import held_datasets
+from netpipe.linting.graph.wrapped_datasets import find_held_datasets
 from netpipe.linting.linter import lint
 from tests.linting.rules.linting import elements, in_workers, source, the
 
@@ -62,15 +62,15 @@ def test_a_dataset_in_an_attribute_is_judged() -> None:
 def test_attributes_of_an_attribute_are_searched() -> None:
     """One level further, and no deeper."""
     inner = Wrapped(ds=elements())
-    assert list(held_datasets(Wrapped(pipeline=inner))) == ["pipeline.ds"]
-    assert held_datasets(Wrapped(trainer=Wrapped(pipeline=inner))) == {}
+    assert list(find_held_datasets(Wrapped(pipeline=inner))) == ["pipeline.ds"]
+    assert find_held_datasets(Wrapped(trainer=Wrapped(pipeline=inner))) == {}
 
 
 def test_the_last_of_a_chain_is_taken() -> None:
     """A loader that also keeps what its dataset was made of holds one pipeline."""
     first = source()
     last = first.to_iter_dataset().batch(4)
-    assert held_datasets(Wrapped(_root_map_ds=first, _root_ds=last)) == {"_root_ds": last}
+    assert find_held_datasets(Wrapped(_root_map_ds=first, _root_ds=last)) == {"_root_ds": last}
 
 
 def test_several_datasets_are_named_and_none_is_guessed() -> None:
@@ -93,13 +93,13 @@ def test_a_property_is_named_and_not_run(kind: type[Wrapped]) -> None:
 )
 def test_other_objects_hold_nothing(loader: object) -> None:
     """Built-in iterables, and objects without attributes, are searched in vain."""
-    assert held_datasets(loader) == {}
+    assert find_held_datasets(loader) == {}
 
 
 def test_a_loader_that_holds_itself_ends() -> None:
     """Two levels are searched, also where attributes lead back."""
     loader = Wrapped()
     vars(loader)["itself"] = loader
-    assert held_datasets(loader) == {}
+    assert find_held_datasets(loader) == {}
     vars(loader)["ds"] = elements()
     assert len(lint(loader).graph.nodes) > 0

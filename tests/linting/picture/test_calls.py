@@ -8,7 +8,7 @@ import pytest
 
 from netpipe.linting.graph.nodes import ENDLESS, Node
 from netpipe.linting.graph.reader import read_graph
-from netpipe.linting.picture.calls import call_of, counted
+from netpipe.linting.picture.calls import describe_call, format_count
 from tests.linting.picture.pictured import Probes, read, source, tokenize
 
 
@@ -68,7 +68,7 @@ class Double(grain.transforms.Map):  # type: ignore[misc]  # grain is untyped
 )
 def test_a_node_reads_as_its_call(dataset: Callable[[], Any], call: str) -> None:
     """With the settings that say something, in few words."""
-    assert str(call_of(read_graph(dataset()).nodes[0])) == call
+    assert str(describe_call(read_graph(dataset()).nodes[0])) == call
 
 
 @pytest.mark.parametrize(
@@ -95,11 +95,11 @@ def test_a_node_reads_as_its_call(dataset: Callable[[], Any], call: str) -> None
 )
 def test_a_node_of_any_kind_has_a_call(kind: str, parameters: dict[str, Any], call: str) -> None:
     """What is not known is called by its name, with its settings by theirs."""
-    assert str(call_of(Node(0, kind, parameters, (), in_worker=False))) == call
+    assert str(describe_call(Node(0, kind, parameters, (), in_worker=False))) == call
 
 
 def test_one_is_no_plural() -> None:
     """Numbers are told with their things."""
-    assert counted(1, "worker") == "1 worker"
-    assert counted(0, "worker") == "0 workers"
-    assert counted(len(Probes()), "element") == "1,000 elements"
+    assert format_count(1, "worker") == "1 worker"
+    assert format_count(0, "worker") == "0 workers"
+    assert format_count(len(Probes()), "element") == "1,000 elements"

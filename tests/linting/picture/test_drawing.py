@@ -11,13 +11,13 @@ import grain
 import pytest
 
 from netpipe.linting.linter import LintReport
-from netpipe.linting.picture.drawing import svg_graph, svg_picture
+from netpipe.linting.picture.drawing import draw_svg, draw_svg_graph
 from netpipe.linting.picture.layout import Sizes, layout
 from netpipe.linting.picture.lettering import monospace_width, sans_width, wrapped
 from netpipe.linting.picture.parts import Arrow, Layout, Rectangle
 from netpipe.linting.picture.style import ARGUMENTS_SIZE, CALL_SIZE, CHIP_SIZE, PLACE_SIZE
-from netpipe.linting.picture.visible_graph import shown
-from netpipe.linting.rules.finding import LintFinding, Silenced
+from netpipe.linting.picture.visible_graph import select_visible
+from netpipe.linting.rules.finding import LintFinding, SilencedFinding
 from tests.linting.picture.pictured import (
     PIPELINES,
     Probes,
@@ -44,7 +44,7 @@ def report_of(name: str) -> LintReport:
 
 def drawn(report: LintReport) -> ET.Element:
     """The drawing, parsed."""
-    return ET.fromstring(svg_picture(report))
+    return ET.fromstring(draw_svg(report))
 
 
 def nodes_of(root: ET.Element) -> Mapping[int, ET.Element]:
@@ -89,7 +89,7 @@ def apart(one: Rectangle, other: Rectangle) -> bool:
 
 def placed(report: LintReport) -> tuple[Layout, Rectangle]:
     """The parts of a drawing, and the frame that they are to be in."""
-    pipeline = shown(report)
+    pipeline = select_visible(report)
     heights = {one: 50.0 + 10 * (one % 3) for one in pipeline.nodes}
     parts, width, height = layout(pipeline, Sizes(200, heights, 50, (110, 34)))
     return parts, Rectangle(0, 0, width, height)
@@ -184,7 +184,7 @@ def crosses(arrow: Arrow, box: Rectangle) -> bool:
 def test_elements_come_from_above(name: str) -> None:
     """Each node has an arrow from each that it reads, but for those drawn in other workers."""
     report = report_of(name)
-    pipeline = shown(report)
+    pipeline = select_visible(report)
     parts, _ = placed(report)
     ends = [one for one in parts.arrows if one.head]
     regions = sum(
@@ -265,10 +265,10 @@ def words_in(line: ET.Element) -> str:
 @every_pipeline
 def test_it_needs_nothing_else_and_is_always_the_same(name: str) -> None:
     """No address but the name of SVG itself, no script, no style from elsewhere."""
-    text = svg_picture(report_of(name))
+    text = draw_svg(report_of(name))
     assert text.replace('xmlns="http://www.w3.org/2000/svg"', "").count("http") == 0
     assert not any(word in text for word in ("<script", "@import", "url(", "href"))
-    assert text == svg_picture(report_of(name))
+    assert text == draw_svg(report_of(name))
 
 
 def test_it_has_a_title_and_is_told_to_those_who_do_not_see_it() -> None:
@@ -286,7 +286,7 @@ def test_it_has_a_title_and_is_told_to_those_who_do_not_see_it() -> None:
 
 def test_it_follows_a_dark_page() -> None:
     """Every colour of the light page has one for a dark page."""
-    light, dark = svg_picture(report_of("straight")).split("@media (prefers-color-scheme: dark)")
+    light, dark = draw_svg(report_of("straight")).split("@media (prefers-color-scheme: dark)")
     for selector in (".page", ".box", ".chip.error", "text", "text.faint", ".workers", ".arrow"):
         assert f".netpipe {selector} {{" in light
         assert f".netpipe {selector} {{" in dark
@@ -360,7 +360,7 @@ def test_what_the_user_did_not_write_is_drawn_if_found_guilty() -> None:
 def test_what_is_silenced_is_listed_with_its_reason() -> None:
     """The heading counts it, and below the findings stands which rule it is and why."""
     finding, *others = findings_of_all_severities()
-    silenced = (Silenced(finding, "one slow map is meant"),)
+    silenced = (SilencedFinding(finding, "one slow map is meant"),)
     for heard in ((), tuple(others)):
         root = drawn(replace(report_on(straight()), findings=heard, silenced=silenced))
         assert "1 silenced" in words(root)
@@ -401,7 +401,7 @@ def test_a_finding_of_many_nodes_names_a_few() -> None:
 def test_a_graph_alone_is_the_same_calls(name: str) -> None:
     """Without heading and list of findings: for a page that has both as text of its own."""
     report = report_of(name)
-    whole, alone = drawn(report), ET.fromstring(svg_graph(report))
+    whole, alone = drawn(report), ET.fromstring(draw_svg_graph(report))
     assert nodes_of(alone).keys() == nodes_of(whole).keys()
     assert float(alone.attrib["height"]) < float(whole.attrib["height"])
     assert not alone.findall(f"{SVG}text")

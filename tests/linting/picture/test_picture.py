@@ -11,8 +11,8 @@ from rich.console import Console
 
 from netpipe.linting.graph.nodes import Graph, Node
 from netpipe.linting.linter import LintReport
-from netpipe.linting.picture.drawing import svg_picture
-from netpipe.linting.picture.terminal import text_picture
+from netpipe.linting.picture.drawing import draw_svg
+from netpipe.linting.picture.terminal import TextPicture
 from tests.linting.picture.pictured import (
     PIPELINES,
     diamond,
@@ -35,7 +35,7 @@ def printed(report: LintReport, width: int = 100, encoding: str = "utf-8", **loo
     out = BytesIO()
     file = TextIOWrapper(out, encoding=encoding)
     console = Console(file=file, width=width, legacy_windows=False, _environ={}, **looks)
-    console.print(text_picture(report, width))
+    console.print(TextPicture(report, width))
     file.flush()
     return "\n" + out.getvalue().decode(encoding)
 
@@ -258,7 +258,7 @@ def test_a_long_pipeline_and_a_deep_one_are_drawn() -> None:
     for graph in (long, deep):
         report = LintReport("throughput", "0", graph, ())
         assert printed(report).count("\n") >= len(graph.nodes)
-        assert svg_picture(report).count('class="call') >= len(graph.nodes)
+        assert draw_svg(report).count('class="call') >= len(graph.nodes)
 
 
 def test_seeds_that_are_not_drawn_may_be_many() -> None:

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import grain
 
-from netpipe.linting.graph.source_lines import recorded
+from netpipe.linting.graph.source_lines import record_source_lines
 from netpipe.linting.linter import LintReport, lint
 from netpipe.linting.rules.finding import LintFinding
 
@@ -101,6 +101,6 @@ def kinds(finding: LintFinding, report: LintReport) -> list[str]:
 
 def built(factory: Callable[[], Any], intent: str = "throughput", **settings: Any) -> LintReport:
     """What the rules say of what a factory makes, with a recording of it."""
-    with recorded() as recording:
+    with record_source_lines() as recording:
         dataset = factory()
     return lint(dataset, intent, recording=recording, **settings)

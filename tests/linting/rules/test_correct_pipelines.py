@@ -13,7 +13,7 @@ import pytest
 from netpipe.device.host import this_host
 from netpipe.grain_workers import let_grain_start_workers
 from netpipe.linting import linter
-from netpipe.linting.graph.source_lines import recorded
+from netpipe.linting.graph.source_lines import record_source_lines
 from netpipe.linting.linter import LintReport, lint
 from tests.linting.rules.correct_pipelines import CORRECT
 from tests.linting.rules.pipeline_parts import CorrectPipeline, WrongPipeline
@@ -57,7 +57,7 @@ def workers_are_threads(monkeypatch: pytest.MonkeyPatch) -> Workers:
 
 def judged(build: Callable[[], Any], intent: str) -> LintReport:
     """What the rules say of a pipeline that is made anew."""
-    with recorded() as recording:
+    with record_source_lines() as recording:
         dataset = build()
     return lint(dataset, intent, recording=recording)
 

@@ -10,7 +10,7 @@ import pytest
 
 from netpipe.errors import InputError
 from netpipe.linting.rules import costs
-from netpipe.linting.rules.costs import Figure, RuleCosts, cost_of, read_costs
+from netpipe.linting.rules.costs import Figure, RuleCosts, describe_cost, read_costs
 from netpipe.results.measurement import Host
 
 SPEED = Figure(2188.4, 4779.2, "elements/s", "at batches of 32", "", ((2188.4, 4779.2),))
@@ -81,8 +81,8 @@ def test_the_file_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 def test_the_packaged_figures_are_readable() -> None:
     """They are there, and a rule that nobody knows has none."""
-    assert costs.packaged_costs().rules
-    assert cost_of("no-such-rule") == ""
+    assert costs.load_packaged_costs().rules
+    assert describe_cost("no-such-rule") == ""
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from netpipe.linting.graph.nodes import ENDLESS, Graph, Node
 from netpipe.linting.graph.reader import read_graph
-from netpipe.linting.rules.element_counts import elements
+from netpipe.linting.rules.element_counts import count_elements
 from tests.linting.rules.linting import NO_THREADS, OneToThree, loader, source
 
 X = grain.experimental
@@ -18,7 +18,7 @@ X = grain.experimental
 def amount(dataset: Any) -> float | None:
     """What the structure tells of a dataset's end."""
     graph = read_graph(dataset)
-    return elements(graph, graph.nodes[0])
+    return count_elements(graph, graph.nodes[0])
 
 
 def numbers(length: int = 22) -> Any:
@@ -103,4 +103,4 @@ def test_a_long_pipeline_is_counted() -> None:
     """Without a limit on how many calls follow each other."""
     first = Node(5_000, "Source", {"length": 22}, (), in_worker=False)
     maps = [Node(one, "Map", {}, (one + 1,), in_worker=False) for one in range(5_000)]
-    assert elements(Graph((*maps, first)), maps[0]) == 22
+    assert count_elements(Graph((*maps, first)), maps[0]) == 22

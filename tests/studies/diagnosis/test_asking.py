@@ -10,7 +10,7 @@ from psutil import process_iter, wait_procs
 
 from perf_tests.studies.diagnosis import asking
 from perf_tests.studies.diagnosis.asking import Question, answer_from, diagnosed
-from perf_tests.studies.diagnosis.children import ChildError, printed_by
+from perf_tests.studies.diagnosis.children import ChildError, run_for_json
 from tests.studies.diagnosis.answers_made import answer
 
 DOCUMENT = {
@@ -40,7 +40,7 @@ def test_a_document_becomes_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append(arguments)
         return json.loads(json.dumps(DOCUMENT))
 
-    monkeypatch.setattr(asking, "printed_by", printed)
+    monkeypatch.setattr(asking, "run_for_json", printed)
     assert diagnosed(Question("a:loader", {"A": "b"}, 5.0)) == answer()
     assert asked[0][1] == {"A": "b"}
     assert asked[0][2] > 5.0
@@ -57,14 +57,14 @@ def test_another_document_is_no_answer(lacks: str) -> None:
 def test_a_child_prints_what_its_environment_says() -> None:
     """Variables reach it, and its exit code is no matter when it printed a document."""
     code = "import os, json, sys; print(json.dumps({'is': os.environ['A']})); sys.exit(1)"
-    assert printed_by(["-c", code], {"A": "b"}, 30.0) == {"is": "b"}
+    assert run_for_json(["-c", code], {"A": "b"}, 30.0) == {"is": "b"}
 
 
 def test_a_child_that_prints_nothing_is_an_error() -> None:
     """The last line of its log is told, with its exit code."""
     code = "import sys; print('one\\ntwo', file=sys.stderr); sys.exit(2)"
     with pytest.raises(ChildError, match="ended with code 2: two"):
-        printed_by(["-c", code], {}, 30.0)
+        run_for_json(["-c", code], {}, 30.0)
 
 
 def test_a_child_that_does_not_end_is_ended() -> None:
@@ -72,6 +72,6 @@ def test_a_child_that_does_not_end_is_ended() -> None:
     token = f"netpipe-test-{uuid4()}"
     endless = [sys.executable, "-c", "import time; time.sleep(60)", token]
     with pytest.raises(ChildError, match=r"more than 1 s"):
-        printed_by(["-c", f"import subprocess; subprocess.run({endless})"], {}, 1.0)
+        run_for_json(["-c", f"import subprocess; subprocess.run({endless})"], {}, 1.0)
     started = [one for one in process_iter(["cmdline"]) if token in (one.info["cmdline"] or ())]
     assert wait_procs(started, timeout=5)[1] == []

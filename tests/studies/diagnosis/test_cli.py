@@ -11,7 +11,7 @@ from perf_tests.studies.diagnosis import predicting as predicting_trials
 from perf_tests.studies.diagnosis.__main__ import main
 from perf_tests.studies.diagnosis.naming import Naming
 from perf_tests.studies.diagnosis.predicting import Predicting
-from perf_tests.studies.diagnosis.records import records
+from perf_tests.studies.diagnosis.records import read_records
 from perf_tests.studies.faults.cases import Case
 from tests.studies.diagnosis.trials_of_diagnosis import naming, predicting
 
@@ -56,7 +56,7 @@ def test_planted_cases_are_named_and_kept(ran: Ran, tmp_path: Path) -> None:
     assert "| slow-map | Source: waiting | Source: waiting | 1 of 1 |" in result.output
     invoke("named", "--seeds", "2", "--only", "slow-map", "--trials", file)
     assert ran[4:] == [("slow-map", 2)]
-    assert len(records(Path(file), Naming)) == 5
+    assert len(read_records(Path(file), Naming)) == 5
 
 
 def test_predictions_are_kept_and_not_run_again(ran: Ran, tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_predictions_are_kept_and_not_run_again(ran: Ran, tmp_path: Path) -> Non
     assert ran == [("", 4)]
     result = invoke("predicted", "--first", "3", "--seeds", "2", "--trials", file)
     assert ran == [("", 4), ("", 3)]
-    assert [one.seed for one in records(Path(file), Predicting)] == [4, 3]
+    assert [one.seed for one in read_records(Path(file), Predicting)] == [4, 3]
     assert result.exit_code == 1  # one in two is off
     assert "| all | 2 | 50.0%" in result.output
 

@@ -68,7 +68,7 @@ def test_a_seed_is_diagnosed_changed_and_timed(monkeypatch: pytest.MonkeyPatch) 
         return Timed(((0.030, 0.031, 0.032), (0.016,) * 3, (0.011,) * 3), 0.25)
 
     monkeypatch.setattr(predicting, "diagnosed", lambda _: answer(what_if=what_if))
-    monkeypatch.setattr(predicting, "measured_in_turns", timed)
+    monkeypatch.setattr(predicting, "time_pipelines", timed)
     workers, without = run(SEED, 5.0)
     assert (workers.kind, workers.change) == ("workers", "2 workers")
     assert workers.error_fraction == pytest.approx(1 / 16)
@@ -82,14 +82,14 @@ def test_a_seed_is_diagnosed_changed_and_timed(monkeypatch: pytest.MonkeyPatch) 
 def test_the_only_stage_is_left_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without it there would be nothing to load."""
     monkeypatch.setattr(predicting, "diagnosed", lambda _: answer(what_if=WHAT_IF))
-    monkeypatch.setattr(predicting, "measured_in_turns", alike)
+    monkeypatch.setattr(predicting, "time_pipelines", alike)
     assert [one.kind for one in run(ALONE, 5.0)] == ["workers"]
 
 
 def test_what_was_not_predicted_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """A change that diagnose said nothing of is a trial too."""
     monkeypatch.setattr(predicting, "diagnosed", lambda _: answer())
-    monkeypatch.setattr(predicting, "measured_in_turns", alike)
+    monkeypatch.setattr(predicting, "time_pipelines", alike)
     for one in run(SEED, 5.0):
         assert one.error_fraction is None
         assert one.measured_s_per_batch is None

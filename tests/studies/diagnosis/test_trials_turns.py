@@ -5,24 +5,24 @@ from typing import Any
 
 import pytest
 
-from netpipe.linting.experiments.blocks import Block, Pace
+from netpipe.linting.experiments.blocks import ElementBlock, Pace
 from netpipe.measuring.loader_puller import LoaderFactory
 from perf_tests.studies.diagnosis import turns
 from perf_tests.studies.diagnosis.pipelines import drawn
 from perf_tests.studies.diagnosis.subject import pipeline_from
-from perf_tests.studies.diagnosis.turns import Timed, in_turns, measured_in_turns
+from perf_tests.studies.diagnosis.turns import Timed, time_loaders, time_pipelines
 
 
 def test_rounds_run_there_and_back() -> None:
     """Every other round is turned around, and each loader keeps its own times."""
     asked: list[str] = []
 
-    def measure(loader: LoaderFactory, pace: Pace) -> Block:
+    def measure(loader: LoaderFactory, pace: Pace) -> ElementBlock:
         assert pace.block_s > 0
         asked.extend(loader())
-        return Block(0.001 * len(asked), 0.0, elements_per_batch=8)
+        return ElementBlock(0.001 * len(asked), 0.0, elements_per_batch=8)
 
-    seconds = in_turns([lambda: "a", lambda: "b", lambda: "c"], rounds=2, measure=measure)
+    seconds = time_loaders([lambda: "a", lambda: "b", lambda: "c"], rounds=2, measure=measure)
     assert asked == ["a", "b", "c", "c", "b", "a"]
     assert seconds == [(0.008, 0.048), (0.016, 0.040), (0.024, 0.032)]
 
@@ -37,5 +37,5 @@ def test_a_child_times_the_pipelines_given(monkeypatch: pytest.MonkeyPatch) -> N
         assert limit_s > 0
         return {"s_per_batch": [[0.01, 0.02], [0.03, 0.04]], "busy_elsewhere_fraction": 0.25}
 
-    monkeypatch.setattr(turns, "printed_by", printed)
-    assert measured_in_turns(pipelines) == Timed(((0.01, 0.02), (0.03, 0.04)), 0.25)
+    monkeypatch.setattr(turns, "run_for_json", printed)
+    assert time_pipelines(pipelines) == Timed(((0.01, 0.02), (0.03, 0.04)), 0.25)

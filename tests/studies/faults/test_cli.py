@@ -8,7 +8,7 @@ import psutil
 import pytest
 from click.testing import CliRunner, Result
 
-from netpipe.results.measurement import Measurement, measurement_from
+from netpipe.results.measurement import Measurement, parse_measurement
 from perf_tests.studies.faults import __main__ as cli
 from perf_tests.studies.faults.busy import busy_core
 from perf_tests.studies.faults.cases import Case
@@ -106,7 +106,7 @@ def test_measurements_are_recorded(tmp_path: Path) -> None:
     """Each measurement is a file that can be read as one."""
     invoke("--seed", "1", "--only", "slow-so*", "--budget", "3", "--record", str(tmp_path / "new"))
     file = tmp_path / "new" / "slow-source.json"
-    assert measurement_from(json.loads(file.read_text()), file).elapsed_s == 3
+    assert parse_measurement(json.loads(file.read_text()), file).elapsed_s == 3
 
 
 def test_runs_are_merged(called: dict[str, str], tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from itertools import cycle, islice
 
 import pytest
 
-from netpipe.gate.comparison import MOST_SESSIONS, Outcome
+from netpipe.gate.comparison import MAX_SESSIONS, Outcome
 from netpipe.gate.metrics import GATED, STEP
 from netpipe.gate.pairs import Pair
 from netpipe.results.measurement import Interval, Measurement
@@ -38,7 +38,7 @@ def test_a_slowdown_takes_sessions_until_it_is_proven() -> None:
     supply = iter(sessions(2.4, 20))
     decision = decided(sessions(2.0, 10), supply)
     assert (decision.outcome, decision.metric) == (Outcome.REGRESSED, "load_cpu_ratio")
-    assert 2 <= decision.sessions <= MOST_SESSIONS
+    assert 2 <= decision.sessions <= MAX_SESSIONS
     assert len(list(supply)) == 20 - decision.sessions
 
 
@@ -46,13 +46,13 @@ def test_a_run_is_as_bad_as_its_worst_quantity() -> None:
     """A slower step is found although loading is as fast as before."""
     fine = session(2.0)
     slow = make_measurement(step_s=0.060, load_cpu_ratio=fine.load_cpu_ratio, host=fine.host)
-    decision = decided(sessions(2.0, 10), iter([slow] * MOST_SESSIONS))
+    decision = decided(sessions(2.0, 10), iter([slow] * MAX_SESSIONS))
     assert (decision.outcome, decision.metric) == (Outcome.REGRESSED, "step_s")
 
 
 def test_what_is_reported_only_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A quantity that is not judged on the device leaves the decision to the others."""
-    monkeypatch.setitem(GATED, "step_s", (replace(STEP, on_shared_cores=False),))
+    monkeypatch.setitem(GATED, "step_s", (replace(STEP, is_judged_on_shared_cores=False),))
     kept = [replace(one, device=CPU) for one in sessions(2.0, 10)]
     assert decided(kept, iter(kept)).outcome is Outcome.PASS
     pairs = [Pair(one, one) for one in kept]

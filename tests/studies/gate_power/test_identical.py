@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from perf_tests.studies.diagnosis.records import append, records
+from perf_tests.studies.diagnosis.records import append_record, read_records
 from perf_tests.studies.gate_power import identical
 from perf_tests.studies.gate_power.identical import Figure, SuiteRun, main, run, table
 
@@ -66,18 +66,18 @@ def test_the_suite_is_continued_where_it_was_cut_off(
 ) -> None:
     """Only the missing runs are made; every second of all is beside a busy program."""
     path = tmp_path / "identical.jsonl"
-    append(path, FINE)
+    append_record(path, FINE)
     monkeypatch.setattr(identical, "run", lambda _, *, is_busy: replace(FINE, is_busy=is_busy))
     result = CliRunner().invoke(main, ["--runs", "4", "--trials", str(path)])
     assert result.exit_code == 0, result.output
-    assert [one.is_busy for one in records(path, SuiteRun)] == [False, True, False, True]
+    assert [one.is_busy for one in read_records(path, SuiteRun)] == [False, True, False, True]
 
 
 def test_no_minutes_run_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With --minutes 0 the table of what was kept is printed; an alarm makes the exit code 1."""
     path = tmp_path / "identical.jsonl"
-    append(path, FINE)
-    append(path, ALARM)
+    append_record(path, FINE)
+    append_record(path, ALARM)
     monkeypatch.setattr(identical, "run", None)
     result = CliRunner().invoke(main, ["--minutes", "0", "--trials", str(path)])
     assert result.exit_code == 1
@@ -113,5 +113,5 @@ def test_figures_are_read_from_the_document_of_a_run(
     assert found.sessions[0]["step_s"] == 0.1
     assert found.sessions[0]["busy_elsewhere_fraction"] == 0.2
     path = tmp_path / "identical.jsonl"
-    append(path, found)
-    assert records(path, SuiteRun) == [found]
+    append_record(path, found)
+    assert read_records(path, SuiteRun) == [found]

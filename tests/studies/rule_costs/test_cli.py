@@ -13,7 +13,7 @@ from netpipe.linting.rules import costs
 from netpipe.linting.rules.costs import Figure, read_costs
 from perf_tests.studies.rule_costs import __main__ as cli
 from perf_tests.studies.rule_costs.catalogue import CATALOGUE
-from perf_tests.studies.rule_costs.document import RULES_DOCUMENT, rule_sections
+from perf_tests.studies.rule_costs.document import RULES_DOCUMENT, parse_rule_sections
 
 FIGURE = Figure(1.0, 4.0, "elements/s", rounds=((1.0, 2.0), (1.0, 4.0), (1.0, 5.0)))
 
@@ -33,13 +33,13 @@ def _nothing_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     """Give every rule one figure, and files of this test's own to write to."""
     document = tmp_path / "rules.md"
     document.write_text(RULES_DOCUMENT.read_text(encoding="utf-8"))
-    monkeypatch.setattr(cli, "files_of_examples", no_files)
-    monkeypatch.setattr(cli, "measured", _figures)
+    monkeypatch.setattr(cli, "make_example_files", no_files)
+    monkeypatch.setattr(cli, "measure_rule", _figures)
     monkeypatch.setattr(cli, "RULES_DOCUMENT", document)
     monkeypatch.setattr(cli, "COSTS_FILE", tmp_path / "costs.json")
     monkeypatch.setattr(costs, "files", lambda _: tmp_path)
     yield
-    costs.packaged_costs.cache_clear()
+    costs.load_packaged_costs.cache_clear()
 
 
 def invoke(*arguments: str) -> Result:
@@ -70,7 +70,7 @@ def test_a_record_is_whole(tmp_path: Path) -> None:
     assert set(written.rules) == set(CATALOGUE)
     assert {"python", "grain", "jax", "numpy"} == set(written.versions)
     assert written.command == "python -m perf_tests.studies.rule_costs --record"
-    document = rule_sections((tmp_path / "rules.md").read_text(encoding="utf-8"))
+    document = parse_rule_sections((tmp_path / "rules.md").read_text(encoding="utf-8"))
     assert all(document[rule].cost == written.sentence(rule) for rule in CATALOGUE)
     assert {file.name for file in tmp_path.iterdir()} == {"rules.md", "costs.json"}
 
@@ -83,7 +83,7 @@ def test_the_document_is_renewed_without_measuring(
     document = tmp_path / "rules.md"
     whole = document.read_text()
     document.write_text(whole.replace("Cost: 1 instead", "Cost: 7 instead"))
-    monkeypatch.setattr(cli, "measured", None)
+    monkeypatch.setattr(cli, "measure_rule", None)
     assert invoke("--document").exit_code == 0
     assert document.read_text() == whole
 
@@ -96,7 +96,7 @@ def test_a_failed_measurement_writes_nothing(
     def fail(rule: str, folder: Path, _: int) -> tuple[Figure, ...]:
         raise NetpipeError(f"{rule} took too long in {folder}")
 
-    monkeypatch.setattr(cli, "measured", fail)
+    monkeypatch.setattr(cli, "measure_rule", fail)
     result = invoke("--record")
     assert result.exit_code == 1
     assert "Error: batch-after-mp-prefetch took too long" in result.output

@@ -69,5 +69,5 @@ def test_the_document_is_read_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: An
     for answer in (1, 2):
         rule = f"## a-rule\n\n{block.format(answer)}\n{block.format(-answer)}"
         document.write_text(f"{shared}\n{rule}")
-        assert examples.example("a-rule", "wrong").loader()() == answer
-        assert examples.example("a-rule", "right").loader()() == -answer
+        assert examples.load_example("a-rule", "wrong").loader()() == answer
+        assert examples.load_example("a-rule", "right").loader()() == -answer

@@ -32,37 +32,39 @@ def giving(*batches: tuple[int, ...]) -> Example:
 
 def test_delivered_elements_are_counted() -> None:
     """Of a whole epoch, the short batch too."""
-    assert measures.delivered(giving((1, 2), (3,)), SETTING).values == {"elements": 3}
+    assert measures.count_delivered_elements(giving((1, 2), (3,)), SETTING).values == {
+        "elements": 3
+    }
 
 
 def test_neighbours_are_counted_on_either_side() -> None:
     """An element counts when the one before it or after it in the data set is in its batch."""
     batches = giving((1, 2, 7, 10), (4, 3, 5, 0))
-    assert measures.neighbours(batches, SETTING).values == {"elements": 2.5}
+    assert measures.count_neighbours(batches, SETTING).values == {"elements": 2.5}
 
 
 def test_elements_of_the_first_epoch_are_those_seen_while_one_could_be() -> None:
     """Four batches of two are an epoch of eight; what comes twice counts once."""
     batches = giving((0, 1), (1, 2), (2, 3), (4, 4), (5, 6))
-    assert measures.seen_in_first_epoch(batches, SETTING).values == {"elements": 5}
+    assert measures.count_distinct_elements(batches, SETTING).values == {"elements": 5}
 
 
 def test_batches_from_one_half_are_counted() -> None:
     """Rows 0 to 3 and 4 to 7 are the halves."""
     batches = giving((0, 3), (3, 4), (7, 5))
-    assert measures.from_one_part(batches, SETTING).values == {"batches": 2}
+    assert measures.count_one_sided_batches(batches, SETTING).values == {"batches": 2}
 
 
 def test_batches_that_change_with_the_workers_are_counted() -> None:
     """Each is compared with the one of the same place."""
     code = "def pipeline():\n    return [batch(1), batch(2, WORKERS.num_workers), batch(3)]\n"
-    assert measures.depending_on_workers(made(code), SETTING).values == {"batches": 1}
+    assert measures.count_worker_dependent_batches(made(code), SETTING).values == {"batches": 1}
 
 
 def test_a_crash_is_told_with_the_batches_before_it() -> None:
     """The exception is named, with the first line of what it says."""
     code = "def pipeline():\n    yield batch(1)\n    raise ValueError('no more.\\nbecause')\n"
-    observed = measures.crashed(made(code), SETTING)
+    observed = measures.count_batches_before_crash(made(code), SETTING)
     assert observed.values == {"batches": 1}
     assert observed.error == "ValueError: no more"
 
@@ -70,7 +72,7 @@ def test_a_crash_is_told_with_the_batches_before_it() -> None:
 def test_a_pipeline_that_runs_has_no_crash() -> None:
     """Only its first batches are asked for."""
     code = "def pipeline():\n    while True:\n        yield batch(1)\n"
-    observed = measures.crashed(made(code), SETTING)
+    observed = measures.count_batches_before_crash(made(code), SETTING)
     assert observed.values == {"batches": measures.CRASH_BATCHES}
     assert observed.error == ""
 
@@ -123,7 +125,7 @@ def slow(clock: HeldClock) -> Example:
 
 def test_speed_and_start_are_real_time(slow: Example) -> None:
     """The first batch is the start, and no part of the speed."""
-    values = measures.flat_out(slow, SETTING).values
+    values = measures.measure_speed(slow, SETTING).values
     assert values["elements_per_s"] == 16
     assert values["first_batch_s"] == 1
     assert values["bytes_per_worker"] == values["bytes_of_workers"] == 0
@@ -131,7 +133,7 @@ def test_speed_and_start_are_real_time(slow: Example) -> None:
 
 def test_steps_wait_for_their_batches(slow: Example) -> None:
     """A step of 0.5 s and a batch of 0.25 s in turns."""
-    values = measures.trained(slow, Setting(batch=4, python_s_per_row=0.125)).values
+    values = measures.measure_training(slow, Setting(batch=4, python_s_per_row=0.125)).values
     assert values["steps_per_s"] == pytest.approx(1 / 0.75)
 
 
@@ -141,4 +143,4 @@ def test_memory_is_read_when_it_has_stopped_growing(
     """Buffers that fill are waited for."""
     readings = iter([100.0, 200.0, 300.0, 300.5])
     monkeypatch.setattr(measures, "_bytes_of_all", lambda: next(readings))
-    assert measures.buffered(slow, SETTING).values == {"bytes_of_all": 300.5}
+    assert measures.measure_buffers(slow, SETTING).values == {"bytes_of_all": 300.5}

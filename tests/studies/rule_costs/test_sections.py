@@ -1,6 +1,11 @@
 """How docs/rules.md is read and renewed."""
 
-from perf_tests.studies.rule_costs.document import Block, rule_sections, sections, with_costs
+from perf_tests.studies.rule_costs.document import (
+    Block,
+    parse_rule_sections,
+    parse_sections,
+    replace_costs,
+)
 
 TEXT = """# Rules
 
@@ -39,7 +44,7 @@ Cost: nothing yet.
 
 def test_a_section_has_its_severities_blocks_and_cost() -> None:
     """All that the tests and the benchmark need is read."""
-    section = sections(TEXT)["one-rule"]
+    section = parse_sections(TEXT)["one-rule"]
     assert section.severities == {"throughput": "error", "reproducible": "info"}
     assert section.block("wrong") == Block("python", "a = 1\nb = 2\n", line=16)
     assert section.block("right") == Block("python", "c = 3\n", line=23)
@@ -49,18 +54,18 @@ def test_a_section_has_its_severities_blocks_and_cost() -> None:
 def test_a_blocks_line_is_where_it_stands() -> None:
     """Tracebacks lead to the example."""
     lines = TEXT.splitlines()
-    for section in sections(TEXT).values():
+    for section in parse_sections(TEXT).values():
         for block in section.blocks:
             assert lines[block.line - 1] == block.code.splitlines()[0]
 
 
 def test_a_section_without_a_severity_is_no_rule() -> None:
     """Explanations are not taken for rules."""
-    assert list(sections(TEXT)) == ["Shared", "one-rule", "other-rule"]
-    assert list(rule_sections(TEXT)) == ["one-rule", "other-rule"]
+    assert list(parse_sections(TEXT)) == ["Shared", "one-rule", "other-rule"]
+    assert list(parse_rule_sections(TEXT)) == ["one-rule", "other-rule"]
 
 
 def test_costs_are_renewed_in_their_sections() -> None:
     """Each rule's line gets that rule's cost, and what is in it is taken as it is."""
-    renewed = with_costs(TEXT, {"one-rule": r"\1 a", "other-rule": "b"}.__getitem__)
+    renewed = replace_costs(TEXT, {"one-rule": r"\1 a", "other-rule": "b"}.__getitem__)
     assert renewed == TEXT.replace("1.5 s, and more", r"\1 a").replace("nothing yet", "b")

@@ -13,7 +13,12 @@ from perf_tests.studies.rule_costs.catalogue import CATALOGUE, Quantity, Trial
 from perf_tests.studies.rule_costs.document import Form
 from perf_tests.studies.rule_costs.examples import Example, Setting
 from perf_tests.studies.rule_costs.measures import Observation
-from perf_tests.studies.rule_costs.trials import TrialError, files_of_examples, in_turns, measured
+from perf_tests.studies.rule_costs.trials import (
+    TrialError,
+    make_example_files,
+    measure_in_turns,
+    measure_rule,
+)
 
 
 def nothing(_: Example, __: Setting) -> Observation:
@@ -40,14 +45,14 @@ def test_the_two_forms_take_turns() -> None:
         order.append(form)
         return Observation({"bytes": 1.0})
 
-    list(in_turns(trial(Quantity("bytes", "B")), observe, 3))
+    list(measure_in_turns(trial(Quantity("bytes", "B")), observe, 3))
     assert order == ["wrong", "right"] * 3
 
 
 def test_a_figure_has_the_medians_and_every_round() -> None:
     """In the unit of the report, with its setting."""
     quantity = Quantity("bytes", "MB", "at night", size=2.0)
-    (figure,) = in_turns(trial(quantity), seeing([2, 40, 6], [10, 20, 90]), 3)
+    (figure,) = measure_in_turns(trial(quantity), seeing([2, 40, 6], [10, 20, 90]), 3)
     assert [figure.wrong, figure.right] == [3, 10]
     assert list(figure.rounds) == [(1, 5), (20, 10), (3, 45)]
     assert [figure.unit, figure.setting, figure.error] == ["MB", "at night", ""]
@@ -60,7 +65,7 @@ def test_several_quantities_come_from_the_same_runs() -> None:
     def observe(_: Form) -> Observation:
         return Observation({"a": float(next(calls)), "b": -1.0})
 
-    a, b = in_turns(trial(Quantity("a", "A"), Quantity("b", "B")), observe, 2)
+    a, b = measure_in_turns(trial(Quantity("a", "A"), Quantity("b", "B")), observe, 2)
     assert list(a.rounds) == [(0, 1), (2, 3)]
     assert list(b.rounds) == [(-1, -1), (-1, -1)]
 
@@ -72,7 +77,7 @@ def test_what_the_wrong_example_raised_is_kept() -> None:
         error = "TypeError: no" if form == "wrong" else ""
         return Observation({"bytes": 0.0 if error else 5.0}, error)
 
-    (figure,) = in_turns(trial(Quantity("bytes", "B"), varies=False), observe)
+    (figure,) = measure_in_turns(trial(Quantity("bytes", "B"), varies=False), observe)
     assert (figure.wrong, figure.right, figure.error) == (0, 5, "TypeError: no")
 
 
@@ -80,7 +85,7 @@ def test_a_right_example_that_fails_is_no_measurement() -> None:
     """Then the document is wrong, and no number is made of it."""
     failing = Observation({"bytes": 0.0}, "OSError: gone")
     with pytest.raises(TrialError, match="the right example raised OSError: gone"):
-        list(in_turns(trial(Quantity("bytes", "B")), lambda _: failing))
+        list(measure_in_turns(trial(Quantity("bytes", "B")), lambda _: failing))
 
 
 def test_a_process_that_fails_is_named_with_its_last_line(tmp_path: Path) -> None:
@@ -104,8 +109,8 @@ def test_a_process_that_takes_too_long_is_ended(
 def test_a_rule_is_measured_in_processes_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """An example of the document runs from end to end and gives its figure."""
     monkeypatch.setattr(trials, "TABLE_ROWS", 1)
-    with files_of_examples() as folder:
-        (figure,) = measured("cannot-be-pickled", folder)
+    with make_example_files() as folder:
+        (figure,) = measure_rule("cannot-be-pickled", folder)
     assert figure.wrong == 0
     assert figure.right > 0
     assert "cannot pickle '_thread.lock' object" in figure.error
@@ -117,7 +122,7 @@ def test_the_examples_files_are_as_large_as_the_document_says(
     """200 MB of float32, and gone afterwards."""
     assert trials.TABLE_ROWS * 4 == 200_000_000
     monkeypatch.setattr(trials, "TABLE_ROWS", 10)
-    with files_of_examples() as folder:
+    with make_example_files() as folder:
         table: Any = np.load(folder / trials.TABLE)
         assert table.shape == (10,)
     assert not folder.exists()

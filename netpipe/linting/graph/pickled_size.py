@@ -20,7 +20,7 @@ _LARGE_WRITE_BYTES: Final = (1 << 16) + (1 << 12)
 
 
 @dataclass(frozen=True)
-class Sent:
+class PickledSize:
     """What sending an object would take.
 
     Attributes:
@@ -34,7 +34,7 @@ class Sent:
     unpicklable: str = ""
 
 
-class Sending:
+class PickleSizer:
     """What the workers of one `mp_prefetch` are sent: each object once, whatever refers to it.
 
     Grain sends `cloudpickle.dumps(dataset)`; this is the same without its copy of the data, one
@@ -44,7 +44,7 @@ class Sending:
     def __init__(self) -> None:
         self._counting = _Counting()
 
-    def sent(self, value: object, not_below: Sequence[object] = ()) -> Sent:
+    def measure(self, value: object, not_below: Sequence[object] = ()) -> PickledSize:
         """Count the bytes of an object, without those of what was counted before.
 
         Args:
@@ -53,10 +53,10 @@ class Sending:
                 of a dataset.
         """
         try:
-            return Sent(self._counting.count(value, frozenset(map(id, not_below))))
+            return PickledSize(self._counting.count(value, frozenset(map(id, not_below))))
         except Exception as error:  # noqa: BLE001  # what a user's object raises is for it to choose
             self._counting = _Counting()  # it remembers as sent what it has not come to
-            return Sent(None, _in_one_line(error))
+            return PickledSize(None, _in_one_line(error))
 
 
 def _in_one_line(error: Exception) -> str:

@@ -9,8 +9,8 @@ import grain
 import numpy as np
 import pytest
 
-from netpipe.linting.graph import captures
-from netpipe.linting.graph.captures import Sending
+from netpipe.linting.graph import pickled_size
+from netpipe.linting.graph.pickled_size import PickleSizer
 from netpipe.linting.graph.reader import read_graph
 
 WORKERS = grain.MultiprocessingOptions(num_workers=2)
@@ -58,7 +58,7 @@ def in_workers(dataset: Any) -> Any:
 )
 def test_the_count_is_that_of_the_pickle(value: object) -> None:
     """It is within 2% or 64 bytes of what Grain would send."""
-    assert Sending().sent(value).bytes == pytest.approx(
+    assert PickleSizer().measure(value).bytes == pytest.approx(
         len(cloudpickle.dumps(value)), rel=0.02, abs=64
     )
 
@@ -80,14 +80,15 @@ def test_the_count_is_that_of_the_pickle(value: object) -> None:
 )
 def test_a_large_container_is_estimated_from_a_sample(value: object) -> None:
     """What its elements share is counted once; the estimate is within 5%."""
-    assert Sending().sent(value).bytes == pytest.approx(len(cloudpickle.dumps(value)), rel=0.05)
+    assert PickleSizer().measure(value).bytes == pytest.approx(
+        len(cloudpickle.dumps(value)), rel=0.05
+    )
 
 
 def test_a_large_container_that_cannot_be_sent_says_so() -> None:
     """Its elements are asked, some of them."""
-    assert (
-        Sending().sent([threading.Lock() for _ in range(3000)]).unpicklable.startswith("TypeError")
-    )
+    locks = [threading.Lock() for _ in range(3000)]
+    assert PickleSizer().measure(locks).unpicklable.startswith("TypeError")
 
 
 def test_the_nodes_of_a_pipeline_add_up_to_what_grain_sends() -> None:
@@ -104,7 +105,7 @@ def test_arrays_are_counted_without_a_copy() -> None:
     table = Table(np.zeros(1 << 28, np.uint8))
     tracemalloc.start()
     try:
-        assert Sending().sent(table).bytes == pytest.approx(1 << 28, rel=0.001)
+        assert PickleSizer().measure(table).bytes == pytest.approx(1 << 28, rel=0.001)
         _, peak_bytes = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -113,8 +114,8 @@ def test_arrays_are_counted_without_a_copy() -> None:
 
 def test_small_values_are_counted_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where there is more than there is time to look at, it is at least that."""
-    monkeypatch.setattr(captures, "_MOST_SMALL_BYTES", 1 << 17)
-    count = Sending().sent([list(range(1000)) for _ in range(1000)]).bytes
+    monkeypatch.setattr(pickled_size, "_MOST_SMALL_BYTES", 1 << 17)
+    count = PickleSizer().measure([list(range(1000)) for _ in range(1000)]).bytes
     assert count is not None
     assert 1 << 17 <= count <= 2 << 17
 
@@ -122,9 +123,9 @@ def test_small_values_are_counted_up_to_a_bound(monkeypatch: pytest.MonkeyPatch)
 def test_objects_are_counted_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looking at each of many takes time, however small they are; large ones are few."""
     arrays = [np.zeros(10_000) for _ in range(100)]
-    whole = Sending().sent(arrays).bytes or 0
-    monkeypatch.setattr(captures, "_MOST_OBJECTS", 50)
-    assert 0.3 * whole < (Sending().sent(arrays).bytes or 0) < 0.6 * whole
+    whole = PickleSizer().measure(arrays).bytes or 0
+    monkeypatch.setattr(pickled_size, "_MOST_OBJECTS", 50)
+    assert 0.3 * whole < (PickleSizer().measure(arrays).bytes or 0) < 0.6 * whole
 
 
 def test_what_a_node_holds_is_its_own() -> None:

@@ -12,10 +12,10 @@ from netpipe.diagnosis.diagnosis import (
     Need,
     Prediction,
     Stage,
-    Verified,
+    Verification,
 )
 from netpipe.diagnosis.stage_times import StageTime
-from netpipe.diagnosis.turns import Turns
+from netpipe.diagnosis.turns import SideBlocks
 from netpipe.linting.graph.nodes import Graph, Node
 from netpipe.results.measurement import Interval
 from tests.measurements import HOST
@@ -44,13 +44,13 @@ def block(s_per_batch: float, cpu_s: float | None = None, **more: float) -> Bloc
     return Block(s_per_batch, s_per_batch, own_s, **more)
 
 
-def turns(rounds: int = 3, **sides: Block | float) -> Turns:
+def turns(rounds: int = 3, **sides: Block | float) -> SideBlocks:
     """Return rounds that are all alike; `two_threads` is the side "two-threads"."""
     blocks = {
         name.replace("_", "-"): one if isinstance(one, Block) else block(one)
         for name, one in sides.items()
     }
-    return Turns((blocks,) * rounds)
+    return SideBlocks((blocks,) * rounds)
 
 
 def node(number: int, kind: str, *parents: int, **more: Any) -> Node:
@@ -101,7 +101,7 @@ def stage(name: str = NAME, s_per_batch: float = 0.030, **more: Any) -> Stage:
 
 BOTTLENECK = Bottleneck(NAME, "gil", 0.71, "threads 1 to 2: +4%, processes 1 to 2: +93%")
 THREE_WORKERS = Prediction("3 workers", "workers", interval(0.015), interval(1.1))
-VERIFIED = Verified(
+VERIFIED = Verification(
     "3 workers",
     "workers",
     interval(0.015),

@@ -4,17 +4,17 @@ from collections.abc import Iterator
 from typing import Final
 
 from netpipe.linting.graph.nodes import Node
-from netpipe.linting.rules.finding import Inspected, LintFinding
-from netpipe.linting.rules.worker_pools import pools
+from netpipe.linting.rules.finding import LintFinding, Pipeline
+from netpipe.linting.rules.worker_pools import process_pools
 
 # A worker without data takes 74 MB, and about two bytes for each byte that it is sent (Grain
 # 0.2.18): from here on what is sent outweighs the worker itself.
 LARGE_BYTES: Final = 32 * 2**20
 
 
-def cannot_be_pickled(pipeline: Inspected) -> Iterator[LintFinding]:
+def cannot_be_pickled(pipeline: Pipeline) -> Iterator[LintFinding]:
     """Something cannot be sent to the workers. An error, whatever the intent."""
-    for pool in pools(pipeline.graph):
+    for pool in process_pools(pipeline.graph):
         nodes = [one for one in (pool.prefetch, *pool.nodes) if _cannot_be_sent(one)]
         if nodes:
             told = dict.fromkeys(f"{node}: {node.unpicklable}" for node in nodes)
@@ -32,9 +32,9 @@ def _cannot_be_sent(node: Node) -> bool:
     return bool(node.unpicklable) and not node.parameters.get("device_put")
 
 
-def large_capture(pipeline: Inspected) -> Iterator[LintFinding]:
+def large_capture(pipeline: Pipeline) -> Iterator[LintFinding]:
     """Much is sent to every worker, which keeps a copy. A warning, whatever the intent."""
-    for pool in pools(pipeline.graph):
+    for pool in process_pools(pipeline.graph):
         total = sum(map(_sent_bytes, (pool.prefetch, *pool.nodes)))
         if total < LARGE_BYTES:
             continue

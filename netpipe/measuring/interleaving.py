@@ -1,0 +1,96 @@
+"""Measuring several sides in turns, there and back: A B, B A, A B and so on.
+
+A machine that becomes slower while it measures then favors no side.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from time import monotonic
+from typing import Final, Generic, TypeVar
+
+Side = TypeVar("Side", bound=Hashable)
+Result = TypeVar("Result")
+
+MIN_ROUNDS: Final = 3
+"""The fewest rounds whose ratios have an interval."""
+
+
+@dataclass
+class Interleaved(Generic[Side, Result]):
+    """What was measured so far.
+
+    Attributes:
+        rounds: The results of each round by side. A side is missing from the round in which it
+            failed and from all later ones; the deadline may leave the last round incomplete.
+        failures: Why each failed side failed.
+        longest_round_s: Seconds.
+    """
+
+    rounds: list[dict[Side, Result]] = field(default_factory=list)
+    failures: dict[Side, str] = field(default_factory=dict)
+    longest_round_s: float = 0.0
+
+    def results(self, side: Side) -> list[Result]:
+        """Return the results of a side, in the order of the rounds."""
+        return [results[side] for results in self.rounds if side in results]
+
+
+def order_of_round(sides: Sequence[Side], number: int) -> Sequence[Side]:
+    """Return the order of the sides in a round: reversed in every second one, counted from 0."""
+    return sides[:: -1 if number % 2 else 1]
+
+
+def interleave(
+    sides: Iterable[Side],
+    measure: Callable[[Side], Result],
+    wants_round: Callable[[Interleaved[Side, Result]], bool],
+    *,
+    clock: Callable[[], float] = monotonic,
+    until_s: float = inf,
+    describe_error: Callable[[Exception], str] | None = None,
+) -> Interleaved[Side, Result]:
+    """Measure each side once a round.
+
+    After the deadline no side starts, except the first of a round that the caller wants. A failure
+    after the deadline does not count against a side that was measured before.
+
+    Args:
+        sides: What to measure, the most important first.
+        measure: Measures a side once.
+        wants_round: Decides before each round, from what was measured so far, whether to begin it.
+        clock: Seconds.
+        until_s: The deadline, on the clock.
+        describe_error: Turns what `measure` raised into the reason to keep; None lets it propagate.
+    """
+    done = Interleaved[Side, Result]()
+    while wants_round(done):
+        remaining = [side for side in sides if side not in done.failures]
+        if not remaining:
+            break
+        _measure_round(remaining, measure, done, clock, until_s, describe_error)
+    return done
+
+
+def _measure_round(
+    sides: Sequence[Side],
+    measure: Callable[[Side], Result],
+    done: Interleaved[Side, Result],
+    clock: Callable[[], float],
+    until_s: float,
+    describe_error: Callable[[Exception], str] | None,
+) -> None:
+    began_s, results = clock(), dict[Side, Result]()
+    order = order_of_round(sides, len(done.rounds))
+    done.rounds.append(results)
+    for place, side in enumerate(order):
+        if place and clock() >= until_s:
+            break
+        try:
+            results[side] = measure(side)
+        except Exception as error:
+            if describe_error is None:
+                raise
+            if clock() < until_s or not done.results(side):
+                done.failures[side] = describe_error(error)
+    done.longest_round_s = max(done.longest_round_s, clock() - began_s)

@@ -1,0 +1,33 @@
+"""Every kind of verdict is known wherever kinds are listed."""
+
+import json
+import re
+from pathlib import Path
+
+import netpipe
+from netpipe.page.tones import OF_VERDICT
+from netpipe.verdict.kinds import VerdictKind
+
+DOCS = Path(__file__).parents[2] / "docs"
+KINDS = {kind.value for kind in VerdictKind}
+
+
+def test_the_schema_lists_exactly_the_kinds() -> None:
+    """`netpipe.measurement/1` allows each kind and no other."""
+    path = Path(netpipe.__file__).parent / "schemas" / "measurement.1.json"
+    verdict = json.loads(path.read_text())["properties"]["verdict"]
+    assert set(verdict["properties"]["kind"]["enum"]) == KINDS
+
+
+def test_the_page_has_a_tone_for_each_kind() -> None:
+    """A kind that was added without a tone would fail on the page."""
+    assert set(OF_VERDICT) == KINDS
+
+
+def test_the_docs_describe_exactly_the_kinds() -> None:
+    """The first column of the table in docs/verdicts.md names each kind and no other."""
+    text = (DOCS / "verdicts.md").read_text()
+    table = re.search(r"^\| verdict \|.*?\n\n", text, re.MULTILINE | re.DOTALL)
+    assert table is not None
+    rows = table[0].strip().splitlines()[2:]
+    assert {row.split("|")[1].strip() for row in rows} == KINDS
