@@ -113,7 +113,7 @@ def _emulated(
         (one for one in (request.flops_per_step, factories.flops_per_step) if one is not None),
         getattr(factories.step, "flops_per_step", None),
     )
-    step_s, kind = emulated.timed(flops, request.mfu)
+    step_s, kind = emulated.derive_step_s(flops, request.mfu)
     step = EmulatedStep(step_s, factories.step, emulated.copy_bytes_per_s)
     return (
         lambda _: Device(emulated.key, kind, "emulated", emulated.count),

@@ -15,12 +15,12 @@ from netpipe.device.accelerators import TOX_DEVICES
 from netpipe.device.detection import (
     NoDeviceError,
     WrongDeviceError,
-    devices_report,
+    devices_document,
     find_device,
     local_device,
     require_device,
-    this_host,
 )
+from netpipe.device.host import this_host
 from netpipe.errors import NetpipeError
 from netpipe.results.measurement import Device, Host
 
@@ -211,7 +211,7 @@ def test_each_named_family_has_a_tox_environment() -> None:
 def test_the_report_keeps_to_its_schema(device: Device, tmp_path: Path) -> None:
     """The document of `netpipe devices --json` is what the shipped schema says."""
     host = Host("A Xeon", 4, 2**34, container=False)
-    document = devices_report(device, host, tmp_path).to_document()
+    document = devices_document(device, host, tmp_path)
     jsonschema.validate(document, json.loads(SCHEMA.read_text()))
     assert json.loads(json.dumps(document)) == document
 
@@ -222,5 +222,5 @@ def test_the_report_counts_the_baselines_of_its_device(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("{}")
     host = Host("A Xeon", 4, 2**34, container=False)
-    assert devices_report(H200, host, tmp_path).baseline_count == 2
-    assert devices_report(LAPTOP, host, tmp_path).baseline_count == 0
+    assert devices_document(H200, host, tmp_path)["baseline"]["count"] == 2
+    assert devices_document(LAPTOP, host, tmp_path)["baseline"]["count"] == 0

@@ -122,7 +122,7 @@ def test_a_slow_start_is_part_of_the_progress(dog: Watchdog, clock: FakeClock) -
     dog.note_wait(clock(), starts=True)
     for _ in range(2):
         clock.sleep(20.0)
-        dog._tell_of_slow_start()
+        dog._show_slow_start()
         follower.poll()
         dog.note_wait(clock(), starts=True)
     assert [(one.doing, one.detail) for one in heard] == [
@@ -197,11 +197,11 @@ def test_an_alarm_takes_no_result_along(
         raise Left
 
     monkeypatch.setattr(watchdog, "end_this_session", leave)
-    monkeypatch.setattr(watchdog, "_LOOK_S", 0.0)
+    monkeypatch.setattr(watchdog, "_POLL_S", 0.0)
     write_result(dog._request, {"measurement": {}}, is_whole=False)
     clock.sleep(START_S + 1)
     with pytest.raises(Left):
-        dog._look()
+        dog._run()
     assert not Path(dog._request.result).exists()
 
 
@@ -344,7 +344,7 @@ import sys
 from netpipe.measuring import child
 from netpipe.session import watchdog
 watchdog.OVERTIME_S = 1.0
-watchdog._SILENT_S = 0.5
+watchdog._GIL_GRACE_S = 0.5
 child.main()
 """
 LOOPS = """
