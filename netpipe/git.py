@@ -13,7 +13,7 @@ class GitError(Exception):
     """git refused; the message is its own."""
 
 
-def run_git(folder: Path, *words: str) -> str:
+def git(folder: Path, *words: str) -> str:
     """Run git in a folder and return what it prints, without spaces around it.
 
     Raises:

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Final
 
 from netpipe.errors import MisuseError
-from netpipe.git import GitError, run_git
+from netpipe.git import GitError, git
 
 _INSTALL_EDITABLE: Final = (
     "Install the project editable (`pip install -e .`, or `package = editable` in tox)"
@@ -63,7 +63,7 @@ class _Checkout:
         self.folder = folder
         words = ("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--")
         try:
-            listed = run_git(folder, *words, "*.py", "*pyproject.toml").split("\0")
+            listed = git(folder, *words, "*.py", "*pyproject.toml").split("\0")
         except GitError as error:
             raise MisuseError(f"git must list the code of {folder}; found: {error}") from None
         inside = [other for other in excluded if other != folder and other.is_relative_to(folder)]

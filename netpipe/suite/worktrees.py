@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from netpipe.errors import InputError
-from netpipe.git import GitError, run_git
+from netpipe.git import GitError, git
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Checkout:
 
     def others(self) -> tuple[str, ...]:
         """Return every other checkout of the repository."""
-        listed = run_git(self.folder, "worktree", "list", "--porcelain").splitlines()
+        listed = git(self.folder, "worktree", "list", "--porcelain").splitlines()
         folders = [line.partition(" ")[2] for line in listed if line.startswith("worktree ")]
         return tuple(one for one in folders if Path(one).resolve() != self.folder)
 
@@ -68,13 +68,13 @@ def named_commit(folder: Path, ref: str, option: str) -> Commit:
         InputError: The folder lies in no checkout, or has no such commit.
     """
     try:
-        top = run_git(folder, "rev-parse", "--show-toplevel")
+        top = git(folder, "rev-parse", "--show-toplevel")
     except GitError as error:
         raise InputError(
             option, "the folder", "lie in a git checkout", folder, str(error)
         ) from None
     try:
-        sha = run_git(
+        sha = git(
             folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}"
         )
     except GitError:
@@ -97,7 +97,7 @@ def check_out(commit: Commit, folder: Path) -> Checkout:
     """
     try:
         # A repository's hooks are for those who work in it.
-        run_git(
+        git(
             commit.repository, "-c", f"core.hooksPath={os.devnull}",
             "worktree", "add", "--detach", str(folder), commit.sha,
         )  # fmt: skip
@@ -109,15 +109,15 @@ def check_out(commit: Commit, folder: Path) -> Checkout:
 def known_files(folder: Path) -> frozenset[str]:
     """Return the names of the files in a folder of a checkout that git is not told to ignore."""
     words = ("ls-files", "-z", "--cached", "--others", "--exclude-standard", ":(glob)*")
-    names = run_git(folder, *words).split("\0")
+    names = git(folder, *words).split("\0")
     return frozenset(one for one in names if (folder / one).is_file())
 
 
 def remove(commit: Commit, folder: Path) -> None:
     """Remove a worktree, half made ones too, and what git knows of it."""
     try:
-        run_git(commit.repository, "worktree", "remove", "--force", "--force", str(folder))
+        git(commit.repository, "worktree", "remove", "--force", "--force", str(folder))
     except GitError:
         shutil.rmtree(folder, ignore_errors=True)
         with suppress(GitError):
-            run_git(commit.repository, "worktree", "prune")
+            git(commit.repository, "worktree", "prune")
