@@ -1,4 +1,4 @@
-"""What all commands share: where they print, how they end, and how errors read."""
+"""What all commands share: consoles, exit codes, and how errors are printed."""
 
 import functools
 import json
@@ -23,7 +23,7 @@ INCONCLUSIVE: Final = 3
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
-# What is printed holds the user's code and paths: metrics[name] is no markup, and [:x:] no emoji.
+# Output may contain the user's code and paths: metrics[name] is no markup, and [:x:] no emoji.
 notes = Console(stderr=True, markup=False, emoji=False, highlight=False)
 output = Console(
     width=None if sys.stdout.isatty() else 118, markup=False, emoji=False, highlight=False
@@ -36,19 +36,19 @@ as_html = click.option(
 
 
 def command_line() -> str:
-    """Return what the user typed, so that a result can say how to repeat it."""
+    """Return the command that the user typed, for a result that says how to repeat it."""
     return shlex.join(["netpipe", *sys.argv[1:]])
 
 
 def report_errors(command: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """Turn what is meant for the user into one line each, and an error into exit code 2."""
+    """Print warnings and errors for the user as one line each, and exit with 2 after an error."""
 
     @functools.wraps(command)
     def wrapped(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("default", UserWarning)
-                warnings.showwarning = _say_warning
+                warnings.showwarning = _print_warning
                 return command(*args, **kwargs)
         except NetpipeError as error:
             click.echo(f"netpipe: {error}", err=True)
@@ -57,7 +57,7 @@ def report_errors(command: Callable[_Arguments, _Result]) -> Callable[_Arguments
     return wrapped
 
 
-def _say_warning(message: Warning | str, *_: object, **__: object) -> None:
+def _print_warning(message: Warning | str, *_: object, **__: object) -> None:
     notes.print(f"netpipe: warning: {message}", soft_wrap=True)
 
 

@@ -1,9 +1,8 @@
-"""`netpipe measure`: why training waits."""
+"""`netpipe measure`: measure a loader with a step and say why training waits."""
 
 import sys
 from math import ceil
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
 def measure(chosen: MeasureOptions) -> None:
     """Measure a loader with a step and say why training waits.
 
-    TARGET is package.module:name or path/to/file.py:name, a callable without arguments. The
-    accelerator may be several, with commas between them.
+    TARGET is package.module:name or path/to/file.py:name, a callable without arguments. Several
+    accelerators may be given, separated by commas.
     """
     from netpipe.device.emulated_names import accelerator_label, parse_accelerators
     from netpipe.measuring.child import child_command
@@ -49,48 +48,37 @@ def measure(chosen: MeasureOptions) -> None:
     measurements: list[Measurement] = []
     try:
         for request in requests:
-            with show_progress(
-                accelerator_label(request.accelerator), quiet=chosen.quiet
-            ) as progress:
+            label = accelerator_label(request.accelerator)
+            with show_progress(label, quiet=chosen.quiet) as progress:
                 measurements.append(run_measurement(command, request, progress=progress))
-    finally:  # one that fails takes nothing from those before it
+    finally:  # an accelerator that fails does not lose the results of those before it
         if measurements:
-            _print_measurements(measurements, listed=len(requests) > 1, as_json=chosen.as_json)
-            if chosen.html is not None:
-                _write_page(measurements, chosen.html)
-    codes = [exit_code(one) for one in measurements]
+            _print_results(measurements, chosen, is_list=len(requests) > 1)
+    codes = [exit_code(measurement) for measurement in measurements]
     sys.exit(FAILED if FAILED in codes else max(codes))
 
 
-def _print_measurements(measurements: "list[Measurement]", *, listed: bool, as_json: bool) -> None:
-    if as_json:
-        _print_documents(measurements, listed=listed)
-    else:
-        print_verdicts(measurements)
-
-
-def _print_documents(measurements: "list[Measurement]", *, listed: bool) -> None:
-    """Print one measurement as its document, those of a list as one document of them."""
-    every = _every_document(measurements)
-    print_json(every if listed else every["measurements"][0])
-
-
-def _write_page(measurements: "list[Measurement]", path: Path) -> None:
-    from netpipe.page.writing import write_page
-
-    write_page([_every_document(measurements)], path, "--html", repeat=command_line())
-
-
-def _every_document(measurements: "list[Measurement]") -> dict[str, Any]:
+def _print_results(
+    measurements: "list[Measurement]", chosen: MeasureOptions, *, is_list: bool
+) -> None:
+    """Print and write the results: one measurement, or a list as one document."""
     from netpipe.verdict.decision import judge
     from netpipe.verdict.report import measurement_document
 
     documents = [measurement_document(one, judge(one)) for one in measurements]
-    return {"schema": "netpipe.measurements/1", "measurements": documents}
+    whole = {"schema": "netpipe.measurements/1", "measurements": documents}
+    if chosen.as_json:
+        print_json(whole if is_list else documents[0])
+    else:
+        print_verdicts(measurements)
+    if chosen.html is not None:
+        from netpipe.page.writing import write_page
+
+        write_page([whole], chosen.html, "--html", repeat=command_line())
 
 
 def print_verdicts(measurements: "list[Measurement]") -> None:
-    """Print the table of measurements, then what there is to say of each."""
+    """Print the table of measurements, then the verdict and the remarks of each."""
     from netpipe.verdict.decision import find_remarks, judge
     from netpipe.verdict.report import device_label, sizing_line, trace_line, verdict_table
 
@@ -109,7 +97,7 @@ def print_verdicts(measurements: "list[Measurement]") -> None:
 
 
 def exit_code(measurement: "Measurement") -> int:
-    """Return how a command ends that measured this."""
+    """Return the exit code of a command that made this measurement."""
     from netpipe.verdict.decision import judge
 
     verdict = judge(measurement)

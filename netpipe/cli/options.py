@@ -1,4 +1,4 @@
-"""What the commands that measure a loader with a step share: the options of what they measure."""
+"""The options that the commands which measure a loader with a step share."""
 
 import functools
 from collections.abc import Callable
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MeasureOptions:
-    """What the user chose.
+    """The values of these options.
 
     Attributes:
         loader: The loader's target.
         step: The step's target; None without one.
-        loop: The loop's target; None for the harness's own.
+        loop: The loop's target; None: the harness's own loop.
         accelerator: "auto", an emulated one, or a list of them.
-        flops_per_step: FLOPs of a step; None where the step knows them.
-        mfu: The part of its peak that an accelerator reaches.
+        flops_per_step: FLOPs of a step; None: the step knows them.
+        mfu: The fraction of its peak that an accelerator reaches.
         budget: Seconds to measure.
-        batch_limit: Seconds after which a loader without a batch hangs.
+        batch_limit: Seconds without a batch after which a loader counts as hung.
         start_limit: Seconds until its first batch must be there.
-        html: Where to write the page; None for nowhere.
-        trace: The folder to keep a trace in; None for none.
-        quiet: Whether to say nothing meanwhile.
-        as_json: Whether to print the document.
+        html: The page to write; None: no page.
+        trace: The folder to keep a trace in; None: no trace.
+        quiet: Whether to show no progress.
+        as_json: Whether to print the JSON document.
     """
 
     loader: str
@@ -50,7 +50,7 @@ class MeasureOptions:
     as_json: bool
 
     def request(self, accelerator: str) -> "MeasureRequest":
-        """Return what a session is asked for, once all that is to be written can be.
+        """Return the request of a session that measures.
 
         Raises:
             InputError: The page or the trace cannot be written.

@@ -1,4 +1,4 @@
-"""The job of a session that measures, and `python -m netpipe.measuring.child`, which does it."""
+"""The job of a session that measures; `python -m netpipe.measuring.child` runs it on targets."""
 
 import argparse
 import sys
@@ -22,16 +22,16 @@ from netpipe.session.watchdog import Watchdog
 
 @dataclass(frozen=True)
 class Factories:
-    """What the user hands over.
+    """What the user provides.
 
     Attributes:
         loader: Makes the loader.
-        step: Makes `(state, step)`; may be left out with an emulated accelerator.
-        loop: The trainer's own loop; the harness's when left out.
-        synthetic: Makes the batches that the step is timed on alone; the loader's when left out.
-        fingerprint: Names the data and the configuration; only like is compared with like.
-        flops_per_step: FLOPs of a step, for an emulated accelerator of a known peak; the step
-            factory's attribute of this name when left out.
+        step: Makes `(state, step)`; optional with an emulated accelerator.
+        loop: The trainer's own loop; by default the harness's.
+        synthetic: Makes the batches on which the step is timed alone; by default the loader's.
+        fingerprint: Names the data and the configuration; only equal ones are compared.
+        flops_per_step: FLOPs of a step, for an emulated accelerator of a known peak; by default
+            the step factory's attribute of this name.
     """
 
     loader: Callable[[], Any]
@@ -43,22 +43,22 @@ class Factories:
 
 
 def serve(request: MeasureRequest, factories: Factories) -> None:
-    """Measure what factories make and write the session's result; no exception gets out."""
+    """Measure what the factories make and write the result, which may be an error."""
     run_job(request, lambda closing: measure_factories(request, factories, closing))
 
 
 def measure_factories(
     request: MeasureRequest, factories: Factories, closing: ExitStack
 ) -> dict[str, Any]:
-    """Measure what factories make; return the result's document.
+    """Measure what the factories make; return the document of the result.
 
     Args:
         request: What the session was asked for.
-        factories: What the user hands over.
+        factories: What the user provides.
         closing: Closes the loaders once the result is written.
 
     Raises:
-        MisuseError: The code comes from elsewhere, or a factory does not give what it must.
+        MisuseError: The code comes from elsewhere, or a factory returns something unsuitable.
     """
     # A refusal must not take minutes, so the check comes first. It is repeated after the
     # measurement, which has imported more.
@@ -96,7 +96,7 @@ def _device_and_step(
 ) -> tuple[Callable[[int], Device], Callable[[], Any]]:
     emulated = parse_accelerator(request.accelerator)
     if emulated is not None:
-        return _emulated(emulated, request, factories)
+        return _emulated_device_and_step(emulated, request, factories)
     if factories.step is None:
         raise MisuseError("a step must be given, unless the accelerator is emulated; found none")
     from netpipe.device.detection import local_device
@@ -104,13 +104,17 @@ def _device_and_step(
     return local_device, factories.step
 
 
-def _emulated(
+def _emulated_device_and_step(
     emulated: EmulatedAccelerator, request: MeasureRequest, factories: Factories
 ) -> tuple[Callable[[int], Device], Callable[[], Any]]:
     from netpipe.measuring.emulated_step import EmulatedStep
 
     flops: Flops = next(
-        (one for one in (request.flops_per_step, factories.flops_per_step) if one is not None),
+        (
+            given
+            for given in (request.flops_per_step, factories.flops_per_step)
+            if given is not None
+        ),
         getattr(factories.step, "flops_per_step", None),
     )
     step_s, kind = emulated.derive_step_s(flops, request.mfu)
@@ -129,7 +133,7 @@ def child_command(loader: str, step: str | None, loop: str | None) -> list[str]:
 
 
 def main() -> None:
-    """Run the session that this process was started for, with targets as its subject."""
+    """Run this process's session on the targets that its command names."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--loader", required=True)
     parser.add_argument("--step")
