@@ -59,7 +59,7 @@ class ProgressBar:
         self._bar.stop()
 
     def __call__(self, done: float, total: float | None) -> None:
-        """Show how much of how much is done; None: nobody knows how much there is."""
+        """Show how much of how much is done; None: the total is unknown."""
         self._bar.update(self._task, completed=done, total=total, time=self._time(done, total))
         if self._is_timed:
             self._bar.refresh()

@@ -104,7 +104,8 @@ class GpuWatch:
         self._throttled_rounds += bool(reasons)
         self._reasons |= reasons
         for card in self._cards:
-            self._foreign_pids |= _foreign(self._listed_pids(card))
+            listed = self._answer(_COMPUTING, card.used) or ()
+            self._foreign_pids |= _foreign({process.pid for process in listed})
 
     def health(self) -> GpuHealth | None:
         """Return what was recorded so far; None when NVML gave no answer.
@@ -139,9 +140,6 @@ class GpuWatch:
                 self._has_answer = True
                 return answer
         return None
-
-    def _listed_pids(self, card: _Card) -> set[int]:
-        return {process.pid for process in self._answer(_COMPUTING, card.used) or ()}
 
 
 def _card(nvml: Any, uuid: UUID) -> _Card:

@@ -65,7 +65,8 @@ def this_host(root: Path = Path("/")) -> Host:
     Raises:
         InputError: `proc/meminfo` does not say how much memory there is.
     """
-    cpuinfo = _cpuinfo_fields(_text(root / "proc/cpuinfo"))
+    text = _text(root / "proc/cpuinfo")
+    cpuinfo = dict(re.findall(r"^([^\t:]+?)[\t ]*: (.*)$", text, re.MULTILINE))
     return Host(
         cpu=_cpu_name(cpuinfo),
         cpu_model=cpu_model(*map(cpuinfo.get, ("cpu family", "model", "stepping"))),
@@ -90,10 +91,6 @@ def _machine(root: Path) -> str:
         return ""
     machine_id = _text(root / "etc/machine-id")
     return hashlib.sha256(machine_id.encode()).hexdigest()[:16] if machine_id else ""
-
-
-def _cpuinfo_fields(cpuinfo: str) -> dict[str, str]:
-    return dict(re.findall(r"^([^\t:]+?)[\t ]*: (.*)$", cpuinfo, re.MULTILINE))
 
 
 def cpu_model(family: object, model: object, stepping: object) -> str:

@@ -87,7 +87,7 @@ def test_a_mig_slice_has_a_key_of_its_own_and_no_peak(kind: str, key: str) -> No
         ("", "unknown-x1"),
     ],
 )
-def test_an_unknown_device_is_nobodys_neighbour(kind: str, key: str) -> None:
+def test_an_unknown_device_has_its_own_key_and_no_peak(kind: str, key: str) -> None:
     """A device that is not listed gets a key of its own name and no peak of another."""
     assert device_key("gpu", kind, 1) == key
     assert peak_flops(kind) is None

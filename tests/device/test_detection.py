@@ -91,7 +91,7 @@ def test_a_failing_child_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
         find_device(command=child("import sys; sys.exit('long story\\nno GPU for you')"))
 
 
-def test_a_silent_failure_is_told_by_its_code() -> None:
+def test_a_silent_failure_is_named_by_its_exit_code() -> None:
     """A child that dies without a word is reported by its exit code."""
     with pytest.raises(NoDeviceError, match="found exit code 7"):
         find_device(command=child("raise SystemExit(7)"))

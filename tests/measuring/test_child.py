@@ -79,7 +79,7 @@ def leaving_loop(*_: Any) -> None:
     sys.exit("trained enough")
 
 
-def test_a_loop_that_exits_is_told_of(request_: MeasureRequest) -> None:
+def test_a_loop_that_exits_is_a_failure(request_: MeasureRequest) -> None:
     """`sys.exit` in the user's code ends with a message that names its line, not with silence."""
     serve(request_, Factories(session_targets.tiny_loader, loop=leaving_loop))
     message = error_of(request_)["message"]
@@ -193,7 +193,7 @@ def test_a_target_that_fails_to_import_tells_why(
     assert "stranger_failing.py" in error["message"]
 
 
-def test_nobody_starts_a_child_by_hand(
+def test_a_child_that_is_started_by_hand_refuses_to_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Without a request there is nothing to do, and it says so."""

@@ -44,8 +44,8 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "progress.json"
 
 
-class Ear:
-    """Notes what it is told, and leaves a file for each thing done, so that a child can go on."""
+class Recorder:
+    """Notes what it is phases, and leaves a file for each thing done, so that a child can go on."""
 
     def __init__(self, here: Path) -> None:
         self.heard: list[Progress] = []
@@ -58,19 +58,21 @@ class Ear:
 
 
 @pytest.fixture
-def ear(tmp_path: Path) -> Ear:
-    """Nobody has told anything yet."""
-    return Ear(tmp_path)
+def recorder(tmp_path: Path) -> Recorder:
+    """Nobody has phases anything yet."""
+    return Recorder(tmp_path)
 
 
-def test_time_counts_from_when_the_whole_is_known(file: Path, clock: FakeClock, ear: Ear) -> None:
+def test_time_counts_from_when_the_whole_is_known(
+    file: Path, clock: FakeClock, recorder: Recorder
+) -> None:
     """While nobody knows how long it takes nothing is done of it; from then on it is."""
-    teller, follower = ProgressWriter(file, clock), ProgressReader(file, ear, clock)
+    writer, reader = ProgressWriter(file, clock), ProgressReader(file, recorder, clock)
     for detail, of_s in (("compile", 0.0), ("warm up", 0.0), ("round 1", 20.0), ("2", 21.0)):
-        teller.enter_phase("measuring", of_s, detail)
-        follower.poll()
+        writer.enter_phase("measuring", of_s, detail)
+        reader.poll()
         clock.sleep(3.0)
-    assert ear.heard == [
+    assert recorder.heard == [
         Progress("measuring", 0.0, 0.0, "compile"),
         Progress("measuring", 0.0, 0.0, "warm up"),
         Progress("measuring", 0.0, 20.0, "round 1"),
@@ -78,30 +80,32 @@ def test_time_counts_from_when_the_whole_is_known(file: Path, clock: FakeClock, 
     ]
 
 
-def test_what_lasts_is_told_again_with_the_time_that_passed(
-    file: Path, clock: FakeClock, ear: Ear
+def test_a_long_phase_is_passed_on_again_with_the_time_that_passed(
+    file: Path, clock: FakeClock, recorder: Recorder
 ) -> None:
-    """A display that is told twice a second moves on, up to the end and no further."""
-    teller, follower = ProgressWriter(file, clock), ProgressReader(file, ear, clock)
-    teller.enter_phase("rounds", 1.2)
+    """The progress is passed on twice a second, and stops at its end."""
+    writer, reader = ProgressWriter(file, clock), ProgressReader(file, recorder, clock)
+    writer.enter_phase("rounds", 1.2)
     for _ in range(8):
-        follower.poll()
+        reader.poll()
         clock.sleep(0.25)
-    assert [one.done_s for one in ear.heard] == [0.0, 0.5, 1.0, 1.2]
-    assert {one.of_s for one in ear.heard} == {1.2}
+    assert [one.done_s for one in recorder.heard] == [0.0, 0.5, 1.0, 1.2]
+    assert {one.of_s for one in recorder.heard} == {1.2}
 
 
-def test_a_session_that_says_nothing_yet_starts(file: Path, clock: FakeClock, ear: Ear) -> None:
-    """A process that still imports is told of as often as one that measures."""
-    follower = ProgressReader(file, ear, clock)
+def test_a_session_that_says_nothing_yet_starts(
+    file: Path, clock: FakeClock, recorder: Recorder
+) -> None:
+    """The progress of a process that still imports is repeated too."""
+    reader = ProgressReader(file, recorder, clock)
     for _ in range(4):
-        follower.poll()
+        reader.poll()
         clock.sleep(0.25)
-    assert ear.heard == [Progress("starting a process")] * 2
+    assert recorder.heard == [Progress("starting a process")] * 2
 
 
 def test_a_folder_that_is_gone_loses_no_measurement(tmp_path: Path, clock: FakeClock) -> None:
-    """What a person watches is worth less than what is measured."""
+    """Progress that cannot be written is no error."""
     ProgressWriter(tmp_path / "gone" / "progress.json", clock).enter_phase("rounds", 1.0)
 
 
@@ -111,8 +115,10 @@ def command(here: Path, rest: str) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["measure", "lint", "other"])
-def test_a_session_is_heard_while_it_runs(tmp_path: Path, ear: Ear, kind: str) -> None:
-    """Each thing that a child does is told to the one who waits, in order, before the result."""
+def test_progress_arrives_while_the_session_runs(
+    tmp_path: Path, recorder: Recorder, kind: str
+) -> None:
+    """The parent gets every phase of a child, in order, before the result."""
     made = make_measurement()
     document = {"measurement": made.to_document(), "lint": {"a": 1}, "other": {"b": 2}}
     rest = (
@@ -122,14 +128,14 @@ def test_a_session_is_heard_while_it_runs(tmp_path: Path, ear: Ear, kind: str) -
     )
     child = command(tmp_path, rest)
     if kind == "measure":
-        assert run_measurement(child, MeasureRequest(), progress=ear) == made
+        assert run_measurement(child, MeasureRequest(), progress=recorder) == made
     else:
-        assert run_session(child, SessionRequest(kind), progress=ear) == document[kind]
-    told = list(dict.fromkeys((one.doing, one.of_s) for one in ear.heard))
-    assert told == [("starting a process", 0.0), ("first", 0.0), ("second", 600.0)]
+        assert run_session(child, SessionRequest(kind), progress=recorder) == document[kind]
+    phases = list(dict.fromkeys((one.doing, one.of_s) for one in recorder.heard))
+    assert phases == [("starting a process", 0.0), ("first", 0.0), ("second", 600.0)]
 
 
-def test_who_listens_and_fails_ends_the_session(tmp_path: Path) -> None:
+def test_a_failing_display_ends_the_session(tmp_path: Path) -> None:
     """An error in a display is not swallowed, and leaves no child behind."""
     rest = "(pathlib.Path({!r}) / 'pid').write_text(str(os.getpid())); doing('a'); time.sleep(600)"
 
@@ -143,7 +149,7 @@ def test_who_listens_and_fails_ends_the_session(tmp_path: Path) -> None:
     assert not Path("/proc", (tmp_path / "pid").read_text()).exists()
 
 
-class SlowEar(Watch):
+class SlowRecorder(Watch):
     """Notes what a measurement says, and takes long over it.
 
     Args:
@@ -160,11 +166,11 @@ class SlowEar(Watch):
         self._clock.sleep(2.0)
 
 
-def test_a_measurement_says_what_it_does(rehearse: Rehearse, clock: FakeClock) -> None:
+def test_a_measurement_reports_its_phases(rehearse: Rehearse, clock: FakeClock) -> None:
     """First what it starts, then each round of about so many, of a time that is known by then."""
-    ear = SlowEar(clock)
-    found = rehearse(budget_s=60.0, watch=ear)
-    phases = [phase for phase, _, _ in ear.heard]
+    recorder = SlowRecorder(clock)
+    found = rehearse(budget_s=60.0, watch=recorder)
+    phases = [phase for phase, _, _ in recorder.heard]
     assert list(dict.fromkeys(phases)) == [
         "making the loader",
         "making the step",
@@ -173,7 +179,7 @@ def test_a_measurement_says_what_it_does(rehearse: Rehearse, clock: FakeClock) -
         "step alone, loading, training",
         "a closer look at what was seen",
     ]
-    rounds = [(of_s, detail) for phase, of_s, detail in ear.heard if phase.startswith("step")]
+    rounds = [(of_s, detail) for phase, of_s, detail in recorder.heard if phase.startswith("step")]
     assert {of_s for of_s, _ in rounds} == {60.0}
     assert [detail for _, detail in rounds[:2]] == ["first looks", "round 1 of about 9"]
     assert len(rounds) == found.step_s.n + 1
@@ -182,9 +188,9 @@ def test_a_measurement_says_what_it_does(rehearse: Rehearse, clock: FakeClock) -
         assert int(detail.split()[-1]) >= number
 
 
-def test_nothing_is_said_while_times_count(rehearse: Rehearse, clock: FakeClock) -> None:
+def test_no_phase_begins_in_a_timed_window(rehearse: Rehearse, clock: FakeClock) -> None:
     """However long it takes to say it, it is in none of the times."""
-    found = rehearse(budget_s=60.0, watch=SlowEar(clock))
+    found = rehearse(budget_s=60.0, watch=SlowRecorder(clock))
     assert found.load_s_per_batch.high == pytest.approx(LOAD_S)
     assert found.step_s.high == pytest.approx(STEP_S)
     assert found.train_s_per_step.high == pytest.approx(LOAD_S + STEP_S)

@@ -109,7 +109,9 @@ def test_an_emulated_accelerator_leaves_the_real_one_alone(
         ("sys.stderr.write('last words'); raise KeyError('x')", "ended with code 1"),
     ],
 )
-def test_a_child_without_a_result_is_told_of(here: Path, source: str, ending: str) -> None:
+def test_the_error_says_how_a_child_without_a_result_ended(
+    here: Path, source: str, ending: str
+) -> None:
     """The error says how the child ended, and holds its last lines from both streams."""
     with pytest.raises(SessionError, match=ending) as caught:
         run_measurement(child(here, source), REQUEST)
@@ -117,7 +119,7 @@ def test_a_child_without_a_result_is_told_of(here: Path, source: str, ending: st
 
 
 def test_a_child_out_of_time_is_killed(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A child that goes on for ever is ended at its limit, which the error says."""
+    """An endless child is ended at its limit, which the error names."""
     limits_s = {"_IMPORT_S": 0.0, "START_UP_S": 0.1, "OVERTIME_S": 0.1, "FAREWELL_S": 0.1}
     for name, limit_s in limits_s.items():
         monkeypatch.setattr(request_module, name, limit_s)
@@ -126,15 +128,15 @@ def test_a_child_out_of_time_is_killed(here: Path, monkeypatch: pytest.MonkeyPat
         run_measurement(child(here, "time.sleep(1000)"), request)
 
 
-def test_a_child_that_has_less_time_than_its_limits_is_told_apart(here: Path) -> None:
-    """What several sessions have together is over: that is no failure of this one."""
+def test_a_child_that_the_caller_cut_short_is_out_of_time(here: Path) -> None:
+    """When the time that several sessions share is over, this session has not failed."""
     request = MeasureRequest(time_left_s=0.1)
     with pytest.raises(OutOfTimeError, match=r"did not end within 0\.1 s and was killed without"):
         run_measurement(child(here, "time.sleep(1000)"), request)
 
 
 def test_a_child_that_crashes_later_leaves_what_it_had(here: Path) -> None:
-    """What a session found before its end counts where that end never comes."""
+    """A partial result counts when the session ends without a complete one."""
     source = (
         "answer(lint={'found': 1}); result.rename(result.with_name('partial.json'))\n"
         "os.kill(os.getpid(), signal.SIGKILL)"
@@ -169,7 +171,7 @@ def test_garbage_is_no_result(here: Path, source: str) -> None:
 
 
 def test_a_measurement_of_another_schema_is_refused(here: Path) -> None:
-    """A child of another netpipe is told from one of this."""
+    """The result of an incompatible version of netpipe is refused."""
     with pytest.raises(InputError, match=r"schema must be netpipe\.measurement/1"):
         run_measurement(
             child(here, "answer(measurement={'schema': 'netpipe.measurement/0'})"), REQUEST
@@ -180,7 +182,7 @@ def test_a_measurement_of_another_schema_is_refused(here: Path) -> None:
     ("kind", "error"), [("misuse", MisuseError), ("hang", HangError), ("failed", SessionError)]
 )
 def test_an_error_keeps_its_type_and_its_words(here: Path, kind: str, error: Any) -> None:
-    """Misuse is told from a hang and from a failure, in the child's own words."""
+    """Misuse, a hang and a failure are different errors, with the child's own message."""
     source = f"answer(error={{'kind': {kind!r}, 'message': 'in so many words'}})"
     with pytest.raises(error, match=r"^in so many words$") as caught:
         run_measurement(child(here, source), REQUEST)

@@ -98,7 +98,7 @@ def test_a_tracker_is_known_by_what_it_runs(burner: "subprocess.Popen[str]") -> 
         ("", None),
     ],
 )
-def test_a_crash_is_told_without_being_taken_away(source: str, crash: str | None) -> None:
+def test_a_described_crash_can_still_be_waited_for(source: str, crash: str | None) -> None:
     """Whoever started the child can still ask for its exit code; a good end is no crash."""
     child = subprocess.Popen([sys.executable, "-c", source])
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)

@@ -131,7 +131,7 @@ def test_a_slow_start_is_part_of_the_progress(dog: Watchdog, clock: FakeClock) -
     ]
 
 
-def test_a_worker_that_crashes_while_the_loader_starts_is_told_early(
+def test_a_worker_crash_while_the_loader_starts_is_reported_early(
     dog: Watchdog, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is told after five seconds; a process that was there before is none of the loader's."""
@@ -303,7 +303,7 @@ def test_a_late_round_names_the_loader_that_it_waits_for(dog: Watchdog, clock: F
         ("somebody.else", "train_block", "the session"),
     ],
 )
-def test_what_is_waited_for_is_told_by_the_innermost_frame(
+def test_the_innermost_frame_names_what_is_waited_for(
     dog: Watchdog, clock: FakeClock, module: str, function: str, awaited: str
 ) -> None:
     """The code that the harness has called last is what does not come back."""
