@@ -1,4 +1,4 @@
-"""Time: injected everywhere, so that tests can hold it."""
+"""Clocks, which are injected everywhere so that tests can control time."""
 
 import time
 from typing import Protocol
@@ -31,10 +31,10 @@ class MonotonicClock:
 class RecordedClock:
     """A clock that moves only by recorded durations.
 
-    Handed to a timing tool as its timer, it makes the tool see durations measured elsewhere.
+    As the timer of a timing tool, it makes the tool see durations that were measured elsewhere.
 
     Attributes:
-        __name__: What the tool prints as the name of its timer.
+        __name__: The name of the timer, which the tool prints.
     """
 
     def __init__(self) -> None:
@@ -42,9 +42,9 @@ class RecordedClock:
         self._now_s = 0.0
 
     def __call__(self) -> float:
-        """Return the sum of all durations played so far, in seconds."""
+        """Return the sum of all durations so far, in seconds."""
         return self._now_s
 
     def advance(self, duration_s: float) -> None:
-        """Let `duration_s` seconds pass."""
+        """Move the clock by `duration_s` seconds."""
         self._now_s += duration_s

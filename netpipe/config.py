@@ -1,4 +1,4 @@
-"""The settings of the pipeline and of the step, and how a TOML file becomes them."""
+"""The settings of this repository's pipeline and step, and reading them from a TOML file."""
 
 import tomllib
 from collections.abc import Mapping
@@ -22,11 +22,11 @@ class PipelineConfig:
         split: Which probes are read: "train" or "eval".
         sequence_length: Tokens in one sequence of `inputs`.
         batch_size: Sequences in one batch of this host.
-        packing: Whether a sequence is filled with contexts, or holds one and padding.
-        epochs: Passes over the data; None goes on for ever.
+        packing: Whether a sequence is filled with contexts; else it holds one, and padding.
+        epochs: Passes over the data; None: endless.
         workers: Processes that make batches; 0 makes them in the calling process.
         worker_buffer_batches: Finished batches that each worker may hold.
-        shard_index: Which host this is, among `shard_count` that share the data.
+        shard_index: The index of this host among those that share the data.
         shard_count: Hosts that share the data.
     """
 
@@ -47,7 +47,7 @@ class PipelineConfig:
         Raises:
             InputError: A setting is outside its range.
         """
-        at_least = {
+        minima = {
             "seed": 0,
             "sequence_length": _LONGEST_MEASUREMENT if self.packing else 30,
             "batch_size": 1,
@@ -56,29 +56,25 @@ class PipelineConfig:
             "shard_index": 0,
             "shard_count": 1,
         }
-        for name, least in at_least.items():
-            if getattr(self, name) < least:
-                raise InputError("pipeline", name, f"be at least {least}", getattr(self, name))
+        for name, minimum in minima.items():
+            if getattr(self, name) < minimum:
+                raise InputError("pipeline", name, f"be at least {minimum}", getattr(self, name))
         if self.epochs is not None and self.epochs < 1:
             raise InputError("pipeline", "epochs", "be at least 1, or left out", self.epochs)
         if self.split not in ("train", "eval"):
             raise InputError("pipeline", "split", 'be "train" or "eval"', repr(self.split))
         if self.shard_index >= self.shard_count:
-            raise InputError(
-                "pipeline",
-                "shard_index",
-                f"be below shard_count {self.shard_count}",
-                self.shard_index,
-            )
+            constraint = f"be below shard_count {self.shard_count}"
+            raise InputError("pipeline", "shard_index", constraint, self.shard_index)
 
 
 @dataclass(frozen=True)
 class StepConfig:
-    """Which model is trained.
+    """The model that is trained.
 
     Attributes:
-        preset: A name in `PRESETS`; the widths behind it are the model's (`netpipe.step.model`).
-        learning_rate: The optimizer's.
+        preset: A name in `PRESETS`; its widths are in `netpipe.step.model`.
+        learning_rate: The optimizer's learning rate.
         seed: Seeds the parameters and the synthetic tokens.
     """
 
@@ -113,7 +109,7 @@ def load_config(path: Path) -> Config:
     """Read a TOML file with the tables `[pipeline]` and `[step]`, both optional.
 
     Raises:
-        InputError: The file is no TOML, or a key or a value in it is not one of ours.
+        InputError: The file is not TOML, or a key or a value in it is not allowed.
     """
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -133,9 +129,9 @@ def load_config(path: Path) -> Config:
     )
 
 
-def _section(kind: type[_Section], table: Mapping[str, Any], path: Path, name: str) -> _Section:
-    hints = get_type_hints(kind)
-    known = [entry.name for entry in fields(kind)]  # type: ignore[arg-type]
+def _section(section: type[_Section], table: Mapping[str, Any], path: Path, name: str) -> _Section:
+    hints = get_type_hints(section)
+    known = [entry.name for entry in fields(section)]  # type: ignore[arg-type]
     for key, value in table.items():
         if key not in known:
             raise InputError(path, f"{name} key", f"be one of {', '.join(known)}", repr(key))
@@ -143,10 +139,10 @@ def _section(kind: type[_Section], table: Mapping[str, Any], path: Path, name: s
         if float in allowed:
             allowed = (*allowed, int)
         if type(value) not in allowed:
-            wanted = " or ".join(one.__name__ for one in allowed if one is not type(None))
+            wanted = " or ".join(kind.__name__ for kind in allowed if kind is not type(None))
             raise InputError(path, f"{name}.{key}", f"be of type {wanted}", repr(value))
     try:
-        return kind(**table)
+        return section(**table)
     except InputError as error:
         raise InputError(
             path, f"{name}.{error.field}", error.constraint, error.found, error.way_out

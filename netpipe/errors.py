@@ -1,8 +1,8 @@
-"""What every error of netpipe derives from, and the one for bad input."""
+"""The errors of netpipe."""
 
 
 class NetpipeError(Exception):
-    """An error whose message is meant for the user: one line, no traceback needed."""
+    """An error whose message is shown to the user without a traceback."""
 
 
 class InputError(NetpipeError):
@@ -11,7 +11,7 @@ class InputError(NetpipeError):
     Args:
         where: The file, folder or option that holds the value.
         field: The column, key or aspect of it that is wrong.
-        constraint: What it must be, worded to follow "must".
+        constraint: What the field must be, worded to follow "must".
         found: The value found, as it is shown to the user.
         way_out: What the user can do about it, as a sentence.
     """
@@ -28,21 +28,21 @@ class InputError(NetpipeError):
         self.way_out = way_out
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Let it cross from a worker process; by default only the message would."""
+        """Pickle all arguments for a worker process; the default pickles the message alone."""
         given = (self.where, self.field, self.constraint, self.found, self.way_out)
         return type(self), given
 
 
 class HarnessError(NetpipeError):
-    """Something the harness cannot measure or go on from."""
+    """The harness cannot measure, or cannot go on."""
 
 
 class MisuseError(HarnessError):
-    """What was handed to the harness is not what it asks for."""
+    """A loader, a step, a loop or a setting is not what the harness needs."""
 
 
 class LoaderEndedError(MisuseError):
-    """A finite loader has ended and cannot be started again; what it gave is all there is."""
+    """A finite loader has ended and cannot be started again."""
 
 
 class SessionError(HarnessError):
@@ -50,11 +50,11 @@ class SessionError(HarnessError):
 
 
 class OutOfTimeError(SessionError):
-    """The time that several sessions have together is over."""
+    """The time that several sessions share is over."""
 
 
 class NoSuchTestError(SessionError):
-    """A session was to measure what a test asks for, and there is no such test."""
+    """The test that a session was to measure does not exist."""
 
 
 class HangError(SessionError):
@@ -66,12 +66,12 @@ class LoaderFailedError(SessionError):
 
 
 class PipelineTooSlowError(NetpipeError, AssertionError):
-    """A measured pipeline misses what its test asks for. Not an error of the harness."""
+    """A measured pipeline misses the limits of its test. This is no error of the harness."""
 
 
 class PipelineOrderError(NetpipeError, AssertionError):
-    """The calls of a pipeline stand in an order that costs speed or data."""
+    """The transforms of a pipeline are in an order that costs speed or data."""
 
 
 class InconclusiveError(NetpipeError):
-    """A measurement that leaves open what its test asks. Neither passed nor failed."""
+    """A measurement does not decide its test, which has neither passed nor failed."""

@@ -17,7 +17,7 @@ import pytest
 
 from netpipe.device.emulated_names import parse_accelerator
 from netpipe.errors import InconclusiveError, NetpipeError
-from netpipe.session.session import request_here
+from netpipe.session.request import SessionRequest
 from netpipe.suite import (
     baseline_recording,
     benchmark_replay,
@@ -72,7 +72,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "accelerator it is measured with",
     )
     options = Options.from_config(config)
-    if request_here() is not None:
+    if SessionRequest.from_environment() is not None:
         _become_session(config)
         return
     benchmark_replay.refuse_only_beside_workers(config)
@@ -96,7 +96,7 @@ def _check_options(run: Run, config: pytest.Config) -> None:
     if options.device:
         from netpipe.device import detection
 
-        detection.require(run.device, options.device)
+        detection.require_device(run.device, options.device)
     if options.request.trace:
         writable_folder(Path(options.request.trace), "--netpipe-trace")
     if options.against not in ("", BASELINE):

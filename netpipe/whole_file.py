@@ -1,4 +1,4 @@
-"""Writing files whole or not at all."""
+"""Writing files completely or not at all."""
 
 from contextlib import suppress
 from errno import EISDIR
@@ -10,14 +10,14 @@ from netpipe.errors import InputError
 
 
 def refuse_unwritable(path: Path, option: str) -> None:
-    """Find out that a file cannot be written before there is anything to lose.
+    """Refuse a file that cannot be written, before there is a result to lose.
 
     Args:
         path: The file; it is not touched.
-        option: Where the user chose it, for the error.
+        option: The option that named it, for the error.
 
     Raises:
-        InputError: It cannot be written.
+        InputError: The file cannot be written.
     """
     part = _part_of(path)
     try:
@@ -30,12 +30,12 @@ def refuse_unwritable(path: Path, option: str) -> None:
 
 
 def write_whole(path: Path, content: str | bytes, option: str) -> None:
-    """Write a file; what was there before stays until all is written.
+    """Replace a file once the new content is completely written.
 
     Args:
         path: The file.
-        content: What it is to hold; text is encoded as UTF-8.
-        option: Where the user chose the file, for the error.
+        content: Its new content; text is encoded as UTF-8.
+        option: The option that named the file, for the error.
 
     Raises:
         InputError: The file cannot be written.
@@ -56,14 +56,14 @@ def _part_of(path: Path) -> Path:
 
 
 def writable_folder(path: Path, option: str) -> Path:
-    """Return the whole path of a folder that files can be written to; it is made where missing.
+    """Return the absolute path of a writable folder, which is made if it is missing.
 
     Args:
         path: The folder.
-        option: Where the user chose it, for the error.
+        option: The option that named it, for the error.
 
     Raises:
-        InputError: It is not, or cannot be made.
+        InputError: The folder is not writable, or cannot be made.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,8 @@ import pytest
 
 from netpipe.errors import MisuseError
 from netpipe.results.measurement import Finding, Measurement
-from netpipe.session import session
+from netpipe.session import parent
+from netpipe.session.request import SessionRequest
 from netpipe.verdict import decision
 from netpipe.verdict.kinds import Verdict, VerdictKind
 from tests.command import Netpipe, document
@@ -122,7 +123,9 @@ def two_accelerators(monkeypatch: pytest.MonkeyPatch) -> str:
         )
         for name, step_s, train_s in (("emulated:90ms", 0.09, 0.09), ("emulated:2ms", 0.002, 0.01))
     }
-    monkeypatch.setattr(session, "measured", lambda _, asked, **__: recorded[asked.accelerator])
+    monkeypatch.setattr(
+        parent, "run_measurement", lambda _, asked, **__: recorded[asked.accelerator]
+    )
     return ", ".join(recorded)
 
 
@@ -152,12 +155,12 @@ def test_a_list_of_accelerators_gives_one_document(netpipe: Netpipe, two_acceler
 def failing_at_last(monkeypatch: pytest.MonkeyPatch) -> str:
     """Return the names of three accelerators, of which the second cannot be measured."""
 
-    def measured(_: object, asked: session.SessionRequest, **__: object) -> Measurement:
+    def measured(_: object, asked: SessionRequest, **__: object) -> Measurement:
         if asked.accelerator == "emulated:2ms":
             raise MisuseError("no such luck")
         return make_measurement(device=EMULATED)
 
-    monkeypatch.setattr(session, "measured", measured)
+    monkeypatch.setattr(parent, "run_measurement", measured)
     return "emulated:1ms,emulated:2ms,emulated:3ms"
 
 
@@ -190,7 +193,7 @@ def test_code_is_printed_as_it_is(netpipe: Netpipe, monkeypatch: pytest.MonkeyPa
         device=replace(EMULATED, kind=CODE),
     )  # fmt: skip
     said = Verdict(VerdictKind.LOADER_BOUND, CODE, (CODE,), CODE)
-    monkeypatch.setattr(session, "measured", lambda *_, **__: recorded)
+    monkeypatch.setattr(parent, "run_measurement", lambda *_, **__: recorded)
     monkeypatch.setattr(decision, "judge", lambda _: said)
     result = netpipe("measure", "--loader", "a:b", "--accelerator", "emulated:30ms")
     assert result.exit_code == 1, result.output
@@ -213,7 +216,7 @@ def test_the_verdict_decides_the_exit_code(
     netpipe: Netpipe, monkeypatch: pytest.MonkeyPatch, recorded: Measurement, code: int
 ) -> None:
     """0 is fine, 1 a verdict that failed, 3 one that is left open."""
-    monkeypatch.setattr(session, "measured", lambda *_, **__: recorded)
+    monkeypatch.setattr(parent, "run_measurement", lambda *_, **__: recorded)
     assert netpipe("measure", "--loader", "a:b", "--step", "a:c").exit_code == code
 
 
@@ -237,7 +240,7 @@ def test_a_failure_among_several_decides(
 ) -> None:
     """One verdict that failed is 1, whatever is left open; one left open is 3."""
     coming = iter(recorded)
-    monkeypatch.setattr(session, "measured", lambda *_, **__: next(coming))
+    monkeypatch.setattr(parent, "run_measurement", lambda *_, **__: next(coming))
     result = netpipe("measure", "--loader", "a:b", "--accelerator", "emulated:1ms,emulated:2ms")
     assert result.exit_code == code
 

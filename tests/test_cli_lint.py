@@ -9,9 +9,9 @@ import pytest
 
 from netpipe.linting.graph.nodes import Graph, Node
 from netpipe.linting.linter import LintReport
+from netpipe.linting.request import LintRequest
 from netpipe.linting.rules.finding import LintFinding, SilencedFinding
-from netpipe.session import session
-from netpipe.session.session import SessionRequest
+from netpipe.session import parent
 from tests.command import Netpipe, document
 
 PIPELINES = """
@@ -55,9 +55,9 @@ class Linted:
     findings: tuple[LintFinding, ...] = ()
     silenced: tuple[SilencedFinding, ...] = ()
     trials: tuple[dict[str, Any], ...] = ()
-    requests: list[SessionRequest] = field(default_factory=list)
+    requests: list[LintRequest] = field(default_factory=list)
 
-    def __call__(self, _: object, request: SessionRequest, **__: object) -> dict[str, Any]:
+    def __call__(self, _: object, request: LintRequest, **__: object) -> dict[str, Any]:
         """Return the document of a pipeline of one node."""
         self.requests.append(request)
         graph = Graph((Node(0, "Source", {"source": "mine.Probes"}, (), False),))
@@ -69,7 +69,7 @@ class Linted:
 def linted(monkeypatch: pytest.MonkeyPatch) -> Linted:
     """Replace the session by one that finds nothing."""
     stand_in = Linted()
-    monkeypatch.setattr(session, "linted", stand_in)
+    monkeypatch.setattr(parent, "run_session", stand_in)
     return stand_in
 
 

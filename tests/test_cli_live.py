@@ -14,9 +14,9 @@ import pytest
 from rich.console import Console
 
 from netpipe.cli import progress_display as shown
-from netpipe.cli.progress_display import live
-from netpipe.session import session
-from netpipe.session.progress import Progress, Tell
+from netpipe.cli.progress_display import show_progress
+from netpipe.session import parent
+from netpipe.session.progress import OnProgress, Progress
 from tests.command import Netpipe, document
 from tests.measurements import EMULATED, make_measurement
 
@@ -32,11 +32,12 @@ CHILD = """
 import time
 from pathlib import Path
 from netpipe.clock import MonotonicClock
-from netpipe.session.progress import Teller
-from netpipe.session.session import progress_file, request_here, write_result
+from netpipe.session.progress import ProgressWriter
+from netpipe.session.request import SessionRequest
+from netpipe.session.result_files import progress_file, write_result
 from tests.measurements import EMULATED, make_measurement
-request = request_here()
-doing = Teller(progress_file(request), MonotonicClock()).doing
+request = SessionRequest.from_environment()
+doing = ProgressWriter(progress_file(request), MonotonicClock()).enter_phase
 doing("warming up the step")
 time.sleep(1)
 doing("loading", 60.0, "round 3 of about 9")
@@ -72,7 +73,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> StringIO:
 
 def hear(label: str = "h100 (derived)", heard: tuple[Progress, ...] = HEARD) -> None:
     """Show what a session says of itself."""
-    with live(label) as tell:
+    with show_progress(label) as tell:
         assert tell is not None
         for one in heard:
             tell(one)
@@ -166,13 +167,13 @@ def test_names_of_the_users_do_nothing_to_a_terminal(
 def talking(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a session be one that says how far it is, and is a healthy one."""
 
-    def measured(*_: object, progress: Tell | None = None) -> Any:
+    def measured(*_: object, progress: OnProgress | None = None) -> Any:
         if progress is not None:
             for one in HEARD:
                 progress(one)
         return make_measurement(device=EMULATED)
 
-    monkeypatch.setattr(session, "measured", measured)
+    monkeypatch.setattr(parent, "run_measurement", measured)
 
 
 @pytest.mark.usefixtures("talking")
@@ -211,11 +212,11 @@ def test_lint_tells_what_it_tries(
     empty = {"schema": "netpipe.lint/1", "intent": "throughput", "grain_version": "0.2.18",
              "graph": [], "findings": [], "silenced": [], "trials": []}  # fmt: skip
 
-    def linted(*_: object, progress: Tell | None = None) -> dict[str, Any]:
+    def linted(*_: object, progress: OnProgress | None = None) -> dict[str, Any]:
         said.append(progress)
         return empty
 
-    monkeypatch.setattr(session, "linted", linted)
+    monkeypatch.setattr(parent, "run_session", linted)
     assert netpipe("lint", "a:b", *words).exit_code == 0
     assert (said == [None]) is bool(words)
 
@@ -225,8 +226,8 @@ def command(tmp_path: Path) -> Callable[..., list[str]]:
     """Return the command of a process that measures by a child that only talks."""
     (tmp_path / "child.py").write_text(CHILD)
     run = (
-        "from netpipe.cli import main; from netpipe.harness import session; "
-        f"session.child_command = lambda *_: [{sys.executable!r}, "
+        "from netpipe.cli import main; from netpipe.measuring import child; "
+        f"child.child_command = lambda *_: [{sys.executable!r}, "
         f"{str(tmp_path / 'child.py')!r}]; main()"
     )
     return lambda *words: [

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from netpipe.session import session
+from netpipe.session import parent
+from netpipe.session.request import SessionRequest
 from tests.command import Netpipe, document
 from tests.measurements import make_measurement
 from tests.page.examples import lint, measurement
@@ -25,12 +26,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The kinds of the sessions that were started; what they find is recorded."""
     kinds: list[str] = []
 
-    def measured(_: object, request: session.SessionRequest, **__: object) -> object:
+    def measured(_: object, request: SessionRequest, **__: object) -> object:
         kinds.append(request.kind)
         return make_measurement() if request.kind == "measure" else lint()
 
-    monkeypatch.setattr(session, "measured", measured)
-    monkeypatch.setattr(session, "linted", measured)
+    monkeypatch.setattr(parent, "run_measurement", measured)
+    monkeypatch.setattr(parent, "run_session", measured)
     return kinds
 
 

@@ -5,29 +5,29 @@ from pathlib import Path
 
 import pytest
 
+from netpipe.measuring.request import MeasureRequest
 from netpipe.results.measurement import Measurement
-from netpipe.session import session
-from netpipe.session.session import SessionRequest
+from netpipe.session import parent
 from tests.command import Netpipe, document
 from tests.measurements import make_measurement
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[SessionRequest]:
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[MeasureRequest]:
     """What sessions are asked for that keep their traces."""
-    requests: list[SessionRequest] = []
+    requests: list[MeasureRequest] = []
 
-    def measured(_: object, request: SessionRequest, **__: object) -> Measurement:
+    def measured(_: object, request: MeasureRequest, **__: object) -> Measurement:
         requests.append(request)
         trace = str(Path(request.trace, "h200-x1.trace.json.gz")) if request.trace else ""
         return replace(make_measurement(), trace=trace)
 
-    monkeypatch.setattr(session, "measured", measured)
+    monkeypatch.setattr(parent, "run_measurement", measured)
     return requests
 
 
 def test_the_trace_is_kept_in_a_folder_of_the_users(
-    netpipe: Netpipe, asked: list[SessionRequest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    netpipe: Netpipe, asked: list[MeasureRequest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A folder that is not there yet is made; the whole path of the file is said, in one line."""
     monkeypatch.chdir(tmp_path)
@@ -40,7 +40,7 @@ def test_the_trace_is_kept_in_a_folder_of_the_users(
 
 
 def test_the_trace_is_in_the_document(
-    netpipe: Netpipe, asked: list[SessionRequest], tmp_path: Path
+    netpipe: Netpipe, asked: list[MeasureRequest], tmp_path: Path
 ) -> None:
     """A program finds it there; without the flag there is none."""
     found = netpipe("measure", "--loader", "a:b", "--step", "a:c", "--json", "--trace", tmp_path)
@@ -51,7 +51,7 @@ def test_the_trace_is_in_the_document(
 
 
 def test_a_folder_that_cannot_be_written_to_is_refused_first(
-    netpipe: Netpipe, asked: list[SessionRequest], tmp_path: Path
+    netpipe: Netpipe, asked: list[MeasureRequest], tmp_path: Path
 ) -> None:
     """Nothing is measured for a trace that could not be kept."""
     (tmp_path / "file").touch()

@@ -57,7 +57,7 @@ def test_a_wrong_file_is_one_line(tmp_path: Path, text: str, said: str) -> None:
     assert "\n" not in str(caught.value).removesuffix("\n")
 
 
-def test_a_missing_file_is_said(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     """A file that is not there is an InputError too."""
     with pytest.raises(InputError, match="must be readable"):
         load_config(tmp_path / "none.toml")

@@ -9,9 +9,9 @@ import pytest
 
 from netpipe.linting.graph.source_lines import record_source_lines
 from netpipe.linting.linter import LintReport, lint
+from netpipe.linting.request import INTENTS
 from netpipe.linting.rules import RULE_NAMES, costs
 from netpipe.linting.settings import read_lint_settings
-from netpipe.session.session import INTENTS
 from perf_tests.studies.rule_costs.catalogue import CATALOGUE
 from perf_tests.studies.rule_costs.document import (
     RULES_DOCUMENT,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from netpipe.cli.console import FAILED, FINE, INCONCLUSIVE, MISUSE, clear_errors, notes
+from netpipe.cli.console import FAILED, FINE, INCONCLUSIVE, MISUSE, notes, report_errors
 
 if TYPE_CHECKING:
     from netpipe.suite.other_version import Version
@@ -29,7 +29,7 @@ _EXIT_CODES: Final = {0: FINE, 1: FAILED}
     "--netpipe-json", "results", type=click.Path(dir_okay=False, path_type=Path),
     help="Write every measurement and comparison to a file.",
 )  # fmt: skip
-@clear_errors
+@report_errors
 def ab(base: str, words: tuple[str, ...], results: Path | None) -> None:
     """Measure the git ref BASE and HEAD in turns on this machine, and compare them.
 

@@ -13,11 +13,11 @@ from netpipe.cli.console import (
     FINE,
     as_json,
     bold_first,
-    clear_errors,
     folder,
     notes,
     output,
     print_json,
+    report_errors,
 )
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def record(name: str, sessions: int, words: tuple[str, ...]) -> None:
 @baseline.command("list")
 @_baselines
 @as_json
-@clear_errors
+@report_errors
 def list_(baselines: Path, as_json: bool) -> None:
     """List all baselines; exit with 1 if one cannot be read."""
     from netpipe.gate.history import device_folders, read_entries
@@ -121,7 +121,7 @@ def _list_table(described: "Iterable[Mapping[str, Any]]") -> "Table":
 @baseline.command()
 @click.argument("file", type=_file)
 @as_json
-@clear_errors
+@report_errors
 def show(file: Path, as_json: bool) -> None:
     """Show a baseline: each figure over its sessions, the host, and the versions."""
     from netpipe.gate.baseline import load
@@ -173,7 +173,7 @@ def _figure_table(spreads: "Mapping[str, Spread]", count: int) -> "Table":
 @click.argument("before", type=_file)
 @click.argument("after", type=_file)
 @as_json
-@clear_errors
+@report_errors
 def diff(before: Path, after: Path, as_json: bool) -> None:
     """Put two baselines side by side: their figures, and what else differs."""
     from netpipe.gate.baseline import load
@@ -197,7 +197,7 @@ def diff(before: Path, after: Path, as_json: bool) -> None:
     help="How many of each device's latest stay; the oldest comparable one always does.",
 )  # fmt: skip
 @click.option("--yes", is_flag=True, help="Remove them; without this flag they are only listed.")
-@clear_errors
+@report_errors
 def prune(baselines: Path, keep: int, yes: bool) -> None:
     """Remove old baselines, all but each device's latest few and the oldest comparable one."""
     from netpipe.gate.baseline import load_all

@@ -1,4 +1,4 @@
-"""What all commands share: where they print, how they end, and how errors read."""
+"""What all commands share: consoles, exit codes, and how errors are printed."""
 
 import functools
 import json
@@ -26,34 +26,32 @@ _WORKLOAD_PACKAGES: Final = ("optax", "pyarrow")
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
-# What is printed holds the user's code and paths: metrics[name] is no markup, and [:x:] no emoji.
+# Output may contain the user's code and paths: metrics[name] is no markup, and [:x:] no emoji.
 notes = Console(stderr=True, markup=False, emoji=False, highlight=False)
 output = Console(
     width=None if sys.stdout.isatty() else 118, markup=False, emoji=False, highlight=False
 )
 folder = click.Path(file_okay=True, path_type=Path)
 as_json = click.option("--json", "as_json", is_flag=True, help="One JSON document, no table.")
-
-
 as_html = click.option(
     "--html", type=folder, metavar="FILE", help="Also write one HTML page that needs nothing else."
 )
 
 
 def command_line() -> str:
-    """Return what the user typed, so that a result can say how to repeat it."""
+    """Return the command that the user typed, for a result that says how to repeat it."""
     return shlex.join(["netpipe", *sys.argv[1:]])
 
 
-def clear_errors(command: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """Turn what is meant for the user into one line each, and an error into exit code 2."""
+def report_errors(command: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    """Print warnings and errors for the user as one line each, and exit with 2 after an error."""
 
     @functools.wraps(command)
     def wrapped(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("default", UserWarning)
-                warnings.showwarning = _say_warning
+                warnings.showwarning = _print_warning
                 return command(*args, **kwargs)
         except NetpipeError as error:
             click.echo(f"netpipe: {error}", err=True)
@@ -71,36 +69,8 @@ def clear_errors(command: Callable[_Arguments, _Result]) -> Callable[_Arguments,
     return wrapped
 
 
-def _say_warning(message: Warning | str, *_: object, **__: object) -> None:
+def _print_warning(message: Warning | str, *_: object, **__: object) -> None:
     notes.print(f"netpipe: warning: {message}", soft_wrap=True)
-
-
-class Progress:
-    """A progress bar on standard error, fed with how much of how much is done."""
-
-    def __init__(self, label: str) -> None:
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-        self._bar = Progress(
-            TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.0f}%"),
-            TimeElapsedColumn(), console=notes,
-        )  # fmt: skip
-        self._task = self._bar.add_task(label, total=None)
-
-    def __enter__(self) -> "Progress":
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def __call__(self, done: int, total: int) -> None:
-        """Show that so much is done."""
-        self._bar.update(self._task, completed=done, total=total)
-
-    def doing(self, label: str) -> None:
-        """Show what is done now."""
-        self._bar.update(self._task, description=label)
 
 
 def bold_first(first: str, rest: str = "") -> Text:

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from netpipe.cli.console import Progress, clear_errors, folder, notes
+from netpipe.cli.console import folder, notes, report_errors
+from netpipe.cli.progress_display import ProgressBar
 
 if TYPE_CHECKING:
     from netpipe.data.formats.index import Index
@@ -21,13 +22,13 @@ if TYPE_CHECKING:
     "--profile", type=click.Choice(["embedded", "big-rows", "small-rows"]), default="embedded",
     show_default=True, help="Many small probes and a few large; 24 of 170,000; all of about 25.",
 )  # fmt: skip
-@clear_errors
+@report_errors
 def generate(out: Path, probes: int | None, seed: int, profile: str) -> None:
     """Make the embedded default data set, or one like it: parquet and prepared probe rows."""
     from netpipe.data.preparation.synthetic import PROFILES
     from netpipe.data.preparation.synthetic import generate as generate_data
 
-    with Progress("generating") as progress:
+    with ProgressBar("generating") as progress:
         index = generate_data(
             out, probes=probes, seed=seed, profile=PROFILES[profile], progress=progress
         )
@@ -39,7 +40,7 @@ def generate(out: Path, probes: int | None, seed: int, profile: str) -> None:
 @click.option("--out", type=folder, required=True, help="The folder to make.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Chooses the eval probes.")
 @click.option("--shards", type=int, default=8, show_default=True, help="Files of the train split.")
-@clear_errors
+@report_errors
 def prepare(sources: tuple[Path, ...], out: Path, seed: int, shards: int) -> None:
     """Turn parquet measurements into probe rows, train and eval split by probe.
 
@@ -52,7 +53,7 @@ def prepare(sources: tuple[Path, ...], out: Path, seed: int, shards: int) -> Non
     from netpipe.data.preparation.convert import convert, is_inherited
     from netpipe.data.preparation.prepare import prepare as prepare_data
 
-    with Progress("preparing") as progress:
+    with ProgressBar("preparing") as progress:
         if len(sources) == 1 and is_inherited(sources[0]):
             index = convert(sources[0], out, seed=seed, progress=progress)
         else:

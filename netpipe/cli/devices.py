@@ -1,10 +1,10 @@
-"""`netpipe devices`: what is here."""
+"""`netpipe devices`: the device and the host of this machine."""
 
 from pathlib import Path
 
 import click
 
-from netpipe.cli.console import as_json, bold_first, clear_errors, folder, output, print_json
+from netpipe.cli.console import as_json, bold_first, folder, output, print_json, report_errors
 
 
 @click.command()
@@ -13,19 +13,17 @@ from netpipe.cli.console import as_json, bold_first, clear_errors, folder, outpu
     help="The folder of baselines.",
 )  # fmt: skip
 @as_json
-@clear_errors
+@report_errors
 def devices(baselines: Path, as_json: bool) -> None:
-    """Say which device is here, its key, and whether a baseline matches it."""
-    from netpipe.device.detection import devices_report, find_device
+    """Print the device of this machine, its key, and whether a baseline matches it."""
+    from netpipe.device.detection import devices_document, find_device
     from netpipe.device.host import this_host
 
-    document = devices_report(find_device(), this_host(), baselines).to_document()
+    document = devices_document(find_device(), this_host(), baselines)
     if as_json:
         print_json(document)
         return
     for part in ("device", "host", "versions", "baseline"):
-        section = document[part]
-        assert isinstance(section, dict)
         output.print(bold_first(part))
-        for name, value in section.items():
+        for name, value in document[part].items():
             output.print(f"  {name}: {value}")

@@ -6,22 +6,22 @@ from typing import TYPE_CHECKING
 
 import click
 
-from netpipe.cli.console import FINE, clear_errors, command_line, notes, output, print_json
+from netpipe.cli.console import FINE, command_line, notes, output, print_json, report_errors
 from netpipe.cli.measure import exit_code
-from netpipe.cli.options import Chosen, chosen_by_options
-from netpipe.cli.progress_display import live
+from netpipe.cli.options import MeasureOptions, measure_options
+from netpipe.cli.progress_display import show_progress
 
 if TYPE_CHECKING:
     from netpipe.diagnosis.diagnosis import Diagnosis
 
 
 @click.command()
-@chosen_by_options(
+@measure_options(
     60.0,
     "Seconds to measure; it takes at most twice as long and 30 s, besides starting the loader.",
 )
-@clear_errors
-def diagnose(chosen: Chosen) -> None:
+@report_errors
+def diagnose(chosen: MeasureOptions) -> None:
     """Find out which stage of a loader is slow, which resource binds it, and what would help.
 
     One predicted fix is tried in the same run. Without a step and an accelerator the loader is
@@ -33,12 +33,12 @@ def diagnose(chosen: Chosen) -> None:
     from netpipe.results.units import format_minutes
 
     settings = read_lint_settings(Path.cwd())
-    request = chosen.request("diagnose", chosen.accelerator)
+    request = chosen.request(chosen.accelerator)
     asked = DiagnosisRequest(chosen.loader, chosen.step, chosen.loop, request)
     if not chosen.quiet:
         longest = f"at most {format_minutes(asked.max_duration_s)} from the first batches on"
         notes.print(f"diagnosing takes {longest}, besides starting the loader", soft_wrap=True)
-    with live("diagnosing", quiet=chosen.quiet) as progress:
+    with show_progress("diagnosing", quiet=chosen.quiet) as progress:
         found = run_diagnosis(asked, settings.silences, settings.intent, progress)
     if chosen.as_json:
         print_json(found.to_document())

@@ -14,15 +14,15 @@ from netpipe.cli.console import (
     as_html,
     as_json,
     bold_first,
-    clear_errors,
     command_line,
     folder,
     notes,
     output,
     print_json,
+    report_errors,
 )
-from netpipe.cli.progress_display import live, printable, quietly
-from netpipe.session.session import INTENTS
+from netpipe.cli.progress_display import printable, quiet_option, show_progress
+from netpipe.linting.request import INTENTS
 from netpipe.whole_file import refuse_unwritable, write_whole
 
 if TYPE_CHECKING:
@@ -52,9 +52,9 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option("--svg", type=folder, metavar="FILE", help="Draw the pipeline into a file.")
 @as_html
-@quietly
+@quiet_option
 @as_json
-@clear_errors
+@report_errors
 def lint(
     target: str,
     intent: str | None,
@@ -73,14 +73,14 @@ def lint(
     """
     from netpipe.linting.child import child_command
     from netpipe.linting.linter import parse_report
+    from netpipe.linting.request import LintRequest
     from netpipe.linting.settings import read_lint_settings
-    from netpipe.session.session import SessionRequest, linted
+    from netpipe.session.parent import run_session
 
     if html is not None:
         refuse_unwritable(html, "--html")
     settings = read_lint_settings(Path.cwd())
-    request = SessionRequest(
-        "lint",
+    request = LintRequest(
         budget_s=budget,
         start_limit_s=start_limit,
         intent=intent or settings.intent,
@@ -94,8 +94,8 @@ def lint(
             " are for importing and building the pipeline",
             soft_wrap=True,
         )
-    with live(target, quiet=quiet) as progress:
-        document = linted(child_command(target), request, progress=progress)
+    with show_progress(target, quiet=quiet) as progress:
+        document = run_session(child_command(target), request, progress=progress)
     report = parse_report(document)
     if svg is not None:
         _draw(report, svg)

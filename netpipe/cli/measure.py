@@ -1,4 +1,4 @@
-"""`netpipe measure`: why training waits."""
+"""`netpipe measure`: measure a loader with a step and say why training waits."""
 
 import sys
 from math import ceil
@@ -11,33 +11,33 @@ from netpipe.cli.console import (
     FINE,
     INCONCLUSIVE,
     bold_first,
-    clear_errors,
     command_line,
     notes,
     output,
     print_json,
+    report_errors,
 )
-from netpipe.cli.options import Chosen, chosen_by_options
-from netpipe.cli.progress_display import live
+from netpipe.cli.options import MeasureOptions, measure_options
+from netpipe.cli.progress_display import show_progress
 
 if TYPE_CHECKING:
     from netpipe.results.measurement import Measurement
 
 
 @click.command()
-@chosen_by_options(20.0, "Seconds of rounds.")
-@clear_errors
-def measure(chosen: Chosen) -> None:
+@measure_options(20.0, "Seconds of rounds.")
+@report_errors
+def measure(chosen: MeasureOptions) -> None:
     """Measure a loader with a step and say why training waits.
 
-    TARGET is package.module:name or path/to/file.py:name, a callable without arguments. The
-    accelerator may be several, with commas between them.
+    TARGET is package.module:name or path/to/file.py:name, a callable without arguments. Several
+    accelerators may be given, separated by commas.
     """
     from netpipe.device.emulated_names import accelerator_label, parse_accelerators
     from netpipe.measuring.child import child_command
-    from netpipe.session.session import measured
+    from netpipe.session.parent import run_measurement
 
-    requests = [chosen.request("measure", one) for one in parse_accelerators(chosen.accelerator)]
+    requests = [chosen.request(one) for one in parse_accelerators(chosen.accelerator)]
     command = child_command(chosen.loader, chosen.step, chosen.loop)
     if not chosen.quiet:
         limit_s = sum(request.limit_s for request in requests)
@@ -48,8 +48,10 @@ def measure(chosen: Chosen) -> None:
     measurements: list[Measurement] = []
     try:
         for request in requests:
-            with live(accelerator_label(request.accelerator), quiet=chosen.quiet) as progress:
-                measurements.append(measured(command, request, progress=progress))
+            with show_progress(
+                accelerator_label(request.accelerator), quiet=chosen.quiet
+            ) as progress:
+                measurements.append(run_measurement(command, request, progress=progress))
     finally:
         # After a failure, the measurements before it are still reported.
         if measurements:
@@ -58,7 +60,7 @@ def measure(chosen: Chosen) -> None:
     sys.exit(FAILED if FAILED in codes else max(codes))
 
 
-def _report(measurements: "list[Measurement]", chosen: Chosen, *, listed: bool) -> None:
+def _report(measurements: "list[Measurement]", chosen: MeasureOptions, *, listed: bool) -> None:
     """Print the measurements, and write their page if one was asked for."""
     if chosen.as_json:
         document = _measurements_document(measurements)

@@ -1,4 +1,4 @@
-"""What the commands that measure a loader with a step share: the options of what they measure."""
+"""The options that the commands which measure a loader with a step share."""
 
 import functools
 from collections.abc import Callable
@@ -9,30 +9,30 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from netpipe.cli.console import as_html, as_json, folder
-from netpipe.cli.progress_display import quietly
+from netpipe.cli.progress_display import quiet_option
 
 if TYPE_CHECKING:
-    from netpipe.session.session import SessionRequest
+    from netpipe.measuring.request import MeasureRequest
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """What the user chose.
+class MeasureOptions:
+    """The values of these options.
 
     Attributes:
         loader: The loader's target.
         step: The step's target; None without one.
-        loop: The loop's target; None for the harness's own.
+        loop: The loop's target; None: the harness's own loop.
         accelerator: "auto", an emulated one, or a list of them.
-        flops_per_step: FLOPs of a step; None where the step knows them.
-        mfu: The part of its peak that an accelerator reaches.
+        flops_per_step: FLOPs of a step; None: the step knows them.
+        mfu: The fraction of its peak that an accelerator reaches.
         budget: Seconds to measure.
-        batch_limit: Seconds after which a loader without a batch hangs.
+        batch_limit: Seconds without a batch after which a loader counts as hung.
         start_limit: Seconds until its first batch must be there.
-        html: Where to write the page; None for nowhere.
-        trace: The folder to keep a trace in; None for none.
-        quiet: Whether to say nothing meanwhile.
-        as_json: Whether to print the document.
+        html: The page to write; None: no page.
+        trace: The folder to keep a trace in; None: no trace.
+        quiet: Whether to show no progress.
+        as_json: Whether to print the JSON document.
     """
 
     loader: str
@@ -49,20 +49,19 @@ class Chosen:
     quiet: bool
     as_json: bool
 
-    def request(self, kind: str, accelerator: str) -> "SessionRequest":
-        """Return what a session is asked for, once all that is to be written can be.
+    def request(self, accelerator: str) -> "MeasureRequest":
+        """Return the request of a session that measures.
 
         Raises:
             InputError: The page or the trace cannot be written.
             MisuseError: A value is outside its range.
         """
-        from netpipe.session.session import SessionRequest
+        from netpipe.measuring.request import MeasureRequest
         from netpipe.whole_file import refuse_unwritable, writable_folder
 
         if self.html is not None:
             refuse_unwritable(self.html, "--html")
-        return SessionRequest(
-            kind,
+        return MeasureRequest(
             accelerator=accelerator,
             budget_s=self.budget,
             batch_limit_s=self.batch_limit,
@@ -73,9 +72,9 @@ class Chosen:
         )
 
 
-def chosen_by_options(
+def measure_options(
     budget_s: float, budget_means: str
-) -> Callable[[Callable[[Chosen], None]], Callable[..., None]]:
+) -> Callable[[Callable[[MeasureOptions], None]], Callable[..., None]]:
     """Give a command the options of a `Chosen`.
 
     Args:
@@ -83,10 +82,10 @@ def chosen_by_options(
         budget_means: Its help.
     """
 
-    def decorate(command: Callable[[Chosen], None]) -> Callable[..., None]:
+    def decorate(command: Callable[[MeasureOptions], None]) -> Callable[..., None]:
         @functools.wraps(command)
         def wrapped(**values: Any) -> None:
-            command(Chosen(**values))
+            command(MeasureOptions(**values))
 
         for option in reversed(_options(budget_s, budget_means)):
             wrapped = option(wrapped)
@@ -130,6 +129,6 @@ def _options(budget_s: float, budget_means: str) -> list[Callable[..., Any]]:
             "--trace", type=folder, metavar="DIR",
             help="Keep a profiler's trace of some real steps in a folder, for ui.perfetto.dev.",
         ),
-        quietly,
+        quiet_option,
         as_json,
     ]  # fmt: skip

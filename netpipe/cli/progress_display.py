@@ -1,4 +1,4 @@
-"""What a person sees while sessions run: a bar on a terminal, else a line for each phase."""
+"""Progress on standard error: a bar on a terminal, else a line for each phase of a session."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,53 +9,105 @@ import click
 from netpipe.cli.console import notes
 
 if TYPE_CHECKING:
-    from netpipe.session.progress import Progress, Tell
+    from netpipe.session.progress import OnProgress, Progress
 
-quietly = click.option(
+quiet_option = click.option(
     "--quiet", is_flag=True, help="Nothing on standard error but warnings and errors."
 )
 
 
+class ProgressBar:
+    """A bar with a description, how much is done, and a time.
+
+    Args:
+        label: The first description.
+        is_timed: Whether seconds are counted, for a bar that shows the time that is left and is
+            removed at its end; else the bar shows the time that has passed, and stays.
+    """
+
+    def __init__(self, label: str, *, is_timed: bool = False) -> None:
+        from rich.progress import (
+            BarColumn,
+            Progress,
+            TaskProgressColumn,
+            TextColumn,
+            TimeElapsedColumn,
+        )
+        from rich.table import Column
+
+        # On a narrow terminal the description is cut, not the time.
+        words = Column(ratio=1, no_wrap=True, overflow="ellipsis") if is_timed else None
+        self._is_timed = is_timed
+        self._bar = Progress(
+            TextColumn("{task.description}", markup=False, table_column=words),
+            BarColumn(bar_width=10 if is_timed else 40),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[time]}") if is_timed else TimeElapsedColumn(),
+            console=notes,
+            expand=is_timed,
+            # A thread that draws would take CPU time from the session that is measured.
+            auto_refresh=not is_timed,
+            transient=is_timed,
+        )
+        self._task = self._bar.add_task(label, total=None, time="")
+
+    def __enter__(self) -> "ProgressBar":
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def __call__(self, done: float, total: float | None) -> None:
+        """Show how much of how much is done; None: the total is unknown."""
+        self._bar.update(self._task, completed=done, total=total, time=self._time(done, total))
+        if self._is_timed:
+            self._bar.refresh()
+
+    def describe(self, description: str) -> None:
+        """Show what is done now."""
+        self._bar.update(self._task, description=description)
+
+    def _time(self, done_s: float, total_s: float | None) -> str:
+        from netpipe.results.units import format_minutes
+
+        if total_s is not None and done_s < total_s:
+            return f"{format_minutes(total_s - done_s)} left"
+        return format_minutes(self._bar.tasks[0].elapsed or 0.0)
+
+
 @contextmanager
-def live(label: str, *, quiet: bool = False) -> "Iterator[Tell | None]":
+def show_progress(label: str, *, quiet: bool = False) -> "Iterator[OnProgress | None]":
     """Show on standard error how far a session is, until it ends.
 
     Args:
-        label: What the session is about; goes before all that is shown.
+        label: What the session is about; precedes all that is shown.
         quiet: Show nothing.
 
     Yields:
-        What hears of it, for `session.measured` and its sisters; None: nobody does.
+        What to pass to `run_session` as `progress`.
     """
     if quiet:
         yield None
-    elif _may_be_drawn_on():
-        from netpipe.cli.progress_bar import Bar
+    elif notes.file.isatty() and not (notes.no_color or notes.is_dumb_terminal):
+        with ProgressBar(printable(label), is_timed=True) as bar:
 
-        with Bar(printable(label), notes) as bar:
-            yield bar
+            def show(progress: "Progress") -> None:
+                bar.describe(f"{printable(label)}: {printable(progress.description)}")
+                bar(progress.done_s, progress.of_s or None)
+
+            yield show
     else:
-        yield _Lines(label)
+        printed: set[str] = set()
 
+        def print_phase(progress: "Progress") -> None:
+            if progress.doing not in printed:
+                printed.add(progress.doing)
+                notes.print(printable(f"{label}: {progress.doing}"), soft_wrap=True)
 
-def _may_be_drawn_on() -> bool:
-    """Return whether standard error is a terminal on which a line can be drawn anew."""
-    return notes.file.isatty() and not (notes.no_color or notes.is_dumb_terminal)
-
-
-class _Lines:
-    """A line for each phase, once."""
-
-    def __init__(self, label: str) -> None:
-        self._label = label
-        self._told: set[str] = set()
-
-    def __call__(self, progress: "Progress") -> None:
-        if progress.doing not in self._told:
-            self._told.add(progress.doing)
-            notes.print(printable(f"{self._label}: {progress.doing}"), soft_wrap=True)
+        yield print_phase
 
 
 def printable(words: str) -> str:
-    """Return words without what a terminal would act on: names in them are the user's."""
-    return "".join(one if one.isprintable() else "?" for one in words)
+    """Replace the characters that a terminal would act on, which names of users may hold."""
+    return "".join(letter if letter.isprintable() else "?" for letter in words)

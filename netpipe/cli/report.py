@@ -4,13 +4,13 @@ from pathlib import Path
 
 import click
 
-from netpipe.cli.console import clear_errors, command_line, folder, notes
+from netpipe.cli.console import command_line, folder, notes, report_errors
 
 
 @click.command()
 @click.argument("results", nargs=-1, required=True, metavar="RESULT...", type=folder)
 @click.option("--html", "path", type=folder, required=True, metavar="FILE", help="The page.")
-@clear_errors
+@report_errors
 def report(results: tuple[Path, ...], path: Path) -> None:
     """Make one self-contained HTML page from results.
 

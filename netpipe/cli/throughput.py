@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from netpipe.cli.console import (
-    Progress,
     as_json,
-    clear_errors,
     folder,
     notes,
     output,
     print_json,
+    report_errors,
 )
+from netpipe.cli.progress_display import ProgressBar
 from netpipe.cli.worker_choice import choose_workers, wants_choice
 from netpipe.errors import InputError
 
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     "--against", metavar="TARGET", help="Another loader, measured in the same rounds, for ratios."
 )
 @as_json
-@clear_errors
+@report_errors
 def throughput(
     data: Path | None,
     config: Path | None,
@@ -125,26 +125,26 @@ def _measure(
         f"{expected_s(len(subjects), rounds, seconds) / 60:.1f} minutes",
         soft_wrap=True,
     )
-    with Progress("measuring") as progress:
+    with ProgressBar("measuring") as progress:
 
         def say(done: int, subject: Subject) -> None:
-            progress.doing(f"round {done // len(subjects) + 1}, {subject.label}")
+            progress.describe(f"round {done // len(subjects) + 1}, {subject.label}")
             progress(done, rounds * len(subjects))
 
         runs = measure_in_turns(subjects, rounds, seconds, say)
-        progress.doing("measured")
+        progress.describe("measured")
         progress(rounds * len(subjects), rounds * len(subjects))
     other = None if against is None else Against(against, runs[0])
     return Throughput(chosen[0].data, seconds, chosen, runs[len(foreign) :], other)
 
 
 def _print(measured: "Throughput", as_json: bool) -> None:
-    from netpipe.device.detection import find_device, found_versions
+    from netpipe.device.detection import find_device
     from netpipe.device.host import this_host
     from netpipe.throughput.report import remarks, throughput_document, throughput_table
 
     if as_json:
-        print_json(throughput_document(measured, find_device(), this_host(), found_versions()))
+        print_json(throughput_document(measured, find_device(), this_host(), installed_versions()))
         return
     output.print(throughput_table(measured))
     for line in remarks(measured):

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from netpipe.cli.console import Progress, notes
+from netpipe.cli.console import notes
+from netpipe.cli.progress_display import ProgressBar
 from netpipe.errors import InputError
 
 if TYPE_CHECKING:
@@ -101,11 +102,11 @@ def _try_all(
     by_workers = {subject.pipeline.workers: subject for subject in subjects}
     untried = [Candidate(count, subject.finished_bytes) for count, subject in by_workers.items()]
     expected_runs, started_runs = MIN_ROUNDS * len(subjects), 0
-    with Progress("trials") as progress:
+    with ProgressBar("trials") as progress:
 
         def say(number: int, candidate: Candidate) -> None:
             if candidate.status == "open":
-                progress.doing(f"trials, round {number}, {candidate.label}")
+                progress.describe(f"trials, round {number}, {candidate.label}")
                 progress(min(started_runs, expected_runs), expected_runs)
             else:
                 reason = f"left out in round {number}: {candidate.reason}"
@@ -117,6 +118,6 @@ def _try_all(
             return measure_once(by_workers[count], trial_s)
 
         tried = try_candidates(untried, budget_bytes, measure, say)
-        progress.doing("tried")
+        progress.describe("tried")
         progress(expected_runs, expected_runs)
     return tried

@@ -1,4 +1,4 @@
-"""The accelerator and the host: what is here, what is known of each model, what can be emulated.
+"""The accelerator and its host: how they are found, named, watched and emulated.
 
-Start with `detection.py`; `accelerators.py` is the table of models.
+Start with `detection.py`. A new GPU model is a row of the table in `accelerators.py`.
 """

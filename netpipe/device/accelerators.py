@@ -1,4 +1,4 @@
-"""How a device's name, as jax gives it, becomes the key of its baselines and its peak."""
+"""The table of accelerators, and how jax's name of a device becomes its key and its peak."""
 
 import re
 from dataclasses import dataclass
@@ -12,29 +12,58 @@ _CPU_NOISE = re.compile(r"\((r|tm|c)\)|@.*$|\b(cpu|processor|\d+-cores?)\b")
 _COUNT = re.compile(r"(?P<name>.+)-x(?P<count>\d+)")
 _NOT_IN_A_SLUG = re.compile(r"[^a-z0-9.+]+")
 
-# FLOP/s, dense, bfloat16; float16 for t4 and v100, which have no bfloat16. Sources: torchtitan
-# `tools/utils.py`, levanter `flop_utils.py`, marin. Whole names, so that a card which is not
-# listed never borrows the peak of one that is. The first of a family is what its name means alone.
-_PEAK_FLOPS: Final = {
-    "t4": 65e12,
-    "v100-sxm-16gb": 125e12,
-    "v100-sxm-32gb": 125e12,
-    "v100-pcie-16gb": 112e12,
-    "v100-pcie-32gb": 112e12,
-    "l4": 121e12,
-    "l40s": 362e12,
-    "a100-sxm-40gb": 312e12,
-    "a100-sxm-80gb": 312e12,
-    "a100-pcie-40gb": 312e12,
-    "a100-pcie-80gb": 312e12,
-    "h100-sxm-80gb": 989e12,
-    "h100-pcie": 756e12,
-    "h100-nvl": 835e12,
-    "h200": 989e12,
-    "b200": 2250e12,
-    "gb200": 2500e12,
-    "mi300x": 1307e12,
-}
+
+@dataclass(frozen=True)
+class Accelerator:
+    """One model of the table below.
+
+    Attributes:
+        key: Its device key without a count.
+        kind: jax's `device_kind`.
+        peak_flops: Dense FLOP/s in bfloat16, or in float16 for a model that has no bfloat16.
+        cuda_extra: The extra of netpipe that its tox environment installs, which is named after
+            the model; "" for a model without an environment.
+    """
+
+    key: str
+    kind: str
+    peak_flops: float
+    cuda_extra: str = ""
+
+    @property
+    def family(self) -> str:
+        """The model, without form and memory."""
+        return self.key.partition("-")[0]
+
+
+# Whole names, so that a card which is not listed never borrows the peak of one that is. A family's
+# name alone means its first row. Sources of the peaks: torchtitan `tools/utils.py`, levanter
+# `flop_utils.py`, marin. tests/test_gpu_models.py says what else names a model with an environment.
+ACCELERATORS: Final = (
+    Accelerator("t4", "Tesla T4", 65e12, "cuda12"),
+    Accelerator("v100-sxm-16gb", "Tesla V100-SXM2-16GB", 125e12),
+    Accelerator("v100-sxm-32gb", "Tesla V100-SXM2-32GB", 125e12),
+    Accelerator("v100-pcie-16gb", "Tesla V100-PCIE-16GB", 112e12),
+    Accelerator("v100-pcie-32gb", "Tesla V100-PCIE-32GB", 112e12),
+    Accelerator("l4", "NVIDIA L4", 121e12, "cuda12"),
+    Accelerator("l40s", "NVIDIA L40S", 362e12),
+    Accelerator("a100-sxm-40gb", "NVIDIA A100-SXM4-40GB", 312e12, "cuda12"),
+    Accelerator("a100-sxm-80gb", "NVIDIA A100-SXM4-80GB", 312e12, "cuda12"),
+    Accelerator("a100-pcie-40gb", "NVIDIA A100-PCIE-40GB", 312e12, "cuda12"),
+    Accelerator("a100-pcie-80gb", "NVIDIA A100 80GB PCIe", 312e12, "cuda12"),
+    Accelerator("h100-sxm-80gb", "NVIDIA H100 80GB HBM3", 989e12, "cuda12"),
+    Accelerator("h100-pcie", "NVIDIA H100 PCIe", 756e12, "cuda12"),
+    Accelerator("h100-nvl", "NVIDIA H100 NVL", 835e12, "cuda12"),
+    Accelerator("h200", "NVIDIA H200", 989e12, "cuda12"),
+    Accelerator("b200", "NVIDIA B200", 2250e12, "cuda13"),
+    Accelerator("gb200", "NVIDIA GB200", 2500e12, "cuda13"),
+    Accelerator("mi300x", "AMD Instinct MI300X", 1307e12),
+)
+
+TOX_DEVICES: Final = (
+    "cpu", *dict.fromkeys(model.family for model in ACCELERATORS if model.cuda_extra),
+)  # fmt: skip
+"""The device families that have a tox environment of their name."""
 
 
 def device_key(platform: str, kind: str, count: int) -> str:
@@ -56,42 +85,39 @@ def device_key(platform: str, kind: str, count: int) -> str:
 
 
 def peak_flops(kind: str) -> float | None:
-    """Give the dense peak of one device in FLOP/s: bfloat16, or float16 where it has no bfloat16.
+    """Return the dense peak of one device in FLOP/s, see `Accelerator`.
 
     Returns:
         None for a CPU, for an unknown device, and for a MIG slice, which is a fraction of one.
     """
-    return _PEAK_FLOPS.get(_name(kind))
+    key = _name(kind)
+    return next((model.peak_flops for model in ACCELERATORS if model.key == key), None)
 
 
 def peak_flops_of_name(name: str) -> float | None:
-    """Give the dense peak of the accelerator that people call so, in FLOP/s, as `peak_flops`.
+    """Return the dense peak of an accelerator that a user names, in FLOP/s; None: unknown.
 
     Args:
         name: A key without a count, "h100-pcie", or its beginning up to some hyphen, which means
             the SXM variant unless it says otherwise: "a100".
-
-    Returns:
-        None for an unknown name.
     """
-    return next(
-        (peak for key, peak in _PEAK_FLOPS.items() if f"{key}-".startswith(f"{name}-")), None
-    )
+    models = (model for model in ACCELERATORS if f"{model.key}-".startswith(f"{name}-"))
+    return next((model.peak_flops for model in models), None)
 
 
 def names_with_peak() -> tuple[str, ...]:
-    """Give the names of `peak_flops_of_name`, without the memory, which changes no peak."""
-    return tuple(dict.fromkeys(re.sub(r"-\d+gb$", "", key) for key in _PEAK_FLOPS))
+    """Return the names of `peak_flops_of_name`, without the memory, which changes no peak."""
+    return tuple(dict.fromkeys(re.sub(r"-\d+gb$", "", model.key) for model in ACCELERATORS))
 
 
 def matches(key: str, wanted: str) -> bool:
-    """Tell whether a device key is the wanted one, or a variant of the wanted family.
+    """Return whether a device key is the wanted one, or a variant of the wanted family.
 
     A family is the beginning of a key up to some hyphen: "a100" and "a100-sxm" both match
     "a100-sxm-80gb-x1", "b200" does not match "gb200-x1". A MIG slice is matched only by a wanted
     key that names its profile: a seventh of an A100 is not an A100.
 
-    A wanted count is the least: where eight devices are, a step may use one of them.
+    A wanted count is a minimum: where there are eight devices, a step may use one of them.
     """
     name, count = _split_count(key)
     wanted_name, wanted_count = _split_count(wanted.strip().lower())
@@ -110,30 +136,15 @@ def _split_count(key: str) -> tuple[str, int]:
     return (match["name"], int(match["count"])) if match else (key, 1)
 
 
-@dataclass(frozen=True)
-class _Parts:
-    """What the words of an accelerator's name mean; an absent part is empty."""
-
-    model: str
-    form: str = ""
-    memory: str = ""
-    mig_profile: str = ""
-
-    def joined(self) -> str:
-        return "-".join(
-            part for part in (self.model, self.form, self.memory, self.mig_profile) if part
-        )
-
-
 def _name(kind: str) -> str:
-    """Name one device by its kind, without a count."""
+    """Return the key of one device, without a count."""
     spelled = _VENDORS.sub("", kind.strip().lower())
-    parts = _parts(*re.split(r"[\s-]+", spelled))
-    return parts.joined() if parts else _slug(spelled)
+    model, *words = re.split(r"[\s-]+", spelled)
+    return _join_parts(model, words) or _slug(spelled)
 
 
-def _parts(model: str, *words: str) -> _Parts | None:
-    """Sort the words after the model; None when one of them is not understood."""
+def _join_parts(model: str, words: list[str]) -> str:
+    """Bring the words of a name into the key's order; "" when one of them is not understood."""
     form = memory = mig_profile = ""
     for word in words:
         if matched := _FORM.fullmatch(word):
@@ -146,8 +157,8 @@ def _parts(model: str, *words: str) -> _Parts | None:
             # "NVIDIA H100 80GB HBM3" is the SXM card; the PCIe and NVL cards say what they are.
             form = form or "sxm"
         elif word != "mig":
-            return None
-    return _Parts(model, form, memory, mig_profile) if model else None
+            return ""
+    return "-".join(part for part in (model, form, memory, mig_profile) if part) if model else ""
 
 
 def _is_mig_profile(word: str) -> bool:

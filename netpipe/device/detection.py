@@ -1,50 +1,29 @@
-"""Which device is here, whether it is the wanted one, and what `netpipe devices` says about it."""
+"""The device of this machine: find it, require another one, and report it for `netpipe devices`."""
 
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from platform import python_version
-from typing import Final
+from typing import Any, Final
 
-from netpipe.device.accelerators import device_key, matches, peak_flops
+from netpipe.device.accelerators import TOX_DEVICES, device_key, matches, peak_flops
 from netpipe.device.host import host_class, this_host
 from netpipe.errors import HarnessError, MisuseError
 from netpipe.results.measurement import Device, Host
 
-__all__ = [
-    "Device",
-    "DevicesReport",
-    "Host",
-    "NoDeviceError",
-    "WrongDeviceError",
-    "device_key",
-    "devices_report",
-    "find_device",
-    "found_versions",
-    "host_class",
-    "local_device",
-    "matches",
-    "peak_flops",
-    "require",
-    "this_host",
-]
-
-TOX_DEVICES: Final = ("cpu", "a100", "h100", "h200", "b200", "gb200", "l4", "t4")
-"""The device families that have a tox environment of their name."""
-
-# What the driver tells on Linux; it takes neither NVML nor CUDA to read.
+# Written by the driver on Linux; reading it needs neither NVML nor CUDA.
 _DRIVER: Final = Path("/proc/driver/nvidia")
-_NARROWING: Final = ("JAX_PLATFORMS", "CUDA_VISIBLE_DEVICES")
+_RESTRICTING_VARIABLES: Final = ("JAX_PLATFORMS", "CUDA_VISIBLE_DEVICES")
 
 _PACKAGES: Final = ("netpipe", "grain", "jax", "jaxlib", "numpy", "pytest-benchmark")
 
-# -P: a file of the current folder must not take the place of a module of the same name.
-_ASK: Final = (sys.executable, "-P", "-m", "netpipe.device.detection")
+# -P: a file of the current folder must not hide a module of the same name.
+_COMMAND: Final = (sys.executable, "-P", "-m", "netpipe.device.detection")
 
 
 class NoDeviceError(HarnessError):
@@ -59,8 +38,8 @@ def local_device(used: int | None = None) -> Device:
     """Describe the device that jax uses in this process, which initialises its backend.
 
     Args:
-        used: How many devices a step ran on; by default all of the default one's kind that jax
-            may use. CUDA_VISIBLE_DEVICES narrows them.
+        used: How many devices a step ran on; by default all devices of the default device's kind
+            that jax may use, as CUDA_VISIBLE_DEVICES restricts them.
     """
     import jax
 
@@ -69,18 +48,18 @@ def local_device(used: int | None = None) -> Device:
     return _device(platform, kind, used or sum(device.device_kind == kind for device in devices))
 
 
-def find_device(time_limit_s: float = 180.0, command: Sequence[str] = _ASK) -> Device:
-    """Describe the device without initialising jax here: a child process looks and ends.
+def find_device(time_limit_s: float = 180.0, command: Sequence[str] = _COMMAND) -> Device:
+    """Describe the device from a child process, so that jax is not initialised here.
 
     Args:
-        time_limit_s: The child is ended after so many seconds.
+        time_limit_s: Seconds after which the child is killed.
         command: Prints `{"platform", "kind", "count"}` as the last line of its standard output.
 
     Raises:
-        NoDeviceError: The child failed, took too long, or said something else.
+        NoDeviceError: The child failed, took too long, or printed something else.
     """
-    # Without this, looking takes three quarters of the accelerator's memory for a moment, which
-    # fails when somebody else's process holds it.
+    # Otherwise jax would briefly take three quarters of the accelerator's memory, which fails when
+    # another process holds it.
     environment = {**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     try:
         child = subprocess.run(
@@ -104,15 +83,15 @@ def find_device(time_limit_s: float = 180.0, command: Sequence[str] = _ASK) -> D
         raise _no_device(f"the answer {answer!r}") from error
 
 
-def require(device: Device, wanted: str) -> None:
-    """Refuse to go on when the device is not the wanted one.
+def require_device(device: Device, wanted: str) -> None:
+    """Refuse a device that is not the wanted one.
 
     Args:
-        device: What is here.
+        device: The device of this machine.
         wanted: A device key, or a family such as "a100".
 
     Raises:
-        WrongDeviceError: In one sentence: what is wanted, what is here, what to run instead.
+        WrongDeviceError: One sentence names the wanted device, this one, and what to run instead.
     """
     if matches(device.key, wanted):
         return
@@ -120,17 +99,17 @@ def require(device: Device, wanted: str) -> None:
     instead = f"tox -e {family}" if family else "pytest perf_tests --benchmark-compare"
     raise WrongDeviceError(
         f"this run wants device {wanted}, but the device here is {device.key} ({device.kind}): "
-        f"{_unseen(device) or f'start it on a machine with {wanted}'}, "
+        f"{_explain_unused_gpus(device) or f'start it on a machine with {wanted}'}, "
         f"or run `{instead}` on this one"
     )
 
 
-def _unseen(device: Device) -> str:
-    """Say what the NVIDIA driver lists and jax does not use; "" where that is nothing."""
+def _explain_unused_gpus(device: Device) -> str:
+    """Name the GPUs that the NVIDIA driver lists and jax does not use; "" if there are none."""
     gpus = _listed_gpus() if device.platform == "cpu" else ()
     if not gpus:
         return ""
-    settings = (f"{name} {os.environ.get(name, 'not set')}" for name in _NARROWING)
+    settings = (f"{name} {os.environ.get(name, 'not set')}" for name in _RESTRICTING_VARIABLES)
     return (
         f"jax does not use the {' and '.join(dict.fromkeys(gpus))} that is in this machine, with "
         f"{', '.join(settings)}: install jax[cuda12] or jax[cuda13] and leave these unset"
@@ -143,56 +122,34 @@ def _listed_gpus() -> tuple[str, ...]:
     return tuple(value.strip() for name, _, value in lines if name == "Model")
 
 
-def found_versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that a measurement depends on."""
+def installed_versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that matter here, by name."""
     return {"python": python_version(), **{name: version(name) for name in _PACKAGES}}
 
 
-@dataclass(frozen=True)
-class DevicesReport:
-    """What `netpipe devices` says.
-
-    Attributes:
-        device: The device that jax uses.
-        host: The machine around it.
-        versions: Of Python and of the packages that a measurement depends on.
-        baseline_folder: Where baselines of this device belong.
-        baseline_count: How many are there.
-    """
-
-    device: Device
-    host: Host
-    versions: Mapping[str, str]
-    baseline_folder: Path
-    baseline_count: int
-
-    def to_document(self) -> dict[str, object]:
-        """Give the document described by `netpipe/schemas/devices.1.json`."""
-        return {
-            "schema": "netpipe.devices/1",
-            "device": {**asdict(self.device), "peak_flops": peak_flops(self.device.kind)},
-            "host": {**asdict(self.host), "host_class": host_class(self.host)},
-            "versions": dict(self.versions),
-            "baseline": {"folder": str(self.baseline_folder), "count": self.baseline_count},
-        }
+def measured_versions() -> dict[str, str]:
+    """Return the versions that a measurement depends on; pytest-benchmark only replays it."""
+    versions = installed_versions()
+    del versions["pytest-benchmark"]
+    return versions
 
 
-def devices_report(device: Device, host: Host, baselines: Path) -> DevicesReport:
-    """Gather what `netpipe devices` says.
+def devices_document(device: Device, host: Host, baselines: Path) -> dict[str, Any]:
+    """Return the `netpipe.devices/1` document.
 
     Args:
-        device: What `find_device` found.
-        host: What `this_host` found.
+        device: As `find_device` returns it.
+        host: As `this_host` returns it.
         baselines: The folder that holds one folder of baselines for each device key.
     """
     folder = baselines / device.key
-    return DevicesReport(
-        device=device,
-        host=host,
-        versions=found_versions(),
-        baseline_folder=folder,
-        baseline_count=len(list(folder.glob("*.json"))),
-    )
+    return {
+        "schema": "netpipe.devices/1",
+        "device": {**asdict(device), "peak_flops": peak_flops(device.kind)},
+        "host": {**asdict(host), "host_class": host_class(host)},
+        "versions": installed_versions(),
+        "baseline": {"folder": str(folder), "count": len(list(folder.glob("*.json")))},
+    }
 
 
 def _device(platform: str, kind: str, count: int) -> Device:

@@ -1,4 +1,4 @@
-"""Which accelerator is to be emulated: what its name says, and how long a step takes on it."""
+"""Emulated accelerators: what their names mean, and how long a step takes on them."""
 
 import re
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from netpipe.device.accelerators import names_with_peak, peak_flops_of_name
 from netpipe.errors import MisuseError
 
 Flops = float | Callable[[], float] | None
-"""FLOPs of one step, or a callable without arguments that counts them; None: nobody knows."""
+"""FLOPs of one step, or a callable without arguments that counts them; None: unknown."""
 
 _SPEC: Final = re.compile(
     r"emulated:((?P<time>\d+(\.\d+)?(us|ms|s))|((?P<count>[1-9]\d*)x)?(?P<name>[a-z][a-z\d-]*))"
@@ -22,15 +22,15 @@ _NOT_IN_A_KEY: Final = re.compile(r"[^a-z\d.+]+")
 
 
 @dataclass(frozen=True)
-class Emulated:
-    """An accelerator that is only a clock.
+class EmulatedAccelerator:
+    """An accelerator whose steps only take time.
 
     Attributes:
-        name: How it was asked for, `emulated:36ms` or `emulated:8xh100@25GB/s`.
-        key: What it is called where a real device has its key: `emulated-h100-x8-25gb-s`.
+        name: As the user wrote it, `emulated:36ms` or `emulated:8xh100@25GB/s`.
+        key: Its device key, `emulated-h100-x8-25gb-s`.
         count: Devices that one host feeds.
-        set_step_s: Seconds that any step takes; None where they follow from its FLOPs.
-        peak_flops: FLOP/s of all the devices together; 0 where nobody asks.
+        set_step_s: Seconds that every step takes; None: they follow from the step's FLOPs.
+        peak_flops: FLOP/s of all devices together; 0 where the name gives the time of a step.
         copy_bytes_per_s: Bandwidth from the host to the device; infinite: copies cost nothing.
     """
 
@@ -41,17 +41,17 @@ class Emulated:
     peak_flops: float = 0.0
     copy_bytes_per_s: float = inf
 
-    def timed(self, flops: Flops, mfu: float) -> tuple[float, str]:
-        """Return the seconds of a step, and the name with what they follow from.
+    def derive_step_s(self, flops: Flops, mfu: float) -> tuple[float, str]:
+        """Return the seconds of a step, and the name with the figures that they follow from.
 
-        They are those that were set, or FLOPs / (peak x MFU).
+        They are the time in the name, or FLOPs / (peak x MFU).
 
         Args:
-            flops: FLOPs of a step on the host's whole batch; counted once, and only when needed.
+            flops: FLOPs of a step on the host's whole batch; counted only when needed.
             mfu: Model FLOPs utilisation (PaLM, arXiv 2204.02311, appendix B).
 
         Raises:
-            MisuseError: They follow from the FLOPs, and those are not known.
+            MisuseError: The FLOPs are needed and not known.
         """
         if self.set_step_s is not None:
             return self.set_step_s, self.name
@@ -67,10 +67,10 @@ class Emulated:
                 "pytest --netpipe-flops-per-step or the fixture netpipe_flops_per_step), a step "
                 "factory with an attribute flops_per_step, or a step time as emulated:36ms"
             )
-        return checked_flops(counted)
+        return check_flops(counted)
 
 
-def checked_flops(flops: float) -> float:
+def check_flops(flops: float) -> float:
     """Return the FLOPs of a step.
 
     Raises:
@@ -81,16 +81,16 @@ def checked_flops(flops: float) -> float:
     return flops
 
 
-def parse_accelerator(text: str) -> Emulated | None:
-    """Read an accelerator's name; None stands for `auto`, the device that jax finds.
+def parse_accelerator(text: str) -> EmulatedAccelerator | None:
+    """Parse an accelerator's name; None stands for `auto`, the device that jax finds.
 
     Raises:
-        MisuseError: The name is none of those known.
+        MisuseError: The name is unknown.
     """
     if text == "auto":
         return None
     match = _SPEC.fullmatch(text)
-    emulated = match and _emulated(match)
+    emulated = match and _from_match(match)
     if not emulated:
         raise MisuseError(
             "accelerator must be auto, emulated:<time> as emulated:36ms, or emulated:<name> as "
@@ -104,7 +104,7 @@ def parse_accelerators(text: str) -> tuple[str, ...]:
     """Split a list of accelerators' names, `auto, emulated:36ms`.
 
     Raises:
-        MisuseError: One of them cannot be read.
+        MisuseError: One of the names is unknown.
     """
     names = tuple(name.strip() for name in text.split(","))
     for name in names:
@@ -113,14 +113,14 @@ def parse_accelerators(text: str) -> tuple[str, ...]:
 
 
 def accelerator_label(text: str) -> str:
-    """Return what a person reads for an accelerator's name: `h100 (derived)`, as in a verdict."""
+    """Return how a verdict calls an accelerator: `h100 (derived)`."""
     if parse_accelerator(text) is None:
         return "the device here"
     return f"{text.removeprefix('emulated:')} (derived)"
 
 
-def _emulated(match: re.Match[str]) -> Emulated | None:
-    """Return what a name of the right grammar asks for; None when there is no such thing."""
+def _from_match(match: re.Match[str]) -> EmulatedAccelerator | None:
+    """Build the accelerator; None for an unknown model, or a time or bandwidth of 0."""
     name, count, time, rate = match.group("name", "count", "time", "rate")
     peak = peak_flops_of_name(name) if name else 0.0
     set_step_s, copy_bytes_per_s = _quantity(time), _quantity(rate)
@@ -128,7 +128,7 @@ def _emulated(match: re.Match[str]) -> Emulated | None:
         return None
     devices = int(count or 1)
     parts = ("emulated", time or f"{name}-x{devices}", rate)
-    return Emulated(
+    return EmulatedAccelerator(
         name=match[0],
         key=_NOT_IN_A_KEY.sub("-", "-".join(part for part in parts if part).lower()),
         count=devices,
@@ -139,6 +139,6 @@ def _emulated(match: re.Match[str]) -> Emulated | None:
 
 
 def _quantity(text: str | None) -> float | None:
-    """Return a number with a unit, in the unit without a prefix; None for None."""
+    """Convert a number with a unit to seconds or bytes per second; None for None."""
     match = _QUANTITY.fullmatch(text or "")
     return float(match[1]) * _UNITS[match[2]] if match else None

@@ -1,7 +1,7 @@
-"""The NVIDIA GPU that is measured, asked through NVML: its clock, its heat, and who else is on it.
+"""The health of the measured NVIDIA GPUs, from NVML: clock, temperature, and other processes.
 
-NVML comes with the driver, its binding `pynvml` with an extra. Without one of them, without the
-permission or the answer, there is nothing to say, which is no error.
+NVML comes with the driver, its binding `pynvml` with an extra. A missing library, permission or
+answer is no error: the health is then unknown.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ import psutil
 from netpipe.results.measurement import GpuHealth
 
 # Values of NVML's C interface (nvml.h), which do not change. The other reasons for a lower clock
-# are how a card works: idleness, a power cap, clocks that somebody set.
+# are normal operation: idleness, a power cap, clocks that an administrator set.
 _HARMFUL_REASONS = {
     0x08: "hardware slowdown",
     0x20: "software thermal slowdown",
@@ -35,16 +35,17 @@ _REASONS = (
     "nvmlDeviceGetCurrentClocksEventReasons",
     "nvmlDeviceGetCurrentClocksThrottleReasons",
 )
-_COMPUTING = ("nvmlDeviceGetComputeRunningProcesses",)  # a display's own are always there
+# Processes that draw a display are always there, so only those that compute are listed.
+_COMPUTING = ("nvmlDeviceGetComputeRunningProcesses",)
 
 
 @dataclass(frozen=True)
 class _Card:
-    """What NVML knows a jax device by.
+    """NVML's handles of a jax device.
 
     Attributes:
-        used: What jax computes on: a whole card, or a MIG instance of one. It has the processes.
-        board: The card. It has the clock and the heat.
+        used: What jax computes on: a whole card or a MIG instance. It lists the processes.
+        board: The whole card. It has the clock and the temperature.
     """
 
     used: Any
@@ -56,7 +57,7 @@ class GpuWatch:
 
     Args:
         nvml: The binding, initialised.
-        cards: What to watch.
+        cards: The cards to watch.
         opened: Shuts the binding down.
     """
 
@@ -64,7 +65,7 @@ class GpuWatch:
         self._nvml = nvml
         self._cards = cards
         self._opened = opened
-        self._heard = False
+        self._has_answer = False
         self._clocks_mhz: list[float] = []
         self._temperatures_c: list[float] = []
         self._throttled_rounds = 0
@@ -75,15 +76,15 @@ class GpuWatch:
     def open(cls, devices: Sequence[jax.Device]) -> Self | None:
         """Find the cards of some jax devices.
 
-        NVML counts cards in the order of the PCI bus; CUDA counts the visible ones, by default
-        the fastest first. So a card is found by its UUID: jax names a device by CUDA's number
-        (`local_hardware_id`), and the CUDA driver of this process says which UUID has that
-        number, whatever CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER are.
+        NVML numbers cards in the order of the PCI bus; CUDA numbers the visible cards, by default
+        the fastest first. So a card is found by its UUID: jax has CUDA's number of a device
+        (`local_hardware_id`), and the CUDA driver of this process knows that device's UUID,
+        whatever CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER are.
 
         Returns:
-            None when a device is no NVIDIA GPU, NVML cannot be had, or a card is not found.
+            None when a device is no NVIDIA GPU, NVML is not available, or a card is not found.
         """
-        # Whatever fails on the way, there is a driver, a binding or a permission missing.
+        # Any failure here means that a driver, a binding or a permission is missing.
         with suppress(Exception), ExitStack() as opened:
             nvml = import_module("pynvml")
             nvml.nvmlInit()
@@ -93,7 +94,7 @@ class GpuWatch:
         return None
 
     def look(self) -> None:
-        """Note how the cards fare; once a round, outside timed windows, while they are warm."""
+        """Record the state of the cards: once a round, outside timed windows."""
         boards = [card.board for card in self._cards]
         if clocks := self._answers(_CLOCK, boards, _SM_CLOCK):
             self._clocks_mhz.append(float(min(clocks)))
@@ -103,15 +104,16 @@ class GpuWatch:
         self._throttled_rounds += bool(reasons)
         self._reasons |= reasons
         for card in self._cards:
-            self._foreign_pids |= _foreign(self._listed_pids(card))
+            listed = self._answer(_COMPUTING, card.used) or ()
+            self._foreign_pids |= _foreign({process.pid for process in listed})
 
     def health(self) -> GpuHealth | None:
-        """Return what was seen so far, or None when no question was answered.
+        """Return what was recorded so far; None when NVML gave no answer.
 
-        Of several cards it is the lowest clock and the highest temperature. A clock or a
-        temperature that a card does not tell has no entries.
+        Of several cards it has the lowest clock and the highest temperature. A quantity that no
+        card reports has no entries.
         """
-        if not self._heard:
+        if not self._has_answer:
             return None
         return GpuHealth(
             sm_clock_mhz=tuple(self._clocks_mhz),
@@ -122,12 +124,12 @@ class GpuWatch:
         )
 
     def close(self) -> None:
-        """Leave NVML."""
+        """Shut NVML down."""
         with suppress(Exception):
             self._opened.close()
 
     def _answers(self, names: Sequence[str], handles: Sequence[Any], *arguments: int) -> list[Any]:
-        """Ask about each handle; what cannot be answered is left out."""
+        """Query each handle, and omit those without an answer."""
         answers = (self._answer(names, handle, *arguments) for handle in handles)
         return [answer for answer in answers if answer is not None]
 
@@ -135,12 +137,9 @@ class GpuWatch:
         for name in names:
             with suppress(Exception):
                 answer = getattr(self._nvml, name)(handle, *arguments)
-                self._heard = True
+                self._has_answer = True
                 return answer
         return None
-
-    def _listed_pids(self, card: _Card) -> set[int]:
-        return {process.pid for process in self._answer(_COMPUTING, card.used) or ()}
 
 
 def _card(nvml: Any, uuid: UUID) -> _Card:
@@ -153,10 +152,10 @@ def _card(nvml: Any, uuid: UUID) -> _Card:
 
 
 def _cuda_uuid(device: jax.Device) -> UUID:
-    """Ask the CUDA driver; of a MIG instance it tells the instance's UUID.
+    """Ask the CUDA driver for the UUID of a device, or of the MIG instance that it is.
 
     Raises:
-        OSError: There is no such driver, or it does not answer.
+        OSError: There is no CUDA driver, or it reports an error.
     """
     if device.platform != "gpu":
         raise OSError(f"{device} is no GPU")
@@ -177,15 +176,16 @@ def _harmful(masks: Sequence[int]) -> set[str]:
 
 
 def _foreign(listed: set[int]) -> set[int]:
-    """Return those processes on a card that are others', as far as this process can tell.
+    """Return the processes on a card that do not belong to this one, as far as it can tell.
 
-    This process is on the card itself. A list without it was written in another PID namespace,
-    outside this container, and one of its numbers may be ours: then nobody is accused. Nor is a
-    process that has ended since, which may have been a child.
+    This process uses the card too. A list without it comes from another PID namespace, outside
+    this container, so its numbers say nothing here. A process that has ended since is not
+    returned either: it may have been a child.
     """
     with suppress(psutil.Error):
         me = psutil.Process()
         if me.pid in listed:
-            family = {one.pid for one in (me, *me.parents(), *me.children(recursive=True))}
+            relatives = (me, *me.parents(), *me.children(recursive=True))
+            family = {process.pid for process in relatives}
             return {pid for pid in listed - family if psutil.pid_exists(pid)}
     return set()

@@ -1,4 +1,4 @@
-"""The machine around the accelerator: what a loader's speed depends on."""
+"""The host of the accelerator, on which a loader's speed depends."""
 
 import hashlib
 import os
@@ -20,7 +20,7 @@ _CONTAINER_MARKS: Final = (
     "var/run/secrets/kubernetes.io",
 )
 MEMORY_TOLERANCE_FRACTION: Final = 0.10
-"""How much less memory than another a host of the same class may have."""
+"""By which fraction the memory of two hosts of the same class may differ."""
 
 _CONTAINER_CGROUPS: Final = ("docker", "kubepods", "containerd", "libpod", "lxc")
 
@@ -53,19 +53,20 @@ def host_difference(now: Host, then: Host) -> str:
 
 
 def this_host(root: Path = Path("/")) -> Host:
-    """Look at the host of this process.
+    """Describe the host of this process.
 
-    The cores are those that the process may use: its affinity, and below that the quota of its
-    cgroup, rounded down but at least 1. The memory is the machine's, or its cgroup's limit when
-    that is lower.
+    The cores are those that the process may use: those of its CPU affinity, or the quota of its
+    cgroup if that is lower, rounded down but at least 1. The memory is the machine's, or its
+    cgroup's limit if that is lower.
 
     Args:
-        root: Where `proc`, `sys`, `run` and `var` lie.
+        root: The folder that contains `proc`, `sys`, `run` and `var`.
 
     Raises:
         InputError: `proc/meminfo` does not say how much memory there is.
     """
-    cpuinfo = _cpuinfo_fields(_text(root / "proc/cpuinfo"))
+    text = _text(root / "proc/cpuinfo")
+    cpuinfo = dict(re.findall(r"^([^\t:]+?)[\t ]*: (.*)$", text, re.MULTILINE))
     return Host(
         cpu=_cpu_name(cpuinfo),
         cpu_model=cpu_model(*map(cpuinfo.get, ("cpu family", "model", "stepping"))),
@@ -77,23 +78,19 @@ def this_host(root: Path = Path("/")) -> Host:
 
 
 def is_same_machine(host: Host, other: Host) -> bool:
-    """Return whether two hosts are surely one machine, and not two of a class."""
+    """Return whether two hosts are certainly the same machine, not two machines of one class."""
     return bool(host.machine) and host.machine == other.machine
 
 
 def _machine(root: Path) -> str:
-    """Return a digest of what tells a machine apart; "" for one that cannot be told.
+    """Return a digest that identifies a machine; "" when nothing identifies it.
 
-    A virtual one, or a container, may be moved to other hardware, and its neighbours change.
+    A virtual machine or a container may move to other hardware, and its neighbours change.
     """
     if " hypervisor" in _text(root / "proc/cpuinfo") or _in_container(root):
         return ""
-    told = _text(root / "etc/machine-id").strip()
-    return hashlib.sha256(told.encode()).hexdigest()[:16] if told else ""
-
-
-def _cpuinfo_fields(cpuinfo: str) -> dict[str, str]:
-    return dict(re.findall(r"^([^\t:]+?)[\t ]*: (.*)$", cpuinfo, re.MULTILINE))
+    machine_id = _text(root / "etc/machine-id")
+    return hashlib.sha256(machine_id.encode()).hexdigest()[:16] if machine_id else ""
 
 
 def cpu_model(family: object, model: object, stepping: object) -> str:
@@ -104,13 +101,13 @@ def cpu_model(family: object, model: object, stepping: object) -> str:
 
 
 def _cpu_name(fields: Mapping[str, str]) -> str:
-    """Give the model name; ARM processors have none and are told by implementer and part."""
+    """Return the model name, or for an ARM processor, which has none, implementer and part."""
     arm = [fields[name] for name in ("CPU implementer", "CPU part") if name in fields]
     return fields.get("model name") or " ".join([machine(), *arm])
 
 
 def _quota_cores(root: Path) -> float:
-    """Give the tightest CPU quota in cores; infinite when there is none."""
+    """Return the lowest CPU quota in cores; infinite when there is none."""
     cores = inf
     for folder in _cgroup_folders(root, "cpu"):
         limit = _text(folder / "cpu.max") or " ".join(
@@ -131,11 +128,11 @@ def _memory_limits(root: Path) -> Iterator[int]:
 
 
 def _cgroup_folders(root: Path, controller: str) -> Iterator[Path]:
-    """Give the folders that may limit this process: its cgroup's and all above it.
+    """Yield the folders that may limit this process: its cgroup's and all above it.
 
-    A container without a cgroup namespace is told a path of its host and finds its own limits at
-    the top of the mount, so every ancestor is tried. The lines of `proc/self/cgroup` are
-    described in cgroups(7): version 2 names no controllers.
+    A container without a cgroup namespace sees a path of its host and has its own limits at the
+    top of the mount, so every ancestor is tried. cgroups(7) describes the lines of
+    `proc/self/cgroup`: version 2 names no controllers.
     """
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
@@ -162,7 +159,7 @@ def _in_container(root: Path) -> bool:
 
 
 def _text(path: Path) -> str:
-    """Read a file of the kernel's; one that is absent or forbidden says nothing."""
+    """Read a file of the kernel; "" when it is absent or may not be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:

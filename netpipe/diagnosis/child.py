@@ -4,14 +4,15 @@ import argparse
 from contextlib import ExitStack
 from typing import Any
 
-from netpipe.device.emulated_names import Flops, checked_flops
+from netpipe.device.emulated_names import Flops, check_flops
 
 KIND = "diagnose"
 
 
 def main() -> None:
     """Run the session that this process was started for."""
-    from netpipe.session.child import answer, requested, tell_of_import
+    from netpipe.session.child import announce_import, require_request, run_job
+    from netpipe.session.request import SessionRequest
 
     parser = argparse.ArgumentParser()
     parser.add_argument("--loader", required=True)
@@ -20,7 +21,7 @@ def main() -> None:
     parser.add_argument("--load-s", type=float, nargs=4)
     parser.add_argument("--budget-s", type=float, required=True)
     arguments = parser.parse_args()
-    request = requested(parser)
+    request = require_request(parser, SessionRequest)
 
     def investigate(_: ExitStack) -> dict[str, Any]:
         from netpipe.clock import MonotonicClock
@@ -28,12 +29,12 @@ def main() -> None:
         from netpipe.diagnosis.investigation import Investigation
         from netpipe.grain_workers import let_grain_start_workers
         from netpipe.results.measurement import Interval
-        from netpipe.session.session import START_UP_S
+        from netpipe.session.request import START_UP_S
         from netpipe.session.targets import resolve
         from netpipe.session.watchdog import Watchdog
 
         let_grain_start_workers()
-        tell_of_import(request, arguments.loader)
+        announce_import(request, arguments.loader)
         loader, cores = resolve(arguments.loader), this_host().cores
         load_s = None
         if arguments.load_s:
@@ -51,7 +52,7 @@ def main() -> None:
         flops = count_flops(getattr(step, "flops_per_step", None))
         return {KIND: {"findings": findings, "flops_per_step": flops}}
 
-    answer(request, investigate)
+    run_job(request, investigate)
 
 
 def count_flops(flops: Flops) -> float | None:
@@ -61,7 +62,7 @@ def count_flops(flops: Flops) -> float | None:
         MisuseError: They are not above 0, or not finite.
     """
     counted = flops() if callable(flops) else flops
-    return None if counted is None else float(checked_flops(counted))
+    return None if counted is None else float(check_flops(counted))
 
 
 if __name__ == "__main__":

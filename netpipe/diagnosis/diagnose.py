@@ -6,23 +6,20 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from netpipe.device.accelerators import names_with_peak, peak_flops_of_name
-from netpipe.device.detection import found_versions
+from netpipe.device.detection import installed_versions
 from netpipe.device.host import this_host
 from netpipe.diagnosis.child import KIND
 from netpipe.diagnosis.diagnosis import Bottleneck, Diagnosis, Findings, Need, findings_from
 from netpipe.diagnosis.report import summarize
 from netpipe.diagnosis.schedule import max_duration_s
 from netpipe.linting import child as linting_child
+from netpipe.linting.request import LintRequest
 from netpipe.measuring import child as measuring_child
+from netpipe.measuring.request import MeasureRequest
 from netpipe.results.measurement import Measurement
-from netpipe.session.progress import Tell
-from netpipe.session.session import (
-    OVERTIME_S,
-    SessionRequest,
-    answered,
-    linted,
-    measured,
-)
+from netpipe.session.parent import run_measurement, run_session
+from netpipe.session.progress import OnProgress
+from netpipe.session.request import OVERTIME_S, SessionRequest
 from netpipe.verdict.decision import judge
 from netpipe.verdict.kinds import VerdictKind
 from netpipe.verdict.worker_sizing import enough_workers
@@ -45,7 +42,7 @@ class DiagnosisRequest:
     loader: str
     step: str | None
     loop: str | None
-    session: SessionRequest
+    session: MeasureRequest
 
     @property
     def has_step(self) -> bool:
@@ -66,7 +63,10 @@ class DiagnosisRequest:
 
 
 def run_diagnosis(
-    asked: DiagnosisRequest, silences: Mapping[str, str], intent: str, progress: Tell | None = None
+    asked: DiagnosisRequest,
+    silences: Mapping[str, str],
+    intent: str,
+    progress: OnProgress | None = None,
 ) -> Diagnosis:
     """Measure a loader with its step, if it has one, and find out what limits it.
 
@@ -84,16 +84,28 @@ def run_diagnosis(
     if asked.has_step:
         command = measuring_child.child_command(asked.loader, asked.step, asked.loop)
         step_s = _STEP_FRACTION * budget_s
-        request = replace(asked.session, kind="measure", budget_s=step_s)
-        measurement = measured(command, request, progress=progress)
+        request = replace(asked.session, budget_s=step_s)
+        measurement = run_measurement(command, request, progress=progress)
         budget_s -= step_s
-    lint = linted(
+    lint = run_session(
         linting_child.child_command(asked.loader),
-        replace(asked.session, kind="lint", intent=intent, silences=silences),
-        progress,
+        LintRequest(
+            accelerator=asked.session.accelerator,
+            start_limit_s=asked.session.start_limit_s,
+            intent=intent,
+            silences=silences,
+        ),
+        progress=progress,
     )
-    request = replace(asked.session, kind=KIND, budget_s=max_duration_s(budget_s))
-    answer = answered(_child_command(asked, measurement, budget_s), request, progress)
+    diagnose_request = SessionRequest(
+        KIND,
+        accelerator=asked.session.accelerator,
+        budget_s=max_duration_s(budget_s),
+        batch_limit_s=asked.session.batch_limit_s,
+        start_limit_s=asked.session.start_limit_s,
+    )
+    command = _child_command(asked, measurement, budget_s)
+    answer = run_session(command, diagnose_request, progress=progress)
     return compose_diagnosis(answer, measurement, lint, asked.session)
 
 
@@ -113,7 +125,7 @@ def compose_diagnosis(
     answer: Mapping[str, Any],
     measurement: Measurement | None,
     lint: Mapping[str, Any],
-    request: SessionRequest,
+    request: MeasureRequest,
 ) -> Diagnosis:
     """Return the diagnosis that the answers of all sessions amount to."""
     findings = findings_from(answer["findings"])
@@ -135,7 +147,7 @@ def compose_diagnosis(
         measurement=measurement,
         lint=lint,
         host=this_host(),
-        versions=found_versions(),
+        versions=installed_versions(),
     )
 
 

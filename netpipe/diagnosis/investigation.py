@@ -34,7 +34,7 @@ from netpipe.diagnosis.variant_runs import VariantRuns
 from netpipe.diagnosis.what_if import MeasuredLoader, choose_change, list_changes, predict_all
 from netpipe.measuring.loader_puller import LoaderFactory
 from netpipe.results.measurement import Interval
-from netpipe.session.bounded_calls import bounded
+from netpipe.session.bounded_calls import call_within
 from netpipe.session.heartbeat import UNWATCHED, Watch
 
 _WORKERS_START_S: Final = 1.0
@@ -142,7 +142,7 @@ class Investigation:
                 start = partial(
                     take_first_look, self._single_thread, self._clock, UNWATCHED, slot.until_s
                 )
-                look = bounded(start, slot.remaining_s())
+                look = call_within(start, slot.remaining_s())
                 return self._measure_single_thread(self._single_thread, look, schedule)
         except Exception as error:  # noqa: BLE001  # a failure of ours costs only this part
             self._remarks.append(

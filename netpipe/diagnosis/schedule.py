@@ -71,4 +71,4 @@ class Schedule:
 
     def progress(self, what: str) -> Callable[[int], None]:
         """Return a function that reports the number of each round of a part."""
-        return lambda number: self._watch.doing(what, self._budget_s, f"round {number}")
+        return lambda number: self._watch.enter_phase(what, self._budget_s, f"round {number}")

@@ -105,7 +105,7 @@ class SecondProcess:
 
 def main() -> None:
     """Pull whenever the parent asks; the loader's target is the only argument."""
-    from netpipe.session.bounded_calls import in_a_line
+    from netpipe.session.bounded_calls import summarize_error
 
     # What the user's code prints must not be taken for an answer.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
@@ -114,7 +114,7 @@ def main() -> None:
         for answer in _answers(sys.argv[1]):
             answers.write(json.dumps(answer) + "\n")
     except Exception as error:  # noqa: BLE001  # the user's code may raise anything
-        answers.write(json.dumps({_FAILED: in_a_line(error)}) + "\n")
+        answers.write(json.dumps({_FAILED: summarize_error(error)}) + "\n")
 
 
 def _answers(target: str) -> Iterator[object]:

@@ -35,7 +35,7 @@ from netpipe.diagnosis.turns import (
 )
 from netpipe.linting.graph.nodes import Graph
 from netpipe.measuring.loader_puller import LoaderFactory
-from netpipe.session.bounded_calls import bounded
+from netpipe.session.bounded_calls import call_within
 from netpipe.session.heartbeat import UNWATCHED, Watch
 
 END_FRACTION: Final = 0.6
@@ -76,7 +76,7 @@ class SingleThreadRun:
                 measure_stage_times,
                 *(self.loader, self.graph, slot.budget_s, slot.clock, self._own_watch),
             )
-            return bounded(measure, slot.remaining_s()) if self.is_rebuilt else measure()
+            return call_within(measure, slot.remaining_s()) if self.is_rebuilt else measure()
         except Exception as error:  # noqa: BLE001  # a failure of ours costs only this part
             self.remarks.append(f"the stages could not be timed: {describe_error(error)}")
             return ()

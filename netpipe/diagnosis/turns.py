@@ -13,7 +13,7 @@ from netpipe.gate.comparison import student_quantile
 from netpipe.measuring.interleaving import MIN_ROUNDS as MIN_ROUNDS
 from netpipe.measuring.interleaving import Interleaved, interleave
 from netpipe.results.measurement import Interval
-from netpipe.session.bounded_calls import bounded, in_a_line
+from netpipe.session.bounded_calls import call_within, summarize_error
 
 _MAX_ROUNDS: Final = 9
 # A block that begins shortly before the deadline may still take this long.
@@ -143,7 +143,7 @@ def measure_in_turns(
         try:
             if side == watched:
                 return sides[side]()
-            return bounded(sides[side], max(_MIN_LIMIT_S, time.remaining_s()))
+            return call_within(sides[side], max(_MIN_LIMIT_S, time.remaining_s()))
         finally:
             costs_s.append(time.clock() - started_s)
 
@@ -176,4 +176,4 @@ def require_side(side: str, turns: SideBlocks) -> SideBlocks:
 def describe_error(error: Exception) -> str:
     """Return why something failed in one line, without saying that it was the loader."""
     cause = error.__cause__ if isinstance(error, LoaderFailedError) else None
-    return in_a_line(cause if isinstance(cause, Exception) else error)
+    return summarize_error(cause if isinstance(cause, Exception) else error)

@@ -15,21 +15,22 @@ def child_command(loader: str) -> list[str]:
 
 def main() -> None:
     """Run the session that this process was started for."""
-    from netpipe.session.child import answer, requested, tell_of_import
+    from netpipe.linting.request import LintRequest
+    from netpipe.session.child import announce_import, require_request, run_job
     from netpipe.session.targets import resolve
 
     parser = argparse.ArgumentParser()
     parser.add_argument("--loader", required=True)
     arguments = parser.parse_args()
-    request = requested(parser)
+    request = require_request(parser, LintRequest)
 
     def lint_target(_: ExitStack) -> dict[str, object]:
         from netpipe.linting.job import lint_loader
 
-        tell_of_import(request, arguments.loader)
+        announce_import(request, arguments.loader)
         return {"lint": lint_loader(request, resolve(arguments.loader))}
 
-    answer(request, lint_target)
+    run_job(request, lint_target)
 
 
 if __name__ == "__main__":

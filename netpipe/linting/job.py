@@ -7,12 +7,13 @@ from netpipe.device.host import this_host
 from netpipe.grain_workers import let_grain_start_workers
 from netpipe.linting.graph.source_lines import record_source_lines
 from netpipe.linting.linter import lint
+from netpipe.linting.request import LintRequest
 from netpipe.measuring.loader_puller import LoaderFactory
-from netpipe.session.progress import Teller
-from netpipe.session.session import SessionRequest, progress_file
+from netpipe.session.progress import ProgressWriter
+from netpipe.session.result_files import progress_file
 
 
-def lint_loader(request: SessionRequest, loader: LoaderFactory) -> dict[str, object]:
+def lint_loader(request: LintRequest, loader: LoaderFactory) -> dict[str, object]:
     """Return the `netpipe.lint/1` document of the pipeline that a factory returns.
 
     Args:
@@ -24,12 +25,12 @@ def lint_loader(request: SessionRequest, loader: LoaderFactory) -> dict[str, obj
     """
     let_grain_start_workers()
     clock = MonotonicClock()
-    teller = Teller(progress_file(request), clock)
-    teller.doing("building the pipeline")
+    progress = ProgressWriter(progress_file(request), clock)
+    progress.enter_phase("building the pipeline")
     with record_source_lines() as recording:
         dataset = loader()
     report = lint(dataset, request.intent, recording=recording, silences=request.silences)
-    tell = partial(teller.doing, of_s=(request.proves + request.tries) * request.budget_s)
+    tell = partial(progress.enter_phase, of_s=(request.proves + request.tries) * request.budget_s)
     trials: list[dict[str, object]] = []
     if request.proves:
         from netpipe.linting.experiments.proofs import prove

@@ -16,6 +16,7 @@ from netpipe.linting.graph.nodes import Graph, Node, qualified_name
 from netpipe.linting.graph.reader import read_graph
 from netpipe.linting.graph.source_lines import Recording
 from netpipe.linting.graph.wrapped_datasets import find_dataset_properties, find_held_datasets
+from netpipe.linting.request import INTENTS
 from netpipe.linting.rules import (
     NO_GRAIN_GRAPH,
     RULE_NAMES,
@@ -25,7 +26,6 @@ from netpipe.linting.rules import (
 )
 from netpipe.linting.rules.costs import load_packaged_costs
 from netpipe.linting.rules.finding import LintFinding, Pipeline, SilencedFinding
-from netpipe.session.session import INTENTS
 
 SCHEMA = "netpipe.lint/1"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from netpipe.errors import InputError
+from netpipe.linting.request import INTENTS
 from netpipe.linting.rules import RULE_NAMES, split_silence
-from netpipe.session.session import INTENTS
 
 _FILE: Final = "pyproject.toml"
 _TABLE: Final = "tool.netpipe.lint"

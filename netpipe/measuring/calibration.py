@@ -19,7 +19,7 @@ from netpipe.grain_workers import let_grain_start_workers
 from netpipe.measuring.loader_puller import Puller, wait_until_quiet
 from netpipe.results.measurement import CalibrationTurns
 from netpipe.session.descendants import thread_cpu_s
-from netpipe.session.processes import ProcessTree, own_threads
+from netpipe.session.processes import ProcessTree, list_own_threads
 
 VERSION: Final = "reference-loader/1"
 # Short compared with changes of the machine's load, long compared with a pull.
@@ -44,12 +44,12 @@ class ReferenceLoader:
 
     def __init__(self, workers: int) -> None:
         self.workers = min(workers, this_host().cores)
-        others, threads = ProcessTree(), own_threads()
+        others, threads = ProcessTree(), list_own_threads()
         let_grain_start_workers()
         self._iterator = iter(_dataset(self.workers))
         next(self._iterator)
         self.processes = ProcessTree(without=others.pids)
-        self._threads = own_threads() - threads
+        self._threads = list_own_threads() - threads
 
     @property
     def name(self) -> str:

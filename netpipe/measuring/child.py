@@ -1,40 +1,37 @@
-"""The job of a session that measures, and `python -m netpipe.measuring.child`, which does it."""
+"""The job of a session that measures; `python -m netpipe.measuring.child` runs it on targets."""
 
 import argparse
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
-from platform import python_version
-from typing import Any, Final
+from typing import Any
 
 from netpipe.clock import MonotonicClock
-from netpipe.device.emulated_names import Emulated, Flops, parse_accelerator
+from netpipe.device.emulated_names import EmulatedAccelerator, Flops, parse_accelerator
 from netpipe.errors import MisuseError
+from netpipe.measuring.request import MeasureRequest
 from netpipe.results.measurement import Device
-from netpipe.session.child import answer, requested, tell_of_import
+from netpipe.session.child import announce_import, require_request, run_job
 from netpipe.session.code_origin import check_origin
-from netpipe.session.session import SessionRequest, write_result
+from netpipe.session.result_files import write_result
 from netpipe.session.targets import resolve
 from netpipe.session.watchdog import Watchdog
-
-_PACKAGES: Final = ("netpipe", "grain", "jax", "jaxlib", "numpy")
 
 
 @dataclass(frozen=True)
 class Factories:
-    """What the user hands over.
+    """What the user provides.
 
     Attributes:
         loader: Makes the loader.
-        step: Makes `(state, step)`; may be left out with an emulated accelerator.
-        loop: The trainer's own loop; the harness's when left out.
-        synthetic: Makes the batches that the step is timed on alone; the loader's when left out.
-        fingerprint: Names the data and the configuration; only like is compared with like.
-        flops_per_step: FLOPs of a step, for an emulated accelerator of a known peak; the step
-            factory's attribute of this name when left out.
+        step: Makes `(state, step)`; optional with an emulated accelerator.
+        loop: The trainer's own loop; by default the harness's.
+        synthetic: Makes the batches on which the step is timed alone; by default the loader's.
+        fingerprint: Names the data and the configuration; only equal ones are compared.
+        flops_per_step: FLOPs of a step, for an emulated accelerator of a known peak; by default
+            the step factory's attribute of this name.
     """
 
     loader: Callable[[], Any]
@@ -45,26 +42,29 @@ class Factories:
     flops_per_step: Flops = None
 
 
-def serve(request: SessionRequest, factories: Factories) -> None:
-    """Measure what factories make and write the session's result; no exception gets out."""
-    answer(request, lambda closing: measured_factories(request, factories, closing))
+def serve(request: MeasureRequest, factories: Factories) -> None:
+    """Measure what the factories make and write the result, which may be an error."""
+    run_job(request, lambda closing: measure_factories(request, factories, closing))
 
 
-def measured_factories(
-    request: SessionRequest, factories: Factories, closing: ExitStack
+def measure_factories(
+    request: MeasureRequest, factories: Factories, closing: ExitStack
 ) -> dict[str, Any]:
-    """Measure what factories make; return the result's document.
+    """Measure what the factories make; return the document of the result.
 
     Args:
         request: What the session was asked for.
-        factories: What the user hands over.
+        factories: What the user provides.
         closing: Closes the loaders once the result is written.
 
     Raises:
-        MisuseError: The code comes from elsewhere, or a factory does not give what it must.
+        MisuseError: The code comes from elsewhere, or a factory returns something unsuitable.
     """
-    # Before, since a refusal must not take minutes; after, since more was imported meanwhile.
+    # A refusal must not take minutes, so the check comes first. It is repeated after the
+    # measurement, which has imported more.
     check_origin(request.code_from, request.not_from)
+    from netpipe.device.detection import measured_versions
+    from netpipe.device.host import this_host
     from netpipe.grain_workers import let_grain_start_workers
     from netpipe.measuring.kept_trace import TraceTarget
     from netpipe.measuring.protocol import Environment, measure
@@ -73,7 +73,7 @@ def measured_factories(
 
     let_grain_start_workers()
     device_of, step = _device_and_step(request, factories)
-    place = Environment(device_of, _host(), _versions())
+    place = Environment(device_of, this_host(), measured_versions())
     trace = TraceTarget(Path(request.trace), request.trace_name) if request.trace else None
     with Watchdog(request) as watch:
         subject = Subject(
@@ -92,11 +92,11 @@ def measured_factories(
 
 
 def _device_and_step(
-    request: SessionRequest, factories: Factories
+    request: MeasureRequest, factories: Factories
 ) -> tuple[Callable[[int], Device], Callable[[], Any]]:
     emulated = parse_accelerator(request.accelerator)
     if emulated is not None:
-        return _emulated(emulated, request, factories)
+        return _emulated_device_and_step(emulated, request, factories)
     if factories.step is None:
         raise MisuseError("a step must be given, unless the accelerator is emulated; found none")
     from netpipe.device.detection import local_device
@@ -104,31 +104,25 @@ def _device_and_step(
     return local_device, factories.step
 
 
-def _emulated(
-    emulated: Emulated, request: SessionRequest, factories: Factories
+def _emulated_device_and_step(
+    emulated: EmulatedAccelerator, request: MeasureRequest, factories: Factories
 ) -> tuple[Callable[[int], Device], Callable[[], Any]]:
     from netpipe.measuring.emulated_step import EmulatedStep
 
     flops: Flops = next(
-        (one for one in (request.flops_per_step, factories.flops_per_step) if one is not None),
+        (
+            given
+            for given in (request.flops_per_step, factories.flops_per_step)
+            if given is not None
+        ),
         getattr(factories.step, "flops_per_step", None),
     )
-    step_s, kind = emulated.timed(flops, request.mfu)
+    step_s, kind = emulated.derive_step_s(flops, request.mfu)
     step = EmulatedStep(step_s, factories.step, emulated.copy_bytes_per_s)
     return (
         lambda _: Device(emulated.key, kind, "emulated", emulated.count),
         lambda: (step.initial_state(), step),
     )
-
-
-def _host() -> Any:
-    from netpipe.device.host import this_host
-
-    return this_host()
-
-
-def _versions() -> dict[str, str]:
-    return {"python": python_version(), **{name: version(name) for name in _PACKAGES}}
 
 
 def child_command(loader: str, step: str | None, loop: str | None) -> list[str]:
@@ -139,24 +133,24 @@ def child_command(loader: str, step: str | None, loop: str | None) -> list[str]:
 
 
 def main() -> None:
-    """Run the session that this process was started for, with targets as its subject."""
+    """Run this process's session on the targets that its command names."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--loader", required=True)
     parser.add_argument("--step")
     parser.add_argument("--loop")
     arguments = parser.parse_args()
-    request = requested(parser)
+    request = require_request(parser, MeasureRequest)
 
-    def found(closing: ExitStack) -> dict[str, Any]:
-        tell_of_import(request, arguments.loader)
+    def measure(closing: ExitStack) -> dict[str, Any]:
+        announce_import(request, arguments.loader)
         factories = Factories(
             loader=resolve(arguments.loader),
             step=resolve(arguments.step) if arguments.step else None,
             loop=resolve(arguments.loop) if arguments.loop else None,
         )
-        return measured_factories(request, factories, closing)
+        return measure_factories(request, factories, closing)
 
-    answer(request, found)
+    run_job(request, measure)
 
 
 if __name__ == "__main__":

@@ -87,11 +87,11 @@ class Puller:
         self._epoch_began = 0
         self._ignored_pids: tuple[int, ...] = ()
         started = clock()
-        watch.waiting(started, starts=True)
+        watch.note_wait(started, starts=True)
         try:
             self._iterator = self._start()
         except BaseException:
-            watch.waiting(None)
+            watch.note_wait(None)
             raise
         self.making_s = clock() - started
         self.first_batch = self._next()
@@ -120,7 +120,7 @@ class Puller:
         try:
             self._restart()
         finally:
-            self._watch.waiting(None)
+            self._watch.note_wait(None)
         self.pulled += 1
 
     def _start(self) -> Iterator[Batch]:
@@ -138,10 +138,10 @@ class Puller:
 
     def _find_processes(self) -> None:
         self.processes = ProcessTree(without=self._ignored_pids)
-        self._watch.started(self.processes.worker_pids)
+        self._watch.note_workers(self.processes.worker_pids)
 
     def _next(self) -> Batch:
-        self._watch.waiting(self._clock(), starts=not self.pulled)
+        self._watch.note_wait(self._clock(), starts=not self.pulled)
         try:
             batch = next(self._iterator)
         except StopIteration:
@@ -154,7 +154,7 @@ class Puller:
                 f"the loader failed after {self.pulled} batches: {type(error).__name__}: {error}"
             ) from error
         finally:
-            self._watch.waiting(None)
+            self._watch.note_wait(None)
         self.pulled += 1
         return batch
 
@@ -163,7 +163,7 @@ class Puller:
         if not self.pulled:
             raise MisuseError("loader() gave no batch: it must give at least one")
         started = self._clock()
-        self._watch.waiting(started, starts=True)
+        self._watch.note_wait(started, starts=True)
         try:
             close_with_timeout(self.close)
             self._iterator = self._start()

@@ -69,10 +69,10 @@ def measure(
         MisuseError: A factory does not return what it must.
     """
     started, host_cpu = clock(), processes.read_host_cpu()
-    watch.doing("making the loader")
+    watch.enter_phase("making the loader")
     puller = Puller(subject.loader, clock, watch)
     closing.callback(close_with_timeout, puller.close)
-    watch.doing("making the step")
+    watch.enter_phase("making the step")
     runner = RoundRunner(subject, puller, clock, budget_s)
     closing.callback(close_with_timeout, runner.reference.close)
     runner.run(watch)
@@ -80,9 +80,9 @@ def measure(
     if trace is not None:
         runner.log.no_trace = "taking it did not end"
         yield _summarize(runner, environment, clock() - started, busy)
-        watch.doing("a trace of some steps", budget_s)
+        watch.enter_phase("a trace of some steps", budget_s)
         # The trace has a budget of its own.
-        watch.rounds_begin()
+        watch.begin_rounds()
         _keep_trace(runner, trace.file(_device(runner, environment).key))
     yield _summarize(runner, environment, clock() - started, busy)
 

@@ -104,26 +104,26 @@ class RoundRunner:
 
     def run(self, watch: Watch = UNWATCHED) -> None:
         """Calibrate, warm up, then run rounds until they agree or time is up."""
-        watch.doing("CPU time of a batch, beside a reference loader's")
+        watch.enter_phase("CPU time of a batch, beside a reference loader's")
         self._calibrate()
-        watch.doing("warming up the step")
+        watch.enter_phase("warming up the step")
         self.stepper.warm_up(0.2 * self._budget_s)
         gpu = GpuWatch.open(self.stepper.devices)
         # The loader fills its buffers while the step is estimated, so the step comes first.
         step_s = self.stepper.measure_resident_s(_WARM_UP_STEPS)
         transfer_s = self.stepper.measure_transfer_s(1)
         # A loop that never comes back must not take the time that compiling a model may take.
-        watch.rounds_begin()
+        watch.begin_rounds()
         train_s = self._warm_up_loop() or step_s
-        watch.rounds_begin()
+        watch.begin_rounds()
         self._started = self._clock()
-        watch.doing(_ROUNDS_ACTIVITY, self._budget_s, "first estimates")
+        watch.enter_phase(_ROUNDS_ACTIVITY, self._budget_s, "first estimates")
         self._estimates = Estimates(*self._estimate_load_s(), step_s, transfer_s, train_s)
         self._run_rounds(watch, gpu)
         if gpu is not None:
             self.log.gpu = gpu.health()
             gpu.close()
-        watch.doing("a closer look at what was seen", self._budget_s)
+        watch.enter_phase("a closer look at what was seen", self._budget_s)
         self._look_closer()
 
     def _calibrate(self) -> None:
@@ -169,7 +169,7 @@ class RoundRunner:
         """Run rounds; when the loader ends for good, keep the whole rounds before."""
         estimated, log = self._clock(), self.log
         while not (self._is_over(estimated) or log.ended):
-            watch.doing(_ROUNDS_ACTIVITY, self._budget_s, self._describe_progress(estimated))
+            watch.enter_phase(_ROUNDS_ACTIVITY, self._budget_s, self._describe_progress(estimated))
             try:
                 log.rounds.append(self._run_round(gpu))
             except LoaderEndedError as ended:

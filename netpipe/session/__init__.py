@@ -1,4 +1,5 @@
-"""Fresh child processes that do one job each: started, watched, ended and read.
+"""Sessions: fresh child processes that do one job each and write one result.
 
-Start with `session.py` for the parent's side and `child.py` for the child's.
+Start with `request.py`; `parent.py` starts, follows and ends a child process, `child.py` runs in
+it, and `watchdog.py` ends a job that hangs. Other modules describe processes, code and failures.
 """

@@ -1,4 +1,4 @@
-"""Work that must end: in a thread of its own, which is left behind when it does not."""
+"""Calls with a time limit, in a thread that is abandoned when the limit is exceeded."""
 
 from collections.abc import Callable
 from concurrent.futures import Future, wait
@@ -13,31 +13,37 @@ from netpipe.session.processes import ProcessTree
 
 Result = TypeVar("Result")
 
-_FAREWELL_S: Final = 3.0  # for a loader to notice that its workers are gone: Grain looks every 1 s
+# Grain looks every second whether its workers still run.
+_FAREWELL_S: Final = 3.0
 
 
-def bounded(
+def call_within(
     work: Callable[[], Result], limit_s: float, grace_s: Callable[[], float] = lambda: 0.0
 ) -> Result:
-    """Do some work, and wait for it so long and no longer.
+    """Call a function in a daemon thread and wait for it for a limited time.
 
-    The processes that work has started which does not end are killed, and as a rule it ends then.
+    When the limit is exceeded, the processes that the call has started are killed, which usually
+    ends it.
 
     Args:
-        work: What to do; it runs in a daemon thread.
-        limit_s: Seconds.
-        grace_s: Asked once they are over for the seconds to wait beyond them.
-
-    Returns:
-        What the work returned.
+        work: The function.
+        limit_s: Seconds to wait.
+        grace_s: Called when the limit is reached; returns extra seconds to wait.
 
     Raises:
-        HangError: It did not end in time.
-        Exception: What the work raised.
+        HangError: The call did not end in time.
+        Exception: Whatever the call raised.
     """
     others = ProcessTree().worker_pids
     done: Future[Result] = Future()
-    Thread(target=_settle, args=(done, work), name="netpipe-bounded", daemon=True).start()
+
+    def settle() -> None:
+        try:
+            done.set_result(work())
+        except BaseException as error:  # noqa: BLE001  # re-raised in the waiting thread
+            done.set_exception(error)
+
+    Thread(target=settle, name="netpipe-bounded", daemon=True).start()
     if not wait([done], limit_s).done and not wait([done], grace_s()).done:
         for pid in set(ProcessTree().worker_pids).difference(others):
             with suppress(psutil.NoSuchProcess):
@@ -47,14 +53,7 @@ def bounded(
     return done.result()
 
 
-def _settle(done: "Future[Result]", work: Callable[[], Result]) -> None:
-    try:
-        done.set_result(work())
-    except BaseException as error:  # noqa: BLE001  # it is whose who waits
-        done.set_exception(error)
-
-
-def in_a_line(error: Exception) -> str:
-    """Return what is to be said of an error where there is a line for it."""
+def summarize_error(error: Exception) -> str:
+    """Return the first line of an error, with its type unless the error is our own."""
     text = str(error) if isinstance(error, NetpipeError) else f"{type(error).__name__}: {error}"
     return text.partition("\n")[0]

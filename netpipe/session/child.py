@@ -1,70 +1,68 @@
-"""What runs inside a session's process, whatever its job is: one result is written in any case."""
+"""The child's side of a session: run its job and write one result, whatever happens."""
 
 import argparse
 import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, TypeVar
 
 from netpipe.clock import MonotonicClock
 from netpipe.errors import LoaderFailedError, NetpipeError
-from netpipe.session.failure import told
-from netpipe.session.progress import Teller
-from netpipe.session.session import (
-    SessionRequest,
-    error_document,
-    gather_sockets,
+from netpipe.session.cleanup import (
+    end_this_session,
     is_abandoned,
-    leave,
-    progress_file,
-    request_here,
-    write_result,
+    keep_sockets_in_session_folder,
 )
+from netpipe.session.failure import format_failure
+from netpipe.session.progress import ProgressWriter
+from netpipe.session.request import SessionRequest
+from netpipe.session.result_files import error_document, progress_file, write_result
 
-_LOOK_S = 0.2
+_POLL_S = 0.2
+
+_Request = TypeVar("_Request", bound=SessionRequest)
 
 
-def requested(parser: argparse.ArgumentParser) -> SessionRequest:
-    """Return what this process was asked for; end it where a person has started it."""
-    request = request_here()
+def require_request(parser: argparse.ArgumentParser, request_type: type[_Request]) -> _Request:
+    """Return this process's request; end the process if a person has started it."""
+    request = request_type.from_environment()
     if request is None:
         parser.error("this module is started by netpipe, not by hand")
     return request
 
 
-def answer(request: SessionRequest, found: Callable[[ExitStack], dict[str, Any]]) -> None:
-    """Write what `found` returns, or how it failed, as the result of the session.
+def run_job(request: SessionRequest, job: Callable[[ExitStack], dict[str, Any]]) -> None:
+    """Write what a job returns, or how it failed, as the result of the session.
 
     Args:
         request: What the session was asked for.
-        found: Returns a document with one key, that of the result; whatever it raises is told.
-            What it leaves to the stack, as closing a loader, is done once the result is written:
-            it may take long, or never end.
+        job: Returns a document with one key, that of the result. What it leaves to the stack, such
+            as closing a loader, is done once the result is written: it may take long, or never end.
     """
-    gather_sockets(request)
-    _watch_parent(request)
+    keep_sockets_in_session_folder(request)
+    if request.parent is not None:
+        threading.Thread(
+            target=_end_when_abandoned, args=[request], name="netpipe-parent-watch", daemon=True
+        ).start()
     with ExitStack() as closing:
         try:
-            write_result(request, found(closing))
+            write_result(request, job(closing))
         except BaseException as error:  # noqa: BLE001  # what the user's code raises is the result
-            misused = isinstance(error, NetpipeError) and not isinstance(error, LoaderFailedError)
-            kind, message = ("misuse", str(error)) if misused else ("failed", told(error))
+            is_misuse = isinstance(error, NetpipeError) and not isinstance(error, LoaderFailedError)
+            kind, message = (
+                ("misuse", str(error)) if is_misuse else ("failed", format_failure(error))
+            )
             write_result(request, error_document(kind, message))
 
 
-def tell_of_import(request: SessionRequest, target: str) -> None:
-    """Say that a target is imported: that can take long, and can fail."""
-    Teller(progress_file(request), MonotonicClock()).doing(f"importing {target}")
+def announce_import(request: SessionRequest, target: str) -> None:
+    """Write to the progress that a target is imported, which can take long and can fail."""
+    ProgressWriter(progress_file(request), MonotonicClock()).enter_phase(f"importing {target}")
 
 
-def _watch_parent(request: SessionRequest) -> None:
+def _end_when_abandoned(request: SessionRequest) -> None:
     """End this session when nobody waits for its result any more: it would use the machine."""
-
-    def look() -> None:
-        while not is_abandoned(request):
-            time.sleep(_LOOK_S)
-        leave(request)
-
-    if request.parent is not None:
-        threading.Thread(target=look, name="netpipe-parent-watch", daemon=True).start()
+    while not is_abandoned(request):
+        time.sleep(_POLL_S)
+    end_this_session(request)

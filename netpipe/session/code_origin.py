@@ -1,4 +1,4 @@
-"""Where the code of this process came from: a session of one version must not run another's."""
+"""Where the code of this process came from: a session must not run another version's code."""
 
 import ast
 import re
@@ -18,32 +18,32 @@ from netpipe.git import GitError, git
 _INSTALL_EDITABLE: Final = (
     "Install the project editable (`pip install -e .`, or `package = editable` in tox)"
 )
-# Python and pytest find these by their own rules, so another one of the name is no copy.
+# Python and pytest find these by their own rules, so a module of the same name is no copy.
 _LOADED_OTHERWISE: Final = {*sys.stdlib_module_names, "__main__", "__mp_main__", "conftest"}
 
 
 def check_origin(
     code_from: str, not_from: Sequence[str], modules: Mapping[str, ModuleType] | None = None
 ) -> None:
-    """Refuse a process that runs other code than its own checkout's.
+    """Refuse a process that runs code from elsewhere than its checkout.
 
-    Worker processes get the search path of this one. So what they will import is what this process
-    would import: the imports in the checkout's code are looked up, executed so far or not.
+    Worker processes inherit the search path and import what this process would import. So all
+    imports in the checkout's code are looked up, whether or not they were executed.
 
     Args:
-        code_from: The checkout that this process is to run; "" for any code.
+        code_from: The checkout that this process has to run; "" for any code.
         not_from: Other checkouts of the same repository.
-        modules: What was loaded; by default all that this process has.
+        modules: The loaded modules; by default those of this process.
 
     Raises:
-        MisuseError: A module lies in one of `not_from`, or is a copy of one that the checkout
-            contains, or was installed from it; the message names its file.
+        MisuseError: A module lies in one of `not_from`, or is a copy of a module of the checkout,
+            or was installed from the checkout; the message names its file.
     """
     if not code_from:
         return
     files = dict(_files(dict(sys.modules) if modules is None else modules))
-    allowed = [Path(one).resolve() for one in (code_from, sys.prefix, sys.base_prefix)]
-    others = [Path(one).resolve() for one in not_from]
+    allowed = [Path(folder).resolve() for folder in (code_from, sys.prefix, sys.base_prefix)]
+    others = [Path(folder).resolve() for folder in not_from]
     for name, file in files.items():
         if _innermost(file, [*allowed, *others]) in others:
             raise MisuseError(
@@ -57,7 +57,7 @@ def check_origin(
 
 
 class _Checkout:
-    """The Python files of a checkout that git is not told to ignore."""
+    """The Python files of a checkout that git does not ignore."""
 
     def __init__(self, folder: Path, excluded: Sequence[Path]) -> None:
         self.folder = folder
@@ -66,15 +66,15 @@ class _Checkout:
             listed = git(folder, *words, "*.py", "*pyproject.toml").split("\0")
         except GitError as error:
             raise MisuseError(f"git must list the code of {folder}; found: {error}") from None
-        inside = [one for one in excluded if one != folder and one.is_relative_to(folder)]
+        inside = [other for other in excluded if other != folder and other.is_relative_to(folder)]
         self.files = {
-            one
-            for one in filter(None, listed)
-            if not any((folder / one).is_relative_to(other) for other in inside)
+            file
+            for file in filter(None, listed)
+            if not any((folder / file).is_relative_to(other) for other in inside)
         }
         self._sources = dict(self._importable())
-        declared = (_declared_name(folder / one) for one in self.files)
-        self._projects = {one for one in declared if one}
+        declared = (_declared_name(folder / file) for file in self.files)
+        self._projects = {name for name in declared if name}
 
     def contains(self, file: Path) -> bool:
         """Return whether a file is part of the checkout's code."""
@@ -83,12 +83,12 @@ class _Checkout:
     def refuse_copy(self, name: str, file: Path, owners: Iterable[str]) -> None:
         """Refuse a module of the checkout, or one built from it, that lies anywhere else.
 
-        A file of the checkout may have the name of somebody else's installed package, as a
-        vendored copy has. That package is no copy of the checkout's.
+        A file of the checkout may have the name of an unrelated installed package, for example of
+        a vendored one. That package is no copy of the checkout's module.
 
         Args:
             name: The module.
-            file: Where it was found.
+            file: The file that was found for it.
             owners: The installed distributions that have a package or module of this name.
 
         Raises:
@@ -96,7 +96,7 @@ class _Checkout:
         """
         if self.contains(file):
             return
-        source, names = self._sources.get(name), set(map(_normalised, owners))
+        source, names = self._sources.get(name), set(map(_normalized, owners))
         if source is not None and not (
             names and self._projects and names.isdisjoint(self._projects)
         ):
@@ -105,7 +105,7 @@ class _Checkout:
                 f"{file}, which every version would run. {_INSTALL_EDITABLE}, or put the folder "
                 f"that contains {name.partition('.')[0]} on PYTHONPATH"
             )
-        # A namespace package belongs to each of the distributions that have a part of it.
+        # A namespace package belongs to every distribution that has a part of it.
         for owner in names & self._projects if "." not in name else ():
             raise MisuseError(
                 f"{name} belongs to {owner}, which this checkout contains, and must be built for "
@@ -113,7 +113,7 @@ class _Checkout:
             )
 
     def _importable(self) -> Iterator[tuple[str, str]]:
-        """Give top packages and modules by every name that a folder on the search path allows."""
+        """Yield top-level packages and modules by every name that a search path can give them."""
         for file in map(PurePosixPath, self.files):
             unit = file.parent if file.name == "__init__.py" else file.with_suffix("")
             if file.suffix == ".py" and not any(map(self._is_package, unit.parents)):
@@ -121,7 +121,7 @@ class _Checkout:
                     yield ".".join(unit.parts[start:]), str(file)
 
     def _is_package(self, folder: PurePosixPath) -> bool:
-        """Return whether modules in a folder are imported as parts of a package only."""
+        """Return whether modules in a folder are imported only as parts of a package."""
         return folder.name not in ("", "src") and str(folder / "__init__.py") in self.files
 
 
@@ -133,12 +133,12 @@ def _files(modules: Mapping[str, ModuleType]) -> Iterator[tuple[str, Path]]:
 
 
 def _innermost(file: Path, folders: Sequence[Path]) -> Path | None:
-    around = (one for one in folders if file.is_relative_to(one))
-    return max(around, key=lambda one: len(one.parts), default=None)
+    around = (folder for folder in folders if file.is_relative_to(folder))
+    return max(around, key=lambda folder: len(folder.parts), default=None)
 
 
 def _loaded_units(files: Mapping[str, Path]) -> Iterator[tuple[str, Path]]:
-    """Give the packages and modules that are in no package, or in a namespace package."""
+    """Yield the packages and modules that lie in no package, or in a namespace package."""
     for name, file in files.items():
         parents = [name[: dot.start()] for dot in re.finditer(r"\.", name)]
         if name.partition(".")[0] not in _LOADED_OTHERWISE and not files.keys() & set(parents):
@@ -146,7 +146,7 @@ def _loaded_units(files: Mapping[str, Path]) -> Iterator[tuple[str, Path]]:
 
 
 def _imported_units(files: Sequence[Path], checkout: _Checkout) -> Iterator[tuple[str, Path]]:
-    """Give what files of the checkout import, and what those files of it import in turn."""
+    """Yield what files of the checkout import, also through other files of the checkout."""
     left, seen = list(files), set(files)
     while left:
         for name in _imports(left.pop()):
@@ -163,20 +163,20 @@ def _imports(file: Path) -> Iterator[str]:
     with suppress(OSError, SyntaxError, ValueError):
         for node in ast.walk(ast.parse(file.read_bytes())):
             if isinstance(node, ast.Import):
-                yield from (one.name for one in node.names)
+                yield from (alias.name for alias in node.names)
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                yield from (f"{node.module}.{one.name}" for one in node.names)
+                yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 def _found(name: str) -> tuple[str, Path] | None:
-    """Return the first package or module on the way to a name, and its file, importing neither."""
+    """Return the first package or module of a dotted name with its file, without importing it."""
     if name.partition(".")[0] in _LOADED_OTHERWISE:
         return None
     for dot in re.finditer(r"\.|$", name):
         part = name[: dot.start()]
         try:
             spec = find_spec(part)
-        except (ImportError, ValueError):  # a hook refuses it, or it was made by hand
+        except (ImportError, ValueError):  # an import hook refuses it, or it was made by hand
             return None
         if spec is None:
             return None
@@ -189,9 +189,9 @@ def _declared_name(file: Path) -> str | None:
     if file.name == "pyproject.toml":
         with suppress(OSError, tomllib.TOMLDecodeError, UnicodeDecodeError, AttributeError):
             project = tomllib.loads(file.read_text(encoding="utf-8")).get("project", {})
-            return _normalised(project.get("name", ""))
+            return _normalized(project.get("name", ""))
     return None
 
 
-def _normalised(name: str) -> str:
+def _normalized(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()

@@ -10,20 +10,21 @@ from pathlib import Path
 
 import psutil
 
-_SCHEDULER_CLOCK = 2  # CPUCLOCK_SCHED of the kernel's posix-timers.h
-_OF_A_THREAD = 4  # CPUCLOCK_PERTHREAD_MASK
-_MAX_READINGS = 5  # of CPU times between which a process was waited for
+# CPUCLOCK_SCHED and CPUCLOCK_PERTHREAD_MASK of the kernel's posix-timers.h
+_SCHEDULER_CLOCK = 2
+_THREAD_CLOCK = 4
+_MAX_READINGS = 5
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-# Not where the kernel was built without CONFIG_PROC_CHILDREN.
+# False where the kernel was built without CONFIG_PROC_CHILDREN.
 _THREADS_LIST_CHILDREN = Path(f"/proc/self/task/{os.getpid()}/children").exists()
 
 
 class Descendants:
     """The CPU time of all processes that descend from this one.
 
-    The kernel hands the time of an ended process to the parent that waits for it. Nobody is handed
-    that of an orphan, whose parent ended first, nor what a parent that ignores its children's ends
-    could be handed: what was read of those last still counts.
+    The kernel adds the time of an ended process to the parent that waits for it. The time of an
+    orphan, and of a process whose parent ignores its children's ends, is lost to the kernel; of
+    those the last reading counts.
     """
 
     def __init__(self) -> None:
@@ -32,12 +33,12 @@ class Descendants:
         os.register_at_fork(after_in_child=self.forget)
 
     def forget(self) -> None:
-        """Count as if nothing had been read before."""
+        """Discard all earlier readings."""
         self._lock = threading.Lock()
         self._last_s = self._lost_s = 0.0
 
     def cpu_s(self, without: frozenset[int]) -> float:
-        """Return the seconds used by all but some children and what those have started."""
+        """Return the CPU seconds of all descendants but some children and their descendants."""
         with self._lock:
             parents, used_s, is_steady = _read_used()
             if sum(used_s.values()) < self._last_s:
@@ -47,17 +48,17 @@ class Descendants:
             if is_steady:
                 self._lost_s += max(0.0, self._last_s - now_s)
                 self._last_s = now_s
-            counted = {os.getpid(), *outside(parents, without)}
+            counted = {os.getpid(), *without_subtrees(parents, without)}
             return now_s + self._lost_s - sum(used_s[pid] for pid in used_s.keys() - counted)
 
 
 def _read_used() -> tuple[Mapping[int, int], Mapping[int, float], bool]:
-    """Return the parents of all descendants, and what each process here has used.
+    """Read the CPU time of all descendants.
 
     Returns:
-        The parents; the CPU seconds of every descendant and of those that it has waited for, and
-        under the number of this process those that it has waited for; and whether no process was
-        waited for meanwhile, which would then count twice or not at all.
+        The parent of every descendant, by pid; the CPU seconds of every descendant with those of
+        its ended children, and under this process's pid the seconds of its ended children; and
+        whether no process was waited for during the reading, which would count twice or not at all.
     """
     for _ in range(_MAX_READINGS):
         parents = list_descendants()
@@ -74,7 +75,7 @@ DESCENDANTS = Descendants()
 
 
 def list_descendants() -> dict[int, int]:
-    """Return the parents of all descendants of this process, by number; a parent comes first."""
+    """Return the parent of every descendant of this process, by pid; parents come first."""
     found: dict[int, int] = {}
     parents = [os.getpid()]
     while parents:
@@ -86,10 +87,10 @@ def list_descendants() -> dict[int, int]:
 
 
 def _children_of(pid: int) -> list[int]:
-    """Return the children of a process, zombies too, as its threads list them.
+    """Return the children of a process, zombies included, as its threads list them.
 
-    psutil reads every process of the host, which takes five times as long: too long to be done
-    beside a loader that is watched until it is quiet.
+    psutil reads every process of the host, which takes five times as long: too long beside a
+    loader that is watched until it is idle.
     """
     if not _THREADS_LIST_CHILDREN:
         with suppress(psutil.Error):
@@ -101,8 +102,8 @@ def _children_of(pid: int) -> list[int]:
     return found
 
 
-def outside(tree: Mapping[int, int], without: Collection[int]) -> list[int]:
-    """Return the processes of a tree that neither are in `without` nor descend from those."""
+def without_subtrees(tree: Mapping[int, int], without: Collection[int]) -> list[int]:
+    """Return the processes of a tree that are not in `without` and do not descend from it."""
     found: list[int] = []
     excluded = set(without)
     for pid, parent in tree.items():
@@ -114,7 +115,7 @@ def outside(tree: Mapping[int, int], without: Collection[int]) -> list[int]:
 
 
 def _ended_s(living: Collection[int]) -> dict[int, float]:
-    """Return the CPU seconds of what this process and each living one have waited for."""
+    """Return the CPU seconds of the ended children of this process and of each living one."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     found = {os.getpid(): ended.ru_utime + ended.ru_stime}
     for pid in living:
@@ -125,7 +126,7 @@ def _ended_s(living: Collection[int]) -> dict[int, float]:
 
 
 def _read(path: str) -> bytes:
-    """Return what a file of /proc holds; nothing when its process or thread has ended."""
+    """Read a file of /proc; b"" when its process or thread has ended."""
     try:
         with open(path, "rb", buffering=0) as file:  # noqa: PTH123  # a Path takes twice as long
             return file.read()
@@ -136,8 +137,8 @@ def _read(path: str) -> bytes:
 def process_cpu_s(pid: int) -> float:
     """Read another process's CPU clock, to the nanosecond; 0 when it has ended.
 
-    The clock's number is built as the kernel's MAKE_PROCESS_CPUCLOCK builds it, which is what
-    clock_getcpuclockid(3) returns and Python does not offer.
+    The clock's number is built as in the kernel's MAKE_PROCESS_CPUCLOCK: Python does not offer
+    clock_getcpuclockid(3).
     """
     return _clock_s((~pid << 3) | _SCHEDULER_CLOCK)
 
@@ -151,4 +152,4 @@ def _clock_s(number: int) -> float:
 
 def thread_cpu_s(thread: int) -> float:
     """Return the CPU time that a thread of this process has used; 0 when it has ended."""
-    return _clock_s((~thread << 3) | _SCHEDULER_CLOCK | _OF_A_THREAD)
+    return _clock_s((~thread << 3) | _SCHEDULER_CLOCK | _THREAD_CLOCK)

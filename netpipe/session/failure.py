@@ -1,4 +1,4 @@
-"""Telling of an exception: its type, its text, and the lines that a user can act on."""
+"""Formatting an exception for the user: its type, its text, and the frames of the user's code."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ from types import ModuleType
 
 from netpipe.errors import LoaderFailedError
 
-_MOST_FRAMES = 4
+_MAX_FRAMES = 4
 _FOREIGN_FOLDERS = {
     *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
     str(Path(__file__).parents[1]),
@@ -17,11 +17,11 @@ _FOREIGN_FOLDERS = {
 _FOREIGN = (*(folder + os.sep for folder in _FOREIGN_FOLDERS), "<")
 
 
-def told(error: BaseException) -> str:
-    """Return an exception as the user is to see it.
+def format_failure(error: BaseException) -> str:
+    """Format an exception for the user.
 
-    The type and the text come first; below them the last lines of the user's own files that it
-    passed, or its last lines at all where it passed none: a loader's own thirty frames hide both.
+    The type and the text come first, then the last frames in the user's files, or the last frames
+    at all when there are none. The thirty frames of a loader's library would hide both.
     """
     failed = isinstance(error, LoaderFailedError) and error.__cause__ is not None
     source = error.__cause__ if failed and error.__cause__ is not None else error
@@ -30,11 +30,11 @@ def told(error: BaseException) -> str:
     if isinstance(source, SyntaxError) and source.filename:  # it has no frame in that file
         place = (source.filename, source.lineno or 0, "<module>")
         passed.append(traceback.FrameSummary(*place, line=(source.text or "").strip()))
-    return f"{first}{_hidden_file(source)}\n{lines_of(passed)}".rstrip()
+    return f"{first}{_hidden_file(source)}\n{format_frames(passed)}".rstrip()
 
 
 def _hidden_file(error: BaseException) -> str:
-    """Name the user's file that was not imported because another module has its name."""
+    """Name a file of the user that another module with the same name hides."""
     used = getattr(error, "obj", None) if isinstance(error, AttributeError) else None
     if isinstance(error, ImportError):
         used = sys.modules.get((error.name or "").partition(".")[0])
@@ -47,17 +47,17 @@ def _hidden_file(error: BaseException) -> str:
     return ""
 
 
-def lines_of(frames: traceback.StackSummary, innermost: int = 0) -> str:
-    """Return the last frames that lie in the user's files, else the last of all.
+def format_frames(frames: traceback.StackSummary, innermost: int = 0) -> str:
+    """Format the last frames that lie in the user's files, or else the last of all frames.
 
     Args:
-        frames: All of them, the innermost last.
-        innermost: How many of the last to add, whosever they are.
+        frames: All frames, the innermost last.
+        innermost: How many of the last frames to add, in whichever file they lie.
     """
     own = [frame for frame in frames if not frame.filename.startswith(_FOREIGN)]
-    chosen = (own or list(frames))[-_MOST_FRAMES:]
+    chosen = (own or list(frames))[-_MAX_FRAMES:]
     chosen += [frame for frame in frames[len(frames) - innermost :] if frame not in chosen]
-    # As Python prints them, without the marks under a part of the line.
+    # As Python prints them, without the markers below a part of the line.
     return "\n".join(
         f'  File "{one.filename}", line {one.lineno}, in {one.name}\n    {one.line}'.rstrip()
         for one in chosen

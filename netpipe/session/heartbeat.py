@@ -1,55 +1,35 @@
-"""Being watched: what a measurement tells whoever ends it when it hangs."""
+"""The calls by which a measurement tells its watchdog that it is alive."""
 
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final
 
 
-class Watch(Protocol):
-    """Whoever makes sure that a measurement ends, and tells a person how far it is."""
+class Watch:
+    """Receives the events of a measurement. This one ignores them; a watchdog acts on them."""
 
-    def waiting(self, since_s: float | None, *, starts: bool = False) -> None:
-        """Hear that this thread asks for a batch, or that it got one.
+    def note_wait(self, since_s: float | None, *, starts: bool = False) -> None:
+        """Note that this thread asks for a batch, or has got one.
 
         Args:
-            since_s: The moment it was asked for; None when it has come, or never will.
+            since_s: When it asked for the batch; None when the batch has come, or never will.
             starts: Whether the loader starts for it, which may take longer.
         """
-        ...
 
-    def started(self, worker_pids: Sequence[int]) -> None:
-        """Hear which processes load from now on."""
-        ...
+    def note_workers(self, worker_pids: Sequence[int]) -> None:
+        """Note the processes that load from now on."""
 
-    def rounds_begin(self) -> None:
-        """Hear that the start-up is over: from now on the budget counts, again if need be."""
-        ...
+    def begin_rounds(self) -> None:
+        """Note that the start-up is over: the budget counts from now on, again if called again."""
 
-    def doing(self, what: str, of_s: float = 0.0, detail: str = "") -> None:
-        """Hear what is done from now on; never told inside a timed window.
+    def enter_phase(self, phase: str, of_s: float = 0.0, detail: str = "") -> None:
+        """Note what is done from now on; never called inside a timed window.
 
         Args:
-            what: In words, for whoever waits: a phase, of which there are few.
-            of_s: Seconds that all takes, counted from the first time that they are given; 0: that
-                is not known yet.
-            detail: Where in that phase it is.
+            phase: In words for the user; there are few phases.
+            of_s: Seconds that the whole session takes, counted from the first call that gives them;
+                0: not known yet.
+            detail: Where in the phase it is.
         """
-        ...
 
 
-class _Unwatched:
-    """Nobody: the measurement takes the time it takes."""
-
-    def waiting(self, since_s: float | None, *, starts: bool = False) -> None:
-        """Do nothing."""
-
-    def started(self, worker_pids: Sequence[int]) -> None:
-        """Do nothing."""
-
-    def rounds_begin(self) -> None:
-        """Do nothing."""
-
-    def doing(self, what: str, of_s: float = 0.0, detail: str = "") -> None:
-        """Do nothing."""
-
-
-UNWATCHED: Final[Watch] = _Unwatched()
+UNWATCHED: Final = Watch()

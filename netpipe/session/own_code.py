@@ -1,4 +1,4 @@
-"""Which code is the harness's own, where a line of the user's code is looked for."""
+"""Which modules belong to the harness, for finding the user's frames in a stack."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""CPU time of this process and its descendants, and of everything else on the machine."""
+"""The processes of a session, their CPU time, and that of everything else on the machine."""
 
 import multiprocessing.process
 import os
@@ -12,25 +12,30 @@ from typing import NamedTuple
 
 import psutil
 
-from netpipe.session.descendants import DESCENDANTS, list_descendants, outside, process_cpu_s
+from netpipe.session.descendants import (
+    DESCENDANTS,
+    list_descendants,
+    process_cpu_s,
+    without_subtrees,
+)
 
 _TRACKER = "multiprocessing.resource_tracker"
 _HELPERS = (_TRACKER, "multiprocessing.forkserver")
 
 
 class ProcessTree:
-    """This process and the children it has now, loader workers among them.
+    """This process and its current children, loader workers among them.
 
-    CPU time is that of all descendants, those that start later or have ended included.
+    CPU time includes all descendants, also those that start later or have ended.
 
     Args:
-        without: Children that are none of it; their descendants are none of it either.
+        without: Children that are excluded, with their descendants.
     """
 
     def __init__(self, without: Collection[int] = ()) -> None:
         self._without = frozenset(without)
         self._parents = list_descendants()
-        self._children = outside(self._parents, self._without)
+        self._children = without_subtrees(self._parents, self._without)
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -44,30 +49,30 @@ class ProcessTree:
 
     @cached_property
     def worker_pids(self) -> tuple[int, ...]:
-        """The children that work: all but the helpers that Python's multiprocessing starts."""
+        """The children without the helpers that Python's multiprocessing starts."""
         return tuple(pid for pid in self._children if not _is_running(pid, _HELPERS))
 
     @property
     def workers(self) -> int:
-        """How many children work, without the programs that those have started."""
+        """How many children work, not counting the programs that they have started."""
         return sum(self._parents[pid] not in self.worker_pids for pid in self.worker_pids)
 
     def cpu_s(self) -> float:
-        """Return the CPU time used so far, in seconds; of descendants that have ended too."""
+        """Return the CPU seconds used so far, also by descendants that have ended."""
         return time.process_time() + DESCENDANTS.cpu_s(self._without)
 
     def children_cpu_s(self) -> float:
-        """Return the CPU time that the children have used, in seconds; 0 for an ended one."""
+        """Return the CPU seconds that the children have used; an ended child counts 0."""
         return sum(map(process_cpu_s, self._children))
 
 
-def own_threads() -> frozenset[int]:
-    """Return the ids of the threads of this process, those that Python does not know too."""
-    return frozenset(int(one.name) for one in Path("/proc/self/task").iterdir())
+def list_own_threads() -> frozenset[int]:
+    """Return the ids of this process's threads, also of those that Python did not start."""
+    return frozenset(int(entry.name) for entry in Path("/proc/self/task").iterdir())
 
 
 def is_resource_tracker(pid: int) -> bool:
-    """Return whether a process is what removes the shared memory that others leave behind."""
+    """Return whether a process is Python's resource tracker, which removes shared memory."""
     return _is_running(pid, (_TRACKER,))
 
 
@@ -79,11 +84,11 @@ def _is_running(pid: int, modules: tuple[str, ...]) -> bool:
     return any(module in word for module in modules for word in words)
 
 
-def crash_of(pid: int) -> str | None:
+def describe_crash(pid: int) -> str | None:
     """Return how a child of this process crashed: "by SIGKILL", "with code 3".
 
-    It asks without taking the answer away from whoever started the child and waits for it. None
-    stands for a child that lives, that ended well, or that somebody has asked after already.
+    Whoever started the child can still wait for it. None stands for a child that runs, that ended
+    without an error, or that somebody has waited for.
     """
     try:
         ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -100,27 +105,24 @@ def _ending(exit_code: int) -> str:
 
 
 class Worker(NamedTuple):
-    """A process that Python's multiprocessing has started here.
-
-    Attributes:
-        pid: Its id.
-        crash: How it crashed; "" where it lives or ended well.
-    """
+    """A process that multiprocessing has started; `crash` is "" if it runs or ended normally."""
 
     pid: int
     crash: str
 
 
-def workers_now() -> list[Worker]:
-    """Return the processes of multiprocessing that nobody has joined, those that ended too."""
-    # `active_children` would forget those that have ended.
+def list_workers() -> list[Worker]:
+    """Return the processes of multiprocessing that nobody has joined, also ended ones."""
+    # `active_children` would forget the ended ones.
     known = multiprocessing.process._children.copy()  # type: ignore[attr-defined]  # noqa: SLF001
     return [
-        Worker(one.pid, _ending(one.exitcode) if one.exitcode else "") for one in known if one.pid
+        Worker(process.pid, _ending(process.exitcode) if process.exitcode else "")
+        for process in known
+        if process.pid
     ]
 
 
-def activity_of(pid: int) -> str:
+def describe_activity(pid: int) -> str:
     """Return what a process does, in words: "sleeping, 1.25 CPU seconds used"."""
     try:
         process = psutil.Process(pid)
@@ -137,7 +139,7 @@ class HostCpu:
     """A reading of the host's CPU time.
 
     Attributes:
-        busy_s: CPU seconds that any program used, or that were stolen from this machine.
+        busy_s: CPU seconds used by any program, or taken from this virtual machine.
         total_s: CPU seconds that passed, over all CPUs.
         own_s: CPU seconds that this process and its descendants used.
     """
@@ -156,7 +158,7 @@ def read_host_cpu() -> HostCpu:
 
 
 def busy_elsewhere_fraction(before: HostCpu, after: HostCpu) -> float:
-    """Return the share of the host's CPU time that other programs took between two readings."""
+    """Return the fraction of the host's CPU time that other programs took between two readings."""
     total = after.total_s - before.total_s
     elsewhere = (after.busy_s - before.busy_s) - (after.own_s - before.own_s)
     return min(1.0, max(0.0, elsewhere / total)) if total > 0 else 0.0

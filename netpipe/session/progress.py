@@ -1,7 +1,7 @@
-"""How far a session is: its process says so in a file, which whoever waits for it reads.
+"""A session's progress, which its process writes to a file and its parent reads.
 
-A file that is replaced whole needs no listener, survives neither side's end, and costs nothing
-where nobody looks.
+A file that is replaced whole needs no listener, survives the end of either side, and costs nothing
+when nobody reads it.
 """
 
 import json
@@ -13,7 +13,8 @@ from typing import Final
 
 from netpipe.clock import Clock
 
-_TELL_S: Final = 0.5  # a display that is drawn more often would take from what is measured
+# Drawing more often would take time from what is measured.
+_REPEAT_S: Final = 0.5
 
 
 @dataclass(frozen=True)
@@ -21,10 +22,10 @@ class Progress:
     """What a session does, and how much of its time is over.
 
     Attributes:
-        doing: What it does now, in words: a phase of it.
-        detail: Where in that phase it is; "" where there is nothing to say.
-        done_s: Seconds of `of_s` that are over; 0 while that is not known.
-        of_s: Seconds that all of it is likely to take; 0: not known yet.
+        doing: The phase it is in, in words.
+        detail: Where it is in that phase; "" where there is nothing to say.
+        done_s: Seconds of `of_s` that are over; 0 while `of_s` is unknown.
+        of_s: Seconds that the whole session is likely to take; 0: not known yet.
     """
 
     doing: str
@@ -32,22 +33,23 @@ class Progress:
     of_s: float = 0.0
     detail: str = ""
 
-    def after(self, passed_s: float) -> "Progress":
-        """Return where it is so many seconds later, if it still does the same."""
-        return replace(self, done_s=min(self.done_s + passed_s, self.of_s))
+    @property
+    def description(self) -> str:
+        """The phase with its detail."""
+        return ", ".join(part for part in (self.doing, self.detail) if part)
 
 
 _STARTING: Final = Progress("starting a process")
 
-Tell = Callable[[Progress], object]
-"""Hears of it when a session does something else, and now and then in between."""
+OnProgress = Callable[[Progress], object]
+"""Called when a session enters a phase, and now and then in between."""
 
 
-class Teller:
-    """Says what this session does.
+class ProgressWriter:
+    """Writes this session's progress.
 
     Args:
-        file: Where it says so.
+        file: The file to write.
         clock: Seconds.
     """
 
@@ -57,65 +59,54 @@ class Teller:
         self._since_s = 0.0
         self._of_s = 0.0
 
-    def doing(self, what: str, of_s: float = 0.0, detail: str = "") -> None:
-        """Say what is done from now on; never inside a timed window.
-
-        Args:
-            what: In words, for whoever waits: a phase, of which there are few.
-            of_s: Seconds that all takes, counted from the first time that they are given; 0: that
-                is not known yet.
-            detail: Where in that phase it is.
-        """
+    def enter_phase(self, phase: str, of_s: float = 0.0, detail: str = "") -> None:
+        """Write the phase that begins; see `Watch.enter_phase`."""
         now_s = self._clock()
         if not self._of_s:
             self._since_s = now_s
         self._of_s = of_s
+        progress = Progress(phase, now_s - self._since_s, of_s, detail)
         part = self._file.with_suffix(".part")
         # A folder that is full or gone is no reason to lose a measurement.
         with suppress(OSError):
-            part.write_text(
-                json.dumps(asdict(Progress(what, now_s - self._since_s, of_s, detail))),
-                encoding="utf-8",
-            )
+            part.write_text(json.dumps(asdict(progress)), encoding="utf-8")
             part.replace(self._file)
 
 
-class Follower:
-    """Passes on what a session says of itself.
+class ProgressReader:
+    """Passes on the progress that a session writes.
 
     Args:
-        file: Where it says so.
-        tell: Who hears of it.
+        file: The file that the session writes.
+        on_progress: Called with the progress.
         clock: Seconds.
     """
 
-    def __init__(self, file: Path, tell: Tell, clock: Clock) -> None:
+    def __init__(self, file: Path, on_progress: OnProgress, clock: Clock) -> None:
         self._file = file
-        self._tell = tell
+        self._on_progress = on_progress
         self._clock = clock
         self._text: str | None = None
         self._read_s = 0.0
-        self._told_s = 0.0
+        self._passed_on_s = 0.0
 
-    def look(self) -> None:
-        """Tell what the session does, where that is new or was not told for a while."""
-        text, now_s = self._said(), self._clock()
+    def poll(self) -> None:
+        """Pass the progress on if it is new, or was not passed on for a while."""
+        now_s = self._clock()
+        try:
+            text = self._file.read_text(encoding="utf-8")
+        except FileNotFoundError:  # the session has written nothing yet
+            text = ""
         if text != self._text:
             self._text, self._read_s = text, now_s
-        elif now_s - self._told_s < _TELL_S:
+        elif now_s - self._passed_on_s < _REPEAT_S:
             return
-        self._told_s = now_s
-        self._tell(_progress(text).after(now_s - self._read_s))
-
-    def _said(self) -> str:
-        try:
-            return self._file.read_text(encoding="utf-8")
-        except FileNotFoundError:  # not yet
-            return ""
+        self._passed_on_s = now_s
+        written = _read_progress(text) if text else _STARTING
+        done_s = min(written.done_s + now_s - self._read_s, written.of_s)
+        self._on_progress(replace(written, done_s=done_s))
 
 
-def _progress(text: str) -> Progress:
-    if not text:
-        return _STARTING
-    said = json.loads(text)
-    return Progress(said["doing"], said["done_s"], said["of_s"], said["detail"])
+def _read_progress(text: str) -> Progress:
+    values = json.loads(text)
+    return Progress(values["doing"], values["done_s"], values["of_s"], values["detail"])

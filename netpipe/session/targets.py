@@ -23,8 +23,8 @@ def resolve(target: str) -> Callable[..., Any]:
     """Import a target and return the callable that it names.
 
     A file is imported under its own stem with its folder on `sys.path`, so that worker processes
-    can import what it defines. The current folder is there too, also where Python was started with
-    `-P`, which keeps it from hiding the standard library.
+    can import it. The current folder is on `sys.path` too, although sessions start Python with
+    `-P`; it comes after the standard library, which it must not hide.
 
     Raises:
         MisuseError: There is no such file, module or name, or it is not callable.
@@ -52,7 +52,7 @@ def _module_of_file(path: Path) -> ModuleType:
     _add_folder(path.resolve().parent)
     try:
         found = find_spec(path.stem)
-    except (ImportError, ValueError):  # a stem with a dot is the name of no module
+    except (ImportError, ValueError):  # a stem with a dot is no module name
         found = None
     origin = found.origin if found and found.origin else "no file"
     if Path(origin).resolve() != path.resolve():
@@ -64,15 +64,15 @@ def _module_of_file(path: Path) -> ModuleType:
 
 
 def _add_folder(folder: Path, wanted: str = "") -> None:
-    """Put a folder on `sys.path`, behind the standard library, which its files must not hide.
+    """Put a folder on `sys.path`, after the standard library, which its files must not hide.
 
-    As a rule it comes before the installed packages: what lies in a checkout is what is measured,
-    and no installed copy of it. It comes last if a file in it has the name of an installed module,
-    as a `grain.py` or a `datasets.py` has.
+    Usually it comes before the installed packages, so that a checkout is measured and not an
+    installed copy of it. It comes last if one of its files has the name of an installed module,
+    such as `grain.py` or `datasets.py`.
 
     Args:
         folder: The folder.
-        wanted: A module of the folder that is to be imported even if another one is installed.
+        wanted: A module of the folder that is imported even if another one is installed.
     """
     if str(folder) in sys.path:
         return

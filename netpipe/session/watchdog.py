@@ -1,4 +1,4 @@
-"""The watchdog: ends a session that hangs, crashes or takes too long, and says how."""
+"""The watchdog, which ends a session that hangs, crashes or takes too long, and says why."""
 
 import faulthandler
 import sys
@@ -9,48 +9,47 @@ from types import FrameType, TracebackType
 from typing import NamedTuple
 
 from netpipe.clock import Clock, MonotonicClock
-from netpipe.session.failure import lines_of, told
+from netpipe.session.cleanup import end_this_session
+from netpipe.session.failure import format_failure, format_frames
+from netpipe.session.heartbeat import Watch
 from netpipe.session.own_code import HARNESS_MODULES
-from netpipe.session.processes import activity_of, crash_of, workers_now
-from netpipe.session.progress import Teller
-from netpipe.session.session import (
-    OVERTIME_S,
-    START_UP_S,
-    SessionRequest,
+from netpipe.session.processes import describe_activity, describe_crash, list_workers
+from netpipe.session.progress import ProgressWriter
+from netpipe.session.request import OVERTIME_S, START_UP_S, SessionRequest
+from netpipe.session.result_files import (
     error_document,
-    leave,
-    partial_result,
+    partial_result_file,
     progress_file,
     stacks_file,
     write_result,
 )
 
-_CRASH_S = 0.5  # a loader that copes with the loss of a worker gives a batch within it
-_START_CRASH_S = 5.0  # the same while it starts; a loader that does not may say more itself
-_SLOW_START_S = 2.0  # a start that takes longer is part of the progress
-_SILENT_S = 3.0  # a watchdog that has not barked so long after its time cannot: the GIL is held
-_LOOK_S = 0.2
-_INNERMOST = 3
+# A loader that survives the loss of a worker gives a batch within this time, and while it starts
+# within the second one. A loader that does not survive it may report more itself.
+_CRASH_GRACE_S = 0.5
+_START_CRASH_GRACE_S = 5.0
+# A start that takes longer is shown in the progress.
+_SLOW_START_S = 2.0
+# When this thread is so late, something holds the GIL.
+_GIL_GRACE_S = 3.0
+_POLL_S = 0.2
+_INNERMOST_FRAMES = 3
 _STEP_MODULES = ("netpipe.measuring.step_runner", "netpipe.measuring.emulated_step")
-_WAIT_FOR_STEPS = ("__call__", "completed", "late_reading_loop")  # of training.py
+# Functions of `training_loop` that wait for a step.
+_WAIT_FOR_STEPS = ("__call__", "completed", "late_reading_loop")
 
 
 class Alarm(NamedTuple):
-    """Why a session has to be ended: the kind of its error, and what the user is told."""
+    """Why a session has to be ended: the kind and the message of its error."""
 
     kind: str
     message: str
 
 
 class _Start(NamedTuple):
-    """A start of the loader.
+    """A start of the loader: its phase, and the worker processes that existed before."""
 
-    Attributes:
-        doing: What is awaited, in words.
-        others: Worker processes that were there before.
-    """
-
-    doing: str
+    phase: str
     others: frozenset[int]
 
 
@@ -67,13 +66,13 @@ class _Stage(NamedTuple):
     limit_means: str
 
 
-class Watchdog:
-    """Watches a measurement from a thread of its own, while it is entered.
+class Watchdog(Watch):
+    """Watches a measurement from its own thread, as a context manager.
 
     Args:
-        request: What the session was asked for: its limits.
+        request: The limits of the session.
         clock: Seconds.
-        start_up_s: Seconds for all that comes before `rounds_begin`, but for the loader's start.
+        start_up_s: Seconds for everything before `begin_rounds`, except for the loader's start.
     """
 
     def __init__(
@@ -90,16 +89,16 @@ class Watchdog:
         self._of_s = 0.0
         self._stage: _Stage
         self._over = threading.Event()
-        self._teller = Teller(progress_file(request), self._clock)
-        # Not standard error: pytest captures it into a file that goes with the process.
+        self._progress = ProgressWriter(progress_file(request), self._clock)
+        # pytest captures standard error into a file that is lost with the process.
         self._stacks = stacks_file(request).open("w", encoding="utf-8")
-        self._thread = threading.Thread(target=self._look, name="netpipe-watchdog", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="netpipe-watchdog", daemon=True)
         self._enter_stage("start-up", start_up_s, "its limit")
 
     def __enter__(self) -> "Watchdog":
         self._hook = threading.excepthook
         threading.excepthook = self._note_death
-        self._bark_without_gil()
+        self._end_without_gil()
         self._thread.start()
         return self
 
@@ -116,107 +115,107 @@ class Watchdog:
         stacks_file(self._request).unlink()
         threading.excepthook = self._hook
 
-    def waiting(self, since_s: float | None, *, starts: bool = False) -> None:
-        """Note that this thread asks for a batch, or that it has come (None)."""
+    def note_wait(self, since_s: float | None, *, starts: bool = False) -> None:
+        """Note that this thread asks for a batch, or has got one."""
         thread = threading.get_ident()
         before = self._waits.get(thread)
         if since_s is None:
             if before is not None and before.start is not None:
-                self._leave_out(self._clock() - before.since_s)
+                self._exclude_start(self._clock() - before.since_s)
             self._batches += 1
             self._waits.pop(thread, None)
         elif not starts:
             self._waits[thread] = _Wait(since_s, thread, None)
         elif before is not None and before.start is not None:
             # Making a loader and getting its first batch are one start.
-            start = before.start._replace(doing="waiting for the first batch")
+            start = before.start._replace(phase="waiting for the first batch")
             self._waits[thread] = before._replace(start=start)
         else:
-            doing = "starting the loader again" if self._batches else "making the loader"
-            start = _Start(doing, frozenset(one.pid for one in workers_now()))
+            phase = "starting the loader again" if self._batches else "making the loader"
+            start = _Start(phase, frozenset(worker.pid for worker in list_workers()))
             self._waits[thread] = _Wait(since_s, thread, start)
-            self._bark_without_gil(self._request.start_limit_s)
+            self._end_without_gil(self._request.start_limit_s)
 
-    def started(self, worker_pids: Sequence[int]) -> None:
-        """Note which processes load."""
+    def note_workers(self, worker_pids: Sequence[int]) -> None:
+        """Note the processes that load from now on."""
         self._workers = tuple(worker_pids)
 
-    def rounds_begin(self) -> None:
-        """Let the budget count from now on."""
+    def begin_rounds(self) -> None:
+        """Count the budget from now on."""
         budget_s = self._request.budget_s
         means = f"the budget of {budget_s:g} s and {OVERTIME_S:g} s more"
         self._enter_stage("rounds", budget_s + OVERTIME_S, means)
-        self._bark_without_gil()
+        self._end_without_gil()
 
-    def doing(self, what: str, of_s: float = 0.0, detail: str = "") -> None:
-        """Tell whoever waits for the session."""
+    def enter_phase(self, phase: str, of_s: float = 0.0, detail: str = "") -> None:
+        """Write the progress for the parent."""
         self._of_s = of_s
-        self._teller.doing(what, of_s, detail)
+        self._progress.enter_phase(phase, of_s, detail)
 
     def alarm(self) -> Alarm | None:
-        """Return why the session has to be ended now, None when it has not."""
+        """Return why the session has to be ended now; None: it may go on."""
         now_s = self._clock()
-        waits = sorted(self._waits.copy().values(), key=lambda one: one.since_s)
+        waits = sorted(self._waits.copy().values(), key=lambda wait: wait.since_s)
         for wait in waits:
-            alarm = self._alarm_of_wait(wait, now_s)
-            if alarm is not None:
+            if alarm := self._alarm_of_wait(wait, now_s):
                 return alarm
         starts = any(wait.start is not None for wait in waits)
         if not starts and now_s - self._stage.since_s > self._stage.limit_s:
-            return self._late(waits[0] if waits else None)
+            return self._overdue(waits[0] if waits else None)
         return None
 
     def _alarm_of_wait(self, wait: _Wait, now_s: float) -> Alarm | None:
         request, waited_s = self._request, now_s - wait.since_s
         limit_s = request.batch_limit_s if wait.start is None else request.start_limit_s
         if waited_s > limit_s:
-            return self._hangs(wait, limit_s)
+            return self._hang(wait, limit_s)
         if wait.start is not None:
             crash = self._crash_at_start(wait.start, now_s)
         else:
-            crash = self._crash() if waited_s > _CRASH_S else None
+            crash = self._crash() if waited_s > _CRASH_GRACE_S else None
         return Alarm("failed", crash) if crash else None
 
-    def _leave_out(self, start_s: float) -> None:
-        """Leave a start of the loader, which has its own limit, out of the limit of the stage."""
+    def _exclude_start(self, start_s: float) -> None:
+        """Exclude a start of the loader, which has its own limit, from the limit of the stage."""
         self._stage = self._stage._replace(since_s=self._stage.since_s + start_s)
-        self._bark_without_gil()
+        self._end_without_gil()
 
     def _enter_stage(self, name: str, limit_s: float, limit_means: str) -> None:
         self._stage = _Stage(name, self._clock(), limit_s, limit_means)
 
-    def _bark_without_gil(self, start_s: float = 0.0) -> None:
-        """Have the process ended by a thread that needs no GIL, where this one finds no chance.
+    def _end_without_gil(self, start_s: float = 0.0) -> None:
+        """Have a thread that needs no GIL end the process if this one does not get the GIL.
 
         Args:
-            start_s: Seconds that the loader may take to start, which the stage does not count.
+            start_s: Seconds that the loader may take to start, beyond the limit of the stage.
         """
         left_s = self._stage.since_s + self._stage.limit_s - self._clock()
-        limit_s = max(0.0, left_s) + start_s + _SILENT_S
+        limit_s = max(0.0, left_s) + start_s + _GIL_GRACE_S
         faulthandler.dump_traceback_later(limit_s, exit=True, file=self._stacks)
 
     def _note_death(self, death: threading.ExceptHookArgs) -> None:
         if death.exc_value is not None and death.thread is not None:
-            self._deaths.append(f"its thread {death.thread.name} ended: {told(death.exc_value)}")
+            self._deaths.append(
+                f"its thread {death.thread.name} ended: {format_failure(death.exc_value)}"
+            )
         self._hook(death)
 
-    def _look(self) -> None:
-        while not self._over.wait(_LOOK_S):
-            alarm = self.alarm()
-            if alarm is not None:
-                if not partial_result(self._request).exists():
+    def _run(self) -> None:
+        while not self._over.wait(_POLL_S):
+            if alarm := self.alarm():
+                if not partial_result_file(self._request).exists():
                     write_result(self._request, error_document(*alarm))
-                leave(self._request)
-            self._tell_of_slow_start()
+                end_this_session(self._request)
+            self._show_slow_start()
 
-    def _tell_of_slow_start(self) -> None:
+    def _show_slow_start(self) -> None:
         for wait in self._waits.copy().values():
             waited_s = self._clock() - wait.since_s
             if wait.start is not None and waited_s > _SLOW_START_S:
-                phase = f"{wait.start.doing}, at most {self._request.start_limit_s:g} s"
-                self._teller.doing(phase, self._of_s, f"{waited_s:.0f} s so far")
+                phase = f"{wait.start.phase}, at most {self._request.start_limit_s:g} s"
+                self._progress.enter_phase(phase, self._of_s, f"{waited_s:.0f} s so far")
 
-    def _hangs(self, wait: _Wait, limit_s: float) -> Alarm:
+    def _hang(self, wait: _Wait, limit_s: float) -> Alarm:
         message = (
             f"the loader gave no batch for {limit_s:g} s after {self._batches} batches: it hangs, "
             "or an exception ended one of its own threads or processes"
@@ -226,20 +225,17 @@ class Watchdog:
                 ". If it only starts slowly, give a larger start limit: --start-limit, in pytest "
                 "--netpipe-start-limit"
             )
-        return Alarm("hang", "\n".join([message, *self._loader_lines(), _place(wait.thread)]))
+        return Alarm("hang", "\n".join([message, *self._loader_lines(), _location(wait.thread)]))
 
     def _crash(self) -> str | None:
-        for pid in self._workers:
-            crash = crash_of(pid)
-            if crash is not None:
-                return self._crashed(pid, crash)
-        return None
+        crashes = ((pid, describe_crash(pid)) for pid in self._workers)
+        return next((self._crashed(pid, crash) for pid, crash in crashes if crash), None)
 
     def _crash_at_start(self, start: _Start, now_s: float) -> str | None:
-        for worker in workers_now():
+        for worker in list_workers():
             if worker.pid not in start.others and worker.crash:
                 since_s = self._crashes_s.setdefault(worker.pid, now_s)
-                if now_s - since_s > _START_CRASH_S:
+                if now_s - since_s > _START_CRASH_GRACE_S:
                     return self._crashed(worker.pid, worker.crash)
         return None
 
@@ -249,7 +245,7 @@ class Watchdog:
             f"was ended {crash}"
         )
 
-    def _late(self, wait: _Wait | None) -> Alarm:
+    def _overdue(self, wait: _Wait | None) -> Alarm:
         thread = self._main if wait is None else wait.thread
         awaited = "the loader" if wait is not None else _awaited(thread)
         stage = self._stage
@@ -259,27 +255,27 @@ class Watchdog:
             "give a larger budget"
         )
         lines = self._loader_lines() if wait is not None else []
-        return Alarm("hang", "\n".join([message, *lines, _place(thread)]))
+        return Alarm("hang", "\n".join([message, *lines, _location(thread)]))
 
     def _loader_lines(self) -> list[str]:
-        workers = [f"worker process {pid}: {activity_of(pid)}" for pid in self._workers]
+        workers = [f"worker process {pid}: {describe_activity(pid)}" for pid in self._workers]
         return [*workers, *self._deaths]
 
 
-def _place(thread: int) -> str:
-    """Return where a thread stands: the lines of the user's that led there, then the innermost."""
+def _location(thread: int) -> str:
+    """Describe where a thread is: the user's frames on the way there, then the innermost frames."""
     frame = _frame_of(thread)
     if frame is None:
         return "the thread that asked for it is gone"
-    return f"it stands at\n{lines_of(traceback.extract_stack(frame), _INNERMOST)}"
+    return f"it stands at\n{format_frames(traceback.extract_stack(frame), _INNERMOST_FRAMES)}"
 
 
 def _frame_of(thread: int) -> FrameType | None:
-    return sys._current_frames().get(thread)  # noqa: SLF001  # the documented way
+    return sys._current_frames().get(thread)  # noqa: SLF001  # the documented function
 
 
 def _awaited(thread: int) -> str:
-    """Return whose code a thread is in, by the innermost of the harness's frames."""
+    """Return whose code a thread runs, by its innermost frame of the harness."""
     frame = _frame_of(thread)
     while frame is not None:
         module, function = frame.f_globals.get("__name__", ""), frame.f_code.co_name

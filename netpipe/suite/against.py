@@ -22,9 +22,9 @@ from netpipe.gate.baseline import Baseline
 from netpipe.gate.comparison import mark_undecided
 from netpipe.gate.outcomes import ALARMS, NO_WORSE, Comparison, Outcome
 from netpipe.gate.pairs import MAX_PAIRS, MIN_PAIRS, Decision, Pair, decide
+from netpipe.measuring.request import MeasureRequest
 from netpipe.results.measurement import Measurement
-from netpipe.session import session
-from netpipe.session.session import SessionRequest
+from netpipe.session import parent
 from netpipe.suite.other_version import Version, open_version
 from netpipe.suite.time_limit import LongPhases, TimeLimit, limit_s
 from netpipe.suite.worktrees import Commit, find_commit
@@ -33,7 +33,7 @@ TYPED_VARIABLE: Final = "NETPIPE_AGAINST_TYPED"
 """Holds the ref as the user of `netpipe ab` typed it, where the flag is given its hash."""
 
 
-def pairs_limit_s(request: SessionRequest) -> float:
+def pairs_limit_s(request: MeasureRequest) -> float:
     """Return the seconds that all pairs of a subject may take."""
     return limit_s(request, 2 * MAX_PAIRS)
 
@@ -94,7 +94,7 @@ class Against:
         return chain.from_iterable(self.pairs.values())
 
     def compare(
-        self, quantity: str, key: Hashable, command: Sequence[str], request: SessionRequest
+        self, quantity: str, key: Hashable, command: Sequence[str], request: MeasureRequest
     ) -> tuple[Comparison, Measurement] | None:
         """Measure both versions in turns until the pairs decide on a quantity.
 
@@ -126,7 +126,7 @@ class Against:
                 return mark_undecided(decision.comparison, error), pairs[-1].now
         return decision.comparison, pairs[-1].now
 
-    def _measure_pair(self, done: int, command: Sequence[str], request: SessionRequest) -> Pair:
+    def _measure_pair(self, done: int, command: Sequence[str], request: MeasureRequest) -> Pair:
         """Measure each version once; which goes first changes from pair to pair."""
         both = f"{self.commit.label} and this version"
         self.say(f"pair {done + 1} of {MIN_PAIRS} to {MAX_PAIRS}: {both}")
@@ -136,14 +136,14 @@ class Against:
         base = self._measure_base(command, request)
         return Pair(base, self._measure_now(command, request))
 
-    def _measure_now(self, command: Sequence[str], request: SessionRequest) -> Measurement:
+    def _measure_now(self, command: Sequence[str], request: MeasureRequest) -> Measurement:
         here = self.commit.repository
         others = [*self._other_folders, str(self._prepared.checkout.folder)]
         not_from = tuple(folder for folder in others if Path(folder).resolve() != here)
         request = replace(request, code_from=str(here), not_from=not_from)
-        return session.measured(command, request, progress=LongPhases(self.say))
+        return parent.run_measurement(command, request, progress=LongPhases(self.say))
 
-    def _measure_base(self, command: Sequence[str], request: SessionRequest) -> Measurement:
+    def _measure_base(self, command: Sequence[str], request: MeasureRequest) -> Measurement:
         version = self._prepared
         _, dash_m, pytest_, *words = command
         folder = self.config.invocation_params.dir
@@ -152,7 +152,9 @@ class Against:
         code_from = str(version.checkout.folder)
         request = replace(request, code_from=code_from, not_from=self._other_folders)
         try:
-            return session.measured(moved, request, version.place(folder), LongPhases(self.say))
+            return parent.run_measurement(
+                moved, request, version.place(folder), LongPhases(self.say)
+            )
         except (NoSuchTestError, OutOfTimeError):
             raise
         except NetpipeError as error:

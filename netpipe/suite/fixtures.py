@@ -10,7 +10,7 @@ from netpipe.errors import InconclusiveError, NetpipeError
 from netpipe.gate.metrics import GATED
 from netpipe.gate.outcomes import UNJUDGED, Outcome
 from netpipe.results.measurement import Measurement
-from netpipe.session.session import request_here
+from netpipe.session.request import SessionRequest
 from netpipe.suite import benchmark_replay, session_nodes, xdist_isolation
 from netpipe.suite.expectations import Limits
 from netpipe.suite.gate_results import find_worst, junit_properties, render_failure
@@ -31,9 +31,9 @@ def make_failure(message: str) -> BaseException:
 @pytest.fixture(autouse=True)
 def _netpipe_session(request: pytest.FixtureRequest) -> None:
     """In a session's process, measure instead of running the test."""
-    session = request_here()
+    session = SessionRequest.from_environment()
     if session is not None:
-        session_nodes.serve_node(request, session)
+        session_nodes.serve_node(request, session.kind)
 
 
 @pytest.fixture

@@ -9,8 +9,9 @@ import pytest
 
 from netpipe.device.emulated_names import parse_accelerators
 from netpipe.errors import NetpipeError
+from netpipe.linting.request import LintRequest
 from netpipe.linting.settings import read_lint_settings
-from netpipe.session.session import SessionRequest
+from netpipe.measuring.request import MeasureRequest
 
 _POLICIES: Final = ("warn", "fail")
 BASELINE: Final = "baseline"
@@ -76,8 +77,8 @@ class Options:
             in a run that is recorded.
         against_extras: The extras to install with it, where it declares other dependencies.
         accelerators: The accelerators to measure with: "auto" or emulated ones.
-        request: The budget, batch and start limits, FLOPs, MFU, intent, silences and folder for
-            traces of every session.
+        request: The limits, FLOPs, MFU and trace folder of every session that measures.
+        lint_request: The start limit, intent and silences of every session that lints.
         fail_when_missing: Whether a missing baseline fails a test.
         fail_when_inconclusive: Whether an INCONCLUSIVE outcome fails a test.
         record: The name of the baseline to write; "" to write none.
@@ -93,7 +94,8 @@ class Options:
     against: str
     against_extras: str
     accelerators: tuple[str, ...]
-    request: SessionRequest
+    request: MeasureRequest
+    lint_request: LintRequest
     fail_when_missing: bool
     fail_when_inconclusive: bool
     record: str
@@ -118,8 +120,7 @@ class Options:
             raise _usage("record", "consist of letters, digits and _ . -", values["record"])
         try:
             lint = read_lint_settings(config.rootpath)
-            request = SessionRequest(
-                kind="measure",
+            request = MeasureRequest(
                 budget_s=_number(values, "budget"),
                 batch_limit_s=_number(values, "batch_limit"),
                 start_limit_s=_number(values, "start_limit"),
@@ -127,9 +128,12 @@ class Options:
                     _number(values, "flops_per_step") if values["flops_per_step"] else None
                 ),
                 mfu=_number(values, "mfu"),
+                trace=str(Path(values["trace"]).absolute()) if values["trace"] else "",
+            )
+            lint_request = LintRequest(
+                start_limit_s=request.start_limit_s,
                 intent=values["intent"] or lint.intent,
                 silences=lint.silences,
-                trace=str(Path(values["trace"]).absolute()) if values["trace"] else "",
             )
             accelerators = parse_accelerators(values["accelerator"])
         except NetpipeError as error:
@@ -143,6 +147,7 @@ class Options:
             against_extras=values["against_extras"],
             accelerators=accelerators,
             request=request,
+            lint_request=lint_request,
             fail_when_missing=values["missing"] == "fail",
             fail_when_inconclusive=values["inconclusive"] == "fail",
             record=values["record"],

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from netpipe.errors import InputError
-from netpipe.session.session import Place
+from netpipe.session.parent import ProcessEnvironment
 from netpipe.suite.worktrees import (
     Checkout,
     Commit,
@@ -43,11 +43,11 @@ class Version:
     python: str
     path: tuple[str, ...]
 
-    def place(self, folder: Path) -> Place:
+    def place(self, folder: Path) -> ProcessEnvironment:
         """Return where it runs when this version runs in `folder`."""
         there = self.checkout.locate(folder.resolve())
         variables = {"PYTHONPATH": os.pathsep.join(self.path)}
-        return Place(there if there.is_dir() else self.checkout.folder, variables)
+        return ProcessEnvironment(there if there.is_dir() else self.checkout.folder, variables)
 
     def move_paths(self, words: Sequence[str], folder: Path) -> list[str]:
         """Return words of a command line with every path in this checkout moved into the other.

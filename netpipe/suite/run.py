@@ -14,9 +14,9 @@ from netpipe.gate import baseline
 from netpipe.gate.baseline import Baseline
 from netpipe.gate.comparison import MAX_SESSIONS, BaselineSessions, compare_until_decided
 from netpipe.gate.outcomes import UNJUDGED, Comparison
+from netpipe.measuring.request import MeasureRequest
 from netpipe.results.measurement import Device, Finding, Measurement
-from netpipe.session import session
-from netpipe.session.session import SessionRequest
+from netpipe.session import parent
 from netpipe.suite.acceptance import Acceptance
 from netpipe.suite.against import Against, dismiss_machine_alarm, pairs_limit_s
 from netpipe.suite.gate_results import GateResult
@@ -165,8 +165,8 @@ class Run:
     def _measure_once(self, subject: Subject) -> Measurement:
         """Measure in the time that the sessions of this subject have left."""
         limit = self._limits.setdefault(subject.full_key, TimeLimit(self.sessions_limit_s))
-        measure = partial(session.measured, subject.command, progress=LongPhases(self.say))
-        return limit.run(self._request(subject, "measure"), measure)
+        measure = partial(parent.run_measurement, subject.command, progress=LongPhases(self.say))
+        return limit.run(self._request(subject), measure)
 
     @property
     def sessions_limit_s(self) -> float:
@@ -187,10 +187,11 @@ class Run:
         """Return the `netpipe.lint/1` document of a subject's loader."""
         if subject.key not in self.lints:
             self.say("reading the order of the pipeline")
-            request = self._request(subject, "lint")
+            slow = LongPhases(self.say)
+            request = replace(self.options.lint_request, accelerator=subject.accelerator)
             self.lints[subject.key] = self._raise_again(
                 (subject.key, "lint"),
-                partial(session.linted, subject.command, request, LongPhases(self.say)),
+                partial(parent.run_session, subject.command, request, progress=slow),
             )
         return self.lints[subject.key]
 
@@ -213,7 +214,7 @@ class Run:
         self, against: Against, benchmark: str, quantity: str, subject: Subject
     ) -> tuple[GateResult, ...]:
         # A trace of this version exists already, and the other version needs none.
-        request = replace(self._request(subject, "measure"), trace="")
+        request = replace(self._request(subject), trace="", trace_name="")
         key = ("pairs", *subject.full_key)
         compare = partial(against.compare, quantity, key, subject.command, request)
         found = self._raise_again(key, compare)
@@ -299,13 +300,9 @@ class Run:
             self._baselines[key] = baseline.load_all(self.acceptance.baselines / key)
         return self._baselines[key]
 
-    def _request(self, subject: Subject, kind: str) -> SessionRequest:
-        return replace(
-            self.options.request,
-            kind=kind,
-            accelerator=subject.accelerator,
-            trace_name=subject.name,
-        )
+    def _request(self, subject: Subject) -> MeasureRequest:
+        request = replace(self.options.request, accelerator=subject.accelerator)
+        return replace(request, trace_name=subject.name) if request.trace else request
 
 
 RUN: Final = pytest.StashKey[Run]()

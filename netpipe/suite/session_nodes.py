@@ -10,14 +10,12 @@ from typing import Any, Final
 
 import pytest
 
+from netpipe.linting.request import LintRequest
 from netpipe.measuring.child import Factories, serve
-from netpipe.session.child import answer
-from netpipe.session.session import (
-    SessionRequest,
-    error_document,
-    request_here,
-    write_result,
-)
+from netpipe.measuring.request import MeasureRequest
+from netpipe.session.child import run_job
+from netpipe.session.request import SessionRequest
+from netpipe.session.result_files import error_document, write_result
 
 SUBJECT_FIXTURES: Final = tuple(f"netpipe_{one.name}" for one in fields(Factories))
 
@@ -136,18 +134,22 @@ def _add_definitions(
 
 def report_missing_test(collected: pytest.Session) -> None:
     """In a session's process, report a missing test: another version may not have it."""
-    request = request_here()
+    request = SessionRequest.from_environment()
     if request is not None and not collected.items and not collected.testsfailed:
         write_result(request, error_document("missing", "there is no such test"))
 
 
-def serve_node(request: pytest.FixtureRequest, session: SessionRequest) -> None:
+def serve_node(request: pytest.FixtureRequest, kind: str) -> None:
     """Measure or lint with the fixtures of this node, and end the test."""
     factories = Factories(*map(request.getfixturevalue, SUBJECT_FIXTURES))
-    if session.kind == "lint":
+    if kind == "lint":
         from netpipe.linting.job import lint_loader
 
-        answer(session, lambda _: {"lint": lint_loader(session, factories.loader)})
+        lint = LintRequest.from_environment()
+        assert lint is not None
+        run_job(lint, lambda _: {"lint": lint_loader(lint, factories.loader)})
     else:
-        serve(session, factories)
+        measure = MeasureRequest.from_environment()
+        assert measure is not None
+        serve(measure, factories)
     pytest.skip("this process measured for another one")

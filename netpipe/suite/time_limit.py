@@ -6,8 +6,9 @@ from typing import Final, TypeVar
 
 from netpipe.clock import Clock, MonotonicClock
 from netpipe.errors import OutOfTimeError
+from netpipe.measuring.request import MeasureRequest
 from netpipe.session.progress import Progress
-from netpipe.session.session import OVERTIME_S, SessionRequest
+from netpipe.session.request import OVERTIME_S, SessionRequest
 
 # Imports, the start of the loader and the compilation of the step, for each further session.
 _START_UP_S: Final = 60.0
@@ -41,8 +42,8 @@ class TimeLimit:
 
     def run(
         self,
-        request: SessionRequest,
-        measure: Callable[[SessionRequest], _Result],
+        request: MeasureRequest,
+        measure: Callable[[MeasureRequest], _Result],
         sessions: int = 1,
     ) -> _Result:
         """Measure within the time that is left.
@@ -62,7 +63,7 @@ class TimeLimit:
             )
         started_s = self.clock()
         try:
-            return measure(replace(request, most_s=left_s / sessions))
+            return measure(replace(request, time_left_s=left_s / sessions))
         finally:
             took_s = self.clock() - started_s
             self._spent_s += took_s

@@ -13,7 +13,8 @@ from typing import Any
 
 def main() -> None:
     """Run the session that this process was started for."""
-    from netpipe.session.child import answer, requested
+    from netpipe.session.child import require_request, run_job
+    from netpipe.session.request import SessionRequest
 
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, required=True)
@@ -21,7 +22,7 @@ def main() -> None:
     parser.add_argument("--data")
     parser.add_argument("--pipeline", type=json.loads)
     arguments = parser.parse_args()
-    request = requested(parser)
+    request = require_request(parser, SessionRequest)
 
     def measure(closing: ExitStack) -> dict[str, Any]:
         from dataclasses import asdict
@@ -36,7 +37,7 @@ def main() -> None:
             tally = run(_loader(arguments), arguments.seconds, MonotonicClock(), closing, watch)
         return {request.kind: asdict(tally)}
 
-    answer(request, measure)
+    run_job(request, measure)
 
 
 def _loader(arguments: argparse.Namespace) -> Callable[[], Any]:

@@ -50,7 +50,7 @@ def run(
     """
     puller = Puller(loader, clock, watch)
     closing.callback(close_with_timeout, puller.close)
-    watch.rounds_begin()
+    watch.begin_rounds()
     _warm_up(puller, seconds, clock)
     return _measure(puller, seconds, clock)
 

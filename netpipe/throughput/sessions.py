@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from netpipe.measuring.interleaving import Interleaved, interleave
-from netpipe.session.session import SessionRequest, answered
+from netpipe.session.parent import run_session
+from netpipe.session.request import SessionRequest
 from netpipe.throughput.figures import Tally
 from netpipe.throughput.run import longest_s
 from netpipe.throughput.subjects import Subject
@@ -68,4 +69,4 @@ def measure_once(subject: Subject, seconds: float) -> Tally:
     """
     command = [sys.executable, "-P", "-m", "netpipe.throughput.child", "--seconds", str(seconds)]
     request = SessionRequest(KIND, budget_s=longest_s(seconds) + _SLOW_BATCHES_S)
-    return Tally(**answered([*command, *subject.words], request))
+    return Tally(**run_session([*command, *subject.words], request))

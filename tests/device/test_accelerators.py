@@ -2,64 +2,36 @@
 
 import pytest
 
-from netpipe.device.accelerators import device_key, matches, peak_flops
-from netpipe.device.detection import TOX_DEVICES
-
-LISTED = [
-    ("Tesla T4", "t4-x1", 65e12),
-    ("Tesla V100-SXM2-16GB", "v100-sxm-16gb-x1", 125e12),
-    ("Tesla V100-SXM2-32GB", "v100-sxm-32gb-x1", 125e12),
-    ("Tesla V100-PCIE-16GB", "v100-pcie-16gb-x1", 112e12),
-    ("Tesla V100-PCIE-32GB", "v100-pcie-32gb-x1", 112e12),
-    ("NVIDIA L4", "l4-x1", 121e12),
-    ("NVIDIA L40S", "l40s-x1", 362e12),
-    ("NVIDIA A100-SXM4-40GB", "a100-sxm-40gb-x1", 312e12),
-    ("NVIDIA A100-SXM4-80GB", "a100-sxm-80gb-x1", 312e12),
-    ("NVIDIA A100-PCIE-40GB", "a100-pcie-40gb-x1", 312e12),
-    ("NVIDIA A100 80GB PCIe", "a100-pcie-80gb-x1", 312e12),
-    ("NVIDIA H100 80GB HBM3", "h100-sxm-80gb-x1", 989e12),
-    ("NVIDIA H100 PCIe", "h100-pcie-x1", 756e12),
-    ("NVIDIA H100 NVL", "h100-nvl-x1", 835e12),
-    ("NVIDIA H200", "h200-x1", 989e12),
-    ("NVIDIA B200", "b200-x1", 2250e12),
-    ("NVIDIA GB200", "gb200-x1", 2500e12),
-    ("AMD Instinct MI300X", "mi300x-x1", 1307e12),
-]
-"""Every device_kind of the table of accelerators."""
-
-# Which tox environment, by its name, is for which of them: some have none, none has two.
-FAMILIES = {
-    "t4": {"t4-x1"},
-    "l4": {"l4-x1"},
-    "a100": {"a100-sxm-40gb-x1", "a100-sxm-80gb-x1", "a100-pcie-40gb-x1", "a100-pcie-80gb-x1"},
-    "h100": {"h100-sxm-80gb-x1", "h100-pcie-x1", "h100-nvl-x1"},
-    "h200": {"h200-x1"},
-    "b200": {"b200-x1"},
-    "gb200": {"gb200-x1"},
-    "cpu": set(),
-}
+from netpipe.device.accelerators import (
+    ACCELERATORS,
+    TOX_DEVICES,
+    Accelerator,
+    device_key,
+    matches,
+    peak_flops,
+)
 
 
-@pytest.mark.parametrize(("kind", "key", "peak"), LISTED)
-def test_a_listed_device_has_its_key_and_its_peak(kind: str, key: str, peak: float) -> None:
+@pytest.mark.parametrize("model", ACCELERATORS, ids=lambda model: model.key)
+def test_a_listed_device_has_its_key_and_its_peak(model: Accelerator) -> None:
     """Every device_kind that jax is known to report gets its own key and its dense peak."""
-    assert device_key("gpu", kind, 1) == key
-    assert peak_flops(kind) == peak
+    assert device_key("gpu", model.kind, 1) == f"{model.key}-x1"
+    assert peak_flops(model.kind) == model.peak_flops
 
 
 def test_no_two_devices_share_a_key() -> None:
     """Form and memory tell apart what the model does not; no listed device is another's twin."""
-    assert len({key for _, key, _ in LISTED}) == len(LISTED)
+    assert len({model.key for model in ACCELERATORS}) == len(ACCELERATORS)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", TOX_DEVICES)
 def test_a_family_is_its_own_devices(family: str) -> None:
     """Of all listed devices, a tox environment takes those of its name: B200 is not GB200."""
-    assert set(TOX_DEVICES) == set(FAMILIES)
-    assert {key for _, key, _ in LISTED if matches(key, family)} == FAMILIES[family]
+    taken = {model.key for model in ACCELERATORS if matches(f"{model.key}-x1", family)}
+    assert taken == {model.key for model in ACCELERATORS if model.family == family}
 
 
-@pytest.mark.parametrize("kind", [kind for kind, _, _ in LISTED])
+@pytest.mark.parametrize("kind", [model.kind for model in ACCELERATORS])
 def test_a_name_with_more_in_it_is_another_device(kind: str) -> None:
     """A listed name with one more word, or letter, is not listed: no peak, and another key."""
     listed = device_key("gpu", kind, 1)
@@ -115,7 +87,7 @@ def test_a_mig_slice_has_a_key_of_its_own_and_no_peak(kind: str, key: str) -> No
         ("", "unknown-x1"),
     ],
 )
-def test_an_unknown_device_is_nobodys_neighbour(kind: str, key: str) -> None:
+def test_an_unknown_device_has_its_own_key_and_no_peak(kind: str, key: str) -> None:
     """A device that is not listed gets a key of its own name and no peak of another."""
     assert device_key("gpu", kind, 1) == key
     assert peak_flops(kind) is None

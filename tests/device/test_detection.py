@@ -11,16 +11,16 @@ import jsonschema
 import pytest
 
 import netpipe
+from netpipe.device.accelerators import TOX_DEVICES
 from netpipe.device.detection import (
-    TOX_DEVICES,
     NoDeviceError,
     WrongDeviceError,
-    devices_report,
+    devices_document,
     find_device,
     local_device,
-    require,
-    this_host,
+    require_device,
 )
+from netpipe.device.host import this_host
 from netpipe.errors import NetpipeError
 from netpipe.results.measurement import Device, Host
 
@@ -91,7 +91,7 @@ def test_a_failing_child_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
         find_device(command=child("import sys; sys.exit('long story\\nno GPU for you')"))
 
 
-def test_a_silent_failure_is_told_by_its_code() -> None:
+def test_a_silent_failure_is_named_by_its_exit_code() -> None:
     """A child that dies without a word is reported by its exit code."""
     with pytest.raises(NoDeviceError, match="found exit code 7"):
         find_device(command=child("raise SystemExit(7)"))
@@ -117,7 +117,7 @@ def test_a_child_that_never_answers_is_ended() -> None:
 )
 def test_the_wanted_device_is_accepted(device: Device, wanted: str) -> None:
     """A device of the wanted key or family passes; the step may use fewer than are here."""
-    require(device, wanted)
+    require_device(device, wanted)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_another_device_is_refused_with_what_to_run(
 ) -> None:
     """The refusal names what is wanted, what is here, and the command that fits it."""
     with pytest.raises(WrongDeviceError) as refusal:
-        require(device, wanted)
+        require_device(device, wanted)
     message = str(refusal.value)
     assert message.startswith(
         f"this run wants device {wanted}, but the device here is {device.key}"
@@ -157,7 +157,7 @@ def lists(driver: Path, *models: str) -> None:
 def refusal_of_a_cpu(wanted: str = "h200") -> str:
     """Return why a run that wants another device refuses the CPU."""
     with pytest.raises(WrongDeviceError) as refusal:
-        require(LAPTOP, wanted)
+        require_device(LAPTOP, wanted)
     return str(refusal.value)
 
 
@@ -196,7 +196,7 @@ def test_a_gpu_that_jax_uses_hides_nothing(driver: Path) -> None:
     """What the driver lists is no news to a run on a GPU of another kind."""
     lists(driver, "NVIDIA H200")
     with pytest.raises(WrongDeviceError, match="start it on a machine with a100, or run `tox -e"):
-        require(H200, "a100")
+        require_device(H200, "a100")
 
 
 def test_each_named_family_has_a_tox_environment() -> None:
@@ -211,7 +211,7 @@ def test_each_named_family_has_a_tox_environment() -> None:
 def test_the_report_keeps_to_its_schema(device: Device, tmp_path: Path) -> None:
     """The document of `netpipe devices --json` is what the shipped schema says."""
     host = Host("A Xeon", 4, 2**34, container=False)
-    document = devices_report(device, host, tmp_path).to_document()
+    document = devices_document(device, host, tmp_path)
     jsonschema.validate(document, json.loads(SCHEMA.read_text()))
     assert json.loads(json.dumps(document)) == document
 
@@ -222,5 +222,5 @@ def test_the_report_counts_the_baselines_of_its_device(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("{}")
     host = Host("A Xeon", 4, 2**34, container=False)
-    assert devices_report(H200, host, tmp_path).baseline_count == 2
-    assert devices_report(LAPTOP, host, tmp_path).baseline_count == 0
+    assert devices_document(H200, host, tmp_path)["baseline"]["count"] == 2
+    assert devices_document(LAPTOP, host, tmp_path)["baseline"]["count"] == 0

@@ -5,11 +5,16 @@ from math import inf
 
 import pytest
 
-from netpipe.device.emulated_names import Emulated, Flops, parse_accelerator, parse_accelerators
+from netpipe.device.emulated_names import (
+    EmulatedAccelerator,
+    Flops,
+    parse_accelerator,
+    parse_accelerators,
+)
 from netpipe.errors import MisuseError
 
 
-def emulated(text: str) -> Emulated:
+def emulated(text: str) -> EmulatedAccelerator:
     """Read a name that is not `auto`."""
     found = parse_accelerator(text)
     assert found is not None
@@ -30,7 +35,7 @@ def test_an_accelerator_is_named_by_its_step_time(text: str, step_s: float, key:
     """The name holds a number and a unit, gives the key, and the step needs no FLOPs."""
     found = emulated(text)
     assert (found.name, found.key, found.count) == (text, key, 1)
-    found_s, described = found.timed(lambda: pytest.fail("they were counted"), 0.4)
+    found_s, described = found.derive_step_s(lambda: pytest.fail("they were counted"), 0.4)
     assert found_s == pytest.approx(step_s)
     assert described == text
 
@@ -62,14 +67,14 @@ def test_a_name_stands_for_a_peak(name: str, peak_flops: float) -> None:
     found = emulated(f"emulated:{name}")
     assert (found.key, found.count) == (f"emulated-{name}-x1", 1)
     assert found.peak_flops == peak_flops
-    assert found.timed(peak_flops, 0.5)[0] == pytest.approx(2.0)
+    assert found.derive_step_s(peak_flops, 0.5)[0] == pytest.approx(2.0)
 
 
 def test_one_host_may_feed_several() -> None:
     """Eight devices share the host's batch: a step takes an eighth of the time."""
     one, eight = emulated("emulated:h100"), emulated("emulated:8xh100")
     assert (eight.key, eight.count) == ("emulated-h100-x8", 8)
-    assert one.timed(1e15, 0.4)[0] == pytest.approx(8 * eight.timed(1e15, 0.4)[0])
+    assert one.derive_step_s(1e15, 0.4)[0] == pytest.approx(8 * eight.derive_step_s(1e15, 0.4)[0])
 
 
 @pytest.mark.parametrize(
@@ -92,7 +97,7 @@ def test_a_suffix_sets_the_bandwidth(text: str, bytes_per_s: float, key: str) ->
 @pytest.mark.parametrize("flops", [2e12, lambda: 2e12])
 def test_the_step_time_follows_from_the_flops(flops: Flops) -> None:
     """It is FLOPs / (peak x MFU), whether they are a number or counted on demand, and is told."""
-    step_s, described = emulated("emulated:a100").timed(flops, 0.4)
+    step_s, described = emulated("emulated:a100").derive_step_s(flops, 0.4)
     assert step_s == pytest.approx(2e12 / (312e12 * 0.4))
     assert described == "emulated:a100, 2 TFLOP a step at MFU 0.4"
 
@@ -100,7 +105,7 @@ def test_the_step_time_follows_from_the_flops(flops: Flops) -> None:
 def test_the_flops_are_counted_once() -> None:
     """Counting may trace the user's step: what the time and the name need is asked for once."""
     counts = iter([2e12])
-    emulated("emulated:a100").timed(lambda: next(counts), 0.4)
+    emulated("emulated:a100").derive_step_s(lambda: next(counts), 0.4)
     assert list(counts) == []
 
 
@@ -108,13 +113,13 @@ def test_the_flops_are_counted_once() -> None:
 def test_flops_are_checked(flops: Flops) -> None:
     """They are above 0 and finite, wherever they come from."""
     with pytest.raises(MisuseError, match="FLOPs of a step must be above 0, and finite; found"):
-        emulated("emulated:h100").timed(flops, 0.4)
+        emulated("emulated:h100").derive_step_s(flops, 0.4)
 
 
 def test_a_name_without_flops_is_misuse() -> None:
     """The message says every way to give them."""
     with pytest.raises(MisuseError, match=r"h100 needs the FLOPs of a step") as raised:
-        emulated("emulated:h100").timed(None, 0.4)
+        emulated("emulated:h100").derive_step_s(None, 0.4)
     for way in ("--flops-per-step", "netpipe_flops_per_step", "attribute flops_per_step", "36ms"):
         assert way in str(raised.value)
 

@@ -307,7 +307,7 @@ def test_the_family_is_not_foreign(watch: GpuWatch, gpu: FakeGpu, child: int) ->
     assert health(watch).foreign_pids == ()
 
 
-def test_a_list_from_another_pid_namespace_accuses_nobody(watch: GpuWatch, gpu: FakeGpu) -> None:
+def test_a_list_from_another_pid_namespace_names_no_process(watch: GpuWatch, gpu: FakeGpu) -> None:
     """This process is on the card: a list without it does not speak of the PIDs here."""
     gpu.computing = [STRANGER]
     watch.look()
@@ -324,7 +324,7 @@ def test_a_process_that_is_not_here_is_not_accused(
     assert health(watch).foreign_pids == ()
 
 
-def test_nobody_is_accused_when_the_family_is_not_known(
+def test_no_process_is_foreign_when_the_relatives_are_unknown(
     watch: GpuWatch, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A /proc that is closed says nothing about who is who."""

@@ -111,7 +111,7 @@ def test_no_limit_in_cgroup_v1_is_no_limit(root: Path) -> None:
     assert (host.cores, host.memory_bytes) == (8, 32 * GIB)
 
 
-def test_an_arm_processor_is_told_by_its_part(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_arm_processor_is_named_by_its_part(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A processor without a model name is named by architecture, implementer and part."""
     monkeypatch.setattr("netpipe.device.host.machine", lambda: "aarch64")
     write(root, "proc/cpuinfo", ARM_CPUINFO)
@@ -179,7 +179,7 @@ def test_the_difference_of_two_hosts_is_named(other: Host, words: str) -> None:
     assert host_difference(Host("A Xeon", 2, 24 * GIB, container=True), other) == words
 
 
-def test_a_machine_is_told_from_others_of_its_class(root: Path) -> None:
+def test_a_machine_differs_from_others_of_its_class(root: Path) -> None:
     """By a digest of its id, which does not give it away."""
     (root / "etc").mkdir(exist_ok=True)
     (root / "etc/machine-id").write_text("one\n")

@@ -9,16 +9,15 @@ import pytest
 
 from netpipe.clock import MonotonicClock
 from netpipe.diagnosis import single_thread_run, variant_runs
-from netpipe.diagnosis.child import KIND
 from netpipe.diagnosis.diagnose import compose_diagnosis
 from netpipe.diagnosis.diagnosis import MIN_EFFECT_FRACTION, Diagnosis, Intervention
 from netpipe.diagnosis.investigation import Investigation
 from netpipe.diagnosis.report import closing
 from netpipe.diagnosis.turns import SideBlocks
+from netpipe.measuring.request import MeasureRequest
 from netpipe.results.measurement import Interval
 from netpipe.results.units import format_seconds
 from netpipe.session.heartbeat import UNWATCHED
-from netpipe.session.session import SessionRequest
 from tests.diagnosis import loaders
 from tests.diagnosis.examples import LINT, block, stage_time
 from tests.measurements import make_measurement
@@ -72,7 +71,7 @@ def diagnosed(seed: int, monkeypatch: pytest.MonkeyPatch, *, with_step: bool) ->
     load_s = measurement.load_s_per_batch if measurement else None
     looking = Investigation(loaders.plain, "a:b", 0.02, 2, 1.0, MonotonicClock(), UNWATCHED, load_s)
     found: dict[str, Any] = {"findings": looking.run().to_document(), "flops_per_step": 1e12}
-    return compose_diagnosis(found, measurement, LINT, SessionRequest(KIND))
+    return compose_diagnosis(found, measurement, LINT, MeasureRequest())
 
 
 def made(found: Diagnosis, name: str) -> Intervention:

@@ -10,12 +10,13 @@ from netpipe.diagnosis import diagnose
 from netpipe.diagnosis.child import KIND, count_flops
 from netpipe.diagnosis.diagnose import DiagnosisRequest, compose_diagnosis, run_diagnosis
 from netpipe.errors import MisuseError
+from netpipe.measuring.request import MeasureRequest
 from netpipe.results.measurement import Measurement
-from netpipe.session.session import SessionRequest
+from netpipe.session.request import SessionRequest
 from tests.diagnosis.examples import BOTTLENECK, LINT, findings
 from tests.measurements import make_measurement
 
-REQUEST = SessionRequest(KIND, accelerator="emulated:30ms", budget_s=60.0, mfu=0.5)
+REQUEST = MeasureRequest(accelerator="emulated:30ms", budget_s=60.0, mfu=0.5)
 FOUND: dict[str, Any] = {"findings": findings().to_document(), "flops_per_step": None}
 
 
@@ -23,24 +24,23 @@ class Sessions:
     """Stand in for the sessions, and remember what they were asked for."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[list[str], SessionRequest]] = []
+        self.asked: list[tuple[list[str], Any]] = []
 
-    def measured(self, command: list[str], request: SessionRequest, **_: object) -> Measurement:
+    def run_measurement(
+        self, command: list[str], request: MeasureRequest, **_: object
+    ) -> Measurement:
         """Measure."""
         self.asked.append((command, request))
         return make_measurement()
 
-    def linted(self, command: list[str], request: SessionRequest, _: object) -> Mapping[str, Any]:
-        """Read the order."""
+    def run_session(
+        self, command: list[str], request: SessionRequest, **_: object
+    ) -> Mapping[str, Any]:
+        """Lint, or look into the loader."""
         self.asked.append((command, request))
-        return LINT
+        return LINT if request.kind == "lint" else FOUND
 
-    def answered(self, command: list[str], request: SessionRequest, _: object) -> dict[str, Any]:
-        """Look into the loader."""
-        self.asked.append((command, request))
-        return FOUND
-
-    def of(self, kind: str) -> tuple[list[str], SessionRequest]:
+    def of(self, kind: str) -> tuple[list[str], Any]:
         """Return what the one session of a kind was asked for."""
         (asked,) = (one for one in self.asked if one[1].kind == kind)
         return asked
@@ -50,7 +50,7 @@ class Sessions:
 def sessions(monkeypatch: pytest.MonkeyPatch) -> Sessions:
     """Put in the place of real sessions."""
     stand_in = Sessions()
-    for name in ("measured", "linted", "answered"):
+    for name in ("run_measurement", "run_session"):
         monkeypatch.setattr(diagnose, name, getattr(stand_in, name))
     return stand_in
 

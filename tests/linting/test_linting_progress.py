@@ -9,9 +9,9 @@ from netpipe.linting.experiments.alternation import UNCHANGED, VariantComparison
 from netpipe.linting.experiments.blocks import ElementBlock
 from netpipe.linting.experiments.variants import Variant
 from netpipe.linting.job import lint_loader
+from netpipe.linting.request import LintRequest
 from netpipe.measuring.interleaving import Interleaved
-from netpipe.session.progress import Teller
-from netpipe.session.session import SessionRequest
+from netpipe.session.progress import ProgressWriter
 
 BUILDS = "building the pipeline"
 PROVES = "testing on elements what the structure does not decide"
@@ -41,11 +41,13 @@ def test_slow_phases_are_announced(
 ) -> None:
     """The factory, the proofs, and the first batches; --prove and --try have a budget each."""
     heard: list[tuple[str, float]] = []
-    monkeypatch.setattr(Teller, "doing", lambda _, what, of_s=0.0: heard.append((what, of_s)))
+    monkeypatch.setattr(
+        ProgressWriter, "enter_phase", lambda _, what, of_s=0.0: heard.append((what, of_s))
+    )
     failed = Interleaved[Variant, ElementBlock](failures={UNCHANGED: "it was not run"})
     monkeypatch.setattr(VariantComparison, "_interleave", lambda *_: failed)
-    request = SessionRequest(
-        "lint", str(tmp_path / "result.json"), budget_s=7.0, proves=proves, tries=tries
+    request = LintRequest(
+        result=str(tmp_path / "result.json"), budget_s=7.0, proves=proves, tries=tries
     )
     lint_loader(request, loader)
     assert [one for one in heard if not one[0].startswith("measuring")] == said

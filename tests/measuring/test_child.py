@@ -13,21 +13,22 @@ import pytest
 from netpipe.errors import InputError
 from netpipe.measuring import calibration, child, loader_puller
 from netpipe.measuring.child import Factories, serve
-from netpipe.session.session import SCHEMA, SessionRequest, progress_file, stacks_file
+from netpipe.measuring.request import MeasureRequest
+from netpipe.session.result_files import SCHEMA, progress_file, stacks_file
 from tests.session import session_targets
 
 TARGETS = Path(session_targets.__file__)
 
 
 @pytest.fixture
-def request_(tmp_path: Path) -> SessionRequest:
+def request_(tmp_path: Path) -> MeasureRequest:
     """What a session is asked for; its result goes to a folder of its own."""
-    return SessionRequest(
-        "measure", str(tmp_path / "result.json"), accelerator="emulated:1ms", budget_s=0.1
+    return MeasureRequest(
+        result=str(tmp_path / "result.json"), accelerator="emulated:1ms", budget_s=0.1
     )
 
 
-def error_of(request: SessionRequest) -> dict[str, str]:
+def error_of(request: MeasureRequest) -> dict[str, str]:
     """Read the error of a result, which must be all there is beside what was said on the way."""
     result = Path(request.result)
     left = {path.name for path in result.parent.iterdir()}
@@ -54,7 +55,7 @@ def bad_data() -> Any:
     ],
 )
 def test_what_a_loader_does_wrong_is_the_result(
-    request_: SessionRequest, loader: Callable[[], Any], kind: str, words: str
+    request_: MeasureRequest, loader: Callable[[], Any], kind: str, words: str
 ) -> None:
     """Its own exception comes with its lines; what it must not be comes in one line."""
     serve(request_, Factories(loader))
@@ -64,7 +65,7 @@ def test_what_a_loader_does_wrong_is_the_result(
     assert ("File " in error["message"]) is (kind == "failed")
 
 
-def test_a_failure_names_the_line_of_the_loader(request_: SessionRequest) -> None:
+def test_a_failure_names_the_line_of_the_loader(request_: MeasureRequest) -> None:
     """The user sees what the loader raised, after how many batches, and where."""
     serve(request_, Factories(session_targets.failing_loader))
     first, *lines = error_of(request_)["message"].splitlines()
@@ -78,7 +79,7 @@ def leaving_loop(*_: Any) -> None:
     sys.exit("trained enough")
 
 
-def test_a_loop_that_exits_is_reported(request_: SessionRequest) -> None:
+def test_a_loop_that_exits_is_reported(request_: MeasureRequest) -> None:
     """`sys.exit` in the user's code ends with a message that names its line, not with silence."""
     serve(request_, Factories(session_targets.tiny_loader, loop=leaving_loop))
     message = error_of(request_)["message"]
@@ -105,7 +106,7 @@ class _Unclosable:
 
 
 def test_a_loader_that_does_not_close_keeps_the_result(
-    monkeypatch: pytest.MonkeyPatch, request_: SessionRequest
+    monkeypatch: pytest.MonkeyPatch, request_: MeasureRequest
 ) -> None:
     """What was measured is written although a worker of the loader hangs."""
     monkeypatch.setattr(loader_puller, "_CLOSE_TIMEOUT_S", 0.0)
@@ -117,7 +118,7 @@ def test_a_loader_that_does_not_close_keeps_the_result(
 
 
 def test_loaders_are_closed_unwatched_once_the_result_is_written(
-    monkeypatch: pytest.MonkeyPatch, request_: SessionRequest
+    monkeypatch: pytest.MonkeyPatch, request_: MeasureRequest
 ) -> None:
     """However slowly the user's loader or the reference closes, no watchdog discards the result."""
     states: dict[str, tuple[bool, bool]] = {}
@@ -134,14 +135,14 @@ def test_loaders_are_closed_unwatched_once_the_result_is_written(
 
 def test_a_real_accelerator_needs_a_step(tmp_path: Path) -> None:
     """Only an emulated one can do without."""
-    request = SessionRequest("measure", str(tmp_path / "result.json"))
+    request = MeasureRequest(result=str(tmp_path / "result.json"))
     serve(request, Factories(session_targets.tiny_loader))
     assert (
         "a step must be given, unless the accelerator is emulated" in error_of(request)["message"]
     )
 
 
-def test_a_step_that_is_none_is_misuse(request_: SessionRequest) -> None:
+def test_a_step_that_is_none_is_misuse(request_: MeasureRequest) -> None:
     """An emulated accelerator stands in for a step, and asks for one all the same."""
     serve(request_, Factories(session_targets.tiny_loader, session_targets.bad_step))
     assert error_of(request_) == {
@@ -151,7 +152,7 @@ def test_a_step_that_is_none_is_misuse(request_: SessionRequest) -> None:
 
 
 def run_main(
-    monkeypatch: pytest.MonkeyPatch, request: SessionRequest | None, *arguments: str
+    monkeypatch: pytest.MonkeyPatch, request: MeasureRequest | None, *arguments: str
 ) -> None:
     """Run the child's main function with its arguments and its request."""
     monkeypatch.setattr("sys.argv", ["child", *arguments])
@@ -162,7 +163,7 @@ def run_main(
     child.main()
 
 
-def test_targets_are_measured(monkeypatch: pytest.MonkeyPatch, request_: SessionRequest) -> None:
+def test_targets_are_measured(monkeypatch: pytest.MonkeyPatch, request_: MeasureRequest) -> None:
     """The targets of the command line are what is served."""
     run_main(monkeypatch, request_, "--loader", f"{TARGETS}:no_loader")
     assert "found int" in error_of(request_)["message"]
@@ -170,7 +171,7 @@ def test_targets_are_measured(monkeypatch: pytest.MonkeyPatch, request_: Session
 
 @pytest.mark.parametrize("flag", ["--step", "--loop"])
 def test_every_target_is_looked_up(
-    monkeypatch: pytest.MonkeyPatch, request_: SessionRequest, flag: str
+    monkeypatch: pytest.MonkeyPatch, request_: MeasureRequest, flag: str
 ) -> None:
     """A step or a loop that is not there is misuse, whatever the loader is."""
     run_main(monkeypatch, request_, "--loader", "json:loads", flag, "json:absent")
@@ -180,7 +181,7 @@ def test_every_target_is_looked_up(
 
 
 def test_a_failed_import_of_a_target_is_explained(
-    monkeypatch: pytest.MonkeyPatch, request_: SessionRequest, tmp_path_factory: Any
+    monkeypatch: pytest.MonkeyPatch, request_: MeasureRequest, tmp_path_factory: Any
 ) -> None:
     """What a target's module raises is told with its line."""
     module = tmp_path_factory.mktemp("stranger") / "stranger_failing.py"
@@ -192,7 +193,7 @@ def test_a_failed_import_of_a_target_is_explained(
     assert "stranger_failing.py" in error["message"]
 
 
-def test_nobody_starts_a_child_by_hand(
+def test_a_child_that_is_started_by_hand_refuses_to_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Without a request there is nothing to do, and it says so."""

@@ -8,8 +8,8 @@ import pytest
 from netpipe.errors import MisuseError
 from netpipe.measuring.child import Factories, _device_and_step
 from netpipe.measuring.emulated_step import EmulatedStep
+from netpipe.measuring.request import MeasureRequest
 from netpipe.results.measurement import Device
-from netpipe.session.session import SessionRequest
 from tests.session.session_targets import tiny_loader
 
 
@@ -26,8 +26,8 @@ class StepFactory:
 
 def device(accelerator: str, **given: Any) -> Device:
     """Return the device of a session with such FLOPs; `flag` is what the request has."""
-    request = SessionRequest(
-        "measure", accelerator=accelerator, flops_per_step=given.pop("flag", None), mfu=0.5
+    request = MeasureRequest(
+        accelerator=accelerator, flops_per_step=given.pop("flag", None), mfu=0.5
     )
     device_of, _ = _device_and_step(request, Factories(tiny_loader, **given))
     return device_of(1)
@@ -69,9 +69,7 @@ def test_a_step_time_needs_none() -> None:
 
 def test_the_step_takes_the_time_and_copies_at_the_bandwidth() -> None:
     """FLOPs / (8 x peak x MFU) a step, and bytes / bandwidth a batch."""
-    request = SessionRequest(
-        "measure", accelerator="emulated:8xh100@2GB/s", flops_per_step=7.912e12, mfu=0.5
-    )
+    request = MeasureRequest(accelerator="emulated:8xh100@2GB/s", flops_per_step=7.912e12, mfu=0.5)
     device_of, factory = _device_and_step(request, Factories(tiny_loader))
     assert device_of(1).count == 8
     _, step = factory()

@@ -21,9 +21,10 @@ from netpipe.measuring.emulated_step import EmulatedStep
 from netpipe.measuring.kept_trace import TraceTarget, keep_trace, name_threads
 from netpipe.measuring.loader_puller import Puller
 from netpipe.measuring.profiler_trace import DEVICE, DISPATCH, LOADING, LOOP, STEP, NoTraceError
+from netpipe.measuring.request import MeasureRequest
 from netpipe.measuring.step_runner import StepRunner
 from netpipe.measuring.training_loop import BlockLength, late_reading_loop, run_train_block
-from netpipe.session.session import SessionRequest, partial_result
+from netpipe.session.result_files import partial_result_file
 from tests.measuring.conftest import Rehearse
 
 STEPS, SKIPPED = 8, 2
@@ -277,8 +278,8 @@ def test_a_session_keeps_the_trace_that_it_is_asked_for(tmp_path: Path) -> None:
 
     traces = tmp_path / "traces"
     traces.mkdir()
-    request = SessionRequest(
-        "measure", str(tmp_path / "result.json"), accelerator="emulated:1ms", budget_s=0.1,
+    request = MeasureRequest(
+        result=str(tmp_path / "result.json"), accelerator="emulated:1ms", budget_s=0.1,
         trace=str(traces), trace_name="test_it.py::test_it",
     )  # fmt: skip
     serve(request, Factories(loader))
@@ -292,14 +293,14 @@ def test_a_measurement_is_written_before_its_trace_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A trace that does not end takes no measurement along; the finding says that there is none."""
-    request = SessionRequest(
-        "measure", str(tmp_path / "result.json"), accelerator="emulated:1ms", budget_s=0.1,
+    request = MeasureRequest(
+        result=str(tmp_path / "result.json"), accelerator="emulated:1ms", budget_s=0.1,
         trace=str(tmp_path),
     )  # fmt: skip
     before: list[Any] = []
 
     def note_result(*_: object) -> None:
-        before.append(json.loads(partial_result(request).read_text())["measurement"])
+        before.append(json.loads(partial_result_file(request).read_text())["measurement"])
 
     monkeypatch.setattr("netpipe.measuring.protocol.keep_trace", note_result)
     serve(request, Factories(lambda: repeat(BATCH)))

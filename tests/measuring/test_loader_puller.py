@@ -11,6 +11,7 @@ import pytest
 from netpipe.errors import InputError, LoaderEndedError, LoaderFailedError, MisuseError
 from netpipe.measuring import loader_puller
 from netpipe.measuring.loader_puller import _MAX_BATCHES, Puller
+from netpipe.session.heartbeat import Watch
 from tests.fakes import FakeClock, FakeProcesses, paced
 
 BUFFERED_S, STEADY_S = 0.001, 0.1
@@ -269,23 +270,20 @@ def test_the_batches_are_counted_over_all_starts(clock: FakeClock) -> None:
 
 
 @dataclass
-class Listener:
+class Listener(Watch):
     """Notes what it is told of."""
 
     heard: list[Any] = field(default_factory=list)
 
-    def waiting(self, since_s: float | None, *, starts: bool = False) -> None:
+    def note_wait(self, since_s: float | None, *, starts: bool = False) -> None:
         """Note a wait, or its end."""
         self.heard.append((since_s, "starts") if starts else since_s)
 
-    def started(self, worker_pids: Sequence[int]) -> None:
+    def note_workers(self, worker_pids: Sequence[int]) -> None:
         """Note that there are workers."""
         self.heard.append("workers" if isinstance(worker_pids, tuple) else worker_pids)
 
-    def doing(self, what: str, of_s: float = 0.0, detail: str = "") -> None:
-        """Nothing is told."""
-
-    def rounds_begin(self) -> None:
+    def begin_rounds(self) -> None:
         """Note the end of the start-up."""
         self.heard.append("rounds")
 

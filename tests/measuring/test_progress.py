@@ -2,14 +2,17 @@
 
 import re
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from netpipe.errors import SessionError
-from netpipe.session.progress import Follower, Progress, Teller
-from netpipe.session.session import SessionRequest, answered, linted, measured
+from netpipe.linting.request import LintRequest
+from netpipe.measuring.request import MeasureRequest
+from netpipe.session.heartbeat import Watch
+from netpipe.session.parent import run_measurement, run_session
+from netpipe.session.progress import Progress, ProgressReader, ProgressWriter
+from netpipe.session.request import SessionRequest
 from tests.fakes import FakeClock
 from tests.measurements import make_measurement
 from tests.measuring.conftest import LOAD_S, STEP_S, Rehearse
@@ -17,10 +20,11 @@ from tests.measuring.conftest import LOAD_S, STEP_S, Rehearse
 CHILD = """\
 import json, os, pathlib, time
 from netpipe.clock import MonotonicClock
-from netpipe.session.progress import Teller
-from netpipe.session.session import progress_file, request_here, write_result
-request = request_here()
-doing = Teller(progress_file(request), MonotonicClock()).doing
+from netpipe.session.progress import ProgressWriter
+from netpipe.session.request import SessionRequest
+from netpipe.session.result_files import progress_file, write_result
+request = SessionRequest.from_environment()
+doing = ProgressWriter(progress_file(request), MonotonicClock()).enter_phase
 def heard(what):
     deadline = time.monotonic() + 30
     while not pathlib.Path({here!r}, what).exists() and time.monotonic() < deadline:
@@ -40,8 +44,8 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "progress.json"
 
 
-class Ear:
-    """Notes what it is told, and leaves a file for each thing done, so that a child can go on."""
+class Recorder:
+    """Notes what it is phases, and leaves a file for each thing done, so that a child can go on."""
 
     def __init__(self, here: Path) -> None:
         self.heard: list[Progress] = []
@@ -54,19 +58,21 @@ class Ear:
 
 
 @pytest.fixture
-def ear(tmp_path: Path) -> Ear:
-    """Nobody has told anything yet."""
-    return Ear(tmp_path)
+def recorder(tmp_path: Path) -> Recorder:
+    """Nobody has phases anything yet."""
+    return Recorder(tmp_path)
 
 
-def test_the_remaining_time_needs_a_known_total(file: Path, clock: FakeClock, ear: Ear) -> None:
+def test_the_remaining_time_needs_a_known_total(
+    file: Path, clock: FakeClock, recorder: Recorder
+) -> None:
     """While nobody knows how long it takes nothing is done of it; from then on it is."""
-    teller, follower = Teller(file, clock), Follower(file, ear, clock)
+    writer, reader = ProgressWriter(file, clock), ProgressReader(file, recorder, clock)
     for detail, of_s in (("compile", 0.0), ("warm up", 0.0), ("round 1", 20.0), ("2", 21.0)):
-        teller.doing("measuring", of_s, detail)
-        follower.look()
+        writer.enter_phase("measuring", of_s, detail)
+        reader.poll()
         clock.sleep(3.0)
-    assert ear.heard == [
+    assert recorder.heard == [
         Progress("measuring", 0.0, 0.0, "compile"),
         Progress("measuring", 0.0, 0.0, "warm up"),
         Progress("measuring", 0.0, 20.0, "round 1"),
@@ -75,30 +81,32 @@ def test_the_remaining_time_needs_a_known_total(file: Path, clock: FakeClock, ea
 
 
 def test_a_long_activity_is_repeated_with_its_elapsed_time(
-    file: Path, clock: FakeClock, ear: Ear
+    file: Path, clock: FakeClock, recorder: Recorder
 ) -> None:
-    """A display that is told twice a second moves on, up to the end and no further."""
-    teller, follower = Teller(file, clock), Follower(file, ear, clock)
-    teller.doing("rounds", 1.2)
+    """The progress is passed on twice a second, and stops at its end."""
+    writer, reader = ProgressWriter(file, clock), ProgressReader(file, recorder, clock)
+    writer.enter_phase("rounds", 1.2)
     for _ in range(8):
-        follower.look()
+        reader.poll()
         clock.sleep(0.25)
-    assert [one.done_s for one in ear.heard] == [0.0, 0.5, 1.0, 1.2]
-    assert {one.of_s for one in ear.heard} == {1.2}
+    assert [one.done_s for one in recorder.heard] == [0.0, 0.5, 1.0, 1.2]
+    assert {one.of_s for one in recorder.heard} == {1.2}
 
 
-def test_a_session_that_says_nothing_yet_starts(file: Path, clock: FakeClock, ear: Ear) -> None:
-    """A process that still imports is told of as often as one that measures."""
-    follower = Follower(file, ear, clock)
+def test_a_session_that_says_nothing_yet_starts(
+    file: Path, clock: FakeClock, recorder: Recorder
+) -> None:
+    """The progress of a process that still imports is repeated too."""
+    reader = ProgressReader(file, recorder, clock)
     for _ in range(4):
-        follower.look()
+        reader.poll()
         clock.sleep(0.25)
-    assert ear.heard == [Progress("starting a process")] * 2
+    assert recorder.heard == [Progress("starting a process")] * 2
 
 
 def test_a_folder_that_is_gone_loses_no_measurement(tmp_path: Path, clock: FakeClock) -> None:
-    """What a person watches is worth less than what is measured."""
-    Teller(tmp_path / "gone" / "progress.json", clock).doing("rounds", 1.0)
+    """Progress that cannot be written is no error."""
+    ProgressWriter(tmp_path / "gone" / "progress.json", clock).enter_phase("rounds", 1.0)
 
 
 def command(here: Path, rest: str) -> list[str]:
@@ -107,8 +115,10 @@ def command(here: Path, rest: str) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["measure", "lint", "other"])
-def test_a_session_is_heard_while_it_runs(tmp_path: Path, ear: Ear, kind: str) -> None:
-    """Each thing that a child does is told to the one who waits, in order, before the result."""
+def test_progress_arrives_while_the_session_runs(
+    tmp_path: Path, recorder: Recorder, kind: str
+) -> None:
+    """The parent gets every phase of a child, in order, before the result."""
     made = make_measurement()
     document = {"measurement": made.to_document(), "lint": {"a": 1}, "other": {"b": 2}}
     rest = (
@@ -116,14 +126,13 @@ def test_a_session_is_heard_while_it_runs(tmp_path: Path, ear: Ear, kind: str) -
         "doing('second', 600.0); heard('second')\n"
         f"write_result(request, {document!r})"
     )
-    request, child = SessionRequest(kind), command(tmp_path, rest)
+    child = command(tmp_path, rest)
     if kind == "measure":
-        assert measured(child, request, progress=ear) == made
+        assert run_measurement(child, MeasureRequest(), progress=recorder) == made
     else:
-        ask = linted if kind == "lint" else answered
-        assert ask(child, request, progress=ear) == document[kind]
-    told = list(dict.fromkeys((one.doing, one.of_s) for one in ear.heard))
-    assert told == [("starting a process", 0.0), ("first", 0.0), ("second", 600.0)]
+        assert run_session(child, SessionRequest(kind), progress=recorder) == document[kind]
+    phases = list(dict.fromkeys((one.doing, one.of_s) for one in recorder.heard))
+    assert phases == [("starting a process", 0.0), ("first", 0.0), ("second", 600.0)]
 
 
 def test_a_failing_listener_ends_the_session(tmp_path: Path) -> None:
@@ -136,11 +145,11 @@ def test_a_failing_listener_ends_the_session(tmp_path: Path) -> None:
 
     child = command(tmp_path, rest.format(str(tmp_path)))
     with pytest.raises(SessionError, match="no display"):
-        linted(child, SessionRequest("lint"), progress=fail)
+        run_session(child, LintRequest(), progress=fail)
     assert not Path("/proc", (tmp_path / "pid").read_text()).exists()
 
 
-class SlowEar:
+class SlowRecorder(Watch):
     """Notes what a measurement says, and takes long over it.
 
     Args:
@@ -151,26 +160,17 @@ class SlowEar:
         self.heard: list[tuple[str, float, str]] = []
         self._clock = clock
 
-    def doing(self, what: str, of_s: float = 0.0, detail: str = "") -> None:
+    def enter_phase(self, phase: str, of_s: float = 0.0, detail: str = "") -> None:
         """Note it."""
-        self.heard.append((what, of_s, detail))
+        self.heard.append((phase, of_s, detail))
         self._clock.sleep(2.0)
 
-    def waiting(self, since_s: float | None, *, starts: bool = False) -> None:
-        """Take no notice."""
 
-    def started(self, worker_pids: Sequence[int]) -> None:
-        """Take no notice."""
-
-    def rounds_begin(self) -> None:
-        """Take no notice."""
-
-
-def test_a_measurement_says_what_it_does(rehearse: Rehearse, clock: FakeClock) -> None:
+def test_a_measurement_reports_its_phases(rehearse: Rehearse, clock: FakeClock) -> None:
     """First what it starts, then each round of about so many, of a time that is known by then."""
-    ear = SlowEar(clock)
-    found = rehearse(budget_s=60.0, watch=ear)
-    phases = [phase for phase, _, _ in ear.heard]
+    recorder = SlowRecorder(clock)
+    found = rehearse(budget_s=60.0, watch=recorder)
+    phases = [phase for phase, _, _ in recorder.heard]
     assert list(dict.fromkeys(phases)) == [
         "making the loader",
         "making the step",
@@ -179,7 +179,7 @@ def test_a_measurement_says_what_it_does(rehearse: Rehearse, clock: FakeClock) -
         "step alone, loading, training",
         "a closer look at what was seen",
     ]
-    rounds = [(of_s, detail) for phase, of_s, detail in ear.heard if phase.startswith("step")]
+    rounds = [(of_s, detail) for phase, of_s, detail in recorder.heard if phase.startswith("step")]
     assert {of_s for of_s, _ in rounds} == {60.0}
     assert [detail for _, detail in rounds[:2]] == ["first estimates", "round 1 of about 9"]
     assert len(rounds) == found.step_s.n + 1
@@ -190,7 +190,7 @@ def test_a_measurement_says_what_it_does(rehearse: Rehearse, clock: FakeClock) -
 
 def test_no_progress_is_reported_inside_timed_windows(rehearse: Rehearse, clock: FakeClock) -> None:
     """However long it takes to say it, it is in none of the times."""
-    found = rehearse(budget_s=60.0, watch=SlowEar(clock))
+    found = rehearse(budget_s=60.0, watch=SlowRecorder(clock))
     assert found.load_s_per_batch.high == pytest.approx(LOAD_S)
     assert found.step_s.high == pytest.approx(STEP_S)
     assert found.train_s_per_step.high == pytest.approx(LOAD_S + STEP_S)

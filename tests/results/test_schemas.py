@@ -16,9 +16,9 @@ from netpipe.gate import baseline
 from netpipe.gate.comparison import BaselineSessions, compare
 from netpipe.gate.pairs import Pair
 from netpipe.measuring.child import Factories, serve
+from netpipe.measuring.request import MeasureRequest
 from netpipe.results.measurement import Finding, Measurement
 from netpipe.results.step_times import Distributions, StepTimes
-from netpipe.session.session import SessionRequest
 from netpipe.suite.against import Against
 from netpipe.suite.gate_results import GateResult
 from netpipe.suite.run import Run
@@ -148,7 +148,7 @@ def test_a_sessions_result_is_described(
 ) -> None:
     """A session writes a measurement or an error, and never both or neither."""
     result = tmp_path / "result.json"
-    request = SessionRequest("measure", str(result), accelerator="emulated:1ms", budget_s=0.2)
+    request = MeasureRequest(result=str(result), accelerator="emulated:1ms", budget_s=0.2)
     serve(request, Factories(loader))
     document = json.loads(result.read_text())
     assert set(document) == {"schema", key}

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from netpipe.errors import HangError, MisuseError
-from netpipe.session.bounded_calls import bounded, in_a_line
+from netpipe.session.bounded_calls import call_within, summarize_error
 
 AMPLE_S = 60.0
 
 
 def test_a_result_is_handed_on() -> None:
     """What the work returns is returned."""
-    assert bounded(lambda: 3, AMPLE_S) == 3
+    assert call_within(lambda: 3, AMPLE_S) == 3
 
 
 def test_an_error_is_handed_on() -> None:
@@ -26,7 +26,7 @@ def test_an_error_is_handed_on() -> None:
         raise TimeoutError("its own")
 
     with pytest.raises(TimeoutError, match="its own"):
-        bounded(fail, AMPLE_S)
+        call_within(fail, AMPLE_S)
 
 
 def test_what_hangs_is_left_and_its_processes_are_killed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,7 +48,7 @@ def test_what_hangs_is_left_and_its_processes_are_killed(monkeypatch: pytest.Mon
     monkeypatch.setattr("netpipe.session.bounded_calls.wait", wait_until_started)
     with subprocess.Popen(nap, stdin=subprocess.PIPE) as other:
         with pytest.raises(HangError, match=r"did not end within 1\.5 s"):
-            bounded(wait_for_a_process, 1.5)
+            call_within(wait_for_a_process, 1.5)
         assert other.poll() is None
         other.kill()
     assert ended.wait(AMPLE_S)
@@ -62,7 +62,7 @@ def test_what_is_under_way_is_waited_for() -> None:
         over.set()
         return AMPLE_S
 
-    assert bounded(lambda: over.wait(AMPLE_S), 0.0, grace_s)
+    assert call_within(lambda: over.wait(AMPLE_S), 0.0, grace_s)
 
 
 @pytest.mark.parametrize(
@@ -74,4 +74,4 @@ def test_what_is_under_way_is_waited_for() -> None:
 )
 def test_errors_fit_in_a_line(error: Exception, line: str) -> None:
     """The type is told of an error that is not ours, and never more than a line."""
-    assert in_a_line(error) == line
+    assert summarize_error(error) == line

@@ -14,8 +14,8 @@ import pytest
 
 from netpipe.errors import MisuseError
 from netpipe.measuring.child import Factories, serve
+from netpipe.measuring.request import MeasureRequest
 from netpipe.session.code_origin import check_origin
-from netpipe.session.session import SessionRequest
 from tests.repository import commit_files, init
 from tests.root_process import ROOT
 from tests.session.session_targets import tiny_loader
@@ -69,9 +69,8 @@ def test_nothing_is_refused_unasked(tmp_path: Path) -> None:
 
 def test_a_session_looks_at_what_it_ran(tmp_path: Path) -> None:
     """A session that measured code of a checkout it was not to use writes no measurement."""
-    request = SessionRequest(
-        "measure",
-        str(tmp_path / "result.json"),
+    request = MeasureRequest(
+        result=str(tmp_path / "result.json"),
         accelerator="emulated:1ms",
         budget_s=0.2,
         code_from=str(init(tmp_path)),
@@ -275,9 +274,8 @@ def test_a_session_looks_before_it_measures(
     commit_files(checkout, {"inner_4.py": ""})
     installed(checkout / "inner_4.py")
     importlib.import_module("inner_4")
-    request = SessionRequest(
-        "measure",
-        str(tmp_path / "result.json"),
+    request = MeasureRequest(
+        result=str(tmp_path / "result.json"),
         accelerator="emulated:1ms",
         code_from=str(checkout),
     )

@@ -1,4 +1,4 @@
-"""What a user sees of an exception."""
+"""Exceptions as they are formatted for the user."""
 
 import json
 import traceback
@@ -9,7 +9,7 @@ import pytest
 
 import netpipe
 from netpipe.errors import LoaderFailedError
-from netpipe.session.failure import lines_of, told
+from netpipe.session.failure import format_failure, format_frames
 
 
 def caught(function: Callable[[], object]) -> Exception:
@@ -28,7 +28,7 @@ def deep(levels: int) -> None:
 
 def test_the_type_and_the_text_come_first() -> None:
     """The lines of the user's own files follow; those of libraries stay out."""
-    first, *lines = told(caught(lambda: deep(0))).splitlines()
+    first, *lines = format_failure(caught(lambda: deep(0))).splitlines()
     assert first.startswith("JSONDecodeError: Expecting property name")
     assert lines[-1].strip() == 'json.loads("{")'
     assert {line.split(",")[0].strip() for line in lines if "File" in line} == {
@@ -36,16 +36,16 @@ def test_the_type_and_the_text_come_first() -> None:
     }
 
 
-def test_only_the_last_lines_are_told() -> None:
-    """However deep it happened, four places are enough."""
-    assert told(caught(lambda: deep(50))).count(f'File "{__file__}"') == 4
+def test_only_the_last_frames_are_formatted() -> None:
+    """However deep the stack is, four frames are shown."""
+    assert format_failure(caught(lambda: deep(50))).count(f'File "{__file__}"') == 4
 
 
-def test_where_no_line_is_the_users_the_last_of_all_are_told() -> None:
-    """Something is better than nothing."""
+def test_without_frames_of_the_user_the_last_of_all_are_formatted() -> None:
+    """A stack of libraries alone is shown too."""
     foreign = traceback.StackSummary.from_list([("<string>", n, "run", "x") for n in range(9)])
-    told_lines = lines_of(foreign).splitlines()[::2]
-    assert told_lines == [f'  File "<string>", line {n}, in run' for n in (5, 6, 7, 8)]
+    lines = format_frames(foreign).splitlines()[::2]
+    assert lines == [f'  File "<string>", line {n}, in run' for n in (5, 6, 7, 8)]
 
 
 def test_a_folder_whose_name_begins_as_ours_is_the_users() -> None:
@@ -53,29 +53,29 @@ def test_a_folder_whose_name_begins_as_ours_is_the_users() -> None:
     ours = str(Path(netpipe.__file__).parent)
     names = [f"{ours}_mine/train.py", f"{ours}/cli.py"]
     frames = traceback.StackSummary.from_list([(name, 1, "run", "x") for name in names])
-    assert lines_of(frames).splitlines()[0] == f'  File "{names[0]}", line 1, in run'
-    assert len(lines_of(frames).splitlines()) == 2
+    assert format_frames(frames).splitlines()[0] == f'  File "{names[0]}", line 1, in run'
+    assert len(format_frames(frames).splitlines()) == 2
 
 
 def test_the_innermost_lines_can_be_asked_for_too() -> None:
-    """Whosever they are, they come last, and none comes twice."""
+    """They come last, in whichever file they lie, and none comes twice."""
     names = [__file__, "<a>", "<b>", "<c>"]
     frames = traceback.StackSummary.from_list([(name, 1, "run", "x") for name in names])
-    files = [line.split('"')[1] for line in lines_of(frames, innermost=2).splitlines()[::2]]
+    files = [line.split('"')[1] for line in format_frames(frames, innermost=2).splitlines()[::2]]
     assert files == [__file__, "<b>", "<c>"]
-    files = [line.split('"')[1] for line in lines_of(frames, innermost=4).splitlines()[::2]]
+    files = [line.split('"')[1] for line in format_frames(frames, innermost=4).splitlines()[::2]]
     assert files == names
 
 
-def test_the_exception_of_a_loader_is_the_one_that_is_told() -> None:
+def test_the_exception_of_a_loader_is_formatted() -> None:
     """What wraps it says how far the loader came; the lines are those of what it raised."""
     failed = LoaderFailedError("the loader failed after 3 batches: ValueError: bad")
     failed.__cause__ = caught(lambda: deep(0))
-    first, *lines = told(failed).splitlines()
+    first, *lines = format_failure(failed).splitlines()
     assert first == "the loader failed after 3 batches: ValueError: bad"
     assert lines[-1].strip() == 'json.loads("{")'
 
 
 def test_an_exception_that_was_never_raised_has_no_lines() -> None:
-    """Its type and its text are all there is."""
-    assert told(KeyError("x")) == "KeyError: 'x'"
+    """Only its type and its text are shown."""
+    assert format_failure(KeyError("x")) == "KeyError: 'x'"

@@ -14,12 +14,12 @@ from netpipe.session.processes import (
     HostCpu,
     ProcessTree,
     Worker,
-    activity_of,
     busy_elsewhere_fraction,
-    crash_of,
+    describe_activity,
+    describe_crash,
     is_resource_tracker,
+    list_workers,
     read_host_cpu,
-    workers_now,
 )
 
 USED_S = 0.05
@@ -98,16 +98,16 @@ def test_a_tracker_is_known_by_what_it_runs(burner: "subprocess.Popen[str]") -> 
         ("", None),
     ],
 )
-def test_a_crash_is_told_without_being_taken_away(source: str, crash: str | None) -> None:
+def test_a_described_crash_can_still_be_waited_for(source: str, crash: str | None) -> None:
     """Whoever started the child can still ask for its exit code; a good end is no crash."""
     child = subprocess.Popen([sys.executable, "-c", source])
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    assert crash_of(child.pid) == crash
-    assert crash_of(child.pid) == crash
-    assert activity_of(child.pid) == "has ended"
+    assert describe_crash(child.pid) == crash
+    assert describe_crash(child.pid) == crash
+    assert describe_activity(child.pid) == "has ended"
     assert (child.wait() != 0) == (crash is not None)
-    assert crash_of(child.pid) is None
-    assert activity_of(child.pid) == "is gone"
+    assert describe_crash(child.pid) is None
+    assert describe_activity(child.pid) == "is gone"
 
 
 @pytest.mark.parametrize(
@@ -122,15 +122,15 @@ def test_a_worker_is_known_until_it_is_joined(
     process.start()
     # Its sentinel is ready a moment earlier.
     os.waitid(os.P_PID, process.pid or 0, os.WEXITED | os.WNOWAIT)
-    assert Worker(process.pid or 0, crash) in workers_now()
+    assert Worker(process.pid or 0, crash) in list_workers()
     process.join()
-    assert process.pid not in [one.pid for one in workers_now()]
+    assert process.pid not in [one.pid for one in list_workers()]
 
 
 def test_a_living_child_has_not_crashed(burner: "subprocess.Popen[str]") -> None:
     """What it does is told with the CPU time it has used."""
-    assert crash_of(burner.pid) is None
-    assert re.fullmatch(r"[a-z-]+, \d+\.\d\d CPU seconds used", activity_of(burner.pid))
+    assert describe_crash(burner.pid) is None
+    assert re.fullmatch(r"[a-z-]+, \d+\.\d\d CPU seconds used", describe_activity(burner.pid))
 
 
 def test_the_host_is_as_busy_as_this_process_at_least() -> None:

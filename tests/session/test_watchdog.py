@@ -15,23 +15,20 @@ import pytest
 
 from netpipe.errors import HangError, SessionError
 from netpipe.measuring.child import child_command
-from netpipe.session import session, watchdog
+from netpipe.measuring.request import MeasureRequest
+from netpipe.session import watchdog
+from netpipe.session.parent import run_measurement
 from netpipe.session.processes import Worker
-from netpipe.session.progress import Follower, Progress
-from netpipe.session.session import (
-    OVERTIME_S,
-    SessionRequest,
-    measured,
-    progress_file,
-    write_result,
-)
+from netpipe.session.progress import Progress, ProgressReader
+from netpipe.session.request import OVERTIME_S, START_UP_S, SessionRequest
+from netpipe.session.result_files import progress_file, write_result
 from netpipe.session.watchdog import Alarm, Watchdog
 from tests.fakes import FakeClock
 from tests.session import session_targets
 
-REQUEST = SessionRequest("measure", budget_s=2.0, batch_limit_s=5.0, start_limit_s=90.0)
+REQUEST = MeasureRequest(budget_s=2.0, batch_limit_s=5.0, start_limit_s=90.0)
 ROUNDS_S = 2.0 + OVERTIME_S
-START_S = session.START_UP_S
+START_S = START_UP_S
 
 
 @pytest.fixture
@@ -75,7 +72,7 @@ def test_a_wait_has_its_limit(
     dog: Watchdog, clock: FakeClock, starts: bool, limit_s: float
 ) -> None:
     """A loader that starts has the start limit, any other batch the batch limit."""
-    dog.waiting(clock(), starts=starts)
+    dog.note_wait(clock(), starts=starts)
     clock.sleep(limit_s)
     assert dog.alarm() is None
     clock.sleep(0.1)
@@ -89,9 +86,9 @@ def test_a_loader_is_made_and_gives_its_first_batch_within_one_limit(
     dog: Watchdog, clock: FakeClock
 ) -> None:
     """The seconds that `loader()` took count for its first batch too."""
-    dog.waiting(clock(), starts=True)
+    dog.note_wait(clock(), starts=True)
     clock.sleep(60.0)
-    dog.waiting(clock(), starts=True)
+    dog.note_wait(clock(), starts=True)
     clock.sleep(30.0)
     assert dog.alarm() is None
     clock.sleep(0.1)
@@ -103,12 +100,12 @@ def test_a_start_within_the_rounds_is_left_out_of_their_limit(
     dog: Watchdog, clock: FakeClock, armed: list[float | None], starts: bool
 ) -> None:
     """A loader that is started again for a minute does not make the rounds late; a wait does."""
-    dog.rounds_begin()
+    dog.begin_rounds()
     for _ in range(2):
-        dog.waiting(clock(), starts=starts)
+        dog.note_wait(clock(), starts=starts)
         clock.sleep(80.0 if starts else 4.0)
         assert dog.alarm() is None
-        dog.waiting(None)
+        dog.note_wait(None)
     clock.sleep(ROUNDS_S if starts else ROUNDS_S - 8.0)
     assert dog.alarm() is None
     clock.sleep(0.1)
@@ -120,27 +117,27 @@ def test_a_start_within_the_rounds_is_left_out_of_their_limit(
 def test_a_slow_start_is_part_of_the_progress(dog: Watchdog, clock: FakeClock) -> None:
     """Whoever waits reads what is awaited, how long already, and how long at most."""
     heard: list[Progress] = []
-    follower = Follower(progress_file(dog._request), heard.append, clock)
-    dog.doing("making the loader")
-    dog.waiting(clock(), starts=True)
+    follower = ProgressReader(progress_file(dog._request), heard.append, clock)
+    dog.enter_phase("making the loader")
+    dog.note_wait(clock(), starts=True)
     for _ in range(2):
         clock.sleep(20.0)
-        dog._tell_of_slow_start()
-        follower.look()
-        dog.waiting(clock(), starts=True)
+        dog._show_slow_start()
+        follower.poll()
+        dog.note_wait(clock(), starts=True)
     assert [(one.doing, one.detail) for one in heard] == [
         ("making the loader, at most 90 s", "20 s so far"),
         ("waiting for the first batch, at most 90 s", "40 s so far"),
     ]
 
 
-def test_a_worker_that_crashes_while_the_loader_starts_is_told_early(
+def test_a_worker_crash_while_the_loader_starts_is_reported_early(
     dog: Watchdog, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is told after five seconds; a process that was there before is none of the loader's."""
     workers = [Worker(1, "by SIGTERM")]
-    monkeypatch.setattr(watchdog, "workers_now", lambda: workers)
-    dog.waiting(clock(), starts=True)
+    monkeypatch.setattr(watchdog, "list_workers", lambda: workers)
+    dog.note_wait(clock(), starts=True)
     workers += [Worker(2, ""), Worker(3, "by SIGKILL")]
     for _ in range(6):
         assert dog.alarm() is None
@@ -153,15 +150,15 @@ def test_threads_that_pull_beside_each_other_have_limits_of_their_own(
     dog: Watchdog, clock: FakeClock
 ) -> None:
     """A thread whose batches come does not hide another one whose batch never does."""
-    hangs = threading.Thread(target=dog.waiting, args=(clock(),))
+    hangs = threading.Thread(target=dog.note_wait, args=(clock(),))
     hangs.start()
     hangs.join()
     for _ in range(2):
-        dog.waiting(clock())
+        dog.note_wait(clock())
         clock.sleep(2.0)
-        dog.waiting(None)
+        dog.note_wait(None)
     assert dog.alarm() is None
-    dog.waiting(clock())
+    dog.note_wait(clock())
     clock.sleep(1.1)
     assert alarm_of(dog).message.startswith("the loader gave no batch for 5 s after 2 batches")
 
@@ -180,9 +177,9 @@ def test_what_comes_before_the_rounds_may_be_given_longer(clock: FakeClock, tmp_
 def test_a_batch_that_came_is_no_hang(dog: Watchdog, clock: FakeClock) -> None:
     """Every wait counts for itself, and between two nothing is waited for."""
     for _ in range(10):
-        dog.waiting(clock())
+        dog.note_wait(clock())
         clock.sleep(4.0)
-        dog.waiting(None)
+        dog.note_wait(None)
     assert dog.alarm() is None
     clock.sleep(4.0)
     assert dog.alarm() is None
@@ -199,20 +196,20 @@ def test_an_alarm_takes_no_result_along(
     def leave(_: SessionRequest) -> None:
         raise Left
 
-    monkeypatch.setattr(watchdog, "leave", leave)
-    monkeypatch.setattr(watchdog, "_LOOK_S", 0.0)
+    monkeypatch.setattr(watchdog, "end_this_session", leave)
+    monkeypatch.setattr(watchdog, "_POLL_S", 0.0)
     write_result(dog._request, {"measurement": {}}, is_whole=False)
     clock.sleep(START_S + 1)
     with pytest.raises(Left):
-        dog._look()
+        dog._run()
     assert not Path(dog._request.result).exists()
 
 
 def test_a_hang_says_where_and_who(dog: Watchdog, clock: FakeClock) -> None:
     """The message has the line that waits, and every worker process with what it does."""
     with subprocess.Popen(["sleep", "1000"]) as worker:
-        dog.started((worker.pid,))
-        dog.waiting(clock())
+        dog.note_workers((worker.pid,))
+        dog.note_wait(clock())
         clock.sleep(6.0)
         message = alarm_of(dog).message
         worker.kill()
@@ -230,8 +227,8 @@ def test_a_worker_that_was_killed_ends_the_wait(
     with subprocess.Popen(["sleep", "1000"]) as worker:
         worker.kill()
         os_waits_for(worker.pid)
-        dog.started((worker.pid,))
-        dog.waiting(clock(), starts=starts)
+        dog.note_workers((worker.pid,))
+        dog.note_wait(clock(), starts=starts)
         clock.sleep(waited_s)
         alarm = dog.alarm()
     expected = Alarm(
@@ -250,8 +247,8 @@ def test_a_worker_that_ended_well_is_no_crash(dog: Watchdog, clock: FakeClock) -
     """The workers of a loader that comes to its end leave while its last batch is waited for."""
     with subprocess.Popen(["true"]) as worker:
         os_waits_for(worker.pid)
-        dog.started((worker.pid,))
-        dog.waiting(clock())
+        dog.note_workers((worker.pid,))
+        dog.note_wait(clock())
         clock.sleep(4.0)
         assert dog.alarm() is None
 
@@ -269,7 +266,7 @@ def test_the_start_up_has_its_limit(dog: Watchdog, clock: FakeClock) -> None:
 def test_the_rounds_have_their_budget_and_ten_seconds(dog: Watchdog, clock: FakeClock) -> None:
     """They are counted from where the start-up ended, however long that took."""
     clock.sleep(START_S - 1)
-    dog.rounds_begin()
+    dog.begin_rounds()
     clock.sleep(ROUNDS_S)
     assert dog.alarm() is None
     clock.sleep(0.1)
@@ -280,15 +277,15 @@ def test_the_rounds_have_their_budget_and_ten_seconds(dog: Watchdog, clock: Fake
 def test_each_stage_is_ended_from_below_too(dog: Watchdog, armed: list[float | None]) -> None:
     """A little later than the watchdog would, and no longer once the measurement is over."""
     with dog:
-        dog.rounds_begin()
+        dog.begin_rounds()
     assert armed == [START_S + 3, ROUNDS_S + 3, None]
 
 
 def test_a_late_round_names_the_loader_that_it_waits_for(dog: Watchdog, clock: FakeClock) -> None:
     """A loader below its limit can still take all the time there is."""
-    dog.rounds_begin()
+    dog.begin_rounds()
     clock.sleep(ROUNDS_S)
-    dog.waiting(clock())
+    dog.note_wait(clock())
     clock.sleep(1.0)
     assert "after 0 batches it waits for the loader" in alarm_of(dog).message
 
@@ -306,7 +303,7 @@ def test_a_late_round_names_the_loader_that_it_waits_for(dog: Watchdog, clock: F
         ("somebody.else", "train_block", "the session"),
     ],
 )
-def test_what_is_waited_for_is_told_by_the_innermost_frame(
+def test_the_innermost_frame_names_what_is_waited_for(
     dog: Watchdog, clock: FakeClock, module: str, function: str, awaited: str
 ) -> None:
     """The code that the harness has called last is what does not come back."""
@@ -347,7 +344,7 @@ import sys
 from netpipe.measuring import child
 from netpipe.session import watchdog
 watchdog.OVERTIME_S = 1.0
-watchdog._SILENT_S = 0.5
+watchdog._GIL_GRACE_S = 0.5
 child.main()
 """
 LOOPS = """
@@ -381,8 +378,8 @@ def hasty(tmp_path: Path) -> Callable[..., None]:
     def run(loop: str, before: str = "") -> None:
         targets = (f"{TARGETS}:tiny_loader", None, f"{tmp_path}/hasty_loops.py:{loop}")
         command = [sys.executable, "-c", before + HASTY, *child_command(*targets)[4:]]
-        request = SessionRequest("measure", accelerator="emulated:5ms", budget_s=0.5)
-        measured(command, request)
+        request = MeasureRequest(accelerator="emulated:5ms", budget_s=0.5)
+        run_measurement(command, request)
 
     return run
 

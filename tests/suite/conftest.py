@@ -4,7 +4,7 @@ import pytest
 import scipy.stats  # noqa: F401  # a run within a run forgets what it imports; this can be once only
 
 from netpipe.device import detection
-from netpipe.session import session
+from netpipe.session import parent
 from tests.suite.project import CONFTEST, INI, LOAD_TIME, Project, leave_xdist
 
 
@@ -12,8 +12,8 @@ from tests.suite.project import CONFTEST, INI, LOAD_TIME, Project, leave_xdist
 def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Project:
     """A project with one benchmark of the load time; every session of it is recorded."""
     project = Project(pytester)
-    monkeypatch.setattr(session, "measured", project.measured)
-    monkeypatch.setattr(session, "linted", project.linted)
+    monkeypatch.setattr(parent, "run_measurement", project.measured)
+    monkeypatch.setattr(parent, "run_session", project.linted)
     monkeypatch.setattr(detection, "find_device", lambda: project.device)
     leave_xdist(monkeypatch)
     pytester.makeini(INI)

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from netpipe.results.measurement import Device, Measurement
-from netpipe.session.progress import Tell
-from netpipe.session.session import Place, SessionRequest
+from netpipe.session.parent import ProcessEnvironment
+from netpipe.session.progress import OnProgress
+from netpipe.session.request import SessionRequest
 from tests.suite.recorded import CPU, recorded
 
-HERE = Place()
+HERE = ProcessEnvironment()
 
 LINT = {
     "schema": "netpipe.lint/1",
@@ -91,15 +92,15 @@ class Project:
     lint: dict[str, Any] = field(default_factory=lambda: dict(LINT))
     lints: list[dict[str, Any]] = field(default_factory=list)
     commands: list[list[str]] = field(default_factory=list)
-    requests: list[SessionRequest] = field(default_factory=list)
-    places: list[Place] = field(default_factory=list)
+    requests: list[Any] = field(default_factory=list)
+    places: list[ProcessEnvironment] = field(default_factory=list)
 
     def measured(
         self,
         command: Sequence[str],
         request: SessionRequest,
-        place: Place = HERE,
-        progress: Tell | None = None,  # noqa: ARG002  # nothing takes long
+        place: ProcessEnvironment = HERE,
+        progress: OnProgress | None = None,  # noqa: ARG002  # nothing takes long
     ) -> Measurement:
         """Stand in for a session that measures."""
         self._note(command, request)
@@ -110,7 +111,7 @@ class Project:
         self,
         command: Sequence[str],
         request: SessionRequest,
-        progress: Tell | None = None,  # noqa: ARG002  # nothing takes long
+        progress: OnProgress | None = None,  # noqa: ARG002  # nothing takes long
     ) -> dict[str, Any]:
         """Stand in for a session that reads the order."""
         self._note(command, request)

@@ -10,7 +10,7 @@ import pytest
 from netpipe.clock import MonotonicClock
 from netpipe.errors import NoSuchTestError, SessionError
 from netpipe.results.measurement import Measurement
-from netpipe.session import session
+from netpipe.session import parent
 from netpipe.suite import against
 from tests.fakes import FakeClock
 from tests.repository import commit_files, worktrees
@@ -171,7 +171,7 @@ def base_raises(
                 raise error
             return measured(command, request, place, progress)
 
-        monkeypatch.setattr(session, "measured", fails)
+        monkeypatch.setattr(parent, "run_measurement", fails)
         return versioned
 
     return let
@@ -251,7 +251,7 @@ def slow_sessions(
             clock.sleep(next(coming))
             return project.measured(command, request, place, progress)
 
-        monkeypatch.setattr(session, "measured", takes_long)
+        monkeypatch.setattr(parent, "run_measurement", takes_long)
 
     return let
 

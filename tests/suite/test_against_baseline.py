@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from netpipe.results.measurement import Measurement
-from netpipe.session import session
+from netpipe.session import parent
 from tests.repository import commit_files
 from tests.suite.project import CONFTEST, HERE, Project
 from tests.suite.recorded import H200, recorded
@@ -75,7 +75,7 @@ def versions(project: Project, monkeypatch: pytest.MonkeyPatch) -> Versions:
         project.measured(command, request, place, progress)
         return made.base if place.folder is not None else made.now
 
-    monkeypatch.setattr(session, "measured", measured)
+    monkeypatch.setattr(parent, "run_measurement", measured)
     monkeypatch.delenv("GITHUB_BASE_REF", raising=False)
     return made
 

@@ -6,8 +6,8 @@ import pytest
 
 from netpipe.errors import HangError
 from netpipe.results.measurement import Measurement
-from netpipe.session import session
-from netpipe.session.session import SessionRequest
+from netpipe.session import parent
+from netpipe.session.request import SessionRequest
 from tests.suite.project import LOAD_TIME, NO_STALL, Project
 
 
@@ -21,7 +21,7 @@ def test_a_hanging_loader_is_waited_for_once(
         started.append(command)
         raise HangError(f"no batch for {request.batch_limit_s:g} s")
 
-    monkeypatch.setattr(session, "measured", hang)
+    monkeypatch.setattr(parent, "run_measurement", hang)
     project.has(LOAD_TIME + NO_STALL)
     result = project.run()
     assert sum(result.parseoutcomes().get(word, 0) for word in ("failed", "errors")) == 2
@@ -46,7 +46,7 @@ def test_a_test_that_fails_has_one_outcome_where_warnings_are_errors(
     def fail(*_: object, **__: object) -> Measurement:
         raise HangError("no batch")
 
-    monkeypatch.setattr(session, "measured", fail)
+    monkeypatch.setattr(parent, "run_measurement", fail)
     project.has(f"def test_load_time(netpipe_benchmark): {body}")
     project.run("-W", "error:Benchmark fixture was not used").assert_outcomes(**outcomes)
 
@@ -60,7 +60,7 @@ def test_a_benchmark_that_failed_is_not_said_to_have_been_left_out(
     def fail(*_: object, **__: object) -> Measurement:
         raise HangError("no batch")
 
-    monkeypatch.setattr(session, "measured", fail)
+    monkeypatch.setattr(parent, "run_measurement", fail)
     result = project.compare()
     result.stdout.fnmatch_lines(["*no benchmark got so far. Mend those that failed;*"])
     result.stdout.no_fnmatch_line("*no benchmark ran*")

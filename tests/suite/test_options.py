@@ -44,7 +44,7 @@ SETTINGS = [
     Setting("mfu", lambda one: one.request.mfu, 0.4, ("0.5", 0.5), ("0.3", 0.3)),
     Setting(
         "intent",
-        lambda one: one.request.intent,
+        lambda one: one.lint_request.intent,
         "throughput",
         ("throughput", "throughput"),
         ("reproducible", "reproducible"),
@@ -182,11 +182,10 @@ def test_a_bad_ini_key_is_a_usage_error(project: Project) -> None:
 
 
 def test_a_session_is_asked_for_what_the_options_say(project: Project) -> None:
-    """Budget, batch limit, intent, accelerator, FLOPs and MFU travel to the session."""
+    """Budget, batch limit, accelerator, FLOPs and MFU travel to the session."""
     project.run(
         "--netpipe-budget=4",
         "--netpipe-batch-limit=3",
-        "--netpipe-intent=reproducible",
         "--netpipe-accelerator=emulated:5ms",
         "--netpipe-flops-per-step=1e12",
         "--netpipe-mfu=0.3",
@@ -195,4 +194,3 @@ def test_a_session_is_asked_for_what_the_options_say(project: Project) -> None:
     assert (request.kind, request.accelerator) == ("measure", "emulated:5ms")
     assert (request.budget_s, request.batch_limit_s) == (4, 3)
     assert (request.flops_per_step, request.mfu) == (1e12, 0.3)
-    assert request.intent == "reproducible"

@@ -3,12 +3,12 @@
 import pytest
 
 from netpipe.errors import OutOfTimeError
+from netpipe.measuring.request import MeasureRequest
 from netpipe.session.progress import Progress
-from netpipe.session.session import SessionRequest
 from netpipe.suite.time_limit import LongPhases, TimeLimit, limit_s
 from tests.fakes import FakeClock
 
-REQUEST = SessionRequest("measure", budget_s=20.0, start_limit_s=60.0)
+REQUEST = MeasureRequest(budget_s=20.0, start_limit_s=60.0)
 
 
 def test_a_further_session_adds_its_rounds_and_a_minute() -> None:
@@ -23,7 +23,7 @@ def test_each_session_has_what_is_left() -> None:
     limit = TimeLimit(500.0, clock)
     given_s: list[float] = []
 
-    def measure(request: SessionRequest) -> None:
+    def measure(request: MeasureRequest) -> None:
         given_s.append(request.limit_s)
         clock.sleep(200.0)
 

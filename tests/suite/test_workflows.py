@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from netpipe.errors import NoSuchTestError
-from netpipe.session import session
+from netpipe.session import parent
 from tests.repository import commit, commit_files, git
 from tests.root_process import ROOT
 from tests.suite.project import HERE, LOAD_TIME, Project
@@ -139,7 +139,7 @@ def test_a_run_that_compared_nothing_fails(
             raise NoSuchTestError("no such test")
         return measured(command, request, place, progress)
 
-    monkeypatch.setattr(session, "measured", no_base)
+    monkeypatch.setattr(parent, "run_measurement", no_base)
     result = run_as_ci(versioned)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["no metric was judged, which fails a run*"])
@@ -157,7 +157,7 @@ def test_a_new_benchmark_passes_beside_one_that_is_compared(
             raise NoSuchTestError("no such test")
         return measured(command, request, place, progress)
 
-    monkeypatch.setattr(session, "measured", without_new)
+    monkeypatch.setattr(parent, "run_measurement", without_new)
     result = run_as_ci(versioned)
     assert result.ret == pytest.ExitCode.OK
     result.stdout.fnmatch_lines_random(["*PASS against HEAD^*", "NO_BASELINE against HEAD^*"])

@@ -8,7 +8,7 @@ def test_workers_that_import_it_import_nothing_else() -> None:
     """A loader's workers import its module again: it brings nothing that costs time or memory."""
     program = (
         "import sys; import netpipe.throughput.child; "
-        "print([one for one in ('numpy', 'psutil', 'jax', 'grain', 'netpipe.session.session') "
+        "print([one for one in ('numpy', 'psutil', 'jax', 'grain', 'netpipe.session.request') "
         "if one in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)

@@ -1,7 +1,7 @@
 """Sessions in turns."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +9,9 @@ import pytest
 
 from netpipe.errors import HangError, MisuseError, SessionError
 from netpipe.results import documents
-from netpipe.session import session
-from netpipe.session.session import SessionRequest
+from netpipe.session import parent
+from netpipe.session.request import SessionRequest
+from netpipe.session.result_files import SCHEMA
 from netpipe.throughput import sessions
 from netpipe.throughput.sessions import expected_s, measure_in_turns
 from netpipe.throughput.subjects import Foreign
@@ -31,7 +32,7 @@ def test_combinations_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append(command[-1])
         return asdict(make_tally(batches=len(asked)))
 
-    monkeypatch.setattr(sessions, "answered", answered)
+    monkeypatch.setattr(sessions, "run_session", answered)
     started: list[tuple[int, str]] = []
     found = measure_in_turns(
         [Foreign("a:a"), Foreign("b:b")],
@@ -61,7 +62,7 @@ def test_a_session_measures_a_target() -> None:
     ((run,),) = _measure("tiny_loader")
     assert run.tokens == run.slots == 6 * run.batches
     assert run.peak_rss_bytes >= run.peak_pss_bytes > 0
-    document = {"schema": session.SCHEMA, "throughput": asdict(run)}
+    document = {"schema": SCHEMA, "throughput": asdict(run)}
     documents.check_document(document, "session.1", "session")
 
 
@@ -85,10 +86,9 @@ def test_a_loader_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """It gives no batch within the limit of one, and the command goes on to say so."""
 
     def impatient(command: Sequence[str], request: SessionRequest) -> dict[str, Any]:
-        return session.answered(
-            command, SessionRequest(**{**asdict(request), "batch_limit_s": 0.5})
-        )
+        found: dict[str, Any] = parent.run_session(command, replace(request, batch_limit_s=0.5))
+        return found
 
-    monkeypatch.setattr(sessions, "answered", impatient)
+    monkeypatch.setattr(sessions, "run_session", impatient)
     with pytest.raises(HangError, match=r"no batch for 0\.5 s after 2 batches"):
         _measure("hanging_loader")

@@ -15,7 +15,7 @@ from netpipe.linting.experiments.blocks import FLAT_OUT, ElementBlock, MeasureBl
 from netpipe.linting.experiments.variants import Variant, build_variant
 from netpipe.measuring.interleaving import MIN_ROUNDS, Interleaved, interleave
 from netpipe.measuring.loader_puller import LoaderFactory
-from netpipe.session.bounded_calls import bounded, in_a_line
+from netpipe.session.bounded_calls import call_within, summarize_error
 
 UNCHANGED: Final = Variant()
 NO_TIME: Final = "skipped for lack of time"
@@ -121,13 +121,13 @@ class VariantComparison:
             lambda done: self._left_s() > 0 and wants_round(done),
             clock=self._clock,
             until_s=self._ends_s,
-            describe_error=in_a_line,
+            describe_error=summarize_error,
         )
 
     def _measure_block(self, variant: Variant, pace: Pace) -> ElementBlock:
         limit_s = self._left_s() + _GRACE_S
         try:
-            return bounded(
+            return call_within(
                 lambda: self._measure(lambda: build_variant(self._loader, variant), pace), limit_s
             )
         except HangError as error:

@@ -9,7 +9,7 @@ from netpipe.errors import HangError
 from netpipe.linting.experiments.batch_digest import digest, element_count
 from netpipe.linting.experiments.variants import open_iterator
 from netpipe.measuring.loader_puller import LoaderFactory
-from netpipe.session.bounded_calls import bounded, in_a_line
+from netpipe.session.bounded_calls import call_within, summarize_error
 
 # For closing a loader: Grain gives a worker 5 s to end.
 _CLOSING_S: Final = 6.0
@@ -66,11 +66,11 @@ def read_batches(loader: LoaderFactory, enough: float, limit_s: float, clock: Cl
     reading = _Reading(clock, limit_s)
     failure, hung = "", False
     try:
-        bounded(lambda: reading.read(loader, enough), limit_s, reading.grace_s)
+        call_within(lambda: reading.read(loader, enough), limit_s, reading.grace_s)
     except HangError:
         hung = not reading.closing
     except Exception as error:  # noqa: BLE001  # the user's code may raise anything
-        failure = in_a_line(error)
+        failure = summarize_error(error)
     return Run(
         tuple(reading.digests), reading.elements, reading.whole, failure, hung, reading.start_s
     )

@@ -23,7 +23,7 @@ from netpipe.linting.graph.nodes import Graph
 from netpipe.linting.linter import LintReport
 from netpipe.linting.rules.finding import LintFinding, Severity
 from netpipe.measuring.loader_puller import LoaderFactory
-from netpipe.session.bounded_calls import bounded, in_a_line
+from netpipe.session.bounded_calls import call_within
 
 ORDER: Final = "worker-count-changes-order"
 LOSS: Final = "batch-in-workers-loses-data"
@@ -79,10 +79,10 @@ def prove(
         return report
     try:
         # With 0 workers that function would not run, and the data could be others.
-        base = 1 if bounded(lambda: initializes_workers(loader), limit_s) else 0
+        base = 1 if call_within(lambda: initializes_workers(loader), limit_s) else 0
     except Exception as error:  # noqa: BLE001  # the user's code may raise anything
         failed = "" if isinstance(error, CannotRebuildError) else "the loader failed: "
-        proofs = dict.fromkeys(rules, _undecided(f"{failed}{in_a_line(error)}"))
+        proofs = dict.fromkeys(rules, _undecided(f"{failed}{summarize_error(error)}"))
     else:
         reader = _Reader(loader, read or partial(read_batches, clock=clock), clock, limit_s, base)
         proofs = reader.proofs(_variants(report.graph, base), most, rules)

@@ -9,8 +9,9 @@ from typing import Final
 
 from netpipe.errors import NetpipeError
 from netpipe.measuring.child import child_command
+from netpipe.measuring.request import MeasureRequest
 from netpipe.results.measurement import Measurement
-from netpipe.session.session import SessionRequest, measured
+from netpipe.session.parent import run_measurement
 from netpipe.verdict.decision import find_remarks, judge
 from perf_tests.studies.faults.cases import Case
 from perf_tests.studies.faults.subject import VARIABLE, described
@@ -99,8 +100,7 @@ def run(case: Case, seed: int, budget_s: float) -> tuple[Trial, Measurement | No
 
 
 def _session(case: Case, values: Mapping[str, float], budget_s: float) -> _Session:
-    request = SessionRequest(
-        "measure",
+    request = MeasureRequest(
         accelerator=case.accelerator(values),
         budget_s=budget_s * case.budget_ratio,
     )
@@ -111,7 +111,7 @@ def _session(case: Case, values: Mapping[str, float], budget_s: float) -> _Sessi
     )
     try:
         with _environment({VARIABLE: described(case, values), "JAX_PLATFORMS": "cpu"}):
-            measurement = measured(command, request)
+            measurement = run_measurement(command, request)
     except NetpipeError as error:
         return _Session(FAILED, str(error), (), None)
     verdict = judge(measurement)

@@ -10,8 +10,9 @@ from typing import Any
 from netpipe.errors import InputError
 from netpipe.measuring.child import child_command
 from netpipe.measuring.interleaving import order_of_round
+from netpipe.measuring.request import MeasureRequest
 from netpipe.results.measurement import Measurement, Rounds, parse_measurement
-from netpipe.session.session import SessionRequest, measured
+from netpipe.session.parent import run_measurement
 from perf_tests.studies.gate_power.slowdowns import Slowdown
 
 
@@ -28,8 +29,8 @@ def taken(slowdown: Slowdown, budget_s: float) -> Session:
     name = f"{slowdown.kind}_{slowdown.doses}"
     module = "perf_tests.studies.gate_power.slowdowns"
     command = child_command(f"{module}:loader_{name}", f"{module}:step_{name}", None)
-    request = SessionRequest(kind="measure", budget_s=budget_s)
-    return Session(slowdown, measured(command, request))
+    request = MeasureRequest(budget_s=budget_s)
+    return Session(slowdown, run_measurement(command, request))
 
 
 def in_turns(

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from netpipe.linting.linter import lint
-from netpipe.session.session import INTENTS
+from netpipe.linting.request import INTENTS
 from tests.linting.rules.linting import (
     NO_THREADS,
     OneToThree,

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 from netpipe.linting.linter import lint
-from netpipe.session.session import INTENTS
+from netpipe.linting.request import INTENTS
 from tests.linting.rules.linting import (
     OneToThree,
     by_intent,

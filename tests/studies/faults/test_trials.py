@@ -8,7 +8,7 @@ import pytest
 
 from netpipe.errors import SessionError
 from netpipe.results.measurement import Finding, Measurement
-from netpipe.session.session import SessionRequest
+from netpipe.session.request import SessionRequest
 from perf_tests.studies.faults import trials
 from perf_tests.studies.faults.catalogue import find
 from perf_tests.studies.faults.subject import VARIABLE

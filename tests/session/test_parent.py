@@ -1,4 +1,4 @@
-"""Sessions: whatever a child process does, it ends, is cleaned up after, and is told of."""
+"""Whatever a session's process does, it is ended, cleaned up after, and its failure reported."""
 
 import json
 import os
@@ -18,13 +18,17 @@ import pytest
 
 from netpipe.device.host import this_host
 from netpipe.errors import HangError, InputError, MisuseError, OutOfTimeError, SessionError
+from netpipe.linting.request import LintRequest
 from netpipe.measuring.child import child_command
-from netpipe.session import session
-from netpipe.session.session import SessionRequest, linted, measured
+from netpipe.measuring.request import MeasureRequest
+from netpipe.session import parent
+from netpipe.session import request as request_module
+from netpipe.session.parent import run_measurement, run_session
 from tests.measurements import make_measurement
 from tests.session.session_targets import tiny_loader
 
-REQUEST = SessionRequest("measure", accelerator="emulated:5ms", budget_s=1.5)
+REQUEST = MeasureRequest(accelerator="emulated:5ms", budget_s=1.5)
+LINT = LintRequest()
 TARGETS = Path(__file__).with_name("session_targets.py")
 PRELUDE = """\
 import json, os, pathlib, signal, subprocess, sys, time
@@ -65,43 +69,19 @@ def test_a_child_gives_a_measurement(here: Path) -> None:
     made = make_measurement()
     (here / "made.json").write_text(json.dumps(made.to_document()))
     source = "answer(measurement=json.loads((here / 'made.json').read_text()))"
-    assert measured(child(here, source), REQUEST) == made
+    assert run_measurement(child(here, source), REQUEST) == made
 
 
-def test_a_child_learns_what_it_is_asked_for(here: Path) -> None:
-    """The request travels in the environment, with who asks, and a result file that goes."""
-    asked = SessionRequest("lint", budget_s=7.0, batch_limit_s=3.0, intent="reproducible")
-    found = SessionRequest(**linted(child(here, "answer(lint=request)"), asked))
-    assert asdict(found) == {**asdict(asked), "result": found.result, "parent": os.getpid()}
-    assert not Path(found.result).parent.exists()
-
-
-def test_a_child_hears_only_what_it_is_asked_for(here: Path) -> None:
-    """One of an older version does not know what came later, and need not."""
-    heard = linted(child(here, "answer(lint=request)"), SessionRequest("lint", budget_s=7.0))
-    assert set(heard) == {"kind", "result", "budget_s", "silences", "parent"}
-
-
-def test_a_lint_has_its_start_limit_and_a_measurement_as_long_as_it_may_compile() -> None:
-    """What a lint proves or tries has its budget beside the limit of the start."""
-    limits = [
-        SessionRequest(
-            kind, budget_s=20.0, start_limit_s=300.0, proves=proves, tries=tries
-        ).limit_s
-        for kind, proves, tries in (
-            ("lint", False, False), ("lint", True, False), ("lint", True, True),
-            ("measure", False, False),
-        )
-    ]  # fmt: skip
-    assert limits == [305.0, 345.0, 385.0, 1295.0]
-
-
-def test_only_a_session_has_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that nobody started as a session has none; one that was has what it was given."""
-    monkeypatch.delenv("NETPIPE_SESSION", raising=False)
-    assert session.request_here() is None
-    monkeypatch.setenv("NETPIPE_SESSION", json.dumps(asdict(REQUEST)))
-    assert session.request_here() == REQUEST
+def test_a_child_gets_its_request(here: Path) -> None:
+    """The child learns who waits for it, and of a result file that is removed at the end."""
+    asked = LintRequest(budget_s=7.0, batch_limit_s=3.0, intent="reproducible")
+    found = run_session(child(here, "answer(lint=request)"), asked)
+    result = found.pop("result")
+    assert not Path(result).parent.exists()
+    assert found == {
+        "kind": "lint", "budget_s": 7.0, "batch_limit_s": 3.0, "intent": "reproducible",
+        "parent": os.getpid(),
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(("accelerator", "platforms"), [("auto", "cuda"), ("emulated:5ms", "cpu")])
@@ -111,32 +91,10 @@ def test_an_emulated_accelerator_leaves_the_real_one_alone(
     """Its session runs on the CPU; with `auto` the user's own setting stands."""
     base = {"JAX_PLATFORMS": "cuda", "PYTEST_XDIST_WORKER": "gw0", "HOME": "/root"}
     base["TMPDIR"] = "/tmp/mine"  # where the user's code looks for what it has prepared
-    request = SessionRequest("measure", "/some/where/result.json", accelerator=accelerator)
-    found = session._environment(base, request)
+    request = MeasureRequest(result="/some/where/result.json", accelerator=accelerator)
+    found = parent._variables(base, request)
     assert found.pop("NETPIPE_SESSION")
     assert found == {"JAX_PLATFORMS": platforms, "HOME": "/root", "TMPDIR": "/tmp/mine"}
-
-
-@pytest.mark.parametrize(
-    ("values", "words"),
-    [
-        ({"accelerator": "h100"}, "accelerator must be auto"),
-        ({"budget_s": 0.0}, "budget must be above 0 seconds, and finite; found 0"),
-        ({"budget_s": float("nan")}, "budget must be above 0 seconds, and finite; found nan"),
-        ({"batch_limit_s": -1.0}, "batch limit must be above 0 seconds, and finite; found -1"),
-        ({"start_limit_s": 0.0}, "start limit must be above 0 seconds, and finite; found 0"),
-        ({"flops_per_step": 0.0}, "FLOPs of a step must be above 0, and finite; found 0"),
-        ({"flops_per_step": float("inf")}, "FLOPs of a step must be above 0, and finite"),
-        ({"mfu": 0.0}, "MFU must be above 0, and at most 1; found 0"),
-        ({"mfu": 1.5}, "MFU must be above 0, and at most 1; found 1.5"),
-        ({"mfu": float("nan")}, "MFU must be above 0, and at most 1; found nan"),
-        ({"intent": "speed"}, "must be throughput or reproducible; found 'speed'"),
-    ],
-)
-def test_a_request_is_checked(values: dict[str, Any], words: str) -> None:
-    """A setting outside its range is refused before a process is started."""
-    with pytest.raises(MisuseError, match=words):
-        SessionRequest("measure", **values)
 
 
 @pytest.mark.parametrize(
@@ -151,46 +109,48 @@ def test_a_request_is_checked(values: dict[str, Any], words: str) -> None:
         ("sys.stderr.write('last words'); raise KeyError('x')", "ended with code 1"),
     ],
 )
-def test_a_child_without_a_result_is_told_of(here: Path, source: str, ending: str) -> None:
+def test_the_error_says_how_a_child_without_a_result_ended(
+    here: Path, source: str, ending: str
+) -> None:
     """The error says how the child ended, and holds its last lines from both streams."""
     with pytest.raises(SessionError, match=ending) as caught:
-        measured(child(here, source), REQUEST)
+        run_measurement(child(here, source), REQUEST)
     assert "last words" in str(caught.value)
 
 
 def test_a_child_out_of_time_is_killed(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A child that goes on for ever is ended at its limit, which the error says."""
-    limits_s = {"_IMPORT_S": 0.0, "START_UP_S": 0.1, "OVERTIME_S": 0.1, "_FAREWELL_S": 0.1}
+    """An endless child is ended at its limit, which the error names."""
+    limits_s = {"_IMPORT_S": 0.0, "START_UP_S": 0.1, "OVERTIME_S": 0.1, "FAREWELL_S": 0.1}
     for name, limit_s in limits_s.items():
-        monkeypatch.setattr(session, name, limit_s)
-    request = SessionRequest("measure", budget_s=0.1, start_limit_s=0.1)
+        monkeypatch.setattr(request_module, name, limit_s)
+    request = MeasureRequest(budget_s=0.1, start_limit_s=0.1)
     with pytest.raises(SessionError, match=r"did not end within 0\.6 s and was killed without"):
-        measured(child(here, "time.sleep(1000)"), request)
+        run_measurement(child(here, "time.sleep(1000)"), request)
 
 
-def test_a_child_that_has_less_time_than_its_limits_is_told_apart(here: Path) -> None:
-    """What several sessions have together is over: that is no failure of this one."""
-    request = SessionRequest("measure", most_s=0.1)
+def test_a_child_that_the_caller_cut_short_is_out_of_time(here: Path) -> None:
+    """When the time that several sessions share is over, this session has not failed."""
+    request = MeasureRequest(time_left_s=0.1)
     with pytest.raises(OutOfTimeError, match=r"did not end within 0\.1 s and was killed without"):
-        measured(child(here, "time.sleep(1000)"), request)
+        run_measurement(child(here, "time.sleep(1000)"), request)
 
 
 def test_a_child_that_crashes_later_leaves_what_it_had(here: Path) -> None:
-    """What a session found before its end counts where that end never comes."""
+    """A partial result counts when the session ends without a complete one."""
     source = (
         "answer(lint={'found': 1}); result.rename(result.with_name('partial.json'))\n"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
-    assert linted(child(here, source), REQUEST) == {"found": 1}
+    assert run_session(child(here, source), LINT) == {"found": 1}
 
 
 def test_a_child_that_lingers_is_killed_with_its_result_read(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A result counts although its process does not end."""
-    monkeypatch.setattr(session, "_FAREWELL_S", 0.1)
+    monkeypatch.setattr(parent, "FAREWELL_S", 0.1)
     source = "answer(lint={'pid': os.getpid()}); time.sleep(1000)"
-    wait_until_gone(linted(child(here, source), REQUEST)["pid"])
+    wait_until_gone(run_session(child(here, source), LINT)["pid"])
 
 
 @pytest.mark.parametrize(
@@ -207,23 +167,25 @@ def test_a_child_that_lingers_is_killed_with_its_result_read(
 def test_garbage_is_no_result(here: Path, source: str) -> None:
     """A result of another shape is a failed session, not a crash of the caller."""
     with pytest.raises(SessionError, match=r"result must be a netpipe\.session/1; found"):
-        measured(child(here, source), REQUEST)
+        run_measurement(child(here, source), REQUEST)
 
 
 def test_a_measurement_of_another_schema_is_refused(here: Path) -> None:
-    """A child of another netpipe is told from one of this."""
+    """The result of an incompatible version of netpipe is refused."""
     with pytest.raises(InputError, match=r"schema must be netpipe\.measurement/1"):
-        measured(child(here, "answer(measurement={'schema': 'netpipe.measurement/0'})"), REQUEST)
+        run_measurement(
+            child(here, "answer(measurement={'schema': 'netpipe.measurement/0'})"), REQUEST
+        )
 
 
 @pytest.mark.parametrize(
     ("kind", "error"), [("misuse", MisuseError), ("hang", HangError), ("failed", SessionError)]
 )
 def test_an_error_keeps_its_type_and_its_words(here: Path, kind: str, error: Any) -> None:
-    """Misuse is told from a hang and from a failure, in the child's own words."""
+    """Misuse, a hang and a failure are different errors, with the child's own message."""
     source = f"answer(error={{'kind': {kind!r}, 'message': 'in so many words'}})"
     with pytest.raises(error, match=r"^in so many words$") as caught:
-        measured(child(here, source), REQUEST)
+        run_measurement(child(here, source), REQUEST)
     assert type(caught.value) is error
 
 
@@ -233,7 +195,7 @@ def test_nothing_that_a_child_started_lives_on(here: Path) -> None:
         "nap = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(1000)'])\n"
         "answer(lint={'pid': nap.pid})"
     )
-    wait_until_gone(linted(child(here, source), REQUEST)["pid"])
+    wait_until_gone(run_session(child(here, source), LINT)["pid"])
 
 
 def test_a_process_that_left_the_session_is_killed(here: Path) -> None:
@@ -243,7 +205,7 @@ def test_a_process_that_left_the_session_is_killed(here: Path) -> None:
         "    start_new_session=True)\n"
         "answer(lint={'pid': nap.pid})"
     )
-    wait_until_gone(linted(child(here, source), REQUEST)["pid"])
+    wait_until_gone(run_session(child(here, source), LINT)["pid"])
 
 
 @pytest.fixture
@@ -263,12 +225,13 @@ def test_temporary_files_of_the_user_are_left_alone(temporary: Path) -> None:
         "(kept / 'cached').touch()\n"
         "answer(lint={})"
     )
-    linted(child(temporary, source), REQUEST)
+    run_session(child(temporary, source), LINT)
     assert (temporary / "prepared" / "cached").exists()
 
 
 TRACED = """
-from netpipe.session.session import SessionRequest, leave
+from netpipe.session.cleanup import end_this_session
+from netpipe.session.request import SessionRequest
 from netpipe.measuring.profiler_trace import load_overlap_fraction
 
 def end():
@@ -290,15 +253,17 @@ def test_a_trace_of_a_killed_child_is_removed(temporary: Path) -> None:
     """A process that is killed while it is traced cleans up nothing."""
     source = TRACED.replace("END", "os.kill(os.getpid(), signal.SIGKILL)")
     with pytest.raises(SessionError, match="SIGKILL"):
-        measured(child(temporary, source), REQUEST)
+        run_measurement(child(temporary, source), REQUEST)
     assert_a_trace_was_removed(temporary)
 
 
 def test_a_trace_of_an_abandoned_child_is_removed(temporary: Path) -> None:
     """One that nobody waits for removes its trace itself."""
-    command = child(temporary, TRACED.replace("END", "leave(SessionRequest(**request))"))
+    command = child(
+        temporary, TRACED.replace("END", "end_this_session(SessionRequest.from_environment())")
+    )
     request = replace(REQUEST, result=str(temporary / "result.json"), parent=1)
-    subprocess.run(command, env=session._environment(os.environ, request), check=False)
+    subprocess.run(command, env=parent._variables(os.environ, request), check=False)
     assert_a_trace_was_removed(temporary)
 
 
@@ -401,7 +366,7 @@ def test_shared_memory_of_a_killed_child_is_removed(
     )
     foreign_memory.close()
     with pytest.raises(SessionError, match="SIGKILL"):
-        measured(child(here, source), REQUEST)
+        run_measurement(child(here, source), REQUEST)
     assert not Path("/dev/shm", (here / "name").read_text()).exists()
     assert Path("/dev/shm", foreign_memory.name).exists()
 
@@ -416,20 +381,20 @@ def test_the_command_names_its_targets() -> None:
 def test_a_target_that_is_not_there_is_misuse() -> None:
     """The child's complaint about a target reaches the caller as what it is."""
     with pytest.raises(MisuseError, match="file must exist; found none"):
-        measured(child_command("absent.py:loader", None, None), REQUEST)
+        run_measurement(child_command("absent.py:loader", None, None), REQUEST)
 
 
 def test_a_loader_that_hangs_is_ended_and_named() -> None:
     """The error says after how many batches, and where the loader stands."""
-    request = SessionRequest("measure", accelerator="emulated:5ms", batch_limit_s=0.5)
+    request = MeasureRequest(accelerator="emulated:5ms", batch_limit_s=0.5)
     with pytest.raises(HangError, match=r"no batch for 0\.5 s after 2 batches") as caught:
-        measured(child_command(f"{TARGETS}:hanging_loader", None, None), request)
+        run_measurement(child_command(f"{TARGETS}:hanging_loader", None, None), request)
     assert "hanging_loader" in str(caught.value)
 
 
 def test_a_session_measures_from_end_to_end() -> None:
     """A loader and an emulated accelerator give a whole measurement, as many rounds of each."""
-    found = measured(child_command(f"{TARGETS}:tiny_loader", None, None), REQUEST)
+    found = run_measurement(child_command(f"{TARGETS}:tiny_loader", None, None), REQUEST)
     assert (found.device.key, found.device.platform) == ("emulated-5ms", "emulated")
     assert found.host == this_host()
     assert found.batch_bytes == next(tiny_loader())["x"].nbytes

@@ -1,0 +1,48 @@
+"""What a session that lints is asked for."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from netpipe.errors import MisuseError
+from netpipe.session.request import FAREWELL_S, SessionRequest
+
+INTENTS: Final = ("throughput", "reproducible")
+LINT_OVERTIME_S: Final = 20.0
+"""Seconds beyond the budget of --prove and of --try, in which workers start and hung ones end."""
+
+
+@dataclass(frozen=True)
+class LintRequest(SessionRequest):
+    """The settings of one lint.
+
+    Its `budget_s` is for proofs and for trials, each; its `start_limit_s` is for importing and
+    building the pipeline.
+
+    Attributes:
+        intent: What the pipeline is held to: "throughput" or "reproducible".
+        silences: The reason for every silenced rule, by the rule's name.
+        proves: Whether to run the pipeline where its structure decides nothing.
+        tries: Whether to measure what the proposed fixes give.
+    """
+
+    kind: str = "lint"
+    intent: str = "throughput"
+    silences: Mapping[str, str] = field(default_factory=dict)
+    proves: bool = False
+    tries: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the values that a user can set.
+
+        Raises:
+            MisuseError: A value is outside its range.
+        """
+        super().__post_init__()
+        if self.intent not in INTENTS:
+            raise MisuseError(f"the intent must be {' or '.join(INTENTS)}; found {self.intent!r}")
+
+    @property
+    def _own_limit_s(self) -> float:
+        experiments = self.proves + self.tries
+        return self.start_limit_s + experiments * (self.budget_s + LINT_OVERTIME_S) + FAREWELL_S

@@ -1,0 +1,48 @@
+"""What a session that measures is asked for."""
+
+from dataclasses import dataclass
+
+from netpipe.device.emulated_names import check_flops
+from netpipe.errors import MisuseError
+from netpipe.session.request import SessionRequest
+
+
+@dataclass(frozen=True)
+class MeasureRequest(SessionRequest):
+    """The settings of one measurement.
+
+    Attributes:
+        flops_per_step: FLOPs of a step, for an emulated accelerator of a known peak; None: the step
+            knows them.
+        mfu: The fraction of that peak that a step reaches, above 0 and at most 1.
+        trace: The folder in which to keep a profiler's trace of some real steps; "" for none.
+        trace_name: What was traced, for the trace's file name; the device's name follows it.
+        code_from: The checkout whose code is measured; "" for any. See `check_origin`.
+        not_from: Other checkouts of its repository, from which no file may be loaded.
+    """
+
+    kind: str = "measure"
+    flops_per_step: float | None = None
+    mfu: float = 0.4
+    trace: str = ""
+    trace_name: str = ""
+    code_from: str = ""
+    not_from: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the values that a user can set.
+
+        Raises:
+            MisuseError: A value is outside its range.
+        """
+        super().__post_init__()
+        object.__setattr__(self, "not_from", tuple(self.not_from))  # JSON has lists only
+        if self.flops_per_step is not None:
+            check_flops(self.flops_per_step)
+        if not 0 < self.mfu <= 1:
+            raise MisuseError(f"the MFU must be above 0, and at most 1; found {self.mfu:g}")
+
+    @property
+    def result_key(self) -> str:
+        """The key of the result in the document that the session writes."""
+        return "measurement"

@@ -1,0 +1,163 @@
+"""The parent's side of a session: start its process, follow its progress, read its result."""
+
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from netpipe.clock import MonotonicClock
+from netpipe.device.emulated_names import parse_accelerator
+from netpipe.errors import OutOfTimeError, SessionError
+from netpipe.results.measurement import Measurement, parse_measurement
+from netpipe.session.cleanup import SESSION_FOLDER_PREFIX, end_child
+from netpipe.session.progress import OnProgress, ProgressReader
+from netpipe.session.request import FAREWELL_S, REQUEST_VARIABLE, SessionRequest
+from netpipe.session.result_files import (
+    partial_result_file,
+    progress_file,
+    read_result,
+    stacks_file,
+)
+
+_POLL_S = 0.05
+_LOG_LINES = 25
+
+
+@dataclass(frozen=True)
+class ProcessEnvironment:
+    """The working directory and the environment variables of a process.
+
+    Attributes:
+        folder: Its working directory; None: that of this process.
+        variables: Variables that are added to those of this process, or replace them.
+    """
+
+    folder: Path | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+_SAME_ENVIRONMENT: Final = ProcessEnvironment()
+
+
+def run_measurement(
+    command: Sequence[str],
+    request: SessionRequest,
+    environment: ProcessEnvironment = _SAME_ENVIRONMENT,
+    progress: OnProgress | None = None,
+) -> Measurement:
+    """Run a session that measures; see `run_session`."""
+    return parse_measurement(run_session(command, request, environment, progress), "session")
+
+
+def run_session(
+    command: Sequence[str],
+    request: SessionRequest,
+    environment: ProcessEnvironment = _SAME_ENVIRONMENT,
+    progress: OnProgress | None = None,
+) -> Any:
+    """Run a session and return its result; nothing that it started outlives it.
+
+    Args:
+        command: The command of the session's process.
+        request: What it is asked for; `result` and `parent` are set here.
+        environment: Where it runs.
+        progress: Called with its progress.
+
+    Raises:
+        MisuseError: The loader, the step or the loop is not what it must be.
+        SessionError: The process crashed, hung or ran out of time.
+    """
+    with tempfile.TemporaryDirectory(prefix=SESSION_FOLDER_PREFIX) as folder:
+        request = replace(request, result=str(Path(folder, "result.json")), parent=os.getpid())
+        log = Path(folder, "log.txt")
+        returncode = _run_child(command, request, environment, progress, log)
+        result = Path(request.result)
+        if not result.exists():
+            result = partial_result_file(request)
+        if not result.exists():
+            lines = f"{_last_lines(log)}{_main_stack(stacks_file(request))}"
+            raise _failure(returncode, request, lines)
+        return read_result(result, request.result_key)
+
+
+def _run_child(
+    command: Sequence[str],
+    request: SessionRequest,
+    environment: ProcessEnvironment,
+    progress: OnProgress | None,
+    log: Path,
+) -> int | None:
+    """Run a session's process; return its exit code, None when it had to be killed."""
+    reader = None
+    if progress is not None:
+        reader = ProgressReader(progress_file(request), progress, MonotonicClock())
+    with log.open("wb") as stream:
+        child = subprocess.Popen(
+            command,
+            cwd=environment.folder,
+            env=_variables({**os.environ, **environment.variables}, request),
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            _wait(child, request, reader)
+            return child.returncode
+        finally:
+            end_child(child, request.result)
+
+
+def _variables(base: Mapping[str, str], request: SessionRequest) -> dict[str, str]:
+    variables = {name: value for name, value in base.items() if not name.startswith("PYTEST_XDIST")}
+    variables[REQUEST_VARIABLE] = request.to_json()
+    if parse_accelerator(request.accelerator) is not None:
+        variables["JAX_PLATFORMS"] = "cpu"
+    return variables
+
+
+def _wait(
+    child: "subprocess.Popen[bytes]", request: SessionRequest, reader: ProgressReader | None
+) -> None:
+    """Wait until the child has ended, or wrote its result a while ago, or is out of time."""
+    deadline = time.monotonic() + request.limit_s
+    wrote = False
+    while time.monotonic() < deadline:
+        if child.poll() is not None:
+            return
+        if not wrote and Path(request.result).exists():
+            wrote = True
+            deadline = time.monotonic() + FAREWELL_S
+        if reader is not None:
+            reader.poll()
+        time.sleep(_POLL_S)
+
+
+def _failure(returncode: int | None, request: SessionRequest, lines: str) -> SessionError:
+    if returncode is None:
+        ending = f"did not end within {request.limit_s:g} s and was killed"
+    elif returncode < 0:
+        ending = f"was ended by {signal.Signals(-returncode).name}"
+    else:
+        ending = f"ended with code {returncode}"
+    is_cut_short = returncode is None and request.limit_s == request.time_left_s
+    error = OutOfTimeError if is_cut_short else SessionError
+    return error(f"the session {ending} without a result; its last lines:\n{lines}")
+
+
+def _last_lines(log: Path) -> str:
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    return "\n".join(lines[-_LOG_LINES:])
+
+
+def _main_stack(stacks: Path) -> str:
+    """Return the stack of the main thread, which comes last; "" where no stacks were left."""
+    if not stacks.exists():
+        return ""
+    _, thread, frames = stacks.read_text(encoding="utf-8", errors="replace").rpartition("Thread ")
+    return "\n".join(["", *f"{thread}{frames}".splitlines()[:_LOG_LINES]])

@@ -1,0 +1,65 @@
+"""Whatever names a GPU model is checked against the one table, `netpipe.device.accelerators`."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from configparser import ConfigParser
+from pathlib import Path
+
+import pytest
+
+from netpipe.device.accelerators import ACCELERATORS
+
+ROOT = Path(__file__).parents[1]
+FAMILIES = {model.family: model.cuda_extra for model in ACCELERATORS if model.cuda_extra}
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+
+
+def listed(file: str, key: str) -> set[str]:
+    """Return the names that a YAML file of .github lists under a key, on one line."""
+    (found,) = re.findall(
+        rf"^ *{key}: \[(.*)\]$", (ROOT / ".github" / file).read_text(), re.MULTILINE
+    )
+    return set(found.split(", "))
+
+
+def test_every_model_has_a_tox_environment() -> None:
+    """tox.ini has one section for GPUs, with an environment for each family of the table."""
+    sections = re.findall(
+        r"^\[testenv:\{(.*h200.*)\}\]$", (ROOT / "tox.ini").read_text(), re.MULTILINE
+    )
+    assert [set(names.split(",")) for names in sections] == [set(FAMILIES)]
+
+
+def test_every_environment_installs_the_cuda_of_its_model() -> None:
+    """The extra of the table is installed, also for the other version of a comparison."""
+    command = [sys.executable, "-m", "tox", "config", "-e", ",".join(FAMILIES)]
+    shown = subprocess.run(
+        [*command, "-k", "extras", "commands"], capture_output=True, check=True, cwd=ROOT, text=True
+    )
+    config = ConfigParser()
+    config.read_string(shown.stdout)
+    for family, extra in FAMILIES.items():
+        section = config[f"testenv:{family}"]
+        assert set(section["extras"].split()) == {"dev", extra}
+        assert section["commands"].endswith(f"--netpipe-against-extras {extra}")
+
+
+@pytest.mark.parametrize("extra", sorted(set(FAMILIES.values())))
+def test_every_extra_installs_jax_for_its_cuda(extra: str) -> None:
+    """The extras of the table are extras of the package."""
+    assert f"jax[{extra}]" in EXTRAS[extra]
+
+
+def test_workflows_offer_every_model() -> None:
+    """A baseline can be recorded on each family, and each is a label that a runner may have."""
+    assert listed("workflows/record-baseline.yml", "options") == set(FAMILIES)
+    assert listed("actionlint.yaml", "labels") == {"gpu", *FAMILIES}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_documentation_names_every_model(family: str) -> None:
+    """The README or a page of docs names the environment of each family."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    assert any(re.search(rf"`(tox -e )?{family}`", page.read_text()) for page in pages)
