@@ -51,19 +51,19 @@ def compare_disk_with_cache(
     def pull(files: tuple[str, ...]) -> Block:
         drop_from_page_cache(files)
         # A new start reads the same files again from their beginning.
-        lane = start()
+        puller = start()
         try:
-            return measure_batch_count(lane, count)
+            return measure_batch_count(puller, count)
         finally:
-            lane.close()
+            puller.close()
 
     count = round(slot.budget_s / (2 * _ROUNDS * _COLD_SLOWDOWN * batch_s))
     count = min(_MAX_BATCHES, max(_MIN_BATCHES, count))
-    lane = start()
+    puller = start()
     try:
         files = open_files()
     finally:
-        lane.close()
+        puller.close()
     if not files:
         return None
     sides = {FROM_DISK: lambda: pull(files), CACHED: lambda: pull(())}

@@ -125,11 +125,11 @@ def _answers(target: str) -> Iterator[object]:
 
     let_grain_start_workers()
     loader, _ = single_thread_variant(resolve(target))
-    lane = PullingThread(loader, MonotonicClock())
+    puller = PullingThread(loader, MonotonicClock())
     yield "ready"
     for line in sys.stdin:
-        yield astuple(lane.start_pulling(float(line))())
-    lane.close()
+        yield astuple(puller.start_pulling(float(line))())
+    puller.close()
 
 
 if __name__ == "__main__":

@@ -121,29 +121,29 @@ class SingleThreadRun:
         self, stack: ExitStack, slot: TimeSlot, ablated: LoaderFactory | None
     ) -> tuple[dict[str, Side], float]:
         def start(loader: LoaderFactory) -> PullingThread:
-            lane = PullingThread(loader, slot.clock, self._own_watch, slot.until_s)
-            stack.callback(lane.close)
-            return lane
+            puller = PullingThread(loader, slot.clock, self._own_watch, slot.until_s)
+            stack.callback(puller.close)
+            return puller
 
         def start_without_stage(loader: LoaderFactory) -> Side:
-            lane = start(loader)
-            lane.start_pulling(0.0, least=KEPT)()
-            return partial(measure_block, [lane], block_s)
+            puller = start(loader)
+            puller.start_pulling(0.0, least=KEPT)()
+            return partial(measure_block, [puller], block_s)
 
         def start_second_process() -> Side:
             second = stack.enter_context(SecondProcess(self.target, slot.remaining_s() / 2))
-            return partial(pull_beside, lane, second, block_s)
+            return partial(pull_beside, puller, second, block_s)
 
         block_s = self._block_s(slot, sides=3 + (ablated is not None))
         started_s = slot.clock()
-        lane = start(self.loader)
+        puller = start(self.loader)
         # The cost of one more run, until it has been measured in the least rounds.
         cost_s = slot.clock() - started_s + MIN_ROUNDS * _WITH_WARM_UP * block_s
         prepare = partial(_prepare, slot, cost_s)
         sides: dict[str, Side] = {
-            SINGLE_THREAD: partial(measure_block, [lane], block_s),
+            SINGLE_THREAD: partial(measure_block, [puller], block_s),
             TWO_THREADS: prepare(
-                lambda: partial(measure_block, [lane, start(self.loader)], block_s)
+                lambda: partial(measure_block, [puller, start(self.loader)], block_s)
             ),
             TWO_PROCESSES: prepare(start_second_process),
         }
@@ -188,13 +188,13 @@ def _prepare(slot: TimeSlot, cost_s: float, start: Callable[[], Side]) -> Side:
     return fail
 
 
-def pull_beside(lane: PullingThread, second: SecondProcess, min_s: float) -> Block:
+def pull_beside(puller: PullingThread, second: SecondProcess, min_s: float) -> Block:
     """Return a block of this process's batches and another process's together.
 
     The CPU seconds are those of this process's own batches.
     """
     wait = second.start_pulling(_WITH_WARM_UP * min_s)
-    own, other = measure_block([lane], min_s), wait()
+    own, other = measure_block([puller], min_s), wait()
     return replace(
         own,
         s_per_batch=1 / (1 / own.s_per_batch + other.batches / other.wall_s),

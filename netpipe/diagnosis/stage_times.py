@@ -59,13 +59,13 @@ def _time_nodes(
 ) -> list[StageTime]:
     overhead, own_graph = measure_overhead(), read_graph(made.dataset)
     with timed(collect_datasets(made.dataset)) as timing:
-        lane = PullingThread(lambda: made, clock, watch)
+        puller = PullingThread(lambda: made, clock, watch)
         try:
             # Starting the loader opened files: those calls do not count.
             timing.reset()
-            batches = lane.start_pulling(budget_s)().batches
+            batches = puller.start_pulling(budget_s)().batches
         finally:
-            lane.close()
+            puller.close()
     unmodified = match_nodes(own_graph, graph)
     times = []
     for number, raw in timing.spent.items():
@@ -88,13 +88,13 @@ def _sample(
     loader: LoaderFactory, budget_s: float, clock: Clock, watch: Watch
 ) -> tuple[Samples, float]:
     """Return the stacks seen while a loader was pulled, and its seconds per batch."""
-    lane = PullingThread(loader, clock, watch)
+    puller = PullingThread(loader, clock, watch)
     try:
-        lane.start_pulling(_WARM_UP_FRACTION * budget_s)()
+        puller.start_pulling(_WARM_UP_FRACTION * budget_s)()
         with sampled() as samples:
-            pulled = lane.start_pulling(budget_s)()
+            pulled = puller.start_pulling(budget_s)()
     finally:
-        lane.close()
+        puller.close()
     return samples, pulled.wall_s / pulled.batches
 
 

@@ -127,7 +127,7 @@ def findings(**more: Any) -> Findings:
         "interventions": (
             Intervention(
                 "two-processes",
-                "two lanes, each in a process",
+                "two single-thread runs, each in a process",
                 interval(0.040),
                 interval(0.021),
                 interval(1.9),

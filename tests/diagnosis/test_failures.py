@@ -168,7 +168,7 @@ def test_an_intervention_that_cannot_be_prepared_is_dropped(
 
 
 def test_a_loader_that_needs_its_workers_is_healthy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It cannot be run in one thread: a remark says so, and it is looked into as it is."""
+    """It cannot be run in one thread: a remark says so, and it is diagnosed unmodified."""
     # What starts workers again and again is not what this is about.
     monkeypatch.setattr(
         single_thread_run, "measure_stage_times", lambda *_: (stage_time("Map", 0.01),)

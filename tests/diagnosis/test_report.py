@@ -44,7 +44,9 @@ def test_a_dozen_stages_are_told_by_the_largest() -> None:
 def test_interventions_that_failed_have_no_figure() -> None:
     """A speedup with its interval, or the reason why there is none."""
     text = printed(diagnosis())[1]
-    assert "two lanes, each in a process 1.90 (1.71 to 2.09) 1.90 times as fast" in text
+    assert (
+        "two single-thread runs, each in a process 1.90 (1.71 to 2.09) 1.90 times as fast" in text
+    )
     assert "from the cache not made: no file" in text
 
 

@@ -34,7 +34,8 @@ def test_a_loader_alone() -> None:
         "Loads 50 batches/s, 20 ms each. "
         "Stage Map of mine.tokenize holds 71% of loading, bound by the GIL (threads 1 to 2: "
         "+4%, processes 1 to 2: +93%). "
-        "Clearest effect: two lanes, each in a process: 1.90 (1.71 to 2.09) times as fast. "
+        "Clearest effect: two single-thread runs, each in a process: "
+        "1.90 (1.71 to 2.09) times as fast. "
         "3 workers would give 15 ms [13.5, 16.5]; headroom then 1.1 (not tried: there was no time)."
     )
 
