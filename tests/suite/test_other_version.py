@@ -17,7 +17,7 @@ import pytest
 from netpipe.errors import InputError
 from netpipe.suite import other_version
 from netpipe.suite.other_version import Version, open_version
-from netpipe.suite.worktrees import find_commit
+from netpipe.suite.worktrees import Commit, find_commit
 from tests.repository import commit_files, git, worktrees
 
 ALIKE = '[project]\nname = "p"\nversion = "1"\ndependencies = ["numpy"]\n'
@@ -290,3 +290,12 @@ def test_dependencies_decide(
     found = find_commit(repository, "HEAD~1", "--netpipe-against")
     with open_version(found, repository, "", said.append) as version:
         assert (version.python != sys.executable) is needs
+
+
+@pytest.mark.parametrize(
+    ("ref", "typed", "label"),
+    [("HEAD~1", "", "HEAD~1"), ("f" * 40, "", "f" * 12), ("f" * 40, "main", "main (fffffff)")],
+)
+def test_a_full_hash_is_shortened_in_messages(ref: str, typed: str, label: str) -> None:
+    """A ref is shown as the user typed it."""
+    assert Commit(Path(), ref, "f" * 40, typed).label == label
