@@ -97,7 +97,7 @@ def test_a_block_that_does_not_end_gives_its_reason(
     def left(_work: object, _limit_s: float) -> ElementBlock:
         raise HangError("left")
 
-    monkeypatch.setattr(alternation, "bounded", left)
+    monkeypatch.setattr(alternation, "call_within", left)
     compared = VariantComparison(factory, clock, 1.0, Script(clock)).compare([CALM], 1.0)
     assert compared[CALM].failure == (
         "a few batches took longer than the 6 s that were left: it is slow, and a longer --budget"

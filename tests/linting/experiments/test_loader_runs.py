@@ -72,7 +72,7 @@ def test_a_run_that_hangs_keeps_what_came(
         graces_s.append(grace_s())
         raise HangError("left")
 
-    monkeypatch.setattr(loader_runs, "bounded", left_once_it_hangs)
+    monkeypatch.setattr(loader_runs, "call_within", left_once_it_hangs)
     read = read_batches(batches, inf, AMPLE_S, clock)
     go_on.set()
     assert (read.whole, len(read.digests), read.failure) == (False, 1, "")
@@ -93,7 +93,7 @@ def test_a_loader_that_fails_as_it_is_killed_has_hung(
             work()
         raise HangError("left")
 
-    monkeypatch.setattr(loader_runs, "bounded", left)
+    monkeypatch.setattr(loader_runs, "call_within", left)
     assert read_batches(killed, inf, AMPLE_S, clock).hung
 
 
@@ -109,7 +109,7 @@ def test_a_loader_that_is_slow_to_end_has_not_hung(
         graces_s.append(grace_s())
         raise HangError("left")
 
-    monkeypatch.setattr(loader_runs, "bounded", left_once_it_closes)
+    monkeypatch.setattr(loader_runs, "call_within", left_once_it_closes)
     read = read_batches(numbers(3), inf, AMPLE_S, clock)
     assert (read.whole, read.hung, graces_s) == (True, False, [6.0, 6.0])
 

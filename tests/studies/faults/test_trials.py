@@ -38,7 +38,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> Measured:
                 raise result
             return result
 
-        monkeypatch.setattr(trials, "measured", answer)
+        monkeypatch.setattr(trials, "run_measurement", answer)
         return asked
 
     return prepare
