@@ -139,7 +139,7 @@ def _measure(
 
 
 def _print(measured: "Throughput", as_json: bool) -> None:
-    from netpipe.device.detection import find_device
+    from netpipe.device.detection import find_device, installed_versions
     from netpipe.device.host import this_host
     from netpipe.throughput.report import remarks, throughput_document, throughput_table
 

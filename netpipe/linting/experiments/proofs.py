@@ -23,7 +23,7 @@ from netpipe.linting.graph.nodes import Graph
 from netpipe.linting.linter import LintReport
 from netpipe.linting.rules.finding import LintFinding, Severity
 from netpipe.measuring.loader_puller import LoaderFactory
-from netpipe.session.bounded_calls import call_within
+from netpipe.session.bounded_calls import call_within, summarize_error
 
 ORDER: Final = "worker-count-changes-order"
 LOSS: Final = "batch-in-workers-loses-data"
