@@ -1,4 +1,4 @@
-"""The settings of the pipeline and of the step, and how a TOML file becomes them."""
+"""The settings of the pipeline and the step, and how they are read from a TOML file."""
 
 import tomllib
 from collections.abc import Mapping
@@ -19,14 +19,14 @@ class PipelineConfig:
 
     Attributes:
         seed: Seeds every random choice of the pipeline.
-        split: Which probes are read: "train" or "eval".
+        split: The probes to read: "train" or "eval".
         sequence_length: Tokens in one sequence of `inputs`.
         batch_size: Sequences in one batch of this host.
         packing: Whether a sequence is filled with contexts, or holds one and padding.
-        epochs: Passes over the data; None goes on for ever.
-        workers: Processes that make batches; 0 makes them in the calling process.
+        epochs: Passes over the data; None repeats without end.
+        workers: Processes that make batches; with 0 the calling process makes them.
         worker_buffer_batches: Finished batches that each worker may hold.
-        shard_index: Which host this is, among `shard_count` that share the data.
+        shard_index: The number of this host among `shard_count`.
         shard_count: Hosts that share the data.
     """
 
@@ -77,8 +77,8 @@ class StepConfig:
     """Which model is trained.
 
     Attributes:
-        preset: A name in `PRESETS`; the widths behind it are the model's (`netpipe.step.model`).
-        learning_rate: The optimizer's.
+        preset: A name in `PRESETS`; `netpipe.step.presets` has the widths.
+        learning_rate: Of the optimizer.
         seed: Seeds the parameters and the synthetic tokens.
     """
 
@@ -128,14 +128,16 @@ def load_config(path: Path) -> Config:
         if not isinstance(table, dict):
             raise InputError(path, name, "be a table", repr(table))
     return Config(
-        pipeline=_section(PipelineConfig, document.get("pipeline", {}), path, "pipeline"),
-        step=_section(StepConfig, document.get("step", {}), path, "step"),
+        pipeline=_read_section(PipelineConfig, document.get("pipeline", {}), path, "pipeline"),
+        step=_read_section(StepConfig, document.get("step", {}), path, "step"),
     )
 
 
-def _section(kind: type[_Section], table: Mapping[str, Any], path: Path, name: str) -> _Section:
-    hints = get_type_hints(kind)
-    known = [entry.name for entry in fields(kind)]  # type: ignore[arg-type]
+def _read_section(
+    section: type[_Section], table: Mapping[str, Any], path: Path, name: str
+) -> _Section:
+    hints = get_type_hints(section)
+    known = [entry.name for entry in fields(section)]  # type: ignore[arg-type]
     for key, value in table.items():
         if key not in known:
             raise InputError(path, f"{name} key", f"be one of {', '.join(known)}", repr(key))
@@ -143,10 +145,10 @@ def _section(kind: type[_Section], table: Mapping[str, Any], path: Path, name: s
         if float in allowed:
             allowed = (*allowed, int)
         if type(value) not in allowed:
-            wanted = " or ".join(one.__name__ for one in allowed if one is not type(None))
+            wanted = " or ".join(kind.__name__ for kind in allowed if kind is not type(None))
             raise InputError(path, f"{name}.{key}", f"be of type {wanted}", repr(value))
     try:
-        return kind(**table)
+        return section(**table)
     except InputError as error:
         raise InputError(
             path, f"{name}.{error.field}", error.constraint, error.found, error.way_out
