@@ -38,11 +38,14 @@ class Epochs:
         self._latest: dict[int, _Epoch] = {}
 
     def __getitem__(self, number: int) -> "_Epoch":
-        if number not in self._latest:
+        # Reader threads can replace the dictionary meanwhile, so it is not read twice.
+        epoch = self._latest.get(number)
+        if epoch is None:
+            epoch = self._shuffle(number)
             # Two epochs are kept, since a block can reach from one into the next.
             previous = list(self._latest.items())[-1:]
-            self._latest = {**dict(previous), number: self._shuffle(number)}
-        return self._latest[number]
+            self._latest = dict([*previous, (number, epoch)])
+        return epoch
 
     def _shuffle(self, number: int) -> "_Epoch":
         row_key = fold_key(self._seed, number, np.arange(len(self.contexts)))
