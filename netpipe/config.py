@@ -19,7 +19,7 @@ class PipelineConfig:
 
     Attributes:
         seed: Seeds every random choice of the pipeline.
-        split: Which probes are read: "train" or "eval".
+        split: The probes to read: "train" or "eval".
         sequence_length: Tokens in one sequence of `inputs`.
         batch_size: Sequences in one batch of this host.
         packing: Whether a sequence is filled with contexts; else it holds one, and padding.

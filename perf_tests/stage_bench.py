@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from netpipe.data.sampling.context_order import RowOrder, contexts_per_row
+from netpipe.data.sampling.context_order import Epochs, RowOrder, contexts_per_row
 from netpipe.data.sampling.draws import ContextDraws, DrawnRows, read_block
 from netpipe.data.sampling.sampler import Contexts
 from netpipe.data.sources.probe_rows import RowSource, open_source
@@ -55,8 +55,7 @@ def benches(data: Path) -> Iterator[Bench]:
     sizes = source.row_measurements
     likely = likely_contexts(sizes, target=TARGET, sequences=SEQUENCES, sequence_length=LENGTH)
     blocks = max(1, int(contexts_per_row(sizes).sum()) // likely)
-    order = RowOrder(
-        sizes, seed=SEED, blocks_per_epoch=blocks, blocks=1 << 40, row_group=source.row_group
-    )
+    epochs = Epochs(sizes, seed=SEED, row_group=source.row_group)
+    order = RowOrder(epochs, blocks_per_epoch=blocks, blocks=1 << 40)
     for number in count():
         yield Bench(source, read_block(source, order[number]), likely)

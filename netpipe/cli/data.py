@@ -7,6 +7,7 @@ import click
 
 from netpipe.cli.console import folder, notes, report_errors
 from netpipe.cli.progress_display import ProgressBar
+from netpipe.data.preparation.profiles import PROFILES
 
 if TYPE_CHECKING:
     from netpipe.data.formats.index import Index
@@ -19,20 +20,19 @@ if TYPE_CHECKING:
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Another gives other data.")
 @click.option(
-    "--profile", type=click.Choice(["embedded", "big-rows", "small-rows"]), default="embedded",
+    "--profile", type=click.Choice(list(PROFILES)), default="embedded",
     show_default=True, help="Many small probes and a few large; 24 of 170,000; all of about 25.",
 )  # fmt: skip
 @report_errors
 def generate(out: Path, probes: int | None, seed: int, profile: str) -> None:
     """Make the embedded default data set, or one like it: parquet and prepared probe rows."""
-    from netpipe.data.preparation.synthetic import PROFILES
     from netpipe.data.preparation.synthetic import generate as generate_data
 
     with ProgressBar("generating") as progress:
         index = generate_data(
             out, probes=probes, seed=seed, profile=PROFILES[profile], progress=progress
         )
-    _say_prepared(out, index)
+    _print_summary(out, index)
 
 
 @click.command()
@@ -58,10 +58,10 @@ def prepare(sources: tuple[Path, ...], out: Path, seed: int, shards: int) -> Non
             index = convert(sources[0], out, seed=seed, progress=progress)
         else:
             index = prepare_data(list(sources), out, seed=seed, shards=shards, progress=progress)
-    _say_prepared(out, index)
+    _print_summary(out, index)
 
 
-def _say_prepared(out: Path, index: "Index") -> None:
+def _print_summary(out: Path, index: "Index") -> None:
     for name in ("train", "eval"):
         split = index.split(name)
         notes.print(

@@ -1,4 +1,4 @@
-"""From prepared data to batches: the whole recipe."""
+"""The pipeline from prepared data to batches."""
 
 from functools import partial
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import grain
 
 from netpipe.config import PipelineConfig
-from netpipe.data.sampling.context_order import MAX_CONTEXTS, BlockOrder, RowOrder, contexts_per_row
+from netpipe.data.sampling.context_order import MAX_CONTEXTS, BlockOrder, Epochs, RowOrder
 from netpipe.data.sampling.draws import read_block
 from netpipe.data.sampling.sampler import TOKENS_PER_MEASUREMENT, read_rows, sample
 from netpipe.data.sources.probe_rows import RowSource, open_source
@@ -16,19 +16,21 @@ from netpipe.data.tokens.tokenizer import encode
 from netpipe.errors import InputError
 from netpipe.grain_workers import let_grain_start_workers
 
-_MAX_BLOCK = 128
-_ENDLESS = 1 << 60
-_SHARED_FROM_BYTES = 1 << 19  # what is smaller costs less to copy than to share
+# The arrays of a larger block leave the processor's cache.
+_MAX_BLOCK_SEQUENCES = 128
+_ENDLESS_BLOCKS = 1 << 60
+# Copying a smaller array costs less than sharing its memory.
+_MIN_SHARED_BYTES = 1 << 19
 
 
 def build(data: Path, config: PipelineConfig) -> grain.IterDataset:
     """Assemble the pipeline; rows are read only when it is iterated.
 
-    A batch is a function of the seed and its place alone: the same with any number of workers.
+    A batch depends on the seed and its index alone, whatever the number of workers.
 
     Args:
-        data: A folder that was prepared, or one of parquet measurements (read once, to count).
-        config: What to make of it.
+        data: A folder for `open_source`; one without an index is read once to count its rows.
+        config: The settings.
 
     Returns:
         A dataset of batches (`netpipe.data.tokens.batches.Batch`), each int32 (batch_size,
@@ -46,15 +48,15 @@ def build(data: Path, config: PipelineConfig) -> grain.IterDataset:
         )
     let_grain_start_workers()
     workers = grain.MultiprocessingOptions(config.workers, config.worker_buffer_batches)
-    sharing = grain.experimental.DatasetOptions(min_shm_size=_SHARED_FROM_BYTES)
+    sharing = grain.experimental.DatasetOptions(min_shm_size=_MIN_SHARED_BYTES)
     sequences = grain.experimental.WithOptionsIterDataset(sequences, sharing)
-    # Behind the workers: a batch is twelve times the bytes of its sequences, and sending those
-    # takes more of a processor's time than making a batch of them.
+    # `widen` runs after the workers because it makes twelve times as many bytes, and sending
+    # these takes more CPU time than making them.
     return sequences.mp_prefetch(workers).map(widen)
 
 
 def sequences_of_batches(data: Path, config: PipelineConfig) -> grain.MapDataset:
-    """Return what becomes batches: for each of them its sequences, by the place of the batch.
+    """Return the sequences of each batch, by the index of the batch.
 
     Raises:
         InputError: The data are damaged, or too few for one batch.
@@ -70,51 +72,43 @@ def sequences_of_batches(data: Path, config: PipelineConfig) -> grain.MapDataset
 
 def _packed(source: RowSource, data: Path, config: PipelineConfig) -> grain.MapDataset:
     """Return blocks of full sequences; each row is in one block of an epoch."""
-    target = config.sequence_length // TOKENS_PER_MEASUREMENT
-    sequences, length = _block_size(config), config.sequence_length
+    target, length = config.sequence_length // TOKENS_PER_MEASUREMENT, config.sequence_length
+    sequences = _block_sequences(config)
     likely = likely_contexts(
         source.row_measurements, target=target, sequences=sequences, sequence_length=length
     )
-    at_once = _blocks_per_batch(config) * config.shard_count
-    contexts = int(contexts_per_row(source.row_measurements).sum())
-    _require_contexts(data, config, contexts, at_least=MAX_CONTEXTS * at_once)
-    blocks_per_epoch = at_once * max(1, contexts // (at_once * max(likely, MAX_CONTEXTS)))
-    order = RowOrder(
-        source.row_measurements,
+    epochs = Epochs(source.row_measurements, seed=config.seed, row_group=source.row_group)
+    contexts = int(epochs.contexts.sum())
+    step_blocks = _blocks_per_batch(config) * config.shard_count
+    _require_contexts(data, config, contexts, at_least=MAX_CONTEXTS * step_blocks)
+    per_epoch = step_blocks * max(1, contexts // (step_blocks * max(likely, MAX_CONTEXTS)))
+    blocks = per_epoch * (config.epochs or _ENDLESS_BLOCKS // per_epoch)
+    order = RowOrder(epochs, blocks_per_epoch=per_epoch, blocks=blocks)
+    packing = partial(
+        pack,
         seed=config.seed,
-        blocks_per_epoch=blocks_per_epoch,
-        blocks=blocks_per_epoch * (config.epochs or _ENDLESS // blocks_per_epoch),
-        row_group=source.row_group,
+        target=target,
+        sequences=sequences,
+        sequence_length=length,
+        at_first=likely,
     )
     return (
         grain.MapDataset.source(order)
         .map(partial(read_block, source))
-        .map(
-            partial(
-                pack,
-                seed=config.seed,
-                target=target,
-                sequences=sequences,
-                sequence_length=length,
-                at_first=likely,
-            )
-        )
-    )
+        .map(packing)
+    )  # fmt: skip
 
 
 def _unpacked(source: RowSource, data: Path, config: PipelineConfig) -> grain.MapDataset:
-    """Return blocks of sequences with one context each; what fills no batch at last is left out."""
-    at_once = config.batch_size * config.shard_count
-    in_epoch = int(contexts_per_row(source.row_measurements).sum())
-    contexts = in_epoch * (config.epochs or _ENDLESS // in_epoch)
-    _require_contexts(data, config, contexts, at_least=at_once)
-    order = BlockOrder(
-        source.row_measurements,
-        seed=config.seed,
-        block_size=_block_size(config),
-        blocks=contexts // at_once * at_once // _block_size(config),
-        row_group=source.row_group,
-    )
+    """Return blocks of sequences with one context each; an incomplete last batch is dropped."""
+    epochs = Epochs(source.row_measurements, seed=config.seed, row_group=source.row_group)
+    contexts_per_epoch = int(epochs.contexts.sum())
+    contexts = contexts_per_epoch * (config.epochs or _ENDLESS_BLOCKS // contexts_per_epoch)
+    step_contexts = config.batch_size * config.shard_count
+    _require_contexts(data, config, contexts, at_least=step_contexts)
+    block_size = _block_sequences(config)
+    blocks = contexts // step_contexts * step_contexts // block_size
+    order = BlockOrder(epochs, block_size=block_size, blocks=blocks)
     target = config.sequence_length // TOKENS_PER_MEASUREMENT
     return (
         grain.MapDataset.source(order)
@@ -125,14 +119,14 @@ def _unpacked(source: RowSource, data: Path, config: PipelineConfig) -> grain.Ma
     )
 
 
-def _block_size(config: PipelineConfig) -> int:
-    """Return the largest divisor of the batch size that keeps the arrays of a block in a cache."""
-    sizes = range(1, _MAX_BLOCK + 1)
+def _block_sequences(config: PipelineConfig) -> int:
+    """Return the largest divisor of the batch size up to the maximum."""
+    sizes = range(1, _MAX_BLOCK_SEQUENCES + 1)
     return max(size for size in sizes if config.batch_size % size == 0)
 
 
 def _blocks_per_batch(config: PipelineConfig) -> int:
-    return config.batch_size // _block_size(config)
+    return config.batch_size // _block_sequences(config)
 
 
 def _require_contexts(data: Path, config: PipelineConfig, found: int, *, at_least: int) -> None:

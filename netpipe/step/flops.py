@@ -1,4 +1,4 @@
-"""How many parameters a model has, and how many FLOPs a training step of it takes."""
+"""The number of parameters of a model, and the FLOPs of its training step."""
 
 from netpipe.step.presets import PRESET_BY_NAME, Architecture
 
@@ -13,24 +13,18 @@ def parameter_count(architecture: Architecture) -> int:
 def flops_per_step(preset: str, batch_size: int, sequence_length: int) -> int:
     """Count the FLOPs of one forward and backward pass of a preset.
 
-    See `model_flops`; the work that rematerialisation repeats and the optimizer's are not
-    counted, so the figure divided by time and peak is the model FLOPs utilisation (MFU).
-
-    Args:
-        preset: A name in `netpipe.config.PRESETS`.
-        batch_size: Sequences in the batch.
-        sequence_length: Tokens in a sequence.
+    See `model_flops`. Rematerialisation and the optimizer are not counted, so that the figure
+    divided by time and peak is the model FLOPs utilisation (MFU).
     """
     return model_flops(PRESET_BY_NAME[preset].architecture, batch_size, sequence_length)
 
 
 def model_flops(architecture: Architecture, batch_size: int, sequence_length: int) -> int:
-    """Count the FLOPs of one forward and backward pass: (6 N + 12 L H Q T) a token.
+    """Count the FLOPs of one forward and backward pass: (6 N + 12 L H Q T) per token.
 
-    N is the number of parameters that are multiplied with every token (the output projection
-    included, the norms and the embedding's look-up not), L the layers, H the query heads, Q
-    their width and T the sequence length: PaLM (arXiv 2204.02311), appendix B. As there, the
-    causal mask saves nothing.
+    N counts the parameters that are multiplied with every token: with the output projection,
+    without norms and embedding. L is the layers, H the query heads, Q their width and T the
+    sequence length: PaLM (arXiv 2204.02311), appendix B. As there, the causal mask saves nothing.
     """
     weights = 6 * _matmul_parameters(architecture)
     attention = 12 * architecture.layers * architecture.width * sequence_length

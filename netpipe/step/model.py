@@ -44,7 +44,7 @@ class Parameters(NamedTuple):
 
 
 class _Context(NamedTuple):
-    """What every block needs to know about the batch."""
+    """The mask and the rotary angles of a batch, used by every block."""
 
     visible: Array  # bool (B, S, S)
     cosine: Array  # float32 (B, S, H / 2)
@@ -54,12 +54,7 @@ class _Context(NamedTuple):
 def init_parameters(architecture: Architecture, key: Array) -> Parameters:
     """Draw embeddings of standard deviation 1, and weights of 1 / sqrt(fan-in).
 
-    What writes into the residual stream is scaled down by sqrt(2 L), the number of writes, as in
-    GPT-2.
-
-    Args:
-        architecture: The widths.
-        key: A jax.random key.
+    Projections into the residual stream are divided by sqrt(2 L), as in GPT-2.
     """
     layers, width, mlp_width = architecture.layers, architecture.width, architecture.mlp_width
     kv_width = architecture.kv_heads * architecture.head_width
@@ -100,8 +95,8 @@ def forward(
         architecture: The widths.
         parameters: The model.
         tokens: int32 (B, S).
-        segments: int32 (B, S); a token sees itself and earlier tokens of its own segment.
-            Padding, segment 0, sees and is seen by padding alone: no softmax is ever empty.
+        segments: int32 (B, S); a token attends to itself and earlier tokens of its segment.
+            Padding, segment 0, attends to padding, so that no softmax is empty.
         positions: int32 (B, S), counted from the start of each segment.
         dtype: Of the matrix products; norms, softmax and logits are float32.
 
@@ -117,8 +112,8 @@ def forward(
         return x, None
 
     x = parameters.embedding.astype(dtype)[tokens.reshape(-1)]
-    # The backward pass computes each block again from its input. Keeping the attention weights
-    # instead would take 20 times 5 GiB at a batch of 128, and is slower even on a CPU.
+    # The backward pass recomputes each block. Keeping the attention weights instead would take
+    # 20 times 5 GiB at a batch of 128, and is slower even on a CPU.
     x, _ = jax.lax.scan(jax.checkpoint(block), x, parameters.layers)
     x = _rms_norm(x, parameters.final_norm)
     unembedding = parameters.unembedding.astype(dtype)

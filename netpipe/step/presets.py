@@ -1,8 +1,7 @@
-"""The models that can be trained, by name, and the batch that a device's memory holds.
+"""The models that can be trained, by name, and the batch that fits into a device's memory.
 
-`tiny` is for CPUs: 76,560 parameters. `latency-95m` is the model whose input pipeline is to be
-judged on a GPU: with a gated MLP and one key-value head it has 97,033,600 parameters. That is the
-nearest to its name: two key-value heads make it 98.7 million, one for each query head 111.8.
+`tiny` is for CPUs and has 76,560 parameters. `latency-95m` is for GPUs and has 97,033,600: with two
+key-value heads it would have 98.7 million, with one per query head 111.8 million.
 """
 
 from dataclasses import dataclass
@@ -32,7 +31,7 @@ class Architecture:
     vocabulary: int = 267
 
     def __post_init__(self) -> None:
-        """Check that the heads divide what they share."""
+        """Check the divisibility of the heads."""
         assert self.width % (2 * self.heads) == 0, "rotary positions need an even head width"
         assert self.heads % self.kv_heads == 0, "each key-value head serves as many query heads"
 
@@ -44,13 +43,7 @@ class Architecture:
 
 @dataclass(frozen=True)
 class Preset:
-    """A model with the batch it is meant to be timed at.
-
-    Attributes:
-        architecture: The model.
-        sequence_length: Tokens in one sequence.
-        batch_size: Sequences in one batch; for `latency-95m` the most that any device is given.
-    """
+    """A model with the batch it is timed at; for `latency-95m` the largest batch of any device."""
 
     architecture: Architecture
     sequence_length: int
@@ -70,24 +63,19 @@ PRESET_BY_NAME = {
     ),
 }
 
-# Compiled for batches of 8 to 128 (`jax.stages.Compiled.memory_analysis`), float32 and bfloat16:
-# 1.45 GiB of parameters, moments and gradients, and 0.23 to 0.25 GiB for each sequence.
+# `jax.stages.Compiled.memory_analysis` for batches of 8 to 128, in float32 and bfloat16, gives
+# 1.45 GiB of parameters, moments and gradients, and 0.23 to 0.25 GiB per sequence.
 _FIXED_BYTES = 1.5 * 2**30
 _BYTES_PER_SEQUENCE = 0.25 * 2**30
-USABLE_FRACTION = 0.75  # what XLA takes of a GPU's memory unless told otherwise
+# The share of a GPU's memory that XLA allocates by default.
+USABLE_FRACTION = 0.75
 
 
 def batch_size_for_memory(memory_bytes: int) -> int:
-    """Choose the batch at which a device runs `latency-95m` with sequences of 1024 tokens.
+    """Choose the batch size of `latency-95m` with 1024 tokens for a device's total memory.
 
-    It is the largest power of two that fits, 128 at most, so that all devices that hold 128 are
-    timed on the same work. A card of 16 GB takes 32, one of 40 GB 64, and 80 GB or more 128.
-
-    Args:
-        memory_bytes: The device's whole memory.
-
-    Returns:
-        Sequences in a batch.
+    It is the largest power of two that fits, at most 128, so that all large devices are timed on
+    the same work: 32 for 16 GB, 64 for 40 GB, and 128 from 80 GB on.
 
     Raises:
         InputError: Not even one sequence fits.

@@ -1,4 +1,4 @@
-"""Random batches that live on the device: the step's speed without any loading."""
+"""Random batches on the device, to time the step without loading."""
 
 import jax
 import jax.numpy as jnp
@@ -13,14 +13,8 @@ def synthetic_batch(
 ) -> dict[str, Array]:
     """Draw a batch without padding on jax's default device.
 
-    The tokens are uniformly random: zeros would flatter the step, as devices draw less power
-    and clock higher on them.
-
-    Args:
-        config: The preset, for its vocabulary, and the seed.
-        sequence_length: Tokens in a sequence.
-        batch_size: Sequences in a batch.
-        index: Which batch of the seed; take at least two in rotation.
+    The tokens are uniformly random, since devices draw less power and clock higher on zeros.
+    Batches of at least two values of `index` should alternate.
 
     Returns:
         The six keys of a batch, each int32 (batch_size, sequence_length); the targets are the

@@ -1,7 +1,6 @@
-"""Internet addresses as bytes: each distinct one is parsed once and has a number."""
+"""Internet addresses: each distinct text is parsed once and gets a number."""
 
 import socket
-from collections.abc import Sequence
 from ipaddress import ip_network
 from typing import Any
 
@@ -15,17 +14,17 @@ EMPTY_IPV6 = 1
 NO_ADDRESS = -1
 OTHER_FAMILY = -2
 
-# Where many hosts have the same address behind a translator: RFC 1918 and RFC 6598.
+# Private networks (RFC 1918, RFC 6598), whose hosts share addresses behind a translator.
 _TRANSLATED = tuple(
     ip_network(text) for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")
 )
 
 
 class AddressTable:
-    """The distinct addresses seen so far; numbers are given in order of appearance.
+    """The distinct addresses seen so far, numbered in order of appearance.
 
-    An empty text is an unknown address: all zeros, of the family its measurement says. Numbers 0
-    and 1 are kept for it.
+    An empty text is an unknown address: all zeros, of the measurement's family. Numbers 0 and 1
+    are reserved for it.
     """
 
     def __init__(self) -> None:
@@ -42,12 +41,13 @@ class AddressTable:
             ip_version: 4 or 6, (n,).
 
         Returns:
-            int32 (n,): their numbers; `NO_ADDRESS` for a text that is none, `OTHER_FAMILY` for an
-            address that is not of the version given.
+            int32 (n,): the numbers; `NO_ADDRESS` for a text that is no address, `OTHER_FAMILY` for
+            an address of the other IP version.
         """
         encoded = column.dictionary_encode()
         which = encoded.indices.to_numpy()
-        distinct = self._numbers(encoded.dictionary.to_pylist())
+        texts = encoded.dictionary.to_pylist()
+        distinct = np.array([self._number(text) for text in texts], np.int32)
         numbers = distinct[which]
         numbers[(numbers == EMPTY_IPV4) & (ip_version == 6)] = EMPTY_IPV6
         family = np.where(numbers == EMPTY_IPV6, 6, self.families(distinct)[which])
@@ -63,42 +63,23 @@ class AddressTable:
         padded = b"".join(self._packed[number].ljust(ADDRESS_BYTES, b"\0") for number in numbers)
         return np.frombuffer(padded, np.uint8).reshape(-1, ADDRESS_BYTES)
 
-    def _numbers(self, texts: Sequence[str | None]) -> NDArray[np.int32]:
-        return np.array([self._number(text) for text in texts], np.int32)
-
     def _number(self, text: str | None) -> int:
         if text is None:
             return NO_ADDRESS
-        known = self._number_of.get(text)
-        if known is not None:
-            return known
-        packed = _parse(text)
-        if packed is None:
-            return NO_ADDRESS
-        self._number_of[text] = len(self._packed)
-        self._packed.append(packed)
+        if text not in self._number_of:
+            family = socket.AF_INET6 if ":" in text else socket.AF_INET
+            try:
+                self._packed.append(socket.inet_pton(family, text))
+            except (OSError, ValueError):  # ValueError: a NUL or a character outside ASCII
+                return NO_ADDRESS
+            self._number_of[text] = len(self._packed) - 1
         return self._number_of[text]
 
 
 def is_translated(octets: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """Tell which IPv4 addresses are private: behind a translator many probes share one.
-
-    Args:
-        octets: uint8 (n, 16), IPv4 in the first 4.
-
-    Returns:
-        bool (n,).
-    """
+    """Return which IPv4 addresses are private: from uint8 (n, 16) to bool (n,)."""
     word = np.ascontiguousarray(octets[:, :4]).view(">u4")[:, 0]
     inside = np.zeros(len(word), np.bool_)
     for network in _TRANSLATED:
         inside |= (word >= int(network[0])) & (word <= int(network[-1]))
     return inside
-
-
-def _parse(text: str) -> bytes | None:
-    family = socket.AF_INET6 if ":" in text else socket.AF_INET
-    try:
-        return socket.inet_pton(family, text)
-    except (OSError, ValueError):  # ValueError: a NUL or a character outside ASCII
-        return None

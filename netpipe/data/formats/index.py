@@ -1,4 +1,4 @@
-"""The index beside the shards: what is in them, so that contexts are planned without reading."""
+"""The index beside the shards: the sizes of their rows, from which contexts are planned."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -21,7 +21,7 @@ class Shard:
 
     Attributes:
         file: Its name, beside the index.
-        row_measurements: How many measurements each of its records has, in order.
+        row_measurements: The measurements of each of its records, in order.
     """
 
     file: str
@@ -30,12 +30,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class Split:
-    """The probes of one purpose, "train" or "eval".
-
-    Attributes:
-        probes: How many there are.
-        shards: Where their rows are.
-    """
+    """The number of probes for training or for evaluation, and the shards of their rows."""
 
     probes: int
     shards: tuple[Shard, ...]
@@ -48,26 +43,25 @@ class Split:
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return sum(len(shard.row_measurements) for shard in self.shards)
 
     @property
     def measurements(self) -> int:
-        """How many measurements there are."""
+        """The number of measurements."""
         return sum(sum(shard.row_measurements) for shard in self.shards)
 
 
 @dataclass(frozen=True)
 class Index:
-    """What a folder of prepared data holds.
+    """The contents of a folder of prepared data.
 
     Attributes:
-        layout_version: The layout of its records.
+        layout_version: The layout of the records.
         seed: Chose the probes of the splits.
-        eval_fraction: The share of probes meant for "eval".
-        row_bytes: The most that the arrays of a row take.
-        fingerprint: A hash of every row: the same measurements in the same order, prepared in
-            the same way, have the same one.
+        eval_fraction: The share of probes chosen for evaluation.
+        row_bytes: The largest size of a row's arrays.
+        fingerprint: A hash of every row, equal for equal measurements prepared in the same way.
         train: The probes to train on.
         eval: The probes to evaluate on.
     """
@@ -117,7 +111,7 @@ def load_index(folder: Path) -> Index:
 
 
 def is_index(path: Path) -> bool:
-    """Tell whether a file is an index of ours, of whatever version."""
+    """Return whether a file is an index of any version."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

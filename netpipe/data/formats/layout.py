@@ -1,7 +1,7 @@
-"""Probe rows as the bytes of an ArrayRecord record, layout version 1, and the way back.
+"""Layout version 1 of a probe row: how it is encoded as the bytes of a record, and decoded.
 
-Little-endian throughout: a header, then the arrays of `ProbeRow` behind each other, widest first
-so that each is aligned. Nothing is decoded on reading: the arrays are views of the record.
+All numbers are little-endian: a header, then the arrays of `ProbeRow`, widest first so that each is
+aligned. A decoded row's arrays are views of the record.
 
     header   4s magic, u32 version, i64 probe, i64 first_s,
              u32 measurements, u32 pairs, u32 ipv4_pairs, u32 sources
@@ -24,7 +24,7 @@ _HEADER = struct.Struct("<4sIqqIIII")
 
 
 def encode_row(row: ProbeRow) -> bytes:
-    """Serialise a row in the newest layout."""
+    """Encode a row in the newest layout."""
     header = _HEADER.pack(
         _MAGIC,
         LAYOUT_VERSION,
@@ -51,10 +51,10 @@ def decode_row(record: bytes, where: object) -> ProbeRow:
 
     Args:
         record: The record.
-        where: What an error names: the file, the record's place in it.
+        where: The file and the record's number in it; errors name it.
 
     Raises:
-        InputError: The record is of a newer layout, of none, or not of its own length.
+        InputError: The layout is unknown or newer, or the length or a value is wrong.
     """
     if record.startswith(_MAGIC) and len(record) >= _HEADER.size:
         return _decode_row_v1(record, where)

@@ -1,4 +1,4 @@
-"""Layout version 0 of a probe row, inherited: an Arrow stream of one row around another one."""
+"""Layout version 0 of a probe row, inherited: an Arrow stream with another one inside."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,55 +29,49 @@ def decode_row_v0(record: bytes, where: object) -> ProbeRow:
 
 
 def decode_history_v0(record: bytes, where: object) -> tuple[MeasurementArray, AddressTable]:
-    """Read the measurements of a record of version 0, in time order, and what they name.
+    """Read the measurements of a record of version 0, in time order, and their addresses.
 
     Raises:
         InputError: The record is not of that form, or a value in it is not what it must be.
     """
-    with _layout_0_errors(where):
-        outer = _one_batch(record)
-        columns = _one_batch(outer["measurements"][0].as_py())
+    with _named_errors(where):
+        outer = _read_batch(record)
+        columns = _read_batch(outer["measurements"][0].as_py())
         probe, measurements = _probe_and_measurements(outer)
         if columns.num_rows != measurements:
             raise InputError(where, "n_measurements", f"be {columns.num_rows}", measurements)
-        return _history(probe, columns, where)
+        names = [name for name in check_columns(where, columns.schema) if name != "prb_id"]
+        probes = pa.array(np.full(columns.num_rows, probe, np.int64))
+        columns = columns.select(names).append_column("prb_id", probes)
+        addresses = AddressTable()
+        history = MeasurementColumns(where, 0, columns).measurements(addresses)
+        return history[np.argsort(history["time_us"], kind="stable")], addresses
 
 
 def count_row_v0(record: bytes, where: object) -> tuple[int, int]:
-    """Return the probe of a record of version 0, and how many measurements it says it has.
+    """Return the probe of a record of version 0, and its stated number of measurements.
 
     Raises:
-        InputError: The record is not of that form, or says that it has none.
+        InputError: The record is not of that form, or states no measurements.
     """
-    with _layout_0_errors(where):
-        probe, measurements = _probe_and_measurements(_one_batch(record))
+    with _named_errors(where):
+        probe, measurements = _probe_and_measurements(_read_batch(record))
     if measurements < 1:
         raise InputError(where, "n_measurements", "be at least 1", measurements)
     return probe, measurements
 
 
 @contextmanager
-def _layout_0_errors(where: object) -> Iterator[None]:
+def _named_errors(where: object) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError, KeyError, IndexError, TypeError, ValueError) as error:
         raise InputError(where, "record", "be a probe row of layout 0", error) from error
 
 
-def _one_batch(stream: bytes) -> pa.RecordBatch:
+def _read_batch(stream: bytes) -> pa.RecordBatch:
     return pa.ipc.open_stream(stream).read_all().combine_chunks().to_batches()[0]
 
 
 def _probe_and_measurements(outer: pa.RecordBatch) -> tuple[int, int]:
     return int(outer["src_id"][0].as_py()), int(outer["n_measurements"][0].as_py())
-
-
-def _history(
-    probe: int, columns: pa.RecordBatch, where: object
-) -> tuple[MeasurementArray, AddressTable]:
-    names = [name for name in check_columns(where, columns.schema) if name != "prb_id"]
-    probes = pa.array(np.full(columns.num_rows, probe, np.int64))
-    columns = columns.select(names).append_column("prb_id", probes)
-    addresses = AddressTable()
-    history = MeasurementColumns(where, 0, columns).measurements(addresses)
-    return history[np.argsort(history["time_us"], kind="stable")], addresses

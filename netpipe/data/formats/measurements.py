@@ -1,4 +1,4 @@
-"""Measurements in memory: as records while data are prepared, as columns on the way to tokens."""
+"""Measurements in memory: records during preparation, columns in the pipeline."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -48,6 +48,6 @@ class Measurements:
 
     @classmethod
     def concatenate(cls, parts: Sequence["Measurements"]) -> "Measurements":
-        """Put parts behind each other; there must be at least one."""
+        """Concatenate at least one part."""
         names = [field.name for field in fields(cls)]
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))

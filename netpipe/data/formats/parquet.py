@@ -1,4 +1,4 @@
-"""Measurements out of parquet files."""
+"""How measurements are read from parquet files."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,10 +15,10 @@ _BATCH_ROWS = 1 << 19
 
 
 def find_parquet(sources: Sequence[Path]) -> list[Path]:
-    """List parquet files: those named, and those in the folders named, at any depth.
+    """List the parquet files among the sources, and those in their folders at any depth.
 
     Raises:
-        InputError: A path is not there, or there is no parquet file at all.
+        InputError: A source does not exist, or there is no parquet file.
     """
     found: list[Path] = []
     for source in sources:
@@ -37,7 +37,7 @@ def open_parquet(path: Path) -> pq.ParquetFile:
     """Open a file and check its columns.
 
     Raises:
-        InputError: It is no parquet file, is cut short, holds nothing, or lacks a column.
+        InputError: It is not a complete parquet file, is empty, or lacks a column.
     """
     try:
         check_columns(path, pq.read_schema(path))
@@ -56,14 +56,14 @@ def read_parquet(
 
     Args:
         path: The file.
-        addresses: Numbers the addresses; grows.
-        row_group: Which of its row groups; None reads them all.
+        addresses: The table to which the addresses are added.
+        row_group: The row group to read; None reads all.
 
     Yields:
         Some hundred thousand measurements at a time.
 
     Raises:
-        InputError: The file cannot be read, or a value in it is not what it must be.
+        InputError: The file cannot be read, or a value in it is invalid.
     """
     file = open_parquet(path)
     groups = list(range(file.num_row_groups)) if row_group is None else [row_group]

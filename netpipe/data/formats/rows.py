@@ -10,10 +10,10 @@ from netpipe.data.formats.addresses import AddressTable
 from netpipe.data.formats.measurements import MeasurementArray, Measurements
 
 MAX_ROW_MEASUREMENTS = 1 << 16
-"""Pairs are numbered in 16 bits, so a row never has more of them than that."""
+"""Pairs are numbered in 16 bits, and a row has at most one pair per measurement."""
 
 ROW_BYTES = 128 * 1024
-"""Contexts read their whole row: this bounds the bytes read per token, however long a history."""
+"""A context reads its whole row, so this bounds the bytes read per token."""
 
 _MAX_OFFSET_S = (1 << 32) - 1
 
@@ -22,8 +22,8 @@ _MAX_OFFSET_S = (1 << 32) - 1
 class ProbeRow:
     """Consecutive measurements of one probe, in time order.
 
-    A pair is a source with a destination; the measurements name theirs by number. Pairs of IPv4
-    come first, so that the number tells the family.
+    A pair is a source with a destination, and each measurement has the number of its pair. IPv4
+    pairs come first, so that the number determines the family.
 
     Attributes:
         probe: The probe's number.
@@ -58,20 +58,15 @@ class ProbeRow:
 
 
 def take(rows: Sequence[ProbeRow], positions: Sequence[NDArray[np.int64]]) -> Measurements:
-    """Return measurements of some rows, one row behind the other.
-
-    Args:
-        rows: At least one.
-        positions: For each row which of its measurements, int64 below its length.
-    """
-    taken = [len(some) for some in positions]
+    """Return the measurements at these positions of each row, row after row; at least one row."""
+    taken = [len(places) for places in positions]
     both = list(zip(rows, positions, strict=True))
-    pair = np.concatenate([row.pair.take(some) for row, some in both]).astype(np.int64)
-    offset_s = np.concatenate([row.offset_s.take(some) for row, some in both])
-    rtt_code = np.concatenate([row.rtt_code.take(some) for row, some in both])
+    pair = np.concatenate([row.pair.take(places) for row, places in both]).astype(np.int64)
+    offset_s = np.concatenate([row.offset_s.take(places) for row, places in both])
+    rtt_code = np.concatenate([row.rtt_code.take(places) for row, places in both])
     pairs = np.array([len(row.pair_source) for row in rows])
     sources = np.array([len(row.source) for row in rows])
-    # The tables of all rows as one: numbers move up by what stands before their row's.
+    # The tables of all rows are concatenated, so numbers are shifted by the rows before their own.
     source_of_pair = np.concatenate([row.pair_source for row in rows]) + np.repeat(
         np.cumsum(sources) - sources, pairs
     )
@@ -86,11 +81,7 @@ def take(rows: Sequence[ProbeRow], positions: Sequence[NDArray[np.int64]]) -> Me
 
 
 def split_by_probe(measurements: MeasurementArray) -> Iterator[MeasurementArray]:
-    """Yield the history of each probe, in time order; equal times keep their order.
-
-    Args:
-        measurements: (n,), of any probes, in any order.
-    """
+    """Yield the history of each probe, in time order; equal times keep their order."""
     ordered = measurements[np.lexsort((measurements["time_us"], measurements["probe"]))]
     starts = np.flatnonzero(np.diff(ordered["probe"])) + 1
     yield from (history for history in np.split(ordered, starts) if len(history))
@@ -103,8 +94,8 @@ def cut_rows(
 
     Args:
         history: One probe's measurements (n,), n >= 1, in time order.
-        addresses: What the numbers in `history` mean.
-        row_bytes: The most that a row's arrays may take; one measurement is always a row.
+        addresses: The table for the numbers in `history`.
+        row_bytes: The largest size of a row's arrays; one measurement is always a row.
 
     Yields:
         The rows, in time order.
@@ -129,7 +120,7 @@ def make_row(history: MeasurementArray, addresses: AddressTable) -> ProbeRow:
     destination, destination_slot = np.unique(history["destination"], return_inverse=True)
     is_ipv6 = addresses.families(destination) == 6
     code = source_slot * len(destination) + destination_slot
-    # IPv4 first: the family is above everything else in the number that is sorted.
+    # The family is the most significant part of the sorted number, so IPv4 pairs come first.
     code += is_ipv6[destination_slot] * (len(source) * len(destination))
     pairs, pair = np.unique(code, return_inverse=True)
     pair_source, pair_destination = np.divmod(

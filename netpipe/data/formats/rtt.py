@@ -1,7 +1,7 @@
 """Round-trip times as 16-bit floating-point numbers: 5 bits of exponent, 11 of mantissa.
 
-The code is computed once, when the data are prepared; it is what the two bytes of an RTT token
-block carry. No time has code 0, since a time is at least 1 us: 0 is a failed measurement.
+The code is computed when the data are prepared, and is the two bytes after an RTT token. Code 0 is
+a failed measurement, since a time is at least 1 us.
 """
 
 import numpy as np
@@ -11,11 +11,12 @@ FAILED = 0
 _MANTISSA_BITS = 11
 _MANTISSA_MAX = (1 << _MANTISSA_BITS) - 1
 _EXPONENT_MAX = 31
-_LONGEST_MS = 1e12  # far above the largest code, far below an overflow of 1000 x
+# Far above the largest code, and far below an overflow when multiplied by 1000.
+_MAX_MS = 1e12
 
 
 def encode_rtt(rtt_ms: NDArray[np.floating]) -> NDArray[np.uint16]:
-    """Code times: `e << 11 | m`, the largest `m * 2**e` not above the time in microseconds.
+    """Encode times as `e << 11 | m`, the largest `m * 2**e` not above the time in microseconds.
 
     Args:
         rtt_ms: Finite milliseconds, any shape; negative for a failed measurement.
@@ -25,7 +26,7 @@ def encode_rtt(rtt_ms: NDArray[np.floating]) -> NDArray[np.uint16]:
         times are cut to whole microseconds.
     """
     wide_ms = rtt_ms.astype(np.float64)
-    rtt_us = np.maximum(1.0, 1000.0 * np.minimum(wide_ms, _LONGEST_MS))
+    rtt_us = np.maximum(1.0, 1000.0 * np.minimum(wide_ms, _MAX_MS))
     bit_length = np.frexp(rtt_us)[1]  # rtt_us < 2**bit_length, and no smaller power will do
     exponent = np.clip(bit_length - _MANTISSA_BITS, 0, _EXPONENT_MAX)
     mantissa = np.minimum(np.floor(np.ldexp(rtt_us, -exponent)), _MANTISSA_MAX)
@@ -34,6 +35,6 @@ def encode_rtt(rtt_ms: NDArray[np.floating]) -> NDArray[np.uint16]:
 
 
 def decode_rtt_us(code: NDArray[np.uint16]) -> NDArray[np.int64]:
-    """Give the times back: int64 microseconds of the same shape, -1 for a failed measurement."""
+    """Decode times to int64 microseconds of the same shape, -1 for a failed measurement."""
     mantissa = code.astype(np.int64) & _MANTISSA_MAX
     return np.where(code == FAILED, -1, mantissa << (code >> _MANTISSA_BITS))

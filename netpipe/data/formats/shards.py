@@ -9,19 +9,20 @@ from array_record.python.array_record_module import ArrayRecordReader, ArrayReco
 from netpipe.data.formats.index import Shard
 from netpipe.errors import InputError
 
-# One row a group, so that a row is read alone; raw, since inflating a row costs more time than
-# reading it, and the layout is dense already.
+# One row per group, so that a row is read alone. Uncompressed, since decompressing a row takes more
+# time than reading it, and the layout is dense already.
 _WRITER_OPTIONS = "group_size:1,uncompressed"
-_READER_OPTIONS = "readahead_buffer_size:0,max_parallelism:0"  # random access: no threads
+# Random access gains nothing from the threads that read ahead.
+_READER_OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
 
 
 class ShardWriter:
-    """Spreads the rows of a split over its shards in turn.
+    """Writes the rows of a split to its shards in turn.
 
     Args:
-        folder: Where they go.
+        folder: The folder of the shards.
         split: The first part of their names.
-        shards: How many there are; fewer when there are fewer rows.
+        shards: The number of shards; fewer are kept if there are fewer rows.
     """
 
     def __init__(self, folder: Path, split: str, shards: int) -> None:
@@ -33,7 +34,7 @@ class ShardWriter:
         self._rows = 0
 
     def write(self, record: bytes, measurements: int) -> None:
-        """Add a row of so many measurements."""
+        """Write the record of a row, which has this many measurements."""
         shard = self._rows % len(self._paths)
         self._writers[shard].write(record)
         self._counts[shard].append(measurements)
@@ -47,7 +48,7 @@ class ShardWriter:
         """
         for writer, path, counts in zip(self._writers, self._paths, self._counts, strict=True):
             writer.close()
-            # A failed write is silent in the writer; only the finished file tells.
+            # The writer does not report a failed write; only the finished file shows it.
             if count_records(path) != len(counts):
                 raise OSError(f"{path.name} was not written whole: is the disk full?")
         filled = sum(1 for counts in self._counts if counts)
@@ -63,11 +64,11 @@ class ShardWriter:
 
 
 class ShardReader:
-    """The records of several shards, numbered through; small when pickled.
+    """Random access to the records of several shards, numbered consecutively; small when pickled.
 
     Args:
         paths: The shards.
-        records: How many records each has.
+        records: The number of records in each.
     """
 
     def __init__(self, paths: Sequence[Path], records: Sequence[int]) -> None:
@@ -76,14 +77,14 @@ class ShardReader:
         self._readers: dict[Path, ArrayRecordReader] = {}
 
     def read(self, numbers: Sequence[int]) -> list[tuple[bytes, str]]:
-        """Return these records, each with its file and place there, for errors to name.
+        """Return these records, each with the file and number that errors name.
 
         Raises:
-            InputError: One is damaged.
+            InputError: A record is damaged.
         """
         shards = np.searchsorted(self._ends, numbers, side="right")
         places = np.asarray(numbers) - np.concatenate([[0], self._ends])[shards]
-        # One by one: the reader spreads several over threads, which takes four times the CPU time.
+        # One at a time: the reader reads several in threads, which takes four times the CPU time.
         return [
             self._read(self._paths[shard], place)
             for shard, place in zip(shards.tolist(), places.tolist(), strict=True)
@@ -92,24 +93,21 @@ class ShardReader:
     def _read(self, path: Path, place: int) -> tuple[bytes, str]:
         where = f"{path}, record {place}"
         try:
-            return self._reader(path).read([place])[0], where
+            if path not in self._readers:
+                self._readers[path] = ArrayRecordReader(str(path), _READER_OPTIONS)
+            return self._readers[path].read([place])[0], where
         except (RuntimeError, IndexError) as error:
             raise InputError(where, "record", "be readable", error) from error
 
     def __getstate__(self) -> dict[str, object]:
-        return {**vars(self), "_readers": {}}  # a process opens its own
-
-    def _reader(self, path: Path) -> ArrayRecordReader:
-        if path not in self._readers:
-            self._readers[path] = ArrayRecordReader(str(path), _READER_OPTIONS)
-        return self._readers[path]
+        return {**vars(self), "_readers": {}}  # Each process opens its own.
 
 
 def count_records(path: Path) -> int | None:
-    """Return how many records a file has, None for a file that is no whole ArrayRecord file."""
+    """Return the number of records in a file, None if it is not a complete ArrayRecord file."""
     reader = ArrayRecordReader(str(path), _READER_OPTIONS)
     if not reader.ok():
-        return None  # closing it would raise
+        return None  # Closing the reader would raise.
     count = int(reader.num_records())
     reader.close()
     return count

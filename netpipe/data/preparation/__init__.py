@@ -1,1 +1,4 @@
-"""From parquet measurements to probe rows in shards, split into train and eval by probe."""
+"""Prepared folders: made from parquet measurements, inherited files, or synthetic profiles.
+
+Start with `prepare.py`; `profiles.py` is the table of synthetic data sets.
+"""

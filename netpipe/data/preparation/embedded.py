@@ -1,4 +1,4 @@
-"""The embedded default data set: generated once into a cache, then found there."""
+"""The embedded default data set, generated once into a cache."""
 
 import fcntl
 import os
@@ -8,13 +8,14 @@ from pathlib import Path
 from netpipe.data.formats.index import INDEX_NAME, is_index
 from netpipe.data.preparation.synthetic import generate
 
-_NAME = "netpipe-embedded-data-2"  # a new number when `generate` makes something else
+# The number changes whenever `generate` makes other data.
+_NAME = "netpipe-embedded-data-2"
 
 
 def embedded_data(cache: Path) -> Path:
-    """Return the default data set in a cache folder; generated when not there, never half made.
+    """Return the default data set in a cache folder, after generating it if it is missing.
 
-    Of several processes one generates it, beside its place, and the others wait and use it.
+    If several processes need it, one generates it and the others wait.
     """
     target = cache / _NAME
     if not is_index(target / INDEX_NAME):

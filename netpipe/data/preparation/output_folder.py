@@ -1,4 +1,4 @@
-"""An output folder that appears whole or not at all."""
+"""Output folders that appear complete or not at all."""
 
 import shutil
 import tempfile
@@ -12,17 +12,14 @@ from netpipe.errors import InputError
 
 @contextmanager
 def whole_folder(out: Path, sources: Sequence[Path] = ()) -> Iterator[Path]:
-    """Give a temporary folder that becomes `out` when the block ends without an error.
+    """Yield an empty folder beside `out` that replaces `out` if the block does not raise.
 
     Args:
-        out: The folder to make. One that we made before is replaced, once the new one is whole.
-        sources: Files that are read meanwhile; none may lie in `out`.
-
-    Yields:
-        An empty folder beside `out`; it is removed when the block raises.
+        out: The folder to make; it may be new, empty or a prepared folder.
+        sources: Files that the block reads; none may be in `out`.
 
     Raises:
-        InputError: `out` is not ours to replace, or nothing can be written there.
+        InputError: `out` holds other files, or is not writable.
     """
     out = out.resolve()
     try:
@@ -33,7 +30,8 @@ def whole_folder(out: Path, sources: Sequence[Path] = ()) -> Iterator[Path]:
         raise InputError(out, "output folder", "be writable", error.strerror) from error
     try:
         yield building
-        building.chmod(0o755)  # mkdtemp keeps everybody else out
+        # mkdtemp makes folders that only their owner can read.
+        building.chmod(0o755)
         _swap(building, out)
     except OSError as error:
         raise InputError(out, "output folder", "be writable", error) from error
@@ -53,7 +51,7 @@ def _require_replaceable(out: Path, sources: Sequence[Path]) -> None:
 
 
 def _swap(building: Path, out: Path) -> None:
-    """Move the new folder into the place of the old one, which is removed last, or moved back."""
+    """Replace the old folder by the new one; the old one is moved back if that fails."""
     retired = building.with_name(f"{building.name}.old")
     try:
         if out.exists():

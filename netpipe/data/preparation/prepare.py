@@ -1,9 +1,8 @@
-"""parquet measurements -> probe rows in ArrayRecord shards, split by probe."""
+"""`prepare`: parquet measurements become probe rows in ArrayRecord shards, split by probe."""
 
 import hashlib
 import tempfile
-from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from netpipe.data.formats.addresses import AddressTable
 from netpipe.data.formats.index import Index, Split, save_index
 from netpipe.data.formats.layout import LAYOUT_VERSION, encode_row
+from netpipe.data.formats.measurements import MeasurementArray
 from netpipe.data.formats.parquet import find_parquet, open_parquet, read_parquet
 from netpipe.data.formats.rows import ROW_BYTES, cut_rows
 from netpipe.data.formats.shards import ShardWriter
@@ -26,7 +26,7 @@ from netpipe.data.preparation.split import (
 from netpipe.errors import InputError
 
 Progress = Callable[[int, int], None]
-"""Called with the work done and all of it; a measurement counts twice: when read, when written."""
+"""Called with the work done and the total; `prepare` counts a measurement when read and written."""
 
 
 def prepare(
@@ -41,34 +41,42 @@ def prepare(
 ) -> Index:
     """Turn parquet measurements into a folder that a pipeline can read.
 
-    Memory holds a 64th of the measurements (one bucket) and the distinct addresses; the rest waits
-    on disk, beside `out`.
+    Memory holds 1/64 of the measurements (one bucket of the spill) and the distinct addresses; the
+    rest is on disk, beside `out`.
 
     Args:
         sources: parquet files, or folders of them.
-        out: The folder to make. One that was prepared before is replaced once the new one is whole.
-        seed: Chooses which probes evaluate, unless the files' names state it; at least 0.
-        shards: Files of the train split; those of eval are fewer, in proportion.
-        row_bytes: The most that a row's arrays take.
-        eval_fraction: The share of probes kept for the eval split, where it is chosen.
-        progress: Is told how far it has come.
+        out: The folder to make; a prepared folder is replaced when the new one is complete.
+        seed: Chooses the eval probes, unless the file names state the split; at least 0.
+        shards: Files of the train split; the eval split has `eval_fraction` as many.
+        row_bytes: The largest size of a row's arrays.
+        eval_fraction: The share of probes in the eval split, unless file names state the split.
+        progress: Called with the progress.
 
     Returns:
-        The index, as it was written.
+        The index, as written.
 
     Raises:
-        InputError: A setting, a source, a value in it, or `out` is not what it must be. Nothing
-            is then left behind, and a folder prepared before is as it was.
+        InputError: A setting, a source, a value in it, or `out` is invalid. `out` is then
+            unchanged.
     """
-    plan = _Plan(seed, shards, row_bytes, eval_fraction)
+    for name, value, minimum in (
+        ("seed", seed, 0),
+        ("shards", shards, 1),
+        ("row_bytes", row_bytes, 1024),
+    ):
+        if value < minimum:
+            raise InputError("prepare", name, f"be at least {minimum}", value)
+    check_eval_fraction(eval_fraction)
     files = find_parquet(sources)
     eval_files = find_eval_files(files, sources)
-    report = _Report(progress, 2 * sum(open_parquet(file).metadata.num_rows for file in files))
+    work = 2 * sum(open_parquet(file).metadata.num_rows for file in files)
+    advance = count_progress(progress, work)
     addresses = AddressTable()
     with whole_folder(out, files) as folder:
         with tempfile.TemporaryDirectory(prefix=".spill.", dir=folder) as spilled:
             spill = Spill(Path(spilled))
-            in_file = [_read(file, spill, addresses, report) for file in files]
+            in_file = [_read(file, spill, addresses, advance) for file in files]
             probes = np.concatenate(in_file)
             in_eval = split_rows(
                 probes,
@@ -79,75 +87,77 @@ def prepare(
                 eval_fraction=eval_fraction,
             )
             eval_probes = set(probes[in_eval].tolist())
-            index = _write(spill, folder, addresses, plan, eval_probes, report)
-        save_index(index, folder)
-    return index
+            eval_shards = max(1, round(shards * eval_fraction))
+            writer = RowWriter(folder, {"train": shards, "eval": eval_shards}, row_bytes)
+            for history in spill.histories():
+                split = "eval" if int(history["probe"][0]) in eval_probes else "train"
+                writer.write(split, history, addresses)
+                advance(len(history))
+        return writer.close(seed=seed, eval_fraction=eval_fraction)
 
 
-@dataclass(frozen=True)
-class _Plan:
-    seed: int
-    shards: int
-    row_bytes: int
-    eval_fraction: float
+def count_progress(progress: Progress | None, total: int) -> Callable[[int], None]:
+    """Return a function that adds to the work done and reports it."""
+    done = 0
 
-    def __post_init__(self) -> None:
-        for name, least in (("seed", 0), ("shards", 1), ("row_bytes", 1024)):
-            if getattr(self, name) < least:
-                raise InputError("prepare", name, f"be at least {least}", getattr(self, name))
-        check_eval_fraction(self.eval_fraction)
+    def advance(measurements: int) -> None:
+        nonlocal done
+        done += measurements
+        if progress:
+            progress(done, total)
 
-    @property
-    def eval_shards(self) -> int:
-        return max(1, round(self.shards * self.eval_fraction))
+    return advance
 
 
-class _Report:
-    def __init__(self, progress: Progress | None, total: int) -> None:
-        self._progress = progress
-        self._done = 0
-        self._total = total
+class RowWriter:
+    """Writes histories as rows into the shards of both splits, and then their index.
 
-    def add(self, measurements: int) -> None:
-        self._done += measurements
-        if self._progress:
-            self._progress(self._done, self._total)
+    Args:
+        folder: The folder to write to.
+        shards: The number of shards of each split.
+        row_bytes: The largest size of a row's arrays.
+    """
+
+    def __init__(self, folder: Path, shards: Mapping[str, int], row_bytes: int) -> None:
+        self._folder = folder
+        self._row_bytes = row_bytes
+        self._shards = {name: ShardWriter(folder, name, count) for name, count in shards.items()}
+        self._probes: dict[str, set[int]] = {name: set() for name in shards}
+        self._fingerprint = hashlib.blake2b(digest_size=16)
+
+    def write(self, split: str, history: MeasurementArray, addresses: AddressTable) -> None:
+        """Write measurements (n,), n >= 1, of one probe and in time order."""
+        self._probes[split].add(int(history["probe"][0]))
+        for row in cut_rows(history, addresses, self._row_bytes):
+            record = encode_row(row)
+            self._fingerprint.update(record)
+            self._shards[split].write(record, len(row))
+
+    def close(self, *, seed: int, eval_fraction: float) -> Index:
+        """Finish the shards, write the index and return it."""
+        splits = {
+            name: Split(len(self._probes[name]), writer.close())
+            for name, writer in self._shards.items()
+        }
+        index = Index(
+            layout_version=LAYOUT_VERSION,
+            seed=seed,
+            eval_fraction=eval_fraction,
+            row_bytes=self._row_bytes,
+            fingerprint=self._fingerprint.hexdigest(),
+            **splits,
+        )
+        save_index(index, self._folder)
+        return index
 
 
-def _read(file: Path, spill: Spill, addresses: AddressTable, report: _Report) -> NDArray[np.int64]:
-    """Return the distinct probes of a file whose measurements were put into the spill."""
+def _read(
+    file: Path, spill: Spill, addresses: AddressTable, advance: Callable[[int], None]
+) -> NDArray[np.int64]:
+    """Add the measurements of a file to the spill, and return its distinct probes."""
     found: list[NDArray[np.int64]] = []
     for measurements in read_parquet(file, addresses):
         spill.add(measurements)
         found.append(np.unique(measurements["probe"]))
-        report.add(len(measurements))
+        advance(len(measurements))
     return np.unique(np.concatenate(found))
-
-
-def _write(
-    spill: Spill,
-    folder: Path,
-    addresses: AddressTable,
-    plan: _Plan,
-    eval_probes: Set[int],
-    report: _Report,
-) -> Index:
-    train = ShardWriter(folder, "train", plan.shards)
-    evaluation = ShardWriter(folder, "eval", plan.eval_shards)
-    fingerprint = hashlib.blake2b(digest_size=16)
-    for history in spill.histories():
-        writer = evaluation if int(history["probe"][0]) in eval_probes else train
-        for row in cut_rows(history, addresses, plan.row_bytes):
-            record = encode_row(row)
-            fingerprint.update(record)
-            writer.write(record, len(row))
-        report.add(len(history))
-    return Index(
-        layout_version=LAYOUT_VERSION,
-        seed=plan.seed,
-        eval_fraction=plan.eval_fraction,
-        row_bytes=plan.row_bytes,
-        fingerprint=fingerprint.hexdigest(),
-        train=Split(len(spill.probes) - len(eval_probes), train.close()),
-        eval=Split(len(eval_probes), evaluation.close()),
-    )

@@ -1,4 +1,4 @@
-"""Which probes train and which evaluate."""
+"""The split of probes into training and evaluation."""
 
 import os
 import re
@@ -12,14 +12,14 @@ from netpipe.data.sampling.counter_rng import fold_key, uniform
 from netpipe.errors import InputError
 
 EVAL_FRACTION = 0.05
-"""The share of probes kept for evaluation, unless told otherwise."""
+"""The default share of probes in the eval split."""
 
 _SPLIT = 0
 _SPLIT_OF_WORD = {
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("eval", "evaluation", "val", "validation"), "eval"),
 }
-# Measurements have such names too, as `speed_test` and `valid_rows` have.
+# Only as a whole name: `speed_test` and `valid_rows` can be names of measurements.
 _EVAL_NAME = re.compile(r"(test|testing|valid)[\W_]*(\d.*)?")
 _RENAME = "Rename it: `train` and `eval` are words that state a split"
 
@@ -27,20 +27,20 @@ _RENAME = "Rename it: `train` and `eval` are words that state a split"
 def find_eval_files(files: Sequence[Path], sources: Sequence[Path]) -> NDArray[np.bool_] | None:
     """Return which files state the eval split by their paths.
 
-    Words count in the names of the files, of the folders in the sources, and of the folders in
-    which several sources differ. The name of a source that holds all files counts if it is a word.
+    The names of files, of folders in the sources, and of folders in which several sources differ
+    are searched for words. The name of a source that holds all files counts if it is a word.
 
     Args:
-        files: What is read.
+        files: The files to read.
         sources: The files or folders in which they were found.
 
     Returns:
-        bool (files,), True for eval, False for train; None where no file states a split.
+        bool (files,), True for eval, False for train; None if no file states a split.
 
     Raises:
         InputError: A path states both splits, or only some of the paths state one.
     """
-    folders = [(one if one.is_dir() else one.parent).absolute() for one in sources]
+    folders = [(path if path.is_dir() else path.parent).absolute() for path in sources]
     top = Path(os.path.commonpath(folders))
     whole = top.name if top in folders and re.fullmatch("(split=)?[A-Za-z]+", top.name) else ""
     stated = [_stated_split(file.absolute(), top, whole) for file in files]
@@ -55,17 +55,16 @@ def find_eval_files(files: Sequence[Path], sources: Sequence[Path]) -> NDArray[n
 
 def _stated_split(file: Path, top: Path, whole: str) -> str | None:
     names = (whole, *file.relative_to(top).parent.parts, file.stem)
-    stated = {split for name in names for split in _splits_in(name)}
+    stated: set[str] = set()
+    for name in names:
+        name = name.lower().removeprefix("split=")
+        words = set(re.split("[^a-z]+", name)) & _SPLIT_OF_WORD.keys()
+        stated |= {_SPLIT_OF_WORD[word] for word in words}
+        if _EVAL_NAME.fullmatch(name):
+            stated.add("eval")
     if len(stated) > 1:
         raise InputError(file, "path", "state one split", "train and eval", _RENAME)
     return next(iter(stated), None)
-
-
-def _splits_in(name: str) -> set[str]:
-    """Return the splits that the name of a file or of a folder states."""
-    name = name.lower().removeprefix("split=")
-    stated = {_SPLIT_OF_WORD[word] for word in re.split("[^a-z]+", name) if word in _SPLIT_OF_WORD}
-    return stated | {"eval"} if _EVAL_NAME.fullmatch(name) else stated
 
 
 def split_rows(
@@ -77,21 +76,21 @@ def split_rows(
     seed: int = 0,
     eval_fraction: float = EVAL_FRACTION,
 ) -> NDArray[np.bool_]:
-    """Return which rows evaluate: as their files state, else as `choose_eval` chooses.
+    """Return which rows are for evaluation: as their files state, else as `choose_eval` chooses.
 
     Args:
         probes: The probe of each row, int64 (rows,).
         files: The number of the file of each row, int64 (rows,).
         paths: The files.
         eval_files: What `find_eval_files` returned.
-        seed: As `choose_eval` takes it.
-        eval_fraction: As `choose_eval` takes it.
+        seed: Passed to `choose_eval`.
+        eval_fraction: Passed to `choose_eval`.
 
     Returns:
-        bool (rows,), True for eval; a probe has rows on one side only.
+        bool (rows,), True for eval; all rows of a probe are in one split.
 
     Raises:
-        InputError: A probe is in files of both splits, or `choose_eval` refuses.
+        InputError: A probe is in files of both splits, or `choose_eval` raises.
     """
     if eval_files is None:
         distinct, which = np.unique(probes, return_inverse=True)
@@ -111,21 +110,21 @@ def split_rows(
 def choose_eval(
     probes: NDArray[np.int64], *, seed: int = 0, eval_fraction: float = EVAL_FRACTION
 ) -> NDArray[np.bool_]:
-    """Choose the probes of the eval split, by a hash of the probe and the seed.
+    """Choose the probes of the eval split by a hash of the probe and the seed.
 
-    A probe keeps its side whatever other probes there are, unless a side would be empty: then
-    the probe nearest to it changes over.
+    The choice for a probe does not depend on the other probes, unless a split would be empty: then
+    the probe with the nearest hash moves there.
 
     Args:
         probes: int64 (n,), distinct.
-        seed: Another seed makes another choice.
-        eval_fraction: The share of probes to expect, between 0 and 1.
+        seed: Seeds the hash.
+        eval_fraction: The expected share of probes, between 0 and 1.
 
     Returns:
         bool (n,), True for eval.
 
     Raises:
-        InputError: The fraction is not one, or there are fewer than two probes.
+        InputError: The fraction is out of range, or there are fewer than two probes.
     """
     check_eval_fraction(eval_fraction)
     if len(probes) < 2:
@@ -141,6 +140,6 @@ def choose_eval(
 
 
 def check_eval_fraction(eval_fraction: float) -> None:
-    """Raise an InputError for a fraction that leaves a side empty."""
+    """Raise an InputError for a fraction that leaves a split empty."""
     if not 0 < eval_fraction < 1:
         raise InputError("split", "eval_fraction", "be between 0 and 1", eval_fraction)

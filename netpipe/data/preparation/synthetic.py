@@ -1,6 +1,6 @@
-"""The embedded default data set: measurements that never were, seeded, with real habits."""
+"""Synthetic measurements, seeded, with the distributions of real ones."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from socket import AF_INET, AF_INET6, inet_ntop
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from netpipe.data.formats.index import Index
 from netpipe.data.preparation.output_folder import whole_folder
 from netpipe.data.preparation.prepare import Progress, prepare
+from netpipe.data.preparation.profiles import PROFILES, Profile
 from netpipe.errors import InputError
 
 _DAY_S = 86_400
@@ -23,51 +24,22 @@ _DESTINATIONS = 4000
 _PAIRS = 24
 
 
-@dataclass(frozen=True)
-class Profile:
-    """What a synthetic data set is like.
-
-    Attributes:
-        probes: How many probes measure.
-        median_measurements: Half of the probes have fewer.
-        log_sigma: The spread of the log-normal counts; 0 gives every probe the same.
-        max_measurements: The most that a probe has.
-        ipv4_fraction: The share of IPv4 measurements.
-    """
-
-    probes: int = 4000
-    median_measurements: int = 100
-    log_sigma: float = 1.6
-    max_measurements: int = 170_000
-    ipv4_fraction: float = 0.58
-
-
-EMBEDDED = Profile()
-"""Many small probes, a few of 10,000 measurements and more."""
-
-PROFILES: Mapping[str, Profile] = {
-    "embedded": EMBEDDED,
-    "big-rows": Profile(probes=24, median_measurements=170_000, log_sigma=0),
-    "small-rows": Profile(probes=20_000, median_measurements=18, log_sigma=0.8),  # 25 on average
-}
-
-
 def generate(
     out: Path,
     *,
     probes: int | None = None,
     seed: int = 0,
-    profile: Profile = EMBEDDED,
+    profile: Profile = PROFILES["embedded"],
     progress: Progress | None = None,
 ) -> Index:
     """Make a data set: `out/parquet/*.parquet`, and the prepared shards beside it.
 
     Args:
-        out: The folder to make. One that was made before is replaced once the new one is whole.
-        probes: How many probes measure, at least 2; without it as many as the profile has.
-        seed: Another seed gives other measurements; at least 0.
-        profile: What they are like.
-        progress: Is told how far their preparation has come.
+        out: The folder to make; a prepared folder is replaced when the new one is complete.
+        probes: Replaces the number of probes of the profile; at least 2.
+        seed: Seeds the measurements; at least 0.
+        profile: Describes the measurements.
+        progress: Called with the progress of their preparation.
 
     Returns:
         The index of the prepared shards.

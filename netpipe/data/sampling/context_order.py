@@ -1,4 +1,4 @@
-"""Which contexts a pipeline makes, in which order: planned from counts alone, without reading."""
+"""The order of rows and contexts, planned from counts alone without reading the data."""
 
 from dataclasses import dataclass
 
@@ -11,14 +11,82 @@ MAX_CONTEXTS = 16
 _MEASUREMENTS_PER_CONTEXT = 30
 
 
+def contexts_per_row(row_measurements: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the contexts of each row in an epoch: one per 30 measurements, from 1 to 16."""
+    return np.clip(-(-row_measurements // _MEASUREMENTS_PER_CONTEXT), 1, MAX_CONTEXTS)
+
+
+class Epochs:
+    """The rows of every epoch: each shuffles the row groups, and the rows within them.
+
+    Args:
+        row_measurements: int64 (rows,), rows >= 1.
+        seed: Seeds the orders.
+        row_group: int64 (rows,), as in `RowSource`; None if each row is read alone.
+    """
+
+    def __init__(
+        self,
+        row_measurements: NDArray[np.int64],
+        *,
+        seed: int,
+        row_group: NDArray[np.int64] | None = None,
+    ) -> None:
+        self.contexts = contexts_per_row(row_measurements)
+        self._seed = seed
+        self._row_group = np.arange(len(self.contexts)) if row_group is None else row_group
+        self._latest: dict[int, _Epoch] = {}
+
+    def __getitem__(self, number: int) -> "_Epoch":
+        # Reader threads can replace the dictionary meanwhile, so it is not read twice.
+        epoch = self._latest.get(number)
+        if epoch is None:
+            epoch = self._shuffle(number)
+            # Two epochs are kept, since a block can reach from one into the next.
+            previous = list(self._latest.items())[-1:]
+            self._latest = dict([*previous, (number, epoch)])
+        return epoch
+
+    def _shuffle(self, number: int) -> "_Epoch":
+        row_key = fold_key(self._seed, number, np.arange(len(self.contexts)))
+        rows = np.lexsort((row_key, fold_key(self._seed, number, self._row_group)))
+        contexts = self.contexts[rows]
+        ends = np.cumsum(contexts)
+        return _Epoch(rows, ends - contexts, ends)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**vars(self), "_latest": {}}  # Each worker process shuffles for itself.
+
+
+@dataclass(frozen=True)
+class _Epoch:
+    """Rows in the order of an epoch; their contexts are numbered from `starts` up to `ends`."""
+
+    rows: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+
+    def find(self, place: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the rows of the contexts at these places, and their numbers in the rows."""
+        slot = np.searchsorted(self.ends, place, side="right")
+        return self.rows[slot], place - self.starts[slot]
+
+    def part(self, number: int, parts: int) -> NDArray[np.int64]:
+        """Return the rows whose first contexts fall into a part of the epoch's contexts."""
+        contexts = int(self.ends[-1])
+        bounds = [-(-contexts * bound // parts) for bound in (number, number + 1)]
+        first, end = np.searchsorted(self.starts, bounds)
+        return self.rows[first:end]
+
+
 @dataclass(frozen=True)
 class ContextBlock:
-    """Contexts that are made together.
+    """Contexts that are made together, as three int64 (contexts,).
 
     Attributes:
-        epoch: int64 (contexts,), the pass over the data that each belongs to.
-        row: int64 (contexts,), the row each is drawn from; a row's contexts are consecutive.
-        number: int64 (contexts,), which of the row's contexts each is.
+        epoch: The pass over the data.
+        row: The row from which the context is drawn; contexts of one row are consecutive.
+        number: The number of the context in its row.
     """
 
     epoch: NDArray[np.int64]
@@ -26,65 +94,29 @@ class ContextBlock:
     number: NDArray[np.int64]
 
 
-def contexts_per_row(row_measurements: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return how many contexts each row gives in an epoch: one for 30 measurements, 1 to 16."""
-    return np.clip(-(-row_measurements // _MEASUREMENTS_PER_CONTEXT), 1, MAX_CONTEXTS)
+class BlockOrder:
+    """A random-access source of context blocks, for `grain.MapDataset.source`.
 
+    The endless sequence of contexts, epoch after epoch, is cut into blocks of `block_size`. A
+    block depends on the seed and its index alone. The length of the source is `blocks`.
+    """
 
-class _Order:
-    """What every source of blocks is made of: the rows, epoch after epoch, and its length."""
-
-    def __init__(
-        self,
-        row_measurements: NDArray[np.int64],
-        *,
-        seed: int,
-        blocks: int,
-        row_group: NDArray[np.int64] | None,
-    ) -> None:
-        self._contexts = contexts_per_row(row_measurements)
+    def __init__(self, epochs: Epochs, *, block_size: int, blocks: int) -> None:
+        self._epochs = epochs
+        self._contexts_per_epoch = int(epochs.contexts.sum())
+        self._block_size = block_size
         self._blocks = blocks
-        self._epochs = _Epochs(seed, self._contexts, row_group)
 
     def __len__(self) -> int:
         return self._blocks
 
-
-class BlockOrder(_Order):
-    """A random-access source of context blocks, for `grain.MapDataset.source`.
-
-    Epoch after epoch the rows come in an order of its own, group by group and each with all its
-    contexts, and this endless sequence is cut into blocks. A block is a function of the seed and
-    its index alone.
-
-    Args:
-        row_measurements: int64 (rows,), rows >= 1.
-        seed: Another seed gives other orders.
-        block_size: Contexts in a block.
-        blocks: The length of the source.
-        row_group: int64 (rows,), as in `RowSource`; without it each row is read alone.
-    """
-
-    def __init__(
-        self,
-        row_measurements: NDArray[np.int64],
-        *,
-        seed: int,
-        block_size: int,
-        blocks: int,
-        row_group: NDArray[np.int64] | None = None,
-    ) -> None:
-        super().__init__(row_measurements, seed=seed, blocks=blocks, row_group=row_group)
-        self._contexts_in_epoch = int(self._contexts.sum())
-        self._block_size = block_size
-
     def __getitem__(self, index: int) -> ContextBlock:
         sequence = np.arange(index * self._block_size, (index + 1) * self._block_size)
-        epoch, place = np.divmod(sequence, self._contexts_in_epoch)
+        epoch, place = np.divmod(sequence, self._contexts_per_epoch)
         row, number = np.empty_like(place), np.empty_like(place)
-        for one in range(int(epoch[0]), int(epoch[-1]) + 1):
-            inside = epoch == one
-            row[inside], number[inside] = self._epochs[one].find(place[inside])
+        for epoch_number in range(int(epoch[0]), int(epoch[-1]) + 1):
+            inside = epoch == epoch_number
+            row[inside], number[inside] = self._epochs[epoch_number].find(place[inside])
         return ContextBlock(epoch, row, number)
 
 
@@ -95,8 +127,7 @@ class RowBlock:
     Attributes:
         epoch: The pass over the data.
         row: int64 (rows,), at least one.
-        contexts: int64 (rows,), how many contexts a row gives before each has given as many as its
-            share.
+        contexts: int64 (rows,), how many contexts each row gives per round of `ContextDraws`.
     """
 
     epoch: int
@@ -104,87 +135,27 @@ class RowBlock:
     contexts: NDArray[np.int64]
 
 
-class RowOrder(_Order):
+class RowOrder:
     """A random-access source of row blocks, for `grain.MapDataset.source`.
 
-    Epoch after epoch the rows come in an order of its own, group by group, and each epoch is cut
-    into as many blocks, of about equally many contexts: every row is in exactly one block of an
-    epoch. A block is a function of the seed and its index alone.
+    Each epoch is cut into blocks with about equally many contexts; every row is in exactly one
+    block of an epoch. A block depends on the seed and its index alone.
 
     Args:
-        row_measurements: int64 (rows,), rows >= 1.
-        seed: Another seed gives other orders.
-        blocks_per_epoch: At most a `MAX_CONTEXTS`th of the contexts, so that no block is empty.
+        epochs: The rows of each epoch.
+        blocks_per_epoch: At most 1/`MAX_CONTEXTS` of the contexts, so that no block is empty.
         blocks: The length of the source.
-        row_group: int64 (rows,), as in `RowSource`; without it each row is read alone.
     """
 
-    def __init__(
-        self,
-        row_measurements: NDArray[np.int64],
-        *,
-        seed: int,
-        blocks_per_epoch: int,
-        blocks: int,
-        row_group: NDArray[np.int64] | None = None,
-    ) -> None:
-        super().__init__(row_measurements, seed=seed, blocks=blocks, row_group=row_group)
+    def __init__(self, epochs: Epochs, *, blocks_per_epoch: int, blocks: int) -> None:
+        self._epochs = epochs
         self._blocks_per_epoch = blocks_per_epoch
+        self._blocks = blocks
+
+    def __len__(self) -> int:
+        return self._blocks
 
     def __getitem__(self, index: int) -> RowBlock:
         epoch, block = divmod(index, self._blocks_per_epoch)
         row = self._epochs[epoch].part(block, self._blocks_per_epoch)
-        return RowBlock(epoch, row, self._contexts[row])
-
-
-class _Epochs:
-    """The latest two, so that blocks on both sides of an epoch's end are quick."""
-
-    def __init__(
-        self, seed: int, contexts: NDArray[np.int64], row_group: NDArray[np.int64] | None
-    ) -> None:
-        self._seed = seed
-        self._contexts = contexts
-        self._row_group = np.arange(len(contexts)) if row_group is None else row_group
-        self._known: dict[int, _Epoch] = {}
-
-    def __getitem__(self, number: int) -> "_Epoch":
-        known = self._known.get(number)
-        if known is None:
-            known = _Epoch(self._seed, number, self._contexts, self._row_group)
-            latest = list(self._known.items())[-1:]
-            self._known = dict([*latest, (number, known)])
-        return known
-
-    def __getstate__(self) -> dict[str, object]:
-        return {**vars(self), "_known": {}}  # each worker process sorts for itself
-
-
-class _Epoch:
-    def __init__(
-        self,
-        seed: int,
-        number: int,
-        contexts: NDArray[np.int64],
-        row_group: NDArray[np.int64],
-    ) -> None:
-        row_key = fold_key(seed, number, np.arange(len(contexts)))
-        self._rows = np.lexsort((row_key, fold_key(seed, number, row_group)))
-        self._ends = np.cumsum(contexts[self._rows])
-        self._contexts = contexts
-
-    def find(self, place: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return row and number of the contexts at these places of the epoch."""
-        slot = np.searchsorted(self._ends, place, side="right")
-        row = self._rows[slot]
-        return row, place - (self._ends[slot] - self._contexts[row])
-
-    def part(self, number: int, parts: int) -> NDArray[np.int64]:
-        """Return the rows of one of so many parts of the epoch, with about as many contexts each.
-
-        A row is in the part that its first context falls into.
-        """
-        contexts = int(self._ends[-1])
-        first, end = (-(-contexts * one // parts) for one in (number, number + 1))
-        starts = self._ends - self._contexts[self._rows]
-        return self._rows[np.searchsorted(starts, first) : np.searchsorted(starts, end)]
+        return RowBlock(epoch, row, self._epochs.contexts[row])

@@ -1,9 +1,9 @@
-"""Random numbers that are a pure function of where they are used: a counter-based hash.
+"""Counter-based random numbers: pure functions of the place where they are used.
 
-A generator with a state ties every draw to the draws before it, and so batches to the worker that
-made them. Here a draw is `hash(key, stream, slot)`: the key names the context, the stream the
-decision, the slot which of its numbers. The hash is the finalizer of SplitMix64 (Steele, Lea and
-Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).
+With a stateful generator a draw depends on the draws before it, and so on the worker that makes
+the batch. Here a draw is `hash(key, stream, slot)`: the key identifies the context, the stream the
+decision, and the slot the number within it. The hash is the finalizer of SplitMix64 (Steele, Lea
+and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).
 """
 
 import numpy as np
@@ -14,10 +14,7 @@ _MASK = 0xFFFF_FFFF_FFFF_FFFF
 
 
 def fold_key(*parts: int | NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Hash integers, one after the other, into a key.
-
-    Args:
-        parts: Integers or int64 arrays that broadcast against each other.
+    """Hash integers, or int64 arrays that broadcast, in order into a key.
 
     Returns:
         uint64, at least one-dimensional, of the broadcast shape.
@@ -25,7 +22,8 @@ def fold_key(*parts: int | NDArray[np.int64]) -> NDArray[np.uint64]:
     key = np.zeros(1, np.uint64)
     with np.errstate(over="ignore"):
         for part in parts:
-            key = _mix((key ^ _words(part)) + np.uint64(GOLDEN_GAMMA))
+            array = np.array([part & _MASK]) if isinstance(part, int) else part
+            key = _mix((key ^ array.astype(np.uint64)) + np.uint64(GOLDEN_GAMMA))
     return key
 
 
@@ -34,8 +32,8 @@ def uniform(key: NDArray[np.uint64], stream: int, slot: ArrayLike = 0) -> NDArra
 
     Args:
         key: uint64, at least one-dimensional.
-        stream: Which decision the numbers are for, 0 or more.
-        slot: Which numbers of it, each below 2**32; broadcasts against `key`.
+        stream: The decision that the numbers are for, 0 or more.
+        slot: The numbers of the draws, each below 2**32; broadcasts against `key`.
 
     Returns:
         float64 of the broadcast shape.
@@ -44,12 +42,6 @@ def uniform(key: NDArray[np.uint64], stream: int, slot: ArrayLike = 0) -> NDArra
     with np.errstate(over="ignore"):
         bits = _mix(key + counter * np.uint64(GOLDEN_GAMMA))
     return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
-
-
-def _words(part: int | NDArray[np.int64]) -> NDArray[np.uint64]:
-    if isinstance(part, int):
-        return np.array([part & _MASK], np.uint64)
-    return part.astype(np.uint64)
 
 
 def _mix(word: NDArray[np.uint64]) -> NDArray[np.uint64]:

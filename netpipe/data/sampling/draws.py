@@ -1,4 +1,4 @@
-"""A block's rows -> as many contexts as its sequences take, drawn without knowing how many."""
+"""Contexts drawn from the rows of a block, as many as its sequences turn out to need."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from netpipe.data.sources.probe_rows import RowSource
 
 @dataclass(frozen=True)
 class DrawnRows:
-    """A block with its rows, read."""
+    """A block with its rows."""
 
     block: RowBlock
     rows: Sequence[ProbeRow]
@@ -27,11 +27,11 @@ def read_block(source: RowSource, block: RowBlock) -> DrawnRows:
 
 
 class ContextDraws:
-    """The endless sequence of the contexts of a block's rows.
+    """The endless sequence of contexts of a block's rows.
 
-    They come in rounds. In a round each row gives as many contexts as its share is, all in an
-    order of their own; in the first round the first one of each row comes before the others, so
-    that none is left out while there is room. How many are taken at a time changes nothing.
+    In each round a row gives `block.contexts` contexts, and all are shuffled. In the first round
+    the first context of each row precedes the others, so that no row is left out while there is
+    room. The sequence does not depend on how many contexts `take` returns at a time.
 
     Args:
         drawn_from: The block and its rows.
@@ -48,15 +48,16 @@ class ContextDraws:
         self._slots, self._numbers = next(self._rounds)
 
     def take(self, count: int) -> Contexts:
-        """Return the next so many contexts, in their order."""
+        """Return the next contexts of the sequence."""
         slots, numbers = self._next(count)
-        by_row = np.argsort(slots, kind="stable")  # a row's contexts are taken from it together
+        # The contexts of a row are sampled together.
+        by_row = np.argsort(slots, kind="stable")
         drawn = self._sample(slots[by_row], numbers[by_row])
         back = np.argsort(by_row)
         return drawn.pick(back, drawn.sizes[back])
 
     def _next(self, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return which of the rows the next contexts are drawn from, and their numbers in it."""
+        """Return the rows of the next contexts, and their numbers in the rows."""
         while len(self._slots) < count:
             slots, numbers = next(self._rounds)
             self._slots = np.concatenate([self._slots, slots])
@@ -74,7 +75,7 @@ class ContextDraws:
 
 
 def _rounds(block: RowBlock, seed: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Yield, for each round, which rows are drawn from, and the numbers of the contexts in them."""
+    """Yield the rows of each round's contexts, and their numbers in the rows."""
     slots = np.repeat(np.arange(len(block.row)), block.contexts)
     starts = np.repeat(np.cumsum(block.contexts) - block.contexts, block.contexts)
     numbers = np.arange(len(slots)) - starts

@@ -1,8 +1,8 @@
-"""Rows -> contexts: which measurements of a row, in which order, which of them with their time.
+"""Contexts are drawn from rows: which measurements, in which order, and which with timestamps.
 
-All contexts of a block are drawn at once. Tables have a line for each context and a slot for each
-of its at most `target` measurements; slots from a context's size on are empty and sort last. Every
-number is drawn from (seed, epoch, row, context) by `counter_rng`.
+All contexts of a block are drawn at once. Arrays are (contexts, slots), with `target` slots for
+measurements; slots from a context's size on are empty and sort last. `counter_rng` draws every
+number from (seed, epoch, row, context).
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from netpipe.data.sources.probe_rows import RowSource
 TOKENS_PER_MEASUREMENT = 30
 """Sizes a context: `sequence_length // 30` measurements."""
 
-# What a number is drawn for.
+# The decisions that random numbers are drawn for: streams of `uniform`.
 WINDOW, OFFSET, CHOICE, MODE, UNTIMED, SHUFFLE, COIN, FIELD_ORDER = range(8)
 
 FULL_FRACTION = 0.4
@@ -35,7 +35,7 @@ class BlockRows:
 
     Attributes:
         block: The contexts.
-        rows: The rows, each once for each run of contexts that are drawn from it.
+        rows: One row for each run of consecutive contexts of the same row.
         run: int64 (contexts,), the run of each context: 0, 0, 1, 1, 1, ...
     """
 
@@ -46,13 +46,13 @@ class BlockRows:
 
 @dataclass(frozen=True)
 class Contexts:
-    """Sampled contexts, one behind the other.
+    """Sampled contexts, concatenated.
 
     Attributes:
-        measurements: Their columns, in the order in which they become tokens.
+        measurements: In the order in which they become tokens.
         sizes: int64 (contexts,), measurements in each.
-        timed: bool (measurements,), whether the timestamp is told; those that are do not go back
-            in time within a context.
+        timed: bool (measurements,), whether the timestamp becomes tokens; timed measurements of a
+            context are in time order.
         field_order: uint8 (measurements,), below 24: the order of the fields.
     """
 
@@ -70,7 +70,7 @@ class Contexts:
 
     @classmethod
     def concatenate(cls, parts: Sequence["Contexts"]) -> "Contexts":
-        """Put parts behind each other; there must be at least one."""
+        """Concatenate at least one part."""
         return cls(
             Measurements.concatenate([part.measurements for part in parts]),
             np.concatenate([part.sizes for part in parts]),
@@ -80,23 +80,14 @@ class Contexts:
 
 
 def read_rows(source: RowSource, block: ContextBlock) -> BlockRows:
-    """Read the rows of a block; one that gives consecutive contexts is read once."""
+    """Read the rows of a block; a row of consecutive contexts is read once."""
     is_first = np.diff(block.row, prepend=-1) != 0
     rows = source.read(block.row[is_first].tolist())
     return BlockRows(block, rows, np.cumsum(is_first) - 1)
 
 
 def sample(drawn_from: BlockRows, *, seed: int, target: int) -> Contexts:
-    """Draw the contexts of a block.
-
-    Args:
-        drawn_from: The block and its rows.
-        seed: The pipeline's seed.
-        target: The most measurements in a context.
-
-    Returns:
-        The contexts, in the block's order.
-    """
+    """Draw the contexts of a block, in its order, each with at most `target` measurements."""
     block = drawn_from.block
     key = fold_key(seed, block.epoch, block.row, block.number)
     row_sizes = np.array([len(row) for row in drawn_from.rows], np.int64)[drawn_from.run]
@@ -104,8 +95,9 @@ def sample(drawn_from: BlockRows, *, seed: int, target: int) -> Contexts:
     positions, is_timed = _arrange(key, sizes, positions)
     filled = np.arange(target) < sizes[:, None]
     context, slot = np.nonzero(filled)
+    taken = np.bincount(drawn_from.run, sizes).astype(np.int64)
     return Contexts(
-        measurements=_gather(drawn_from, positions[filled], sizes),
+        measurements=take(drawn_from.rows, np.split(positions[filled], np.cumsum(taken)[:-1])),
         sizes=sizes,
         timed=is_timed[filled],
         field_order=(FIELD_ORDERS * uniform(key[context], FIELD_ORDER, slot)).astype(np.uint8),
@@ -113,9 +105,9 @@ def sample(drawn_from: BlockRows, *, seed: int, target: int) -> Contexts:
 
 
 def likely_measurements(row_sizes: NDArray[np.int64], target: int) -> NDArray[np.float64]:
-    """Return how many measurements a context of each row has on average, float64 (rows,).
+    """Return the mean size of each row's contexts, float64 (rows,).
 
-    The mean of min(w, target) over windows w that are log-uniform between 1 and the row's size.
+    It is the mean of min(w, target) for windows w log-uniform between 1 and the row's size.
     """
     log_size = np.log(np.maximum(row_sizes, 2))
     cut = (target - 1) / log_size + target * (1 - np.log(target) / log_size)
@@ -125,7 +117,7 @@ def likely_measurements(row_sizes: NDArray[np.int64], target: int) -> NDArray[np
 def _choose(
     key: NDArray[np.uint64], row_sizes: NDArray[np.int64], target: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Choose positions in the row, ascending, and say how many are chosen."""
+    """Choose ascending positions in the row; return them and the size of each context."""
     window = np.floor(np.exp(uniform(key, WINDOW) * np.log(row_sizes))).astype(np.int64)
     window = np.where(row_sizes < target, row_sizes, np.clip(window, 1, row_sizes))
     offset = (uniform(key, OFFSET) * (row_sizes - window + 1)).astype(np.int64)
@@ -139,11 +131,11 @@ def _choose(
 def _choose_without_replacement(
     key: NDArray[np.uint64], window: NDArray[np.int64], target: int
 ) -> NDArray[np.int64]:
-    """Choose `target` of [0, window), each set as likely, ascending.
+    """Choose `target` of [0, window), ascending, each set with equal probability.
 
     This is Floyd's algorithm (Bentley and Floyd, "A sample of brilliance", CACM 1987) on all
-    contexts at once: slot after slot, a number that was drawn before gives way to the largest yet
-    allowed, which cannot have been. Where no number was drawn twice, none gives way.
+    contexts at once: slot by slot, a number drawn before is replaced by the largest allowed so far,
+    which is new. Contexts without repeated numbers need no replacement.
     """
     slots = np.arange(target)
     largest = window[:, None] - target + slots
@@ -161,19 +153,10 @@ def _choose_without_replacement(
 def _arrange(
     key: NDArray[np.uint64], sizes: NDArray[np.int64], positions: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Put each context's positions in the order of its mode, and say which are timed.
-
-    Args:
-        key: (contexts,).
-        sizes: (contexts,), how many of the slots are filled.
-        positions: (contexts, slots), in time order.
-
-    Returns:
-        Positions and whether each is timed, (contexts, slots) both.
-    """
+    """Order each context's positions by its mode; return them and whether each is timed."""
     untimed = _untimed_sizes(key, sizes)
     ordered, is_timed = positions.copy(), np.ones(positions.shape, np.bool_)
-    mixed = np.flatnonzero(untimed)  # all but the mode "full"
+    mixed = np.flatnonzero(untimed)
     ordered[mixed], is_timed[mixed] = _merge(
         key[mixed, None], sizes[mixed, None], untimed[mixed, None], positions[mixed]
     )
@@ -181,6 +164,7 @@ def _arrange(
 
 
 def _untimed_sizes(key: NDArray[np.uint64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return how many measurements lose their timestamp: none, some or all, by the mode."""
     mode = uniform(key, MODE)
     share = 0.1 + 0.8 * uniform(key, UNTIMED)
     some = np.maximum(1, (sizes * share).astype(np.int64))
@@ -194,16 +178,16 @@ def _merge(
     untimed: NDArray[np.int64],
     positions: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Merge the measurements without timestamp, shuffled, and those with it, in time order.
+    """Merge the shuffled untimed measurements with the timed ones, which stay in time order.
 
-    A fair coin says which list is next until one ends; with nothing timed this is the mode "none".
+    A fair coin chooses the list of the next measurement until one list ends.
     """
     slots = np.arange(positions.shape[1])
     filled = slots < sizes
     shuffled = np.argsort(np.where(filled, uniform(key, SHUFFLE, slots), 2.0), axis=1)
     heads = np.cumsum(uniform(key, COIN, slots) < 0.5, axis=1)
-    # Taken so far from the untimed: as many as heads, all but those that the timed list cannot
-    # fill, and never more than there are.
+    # As many untimed measurements as heads so far, more once the timed list has ended, and never
+    # more than there are.
     untimed_taken = np.minimum(untimed, np.maximum(heads, slots + 1 - (sizes - untimed)))
     is_untimed = np.diff(untimed_taken, axis=1, prepend=0) > 0
     loses_time = np.zeros(positions.shape, np.bool_)
@@ -212,10 +196,3 @@ def _merge(
     merged[is_untimed] = np.take_along_axis(positions, shuffled, axis=1)[slots < untimed]
     merged[filled & ~is_untimed] = positions[filled & ~loses_time]
     return merged, ~is_untimed
-
-
-def _gather(
-    drawn_from: BlockRows, positions: NDArray[np.int64], sizes: NDArray[np.int64]
-) -> Measurements:
-    taken = np.bincount(drawn_from.run, sizes).astype(np.int64)
-    return take(drawn_from.rows, np.split(positions, np.cumsum(taken)[:-1]))

@@ -1,10 +1,9 @@
-"""Rows straight out of parquet measurements, without preparing them (`network_parquet`)."""
+"""Rows made from parquet measurements without preparing them (`network_parquet`)."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from netpipe.data.formats.addresses import AddressTable
@@ -12,32 +11,37 @@ from netpipe.data.formats.parquet import find_parquet, open_parquet, read_parque
 from netpipe.data.formats.rows import ROW_BYTES, ProbeRow, cut_rows, split_by_probe
 from netpipe.data.preparation.split import find_eval_files, split_rows
 
-_GROUPS_KEPT = 2  # a block may reach from one into the next
+# A block can reach from one row group into the next.
+_CACHED_GROUPS = 2
 
 
 class ParquetSource:
-    """The rows of one split: those that each row group of each file gives by itself.
+    """The rows of one split, made from each row group of each file on its own.
 
-    Without an index everything is read once to count it. Rows are then made again a row group at
-    a time; the latest groups are kept.
+    All files are read once to count their rows, since there is no index. `read` makes the rows of a
+    row group again and caches the latest groups.
 
     Args:
         folder: Holds parquet files, at any depth.
         split: "train" or "eval"; the same probes as `prepare` chooses by default.
 
     Raises:
-        InputError: A file or a value in it is not what it must be, or the files' names
-            contradict each other about the split.
+        InputError: A file or a value in it is invalid, or the file names contradict each other
+            about the split.
     """
 
     def __init__(self, folder: Path, split: str) -> None:
         files = find_parquet([folder])
         eval_files = find_eval_files(files, [folder])
-        groups = [_filled_groups(open_parquet(file)) for file in files]
-        file_of_group = np.repeat(np.arange(len(files)), list(map(len, groups)))
-        self._groups = [
-            (file, group) for file, some in zip(files, groups, strict=True) for group in some
+        metadata = [open_parquet(file).metadata for file in files]
+        groups = [
+            (number, group)
+            for number, file in enumerate(metadata)
+            for group in range(file.num_row_groups)
+            if file.row_group(group).num_rows
         ]
+        self._groups = [(files[number], group) for number, group in groups]
+        file_of_group = np.array([number for number, _ in groups], np.int64)
         self._kept: dict[int, list[ProbeRow]] = {}
         counted = np.array(
             [
@@ -62,7 +66,7 @@ class ParquetSource:
 
     def _rows(self, number: int) -> list[ProbeRow]:
         if number not in self._kept:
-            while len(self._kept) >= _GROUPS_KEPT:
+            while len(self._kept) >= _CACHED_GROUPS:
                 del self._kept[next(iter(self._kept))]
             self._kept[number] = self._make_rows(number)
         return self._kept[number]
@@ -76,8 +80,3 @@ class ParquetSource:
             for history in split_by_probe(measurements)
             for row in cut_rows(history, addresses, ROW_BYTES)
         ]
-
-
-def _filled_groups(file: pq.ParquetFile) -> list[int]:
-    groups = range(file.num_row_groups)
-    return [group for group in groups if file.metadata.row_group(group).num_rows]

@@ -1,6 +1,6 @@
-"""Random access to probe rows, on disk as ArrayRecord shards or as parquet."""
+"""Random access to probe rows: the interface, prepared folders, and the table of formats."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -12,7 +12,7 @@ from netpipe.data.formats.layout import decode_row
 from netpipe.data.formats.rows import ProbeRow
 from netpipe.data.formats.shards import ShardReader, count_records
 from netpipe.data.sources.parquet_source import ParquetSource
-from netpipe.data.sources.unindexed_source import UnindexedSource, find_array_records
+from netpipe.data.sources.unindexed_source import UnindexedSource
 from netpipe.errors import InputError
 
 
@@ -25,9 +25,9 @@ class RowSource(Protocol):
 
     @property
     def row_group(self) -> NDArray[np.int64] | None:
-        """What each row is read with, int64 (rows,): rows of one group are cheap after the first.
+        """The group each row is read with, int64 (rows,): its first row costs the most.
 
-        None where every row is read alone.
+        None if every row is read alone.
         """
 
     def read(self, rows: Sequence[int]) -> list[ProbeRow]:
@@ -65,38 +65,38 @@ class ArrayRecordSource:
         return [decode_row(*record) for record in self._shards.read(rows)]
 
 
+# The first format whose pattern matches a file of the folder opens it.
+_FORMATS: Sequence[tuple[str, Callable[[Path, str], RowSource]]] = (
+    (INDEX_NAME, ArrayRecordSource),
+    ("*.arrayrecord", UnindexedSource),
+    ("**/*.parquet", ParquetSource),
+    ("**/*.arrayrecord", UnindexedSource),
+)
+
+
 def open_source(data: Path, split: str) -> RowSource:
     """Open the rows of a split.
 
     Args:
-        data: A folder that was prepared, or one of inherited ArrayRecord files, or one of parquet
-            measurements.
+        data: A prepared folder, one of inherited ArrayRecord files, or one of parquet measurements.
         split: "train" or "eval".
 
     Raises:
-        InputError: There is no such folder, it holds nothing of that or of the split, or what it
-            holds is damaged.
+        InputError: There is no such folder, no format recognises it, the split has no rows, or
+            the data are damaged.
     """
     if not data.is_dir():
         raise InputError(data, "data", "be a folder", "a file" if data.exists() else "nothing")
-    source = _open(data, split)
+    open_format = next((opener for glob, opener in _FORMATS if any(data.glob(glob))), None)
+    if open_format is None:
+        constraint = "hold ArrayRecord shards or parquet files"
+        way_out = "Make one with `netpipe prepare` or `netpipe generate`"
+        raise InputError(data, "folder", constraint, "none", way_out)
+    source = open_format(data, split)
     if not len(source.row_measurements):
         way_out = "The names of the files and folders state the other split"
         raise InputError(data, f"split {split}", "have rows", "none", way_out)
     return source
-
-
-def _open(data: Path, split: str) -> RowSource:
-    if (data / INDEX_NAME).exists():
-        return ArrayRecordSource(data, split)
-    if any(data.glob("*.arrayrecord")):
-        return UnindexedSource(data, split)
-    if any(data.rglob("*.parquet")):
-        return ParquetSource(data, split)
-    if find_array_records(data):
-        return UnindexedSource(data, split)
-    way_out = "Make one with `netpipe prepare` or `netpipe generate`"
-    raise InputError(data, "folder", "hold ArrayRecord shards or parquet files", "none", way_out)
 
 
 def _check_shard(path: Path, records: int, split: str) -> None:

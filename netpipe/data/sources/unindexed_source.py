@@ -1,4 +1,4 @@
-"""Rows out of inherited ArrayRecord files, which are of layout 0 and have no index."""
+"""Rows of inherited ArrayRecord files, which have layout 0 and no index."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,19 +15,18 @@ from netpipe.errors import InputError
 
 
 class UnindexedSource:
-    """The rows of one split, in the order of the files' names.
+    """The rows of one split, in the order of the file names.
 
-    Without an index every record is read once, to learn its probe and how many measurements it
-    has.
+    Every record is read once for its probe and number of measurements, since there is no index.
 
     Args:
         folder: Holds `*.arrayrecord` files, or folders of them.
         split: "train" or "eval"; the same probes as `prepare` chooses.
-        seed: As `prepare` takes it.
+        seed: As in `prepare`.
 
     Raises:
-        InputError: A file is damaged, a record in it is not of layout 0, or the files' names
-            contradict each other about the split.
+        InputError: A file is damaged, a record is not of layout 0, or the file names contradict
+            each other about the split.
     """
 
     def __init__(self, folder: Path, split: str, *, seed: int = 0) -> None:
@@ -38,7 +37,6 @@ class UnindexedSource:
         counted = np.array([self._count(number) for number in range(sum(records))], np.int64)
         probes, files = counted.reshape(-1, 2)[:, 0], np.repeat(np.arange(len(paths)), records)
         in_split = split_rows(probes, files, paths, eval_files, seed=seed) == (split == "eval")
-        self.probes = len(np.unique(probes[in_split]))
         self._records = np.flatnonzero(in_split)
         self.row_measurements: NDArray[np.int64] = counted[in_split, 1]
         self.row_group = None
@@ -47,20 +45,20 @@ class UnindexedSource:
         """Read these rows, in this order.
 
         Raises:
-            InputError: A record is damaged, or a value in it is not what it must be.
+            InputError: A record is damaged, or a value in it is invalid.
         """
         numbers = self._records[list(rows)].tolist()
         return [decode_row_v0(*record) for record in self._shards.read(numbers)]
 
     def records(self) -> Iterator[tuple[bytes, str]]:
-        """Yield the split's records, each with its file and place there, for errors to name."""
+        """Yield the split's records, each with the file and number that errors name."""
         for number in self._records.tolist():
             yield from self._shards.read([number])
 
     def _count(self, number: int) -> tuple[int, int]:
         [(record, where)] = self._shards.read([number])
         if not record.startswith(ARROW_STREAM_START):
-            # Ours, without the index that says which probes must not be trained on.
+            # A prepared shard; without its index nothing says which probes are for evaluation.
             way_out = "Prepare the data again"
             raise InputError(
                 where, "record", f"be of layout 0 without {INDEX_NAME}", "another", way_out
@@ -69,7 +67,7 @@ class UnindexedSource:
 
 
 def find_array_records(folder: Path) -> list[Path]:
-    """List the ArrayRecord files of a folder: its own, else those at any depth."""
+    """List the ArrayRecord files directly in a folder, else those at any depth."""
     return sorted(folder.glob("*.arrayrecord")) or sorted(folder.rglob("*.arrayrecord"))
 
 

@@ -1,1 +1,4 @@
-"""Contexts as tokens, and tokens packed into sequences and batches."""
+"""Contexts encoded as tokens, and packed into sequences and batches.
+
+Start with `tokenizer.py`; `batches.py` describes the arrays of a batch.
+"""

@@ -1,4 +1,4 @@
-"""Sequences as they travel between processes, and batches as a trainer reads them."""
+"""Sequences as they are sent between processes, and batches as a trainer reads them."""
 
 from collections.abc import Sequence
 
@@ -9,10 +9,10 @@ from netpipe.data.sampling.index_ranges import ranges
 from netpipe.data.tokens import vocabulary
 
 Sequences = dict[str, NDArray[np.int16 | np.int32]]
-"""Sequences of one length + 1, narrow: a twelfth of the bytes of the batch that they become.
+"""The contents of a batch in a twelfth of its bytes.
 
-`tokens` int16 (sequences, length + 1); `segments` int32 (sequences,), how many contexts each has;
-`segment_tokens` int32 (segments,), the tokens of each of these, one sequence behind the other.
+`tokens` int16 (sequences, length + 1); `segments` int32 (sequences,), the number of contexts in
+each; `segment_tokens` int32 (segments,), the tokens of each context, sequence after sequence.
 """
 
 Batch = dict[str, NDArray[np.int32]]
@@ -36,10 +36,10 @@ def sequences_of(
     """Lay a stream of tokens out in sequences.
 
     Args:
-        tokens: (tokens,), the contexts behind each other.
-        segments: (sequences,), the contexts of each sequence, at least 1.
+        tokens: (tokens,), the concatenated contexts.
+        segments: (sequences,), the number of contexts in each sequence, at least 1.
         segment_tokens: (segments,), the tokens of each context.
-        room: Tokens that a sequence has room for; its contexts have no more.
+        room: The tokens a sequence has room for; its contexts have no more.
     """
     ends = np.cumsum(segment_tokens)[np.cumsum(segments) - 1]
     out = np.full((len(segments), room), vocabulary.PADDING, np.int16)
@@ -52,18 +52,14 @@ def sequences_of(
 
 
 def concatenate(blocks: Sequence[Sequences]) -> Sequences:
-    """Put blocks of sequences behind each other."""
+    """Concatenate blocks of sequences."""
     if len(blocks) == 1:
         return blocks[0]
     return {key: np.concatenate([block[key] for block in blocks]) for key in blocks[0]}
 
 
 def widen(sequences: Sequences) -> Batch:
-    """Make the batch of sequences.
-
-    Of a sequence's tokens the first ones are inputs and the last ones targets:
-    `targets[:, t]` is `inputs[:, t + 1]`.
-    """
+    """Make a batch of sequences; `targets[:, t]` is `inputs[:, t + 1]`."""
     tokens = sequences["tokens"]
     segmentation, position, ends = _segmentation(sequences)
     batch = {
@@ -74,7 +70,7 @@ def widen(sequences: Sequences) -> Batch:
         "inputs_position": position,
         "targets_position": position.copy(),
     }
-    # The last token of a context has none of its own to predict.
+    # After the last token of a context there is no token of that context to predict.
     batch["targets_segmentation"].flat[ends] = 0
     batch["targets_position"].flat[ends] = 0
     return batch
@@ -83,15 +79,15 @@ def widen(sequences: Sequences) -> Batch:
 def _segmentation(
     sequences: Sequences,
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:
-    """Return segment and position of every input, and where in these the contexts end.
+    """Return the segment and position of each input, 0 for padding, and the ends of contexts.
 
-    Both are 0 for padding. A context that reaches the last token, which is no input, has no end.
+    A context that reaches the last token, which is not an input, has no end.
     """
     count, length = sequences["tokens"].shape[0], sequences["tokens"].shape[1] - 1
     segments, tokens = sequences["segments"], sequences["segment_tokens"]
     stops = np.cumsum(segments)
     filled = np.diff(np.cumsum(tokens, dtype=np.int64)[stops - 1], prepend=0)
-    # A sequence's padding is one segment more; of a full one the last token is no input.
+    # Padding is an additional segment; the last token of a full sequence is not an input.
     reaching = filled > length
     inputs = tokens.astype(np.int64)
     inputs[stops[reaching] - 1] -= 1

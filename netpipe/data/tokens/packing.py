@@ -1,4 +1,4 @@
-"""Contexts -> sequences of one length: one context in each, or as many as fill it."""
+"""Sequences of equal length from contexts: one context each, or as many as fill them."""
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
@@ -13,13 +13,14 @@ from netpipe.data.sampling.sampler import Contexts, likely_measurements
 from netpipe.data.tokens.batches import Sequences, sequences_of
 from netpipe.data.tokens.tokenizer import TokenStream, encode, tokens_per_measurement
 
-_LIKELY_TOKENS_PER_MEASUREMENT = 24  # of 58% IPv4
-_CUT_OFF_PER_SEQUENCE = 0.75  # contexts
-_MORE_FRACTION = 0.05
+# The mean where 58% of the measurements are IPv4.
+_LIKELY_TOKENS_PER_MEASUREMENT = 24
+_DROPPED_CONTEXTS_PER_SEQUENCE = 0.75
+_EXTRA_CONTEXTS_FRACTION = 0.05
 
 
 def fill(stream: TokenStream, *, sequence_length: int) -> Sequences:
-    """Give each context a sequence of its own, cut or filled with padding."""
+    """Put each context into a sequence of its own, cut or padded."""
     room = sequence_length + 1
     kept = np.minimum(stream.sizes, room)
     tokens = stream.tokens[ranges(np.cumsum(stream.sizes) - stream.sizes, kept)]
@@ -29,19 +30,12 @@ def fill(stream: TokenStream, *, sequence_length: int) -> Sequences:
 def likely_contexts(
     row_measurements: NDArray[np.int64], *, target: int, sequences: int, sequence_length: int
 ) -> int:
-    """Return about how many contexts of a data set's rows fill so many sequences.
-
-    Args:
-        row_measurements: int64 (rows,).
-        target: The most measurements in a context.
-        sequences: How many are filled.
-        sequence_length: Tokens of a sequence.
-    """
+    """Estimate how many contexts of at most `target` measurements fill the sequences."""
     measurements = np.average(
         likely_measurements(row_measurements, target), weights=contexts_per_row(row_measurements)
     )
     in_sequence = sequence_length / (measurements * _LIKELY_TOKENS_PER_MEASUREMENT)
-    return int(sequences * (in_sequence + _CUT_OFF_PER_SEQUENCE)) + 1
+    return int(sequences * (in_sequence + _DROPPED_CONTEXTS_PER_SEQUENCE)) + 1
 
 
 def pack(
@@ -53,27 +47,27 @@ def pack(
     sequence_length: int,
     at_first: int,
 ) -> Sequences:
-    """Fill sequences with contexts of a block's rows until none has room for a measurement more.
+    """Fill sequences with contexts of a block's rows until none has room for another measurement.
 
-    One context follows the other. The one that does not fit is cut where a measurement starts, the
-    rest of it is dropped, and the next context begins the next sequence: contexts are random crops
-    of a row, so a cut one is only a smaller crop.
+    A context that does not fit is cut before a measurement, its rest is dropped, and the next
+    context starts the next sequence. Contexts are random crops of a row, so a cut context is only
+    a smaller crop.
 
     Args:
-        drawn_from: The block and its rows; each gives contexts in proportion to its share.
+        drawn_from: The block and its rows.
         seed: The pipeline's seed.
         target: The most measurements in a context.
-        sequences: How many to fill.
-        sequence_length: Tokens of a sequence, without the one that is only a target; enough for
-            the longest measurement.
-        at_first: How many contexts are drawn at first; changes only how long it takes.
+        sequences: The number of sequences.
+        sequence_length: Tokens of a sequence, without the last target; at least those of the
+            longest measurement.
+        at_first: The number of contexts drawn first, which affects only the speed.
     """
     room = sequence_length + 1
     draws = ContextDraws(drawn_from, seed=seed, target=target)
     contexts = draws.take(at_first)
     while len((cuts := cut(contexts, sequences, room)).segments) < sequences:
         missing = 1 - len(cuts.segments) / sequences
-        more = draws.take(1 + int((missing + _MORE_FRACTION) * at_first))
+        more = draws.take(1 + int((missing + _EXTRA_CONTEXTS_FRACTION) * at_first))
         contexts = Contexts.concatenate([contexts, more])
     stream = encode(contexts.pick(np.arange(len(cuts.sizes)), cuts.sizes))
     return sequences_of(stream.tokens, cuts.segments, stream.sizes, room=room)
@@ -81,11 +75,11 @@ def pack(
 
 @dataclass(frozen=True)
 class Cuts:
-    """Where contexts are cut so that they fill sequences.
+    """How contexts are cut to fill sequences.
 
     Attributes:
-        segments: int64 (sequences,), the contexts of each sequence that is full.
-        sizes: int64 (segments,), the measurements that are left of each of these contexts.
+        segments: int64 (sequences,), the number of contexts in each full sequence.
+        sizes: int64 (segments,), the measurements kept of each of these contexts.
     """
 
     segments: NDArray[np.int64]
@@ -93,13 +87,7 @@ class Cuts:
 
 
 def cut(contexts: Contexts, sequences: int, room: int) -> Cuts:
-    """Say where contexts are cut so that they fill sequences, as many as they fill.
-
-    Args:
-        contexts: They follow each other.
-        sequences: The most that are filled.
-        room: The tokens of a sequence; no measurement has more.
-    """
+    """Cut contexts to fill up to so many sequences of `room` tokens; no measurement has more."""
     tokens_before = [0, *np.cumsum(tokens_per_measurement(contexts)).tolist()]
     firsts = [0, *np.cumsum(contexts.sizes).tolist()]
     ends, stops = [0], list[int]()

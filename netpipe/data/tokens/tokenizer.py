@@ -1,8 +1,8 @@
-"""Contexts -> tokens, all measurements at once.
+"""Contexts are encoded as tokens, all measurements at once.
 
-A measurement is `MEASUREMENT_START` and then its fields, each a role token with its bytes, in the
-measurement's own order. First every field's place in the stream is known from lengths alone; then
-each kind of field is written to all its places.
+A measurement is `MEASUREMENT_START` and then its fields in the measurement's own order, each a role
+token with its bytes. The places of all fields are computed from their lengths; then each kind of
+field is written to all its places.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from netpipe.data.tokens import vocabulary
 
 SOURCE, DESTINATION, RESULT, TIMESTAMP = range(4)
 FIELD_PERMUTATIONS = tuple(permutations(range(4)))
-"""What the numbers in `Contexts.field_order` mean; an untold timestamp takes no room in it."""
+"""Indexed by `Contexts.field_order`; a timestamp that is left out takes no tokens."""
 
 MAX_DELTA_S = (1 << 32) - 1
 _DELTA1_S = 256
@@ -36,7 +36,7 @@ for _role, _number in _TIMESTAMP_NUMBERS.items():
 
 @dataclass(frozen=True)
 class TokenStream:
-    """The tokens of contexts, one behind the other.
+    """The tokens of contexts, concatenated.
 
     Attributes:
         tokens: int16 (tokens,), below 267.
@@ -48,11 +48,7 @@ class TokenStream:
 
 
 def encode(contexts: Contexts) -> TokenStream:
-    """Encode contexts; each has at least one measurement.
-
-    Returns:
-        The tokens of each context, in the order given.
-    """
+    """Encode contexts in order; each has at least one measurement."""
     measured, timed = contexts.measurements, contexts.timed
     failed = measured.rtt_code == rtt.FAILED
     role, elapsed = _timestamps(contexts)
@@ -64,7 +60,10 @@ def encode(contexts: Contexts) -> TokenStream:
     _write(tokens, places[RESULT, failed], vocabulary.FAILED, _NO_BYTES)
     octets = _big_endian(measured.rtt_code[~failed], ">u2")
     _write(tokens, places[RESULT, ~failed], vocabulary.RTT_START, octets)
-    _write_timestamps(tokens, places[TIMESTAMP, timed], role, elapsed)
+    timestamps = places[TIMESTAMP, timed]
+    for kind, number in _TIMESTAMP_NUMBERS.items():
+        is_kind = role == kind
+        _write(tokens, timestamps[is_kind], kind, _big_endian(elapsed[is_kind], number))
     context_ends = ends[np.cumsum(contexts.sizes) - 1]
     return TokenStream(tokens, np.diff(context_ends, prepend=0))
 
@@ -86,9 +85,9 @@ def _field_tokens(contexts: Contexts, role: NDArray[np.int64]) -> NDArray[np.int
 
 
 def _timestamps(contexts: Contexts) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the role token and the number of each timestamp that is told.
+    """Return the role token and the number of each timestamp.
 
-    The first of a context is seconds since 1970, the others are seconds since the one before.
+    The first of a context is in seconds since 1970, the others in seconds since the previous one.
     """
     context = np.repeat(np.arange(len(contexts.sizes)), contexts.sizes)[contexts.timed]
     second = contexts.measurements.second[contexts.timed]
@@ -124,21 +123,10 @@ def _write_addresses(
         _write(tokens, places[field, measured.is_ipv6], role6, octets[measured.is_ipv6])
 
 
-def _write_timestamps(
-    tokens: NDArray[np.int16],
-    places: NDArray[np.int64],
-    role: NDArray[np.int64],
-    elapsed: NDArray[np.int64],
-) -> None:
-    for kind, number in _TIMESTAMP_NUMBERS.items():
-        mine = role == kind
-        _write(tokens, places[mine], kind, _big_endian(elapsed[mine], number))
-
-
 def _write(
     tokens: NDArray[np.int16], places: NDArray[np.int64], role: int, octets: NDArray[np.uint8]
 ) -> None:
-    """Write a role token and its bytes, uint8 (n, bytes), to each of n places."""
+    """Write a role token and its bytes, uint8 (n, bytes), to n places."""
     tokens[places] = role
     tokens[places[:, None] + np.arange(1, octets.shape[1] + 1)] = (
         octets.astype(np.int16) + vocabulary.FIRST_BYTE

@@ -1,4 +1,4 @@
-"""The 267 tokens."""
+"""The vocabulary of 267 tokens."""
 
 MEASUREMENT_START = 0
 SRC_IPV4 = 1

@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from netpipe.data.formats.index import Index, load_index
-from netpipe.data.preparation.synthetic import PROFILES, Profile, generate
+from netpipe.data.preparation.profiles import PROFILES, Profile
+from netpipe.data.preparation.synthetic import generate
 from netpipe.errors import InputError
 
 

@@ -6,7 +6,13 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from netpipe.data.sampling.context_order import BlockOrder, ContextBlock, RowOrder, contexts_per_row
+from netpipe.data.sampling.context_order import (
+    BlockOrder,
+    ContextBlock,
+    Epochs,
+    RowOrder,
+    contexts_per_row,
+)
 from tests.data import reference
 
 ROW_SIZES = np.array([1, 30, 31, 90, 1000, 450, 29, 200])
@@ -14,7 +20,7 @@ CONTEXTS = [1, 1, 2, 3, 16, 15, 1, 7]
 
 
 def _order(seed: int = 0, block_size: int = 5, blocks: int = 100) -> BlockOrder:
-    return BlockOrder(ROW_SIZES, seed=seed, block_size=block_size, blocks=blocks)
+    return BlockOrder(Epochs(ROW_SIZES, seed=seed), block_size=block_size, blocks=blocks)
 
 
 def _contexts(block: ContextBlock) -> list[tuple[int, int, int]]:
@@ -71,7 +77,7 @@ def test_a_late_block_costs_no_more() -> None:
 
 
 def _row_order(blocks_per_epoch: int, seed: int = 0) -> RowOrder:
-    return RowOrder(ROW_SIZES, seed=seed, blocks_per_epoch=blocks_per_epoch, blocks=100)
+    return RowOrder(Epochs(ROW_SIZES, seed=seed), blocks_per_epoch=blocks_per_epoch, blocks=100)
 
 
 @pytest.mark.parametrize("blocks", [1, 2])
@@ -95,7 +101,7 @@ def test_blocks_have_about_as_many_contexts() -> None:
     sizes = np.random.default_rng(0).integers(1, 2000, 1000)
     contexts = contexts_per_row(sizes)
     blocks = int(contexts.sum()) // 16
-    order = RowOrder(sizes, seed=1, blocks_per_epoch=blocks, blocks=blocks)
+    order = RowOrder(Epochs(sizes, seed=1), blocks_per_epoch=blocks, blocks=blocks)
     shares = [int(order[number].contexts.sum()) for number in range(blocks)]
     assert min(shares) >= 1
     assert max(shares) - min(shares) <= 2 * 16
@@ -114,7 +120,7 @@ def test_rows_are_shuffled_anew() -> None:
 def test_groups_are_read_one_after_the_other() -> None:
     """Rows that are read together come together, the groups in an order of each epoch."""
     sizes, groups = np.full(60, 30), np.repeat([3, 0, 7], 20)
-    order = RowOrder(sizes, seed=0, blocks_per_epoch=3, blocks=30, row_group=groups)
+    order = RowOrder(Epochs(sizes, seed=0, row_group=groups), blocks_per_epoch=3, blocks=30)
     orders = set()
     for epoch in range(10):
         blocks = [set(groups[order[3 * epoch + number].row].tolist()) for number in range(3)]

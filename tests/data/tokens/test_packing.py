@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from netpipe.data.formats.rows import ROW_BYTES
-from netpipe.data.sampling.context_order import RowBlock, RowOrder, contexts_per_row
+from netpipe.data.sampling.context_order import Epochs, RowBlock, RowOrder, contexts_per_row
 from netpipe.data.sampling.draws import ContextDraws, DrawnRows
 from netpipe.data.tokens.batches import Sequences, widen
 from netpipe.data.tokens.packing import fill, likely_contexts, pack
@@ -131,6 +131,6 @@ def test_bytes_read_for_a_token_are_bounded() -> None:
     sizes = np.full(1000, measurements)
     likely = likely_contexts(sizes, target=34, sequences=128, sequence_length=1024)
     blocks = int(contexts_per_row(sizes).sum()) // likely
-    order = RowOrder(sizes, seed=0, blocks_per_epoch=blocks, blocks=blocks)
+    order = RowOrder(Epochs(sizes, seed=0), blocks_per_epoch=blocks, blocks=blocks)
     read = [len(order[number].row) * ROW_BYTES for number in range(blocks)]
     assert np.mean(read) < 30 * 128 * 1024
