@@ -43,7 +43,7 @@ def test_every_environment_installs_the_cuda_of_its_model() -> None:
     for family, extra in FAMILIES.items():
         section = config[f"testenv:{family}"]
         assert set(section["extras"].split()) == {"dev", extra}
-        assert section["commands"].endswith(f"--netpipe-against-extras {extra}")
+        assert section["commands"].endswith(f"--netpipe-against-extras {extra},workload")
 
 
 @pytest.mark.parametrize("extra", sorted(set(FAMILIES.values())))

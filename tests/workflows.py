@@ -73,6 +73,14 @@ def run_with(
     return [one.split("\0")[:-1] for one in given]
 
 
+def _applies(factors: str, environment: str) -> bool:
+    """Whether a line of tox.ini with such factors ("a,b" or "!a-!b") belongs to an environment."""
+    return any(
+        all((part.removeprefix("!") == environment) != part.startswith("!") for part in parts)
+        for parts in (alternative.split("-") for alternative in factors.split(","))
+    )
+
+
 def tox_flags(environment: str, posargs: list[str]) -> list[str]:
     """Return the flags of pytest when tox runs the performance tests in an environment."""
     settings = ConfigParser(interpolation=None)
@@ -80,7 +88,7 @@ def tox_flags(environment: str, posargs: list[str]) -> list[str]:
     for section in settings.sections():
         for line in settings.get(section, "commands", fallback="").splitlines():
             factors, colon, command = line.partition(": ")
-            if colon and environment in factors.split(","):
+            if colon and _applies(factors, environment):
                 filled = command.format(env_name=environment, posargs=shlex.join(posargs))
                 assert filled.startswith("pytest perf_tests ")
                 return shlex.split(filled)[2:]

@@ -37,7 +37,7 @@ def test_the_readme_shows_the_comparison() -> None:
         then = kept.sessions[name]
         found = compare(quantity, then[:1], BaselineSessions(kept.name, then))
         compared += [GateResult(name, quantity, metric, then[0]) for metric in found.by_metric]
-    run = cast(Any, SimpleNamespace(compared=compared))
+    run = cast(Any, SimpleNamespace(results=compared))
     (table,) = comparison_tables(run)
     assert printed(table) in README
 
