@@ -145,6 +145,6 @@ def test_the_time_for_hangs_starts_with_the_first_batch(
 ) -> None:
     """Whoever watches hears that the start-up is over, and before the steady state comes."""
     begun_s: list[float] = []
-    monkeypatch.setattr(type(UNWATCHED), "rounds_begin", lambda _: begun_s.append(clock()))
+    monkeypatch.setattr(type(UNWATCHED), "begin_rounds", lambda _: begun_s.append(clock()))
     run(paced(clock, chain([3.0], repeat(0.25)), repeat(10)), 4.0, clock)
     assert begun_s == [3.0]
