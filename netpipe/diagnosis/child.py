@@ -1,6 +1,7 @@
 """The process of a session that investigates one loader and writes one result."""
 
 import argparse
+import json
 from contextlib import ExitStack
 from typing import Any
 
@@ -18,7 +19,7 @@ def main() -> None:
     parser.add_argument("--loader", required=True)
     parser.add_argument("--step")
     parser.add_argument("--step-s", type=float)
-    parser.add_argument("--load-s", type=float, nargs=4)
+    parser.add_argument("--load-s", type=json.loads)
     parser.add_argument("--budget-s", type=float, required=True)
     arguments = parser.parse_args()
     request = require_request(parser, SessionRequest)
@@ -38,8 +39,7 @@ def main() -> None:
         loader, cores = resolve(arguments.loader), this_host().cores
         load_s = None
         if arguments.load_s:
-            median, low, high, rounds = arguments.load_s
-            load_s = Interval(median, low, high, int(rounds))
+            load_s = Interval(*arguments.load_s)
         # The investigation keeps the part of this limit that follows the start-up by itself.
         limit_s = START_UP_S + request.budget_s
         with Watchdog(request, start_up_s=limit_s) as watch:

@@ -1,5 +1,6 @@
 """`netpipe diagnose` as sessions: one with the step, one for the lint, one that investigates."""
 
+import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -116,8 +117,9 @@ def _child_command(
     command += ["--step", asked.step] if asked.step else []
     if measurement is not None:
         load_s = measurement.load_s_per_batch
-        command += ["--step-s", repr(measurement.step_s.median), "--load-s"]
-        command += [repr(value) for value in (load_s.median, load_s.low, load_s.high, load_s.n)]
+        # One word: argparse would take an unbounded interval's -inf for an option.
+        interval = json.dumps([load_s.median, load_s.low, load_s.high, load_s.n])
+        command += ["--step-s", repr(measurement.step_s.median), f"--load-s={interval}"]
     return [*command, "--budget-s", repr(budget_s)]
 
 

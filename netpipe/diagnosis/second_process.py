@@ -2,6 +2,7 @@
 
 Run as a module it is that process: it reads a number of seconds from each line of its standard
 input, pulls for that long, and prints the fields of `PullCost` as JSON, or the loader's error.
+Loader workers import it again there, so its top level imports nothing heavy.
 """
 
 import json
@@ -12,13 +13,15 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import astuple
 from select import select
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import psutil
 
-from netpipe.diagnosis.blocks import PullCost, PullingThread
 from netpipe.errors import SessionError
 from netpipe.session.processes import is_resource_tracker
+
+if TYPE_CHECKING:
+    from netpipe.diagnosis.blocks import PullCost
 
 _FAILED: Final = "failed"
 _FAREWELL_S: Final = 5.0
@@ -64,8 +67,10 @@ class SecondProcess:
         """The process id."""
         return self._process.pid
 
-    def start_pulling(self, min_s: float) -> Callable[[], PullCost]:
+    def start_pulling(self, min_s: float) -> "Callable[[], PullCost]":
         """Let the process pull for a while; return a function that waits for its result."""
+        from netpipe.diagnosis.blocks import PullCost
+
         assert self._process.stdin is not None
         # If the process has ended, reading its answer says so.
         with suppress(BrokenPipeError):
@@ -119,6 +124,7 @@ def main() -> None:
 
 def _answers(target: str) -> Iterator[object]:
     from netpipe.clock import MonotonicClock
+    from netpipe.diagnosis.blocks import PullingThread
     from netpipe.diagnosis.loader_variants import single_thread_variant
     from netpipe.grain_workers import let_grain_start_workers
     from netpipe.session.targets import resolve

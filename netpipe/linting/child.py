@@ -25,10 +25,12 @@ def main() -> None:
     request = require_request(parser, LintRequest)
 
     def lint_target(_: ExitStack) -> dict[str, object]:
+        announce_import(request, arguments.loader)
+        loader = resolve(arguments.loader)
+        # After the user's code, which may have to configure jax before grain imports it.
         from netpipe.linting.job import lint_loader
 
-        announce_import(request, arguments.loader)
-        return {"lint": lint_loader(request, resolve(arguments.loader))}
+        return {"lint": lint_loader(request, loader)}
 
     run_job(request, lint_target)
 

@@ -36,7 +36,7 @@ _POLL_S = 0.2
 _INNERMOST_FRAMES = 3
 _STEP_MODULES = ("netpipe.measuring.step_runner", "netpipe.measuring.emulated_step")
 # Functions of `training_loop` that wait for a step.
-_WAIT_FOR_STEPS = ("__call__", "completed", "late_reading_loop")
+_WAIT_FOR_STEPS = ("__call__", "wait_for_device", "late_reading_loop")
 
 
 class Alarm(NamedTuple):

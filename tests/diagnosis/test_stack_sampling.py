@@ -15,7 +15,7 @@ import netpipe
 from netpipe.diagnosis import stack_sampling
 from netpipe.diagnosis.stack_sampling import Function, function_names, sampled, users_path
 
-HARNESS = netpipe.__file__.replace("__init__.py", "harness/pull.py")
+HARNESS = netpipe.__file__.replace("__init__.py", "measuring/loader_puller.py")
 SITE = "/venv/lib/python3.11/site-packages/numpy/core.py"
 JSON, QUEUE = json.__file__, queue.__file__
 

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from netpipe import clock
 from netpipe.measuring import stack_sampler
 from netpipe.measuring.stack_sampler import StackSampler, _Sample, find_trainers_line
 
@@ -59,6 +60,11 @@ def test_no_line_is_found_inside_the_harness(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(stack_sampler, "HARNESS_FOLDERS", (HERE,))
     assert line_of(lambda look: look()) is None
     assert find_trainers_line(None) is None
+
+
+def test_the_clock_is_the_harness_s_own() -> None:
+    """The instruments in the trainer's loop call it, which is no line of the trainer's."""
+    assert line_of(called_in(str(clock.__file__))) is None
 
 
 def called_in(file: str) -> Callable[[Callable[[], None]], None]:

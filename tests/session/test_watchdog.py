@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from netpipe.errors import HangError, SessionError
+from netpipe.measuring import training_loop
 from netpipe.measuring.child import child_command
 from netpipe.measuring.request import MeasureRequest
 from netpipe.session import watchdog
@@ -297,6 +298,7 @@ def test_a_late_round_names_the_loader_that_it_waits_for(dog: Watchdog, clock: F
         ("netpipe.measuring.training_loop", "train_block", "the loop"),
         ("netpipe.measuring.training_loop", "late_reading_loop", "the step"),
         ("netpipe.measuring.training_loop", "__call__", "the step"),
+        ("netpipe.measuring.training_loop", "wait_for_device", "the step"),
         ("netpipe.measuring.step_runner", "resident_s", "the step"),
         ("netpipe.measuring.loop_overhead", "loop_s", "the loop"),
         ("netpipe.measuring.protocol", "measure", "netpipe itself"),
@@ -319,6 +321,13 @@ def test_the_innermost_frame_names_what_is_waited_for(
     back.set()
     thread.join()
     assert f"it waits for {awaited}. If that is slow" in message
+
+
+def test_the_functions_that_wait_for_steps_exist() -> None:
+    """They are known by their names alone."""
+    owners = (training_loop, training_loop.WatchedStep)
+    for name in watchdog._WAIT_FOR_STEPS:
+        assert any(name in vars(owner) for owner in owners), name
 
 
 def test_a_thread_that_died_is_part_of_a_hang(dog: Watchdog) -> None:

@@ -1,0 +1,25 @@
+"""The modules that sessions start, which loader workers import again."""
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("numpy", "jax", "grain", "rich", "jinja2")
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "netpipe.diagnosis.child",
+        "netpipe.diagnosis.second_process",
+        "netpipe.linting.child",
+        "netpipe.measuring.child",
+        "netpipe.throughput.child",
+    ],
+)
+def test_workers_import_nothing_heavy(module: str) -> None:
+    """It would cost each worker memory, and the first batch its time."""
+    program = f"import sys, {module}; print([one for one in {HEAVY} if one in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert done.stdout == b"[]\n"
