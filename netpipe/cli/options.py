@@ -75,7 +75,7 @@ class MeasureOptions:
 def measure_options(
     budget_s: float, budget_means: str
 ) -> Callable[[Callable[[MeasureOptions], None]], Callable[..., None]]:
-    """Give a command the options of a `Chosen`.
+    """Give a command the options of a `MeasureOptions`.
 
     Args:
         budget_s: The default of --budget.
