@@ -226,8 +226,8 @@ def _gate(run: Run, node: pytest.Item, quantity: str, subject: Subject) -> None:
             node.user_properties.append(("netpipe_waiver", result.waiver.remark))
         if result.comparison.outcome in UNJUDGED:
             node.user_properties.append(("netpipe_not_compared", result.comparison.reason))
-    if worst.against:
-        node.user_properties.append(("netpipe_against", worst.against))
+    if worst.against and run.against:
+        node.user_properties.append(("netpipe_against", run.against.commit.ref))
     if worst.fails:
         baselines = run.baselines_of(worst.now.device.key) if run.compares else ()
         command = session_nodes.repeating_command(node.config, node.nodeid)

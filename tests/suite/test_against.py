@@ -9,6 +9,7 @@ import pytest
 
 from netpipe.clock import MonotonicClock
 from netpipe.errors import NoSuchTestError, SessionError
+from netpipe.git import git
 from netpipe.results.measurement import Measurement
 from netpipe.session import parent
 from netpipe.suite import against
@@ -53,6 +54,20 @@ def test_a_regression_fails_without_any_baseline(versioned: Project) -> None:
     document = versioned.read_json("run.json")
     assert [one["against"] for one in document["comparisons"]] == ["HEAD", "HEAD"]
     assert len(document["against"]["pairs"]) == 3
+
+
+def test_junit_and_json_name_the_ref_in_full(versioned: Project) -> None:
+    """Messages shorten a full hash; what programs read does not."""
+    sha = git(versioned.pytester.path, "rev-parse", "HEAD")
+    versioned.sessions = in_turns(recorded(), costly())
+    result = versioned.run(
+        "--netpipe-against", sha, "--junitxml", "junit.xml", "--netpipe-json", "run.json"
+    )
+    result.stdout.fnmatch_lines([f"REGRESSED against {sha[:12]}: *"])
+    case = next(ElementTree.parse(versioned.pytester.path / "junit.xml").iter("testcase"))
+    properties = {one.get("name"): one.get("value") for one in case.iter("property")}
+    assert properties["netpipe_against"] == sha
+    assert versioned.read_json("run.json")["against"]["ref"] == sha
 
 
 def test_which_goes_first_changes(versioned: Project) -> None:
