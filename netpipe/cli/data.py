@@ -1,4 +1,4 @@
-"""`netpipe generate` and `netpipe prepare`: data to run on."""
+"""`netpipe generate` and `netpipe prepare`: commands that create a prepared data set."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--out", type=folder, required=True, help="The folder to make.")
-@click.option(
-    "--probes", type=int, help="How many probes measure; else as many as the profile has."
-)
-@click.option("--seed", type=int, default=0, show_default=True, help="Another gives other data.")
+@click.option("--out", type=folder, required=True, help="The folder to create.")
+@click.option("--probes", type=int, help="Number of probes (default: the profile's number).")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random data.")
 @click.option(
     "--profile", type=click.Choice(list(PROFILES)), default="embedded",
-    show_default=True, help="Many small probes and a few large; 24 of 170,000; all of about 25.",
+    show_default=True,
+    help="embedded: many short histories and a few long ones; big-rows: 24 probes with 170,000 "
+    "measurements each; small-rows: 20,000 probes with about 25 measurements each.",
 )  # fmt: skip
 @report_errors
 def generate(out: Path, probes: int | None, seed: int, profile: str) -> None:
-    """Make the embedded default data set, or one like it: parquet and prepared probe rows."""
+    """Generate a synthetic data set: parquet files, and the prepared rows made from them."""
     from netpipe.data.preparation.synthetic import generate as generate_data
 
     with ProgressBar("generating") as progress:
@@ -37,18 +37,26 @@ def generate(out: Path, probes: int | None, seed: int, profile: str) -> None:
 
 @click.command()
 @click.argument("sources", nargs=-1, type=folder, required=True)
-@click.option("--out", type=folder, required=True, help="The folder to make.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Chooses the eval probes.")
-@click.option("--shards", type=int, default=8, show_default=True, help="Files of the train split.")
+@click.option("--out", type=folder, required=True, help="The folder to create.")
+@click.option(
+    "--seed",
+    type=int,
+    default=0,
+    show_default=True,
+    help="Seed that chooses the probes of the eval split.",
+)
+@click.option(
+    "--shards", type=int, default=8, show_default=True, help="Number of files of the train split."
+)
 @report_errors
 def prepare(sources: tuple[Path, ...], out: Path, seed: int, shards: int) -> None:
-    """Turn parquet measurements into probe rows, train and eval split by probe.
+    """Convert parquet measurements to prepared rows, each probe either in train or in eval.
 
-    Names that state a split, such as train-00000.parquet or eval/, decide it for every file;
-    otherwise the seed does.
+    If the names of files or folders state the split, such as train-00000.parquet or eval/, they
+    decide; otherwise the seed does.
 
-    A folder that holds inherited ArrayRecord files (layout 0) and no parquet is converted: its rows
-    keep their order, in one file for each split.
+    A folder with ArrayRecord files of the older layout 0 and no parquet is converted to the newest
+    layout: the rows keep their order, in one file for each split.
     """
     from netpipe.data.preparation.convert import convert, is_inherited
     from netpipe.data.preparation.prepare import prepare as prepare_data

@@ -1,4 +1,4 @@
-"""`netpipe throughput`: how fast our pipeline loads, by batch size and by workers."""
+"""`netpipe throughput`: how fast this repository's pipeline loads, by batch size and workers."""
 
 from dataclasses import replace
 from math import inf
@@ -35,24 +35,26 @@ if TYPE_CHECKING:
     help="A TOML file whose [pipeline] is measured (default: sequences of 1024 tokens, batches of "
     "128, 2 workers).",
 )  # fmt: skip
-@click.option("--batch-size", metavar="N,..", help="Sequences in a batch; several to compare.")
+@click.option(
+    "--batch-size", metavar="N,..", help="Sequences per batch; several values are compared."
+)
 @click.option(
     "--workers", metavar="N,..",
-    help="Worker processes, 0 for none; several to compare. auto: the fewest that load as fast as "
-    "any, chosen by short trials.",
+    help="Worker processes, 0 for none; several values are compared. auto: the smallest number "
+    "that loads as fast as any, found by short trials.",
 )  # fmt: skip
 @click.option(
     "--memory-budget", metavar="BYTES",
-    help="With --workers auto: what all processes together may take, such as 4GB (default: half of "
-    "this host's memory).",
+    help="With --workers auto: the memory limit for all processes together, such as 4GB (default: "
+    "half of this host's memory).",
 )  # fmt: skip
 @click.option("--rounds", type=int, default=5, show_default=True, help="Runs of each combination.")
 @click.option(
     "--seconds", type=float, default=4.0, show_default=True,
-    help="Steady state that each run measures.",
+    help="Seconds of steady state that each run measures.",
 )  # fmt: skip
 @click.option(
-    "--against", metavar="TARGET", help="Another loader, measured in the same rounds, for ratios."
+    "--against", metavar="TARGET", help="Another loader to compare with, in the same rounds."
 )
 @as_json
 @report_errors
@@ -67,12 +69,12 @@ def throughput(
     against: str | None,
     as_json: bool,
 ) -> None:
-    """Measure how fast this repository's pipeline loads when nothing waits for it.
+    """Measure how fast this repository's pipeline loads without a training step.
 
-    Tokens are real ones, padding is not counted; CPU time is that of all processes. Lists
-    (--batch-size 256,512 --workers 0,1,2) give all combinations, run in turns, each time in a
-    fresh process. TARGET is package.module:name or path/to/file.py:name, a callable that returns a
-    loader; of a batch without inputs_segmentation every element of its first leaf is a token.
+    Padding does not count as tokens; CPU time is the sum over all processes. Lists (--batch-size
+    256,512 --workers 0,1,2) give all combinations, run in turns, each time in a fresh process.
+    TARGET is package.module:name or path/to/file.py:name, a callable that returns a loader. If its
+    batches have no inputs_segmentation, every element of the first leaf counts as a token.
     """
     from netpipe.config import PipelineConfig, load_config
     from netpipe.data.preparation.embedded import data_of_user
@@ -87,19 +89,21 @@ def throughput(
     counts = [] if automatic else _read_numbers("--workers", workers, minimum=0)
     pipeline = PipelineConfig(sequence_length=1024, batch_size=128, workers=2)
     pipeline = pipeline if config is None else load_config(config).pipeline
-    chosen = combinations(data or data_of_user(), pipeline, batch_sizes, counts)
+    selected = combinations(data or data_of_user(), pipeline, batch_sizes, counts)
     choice = None
     if automatic:
-        choice = choose_workers(chosen[0], memory_budget, seconds)
-        chosen = combinations(chosen[0].data, chosen[0].pipeline, [], [choice.workers])
-    _print(replace(_measure(chosen, against, rounds, seconds), choice=choice), as_json)
+        choice = choose_workers(selected[0], memory_budget, seconds)
+        selected = combinations(selected[0].data, selected[0].pipeline, [], [choice.workers])
+    measured = _measure(selected, against, rounds, seconds)
+    _print(replace(measured, choice=choice), as_json)
 
 
 def _read_numbers(option: str, text: str | None, *, minimum: int) -> list[int]:
-    """Read a list of whole numbers; an option that is not given has none."""
+    """Return the comma-separated numbers of an option; an empty list if it is not given."""
     try:
         numbers = [] if text is None else [int(word) for word in text.split(",")]
     except ValueError:
+        # Refused below, with the same message as a number that is too small.
         numbers = [minimum - 1]
     if any(number < minimum for number in numbers):
         constraint = f"be whole numbers of at least {minimum}, with commas between them"
@@ -108,16 +112,16 @@ def _read_numbers(option: str, text: str | None, *, minimum: int) -> list[int]:
 
 
 def _measure(
-    chosen: "list[Combination]", against: str | None, rounds: int, seconds: float
+    selected: "list[Combination]", against: str | None, rounds: int, seconds: float
 ) -> "Throughput":
     from netpipe.throughput.report import Against, Throughput
     from netpipe.throughput.sessions import expected_s, measure_in_turns
     from netpipe.throughput.subjects import Foreign, Subject
 
-    # The loader that has never been tried goes first: if it fails, it fails soon.
+    # The user's loader goes first: if it fails, the command fails early.
     foreign = [] if against is None else [Foreign(against)]
-    subjects: list[Subject] = [*foreign, *chosen]
-    for combination in chosen:
+    subjects: list[Subject] = [*foreign, *selected]
+    for combination in selected:
         notes.print(f"{combination.label}: {combination.memory_estimate}", soft_wrap=True)
     notes.print(
         f"rounds: {rounds}, runs in each: {len(subjects)}, every one a fresh process that measures "
@@ -127,15 +131,15 @@ def _measure(
     )
     with ProgressBar("measuring") as progress:
 
-        def say(done: int, subject: Subject) -> None:
+        def report_run(done: int, subject: Subject) -> None:
             progress.describe(f"round {done // len(subjects) + 1}, {subject.label}")
             progress(done, rounds * len(subjects))
 
-        runs = measure_in_turns(subjects, rounds, seconds, say)
+        runs = measure_in_turns(subjects, rounds, seconds, report_run)
         progress.describe("measured")
         progress(rounds * len(subjects), rounds * len(subjects))
     other = None if against is None else Against(against, runs[0])
-    return Throughput(chosen[0].data, seconds, chosen, runs[len(foreign) :], other)
+    return Throughput(selected[0].data, seconds, selected, runs[len(foreign) :], other)
 
 
 def _print(measured: "Throughput", as_json: bool) -> None:

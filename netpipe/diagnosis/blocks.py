@@ -1,4 +1,4 @@
-"""A block of batches pulled flat out, by one thread or by several with a loader each."""
+"""Measures blocks of batches: pulled as fast as possible by threads with a loader each."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -19,13 +19,13 @@ from netpipe.session.processes import ProcessTree
 MIN_BATCHES: Final = 2
 
 _FIRST_LOOK_BATCHES: Final = 3
-# A part of each block is pulled before it: batches made ahead come in no time.
-_WARM_UP_SHARE: Final = 0.25
-# The least part of its time for which a thread is assumed to have run.
+# Warm-up as a fraction of the block: batches that were prefetched arrive at once.
+_WARM_UP_FRACTION: Final = 0.25
+# A thread is assumed to have run for at least this fraction of its wall time.
 _MIN_RUNNING_FRACTION: Final = 0.05
 # Grain stops its workers one after the other.
 _CLOSING_S: Final = 10.0
-# Ratios are made of it, so it is never 0.
+# Ratios divide by CPU times, so they must not be 0.
 _MIN_CPU_S: Final = 1e-9
 _IO: Final = Path("/proc/self/io")
 _SCHEDULING: Final = Path("/proc/thread-self/schedstat")
@@ -33,14 +33,13 @@ _SCHEDULING: Final = Path("/proc/thread-self/schedstat")
 
 @dataclass(frozen=True)
 class Block:
-    """What pulling for a while took.
+    """The cost of a block, per batch.
 
     Attributes:
-        s_per_batch: Wall seconds, all pulling threads together.
-        undelayed_s_per_batch: The same on a machine that does nothing else: without the time that
-            those threads waited for a core, and without copies, which may only be left out where
-            the loader does nothing meanwhile.
-        trainer_cpu_s_per_batch: CPU seconds of this process, all its threads.
+        s_per_batch: Wall seconds; with several pulling threads, the inverse of their summed rates.
+        undelayed_s_per_batch: The same without the time that those threads waited for a core or
+            copied for an intervention. Valid only if the loader is idle while a thread copies.
+        trainer_cpu_s_per_batch: CPU seconds of all threads of this process.
         workers_cpu_s_per_batch: CPU seconds of its children.
         read_bytes_per_batch: Bytes that came from a disk, not from the page cache; 0 where the
             kernel does not report them.
@@ -60,15 +59,15 @@ class Block:
 
 @dataclass(frozen=True)
 class PullCost:
-    """What pulling batches took in one thread.
+    """The cost of the batches that one thread pulled.
 
     Attributes:
-        batches: How many; each restart's first batch is not among them.
+        batches: The number of batches, not counting the first one after each restart.
         wall_s: Seconds for these batches.
         delay_s: Seconds that the thread waited for a core; 0 where the kernel does not report it.
         restarts: How often the loader had ended and was started again.
         restarts_own_cpu_s: CPU seconds of this process during restarts.
-        restarts_workers_cpu_s: CPU seconds of its children, which start and end then.
+        restarts_workers_cpu_s: CPU seconds of its children during restarts.
         copying_s: CPU seconds that the thread copied for an intervention.
     """
 
@@ -82,9 +81,9 @@ class PullCost:
 
     @property
     def undelayed_s(self) -> float:
-        """Seconds that they would have taken on a core of its own, without copies."""
-        least_s = _MIN_RUNNING_FRACTION * self.wall_s
-        return max(least_s, self.wall_s - self.delay_s - self.copying_s)
+        """Wall seconds without waiting for a core and without copies."""
+        min_s = _MIN_RUNNING_FRACTION * self.wall_s
+        return max(min_s, self.wall_s - self.delay_s - self.copying_s)
 
 
 class PullingThread:
@@ -94,7 +93,7 @@ class PullingThread:
         loader: Makes the loader.
         clock: Seconds.
         watch: Guards every wait for a batch.
-        until_s: When to stop after a single batch, on the clock.
+        until_s: The time on the clock after which a pull returns as soon as it has one batch.
     """
 
     def __init__(
@@ -120,11 +119,11 @@ class PullingThread:
         return self._loader()
 
     def start_pulling(self, enough_s: float, least: int = MIN_BATCHES) -> Callable[[], PullCost]:
-        """Start to pull for a while; return what waits for the end.
+        """Start to pull; return a function that waits for the end and returns the cost.
 
         Args:
-            enough_s: Seconds after which to stop, once there are enough batches.
-            least: The least number of batches.
+            enough_s: The minimum duration.
+            least: The minimum number of batches.
         """
         return self._thread.submit(self._pull, enough_s, least).result
 
@@ -140,7 +139,7 @@ class PullingThread:
             wall_s += self._puller.pull()[1]
             batches += 1
             if self._puller.restarts != restarts_before:
-                # Starting the loader again is not loading.
+                # The cost of a restart is not part of loading.
                 restarts += 1
                 own_cpu_s += _own_cpu_s() - self._own_s_at_start
                 workers_cpu_s += _workers_cpu_s() - self._workers_s_at_start
@@ -150,9 +149,9 @@ class PullingThread:
     def close(self) -> None:
         """Stop the loader, where it can be stopped."""
         closing = self._thread.submit(self._puller.close)
-        # A loader that cannot be closed ends with its process.
-        is_over = wait([closing], _CLOSING_S).done
-        self._thread.shutdown(wait=bool(is_over))
+        # Do not wait longer for a loader that cannot be closed: it ends with its process.
+        is_closed = bool(wait([closing], _CLOSING_S).done)
+        self._thread.shutdown(wait=is_closed)
 
 
 def measure_block(threads: Sequence[PullingThread], enough_s: float) -> Block:
@@ -160,15 +159,15 @@ def measure_block(threads: Sequence[PullingThread], enough_s: float) -> Block:
 
     Args:
         threads: At least one.
-        enough_s: Seconds that each pulls at least, after a warm-up that does not count.
+        enough_s: The minimum time that each thread pulls, after a warm-up that is discarded.
     """
-    for finish in [thread.start_pulling(_WARM_UP_SHARE * enough_s) for thread in threads]:
+    for finish in [thread.start_pulling(_WARM_UP_FRACTION * enough_s) for thread in threads]:
         finish()
     return _measure(lambda: [thread.start_pulling(enough_s) for thread in threads])
 
 
 def measure_batch_count(thread: PullingThread, count: int) -> Block:
-    """Let a thread pull this many batches."""
+    """Let a thread pull a given number of batches."""
     return _measure(lambda: [thread.start_pulling(0.0, least=count)])
 
 
@@ -179,7 +178,7 @@ def _measure(start: Callable[[], list[Callable[[], PullCost]]]) -> Block:
     own_s -= sum(cost.copying_s for cost in costs)
     workers_s = _workers_cpu_s() - workers_s
     batches = sum(cost.batches for cost in costs)
-    # A loader that ends with every batch does nothing but restart: then restarts count as loading.
+    # If the loader restarted before every batch, count the restarts as loading.
     if loading := batches - sum(cost.restarts for cost in costs):
         own_s -= sum(cost.restarts_own_cpu_s for cost in costs)
         workers_s -= sum(cost.restarts_workers_cpu_s for cost in costs)
@@ -195,7 +194,7 @@ def _measure(start: Callable[[], list[Callable[[], PullCost]]]) -> Block:
 def measure_fresh_block(
     loader: LoaderFactory, enough_s: float, clock: Clock, watch: Watch, until_s: float = inf
 ) -> Block:
-    """Start a loader, whose buffers are empty then, pull a block of batches, and stop it."""
+    """Start a loader with empty buffers, pull a block of batches, and stop the loader."""
     thread = PullingThread(loader, clock, watch, until_s)
     try:
         return measure_block([thread], enough_s)
@@ -204,14 +203,14 @@ def measure_fresh_block(
 
 
 class FirstLook(NamedTuple):
-    """Seconds that a start takes, and about the seconds that a batch takes."""
+    """Seconds that a start takes, and an estimate of the seconds per batch."""
 
     start_s: float
     batch_s: float
 
 
 def take_first_look(loader: LoaderFactory, clock: Clock, watch: Watch, until_s: float) -> FirstLook:
-    """Start a loader, pull a few batches, and stop it."""
+    """Start a loader, pull a few batches, and stop the loader."""
     started_s = clock()
     thread = PullingThread(loader, clock, watch, until_s)
     start_s = clock() - started_s
@@ -228,12 +227,12 @@ def _own_cpu_s() -> float:
 
 
 def _workers_cpu_s() -> float:
-    """Return the CPU seconds of the children, ended ones included."""
+    """Return the CPU seconds of all children, including those that have ended."""
     return ProcessTree().cpu_s() - time.process_time()
 
 
 def _delay_s() -> float:
-    """Return how long this thread has been ready to run without a core: proc_pid_schedstat(5)."""
+    """Return the seconds that this thread has waited for a core: proc_pid_schedstat(5)."""
     with suppress(OSError, IndexError, ValueError):
         return int(_SCHEDULING.read_text(encoding="ascii").split()[1]) / 1e9
     return 0.0

@@ -40,12 +40,18 @@ def main() -> None:
         load_s = None
         if arguments.load_s:
             load_s = Interval(*arguments.load_s)
-        # The investigation keeps the part of this limit that follows the start-up by itself.
+        # To the watchdog the whole session is start-up; the investigation keeps its own budget.
         limit_s = START_UP_S + request.budget_s
         with Watchdog(request, start_up_s=limit_s) as watch:
             investigation = Investigation(
-                *(loader, arguments.loader, arguments.step_s, cores),
-                *(arguments.budget_s, MonotonicClock(), watch, load_s),
+                loader=loader,
+                target=arguments.loader,
+                step_s=arguments.step_s,
+                cores=cores,
+                budget_s=arguments.budget_s,
+                clock=MonotonicClock(),
+                watch=watch,
+                load_s=load_s,
             )
             findings = investigation.run().to_document()
         step = resolve(arguments.step) if arguments.step else None
@@ -56,10 +62,10 @@ def main() -> None:
 
 
 def count_flops(flops: Flops) -> float | None:
-    """Return the FLOPs of a step that its factory gives, as a number or as a callable.
+    """Return the FLOPs per step from the step factory's attribute: a number, a callable or None.
 
     Raises:
-        MisuseError: They are not above 0, or not finite.
+        MisuseError: The number is not above 0, or not finite.
     """
     counted = flops() if callable(flops) else flops
     return None if counted is None else float(check_flops(counted))

@@ -1,4 +1,4 @@
-"""`netpipe diagnose` as sessions: one with the step, one for the lint, one that investigates."""
+"""Runs the sessions of `netpipe diagnose`: a measurement, a lint and an investigation."""
 
 import json
 import sys
@@ -26,7 +26,7 @@ from netpipe.verdict.kinds import VerdictKind
 from netpipe.verdict.worker_sizing import enough_workers
 
 _STEP_FRACTION: Final = 1 / 3
-"""Share of the budget for measuring the loader with its step, if there is one."""
+"""Fraction of the budget for measuring the loader with its step, if there is one."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,10 @@ class DiagnosisRequest:
     """The loader to diagnose, and how.
 
     Attributes:
-        loader: The target.
+        loader: The loader's target.
         step: The step's target; None without one.
         loop: The loop's target; None for netpipe's own.
-        session: Accelerator, FLOPs, MFU, limits and trace; its budget is for all sessions.
+        session: Accelerator, FLOPs, MFU, limits and trace; its budget covers all sessions.
     """
 
     loader: str
@@ -54,7 +54,7 @@ class DiagnosisRequest:
     def max_duration_s(self) -> float:
         """Seconds from the first batches until the diagnosis must end.
 
-        Its processes start, import and give a first batch within limits of their own.
+        Not included: starting processes, imports and first batches, which have their own limits.
         """
         budget_s = self.session.budget_s
         if not self.has_step:
@@ -73,12 +73,12 @@ def run_diagnosis(
 
     Args:
         asked: The loader to diagnose, and how.
-        silences: The reasons of silenced lint rules, by the rule.
-        intent: Of the lint: "throughput" or "reproducible".
-        progress: Hears what is being done.
+        silences: The silenced lint rules, each with its reason.
+        intent: The lint's intent: "throughput" or "reproducible".
+        progress: Called with each progress report.
 
     Raises:
-        MisuseError: The loader, the step or the loop is not what it must be.
+        MisuseError: The loader, the step or the loop cannot be used as such.
         SessionError: A session crashed, hung or ran out of time.
     """
     budget_s, measurement = asked.session.budget_s, None
@@ -129,7 +129,7 @@ def compose_diagnosis(
     lint: Mapping[str, Any],
     request: MeasureRequest,
 ) -> Diagnosis:
-    """Return the diagnosis that the answers of all sessions amount to."""
+    """Combine the answers of all sessions into a diagnosis."""
     findings = findings_from(answer["findings"])
     verdict = None if measurement is None else judge(measurement)
     if (
@@ -139,8 +139,8 @@ def compose_diagnosis(
     ):
         transfer_s = measurement.step_transfer_s or measurement.step_s
         fraction = 1 - min(1.0, measurement.step_s.median / transfer_s.median)
-        limit = Bottleneck(None, "device-transfer", fraction, verdict.message)
-        findings = replace(findings, bottleneck=limit)
+        bottleneck = Bottleneck(None, "device-transfer", fraction, verdict.message)
+        findings = replace(findings, bottleneck=bottleneck)
     flops = request.flops_per_step or answer["flops_per_step"]
     return Diagnosis(
         sentence=summarize(findings, measurement, verdict),
@@ -154,10 +154,10 @@ def compose_diagnosis(
 
 
 def list_needs(findings: Findings, flops_per_step: float | None, mfu: float) -> tuple[Need, ...]:
-    """Return the needs of every accelerator with a known peak, the slowest first."""
+    """Return the needs of every accelerator with known peak FLOPs, the slowest first."""
     if flops_per_step is None:
         return ()
-    # A batch occupies a worker with the stages that run in workers now, or would run there.
+    # A batch occupies a worker for the stages that run in workers; without workers, for all.
     stages = [stage for stage in findings.stages if stage.section == "workers"] or findings.stages
     load_s = findings.load_s_per_batch.median
     occupied_s = max(sum(stage.s_per_batch for stage in stages), findings.workers * load_s)

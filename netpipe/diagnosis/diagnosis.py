@@ -1,4 +1,4 @@
-"""What a diagnosis holds: plain, frozen numbers that travel as JSON."""
+"""The results of a diagnosis: frozen dataclasses that are passed between processes as JSON."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from netpipe.verdict.report import measurement_document
 SCHEMA: Final = "netpipe.diagnosis/1"
 
 MIN_EFFECT_FRACTION: Final = 0.05
-"""A ratio whose interval comes closer to 1 than this shows no clear difference."""
+"""A ratio is clearly different from 1 if its whole interval is further from 1 than this."""
 
 RESOURCES: Final = (
     "cpu",
@@ -33,15 +33,15 @@ class Stage:
     """One stage of a loader, measured in the single-thread run.
 
     Attributes:
-        name: The node's name as lint prints it, or the functions of a loader that is not Grain's,
+        name: The node's name as lint prints it; for a loader that is not Grain's, its functions,
             the outermost first.
-        node: Its id in the lint graph; None without a graph.
-        function: The user's function in it; "" for none.
-        made_at: The line of the user's code that made it, as file:line; "" if not known.
-        section: Where it runs in the unmodified loader: "workers", "threads" or "trainer".
-        s_per_batch: Wall seconds, without the stages that it reads from.
-        cpu_s_per_batch: CPU seconds, likewise.
-        fraction: Its share of the single-thread time; near 1: the other stages hardly count.
+        node: The node's id in the lint graph; None without a graph.
+        function: The user's function that the stage calls; "" if there is none.
+        made_at: The line of the user's code that created the stage, as file:line; "" if unknown.
+        section: Where the stage runs in the unmodified loader: "workers", "threads" or "trainer".
+        s_per_batch: Wall seconds, without those of the stages that it reads from.
+        cpu_s_per_batch: CPU seconds, also without those stages.
+        fraction: The stage's share of the single-thread time; near 1: it takes almost all of it.
         by: How it was measured: "timing" of every call, or "sampling" of stacks.
         without_s_per_batch: The single-thread time when the stage returns its earlier results;
             None if not measured.
@@ -61,7 +61,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Intervention:
-    """One change made to learn from it, measured in turns with the loader without the change.
+    """One change of the loader, measured in turns with the unchanged loader.
 
     Attributes:
         name: "cached-bytes", "without-stage", "two-threads", "two-processes", "tiny-payload" or
@@ -82,7 +82,7 @@ class Intervention:
 
     @property
     def clear_factor(self) -> float:
-        """The least factor between with and without; 0 if there is no clear difference."""
+        """`clear_factor` of the speedup; 0 if the change was not made."""
         return 0.0 if self.speedup is None else clear_factor(self.speedup)
 
     @property
@@ -92,7 +92,7 @@ class Intervention:
 
 
 def clear_factor(ratio: Interval) -> float:
-    """Return the least factor by which a ratio differs from 1; 0 if it may not differ at all."""
+    """Return the bound of a ratio nearest to 1, inverted below 1; 0 if there is no clear effect."""
     bound = ratio.low if ratio.median > 1 else 1 / ratio.high
     return bound if bound > 1 + MIN_EFFECT_FRACTION else 0.0
 
@@ -105,7 +105,7 @@ class Bottleneck:
         stage: The name of a stage; None if no stage limits.
         resource: One of `RESOURCES`.
         fraction: The stage's share of the loading time.
-        why: The figures that this follows from.
+        why: The figures that the conclusion is drawn from.
     """
 
     stage: str | None
@@ -123,7 +123,7 @@ class Prediction:
         kind: "no-threads", "workers", "without-stage", "faster-stage", "smaller-batch",
             "narrower-dtype" or "no-transfer".
         load_s_per_batch: Seconds.
-        headroom: The step time over it; None without a step.
+        headroom: Step time / load time; None without a step.
     """
 
     change: str
@@ -146,9 +146,12 @@ class Need:
 
 @dataclass(frozen=True)
 class Verification:
-    """A prediction beside the measurement of the same change, made in the same run.
+    """A prediction and the measurement of the same change in the same run.
 
-    The error is predicted over measured, minus 1.
+    Attributes:
+        before_s_per_batch: The load time without the change.
+        error_fraction: Predicted / measured - 1.
+        says: The comparison as a sentence.
     """
 
     change: str
@@ -162,19 +165,21 @@ class Verification:
 
 @dataclass(frozen=True)
 class Findings:
-    """Everything that a session found out about a loader.
+    """All findings of a session about a loader.
 
     Attributes:
-        load_s_per_batch: The unmodified loader, pulled as fast as it goes.
+        load_s_per_batch: Wall seconds of the unmodified loader, pulled as fast as possible.
         load_cpu_s_per_batch: CPU seconds of all its processes.
         lane: How the single-thread run was made: "rebuilt", without workers and threads, or
             "as-it-is", the unmodified loader.
-        lane_s_per_batch: The single-thread run.
+        lane_s_per_batch: Wall seconds of the single-thread run.
         lane_cpu_s_per_batch: CPU seconds of the single-thread run.
         workers: Worker processes of the unmodified loader.
         threads: Reader threads of each of its processes.
-        stages: The largest first.
+        stages: The slowest first.
         interventions: Those with the clearest effect first.
+        what_if: The predictions, one for each change.
+        verified: The prediction that was tried; None if none was.
         unverified: Why no prediction was tried; "" if one was.
         elapsed_s: Duration of the whole diagnosis.
         remarks: The parts that were left out, and why.
@@ -203,13 +208,13 @@ class Findings:
 
 
 def findings_from(document: Mapping[str, Any]) -> Findings:
-    """Read what `Findings.to_document` returned."""
+    """Return the findings that `Findings.to_document` wrote."""
     return converter().structure(document, Findings)
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """A loader's findings, and what a step needs."""
+    """A loader's findings, and what each accelerator needs from the host."""
 
     sentence: str
     findings: Findings

@@ -1,4 +1,4 @@
-"""The same batches from the disk and from the page cache."""
+"""Compares loading the same batches from the disk and from the page cache."""
 
 import os
 import site
@@ -20,14 +20,15 @@ from netpipe.session.heartbeat import Watch
 _MIN_BATCHES: Final = 3
 _MAX_BATCHES: Final = 500
 _ROUNDS: Final = 4
+# A batch from the disk is assumed to take this many times as long as from the page cache.
 _COLD_SLOWDOWN: Final = 1.5
-_PYTHON: Final = (sys.prefix, sys.base_prefix, sysconfig.get_paths()["stdlib"])
+_PYTHON_FOLDERS: Final = (sys.prefix, sys.base_prefix, sysconfig.get_paths()["stdlib"])
 _CODE: Final = tuple(
-    {os.path.realpath(path) + os.sep for path in (*_PYTHON, *site.getsitepackages())}
+    {os.path.realpath(path) + os.sep for path in (*_PYTHON_FOLDERS, *site.getsitepackages())}
 )
-# /usr/lib holds locales, which every process maps.
-_SYSTEM: Final = ("/dev/", "/proc/", "/sys/", "/usr/lib/")
-_LIBRARY: Final = (".so", ".py", ".pyc")
+# /usr/lib holds the locale files, which every process maps.
+_SYSTEM_FOLDERS: Final = ("/dev/", "/proc/", "/sys/", "/usr/lib/")
+_CODE_SUFFIXES: Final = (".so", ".py", ".pyc")
 
 
 def compare_disk_with_cache(
@@ -44,22 +45,22 @@ def compare_disk_with_cache(
     Returns:
         None if the loader has no data file open.
     """
+    count = round(slot.budget_s / (2 * _ROUNDS * _COLD_SLOWDOWN * batch_s))
+    count = min(_MAX_BATCHES, max(_MIN_BATCHES, count))
 
-    def start() -> PullingThread:
+    def start_puller() -> PullingThread:
         return PullingThread(loader, slot.clock, watch, slot.until_s)
 
     def pull(files: tuple[str, ...]) -> Block:
         drop_from_page_cache(files)
-        # A new start reads the same files again from their beginning.
-        puller = start()
+        # Start the loader again, so that it reads the same files from their beginning.
+        puller = start_puller()
         try:
             return measure_batch_count(puller, count)
         finally:
             puller.close()
 
-    count = round(slot.budget_s / (2 * _ROUNDS * _COLD_SLOWDOWN * batch_s))
-    count = min(_MAX_BATCHES, max(_MIN_BATCHES, count))
-    puller = start()
+    puller = start_puller()
     try:
         files = open_files()
     finally:
@@ -78,7 +79,7 @@ def open_files() -> tuple[str, ...]:
 def _open_paths() -> Iterator[str]:
     for descriptor in Path("/proc/self/fd").iterdir():
         with suppress(OSError):
-            # A file that is only written to, as the session's log, is no data.
+            # Skip files that are open only for writing, such as the session's log.
             if fcntl(int(descriptor.name), F_GETFL) & os.O_ACCMODE != os.O_WRONLY:
                 yield str(descriptor.readlink())
     with suppress(OSError):
@@ -88,7 +89,11 @@ def _open_paths() -> Iterator[str]:
 
 
 def _is_data(path: str) -> bool:
-    if path.startswith((*_SYSTEM, *_CODE)) or path.endswith(_LIBRARY) or ".so." in path:
+    if (
+        path.startswith((*_SYSTEM_FOLDERS, *_CODE))
+        or path.endswith(_CODE_SUFFIXES)
+        or ".so." in path
+    ):
         return False
     with suppress(OSError):
         return Path(path).is_file() and Path(path).stat().st_size > 0
@@ -96,7 +101,7 @@ def _is_data(path: str) -> bool:
 
 
 def drop_from_page_cache(files: tuple[str, ...]) -> None:
-    """Ask the kernel to read files from the disk the next time."""
+    """Ask the kernel to drop files from the page cache: the next read is from the disk."""
     for file in files:
         with suppress(OSError):
             descriptor = os.open(file, os.O_RDONLY)

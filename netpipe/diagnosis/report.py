@@ -1,4 +1,4 @@
-"""A diagnosis for people: its summary sentence, and its tables."""
+"""Renders a diagnosis as text: its summary sentence, and its tables."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -27,6 +27,7 @@ _BOUND: Final = {
     "memory": "bound by the memory that all cores share",
     "waiting": "waiting for storage elsewhere, a lock or a sleep",
 }
+# Verdicts whose summary names the limiting stage; the others end with the verdict's advice.
 _LOADING_KINDS: Final = (
     VerdictKind.LOADER_BOUND,
     VerdictKind.MASKED_LOADER_BOUND,
@@ -47,7 +48,7 @@ def summarize(findings: Findings, measurement: Measurement | None, verdict: Verd
         if verdict is not None and verdict.kind == VerdictKind.HEALTHY:
             subject = "What would limit it first: stage"
         sentences.append(_describe_bottleneck(bottleneck, subject))
-        # Without a clear cause the clearest effect is part of the reason already.
+        # If the resource is unknown, `bottleneck.why` already states the clearest effect.
         clearest = next(iter(findings.interventions), None)
         if clearest and clearest.clear_factor and bottleneck.resource != "unknown":
             sentences.append(f"Clearest effect: {clearest.effect}.")
@@ -86,10 +87,10 @@ def _describe_bottleneck(bottleneck: Bottleneck, subject: str) -> str:
 
 
 def _describe_help(findings: Findings) -> Iterator[str]:
-    """Yield what the change that was tried gives, or else the most promising one."""
+    """Yield a sentence on the change that was tried, or else on the most promising prediction."""
     tried = findings.verified
     if tried is not None:
-        prediction = next(one for one in findings.what_if if one.change == tried.change)
+        prediction = next(guess for guess in findings.what_if if guess.change == tried.change)
         yield (
             f"{_describe_prediction(prediction)}; tried: "
             f"{format_seconds(tried.measured_s_per_batch.median)} instead of "
@@ -97,8 +98,12 @@ def _describe_help(findings: Findings) -> Iterator[str]:
         )
         return
     helpful_s = MAX_HELPFUL_RATIO * findings.load_s_per_batch.median
-    helpful = [one for one in findings.what_if if one.load_s_per_batch.median < helpful_s]
-    simple = [one for one in helpful if one.kind in ("no-threads", "workers")]
+    helpful = [
+        prediction
+        for prediction in findings.what_if
+        if prediction.load_s_per_batch.median < helpful_s
+    ]
+    simple = [prediction for prediction in helpful if prediction.kind in ("no-threads", "workers")]
     for best in (*simple, *helpful)[:1]:
         why = findings.unverified.rpartition(" could not be tried: ")[2]
         yield f"{_describe_prediction(best)} (not tried: {why})."
@@ -106,14 +111,14 @@ def _describe_help(findings: Findings) -> Iterator[str]:
 
 def _describe_prediction(prediction: Prediction) -> str:
     change, headroom = prediction.change, prediction.headroom
-    # The name of a stage begins as the user wrote it.
+    # These two begin with the name of a stage, whose case is the user's.
     if prediction.kind not in ("without-stage", "faster-stage"):
         change = change[0].upper() + change[1:]
-    then = f"; headroom then {headroom.median:.2g}" if headroom else ""
-    return f"{change} would give {_in_brackets(prediction.load_s_per_batch)}{then}"
+    headroom_clause = f"; headroom then {headroom.median:.2g}" if headroom else ""
+    return f"{change} would give {_format_interval(prediction.load_s_per_batch)}{headroom_clause}"
 
 
-def _in_brackets(interval: Interval) -> str:
+def _format_interval(interval: Interval) -> str:
     scale, unit = (1e3, "ms") if interval.median < 1 else (1.0, "s")
     low, high = format_number(scale * interval.low), format_number(scale * interval.high)
     return f"{format_number(scale * interval.median)} {unit} [{low}, {high}]"
@@ -132,7 +137,7 @@ def tables(diagnosis: Diagnosis) -> Iterator[Table]:
 
 
 def closing(findings: Findings) -> str:
-    """Return the lines after the tables: the remarks, and the prediction that was tried."""
+    """Return the lines after the tables: the remarks, and how the tried change turned out."""
     tried, why = findings.verified, findings.unverified
     lines = [f"remark: {remark}" for remark in findings.remarks]
     if tried:
@@ -170,17 +175,20 @@ def _intervention_table(findings: Findings) -> Table:
     table.add_column("change", overflow="fold")
     table.add_column("times as fast", no_wrap=True)
     table.add_column("", overflow="fold")
-    for made in findings.interventions:
-        ratio = format_ratio_interval(made.speedup) if made.speedup else ""
-        table.add_row(made.what, ratio, f"{made.says}{_describe_times(made)}")
+    for intervention in findings.interventions:
+        speedup = intervention.speedup
+        ratio = format_ratio_interval(speedup) if speedup else ""
+        conclusion = f"{intervention.says}{_describe_times(intervention)}"
+        table.add_row(intervention.what, ratio, conclusion)
     return table
 
 
-def _describe_times(made: Intervention) -> str:
-    if made.before_s_per_batch is None or made.after_s_per_batch is None:
+def _describe_times(intervention: Intervention) -> str:
+    before_s, after_s = intervention.before_s_per_batch, intervention.after_s_per_batch
+    if before_s is None or after_s is None:
         return ""
-    after_s, before_s = made.after_s_per_batch.median, made.before_s_per_batch.median
-    return f": {format_seconds(after_s)} instead of {format_seconds(before_s)} a batch"
+    after, before = format_seconds(after_s.median), format_seconds(before_s.median)
+    return f": {after} instead of {before} a batch"
 
 
 def _prediction_table(findings: Findings) -> Table:

@@ -9,7 +9,7 @@ from netpipe.errors import SessionError
 from netpipe.session.heartbeat import Watch
 
 NO_TIME: Final = "no time was left"
-"""The reason why a part was left out."""
+"""The reason given for a part that was left out."""
 
 _EXTRA_S: Final = 20.0
 
@@ -17,7 +17,8 @@ _EXTRA_S: Final = 20.0
 def max_duration_s(budget_s: float) -> float:
     """Return the seconds from the loader's first batches until a diagnosis must end.
 
-    It is more than the budget: starting workers and the least rounds take the time that they take.
+    It exceeds the budget, because starting workers and the minimum number of rounds take as long
+    as they need, even when the budget is spent.
     """
     return 2 * budget_s + _EXTRA_S
 
@@ -29,7 +30,7 @@ class TimeSlot:
     Attributes:
         clock: Seconds.
         budget_s: Seconds that the part should take.
-        until_s: The moment on the clock when it must end.
+        until_s: The time on the clock by which it must end.
     """
 
     clock: Clock
@@ -44,14 +45,14 @@ class TimeSlot:
         """Refuse a part that would take longer than the remaining time.
 
         Raises:
-            SessionError: It would; the message is `NO_TIME`.
+            SessionError: The part would take longer; the message is `NO_TIME`.
         """
         if cost_s > self.remaining_s():
             raise SessionError(NO_TIME)
 
 
 class Schedule:
-    """Gives each part of a diagnosis its time slot; the diagnosis begins with its schedule."""
+    """Gives each part of a diagnosis its time slot, counted from the creation of the schedule."""
 
     def __init__(self, clock: Clock, budget_s: float, watch: Watch) -> None:
         self._clock = clock
@@ -64,7 +65,7 @@ class Schedule:
 
         Args:
             budget_fraction: The part's share of the budget.
-            end_fraction: When the part must end, as a fraction of the longest duration.
+            end_fraction: When the part must end, as a fraction of `max_duration_s`.
         """
         until_s = self._started_s + end_fraction * max_duration_s(self._budget_s)
         return TimeSlot(self._clock, budget_fraction * self._budget_s, until_s)

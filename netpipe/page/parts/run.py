@@ -1,4 +1,4 @@
-"""A run of the suite: its comparisons, and everything that it measured and linted."""
+"""Builds the parts of a suite run: its comparisons, measurements and lints."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,10 +11,13 @@ from netpipe.page.parts.measurement import build_measurement_part
 
 
 def build_run_parts(document: Mapping[str, Any]) -> tuple[Part, ...]:
-    """Return the parts of a `netpipe.run/1` document: the gate, then the results it rests on."""
-    # The last session of each device and each data stands for all of them.
-    last = {(one["device"]["key"], one["fingerprint"]): one for one in document["measurements"]}
-    measured = map(build_measurement_part, last.values())
+    """Return the parts of a `netpipe.run/1` document: the gate, then its measurements and lints."""
+    # Of several sessions with the same device and data, show only the last.
+    last_sessions = {
+        (session["device"]["key"], session["fingerprint"]): session
+        for session in document["measurements"]
+    }
+    measured = map(build_measurement_part, last_sessions.values())
     results = (*measured, *map(build_lint_part, document["lints"]))
     return (_build_gate(document, results), *results)
 
@@ -32,18 +35,18 @@ def _build_gate(document: Mapping[str, Any], results: Sequence[Part]) -> Part:
 
 
 def _build_headline(comparisons: Sequence[Mapping[str, Any]], results: Sequence[Part]) -> Headline:
-    """Name the worst comparison; the tone is the worst of comparisons and results."""
+    """Return a headline that names the worst comparison, in the worst tone of all parts."""
     bad = [part for part in results if part.headline.tone is Tone.BAD]
     summary = " ".join(f"{part.title}: {part.headline.word}." for part in bad)
     tone = tones.pick_worst(
         [*map(pick_tone, comparisons), *(part.headline.tone for part in results)]
     )
     if not comparisons:
-        nothing = "" if results else "Nothing was measured."
-        return Headline(tone, "Compared with nothing", summary or nothing)
-    worst = min(comparisons, key=lambda one: tones.WORST_FIRST.index(pick_tone(one)))
-    alike = sum(one["outcome"] == worst["outcome"] for one in comparisons)
-    word = f"{alike} of {len(comparisons)} {worst['outcome'].replace('_', ' ')}"
+        fallback = "" if results else "Nothing was measured."
+        return Headline(tone, "Nothing was compared", summary or fallback)
+    worst = min(comparisons, key=lambda row: tones.WORST_FIRST.index(pick_tone(row)))
+    same_outcome = sum(row["outcome"] == worst["outcome"] for row in comparisons)
+    word = f"{same_outcome} of {len(comparisons)} {worst['outcome'].replace('_', ' ')}"
     if worst["outcome"] in ("PASS", "IMPROVED"):
-        return Headline(tone, word, f"No metric is worse than it may be. {summary}")
+        return Headline(tone, word, f"Every metric is within its bound. {summary}")
     return Headline(tone, word, f"{worst['reason']}. {summary}")
