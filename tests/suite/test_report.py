@@ -28,7 +28,7 @@ def test_an_ini_key_asks_for_the_page(project: Project) -> None:
     """A project whose ini file has it gets a page of each run."""
     project.pytester.makeini("[pytest]\nfilterwarnings = default\nnetpipe_report = all.html\n")
     project.run()
-    assert "Compared with nothing" in page(project, "all.html").texts
+    assert "Nothing was compared" in page(project, "all.html").texts
 
 
 def test_a_run_that_fails_has_a_page(project: Project) -> None:
