@@ -111,7 +111,9 @@ def test_a_named_accelerator_takes_flops(netpipe: Netpipe, pipelines: str) -> No
         "platform": "emulated", "count": 8, "emulated": True,
     }  # fmt: skip
     assert found["step_s"]["median"] >= 0.005
-    assert found["workers_needed"] >= 1
+    # On a busy machine the measurement can be inconclusive, and then there is no advice.
+    is_decided = found["verdict"]["kind"] != "inconclusive"
+    assert (found["workers_needed"] is not None) == is_decided
 
 
 @pytest.fixture
