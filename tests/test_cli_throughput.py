@@ -67,8 +67,7 @@ def test_it_measures_for_real(netpipe: Netpipe, tmp_path: Path) -> None:
         assert run["slots"] == 4 * 64 * run["batches"]
         assert 0 < run["tokens"] <= run["slots"]
         assert run["bytes_read"] > run["tokens"] / 100
-        # The time between two pulls is left out, which can take long on a busy machine.
-        assert run["wall_s"] > 0
+        assert run["wall_s"] >= 0.2
     assert "0 workers: 1 thread x 2 batches" in result.stderr
 
 

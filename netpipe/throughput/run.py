@@ -79,9 +79,10 @@ def _measure(puller: Puller, seconds: float, clock: Clock) -> Tally:
     started = clock()
     while not counted or clock() - started < seconds:
         for _ in range(puller.group):
-            asked_s = clock()
+            asked_s, restarts = clock(), puller.restarts
             batch, wait_s = puller.pull()
-            restarting_s += clock() - asked_s - wait_s
+            if puller.restarts > restarts:
+                restarting_s += clock() - asked_s - wait_s
             before_s = time.thread_time()
             counted.append(count_tokens(batch))
             counting_s += time.thread_time() - before_s

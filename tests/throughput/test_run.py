@@ -7,6 +7,7 @@ from itertools import chain, repeat
 import numpy as np
 import pytest
 
+from netpipe.clock import Clock
 from netpipe.errors import LoaderFailedError, MisuseError
 from netpipe.measuring.loader_puller import LoaderFactory
 from netpipe.session.heartbeat import UNWATCHED, Watch
@@ -23,7 +24,7 @@ def batch_of(tokens: int) -> Batch:
     return {"inputs_segmentation": (np.arange(10) < tokens).astype(np.int32)}
 
 
-def run(loader: LoaderFactory, seconds: float, clock: FakeClock, watch: Watch = UNWATCHED) -> Tally:
+def run(loader: LoaderFactory, seconds: float, clock: Clock, watch: Watch = UNWATCHED) -> Tally:
     """Measure a loader, then close it."""
     with ExitStack() as closing:
         return runs.run(loader, seconds, clock, closing, watch)
@@ -81,6 +82,17 @@ def test_a_start_is_no_part_of_the_steady_state(clock: FakeClock) -> None:
 
     tally = run(epoch, 8.0, clock)
     assert tally.batches / tally.wall_s == 4
+
+
+def test_time_between_two_pulls_belongs_to_the_run(clock: FakeClock) -> None:
+    """Only restarts are left out; the clock moves on whenever it is read."""
+
+    def read_clock() -> float:
+        clock.sleep(0.01)
+        return clock.now_s
+
+    tally = run(paced(clock, repeat(0.25), repeat(10)), 4.0, read_clock)
+    assert tally.wall_s >= 4.0
 
 
 def test_a_loader_that_never_settles_is_measured_all_the_same(clock: FakeClock) -> None:
