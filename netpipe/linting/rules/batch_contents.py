@@ -1,20 +1,37 @@
 """Rules about the contents of batches: lost remainders, and dependence on the worker count."""
 
 from collections.abc import Iterator, Mapping
-from math import inf
+from graphlib import TopologicalSorter
+from math import ceil, floor, inf
 from typing import Final
 
-from netpipe.linting.graph.nodes import Graph, Node
-from netpipe.linting.rules.element_counts import ONE_TO_ONE, count_elements
-from netpipe.linting.rules.finding import LintFinding, Pipeline, Severity
-from netpipe.linting.rules.node_kinds import BATCHES, write_batch_call
-from netpipe.linting.rules.worker_pools import Pool, choose_call, worker_pools
+from netpipe.linting.graph.nodes import ENDLESS, Graph, Node
+from netpipe.linting.rules.finding import Pipeline, Problem, Severity
+from netpipe.linting.rules.graph_parts import (
+    BATCHES,
+    Pool,
+    choose_call,
+    worker_pools,
+    write_batch_call,
+)
 
 # Of all elements: a user who drops a remainder accepts some loss.
 _MAX_HARMLESS_LOSS_FRACTION: Final = 0.01
+_ONE_OUTPUT_PER_INPUT: Final = (
+    "Map",
+    "RandomMap",
+    "MapWithIndex",
+    "Shuffle",
+    "WindowShuffle",
+    "Cache",
+    "ToIter",
+    "ThreadPrefetch",
+    "Options",
+    "Seed",
+)
 
 
-def batch_in_workers_loses_data(pipeline: Pipeline) -> Iterator[LintFinding]:
+def batch_in_workers_loses_data(pipeline: Pipeline) -> Iterator[Problem]:
     """Report batches in workers, each of which drops its own remainder.
 
     An error if the loss can be counted, a warning if it can only be bounded, info if it is at most
@@ -23,16 +40,12 @@ def batch_in_workers_loses_data(pipeline: Pipeline) -> Iterator[LintFinding]:
     for pool in worker_pools(pipeline.graph):
         for node in pool.nodes:
             drops = node.kind in BATCHES and node.parameters.get("drop_remainder") is True
-            if (
-                drops
-                and not node.random_access
-                and (node.integer("batch_size") or 1) > 1
-                and pool.size > 1
-            ):
+            is_batch = (node.integer("batch_size") or 1) > 1 and not node.random_access
+            if drops and is_batch and pool.size > 1:
                 yield from _report_loss(pipeline.graph, pool, node)
 
 
-def _report_loss(graph: Graph, pool: Pool, node: Node) -> Iterator[LintFinding]:
+def _report_loss(graph: Graph, pool: Pool, node: Node) -> Iterator[Problem]:
     """Report what a batch in several workers drops.
 
     With N elements, w workers and batches of b, worker i has ceil((N - i) / w) elements and drops
@@ -48,29 +61,25 @@ def _report_loss(graph: Graph, pool: Pool, node: Node) -> Iterator[LintFinding]:
         loss = f"{lost:,} of {total:,} elements, where one process drops {total % size:,}"
         if lost == total % size:
             return
-    yield LintFinding(
-        "batch-in-workers-loses-data",
-        _severity(graph, node, lost, total),
-        (pool.prefetch.id, node.id),
-        f"{node} with drop_remainder=True runs in {pool}: each drops its own remainder at the end"
-        f" of the data, in total {loss}",
-        _keep_remainders(graph, size, has_places=total is not None),
+    # Elements that are filtered or packed cannot be batched by position.
+    fix = (
+        f"Keep the remainders: .batch(batch_size={size}, drop_remainder=False), or .repeat() the"
+        " data forever"
     )
-
-
-def _keep_remainders(graph: Graph, size: int, has_places: bool) -> str:
-    """Propose a fix; elements that are filtered or packed cannot be batched by position."""
     if graph.data_loader is not None:
-        return (
+        fix = (
             f"Keep the remainders: grain.transforms.Batch({size}, drop_remainder=False), or repeat"
             " forever: IndexSampler(num_epochs=None)"
         )
-    if has_places:
+    elif total is not None:
         batch = f".batch(batch_size={size}, drop_remainder=True).to_iter_dataset(...)"
-        return f"Batch before the data are divided among the workers: {batch}"
-    return (
-        f"Keep the remainders: .batch(batch_size={size}, drop_remainder=False), or .repeat() the"
-        " data forever"
+        fix = f"Batch before the data are divided among the workers: {batch}"
+    yield Problem(
+        _severity(graph, node, lost, total),
+        (pool.prefetch, node),
+        f"{node} with drop_remainder=True runs in {pool}: each drops its own remainder at the end"
+        f" of the data, in total {loss}",
+        fix,
     )
 
 
@@ -92,10 +101,57 @@ def _shared_elements(graph: Graph, pool: Pool, node: Node) -> int | None:
     """Count the elements that the workers divide, if all of them reach the batch."""
     between = list(graph.below(node, lambda below: below.kind == "ToIter"))
     takes_turns = pool.uses_processes and not pool.is_sequential
-    if not takes_turns or any(below.kind not in ONE_TO_ONE for below in between):
+    if not takes_turns or any(below.kind not in _ONE_OUTPUT_PER_INPUT for below in between):
         return None
     total = count_elements(graph)[between[-1].id]
     return None if total is None or total == inf else int(total)
+
+
+def count_elements(graph: Graph) -> Mapping[int, float | None]:
+    """Count the elements that each node yields in one process, by node id.
+
+    A count is inf if the elements never end, and None if it depends on the elements or on a class
+    that is not known.
+    """
+    counts: dict[int, float | None] = {}
+    order = TopologicalSorter({node.id: node.parents for node in graph.nodes}).static_order()
+    for node in map(graph.nodes.__getitem__, order):
+        length = node.integer("length")
+        inputs = [counts[parent] for parent in node.parents]
+        known = [count for count in inputs if count is not None]
+        if length is not None:
+            counts[node.id] = inf if length >= ENDLESS else length
+        elif node.kind == "Repeat" and node.integer("num_epochs") is None:
+            counts[node.id] = inf
+        else:
+            is_known = known and len(known) == len(inputs)
+            counts[node.id] = _count_from_inputs(node, known) if is_known else None
+    return counts
+
+
+def _count_from_inputs(node: Node, inputs: list[float]) -> float | None:
+    match node.kind:
+        case "Slice":
+            start, stop, step = (node.integer(name) for name in ("start", "stop", "step"))
+            if start is None or stop is None or not step:
+                return None
+            length = len(range(start, stop, step))
+            return inf if length >= ENDLESS else length
+        case "Limit":
+            return min(inputs[0], node.integer("count") or inf)
+        case _ if min(inputs) == inf:
+            return inf
+        case "Repeat":
+            return inputs[0] * (node.integer("num_epochs") or 1)
+        case "Batch":
+            round_off = floor if node.parameters.get("drop_remainder") else ceil
+            return round_off(inputs[0] / (node.integer("batch_size") or 1))
+        case "Concatenate":
+            return sum(inputs)
+        case "Zip":
+            return min(inputs)
+        case kind:
+            return inputs[0] if kind in _ONE_OUTPUT_PER_INPUT else None
 
 
 # Each kind was run with 0 to 3 workers on Grain 0.2.18. The other kinds (maps, random maps, zips,
@@ -120,7 +176,7 @@ _WORKER_DEPENDENCE: Final[Mapping[str, str]] = {
 _DEPENDENT_ON_MAP_DATASETS: Final = ("Filter", "FlatMap")
 
 
-def worker_count_changes_order(pipeline: Pipeline) -> Iterator[LintFinding]:
+def worker_count_changes_order(pipeline: Pipeline) -> Iterator[Problem]:
     """Report what makes the batches, or their order, depend on the number of workers.
 
     An error if they must not, otherwise info. An unknown class is info for either intent: only
@@ -131,31 +187,24 @@ def worker_count_changes_order(pipeline: Pipeline) -> Iterator[LintFinding]:
         reasons = [f"{node} {_WORKER_DEPENDENCE[node.kind]}" for node in nodes]
         if pool.is_sequential and not any(node.kind == "Shuffle" for node in pool.nodes):
             reasons.append("sequential_slice gives each worker one contiguous slice of the source")
+        unknown = [n for n in pool.nodes if n.kind.startswith("Unknown:") and not n.random_access]
         if reasons:
-            yield LintFinding(
-                "worker-count-changes-order",
+            yield Problem(
                 "info" if pipeline.for_throughput else "error",
-                (pool.prefetch.id, *(node.id for node in nodes)),
+                (pool.prefetch, *nodes),
                 "the batches depend on the number of workers, each of which has its own share of"
                 f" the elements; in {pool}: {'; '.join(reasons)}",
                 _propose_stable_order(pipeline, nodes),
             )
-        else:
-            yield from _report_unknown_classes(pool)
-
-
-def _report_unknown_classes(pool: Pool) -> Iterator[LintFinding]:
-    unknown = [n for n in pool.nodes if n.kind.startswith("Unknown:") and not n.random_access]
-    if unknown:
-        names = ", ".join(dict.fromkeys(node.kind.removeprefix("Unknown:") for node in unknown))
-        yield LintFinding(
-            "worker-count-changes-order",
-            "info",
-            (pool.prefetch.id, *(node.id for node in unknown)),
-            f"the batches may depend on the number of workers: {pool} run code that is not known:"
-            f" {names}",
-            "Test it on the data: netpipe lint --prove",
-        )
+        elif unknown:
+            names = ", ".join(dict.fromkeys(node.kind.removeprefix("Unknown:") for node in unknown))
+            yield Problem(
+                "info",
+                (pool.prefetch, *unknown),
+                f"the batches may depend on the number of workers: {pool} run code that is not"
+                f" known: {names}",
+                "Test it on the data: netpipe lint --prove",
+            )
 
 
 def _depends_on_workers(graph: Graph, node: Node) -> bool:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Final
 
-from netpipe.linting.rules.finding import LintFinding, Pipeline
-from netpipe.linting.rules.worker_pools import process_pools
+from netpipe.linting.rules.finding import Pipeline, Problem
+from netpipe.linting.rules.graph_parts import process_pools
 
 # A worker without data takes 74 MB, plus about two bytes for each byte that it is sent (Grain
 # 0.2.18): above this, what is sent takes as much memory as the worker itself.
@@ -19,7 +19,7 @@ _LOAD_IN_WORKER: Final = (
 )
 
 
-def cannot_be_pickled(pipeline: Pipeline) -> Iterator[LintFinding]:
+def cannot_be_pickled(pipeline: Pipeline) -> Iterator[Problem]:
     """Report objects that cannot be sent to the workers. An error for either intent."""
     for pool in process_pools(pipeline.graph):
         nodes = [
@@ -29,34 +29,30 @@ def cannot_be_pickled(pipeline: Pipeline) -> Iterator[LintFinding]:
         ]
         if nodes:
             reasons = dict.fromkeys(f"{node}: {node.unpicklable}" for node in nodes)
-            yield LintFinding(
-                "cannot-be-pickled",
+            yield Problem(
                 "error",
-                pool.ids_with(nodes),
+                (pool.prefetch, *nodes),
                 f"objects that cannot be pickled cannot be sent to {pool}; {'; '.join(reasons)}",
                 "Create locks, open files and connections in the worker: keep None, and create"
                 " them when the first element comes",
             )
 
 
-def large_capture(pipeline: Pipeline) -> Iterator[LintFinding]:
+def large_capture(pipeline: Pipeline) -> Iterator[Problem]:
     """Report large objects that every worker is sent a copy of. A warning for either intent."""
     for pool in process_pools(pipeline.graph):
         nodes = (pool.prefetch, *pool.nodes)
-        sizes = {node.id: node.sent_bytes or 0 for node in nodes}
-        total = sum(sizes.values())
-        if total < LARGE_BYTES:
-            continue
-        largest = max(nodes, key=lambda node: sizes[node.id])
-        yield LintFinding(
-            "large-capture",
-            "warning",
-            pool.ids_with([largest]),
-            f"{_megabytes(total)} must be pickled and sent to {pool.each} before the first"
-            f" batch, and every worker keeps a copy: {_megabytes(total * pool.size)} in total."
-            f" {largest} holds {_megabytes(sizes[largest.id])} of it",
-            _OPEN_SOURCE if largest.kind == "Source" else _LOAD_IN_WORKER,
-        )
+        total = sum(node.sent_bytes or 0 for node in nodes)
+        largest = max(nodes, key=lambda node: node.sent_bytes or 0)
+        if total >= LARGE_BYTES:
+            yield Problem(
+                "warning",
+                (pool.prefetch, largest),
+                f"{_megabytes(total)} must be pickled and sent to {pool.each} before the first"
+                f" batch, and every worker keeps a copy: {_megabytes(total * pool.size)} in total."
+                f" {largest} holds {_megabytes(largest.sent_bytes or 0)} of it",
+                _OPEN_SOURCE if largest.kind == "Source" else _LOAD_IN_WORKER,
+            )
 
 
 def _megabytes(size: int) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from netpipe.linting.graph.nodes import ENDLESS, Graph, Node
 from netpipe.linting.graph.reader import read_graph
-from netpipe.linting.rules.element_counts import count_elements
+from netpipe.linting.rules.batch_contents import count_elements
 from tests.linting.rules.linting import NO_THREADS, OneToThree, loader, source
 
 X = grain.experimental
