@@ -13,9 +13,8 @@ from cattrs.errors import BaseValidationError
 from netpipe.device.host import this_host
 from netpipe.errors import InputError, MisuseError
 from netpipe.linting.graph.nodes import Graph, Node, qualified_name
-from netpipe.linting.graph.reader import read_graph
+from netpipe.linting.graph.reader import find_dataset_properties, find_held_datasets, read_graph
 from netpipe.linting.graph.source_lines import Recording
-from netpipe.linting.graph.wrapped_datasets import find_dataset_properties, find_held_datasets
 from netpipe.linting.request import INTENTS
 from netpipe.linting.rules import NO_GRAIN_GRAPH, RULE_NAMES, RULES, UNUSED_SILENCE, split_silence
 from netpipe.linting.rules.costs import load_packaged_costs

@@ -79,10 +79,7 @@ class Graph:
     def below(self, node: Node, until: Callable[[Node], bool] = lambda _: False) -> Iterator[Node]:
         """Yield each node that elements pass through before `node` once, the nearest first.
 
-        Args:
-            node: The node to start below.
-            until: Where to stop: the nodes for which it is true are yielded, but not what is only
-                below them.
+        Nodes for which `until` is true are yielded, but not what is only below them.
         """
         waiting, seen = deque(node.parents), set[int]()
         while waiting:

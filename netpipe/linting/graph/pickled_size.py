@@ -37,34 +37,23 @@ class PickledSize:
 class PickleSizer:
     """Counts what the workers of one `mp_prefetch` are sent: a shared object only once.
 
-    Grain sends `cloudpickle.dumps(dataset)`; this does the same, without its copy of the data, one
-    dataset after the other.
+    Grain sends `cloudpickle.dumps(dataset)`; this does the same without its copy of the data.
     """
 
     def __init__(self) -> None:
         self._pickler = _CountingPickler()
 
     def measure(self, value: object, excluded: Sequence[object] = ()) -> PickledSize:
-        """Count the bytes of an object, without what was counted before.
-
-        Args:
-            value: The object that is sent.
-            excluded: Objects that it refers to and that are not counted, such as the parents of a
-                dataset.
-        """
+        """Count the bytes of an object, without those counted before and the excluded objects."""
         try:
             return PickledSize(self._pickler.count(value, frozenset(map(id, excluded))))
         except Exception as error:  # noqa: BLE001  # a user's object may raise anything
             # The old pickler remembers objects as sent that it never reached.
             self._pickler = _CountingPickler()
-            return PickledSize(None, _in_one_line(error))
-
-
-def _in_one_line(error: Exception) -> str:
-    try:
-        return f"{type(error).__name__}: {' '.join(str(error).split())}"
-    except Exception:  # noqa: BLE001  # a user's error may fail in its own `__str__`
-        return type(error).__name__
+            reason = type(error).__name__
+            with suppress(Exception):  # a user's error may fail in its own `__str__`
+                reason += f": {' '.join(str(error).split())}"
+            return PickledSize(None, reason)
 
 
 class _EnoughError(Exception):

@@ -7,7 +7,7 @@ from typing import Any
 import grain
 import pytest
 
-from netpipe.linting.graph.wrapped_datasets import find_held_datasets
+from netpipe.linting.graph.reader import find_held_datasets
 from netpipe.linting.linter import lint
 from tests.linting.rules.linting import elements, in_workers, only, source
 
