@@ -12,7 +12,7 @@ from cattrs.errors import BaseValidationError
 
 from netpipe.device.host import this_host
 from netpipe.errors import InputError, MisuseError
-from netpipe.linting.graph.nodes import Graph, Node, qualified_name
+from netpipe.linting.graph.nodes import Graph, Node, PlainValue, qualified_name
 from netpipe.linting.graph.reader import find_dataset_properties, find_held_datasets, read_graph
 from netpipe.linting.graph.source_lines import Recording
 from netpipe.linting.request import INTENTS
@@ -46,16 +46,11 @@ class LintReport:
 
     def to_document(self) -> dict[str, object]:
         """Return the report as plain JSON values: a `netpipe.lint/1` document."""
-        document: dict[str, object] = {
-            "schema": SCHEMA,
-            "intent": self.intent,
-            "grain_version": self.grain_version,
-            "graph": [asdict(node) for node in self.graph.nodes],
-            "findings": [asdict(finding) for finding in self.findings],
-            "silenced": [
-                asdict(silenced.finding) | {"reason": silenced.reason} for silenced in self.silenced
-            ],
-        }
+        document = {"schema": SCHEMA, **asdict(self)}
+        document["graph"] = document["graph"]["nodes"]
+        document["silenced"] = [
+            entry["finding"] | {"reason": entry["reason"]} for entry in document["silenced"]
+        ]
         plain: dict[str, object] = json.loads(json.dumps(document))
         return plain
 
@@ -190,10 +185,6 @@ def _find_unused_silences(
 def parse_report(document: Mapping[str, Any], where: str = "lint") -> LintReport:
     """Parse a `netpipe.lint/1` document; additional keys are ignored.
 
-    Args:
-        document: What `LintReport.to_document` returned.
-        where: The origin of the document, for the error message.
-
     Raises:
         InputError: The document has another schema, or a field is missing or wrong.
     """
@@ -209,9 +200,9 @@ def parse_report(document: Mapping[str, Any], where: str = "lint") -> LintReport
 @cache
 def _converter() -> cattrs.Converter:
     converter = cattrs.Converter()
-    in_node = cattrs.gen.override(struct_hook=lambda parameters, _: _to_tuples(parameters))
-    read_node = cattrs.gen.make_dict_structure_fn(Node, converter, parameters=in_node)
-    converter.register_structure_hook(Node, read_node)
+    converter.register_structure_hook_func(
+        lambda kind: kind == PlainValue, lambda value, _: _to_tuples(value)
+    )
     converter.register_structure_hook(
         Graph, lambda nodes, _: Graph(converter.structure(nodes, tuple[Node, ...]))
     )
@@ -226,6 +217,4 @@ def _converter() -> cattrs.Converter:
 
 def _to_tuples(value: Any) -> Any:
     """Turn the lists of JSON back into tuples."""
-    if isinstance(value, dict):
-        return {name: _to_tuples(item) for name, item in value.items()}
     return tuple(map(_to_tuples, value)) if isinstance(value, list) else value

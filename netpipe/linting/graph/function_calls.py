@@ -15,6 +15,8 @@ from pathlib import Path
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Final, NamedTuple, TypeGuard, TypeVar
 
+from netpipe.linting.graph.nodes import module_name
+
 _T = TypeVar("_T")
 
 _CALLED_BY_GRAIN: Final = (
@@ -77,24 +79,19 @@ def _is(value: object, kind: type[_T]) -> TypeGuard[_T]:
 
 
 def _is_from_jax(value: object) -> bool:
-    """Whether a value is a module, a function or an object of jax, but not a class."""
     module = _full_name(value) if _is(value, ModuleType) else _module(value)
     is_jax = _package(module) in ("jax", "jaxlib") and not module.startswith(_NEEDS_NO_DEVICE)
     return is_jax and not _is(value, type)
 
 
 def _module(value: object) -> str:
-    """Return the module of a function or a class, or of an object's class."""
     value = _function(value)
     if _is(value, FunctionType):
         return str(value.__module__)
-    # A class or its metaclass may hide `__module__` behind a property.
-    kind = value if _is(value, type) else type(value)
-    return str(type.__dict__["__module__"].__get__(kind))
+    return module_name(value if _is(value, type) else type(value))
 
 
 def _function(value: object) -> object:
-    """Return the function of a partial or of a method; any other value as it is."""
     if _is(value, partial):
         return _function(value.func)
     return _function(value.__func__) if _is(value, MethodType) else value
@@ -294,7 +291,6 @@ def _operations(code: CodeType) -> tuple[_Operation, ...]:
 
 
 def _nested_codes(code: CodeType) -> Iterator[CodeType]:
-    """Yield a function's code and that of the functions defined within it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):

@@ -238,7 +238,6 @@ def _worker_settings(workers: Sequence[object]) -> Mapping[str, PlainValue]:
 
 
 def _setting(attribute: str, value: object) -> dict[str, PlainValue]:
-    """Return the settings that an attribute holds: of Grain's own objects, their fields."""
     if attribute in ("_map_fn", "_filter_fn"):
         return {"transform": qualified_name(value), "device_put": puts_on_device(value)}
     if attribute == "_source":  # a list would be the user's data
@@ -253,7 +252,6 @@ def _setting(attribute: str, value: object) -> dict[str, PlainValue]:
 
 
 def _grain_fields(value: object) -> Mapping[str, object]:
-    """Return the fields of Grain's options or operations; none for a user's class."""
     if not _is_grain_class(type(value)) or not is_dataclass(value):
         return {}
     return {field.name: _attribute(value, field.name) for field in fields(value)}

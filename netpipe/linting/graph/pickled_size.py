@@ -126,7 +126,6 @@ def _estimate(container: Collection[object], excluded: frozenset[int]) -> int:
 
 
 def _take_every(step: int, container: Collection[object]) -> Collection[object]:
-    """Return a container of the same type with every `step`-th element."""
     elements = container.items() if isinstance(container, dict) else container
     kind: Any = type(container)
     taken: Collection[object] = kind(islice(elements, 0, None, step))

@@ -7,13 +7,13 @@ Each rule is a generator function in the file of its topic: it takes a `Pipeline
 from collections.abc import Mapping
 from typing import Final
 
-from netpipe.linting.rules import batch_contents, buffers, pickling, placement, shuffling, workers
+from netpipe.linting.rules import batch_contents, buffers, placement, shuffling, workers
 from netpipe.linting.rules.finding import Rule
 
 RULES: Final[Mapping[str, Rule]] = {
     # Pipelines that fail, or that give other data than meant
     "nested-mp-prefetch": placement.nested_mp_prefetch,
-    "cannot-be-pickled": pickling.cannot_be_pickled,
+    "cannot-be-pickled": workers.cannot_be_pickled,
     "device-put-before-mp-prefetch": placement.device_put_before_mp_prefetch,
     "batch-in-workers-loses-data": batch_contents.batch_in_workers_loses_data,
     "shuffle-after-batch": shuffling.shuffle_after_batch,
@@ -30,7 +30,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "too-many-workers": workers.too_many_workers,
     # Pipelines that take more memory than they need
     "jax-in-worker": workers.jax_in_worker,
-    "large-capture": pickling.large_capture,
+    "large-capture": workers.large_capture,
     "oversized-read-buffer": buffers.oversized_read_buffer,
 }
 """Every rule by its name, most severe first: findings are reported in this order."""

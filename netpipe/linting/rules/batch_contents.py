@@ -54,47 +54,34 @@ def _report_loss(graph: Graph, pool: Pool, node: Node) -> Iterator[Problem]:
     if count_elements(graph)[node.parents[0]] == inf:
         return
     size, total = node.integer("batch_size") or 1, _shared_elements(graph, pool, node)
-    lost = pool.size * (size - 1)
-    loss = f"up to {lost:,} elements, where one process drops at most {size - 1:,}"
-    if total is not None:
+    if total is None:
+        lost = pool.size * (size - 1)
+        loss = f"up to {lost:,} elements, where one process drops at most {size - 1:,}"
+        severity = _judge_bound(graph, node, lost)
+        # Elements that are filtered or packed cannot be batched by position.
+        fix = (
+            f"Keep the remainders: .batch(batch_size={size}, drop_remainder=False), or .repeat()"
+            " the data forever"
+        )
+    else:
         lost = sum(-(-(total - index) // pool.size) % size for index in range(pool.size))
         loss = f"{lost:,} of {total:,} elements, where one process drops {total % size:,}"
         if lost == total % size:
             return
-    # Elements that are filtered or packed cannot be batched by position.
-    fix = (
-        f"Keep the remainders: .batch(batch_size={size}, drop_remainder=False), or .repeat() the"
-        " data forever"
-    )
-    if graph.data_loader is not None:
-        fix = (
-            f"Keep the remainders: grain.transforms.Batch({size}, drop_remainder=False), or repeat"
-            " forever: IndexSampler(num_epochs=None)"
-        )
-    elif total is not None:
+        severity = "error" if lost > _MAX_HARMLESS_LOSS_FRACTION * total else "info"
         batch = f".batch(batch_size={size}, drop_remainder=True).to_iter_dataset(...)"
         fix = f"Batch before the data are divided among the workers: {batch}"
+    for_loader = (
+        f"Keep the remainders: grain.transforms.Batch({size}, drop_remainder=False), or repeat"
+        " forever: IndexSampler(num_epochs=None)"
+    )
     yield Problem(
-        _severity(graph, node, lost, total),
+        severity,
         (pool.prefetch, node),
         f"{node} with drop_remainder=True runs in {pool}: each drops its own remainder at the end"
         f" of the data, in total {loss}",
-        fix,
+        choose_call(graph, for_loader, fix),
     )
-
-
-def _severity(graph: Graph, node: Node, lost: int, total: int | None) -> Severity:
-    if total is not None:
-        return "error" if lost > _MAX_HARMLESS_LOSS_FRACTION * total else "info"
-    for below in graph.below(node):
-        has_end = bool(below.parents) or below.parameters.get("length") is not None
-        if not has_end or below.kind.startswith("Unknown:"):
-            return "info"
-    counts = count_elements(graph)
-    # The elements of the nearest nodes that can be counted.
-    counted = graph.below(node, lambda below: counts[below.id] is not None)
-    read = sum(counts[below.id] or 0 for below in counted)
-    return "warning" if lost > _MAX_HARMLESS_LOSS_FRACTION * read else "info"
 
 
 def _shared_elements(graph: Graph, pool: Pool, node: Node) -> int | None:
@@ -107,6 +94,18 @@ def _shared_elements(graph: Graph, pool: Pool, node: Node) -> int | None:
     return None if total is None or total == inf else int(total)
 
 
+def _judge_bound(graph: Graph, node: Node, lost: int) -> Severity:
+    for below in graph.below(node):
+        has_end = bool(below.parents) or below.parameters.get("length") is not None
+        if not has_end or below.kind.startswith("Unknown:"):
+            return "info"
+    counts = count_elements(graph)
+    # The elements of the nearest nodes that can be counted.
+    counted = graph.below(node, lambda below: counts[below.id] is not None)
+    read = sum(counts[below.id] or 0 for below in counted)
+    return "warning" if lost > _MAX_HARMLESS_LOSS_FRACTION * read else "info"
+
+
 def count_elements(graph: Graph) -> Mapping[int, float | None]:
     """Count the elements that each node yields in one process, by node id.
 
@@ -115,43 +114,43 @@ def count_elements(graph: Graph) -> Mapping[int, float | None]:
     """
     counts: dict[int, float | None] = {}
     order = TopologicalSorter({node.id: node.parents for node in graph.nodes}).static_order()
-    for node in map(graph.nodes.__getitem__, order):
-        length = node.integer("length")
-        inputs = [counts[parent] for parent in node.parents]
-        known = [count for count in inputs if count is not None]
-        if length is not None:
-            counts[node.id] = inf if length >= ENDLESS else length
-        elif node.kind == "Repeat" and node.integer("num_epochs") is None:
-            counts[node.id] = inf
-        else:
-            is_known = known and len(known) == len(inputs)
-            counts[node.id] = _count_from_inputs(node, known) if is_known else None
+    for number in order:
+        node = graph.nodes[number]
+        count = _count(node, [counts[parent] for parent in node.parents])
+        counts[number] = inf if count is not None and count >= ENDLESS else count
     return counts
 
 
-def _count_from_inputs(node: Node, inputs: list[float]) -> float | None:
+def _count(node: Node, inputs: list[float | None]) -> float | None:
+    length, epochs = node.integer("length"), node.integer("num_epochs")
+    known = [count for count in inputs if count is not None]
     match node.kind:
+        case _ if length is not None:
+            return length
+        case "Repeat" if epochs is None:
+            return inf
+        case _ if not known or len(known) < len(inputs):
+            return None
         case "Slice":
             start, stop, step = (node.integer(name) for name in ("start", "stop", "step"))
             if start is None or stop is None or not step:
                 return None
-            length = len(range(start, stop, step))
-            return inf if length >= ENDLESS else length
+            return len(range(start, stop, step))
         case "Limit":
-            return min(inputs[0], node.integer("count") or inf)
-        case _ if min(inputs) == inf:
+            return min(known[0], node.integer("count") or inf)
+        case _ if min(known) == inf:
             return inf
         case "Repeat":
-            return inputs[0] * (node.integer("num_epochs") or 1)
+            return known[0] * (epochs or 1)
         case "Batch":
             round_off = floor if node.parameters.get("drop_remainder") else ceil
-            return round_off(inputs[0] / (node.integer("batch_size") or 1))
+            return round_off(known[0] / (node.integer("batch_size") or 1))
         case "Concatenate":
-            return sum(inputs)
+            return sum(known)
         case "Zip":
-            return min(inputs)
+            return min(known)
         case kind:
-            return inputs[0] if kind in _ONE_OUTPUT_PER_INPUT else None
+            return known[0] if kind in _ONE_OUTPUT_PER_INPUT else None
 
 
 # Each kind was run with 0 to 3 workers on Grain 0.2.18. The other kinds (maps, random maps, zips,
@@ -179,8 +178,7 @@ _DEPENDENT_ON_MAP_DATASETS: Final = ("Filter", "FlatMap")
 def worker_count_changes_order(pipeline: Pipeline) -> Iterator[Problem]:
     """Report what makes the batches, or their order, depend on the number of workers.
 
-    An error if they must not, otherwise info. An unknown class is info for either intent: only
-    `netpipe lint --prove` can tell what it does.
+    An unknown class is info for either intent: only `netpipe lint --prove` can tell what it does.
     """
     for pool in worker_pools(pipeline.graph):
         nodes = [node for node in pool.nodes if _depends_on_workers(pipeline.graph, node)]
@@ -218,7 +216,6 @@ def _depends_on_workers(graph: Graph, node: Node) -> bool:
 
 
 def _propose_stable_order(pipeline: Pipeline, nodes: list[Node]) -> str:
-    """Propose a fix; for throughput nothing that would cost speed."""
     graph, keep = pipeline.graph, "keep the number of workers, and record it with the checkpoints"
     if pipeline.for_throughput:
         return keep.capitalize()

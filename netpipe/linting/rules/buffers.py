@@ -31,8 +31,7 @@ _BUFFER_SETTINGS: Final = {
 def no_prefetch(pipeline: Pipeline) -> Iterator[Problem]:
     """Report work that is done only when the trainer asks for a batch.
 
-    A warning, but only info if all that is done then is batching. Other rules report missing or
-    misplaced workers.
+    Batching alone is only info. Other rules report missing or misplaced workers.
     """
     graph, root = pipeline.graph, pipeline.graph.nodes[0]
     # Iterating a MapDataset starts threads that read ahead.
@@ -89,32 +88,27 @@ def _report_late_work(severity: Severity, graph: Graph, node: Node, problem: str
 def oversized_read_buffer(pipeline: Pipeline) -> Iterator[Problem]:
     """Report read-ahead buffers that hold batches where the user counted elements.
 
-    A warning; info for a MapDataset that is iterated directly, with Grain's default buffer.
+    A MapDataset that is iterated directly has Grain's default buffer, and is only info.
     """
     graph, root = pipeline.graph, pipeline.graph.nodes[0]
-    for node in graph.of_kind("ToIter"):
-        size = _buffer_size(node)
-        if (batch := find_batch(graph, node)) and size > _MAX_BUFFERED_BATCHES:
-            yield _report_buffer("warning", graph, (node, batch), size, "to_iter_dataset")
-    if root.random_access and (batch := find_batch(graph, root)):
-        subject = "iterating a MapDataset"
-        yield _report_buffer("info", graph, (root, batch), _DEFAULT_BUFFER_ELEMENTS, subject)
-
-
-def _report_buffer(
-    severity: Severity, graph: Graph, nodes: tuple[Node, Node], buffer: int, subject: str
-) -> Problem:
-    node, batch = nodes
-    options = "grain.ReadOptions(num_threads=4, prefetch_buffer_size=4)"
-    few_batches = f"Keep a few batches ready: .to_iter_dataset({options})"
-    return Problem(
-        severity,
-        nodes,
-        f"{subject} reads {buffer:,} elements ahead{' in every worker' if node.in_worker else ''},"
-        f" each of which is a batch of {batch.parameters.get('batch_size')}: all of them are kept"
-        " in memory",
-        read_without_threads(graph, node) if node.in_worker else few_batches,
-    )
+    buffers = [(node, _buffer_size(node)) for node in graph.of_kind("ToIter")]
+    if root.random_access:
+        buffers.append((root, _DEFAULT_BUFFER_ELEMENTS))
+    for node, size in buffers:
+        batch = find_batch(graph, node)
+        if batch is None or size <= _MAX_BUFFERED_BATCHES:
+            continue
+        subject = "iterating a MapDataset" if node.random_access else "to_iter_dataset"
+        options = "grain.ReadOptions(num_threads=4, prefetch_buffer_size=4)"
+        few_batches = f"Keep a few batches ready: .to_iter_dataset({options})"
+        yield Problem(
+            "info" if node.random_access else "warning",
+            (node, batch),
+            f"{subject} reads {size:,} elements ahead{' in every worker' if node.in_worker else ''}"
+            f", each of which is a batch of {batch.parameters.get('batch_size')}: all of them are"
+            " kept in memory",
+            read_without_threads(graph, node) if node.in_worker else few_batches,
+        )
 
 
 def _buffer_size(node: Node) -> int:

@@ -137,5 +137,4 @@ def _check_number(value: object, _: type) -> float:
 
 def _format(value: float) -> str:
     """Format with three significant digits: the figures of two runs differ in the third."""
-    rounded = float(f"{value:.3g}")
-    return f"{rounded:,.0f}" if abs(rounded) >= 100 else f"{rounded:g}"
+    return f"{float(f'{value:.3g}'):,.15g}"

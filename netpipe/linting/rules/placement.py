@@ -24,8 +24,7 @@ _SPARSE: Final = ("Filter", "FlatMap")
 def batch_after_mp_prefetch(pipeline: Pipeline) -> Iterator[Problem]:
     """Report batches that are made in the training process, not in the workers.
 
-    An error for throughput, a warning if the workers send blocks already. For reproducible only
-    info, because it keeps the batches independent of the number of workers.
+    For reproducible only info, because batches then do not depend on the number of workers.
     """
     for node, prefetch in _first_after_workers(pipeline.graph, *BATCHES):
         below = pipeline.graph.below(node)
@@ -42,7 +41,6 @@ def batch_after_mp_prefetch(pipeline: Pipeline) -> Iterator[Problem]:
 
 
 def _batch_in_workers(graph: Graph, batch: Node) -> str:
-    """Propose to batch the MapDataset, where no worker drops a remainder, or in the workers."""
     call = write_batch_call(batch)
     if all(
         node.kind not in _SPARSE if node.random_access else node.kind in _ALSO_ON_MAP_DATASETS
@@ -62,8 +60,8 @@ def _batch_in_workers(graph: Graph, batch: Node) -> str:
 def map_after_mp_prefetch(pipeline: Pipeline) -> Iterator[Problem]:
     """Report user code that runs in the training process, not in the workers.
 
-    An error for throughput. For reproducible it is info if the result would depend on the number
-    of workers, and otherwise a warning. Code that calls jax belongs in the training process.
+    Code that calls jax belongs there. For reproducible it is only info if the result would depend
+    on the number of workers.
     """
     for node, prefetch in _first_after_workers(pipeline.graph, *USER_CODE):
         otherwise: Severity = "info" if node.kind in DEPENDS_ON_ORDER else "warning"
@@ -77,7 +75,7 @@ def map_after_mp_prefetch(pipeline: Pipeline) -> Iterator[Problem]:
 
 
 def nested_mp_prefetch(pipeline: Pipeline) -> Iterator[Problem]:
-    """Report workers that would have to start workers. An error for either intent."""
+    """Report workers that would have to start workers."""
     for outer in filter(_is_prefetch, pipeline.graph.nodes):
         for inner in filter(_is_prefetch, pipeline.graph.below(outer)):
             yield Problem(
@@ -91,7 +89,7 @@ def nested_mp_prefetch(pipeline: Pipeline) -> Iterator[Problem]:
 
 
 def device_put_before_mp_prefetch(pipeline: Pipeline) -> Iterator[Problem]:
-    """Report batches that are put on a device in the workers. An error for either intent."""
+    """Report batches that are put on a device in the workers."""
     for pool in process_pools(pipeline.graph):
         nodes = [node for node in pool.nodes if node.parameters.get("device_put")]
         if nodes:

@@ -16,7 +16,7 @@ _SHUFFLES: Final = ("Shuffle", "WindowShuffle")
 
 
 def shuffle_after_batch(pipeline: Pipeline) -> Iterator[Problem]:
-    """Report shuffles of whole batches, whose elements stay together. An error.
+    """Report shuffles of whole batches, whose elements stay together.
 
     Not reported are blocks that are only read together: their elements were shuffled before, or
     are split or batched again after the shuffle.
@@ -65,10 +65,7 @@ def shuffle_after_repeat(pipeline: Pipeline) -> Iterator[Problem]:
 
 
 def sequential_slice_with_shuffle(pipeline: Pipeline) -> Iterator[Problem]:
-    """Report workers that each shuffle their own slice of the source.
-
-    An error if batches must not depend on the number of workers, otherwise a warning.
-    """
+    """Report workers that each shuffle their own slice of the source."""
     for pool in worker_pools(pipeline.graph):
         shuffle = next((node for node in pool.nodes if node.kind == "Shuffle"), None)
         if pool.is_sequential and shuffle is not None:

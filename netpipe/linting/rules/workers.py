@@ -1,4 +1,4 @@
-"""Rules about the number of workers, and about jax in them."""
+"""Rules about the number of workers, what they are sent, and jax in them."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -12,13 +12,23 @@ _WORKERS: Final = ".mp_prefetch(grain.MultiprocessingOptions(num_workers={}))"
 _ELASTIC_WORKERS: Final = (
     "ElasticIterator(multiprocessing_options=grain.MultiprocessingOptions(num_workers={}))"
 )
+# A worker without data takes 74 MB, plus about two bytes for each byte that it is sent (Grain
+# 0.2.18): above this, what is sent takes as much memory as the worker itself.
+LARGE_BYTES: Final = 32 * 2**20
+_OPEN_SOURCE: Final = (
+    "Let the source keep a path and open it in the worker when the first element is read,"
+    " as grain.sources.ArrayRecordDataSource does"
+)
+_LOAD_IN_WORKER: Final = (
+    "Keep a path in the transform, and load it in the worker when the first element comes:"
+    ' np.load(path, mmap_mode="r") is shared by all workers'
+)
 
 
 def no_workers(pipeline: Pipeline) -> Iterator[Problem]:
     """Report an `mp_prefetch` without workers, and a DataLoader without.
 
-    A warning, but info if something else reads ahead, and an error for a negative number, which
-    fails. A DataLoader is info: 0 workers are its default, and right for a light pipeline.
+    A DataLoader is only info: 0 workers are its default, and right for a light pipeline.
     """
     graph = pipeline.graph
     for node in graph.of_kind("NoWorkers"):
@@ -117,3 +127,40 @@ def jax_in_worker(pipeline: Pipeline) -> Iterator[Problem]:
                 " training needs",
                 "Use numpy there, or call jax after the workers or in the step",
             )
+
+
+def cannot_be_pickled(pipeline: Pipeline) -> Iterator[Problem]:
+    """Report objects that cannot be sent to the workers."""
+    for pool in process_pools(pipeline.graph):
+        sent = (pool.prefetch, *pool.nodes)
+        nodes = [n for n in sent if n.unpicklable and not n.parameters.get("device_put")]
+        if nodes:
+            reasons = dict.fromkeys(f"{node}: {node.unpicklable}" for node in nodes)
+            yield Problem(
+                "error",
+                (pool.prefetch, *nodes),
+                f"objects that cannot be pickled cannot be sent to {pool}; {'; '.join(reasons)}",
+                "Create locks, open files and connections in the worker: keep None, and create"
+                " them when the first element comes",
+            )
+
+
+def large_capture(pipeline: Pipeline) -> Iterator[Problem]:
+    """Report large objects that every worker is sent a copy of."""
+    for pool in process_pools(pipeline.graph):
+        nodes = (pool.prefetch, *pool.nodes)
+        total = sum(node.sent_bytes or 0 for node in nodes)
+        largest = max(nodes, key=lambda node: node.sent_bytes or 0)
+        if total >= LARGE_BYTES:
+            yield Problem(
+                "warning",
+                (pool.prefetch, largest),
+                f"{_megabytes(total)} must be pickled and sent to {pool.each} before the first"
+                f" batch, and every worker keeps a copy: {_megabytes(total * pool.size)} in total."
+                f" {largest} holds {_megabytes(largest.sent_bytes or 0)} of it",
+                _OPEN_SOURCE if largest.kind == "Source" else _LOAD_IN_WORKER,
+            )
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.0f} MB"

@@ -8,7 +8,7 @@ import grain
 import numpy as np
 
 from netpipe.linting.linter import lint
-from netpipe.linting.rules.pickling import LARGE_BYTES
+from netpipe.linting.rules.workers import LARGE_BYTES
 from tests.linting.rules.linting import (
     NO_THREADS,
     by_intent,
