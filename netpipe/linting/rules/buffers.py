@@ -59,11 +59,10 @@ def no_prefetch(pipeline: Pipeline) -> Iterator[Problem]:
 
 def _reads_ahead(node: Node) -> bool:
     """Whether a node makes elements before they are asked for; an unknown class may."""
-    if node.kind in ("ToIter", "Elastic"):
-        return _buffer_size(node) > 0
     if node.kind in _BUFFER_SETTINGS:
         return node.parameters.get(_BUFFER_SETTINGS[node.kind]) != 0
-    return node.kind == "ProcessPrefetch" or node.kind.startswith("Unknown:")
+    is_reader = _buffer_size(node) > 0 or node.kind == "ProcessPrefetch"
+    return is_reader or node.kind.startswith("Unknown:")
 
 
 def _report_late_work(severity: Severity, graph: Graph, node: Node, problem: str) -> Problem:
@@ -112,7 +111,7 @@ def oversized_read_buffer(pipeline: Pipeline) -> Iterator[Problem]:
 
 
 def _buffer_size(node: Node) -> int:
-    """Return how many elements threads read ahead; without threads the buffer is not used."""
+    """Return how many elements a node's own threads read ahead; without threads none."""
     size = node.integer("prefetch_buffer_size")
     return size if size and node.parameters.get("num_threads") else 0
 
@@ -120,7 +119,7 @@ def _buffer_size(node: Node) -> int:
 def threads_in_workers(pipeline: Pipeline) -> Iterator[Problem]:
     """Report workers that read with threads. A warning: remote storage may need them."""
     for pool in process_pools(pipeline.graph):
-        readers = [node for node in pool.nodes if _reads_with_threads(node)]
+        readers = [node for node in pool.nodes if _buffer_size(node) > 0]
         if readers:
             yield Problem(
                 "warning",
@@ -143,7 +142,7 @@ def threads_in_training_process(pipeline: Pipeline) -> Iterator[Problem]:
         fix = read_without_threads(graph, readers[0])
         if graph.data_loader:
             fix += "; if the step then waits for batches, add worker_count=1"
-        elif not any(_reads_ahead(node) for node in graph.nodes if not _reads_with_threads(node)):
+        elif not any(_reads_ahead(node) for node in graph.nodes if _buffer_size(node) == 0):
             fix += f", and end with {THREAD_PREFETCH} to make batches ahead"
         yield Problem(
             "warning",
@@ -160,16 +159,11 @@ def _subject(readers: Sequence[Node]) -> str:
     return f"{call} reads" if len(readers) == 1 else f"{len(readers)} {call} each read"
 
 
-def _reads_with_threads(node: Node) -> bool:
-    threads, buffer = map(node.parameters.get, ("num_threads", "prefetch_buffer_size"))
-    return node.kind in ("ToIter", "Elastic") and bool(threads) and buffer != 0
-
-
 def find_element_readers(graph: Graph) -> list[Node]:
     """Return the nodes whose threads read single elements in the training process."""
     return [
         node
         # The threads of an ElasticIterator read batches.
         for node in graph.of_kind("ToIter")
-        if _reads_with_threads(node) and not node.in_worker and not find_batch(graph, node)
+        if _buffer_size(node) > 0 and not node.in_worker and not find_batch(graph, node)
     ]
