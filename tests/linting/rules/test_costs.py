@@ -33,7 +33,7 @@ def test_a_figure_says_both_numbers_to_three_digits() -> None:
 
 @pytest.mark.parametrize("rounds", [((1.0, 2.0), (3.0, 4.0)), ((2.0, 1.0), (3.0, 2.0))])
 def test_rounds_that_overlap_show_no_difference(rounds: tuple[tuple[float, float], ...]) -> None:
-    """A wrong pipeline that was once as fast as the right one ever was is not blamed."""
+    """If the rounds overlap, no difference is reported."""
     unclear = replace(SPEED, rounds=rounds)
     assert not unclear.differs
     assert str(unclear).startswith("2,190 and 4,780 elements/s")
@@ -41,7 +41,7 @@ def test_rounds_that_overlap_show_no_difference(rounds: tuple[tuple[float, float
 
 @pytest.mark.parametrize("rounds", [((1.0, 3.0), (2.0, 4.0)), ((3.0, 1.0), (4.0, 2.0)), ()])
 def test_rounds_apart_show_a_difference(rounds: tuple[tuple[float, float], ...]) -> None:
-    """Both numbers may move, if one stays below all of the other; one round alone is believed."""
+    """All values of one pipeline lie below all values of the other; a single round counts."""
     assert replace(SPEED, rounds=rounds).differs
 
 
@@ -101,7 +101,7 @@ def test_the_packaged_figures_are_readable() -> None:
     ],
 )
 def test_a_damaged_file_is_refused(tmp_path: Path, field: str, value: object) -> None:
-    """The message names the file, what it must be and how to get a whole one."""
+    """The error names the file, the schema, and how to get a valid file."""
     file = tmp_path / "costs.json"
     file.write_text(json.dumps({**asdict(COSTS), field: value}))
     with pytest.raises(InputError) as caught:
@@ -113,7 +113,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path, field: str, value: object) ->
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": "netpipe.rule_costs/1"}'])
 def test_a_torn_file_is_refused(tmp_path: Path, text: str) -> None:
-    """A file that was cut off is named too."""
+    """The error names a truncated file."""
     file = tmp_path / "costs.json"
     file.write_text(text)
     with pytest.raises(InputError, match=r"costs\.json: content"):

@@ -60,7 +60,7 @@ def test_a_batch_after_mp_prefetch() -> None:
 
 
 def test_a_late_batch_names_the_pair_and_the_call() -> None:
-    """The finding says which nodes, why, and what to write instead."""
+    """The finding names both nodes and the call to write instead."""
     report = lint(in_workers(elements()).batch(4))
     finding = only(BATCH, report)
     assert kinds_of(finding, report) == ["Batch", "ProcessPrefetch"]
@@ -150,7 +150,7 @@ def test_a_batch_between_nested_workers_is_not_late() -> None:
 
 
 def test_device_put_before_mp_prefetch_is_an_error_and_the_only_one() -> None:
-    """That its device cannot be pickled, and that it calls jax, has the same cause."""
+    """Its unpicklable device and its call of jax are not reported separately."""
     on_device = grain.experimental.device_put(by_place(), jax.devices()[0])
     report = lint(in_workers(on_device))
     finding = only(DEVICE_PUT, report)
