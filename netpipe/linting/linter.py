@@ -82,7 +82,8 @@ def lint(
     _check_silences(silences)
     graph, remarks = _read_graph(dataset, recording)
     findings = [*_apply_rules(graph, intent), *remarks]
-    silenced = tuple(_find_silenced(findings, graph, silences))
+    reasons = ((finding, _find_reason(finding, graph, silences)) for finding in findings)
+    silenced = tuple(SilencedFinding(finding, reason) for finding, reason in reasons if reason)
     aside = [entry.finding for entry in silenced]
     accepted = {finding.nodes[0] for finding in aside if finding.rule not in silences}
     if accepted:
@@ -150,14 +151,9 @@ def _apply_rules(graph: Graph, intent: str) -> Iterator[LintFinding]:
         yield from (replace(finding, nodes=tuple(ids)) for finding, ids in merged.items())
 
 
-def _find_silenced(
-    findings: Iterable[LintFinding], graph: Graph, silences: Mapping[str, str]
-) -> Iterator[SilencedFinding]:
-    for finding in findings:
-        function = _function_name(graph.nodes[finding.nodes[0]]) if finding.nodes else ""
-        reason = silences.get(finding.rule) or silences.get(f"{finding.rule} of {function}")
-        if reason:
-            yield SilencedFinding(finding, reason)
+def _find_reason(finding: LintFinding, graph: Graph, silences: Mapping[str, str]) -> str | None:
+    function = _function_name(graph.nodes[finding.nodes[0]]) if finding.nodes else ""
+    return silences.get(finding.rule) or silences.get(f"{finding.rule} of {function}")
 
 
 def _function_name(node: Node) -> str:

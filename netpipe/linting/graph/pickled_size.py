@@ -3,9 +3,8 @@
 import pickle
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from cloudpickle import CloudPickler
 
@@ -19,15 +18,11 @@ _MAX_SMALL_BYTES: Final = 1 << 21
 _LARGE_WRITE_BYTES: Final = (1 << 16) + (1 << 12)
 
 
-@dataclass(frozen=True)
-class PickledSize:
-    """The size of an object's pickle.
+class PickledSize(NamedTuple):
+    """The size of an object's pickle, or the reason why it cannot be pickled, in one line.
 
-    Attributes:
-        bytes: The size; None if the object cannot be pickled. A container of more than 2,000
-            elements is estimated from a sample. Of more than 20,000 objects, or more than 2 MiB of
-            small values, outside such containers, it is a lower bound.
-        unpicklable: Why the object cannot be pickled, in one line; "" if it can.
+    A container of more than 2,000 elements is estimated from a sample. Of more than 20,000 objects,
+    or more than 2 MiB of small values, outside such containers, the size is a lower bound.
     """
 
     bytes: int | None

@@ -1,6 +1,6 @@
 """Where a pipeline was written: the lines of the user's code that made its datasets."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import wraps
 from inspect import currentframe
@@ -32,6 +32,8 @@ class Recording:
         return None if entry is None else _format_line(entry)
 
 
+# typing calls the constructor of a class with parameters, as in `Dataset[int](...)`.
+_LIBRARIES: Final = ("grain", "typing")
 # One set of hooks serves all recordings that run: nested or in threads, they may end in any
 # order, and the last one to end removes the hooks.
 _LOCK: Final = Lock()
@@ -51,9 +53,9 @@ def record_source_lines() -> Iterator[Recording]:
     recording = Recording()
     with _LOCK:
         if not _RUNNING:
-            _hook(grain.MapDataset, "__init__", _note_made)
-            _hook(grain.IterDataset, "__init__", _note_made)
-            _hook(grain.IterDataset, "mp_prefetch", _note_without_workers)
+            _hook(grain.MapDataset, "__init__", "made")
+            _hook(grain.IterDataset, "__init__", "made")
+            _hook(grain.IterDataset, "mp_prefetch", "without_workers")
         _RUNNING.append(recording)
     try:
         yield recording
@@ -64,34 +66,22 @@ def record_source_lines() -> Iterator[Recording]:
                 _HOOKS.close()
 
 
-def _note_made(_: object, dataset: object) -> None:
-    line = _user_line(dataset)
-    for recording in tuple(_RUNNING):
-        recording.made[id(dataset)] = (dataset, line)
-
-
-def _note_without_workers(prefetched: object, dataset: object) -> None:
-    line = _user_line(dataset)
-    for recording in tuple(_RUNNING) if prefetched is dataset else ():
-        recording.without_workers[id(dataset)] = (dataset, line)
-
-
-def _hook(kind: type, name: str, note: Callable[[object, object], None]) -> None:
-    """Call `note` with the result and the dataset after each call of a method."""
+def _hook(kind: type, name: str, attribute: str) -> None:
+    """Note the lines that call a method, in an attribute of every recording that runs."""
     original = getattr(kind, name)
 
     @wraps(original)
     def call_and_note(dataset: object, *args: Any, **options: Any) -> object:
         result = original(dataset, *args, **options)
-        note(result, dataset)
+        # A constructor returns None, and `mp_prefetch` without workers the dataset itself.
+        if result is None or result is dataset:
+            line = _user_line(dataset)
+            for recording in tuple(_RUNNING):
+                getattr(recording, attribute)[id(dataset)] = (dataset, line)
         return result
 
     setattr(kind, name, call_and_note)
     _HOOKS.callback(setattr, kind, name, original)
-
-
-# typing calls the constructor of a class with parameters, as in `Dataset[int](...)`.
-_LIBRARIES: Final = ("grain", "typing")
 
 
 def _user_line(dataset: object) -> _Line:

@@ -31,7 +31,7 @@ class Figure:
         right: The same for the corrected pipeline.
         setting: The conditions, worded to follow the unit; "" if the unit says everything.
         error: What the wrong pipeline raised instead of a batch; "" if it runs.
-        rounds: The two values of every round, in the order in which they were measured.
+        rounds: The two values of every round.
     """
 
     wrong: float
@@ -70,8 +70,7 @@ class RuleCosts:
         date: When it ended, ISO 8601 in UTC.
         commit: As `git describe` names it.
         command: The command that measures it again.
-        versions: The versions of python, grain, jax and numpy.
-        rules: The figures of every rule that was measured.
+        versions: Of python, grain, jax and numpy.
     """
 
     date: str
