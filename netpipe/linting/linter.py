@@ -141,12 +141,12 @@ def _apply_rules(graph: Graph, intent: str) -> Iterator[LintFinding]:
     if not graph.nodes:
         return
     pipeline = Pipeline(graph, intent == "throughput", this_host().cores)
+    costs = load_packaged_costs()
     for name, rule in RULES.items():
         # Problems that differ only in their nodes are one finding, with the nodes of all.
         merged: dict[LintFinding, dict[int, None]] = {}
         for severity, nodes, message, fix in rule(pipeline):
-            cost = load_packaged_costs().describe(name)
-            finding = LintFinding(name, severity, (), message, fix, cost)
+            finding = LintFinding(name, severity, (), message, fix, costs.describe(name))
             merged.setdefault(finding, {}).update(dict.fromkeys(node.id for node in nodes))
         yield from (replace(finding, nodes=tuple(ids)) for finding, ids in merged.items())
 

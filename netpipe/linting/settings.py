@@ -26,7 +26,7 @@ class LintSettings:
 
 
 def read_lint_settings(folder: Path) -> LintSettings:
-    """Read the settings from the nearest pyproject.toml, in `folder` or above it.
+    """Read the nearest pyproject.toml, in `folder` or above it; the defaults without settings.
 
     Raises:
         InputError: The file is not TOML, or the table holds an unknown key or a wrong value.

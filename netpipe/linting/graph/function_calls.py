@@ -129,12 +129,13 @@ def _is_in_library(file: str) -> bool:
 
 def _follow_calls(called: object) -> Iterator[object]:
     """Yield `called` and everything that its code names, through the user's own functions."""
-    decorated = [called]  # by `functools.cache` and its like
-    while (wrapped := getattr_static(decorated[-1], "__wrapped__", None)) is not None:
-        if any(wrapped is function for function in decorated):
+    # Decorators such as `functools.cache` keep the function that they wrap.
+    layers = [called]
+    while (wrapped := getattr_static(layers[-1], "__wrapped__", None)) is not None:
+        if any(wrapped is layer for layer in layers):
             break
-        decorated.append(wrapped)
-    own_package = _package(_module(decorated[-1]))
+        layers.append(wrapped)
+    own_package = _package(_module(layers[-1]))
     waiting = [called, *_members(called, _CALLED_BY_GRAIN)]
     # Keeps the values too: an id is only unique while its object lives.
     seen: dict[tuple[int, ...], object] = {}

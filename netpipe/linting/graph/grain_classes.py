@@ -77,15 +77,15 @@ def describe_dataset(dataset: object, recording: Recording) -> DatasetInfo:
         )
     if threads := _branches(dataset, "_MpContextIterDataset"):
         buffer_size = to_plain_value(_attribute(dataset, "_iter_buffer_size"))
-        threading = {"num_threads": len(threads), "buffer_size": buffer_size}
+        parameters = {"num_threads": len(threads), "buffer_size": buffer_size}
         # Each thread has a copy of the same graph.
-        return DatasetInfo("MultithreadPrefetch", threading, made_at, _shared_inputs(threads[:1]))
+        return DatasetInfo("MultithreadPrefetch", parameters, made_at, _shared_inputs(threads[:1]))
     kind, attributes = _shape(dataset)
     settings: dict[str, PlainValue] = {}
     for attribute in attributes:
         settings |= _setting(attribute, _unwrap_user_code(_attribute(dataset, attribute)))
     if kind == "Source" and is_random_access(dataset):
-        # A source may have no length, or raise anything when it is asked, as Grain does too.
+        # A user's source may have no length, or raise anything when it is asked for it.
         with suppress(Exception):
             settings["length"] = len(dataset)  # type: ignore[arg-type]
     functions = [dataset] if kind.startswith("Unknown:") else []

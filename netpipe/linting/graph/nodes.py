@@ -30,6 +30,7 @@ class Node:
         parents: Ids of the nodes that it takes its elements from.
         random_access: Whether it is a MapDataset, whose elements have positions: its result for an
             element depends on the position only, not on the number of workers.
+        uses_jax: Whether the user's function calls jax for more than handling trees.
         made_at: The line of the user's code that made it, as file:line; "" if unknown.
         sent_bytes: Bytes of the node's own objects that each worker is sent; for `mp_prefetch`
             its `worker_init_fn`. None for other nodes in the training process, and if it cannot be

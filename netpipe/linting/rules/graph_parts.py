@@ -75,8 +75,7 @@ class Pool:
     @property
     def size(self) -> int:
         """The number of workers."""
-        number = self.prefetch.integer("num_workers" if self.uses_processes else "num_threads")
-        return 1 if number is None else number
+        return self.prefetch.integer("num_workers" if self.uses_processes else "num_threads") or 1
 
     @property
     def uses_processes(self) -> bool:
