@@ -9,30 +9,16 @@ import pytest
 
 from netpipe.linting.graph.nodes import Graph
 from netpipe.linting.graph.reader import read_graph
+from tests.linting.rules.linting import Unreadable, increment
+from tests.linting.rules.linting import source as elements
 
 
-class Unreadable:
-    """A source whose elements must not be read."""
-
-    def __len__(self) -> int:
-        """Claim some elements."""
-        return 8
-
-    def __getitem__(self, index: int) -> int:
-        """Fail the test."""
-        raise AssertionError(f"element {index} was read")
-
-
-class Untold:
+class Untold(Unreadable):
     """A source that fails to tell its length."""
 
     def __len__(self) -> int:
         """Fail."""
         raise OSError
-
-    def __getitem__(self, index: int) -> int:
-        """Fail the test."""
-        raise AssertionError(f"element {index} was read")
 
 
 class Double(grain.transforms.Map):  # type: ignore[misc]  # grain is untyped
@@ -41,16 +27,6 @@ class Double(grain.transforms.Map):  # type: ignore[misc]  # grain is untyped
     def map(self, element: int) -> int:
         """Return twice the element."""
         return 2 * element
-
-
-def increment(element: int) -> int:
-    """Return the element's successor."""
-    return element + 1
-
-
-def elements() -> Any:
-    """A MapDataset whose elements cannot be read."""
-    return grain.MapDataset.source(Unreadable())
 
 
 def in_workers(dataset: Any, workers: int = 2) -> Any:
@@ -97,13 +73,13 @@ def test_parameters_are_plain_values() -> None:
         .batch(4, drop_remainder=True)
     )
     batch, read, kept, doubled, shuffle, source = read_graph(pipeline).nodes
-    here = __name__
+    shared = increment.__module__
     assert (batch.parameters["batch_size"], batch.parameters["drop_remainder"]) == (4, True)
     assert (read.parameters["num_threads"], read.parameters["prefetch_buffer_size"]) == (3, 5)
-    assert kept.parameters["transform"] == f"{here}.increment"
-    assert doubled.parameters["transform"] == f"{here}.Double"
+    assert kept.parameters["transform"] == f"{shared}.increment"
+    assert doubled.parameters["transform"] == f"{__name__}.Double"
     assert shuffle.parameters == {"seed": 7}
-    assert source.parameters == {"source": f"{here}.Unreadable", "length": 8}
+    assert source.parameters == {"source": f"{shared}.Unreadable", "length": 8}
 
 
 def test_mixed_branches_keep_their_processes() -> None:
@@ -117,7 +93,7 @@ def test_mixed_branches_keep_their_processes() -> None:
     assert [node.in_worker for node in graph.of_kind("ToIter")] == [True, False]
 
 
-def test_a_shared_node_stands_there_once() -> None:
+def test_a_shared_node_appears_once() -> None:
     """Two branches that read the same dataset share its node."""
     base = elements().map(increment)
     graph = read_graph(grain.MapDataset.concatenate([base, base.shuffle(seed=1)]))

@@ -61,6 +61,16 @@ def elements(length: int = 8) -> Any:
     return source(length).to_iter_dataset(NO_THREADS)
 
 
+def numbers(length: int = 22) -> Any:
+    """A MapDataset that can be read."""
+    return grain.MapDataset.range(length)
+
+
+def stream(length: int = 22) -> Any:
+    """An IterDataset that can be read, without threads."""
+    return numbers(length).to_iter_dataset(NO_THREADS)
+
+
 def in_workers(dataset: Any, workers: int = 2, **settings: Any) -> Any:
     """The dataset behind mp_prefetch."""
     return dataset.mp_prefetch(grain.MultiprocessingOptions(workers), **settings)

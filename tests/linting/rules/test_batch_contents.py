@@ -20,9 +20,11 @@ from tests.linting.rules.linting import (
     increment,
     kinds_of,
     loader,
+    numbers,
     only,
     severities,
     source,
+    stream,
     with_rng,
 )
 from tests.linting.rules.pipeline_parts import parquet_files
@@ -30,16 +32,6 @@ from tests.linting.rules.pipeline_parts import parquet_files
 LOSS = "batch-in-workers-loses-data"
 ORDER = "worker-count-changes-order"
 X = grain.experimental
-
-
-def numbers(length: int = 22) -> Any:
-    """A MapDataset that can be read."""
-    return grain.MapDataset.range(length)
-
-
-def stream(length: int = 22) -> Any:
-    """The same as an IterDataset."""
-    return numbers(length).to_iter_dataset(NO_THREADS)
 
 
 def is_kept(element: int) -> bool:

@@ -10,7 +10,7 @@ import pytest
 from netpipe.linting.graph.nodes import ENDLESS, Graph, Node
 from netpipe.linting.graph.reader import read_graph
 from netpipe.linting.rules.batch_contents import count_elements
-from tests.linting.rules.linting import NO_THREADS, OneToThree, loader, source
+from tests.linting.rules.linting import NO_THREADS, OneToThree, loader, numbers, source, stream
 
 X = grain.experimental
 
@@ -19,16 +19,6 @@ def amount(dataset: Any) -> float | None:
     """Return the count of a dataset's elements."""
     graph = read_graph(dataset)
     return count_elements(graph)[0]
-
-
-def numbers(length: int = 22) -> Any:
-    """A MapDataset that can be read."""
-    return grain.MapDataset.range(length)
-
-
-def stream(length: int = 22) -> Any:
-    """The same as an IterDataset."""
-    return numbers(length).to_iter_dataset(NO_THREADS)
 
 
 @pytest.mark.parametrize(
