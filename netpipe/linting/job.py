@@ -16,10 +16,6 @@ from netpipe.session.result_files import progress_file
 def lint_loader(request: LintRequest, loader: LoaderFactory) -> dict[str, object]:
     """Return the `netpipe.lint/1` document of the pipeline that a factory returns.
 
-    Args:
-        request: The intent, the silences, and whether to prove findings and to try fixes.
-        loader: Makes the pipeline; called once, and again for every experiment.
-
     Raises:
         MisuseError: The intent is unknown, or a silence names no rule or has no reason.
     """
