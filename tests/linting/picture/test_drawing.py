@@ -13,11 +13,15 @@ from rich.cells import cell_len
 
 from netpipe.linting.graph.nodes import Graph
 from netpipe.linting.linter import LintReport
-from netpipe.linting.picture.drawing import draw_svg, draw_svg_graph
-from netpipe.linting.picture.findings_list import list_findings
-from netpipe.linting.picture.layout import Layout, Point, Rectangle
-from netpipe.linting.picture.outline import outline_graph
-from netpipe.linting.picture.visible_graph import select_visible
+from netpipe.linting.picture.drawing import (
+    Box,
+    Edge,
+    Layout,
+    draw_svg,
+    draw_svg_graph,
+    list_findings,
+)
+from netpipe.linting.picture.visible_graph import outline_graph, select_visible
 from netpipe.linting.rules.finding import LintFinding, SilencedFinding
 from tests.linting.picture.pictured import (
     PIPELINES,
@@ -57,9 +61,9 @@ def nodes_of(root: ET.Element) -> Mapping[int, ET.Element]:
     return by_id
 
 
-def rectangle(element: ET.Element) -> Rectangle:
+def rectangle(element: ET.Element) -> Box:
     """The position and size of a rect."""
-    return Rectangle(*(int(element.attrib[name]) for name in ("x", "y", "width", "height")))
+    return Box(*(int(element.attrib[name]) for name in ("x", "y", "width", "height")))
 
 
 def texts(element: ET.Element) -> Iterator[ET.Element]:
@@ -72,7 +76,7 @@ def words(element: ET.Element) -> str:
     return " ".join("".join(one.itertext()) for one in texts(element))
 
 
-def inside(inner: Rectangle, outer: Rectangle) -> bool:
+def inside(inner: Box, outer: Box) -> bool:
     """Whether a rectangle lies in another one."""
     return (
         inner.x >= outer.x
@@ -82,7 +86,7 @@ def inside(inner: Rectangle, outer: Rectangle) -> bool:
     )
 
 
-def apart(one: Rectangle, other: Rectangle) -> bool:
+def apart(one: Box, other: Box) -> bool:
     """Whether two rectangles have no point in common."""
     return (
         one.right < other.x or other.right < one.x or one.bottom < other.y or other.bottom < one.y
@@ -119,10 +123,11 @@ def test_every_finding_is_named_at_its_nodes_and_in_the_list(name: str) -> None:
 def test_boxes_do_not_overlap(name: str) -> None:
     """Neither do frames, unless one lies in the other."""
     layout = lay_out(report_of(name))
-    boxes = [box.place for box in layout.boxes]
-    assert all(apart(one, other) for one, other in combinations(boxes, 2))
-    frames = [frame.place for frame in layout.frames]
-    assert all(apart(one, other) or inside(other, one) for one, other in combinations(frames, 2))
+    assert all(apart(*pair) for pair in combinations(layout.boxes, 2))
+    assert all(
+        apart(outer, inner) or inside(inner, outer)
+        for outer, inner in combinations(layout.frames, 2)
+    )
 
 
 @every_pipeline
@@ -130,7 +135,7 @@ def test_the_innermost_frame_is_the_process_of_a_call(name: str) -> None:
     """Calls that run in workers are in a frame of workers, all others in the training process."""
     layout = lay_out(report_of(name))
     for box in layout.boxes:
-        *_, innermost = (frame for frame in layout.frames if inside(box.place, frame.place))
+        *_, innermost = (frame for frame in layout.frames if inside(box, frame))
         in_worker = box.entry is not None and box.entry.node.in_worker
         assert (innermost.label != "training process") == in_worker
 
@@ -139,10 +144,10 @@ def test_the_innermost_frame_is_the_process_of_a_call(name: str) -> None:
 def test_everything_is_in_the_drawing(name: str) -> None:
     """Frames, boxes and edges lie between the upper left corner and the layout's size."""
     layout = lay_out(report_of(name))
-    whole = Rectangle(0, 0, layout.width, layout.height)
-    assert all(inside(box.place, whole) for box in layout.boxes)
-    assert all(inside(frame.place, whole) for frame in layout.frames)
-    points = [Rectangle(x, y, 0, 0) for edge in layout.edges for x, y in edge]
+    whole = Box(0, 0, layout.width, layout.height)
+    assert all(inside(box, whole) for box in layout.boxes)
+    assert all(inside(frame, whole) for frame in layout.frames)
+    points = [Box(x, y, 0, 0) for edge in layout.edges for x, y in edge]
     assert all(inside(point, whole) for point in points)
 
 
@@ -150,7 +155,7 @@ def test_everything_is_in_the_drawing(name: str) -> None:
 def test_edges_lead_down_and_around_the_boxes(name: str) -> None:
     """Each ends at the top of a box and crosses none."""
     layout = lay_out(report_of(name))
-    boxes = [box.place for box in layout.boxes]
+    boxes = layout.boxes
     for edge in layout.edges:
         heights = [y for _, y in edge]
         assert heights == sorted(heights)
@@ -158,12 +163,10 @@ def test_edges_lead_down_and_around_the_boxes(name: str) -> None:
         assert not any(crosses(edge, box) for box in boxes)
 
 
-def crosses(edge: tuple[Point, ...], box: Rectangle) -> bool:
+def crosses(edge: Edge, box: Box) -> bool:
     """Whether an edge of horizontal and vertical lines runs through a box."""
-    core = Rectangle(box.x + 1, box.y + 1, box.width - 2, box.height - 2)
-    lines = (
-        Rectangle(min(x0, x1), y0, abs(x1 - x0), y1 - y0) for (x0, y0), (x1, y1) in pairwise(edge)
-    )
+    core = Box(box.x + 1, box.y + 1, box.width - 2, box.height - 2)
+    lines = (Box(min(x0, x1), y0, abs(x1 - x0), y1 - y0) for (x0, y0), (x1, y1) in pairwise(edge))
     return not all(apart(line, core) for line in lines)
 
 
@@ -289,13 +292,13 @@ def test_a_frame_says_how_many_processes_there_are() -> None:
     training, *others = layout.frames
     assert training.label == "training process"
     assert [frame.label.split()[0] for frame in others] == ["1", "2", "4"]
-    assert all(inside(frame.place, training.place) for frame in others)
+    assert all(inside(frame, training) for frame in others)
 
 
 def test_workers_in_workers_stand_in_their_frame() -> None:
     """The inner frame lies in the outer one."""
     _, outer, inner = lay_out(report_on(nested_workers())).frames
-    assert inside(inner.place, outer.place)
+    assert inside(inner, outer)
 
 
 def test_a_shared_call_is_drawn_once_and_named_again() -> None:
