@@ -5,8 +5,7 @@ from pathlib import Path
 import grain
 import pytest
 
-from netpipe.linting.experiments.alternation import UNCHANGED, VariantComparison
-from netpipe.linting.experiments.blocks import ElementBlock
+from netpipe.linting.experiments.blocks import UNCHANGED, ElementBlock, VariantComparison
 from netpipe.linting.experiments.variants import Variant
 from netpipe.linting.job import lint_loader
 from netpipe.linting.request import LintRequest

@@ -33,9 +33,9 @@ class Run:
         skipped: Whether there was no time left for it.
     """
 
-    digests: tuple[bytes, ...]
-    elements: int
-    whole: bool
+    digests: tuple[bytes, ...] = ()
+    elements: int = 0
+    whole: bool = False
     failure: str = ""
     hung: bool = False
     start_s: float = 0.0
@@ -44,14 +44,15 @@ class Run:
     def same_until(self, other: "Run") -> float:
         """Return the number of batches before the first difference; infinite if none is seen."""
         own, others = len(self.digests), len(other.digests)
-        pairs = zip(self.digests, other.digests, strict=False)
-        differing = (place for place, (this, that) in enumerate(pairs) if this != that)
+        for number, (this, that) in enumerate(zip(self.digests, other.digests, strict=False)):
+            if this != that:
+                return number
         ends = (self.whole and own < others) or (other.whole and others < own)
-        return next(differing, min(own, others) if ends else inf)
+        return min(own, others) if ends else inf
 
 
 def read_batches(loader: LoaderFactory, enough: float, limit_s: float, clock: Clock) -> Run:
-    """Read a loader's batches and keep a digest of each.
+    """Read a loader's batches until they are enough, the time is over or the data end.
 
     Args:
         loader: Makes the loader.
@@ -63,49 +64,36 @@ def read_batches(loader: LoaderFactory, enough: float, limit_s: float, clock: Cl
     Returns:
         What was read until then, and what the loader raised.
     """
-    reading = _Reading(clock, limit_s)
-    failure, hung = "", False
-    try:
-        call_within(lambda: reading.read(loader, enough), limit_s, reading.grace_s)
-    except HangError:
-        hung = not reading.closing
-    except Exception as error:  # noqa: BLE001  # the user's code may raise anything
-        failure = summarize_error(error)
-    return Run(
-        tuple(reading.digests), reading.elements, reading.whole, failure, hung, reading.start_s
-    )
+    digests: list[bytes] = []
+    elements, start_s = 0, 0.0
+    whole = is_closing = hung = False
+    failure = ""
 
-
-class _Reading:
-    """What was read so far, available even if the loader hangs."""
-
-    def __init__(self, clock: Clock, limit_s: float) -> None:
-        self._clock = clock
-        self._limit_s = limit_s
-        self.digests: list[bytes] = []
-        self.elements = 0
-        self.start_s = 0.0
-        self.whole = self.closing = False
-
-    def grace_s(self) -> float:
-        """Return the seconds that the running operation may take beyond the limit."""
-        if self.closing:
-            return _CLOSING_S
-        return self.start_s + _LATE_S if self.digests else _STARTING_S
-
-    def read(self, loader: LoaderFactory, enough: float) -> None:
-        """Read until there are enough batches, the time is over, or the data end."""
-        asked_s = self._clock()
+    def read() -> None:
+        nonlocal elements, start_s, whole, is_closing
+        asked_s = clock()
         with open_iterator(loader()) as batches:
             for batch in batches:
-                if not self.digests:
-                    self.start_s = self._clock() - asked_s
-                self.elements += element_count(batch)
-                self.digests.append(digest(batch))
-                took_s = self._clock() - asked_s - self.start_s
-                if len(self.digests) >= enough or took_s > self._limit_s:
+                if not digests:
+                    start_s = clock() - asked_s
+                elements += element_count(batch)
+                digests.append(digest(batch))
+                if len(digests) >= enough or clock() - asked_s - start_s > limit_s:
                     break
             else:
-                self.whole = True
+                whole = True
             # Not in a finally: reading raises when workers that hang are killed.
-            self.closing = True
+            is_closing = True
+
+    def grace_s() -> float:
+        if is_closing:
+            return _CLOSING_S
+        return start_s + _LATE_S if digests else _STARTING_S
+
+    try:
+        call_within(read, limit_s, grace_s)
+    except HangError:
+        hung = not is_closing
+    except Exception as error:  # noqa: BLE001  # the user's code may raise anything
+        failure = summarize_error(error)
+    return Run(tuple(digests), elements, whole, failure, hung, start_s)

@@ -7,8 +7,7 @@ from typing import Any
 import grain
 import pytest
 
-from netpipe.linting.experiments.alternation import VariantBlocks
-from netpipe.linting.experiments.blocks import ElementBlock, Pace
+from netpipe.linting.experiments.blocks import ElementBlock, Pace, VariantBlocks
 from netpipe.linting.experiments.fixes import Fix
 from netpipe.linting.experiments.trials import Trial, apply_trials, evaluate, try_fixes
 from netpipe.linting.experiments.variants import Variant
