@@ -17,7 +17,6 @@ from netpipe.linting.experiments.variants import Variant, build_variant, open_it
 from netpipe.measuring.interleaving import MIN_ROUNDS, Interleaved, interleave
 from netpipe.measuring.loader_puller import LoaderFactory, Puller, close_with_timeout
 from netpipe.session.bounded_calls import call_within, summarize_error
-from netpipe.session.heartbeat import UNWATCHED, Watch
 from netpipe.session.processes import ProcessTree
 
 UNCHANGED: Final = Variant()
@@ -74,21 +73,19 @@ MeasureBlock = Callable[[LoaderFactory, Pace], ElementBlock]
 """Measures a loader from its start."""
 
 
-def measure_block(
-    loader: LoaderFactory, pace: Pace, clock: Clock, watch: Watch = UNWATCHED
-) -> ElementBlock:
-    """Start a loader and time its batches; the watch guards every wait for one."""
-    counting = _CountingLoader(loader)
+def measure_block(loader: LoaderFactory, pace: Pace, clock: Clock) -> ElementBlock:
+    """Start a loader and time its batches."""
     if pace.from_start:
-        return _measure_from_start(counting, pace, clock)
-    puller = Puller(counting.batches, clock, watch)
+        return _measure_from_start(loader, pace, clock)
+    counts: list[int] = []
+    puller = Puller(lambda: _count_elements(loader, counts), clock)
     try:
         # Warm-up: the first workers have made batches ahead while the last ones started.
         _pull(puller, clock, _WARM_UP_FRACTION * pace.block_s, pace.step_s)
         s_per_batch, cpu_s_per_batch = _pull(puller, clock, pace.block_s, pace.step_s)
     finally:
         close_with_timeout(puller.close)
-    elements = counting.elements / puller.pulled
+    elements = sum(counts) / puller.pulled
     return ElementBlock(s_per_batch / elements, cpu_s_per_batch / elements, elements)
 
 
@@ -107,16 +104,18 @@ def _pull(puller: Puller, clock: Clock, enough_s: float, step_s: float) -> tuple
     return wall_s / batches, (puller.processes.cpu_s() - cpu_s) / batches
 
 
-def _measure_from_start(counting: "_CountingLoader", pace: Pace, clock: Clock) -> ElementBlock:
+def _measure_from_start(loader: LoaderFactory, pace: Pace, clock: Clock) -> ElementBlock:
     """Time a loader from the call that makes it, to the end of its data or of the block."""
-    started_s, cpu_s = clock(), ProcessTree().cpu_s()
+    counts: list[int] = []
     waits_s: list[float] = []
+    ended = False
+    started_s, cpu_s = clock(), ProcessTree().cpu_s()
     first_s = end_s = started_s
-    batches = counting.batches()
+    batches = _count_elements(loader, counts)
     try:
         while not waits_s or end_s - first_s < pace.block_s:
             asked_s = clock()
-            if next(batches, _END) is _END:
+            if ended := next(batches, _END) is _END:
                 break
             waits_s.append(clock() - asked_s)
             first_s = clock() if len(waits_s) == 1 else first_s
@@ -128,30 +127,22 @@ def _measure_from_start(counting: "_CountingLoader", pace: Pace, clock: Clock) -
         close_with_timeout(batches.close)
     if not waits_s:
         raise MisuseError("loader() gave no batch: it must give at least one")
-    elements = counting.elements
+    elements = sum(counts)
     return ElementBlock(
         s_per_element=(end_s - started_s) / elements,
         cpu_s_per_element=cpu_s / elements,
         elements_per_batch=elements / len(waits_s),
         load_s_per_batch=median(waits_s),
-        ended=counting.ended,
+        ended=ended,
     )
 
 
-class _CountingLoader:
-    """A loader that counts its elements and notes whether its data have ended."""
-
-    def __init__(self, loader: LoaderFactory) -> None:
-        self._loader = loader
-        self.elements = 0
-        self.ended = False
-
-    def batches(self) -> Generator[Any, None, None]:
-        with open_iterator(self._loader()) as batches:
-            for batch in batches:
-                self.elements += element_count(batch)
-                yield batch
-            self.ended = True
+def _count_elements(loader: LoaderFactory, counts: list[int]) -> Generator[Any, None, None]:
+    """Yield a loader's batches; append how many elements each has."""
+    with open_iterator(loader()) as batches:
+        for batch in batches:
+            counts.append(element_count(batch))
+            yield batch
 
 
 _Rounds = Interleaved[Variant, ElementBlock]

@@ -1,9 +1,4 @@
-"""Findings tested on the pipeline's own first batches.
-
-Two rules say what may happen to a pipeline in workers: `worker-count-changes-order` and
-`batch-in-workers-loses-data`. Here its batches are read without workers and with some, and
-compared by their contents.
-"""
+"""Tests what two rules say may happen in workers, by reading batches without workers and with."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -34,12 +29,7 @@ _STARTS_LIMIT_S: Final = 10.0
 
 @dataclass(frozen=True)
 class Proof:
-    """What runs showed about a finding.
-
-    Attributes:
-        outcome: "not seen" means: not in as much of the data as was read.
-        message: The outcome with what was seen, in words.
-    """
+    """What runs showed about a finding; "not seen": not in as much of the data as was read."""
 
     outcome: Literal["proven", "refuted", "not seen", "not decided"]
     message: str
@@ -60,19 +50,16 @@ def prove(
     """Test the findings that only the data can decide.
 
     Workers are started: Grain must have been allowed to. All iterators are closed at the end; a
-    worker that hangs is killed.
+    worker that hangs is killed. A refuted finding becomes a remark, and a proven order an error
+    where the intent is "reproducible".
 
     Args:
         loader: Makes the pipeline; called anew for each number of workers.
         report: What the rules found in it.
         clock: Seconds.
-        limit_s: Seconds for all reading, besides at most 10 for the starts of workers.
+        limit_s: For all reading, besides at most 10 s for the starts of workers.
         most: Batches to compare of data that do not come to their end in time.
         read: Reads a loader; by default `read_batches` on the clock.
-
-    Returns:
-        The report with the proofs of the two rules' findings. A refuted finding becomes a remark,
-        and a proven order an error where the intent is "reproducible".
     """
     rules = {finding.rule for finding in report.findings}.intersection((ORDER, LOSS))
     if not rules:
@@ -170,7 +157,7 @@ def _read_variants(
     clock: Clock,
     limit_s: float,
 ) -> Iterator[Runs]:
-    """Read twice without workers, then with the configured number and with 2, as they are used."""
+    """Read twice without workers, then with the configured number, then with 2; yield each time."""
     numbers = {node.parameters["num_workers"] for node in graph.of_kind("ProcessPrefetch")}
     variants = {_count_workers(*numbers): Variant()} if numbers - {base} else {}
     variants["2 workers"] = Variant(workers=2)

@@ -1,7 +1,7 @@
 """Fixes tried on this machine: what each one gains, before and after in one run."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from math import isfinite
 from operator import attrgetter, or_
@@ -24,7 +24,6 @@ from netpipe.measuring.loader_puller import LoaderFactory
 from netpipe.results.measurement import Interval
 from netpipe.results.statistics import ratio_interval
 from netpipe.results.units import format_seconds
-from netpipe.session.heartbeat import UNWATCHED, Watch
 
 ALL: Final = "all"
 """In the place of a rule: the fixes that were not measured to be slower, together."""
@@ -40,11 +39,8 @@ class Trial:
     Attributes:
         rule: The rule whose finding it fixes; `ALL` for several together.
         change: The call to write instead.
-        message: The result in a sentence.
-        before_s_per_batch: Seconds per batch of the unchanged pipeline; None: not measured.
-        after_s_per_batch: Seconds for as many elements with the change.
-        before_cpu_s_per_batch: The same in CPU seconds of all processes, unchanged.
-        after_cpu_s_per_batch: The same in CPU seconds of all processes, with the change.
+        before_s_per_batch: For a batch of the unchanged pipeline; None: not measured.
+        after_s_per_batch: For as many elements with the change.
         ratio: Before over after, over the rounds: above 1 is faster. None: there were too few
             rounds for an interval.
     """
@@ -63,10 +59,6 @@ class Trial:
         """Whether the change is clearly slower."""
         return self.ratio is not None and self.ratio.high < 1
 
-    def to_document(self) -> dict[str, object]:
-        """Return the trial as plain JSON values."""
-        return asdict(self)
-
 
 def try_fixes(
     loader: LoaderFactory,
@@ -74,7 +66,6 @@ def try_fixes(
     cores: int,
     clock: Clock,
     budget_s: float,
-    watch: Watch = UNWATCHED,
     measure: MeasureBlock | None = None,
     tell: Callable[[str], object] = lambda _: None,
 ) -> tuple[Trial, ...]:
@@ -87,8 +78,7 @@ def try_fixes(
         report: What the rules found in it.
         cores: CPU cores that the process may use.
         clock: Seconds.
-        budget_s: Seconds for all trials; a block that runs at their end is given up soon after.
-        watch: Guards every wait for a batch.
+        budget_s: For all trials; a block that runs at their end is given up soon after.
         measure: Measures a block; by default `measure_block`.
         tell: Called with what is being done.
 
@@ -96,7 +86,7 @@ def try_fixes(
         One trial for each fix, then the one of several together where there is one.
     """
     fixes = fixes_for(report, cores)
-    measure = measure or partial(measure_block, clock=clock, watch=watch)
+    measure = measure or partial(measure_block, clock=clock)
     comparison = VariantComparison(loader, clock, budget_s, measure, tell)
     trials = _try_each(comparison, fixes)
     together = _join(fixes, trials)
@@ -176,10 +166,9 @@ def evaluate(fix: Fix, compared: VariantBlocks) -> Trial:
     ratio = ratio_interval(list(map(wall_s, before)), list(map(wall_s, after)))
     # A fix may change the size of a batch: both sides are compared for a batch before.
     elements = median(block.elements_per_batch for block in before)
-    before_s, after_s, before_cpu_s, after_cpu_s = times_s = tuple(
-        elements * median(map(cost, blocks))
-        for cost in (wall_s, cpu_s)
-        for blocks in (before, after)
+    before_s, after_s = (elements * median(map(wall_s, blocks)) for blocks in (before, after))
+    before_cpu_s, after_cpu_s = (
+        elements * median(map(cpu_s, blocks)) for blocks in (before, after)
     )
     cpu_ratio = after_cpu_s / before_cpu_s if before_cpu_s else 1.0
     message = (
@@ -188,6 +177,7 @@ def evaluate(fix: Fix, compared: VariantBlocks) -> Trial:
         f" {format_seconds(after_cpu_s)} of CPU time instead of {format_seconds(before_cpu_s)}"
     )
     known = ratio if isfinite(ratio.low) and isfinite(ratio.high) else None
+    times_s = before_s, after_s, before_cpu_s, after_cpu_s
     return Trial(fix.rule, fix.change, message, *times_s, known)
 
 

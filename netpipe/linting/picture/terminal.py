@@ -104,11 +104,11 @@ class _Row:
         """Yield the upper or lower line of a box, with its label."""
         room = width - cell_len(self.before + self.after)
         label = shorten_middle(self.text, max(room - 6, 1))
-        left, right = self.corners
+        line = "─" * (room - cell_len(label) - 5)
         yield Text.assemble(
-            (f"{self.before}{left}─ ", "dim"),
+            (f"{self.before}{self.corners[0]}─ ", "dim"),
             (label, "bold"),
-            (f" {'─' * (room - cell_len(label) - 5)}{right}{self.after}", "dim"),
+            (f" {line}{self.corners[1]}{self.after}", "dim"),
             no_wrap=True,
         )
 

@@ -1,7 +1,7 @@
 """Fixes tried: the messages for faster, slower, equal and failed ones, alone and together."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import grain
@@ -116,8 +116,8 @@ def test_what_failed_is_said() -> None:
 def test_trials_are_plain_json() -> None:
     """The document holds numbers, null and the interval's parts."""
     trial = evaluate(FIX, VariantBlocks(blocks(0.02, 0.02, 0.02), blocks(0.01, 0.01, 0.01)))
-    document = json.loads(json.dumps(trial.to_document(), allow_nan=False))
-    assert document == trial.to_document()
+    document = json.loads(json.dumps(asdict(trial), allow_nan=False))
+    assert document == asdict(trial)
     assert document["ratio"] == {"median": 2.0, "low": 2.0, "high": 2.0, "n": 3}
 
 

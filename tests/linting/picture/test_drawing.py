@@ -63,7 +63,8 @@ def nodes_of(root: ET.Element) -> Mapping[int, ET.Element]:
 
 def rectangle(element: ET.Element) -> Box:
     """The position and size of a rect."""
-    return Box(*(int(element.attrib[name]) for name in ("x", "y", "width", "height")))
+    x, y, width, height = (int(element.attrib[name]) for name in ("x", "y", "width", "height"))
+    return Box(x, y, width, height)
 
 
 def texts(element: ET.Element) -> Iterator[ET.Element]:
