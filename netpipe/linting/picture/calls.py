@@ -7,16 +7,11 @@ from typing import Final
 
 from netpipe.linting.graph.nodes import ENDLESS, Node, PlainValue
 
-_METHODS: Final[Mapping[str, str]] = {
-    "Slice": ".slice",
-    "Shuffle": ".shuffle",
-    "Repeat": ".repeat",
-    "Map": ".map",
+_LOWER_CASE_METHODS: Final = ("Slice", "Shuffle", "Repeat", "Map", "Filter", "Batch", "Seed")
+_NAMES: Final[Mapping[str, str]] = {
+    **{kind: f".{kind.lower()}" for kind in _LOWER_CASE_METHODS},
     "RandomMap": ".random_map",
     "MapWithIndex": ".map_with_index",
-    "Filter": ".filter",
-    "Batch": ".batch",
-    "Seed": ".seed",
     "ToIter": ".to_iter_dataset",
     "ProcessPrefetch": ".mp_prefetch",
     "NoWorkers": ".mp_prefetch",
@@ -117,8 +112,8 @@ def format_count(count: object, thing: str) -> str:
 
 def _name(node: Node) -> str:
     """Return the method, or for a class of `grain.experimental` without a method, the class."""
-    if node.kind in _METHODS:
-        return _METHODS[node.kind]
+    if node.kind in _NAMES:
+        return _NAMES[node.kind]
     dataset = "MapDataset" if node.random_access else "IterDataset"
     if node.kind in ("Mix", "Concatenate"):
         return f"{dataset}.{node.kind.lower()}"

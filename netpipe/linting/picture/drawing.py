@@ -27,8 +27,6 @@ from netpipe.linting.picture.visible_graph import (
     VisibleGraph,
     Workers,
     label_finding,
-    outline_graph,
-    select_visible,
     shorten_middle,
     sort_by_severity,
 )
@@ -58,7 +56,7 @@ _Part: TypeAlias = Entry | Branches | Workers | None
 
 def draw_svg(report: LintReport) -> str:
     """Return an SVG of a pipeline, and below it a list of its findings."""
-    graph = select_visible(report)
+    graph = VisibleGraph(report)
     counts = [
         format_count(count, word)
         for severity, word in zip(SEVERITIES, ("error", "warning", "remark"), strict=True)
@@ -71,7 +69,7 @@ def draw_svg(report: LintReport) -> str:
 
 def draw_svg_graph(report: LintReport) -> str:
     """Return an SVG of a pipeline with its findings marked, without heading and list."""
-    return _render(report, select_visible(report))
+    return _render(report, VisibleGraph(report))
 
 
 def _render(
@@ -80,7 +78,7 @@ def _render(
     subject = "A pipeline" if graph.last else "A loader without a Grain graph"
     calls = "; ".join(str(describe_call(node)) for node in reversed(list(graph.nodes.values())))
     drawing = _template().render(
-        layout=Layout(outline_graph(graph)),
+        layout=Layout(graph.outline),
         heading=heading,
         lines=list(lines),
         subject=f"{subject}, judged for {report.intent} under Grain {report.grain_version}",

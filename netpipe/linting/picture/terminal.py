@@ -15,10 +15,9 @@ from netpipe.linting.picture.visible_graph import (
     Branches,
     Entry,
     Outline,
+    VisibleGraph,
     Workers,
     label_finding,
-    outline_graph,
-    select_visible,
     shorten_middle,
     shorten_path,
 )
@@ -58,7 +57,7 @@ class TextPicture:
             yield line
 
     def _lines(self, width: int) -> Iterator[Text]:
-        outline = outline_graph(select_visible(self.report))
+        outline = VisibleGraph(self.report).outline
         if not outline:
             yield Text(NO_GRAPH)
             return

@@ -1,7 +1,7 @@
 """What a picture shows of a pipeline, in reading order: the user's own calls, and all findings."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
@@ -56,72 +56,6 @@ def shorten_middle(text: str, columns: int) -> str:
 
 
 @dataclass(frozen=True)
-class VisibleGraph:
-    """The nodes that a picture shows, by their ids in the whole graph.
-
-    Attributes:
-        nodes: The nodes, with the settings that the user wrote.
-        inputs: For each node, the visible nodes that its elements come from.
-        last: The nodes that the trainer reads; empty if there is nothing to show.
-        findings: The findings on each node that has any, the worst first.
-    """
-
-    nodes: Mapping[int, Node]
-    inputs: Mapping[int, tuple[int, ...]]
-    last: tuple[int, ...]
-    findings: Mapping[int, tuple[LintFinding, ...]]
-
-
-def select_visible(report: LintReport) -> VisibleGraph:
-    """Leave out nodes that the user did not write and that no finding is about."""
-    graph = report.graph
-    findings: dict[int, tuple[LintFinding, ...]] = {}
-    for finding in sort_by_severity(report.findings):
-        for number in set(finding.nodes):
-            findings[number] = (*findings.get(number, ()), finding)
-    nodes = {
-        node.id: _with_written_settings(graph, node)
-        for node in graph.nodes
-        if _is_written(node) or node.id in findings
-    }
-    return VisibleGraph(
-        nodes=nodes,
-        inputs={
-            number: tuple(_find_visible(graph, nodes, node.parents))
-            for number, node in nodes.items()
-        },
-        last=tuple(_find_visible(graph, nodes, (0,))) if graph.nodes else (),
-        findings=findings,
-    )
-
-
-def _is_written(node: Node) -> bool:
-    is_data_loaders = str(node.parameters.get("transform")).startswith(_DATA_LOADER_MODULE)
-    return node.kind not in _ADDED_BY_GRAIN and not is_data_loaders
-
-
-def _with_written_settings(graph: Graph, node: Node) -> Node:
-    """Remove the seeds that Grain derives from `.seed(...)`; name a DataLoader's own argument."""
-    settings = dict(node.parameters)
-    if "seed" in settings and any(below.kind == "Seed" for below in graph.below(node)):
-        del settings["seed"]
-    if node.kind == "ProcessPrefetch" and graph.data_loader is not None:
-        settings[WORKER_COUNT] = settings.get("num_workers")
-    return replace(node, parameters=settings)
-
-
-def _find_visible(graph: Graph, nodes: Mapping[int, Node], ids: tuple[int, ...]) -> Iterator[int]:
-    """Yield the ids of visible nodes; in place of each other one, the visible nodes it reads."""
-    waiting = list(reversed(ids))
-    while waiting:
-        number = waiting.pop()
-        if number in nodes:
-            yield number
-        else:
-            waiting.extend(reversed(graph.nodes[number].parents))
-
-
-@dataclass(frozen=True)
 class Entry:
     """A call in an outline.
 
@@ -161,44 +95,71 @@ class Workers:
 Outline: TypeAlias = tuple[Entry | Branches | Workers, ...]
 
 
-def outline_graph(graph: VisibleGraph) -> Outline:
-    """Order a graph from the sources on; each node is described once, where it is reached first."""
-    return _Outliner(graph).outline_all(graph.last)
+class VisibleGraph:
+    """The nodes that the user wrote or that a finding is about, by their ids in the whole graph.
 
+    Attributes:
+        nodes: The nodes, with the settings that the user wrote.
+        inputs: For each node, the visible nodes that its elements come from.
+        last: The nodes that the trainer reads; empty if there is nothing to show.
+        outline: The calls from the sources on; each node is described once, where it is reached
+            first, and is named again where another call reads it.
+    """
 
-class _Outliner:
-    """Follows a graph from the trainer to its sources and numbers the nodes read twice."""
-
-    def __init__(self, graph: VisibleGraph) -> None:
-        self._graph = graph
-        self._readers = Counter(number for inputs in graph.inputs.values() for number in inputs)
+    def __init__(self, report: LintReport) -> None:
+        graph = report.graph
+        self._findings: dict[int, tuple[LintFinding, ...]] = {}
+        for finding in sort_by_severity(report.findings):
+            for number in set(finding.nodes):
+                self._findings[number] = (*self._findings.get(number, ()), finding)
+        self.nodes = {
+            node.id: _with_written_settings(graph, node)
+            for node in graph.nodes
+            if _is_written(node) or node.id in self._findings
+        }
+        self.inputs = {
+            number: self._find_visible(graph, node.parents) for number, node in self.nodes.items()
+        }
+        self.last = self._find_visible(graph, (0,)) if graph.nodes else ()
+        self._readers = Counter(number for inputs in self.inputs.values() for number in inputs)
         self._numbers: dict[int, int] = {}
+        self.outline = self._outline_all(self.last)
 
-    def outline_all(self, ids: Sequence[int]) -> Outline:
-        """Return the outline of nodes that are read together."""
+    def _find_visible(self, graph: Graph, ids: tuple[int, ...]) -> tuple[int, ...]:
+        """Replace each node that is not shown by the visible nodes that it reads."""
+        visible: list[int] = []
+        waiting = list(reversed(ids))
+        while waiting:
+            number = waiting.pop()
+            if number in self.nodes:
+                visible.append(number)
+            else:
+                waiting.extend(reversed(graph.nodes[number].parents))
+        return tuple(visible)
+
+    def _outline_all(self, ids: tuple[int, ...]) -> Outline:
         if len(ids) == 1:
             return self._outline(ids[0])
         return (Branches(tuple(map(self._outline, ids))),) if ids else ()
 
     def _outline(self, last: int) -> Outline:
+        """Follow a node to where its chain branches, changes process or was reached already."""
         chain = [last]
         # A loop and no recursion: a chain may be longer than Python's stack.
-        while self._continues(chain[-1]):
-            chain.extend(self._graph.inputs[chain[-1]])
+        while (
+            len(self.inputs[chain[-1]]) == 1
+            and self.nodes[chain[-1]].kind != "ProcessPrefetch"
+            and chain[-1] not in self._numbers
+        ):
+            chain.extend(self.inputs[chain[-1]])
         *others, first = chain
         return (*self._start(first), *map(self._enter, reversed(others)))
 
-    def _continues(self, number: int) -> bool:
-        is_boundary = self._graph.nodes[number].kind == "ProcessPrefetch"
-        has_one_input = len(self._graph.inputs[number]) == 1
-        return has_one_input and not is_boundary and number not in self._numbers
-
     def _start(self, number: int) -> Outline:
-        """Return what stands at the head of a chain, down to its first call."""
-        node, inputs = self._graph.nodes[number], self._graph.inputs[number]
+        node, inputs = self.nodes[number], self.inputs[number]
         if number in self._numbers:
             return (Entry(node, number=self._numbers[number], is_repeated=True),)
-        above = self.outline_all(inputs)
+        above = self._outline_all(inputs)
         if node.kind == "ProcessPrefetch" and inputs:
             count = node.parameters.get("num_workers")
             processes = "worker process" if count == 1 else "worker processes"
@@ -208,5 +169,20 @@ class _Outliner:
     def _enter(self, number: int) -> Entry:
         if self._readers[number] > 1:
             self._numbers[number] = len(self._numbers) + 1
-        findings = self._graph.findings.get(number, ())
-        return Entry(self._graph.nodes[number], findings, self._numbers.get(number, 0))
+        findings = self._findings.get(number, ())
+        return Entry(self.nodes[number], findings, self._numbers.get(number, 0))
+
+
+def _is_written(node: Node) -> bool:
+    is_data_loaders = str(node.parameters.get("transform")).startswith(_DATA_LOADER_MODULE)
+    return node.kind not in _ADDED_BY_GRAIN and not is_data_loaders
+
+
+def _with_written_settings(graph: Graph, node: Node) -> Node:
+    """Remove the seeds that Grain derives from `.seed(...)`; name a DataLoader's own argument."""
+    settings = dict(node.parameters)
+    if "seed" in settings and any(below.kind == "Seed" for below in graph.below(node)):
+        del settings["seed"]
+    if node.kind == "ProcessPrefetch" and graph.data_loader is not None:
+        settings[WORKER_COUNT] = settings.get("num_workers")
+    return replace(node, parameters=settings)

@@ -21,7 +21,7 @@ from netpipe.linting.picture.drawing import (
     draw_svg_graph,
     list_findings,
 )
-from netpipe.linting.picture.visible_graph import outline_graph, select_visible
+from netpipe.linting.picture.visible_graph import VisibleGraph
 from netpipe.linting.rules.finding import LintFinding, SilencedFinding
 from tests.linting.picture.pictured import (
     PIPELINES,
@@ -96,7 +96,7 @@ def apart(one: Box, other: Box) -> bool:
 
 def lay_out(report: LintReport) -> Layout:
     """The layout of a drawing."""
-    return Layout(outline_graph(select_visible(report)))
+    return Layout(VisibleGraph(report).outline)
 
 
 @every_pipeline
@@ -174,7 +174,7 @@ def crosses(edge: Edge, box: Box) -> bool:
 @every_pipeline
 def test_every_input_has_an_edge(name: str) -> None:
     """One for each node that a node or the trainer reads, twice where it is read twice."""
-    graph = select_visible(report_of(name))
+    graph = VisibleGraph(report_of(name))
     edges = lay_out(report_of(name)).edges
     assert len(edges) == sum(map(len, graph.inputs.values())) + len(graph.last)
 
@@ -330,7 +330,7 @@ def test_a_long_word_in_a_message_is_cut() -> None:
     """A path without spaces does not leave the drawing, and no letter is lost."""
     finding = LintFinding("r", "error", (), "at " + "W" * 200 + " it ends", "")
     report = replace(report_on(straight()), findings=(finding,))
-    lines = list(list_findings(report, select_visible(report), 60))
+    lines = list(list_findings(report, VisibleGraph(report), 60))
     assert all(cell_len(line.label + line.content) <= 60 for line in lines)
     assert "".join(line.content for line in lines).count("W") == 200
 
