@@ -24,26 +24,21 @@ class Fix:
     Attributes:
         rule: The rule whose finding it fixes.
         change: The call to write instead.
-        variant: The same for `build_variant`; None where it needs a change of the user's code.
-        why_not: Why it needs one.
+        variant: The same for `build_variant`.
+        why_not: Why it cannot be tried without changing the user's code; "" if it can.
         overlaps: Whether it lets loading go on while the trainer works, which only shows beside a
             step: not where the next batch is asked for at once.
     """
 
     rule: str
     change: str
-    variant: Variant | None
+    variant: Variant
     why_not: str = ""
     overlaps: bool = False
 
 
 def fixes_for(report: LintReport, cores: int) -> tuple[Fix, ...]:
-    """Return the fixes to try, the most severe first: most rules have none, some one or two.
-
-    Args:
-        report: What the rules found.
-        cores: CPU cores that the process may use.
-    """
+    """Return the fixes to try, the most severe first: most rules have none, some one or two."""
     findings = sorted(report.findings, key=lambda finding: _SEVERITIES.index(finding.severity))
     rules = dict.fromkeys(finding.rule for finding in findings)
     # Without threads there is no buffer.
@@ -55,7 +50,7 @@ def fixes_for(report: LintReport, cores: int) -> tuple[Fix, ...]:
         for change, variant in _propose(rule, report.graph, cores):
             why_not = _find_obstacle(report.graph) if variant.workers_last else ""
             overlaps = rule in _OVERLAPPING and not ahead
-            fixes.append(Fix(rule, change, None if why_not else variant, why_not, overlaps))
+            fixes.append(Fix(rule, change, variant, why_not, overlaps))
     return tuple(fixes)
 
 

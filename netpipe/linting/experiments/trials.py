@@ -10,7 +10,6 @@ from typing import Final
 
 from netpipe.clock import Clock
 from netpipe.linting.experiments.blocks import (
-    NO_TIME,
     MeasureBlock,
     Pace,
     VariantBlocks,
@@ -90,7 +89,7 @@ def try_fixes(
     comparison = VariantComparison(loader, clock, budget_s, measure, tell)
     trials = _try_each(comparison, fixes)
     together = _join(fixes, trials)
-    if together is None or together.variant is None:
+    if together is None:
         return trials
     compared = comparison.compare([together.variant], 1.0, together.overlaps)
     return (*trials, evaluate(together, compared[together.variant]))
@@ -116,27 +115,21 @@ def apply_trials(report: LintReport, trials: Sequence[Trial]) -> LintReport:
 
 def _try_each(comparison: VariantComparison, fixes: Sequence[Fix]) -> tuple[Trial, ...]:
     """Compare flat out, and beside a step the fixes that only show there."""
-    variants = {
-        overlaps: list(
-            dict.fromkeys(fix.variant for fix in fixes if fix.variant and fix.overlaps is overlaps)
-        )
-        for overlaps in (False, True)
-    }
+    variants: dict[bool, dict[Variant, None]] = {fix.overlaps: {} for fix in fixes}
+    for fix in fixes:
+        if not fix.why_not:
+            variants[fix.overlaps][fix.variant] = None
+    sides_left = sum(1 + len(each) for each in variants.values() if each)
     # One more comparison, of two sides, may follow.
-    sides_left = 2 if sum(map(len, variants.values())) > 1 else 0
-    sides_left += sum(1 + len(each) for each in variants.values() if each)
+    sides_left += 2 if sum(map(len, variants.values())) > 1 else 0
     compared: dict[bool, Mapping[Variant, VariantBlocks]] = {}
-    for overlaps in dict.fromkeys(fix.overlaps for fix in fixes):
-        if each := variants[overlaps]:
+    for overlaps, each in variants.items():
+        if each:
             sides = 1 + len(each)
-            compared[overlaps] = comparison.compare(each, sides / sides_left, overlaps)
+            compared[overlaps] = comparison.compare(list(each), sides / sides_left, overlaps)
             sides_left -= sides
     return tuple(
-        evaluate(fix, compared[fix.overlaps][fix.variant])
-        if fix.variant
-        else Trial(
-            fix.rule, fix.change, f"cannot be tried: {fix.why_not}. Move the call in your code"
-        )
+        _refuse(fix) if fix.why_not else evaluate(fix, compared[fix.overlaps][fix.variant])
         for fix in fixes
     )
 
@@ -145,23 +138,28 @@ def _join(fixes: Sequence[Fix], trials: Sequence[Trial]) -> Fix | None:
     """Join the best fix of each rule; None where that was tried already."""
     best: dict[str, tuple[Fix, float]] = {}
     for fix, trial in zip(fixes, trials, strict=True):
-        if fix.variant and trial.ratio and not trial.is_slower:
+        if trial.ratio and not trial.is_slower:
             ratio = trial.ratio.median
             if fix.rule not in best or ratio > best[fix.rule][1]:
                 best[fix.rule] = fix, ratio
     chosen = [fix for fix, _ in best.values()]
-    variants = [fix.variant for fix in chosen if fix.variant]
+    variants = [fix.variant for fix in chosen]
     if not variants or (joined := reduce(or_, variants)) in variants:
         return None
     change = "; ".join(dict.fromkeys(fix.change for fix in chosen))
     return Fix(ALL, change, joined, overlaps=any(fix.overlaps for fix in chosen))
 
 
+def _refuse(fix: Fix) -> Trial:
+    message = f"cannot be tried: {fix.why_not}. Move the call in your code"
+    return Trial(fix.rule, fix.change, message)
+
+
 def evaluate(fix: Fix, compared: VariantBlocks) -> Trial:
     """Compute what a fix gains from the blocks before and after it."""
     before, after = compared.before, compared.after
-    if compared.failure or not before:
-        return Trial(fix.rule, fix.change, f"not measured: {compared.failure or NO_TIME}")
+    if compared.failure:
+        return Trial(fix.rule, fix.change, f"not measured: {compared.failure}")
     wall_s, cpu_s = attrgetter("s_per_element"), attrgetter("cpu_s_per_element")
     ratio = ratio_interval(list(map(wall_s, before)), list(map(wall_s, after)))
     # A fix may change the size of a batch: both sides are compared for a batch before.
