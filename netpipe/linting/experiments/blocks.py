@@ -42,9 +42,7 @@ class ElementBlock:
     Attributes:
         s_per_element: Wall seconds, the trainer's steps included.
         cpu_s_per_element: CPU seconds of all processes.
-        elements_per_batch: The average.
         load_s_per_batch: The median wait for a batch; 0 unless the block is timed from its start.
-        ended: Whether the data came to their end.
     """
 
     s_per_element: float
@@ -150,13 +148,10 @@ _Rounds = Interleaved[Variant, ElementBlock]
 
 @dataclass(frozen=True)
 class VariantBlocks:
-    """Blocks of a variant and of the unchanged pipeline.
+    """Blocks of the unchanged pipeline and, each from the same round, of a variant.
 
     Attributes:
-        before: Blocks of the unchanged pipeline.
-        after: As many of the variant, each from the same round as the block before.
-        failure: Why there are no more; "" when nothing failed.
-        pace: How both were pulled.
+        failure: Why there are no more, or none at all; "" when nothing failed.
     """
 
     before: tuple[ElementBlock, ...]
@@ -167,11 +162,10 @@ class VariantBlocks:
 
 @dataclass
 class VariantComparison:
-    """Compares variants of one pipeline within one budget.
+    """Compares variants of one pipeline within one budget, which starts now.
 
     Attributes:
         loader: Makes the pipeline; called anew for each block.
-        budget_s: Seconds for all comparisons, from now on.
         tell: Called with what is being done.
     """
 
@@ -182,7 +176,6 @@ class VariantComparison:
     tell: Callable[[str], object] = lambda _: None
 
     def __post_init__(self) -> None:
-        """Start the budget."""
         self._ends_s = self.clock() + self.budget_s
 
     def compare(
@@ -190,14 +183,14 @@ class VariantComparison:
     ) -> Mapping[Variant, VariantBlocks]:
         """Measure rounds of one block of each variant and one of the unchanged pipeline.
 
-        No block begins when the budget is over, and a running one is given up soon after.
+        No block begins when the budget is over, and a running one is given up soon after. A
+        variant that fails once is left out from then on.
 
         Args:
-            variants: At least one, the most important first: the last are skipped where there is
-                no time for all. A variant that fails once is left out from then on.
+            variants: The most important first: the last are skipped where time is short.
             fraction: The part of the time left to spend; the least number of rounds may take more.
-            stepping: Whether to pull as a trainer does whose step takes as long as a batch of the
-                unchanged pipeline; otherwise flat out.
+            stepping: Whether to pull beside a step as long as a batch of the unchanged pipeline;
+                otherwise flat out.
         """
         began_s, ours_s = self.clock(), fraction * self._left_s()
         # Warm-up: what is read for the first time comes from the disk.

@@ -25,11 +25,10 @@ class Run:
 
     Attributes:
         digests: One for each batch.
-        elements: In all batches together.
         whole: Whether the data came to their end.
         failure: What the loader raised; "" when it did not fail.
         hung: Whether the loader was still waited for when it was abandoned.
-        start_s: Seconds to the first batch: workers start anew for every run.
+        start_s: Seconds to the first batch.
         skipped: Whether there was no time left for it.
     """
 
@@ -52,17 +51,9 @@ class Run:
 
 
 def read_batches(loader: LoaderFactory, enough: float, limit_s: float, clock: Clock) -> Run:
-    """Read a loader's batches until they are enough, the time is over or the data end.
+    """Read at least one batch, until there are enough, the data end or the limit is over.
 
-    Args:
-        loader: Makes the loader.
-        enough: Batches to read, at least 1.
-        limit_s: Seconds from the first batch after which to stop. A loader that does not stop soon
-            after is killed.
-        clock: Seconds.
-
-    Returns:
-        What was read until then, and what the loader raised.
+    The limit is counted from the first batch. A loader that does not stop soon after is killed.
     """
     digests: list[bytes] = []
     elements, start_s = 0, 0.0

@@ -106,7 +106,7 @@ class Runs:
         alone: A run without workers.
         again: Another one: where the two differ, workers are not the cause.
         others: Runs with workers, by how many.
-        limit_s: Seconds that all runs had.
+        limit_s: For all runs together.
         most: Batches that are compared where the data do not end.
         base: Workers of the runs without: 1 where workers run a function as they start.
     """
@@ -142,9 +142,8 @@ class Runs:
         base = self.base_label
         for label, run in ((base, self.alone), (base, self.again), *self.others.items()):
             if run.hung:
-                batches = _count_batches(run)
-                how = "the loader hung, or was too slow for the limit, after"
-                return _undecided(f"with {label} {how} {batches}")
+                how = f"was too slow for the limit, after {_count_batches(run)}"
+                return _undecided(f"with {label} the loader hung, or {how}")
         return None
 
 

@@ -37,7 +37,6 @@ class Trial:
 
     Attributes:
         rule: The rule whose finding it fixes; `ALL` for several together.
-        change: The call to write instead.
         before_s_per_batch: For a batch of the unchanged pipeline; None: not measured.
         after_s_per_batch: For as many elements with the change.
         ratio: Before over after, over the rounds: above 1 is faster. None: there were too few
@@ -70,16 +69,8 @@ def try_fixes(
 ) -> tuple[Trial, ...]:
     """Measure what each proposed fix gains, and what those that are not slower gain together.
 
-    Workers are started: Grain must have been allowed to. A loader that hangs is ended.
-
-    Args:
-        loader: Makes the pipeline; called anew for each block of a measurement.
-        report: What the rules found in it.
-        cores: CPU cores that the process may use.
-        clock: Seconds.
-        budget_s: For all trials; a block that runs at their end is given up soon after.
-        measure: Measures a block; by default `measure_block`.
-        tell: Called with what is being done.
+    Workers are started: Grain must have been allowed to. A loader that hangs is ended. The budget
+    is for all trials; a block that runs at its end is given up soon after.
 
     Returns:
         One trial for each fix, then the one of several together where there is one.

@@ -1,8 +1,7 @@
 """Variants of a loader factory's pipeline: the same with other settings, by Grain's public API.
 
-The factory runs anew for every variant while the few methods that take settings are replaced: an
-existing dataset cannot be changed, and merely building on one may change it (`mp_prefetch` makes
-the batches below it use shared memory).
+The factory runs anew for every variant, with the methods that take settings replaced: an existing
+dataset cannot be changed, and `mp_prefetch` makes the batches below it use shared memory.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -67,11 +66,8 @@ class Variant:
 def build_variant(loader: LoaderFactory, variant: Variant) -> Any:
     """Run a loader factory once so that it makes a variant of its pipeline.
 
-    Grain's classes are restored when this returns or raises.
-
-    Returns:
-        The factory's IterDataset or DataLoader, or its MapDataset as the IterDataset that iterating
-        it would make.
+    A MapDataset becomes the IterDataset that iterating it would make. Grain's classes are restored
+    when this returns or raises.
 
     Raises:
         CannotRebuildError: The factory made none of the calls that take these settings, because it
@@ -116,11 +112,7 @@ def open_iterator(batches: Iterable[Any]) -> Iterator[Iterator[Any]]:
 
 
 class _Calls:
-    """Replacements of Grain's methods that take settings, and the calls they have seen.
-
-    Attributes:
-        has_init: Whether an `mp_prefetch` was given a function for its workers to run.
-    """
+    """Replacements of Grain's methods that take settings, and the calls they have seen."""
 
     def __init__(self, variant: Variant) -> None:
         self._variant = variant

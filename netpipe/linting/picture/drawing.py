@@ -1,8 +1,4 @@
-"""A pipeline as one SVG: its calls, the processes that they run in, and its findings.
-
-The drawing needs nothing else: no script, no font, no other file. It follows the reader's light or
-dark setting, and is the same for the same report.
-"""
+"""A pipeline as one SVG that needs no script, font or other file, in light or dark colors."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +10,6 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from netpipe.linting.graph.nodes import Node
 from netpipe.linting.linter import LintReport
 from netpipe.linting.picture.calls import describe_call, format_count
 from netpipe.linting.picture.visible_graph import (
@@ -102,12 +97,9 @@ def _template() -> Template:
 
 @dataclass(frozen=True)
 class Box:
-    """A rectangle: the box of a call or of the trainer, or the frame around a process.
+    """The box of a call, of the trainer without an entry, or the frame of a process with a label.
 
-    Attributes:
-        x: Of its upper left corner, as is `y`.
-        entry: The call; None for the trainer and for frames.
-        label: The process of a frame; "" for other boxes.
+    Its x and y are those of the upper left corner.
     """
 
     x: int
@@ -133,13 +125,7 @@ class Layout:
 
     Branches are indented and stand below each other; the edges from their last calls run down at
     their left. A frame encloses the calls of one process; the frames of workers lie in the frame of
-    the process that starts them. The upper left corner is at 0, 0.
-
-    Args:
-        outline: A pipeline's calls; without any, the layout is empty.
-
-    Attributes:
-        frames: The outermost comes first.
+    the process that starts them, which comes first. The upper left corner is at 0, 0.
     """
 
     def __init__(self, outline: Outline) -> None:
@@ -210,10 +196,10 @@ def list_findings(report: LintReport, graph: VisibleGraph, columns: int) -> Iter
     """Yield every finding with its calls, message, cost, fix and proof; then what is silenced."""
     for finding in sort_by_severity(report.findings):
         yield Line(f"rule {finding.severity}", "", shorten_middle(label_finding(finding), columns))
-        calls = [_name_call(graph.nodes[number]) for number in finding.nodes[:_MAX_CALLS]]
-        more = len(finding.nodes) - _MAX_CALLS
-        text = ", ".join(calls) + (f" and {more} more" if more > 0 else "")
-        yield from _wrap("faint", "", text, columns)
+        nodes = [graph.nodes[number] for number in finding.nodes]
+        calls = [f"{describe_call(node)} ({node.made_at})".removesuffix(" ()") for node in nodes]
+        more = f" and {len(calls) - _MAX_CALLS} more" if len(calls) > _MAX_CALLS else ""
+        yield from _wrap("faint", "", ", ".join(calls[:_MAX_CALLS]) + more, columns)
         yield from _wrap("prose", "", finding.message, columns)
         yield from _wrap("prose", "Cost:", finding.cost, columns)
         yield from _wrap("prose", "Fix:", finding.fix, columns)
@@ -221,10 +207,6 @@ def list_findings(report: LintReport, graph: VisibleGraph, columns: int) -> Iter
         yield Line()
     for rule, reason in dict.fromkeys((each.finding.rule, each.reason) for each in report.silenced):
         yield from _wrap("faint", "Silenced:", f"{rule}: {reason}", columns)
-
-
-def _name_call(node: Node) -> str:
-    return f"{describe_call(node)} ({node.made_at})" if node.made_at else str(describe_call(node))
 
 
 def _wrap(style: str, label: str, text: str, columns: int) -> Iterator[Line]:

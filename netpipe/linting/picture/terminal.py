@@ -50,7 +50,6 @@ class TextPicture:
     width: int = MAX_WIDTH
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
-        """Yield the lines."""
         for line in self._lines(min(self.width, options.max_width, MAX_WIDTH)):
             if options.ascii_only:
                 line.plain = line.plain.translate(_ASCII).encode("ascii", "replace").decode()
@@ -74,14 +73,11 @@ class TextPicture:
 
 @dataclass(frozen=True)
 class _Row:
-    """A line before it is fitted to a width.
+    """A line before it is fitted to a width: a call, or with corners the labelled side of a box.
 
     Attributes:
         before: The lines of branches and boxes at its left.
-        text: The call, or the label of a border.
         after: The lines of boxes at its right.
-        corners: The corners of a border; empty for a call.
-        is_repeated: Whether the call was drawn above.
     """
 
     before: str
