@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from netpipe.clock import Clock
 from netpipe.errors import HangError, MisuseError
-from netpipe.linting.experiments.batch_digest import element_count
+from netpipe.linting.experiments.loader_runs import element_count
 from netpipe.linting.experiments.variants import Variant, build_variant, open_iterator
 from netpipe.measuring.interleaving import MIN_ROUNDS, Interleaved, interleave
 from netpipe.measuring.loader_puller import LoaderFactory, Puller, close_with_timeout
@@ -196,26 +196,19 @@ class VariantComparison:
         # Warm-up: what is read for the first time comes from the disk.
         self.tell("waiting for the first batches of the pipeline as it is")
         look_pace = Pace(_BLOCK_FRACTION * ours_s / (1 + len(variants)), from_start=True)
-        look = self._interleave([UNCHANGED], look_pace, lambda done: not done.rounds)
+        look = self._interleave([UNCHANGED], look_pace, 1, self._ends_s)
         if not look.results(UNCHANGED):
             return {variant: _pair(look, variant, look_pace, NO_TIME) for variant in variants}
-        pace = _choose_pace(look.results(UNCHANGED)[0], look_pace.block_s, stepping)
-        look_s = self.clock() - began_s
+        (seen,) = look.results(UNCHANGED)
+        step_s = max(_MIN_STEP_S, seen.load_s_per_batch) if stepping else 0.0
+        # Data so short that most of a block would be restarts are compared by whole epochs.
+        pace = Pace(inf if seen.ended else look_pace.block_s, step_s, seen.ended)
         # A block takes as long as the look.
+        look_s = self.clock() - began_s
         affordable = int(self._left_s() / max(1e-9, MIN_ROUNDS * look_s)) - 1
         chosen = variants[: max(1, affordable)]
         self.tell(f"measuring {len(chosen)} of {len(variants)} proposals, the most severe first")
-
-        def wants_round(done: _Rounds) -> bool:
-            ends_s = began_s + ours_s if len(done.rounds) >= MIN_ROUNDS else self._ends_s
-            return (
-                len(done.rounds) < _MAX_ROUNDS
-                and self.clock() + done.longest_round_s <= ends_s
-                and UNCHANGED not in done.failures
-                and any(variant not in done.failures for variant in chosen)
-            )
-
-        done = self._interleave([UNCHANGED, *chosen], pace, wants_round)
+        done = self._interleave([UNCHANGED, *chosen], pace, _MAX_ROUNDS, began_s + ours_s)
         needed_s = look_s * (1 + MIN_ROUNDS * (1 + len(variants)))
         no_time = (
             f"{NO_TIME}: starting the pipeline for a few batches takes {look_s:.3g} s,"
@@ -224,12 +217,22 @@ class VariantComparison:
         return {variant: _pair(done, variant, pace, no_time) for variant in variants}
 
     def _interleave(
-        self, sides: Sequence[Variant], pace: Pace, wants_round: Callable[[_Rounds], bool]
+        self, sides: Sequence[Variant], pace: Pace, max_rounds: int, ends_s: float
     ) -> _Rounds:
+        def wants_round(done: _Rounds) -> bool:
+            limit_s = ends_s if len(done.rounds) >= MIN_ROUNDS else self._ends_s
+            return (
+                len(done.rounds) < max_rounds
+                and self._left_s() > 0
+                and self.clock() + done.longest_round_s <= limit_s
+                and UNCHANGED not in done.failures
+                and len(done.failures) < max(1, len(sides) - 1)
+            )
+
         return interleave(
             sides,
             lambda side: self._measure_side(side, pace),
-            lambda done: self._left_s() > 0 and wants_round(done),
+            wants_round,
             clock=self.clock,
             until_s=self._ends_s,
             describe_error=summarize_error,
@@ -250,13 +253,6 @@ class VariantComparison:
 
     def _left_s(self) -> float:
         return max(0.0, self._ends_s - self.clock())
-
-
-def _choose_pace(seen: ElementBlock, block_s: float, stepping: bool) -> Pace:
-    """Choose how to pull, from the first look at the unchanged pipeline."""
-    step_s = max(_MIN_STEP_S, seen.load_s_per_batch) if stepping else 0.0
-    # Data so short that most of a block would be restarts are compared by whole epochs.
-    return Pace(inf if seen.ended else block_s, step_s, seen.ended)
 
 
 def _pair(done: _Rounds, variant: Variant, pace: Pace, no_time: str) -> VariantBlocks:

@@ -120,7 +120,9 @@ def _try_each(comparison: VariantComparison, fixes: Sequence[Fix]) -> tuple[Tria
             compared[overlaps] = comparison.compare(list(each), sides / sides_left, overlaps)
             sides_left -= sides
     return tuple(
-        _refuse(fix) if fix.why_not else evaluate(fix, compared[fix.overlaps][fix.variant])
+        Trial(fix.rule, fix.change, f"cannot be tried: {fix.why_not}. Move the call in your code")
+        if fix.why_not
+        else evaluate(fix, compared[fix.overlaps][fix.variant])
         for fix in fixes
     )
 
@@ -139,11 +141,6 @@ def _join(fixes: Sequence[Fix], trials: Sequence[Trial]) -> Fix | None:
         return None
     change = "; ".join(dict.fromkeys(fix.change for fix in chosen))
     return Fix(ALL, change, joined, overlaps=any(fix.overlaps for fix in chosen))
-
-
-def _refuse(fix: Fix) -> Trial:
-    message = f"cannot be tried: {fix.why_not}. Move the call in your code"
-    return Trial(fix.rule, fix.change, message)
 
 
 def evaluate(fix: Fix, compared: VariantBlocks) -> Trial:

@@ -1,5 +1,6 @@
 """A pipeline as one SVG that needs no script, font or other file, in light or dark colors."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -40,6 +41,7 @@ _EDGE_INSET: Final = 24
 # The width in letters that the template reserves for the list of findings.
 _LIST_COLUMNS: Final = 96
 _MAX_CALLS: Final = 4
+_WORDS: Final = {"error": "error", "warning": "warning", "info": "remark"}
 _NOT_IN_XML: Final = dict.fromkeys(
     [*range(9), 11, 12, *range(14, 32), 0xFFFE, 0xFFFF], "\N{REPLACEMENT CHARACTER}"
 )
@@ -52,13 +54,10 @@ _Part: TypeAlias = Entry | Branches | Workers | None
 def draw_svg(report: LintReport) -> str:
     """Return an SVG of a pipeline, and below it a list of its findings."""
     graph = VisibleGraph(report)
-    counts = [
-        format_count(count, word)
-        for severity, word in zip(SEVERITIES, ("error", "warning", "remark"), strict=True)
-        if (count := sum(finding.severity == severity for finding in report.findings))
-    ]
+    counts = Counter(finding.severity for finding in report.findings)
+    words = [format_count(counts[key], _WORDS[key]) for key in SEVERITIES if counts[key]]
     silenced = f", {len(report.silenced)} silenced" if report.silenced else ""
-    heading = (", ".join(counts) or "Nothing found") + silenced
+    heading = (", ".join(words) or "Nothing found") + silenced
     return _render(report, graph, heading, list_findings(report, graph, _LIST_COLUMNS))
 
 
@@ -154,21 +153,20 @@ class Layout:
         for part in parts:
             match part:
                 case Branches():
-                    self._add_branches(part.outlines, x)
+                    edges = [self._add_branch(outline, x) for outline in part.outlines]
+                    self._open_edges = edges
                 case Workers():
                     self._add_frame(part.label, part.outline, x)
                 case _:
                     self._add_box(part, x)
 
-    def _add_branches(self, outlines: Sequence[Outline], x: int) -> None:
-        edges: list[Edge] = []
-        for outline in outlines:
-            self._open_edges = []
-            self._add_all(outline, x + _INDENT)
-            last = self.boxes[-1]
-            middle = last.y + last.height // 2
-            edges.append(((last.x, middle), (x + _INDENT // 2, middle)))
-        self._open_edges = edges
+    def _add_branch(self, outline: Outline, x: int) -> Edge:
+        """Return the beginning of the edge that leads from the end of a branch."""
+        self._open_edges = []
+        self._add_all(outline, x + _INDENT)
+        last = self.boxes[-1]
+        middle = last.y + last.height // 2
+        return (last.x, middle), (x + _INDENT // 2, middle)
 
     def _add_box(self, entry: Entry | None, x: int) -> None:
         if entry is None:

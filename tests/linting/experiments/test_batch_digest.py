@@ -11,7 +11,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from netpipe.linting.experiments.batch_digest import IncomparableError, digest, element_count
+from netpipe.errors import HarnessError
+from netpipe.linting.experiments.loader_runs import digest, element_count
 
 Pair = namedtuple("Pair", ["left", "right"])
 
@@ -90,11 +91,11 @@ def test_equal_contents_are_equal() -> None:
 
 def test_what_cannot_be_compared_is_refused() -> None:
     """An object that hides its contents, or holds itself, is named."""
-    with pytest.raises(IncomparableError, match="a lock cannot be compared"):
+    with pytest.raises(HarnessError, match="a lock cannot be compared"):
         digest({"lock": Lock()})
     endless: list[object] = []
     endless.append(endless)
-    with pytest.raises(IncomparableError, match="a list holds itself"):
+    with pytest.raises(HarnessError, match="a list holds itself"):
         digest(endless)
 
 
