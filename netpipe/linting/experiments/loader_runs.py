@@ -1,6 +1,6 @@
 """One reading of a loader: digests of its batches, kept even if it fails or hangs."""
 
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, fields, is_dataclass
 from hashlib import blake2b
 from math import inf
@@ -23,7 +23,6 @@ _STARTING_S: Final = 6.0
 _LATE_S: Final = 1.0
 _DIGEST_BYTES: Final = 16
 _PLAIN: Final = (bool, int, float, complex, str, bytes, type(None))
-_Update = Callable[[bytes], None]
 
 
 @dataclass(frozen=True)
@@ -106,12 +105,50 @@ def digest(batch: object) -> bytes:
     Raises:
         HarnessError: The batch holds an object that cannot be pickled, or itself.
     """
-    hashed = blake2b(digest_size=_DIGEST_BYTES)
     try:
-        _feed(hashed.update, batch)
+        return _hash(repr(_to_tuples(batch)).encode("utf-8", "surrogatepass"))
     except RecursionError as error:
         raise HarnessError(f"a {type(batch).__name__} holds itself") from error
-    return hashed.digest()
+
+
+def _hash(contents: bytes) -> bytes:
+    return blake2b(contents, digest_size=_DIGEST_BYTES).digest()
+
+
+def _to_tuples(value: Any) -> tuple[object, ...]:
+    """Convert a value into nested tuples whose repr differs where the contents differ."""
+    if hasattr(value, "__qualname__"):
+        return "named", value.__module__, value.__qualname__
+    if hasattr(value, "__array__"):
+        return _array_to_tuples(np.asarray(value))
+    if isinstance(value, _PLAIN):
+        return type(value).__name__, value
+    if isinstance(value, Mapping):
+        items = sorted(value.items(), key=lambda item: repr(item[0]))
+        return "dict", *map(_to_tuples, items)
+    if isinstance(value, Set):
+        return "set", *sorted(map(digest, value))
+    if isinstance(value, list | tuple):
+        return type(value).__name__, *map(_to_tuples, value)
+    try:
+        reduced = value.__reduce_ex__(2)
+    except TypeError as error:
+        raise HarnessError(f"a {type(value).__name__} cannot be compared") from error
+    parts = (reduced,) if isinstance(reduced, str) else reduced
+    listed = [list(part) if isinstance(part, Iterator) else part for part in parts]
+    return "object", *map(_to_tuples, listed)
+
+
+def _array_to_tuples(array: NDArray[Any]) -> tuple[object, ...]:
+    contents: list[object] = []
+    if array.dtype.names is not None:
+        # Field by field: the padding between fields is not part of the contents.
+        contents.extend(_array_to_tuples(array[name]) for name in array.dtype.names)
+    elif array.dtype.hasobject:
+        contents.extend(map(_to_tuples, array.ravel().tolist()))
+    else:
+        contents.append(_hash(array.tobytes()))
+    return "array", repr(array.dtype), array.shape, contents
 
 
 def element_count(batch: object) -> int:
@@ -134,50 +171,3 @@ def _leading(value: object) -> int:
         return max((_leading(getattr(value, field.name, ())) for field in fields(value)), default=0)
     shape = getattr(value, "shape", ())
     return int(shape[0]) if shape else 1
-
-
-def _feed(update: _Update, value: object) -> None:
-    if hasattr(value, "__qualname__"):
-        _feed_text(update, f"named {value.__module__}.{value.__qualname__}")
-    elif hasattr(value, "__array__"):
-        _feed_array(update, np.asarray(value))
-    elif isinstance(value, _PLAIN):
-        _feed_text(update, f"{type(value).__name__} {value!r}")
-    elif isinstance(value, Mapping):
-        _feed_all(update, "dict", sorted(value.items(), key=lambda item: repr(item[0])))
-    elif isinstance(value, Set):
-        _feed_all(update, "set", sorted(map(digest, value)))
-    elif isinstance(value, list | tuple):
-        _feed_all(update, type(value).__name__, value)
-    else:
-        try:
-            reduced = value.__reduce_ex__(2)
-        except TypeError as error:
-            raise HarnessError(f"a {type(value).__name__} cannot be compared") from error
-        parts = (reduced,) if isinstance(reduced, str) else reduced
-        listed = [list(part) if isinstance(part, Iterator) else part for part in parts]
-        _feed_all(update, "object", listed)
-
-
-def _feed_text(update: _Update, text: str) -> None:
-    # The end is marked: otherwise two texts in a row could equal two others.
-    update(text.encode("utf-8", "surrogatepass") + b"\0")
-
-
-def _feed_all(update: _Update, kind: str, values: Any) -> None:
-    _feed_text(update, f"{kind} of {len(values)}")
-    for value in values:
-        _feed(update, value)
-
-
-def _feed_array(update: _Update, array: NDArray[Any]) -> None:
-    _feed_text(update, f"array {array.dtype!r} {array.shape}")
-    if array.dtype.names is not None:
-        # Field by field: the padding between fields is not part of the contents.
-        for name in array.dtype.names:
-            _feed_array(update, array[name])
-    elif array.dtype.hasobject:
-        for value in array.ravel().tolist():
-            _feed(update, value)
-    else:
-        update(array.tobytes())
