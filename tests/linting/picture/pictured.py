@@ -116,8 +116,8 @@ def twice_the_same() -> Any:
 
 
 PIPELINES: Final[Mapping[str, Callable[[], Any]]] = {
-    one.__name__: one
-    for one in (
+    pipeline.__name__: pipeline
+    for pipeline in (
         straight,
         without_workers,
         mix_of_workers,
@@ -141,8 +141,8 @@ def report_on(
         for node in read_graph(dataset).nodes
     ]
     placed = [
-        replace(one, nodes=tuple(node.id for node in nodes if node.kind in kinds))
-        for one, kinds in (findings or {}).items()
+        replace(finding, nodes=tuple(node.id for node in nodes if node.kind in kinds))
+        for finding, kinds in (findings or {}).items()
     ]
     return LintReport("throughput", "0.2.18", Graph(tuple(nodes)), tuple(placed))
 
