@@ -23,6 +23,8 @@ from netpipe.session.bounded_calls import call_within, summarize_error
 ORDER: Final = "worker-count-changes-order"
 LOSS: Final = "batch-in-workers-loses-data"
 
+# To compare of data that do not come to their end in time.
+_ENOUGH_BATCHES: Final = 64
 # What the starts of workers may take in all, besides the limit for reading.
 _STARTS_LIMIT_S: Final = 10.0
 
@@ -44,7 +46,6 @@ def prove(
     report: LintReport,
     clock: Clock,
     limit_s: float = 20.0,
-    most: int = 64,
     read: Read | None = None,
 ) -> LintReport:
     """Test the findings that only the data can decide.
@@ -58,7 +59,6 @@ def prove(
         report: What the rules found in it.
         clock: Seconds.
         limit_s: For all reading, besides at most 10 s for the starts of workers.
-        most: Batches to compare of data that do not come to their end in time.
         read: Reads a loader; by default `read_batches` on the clock.
     """
     rules = {finding.rule for finding in report.findings}.intersection((ORDER, LOSS))
@@ -73,7 +73,7 @@ def prove(
         proofs = dict.fromkeys(rules, _undecided(f"{failed}{summarize_error(error)}"))
     else:
         read = read or partial(read_batches, clock=clock)
-        for runs in _read_variants(loader, report.graph, base, most, read, clock, limit_s):
+        for runs in _read_variants(loader, report.graph, base, read, clock, limit_s):
             # Another number of workers cannot take a proof back.
             proven = {rule: proof for rule, proof in proofs.items() if proof.outcome == "proven"}
             proofs = {ORDER: judge_order(runs), LOSS: judge_loss(runs), **proven}
@@ -107,7 +107,6 @@ class Runs:
         again: Another one: where the two differ, workers are not the cause.
         others: Runs with workers, by how many.
         limit_s: For all runs together.
-        most: Batches that are compared where the data do not end.
         base: Workers of the runs without: 1 where workers run a function as they start.
     """
 
@@ -115,7 +114,6 @@ class Runs:
     again: Run
     others: Mapping[str, Run]
     limit_s: float
-    most: int = 64
     base: int = 0
 
     @property
@@ -151,7 +149,6 @@ def _read_variants(
     loader: LoaderFactory,
     graph: Graph,
     base: int,
-    most: int,
     read: Read,
     clock: Clock,
     limit_s: float,
@@ -175,12 +172,12 @@ def _read_variants(
         return made
 
     alone = run(Variant(workers=base), inf)
-    enough = inf if alone.whole else most
+    enough = inf if alone.whole else _ENOUGH_BATCHES
     again = run(Variant(workers=base), enough)
     others: dict[str, Run] = {}
     for label, variant in variants.items():
         others[label] = run(variant, enough)
-        yield Runs(alone, again, others, limit_s, most, base)
+        yield Runs(alone, again, others, limit_s, base)
 
 
 def judge_order(runs: Runs) -> Proof:
@@ -204,7 +201,7 @@ def judge_order(runs: Runs) -> Proof:
         return Proof("refuted", seen)
     if hang := runs.hang():
         return hang
-    if len(shortest.digests) >= runs.most:
+    if len(shortest.digests) >= _ENOUGH_BATCHES:
         seen = f"not seen in the first {_count_batches(shortest)} with {runs.other_labels}"
         return Proof("not seen", seen)
     return _undecided(f"{_count_batches(shortest)} in {runs.limit_s:g} s, all the same")

@@ -28,6 +28,7 @@ from netpipe.linting.rules.finding import LintFinding
 from netpipe.measuring.loader_puller import LoaderFactory
 from tests.fakes import FakeClock
 
+MANY = "a" * 64 + "+"
 WORKERS = grain.MultiprocessingOptions(num_workers=2)
 
 
@@ -59,7 +60,7 @@ def report(*rules: str, workers: int | None = 3) -> LintReport:
         ("abc+", "abc+", {"3 workers": "abx+"}, "proven", "batch 3 of 3 .* 3 workers"),
         ("abcd", "abcd", {"3 workers": "ab"}, "proven", "2 batches .* 3 workers, 4 .* 0"),
         ("ab", "ab", {"3 workers": "abcd+"}, "proven", "more than 2 batches .* 3 workers, 2 .* 0"),
-        ("abc+", "abc+", {"3 workers": "abc+", "2 workers": "abc+"}, "not seen", "3 .* 3 .* 2"),
+        (MANY, MANY, {"3 workers": MANY, "2 workers": MANY}, "not seen", "64 .* 3 .* 2"),
         ("a", "a", {"2 workers": "a"}, "refuted", "1 batch with 2 workers"),
         ("abc+", "axc+", {"2 workers": "xyz+"}, "not decided", "0 workers .* batch 2: .* seed"),
         ("abc+", "a+", {"2 workers": "abx+"}, "not decided", "1 batch in 20 s"),
@@ -71,7 +72,7 @@ def test_order_is_decided(
 ) -> None:
     """Batches that differ prove, enough equal ones refute, and randomness is not blamed."""
     runs = {label: run(text) for label, text in others.items()}
-    proof = judge_order(Runs(run(alone), run(again), runs, 20.0, most=3))
+    proof = judge_order(Runs(run(alone), run(again), runs, 20.0))
     assert proof.outcome == outcome
     assert re.match(f"{outcome}.*{seen}", proof.message)
 
@@ -122,7 +123,7 @@ def test_a_loader_that_fails_or_hangs_decides_nothing(
     judge: Any, alone: Run, other: Run, seen: str
 ) -> None:
     """The message names the number of workers and what happened."""
-    proof = judge(Runs(alone, alone, {"2 workers": other}, 20.0, most=1))
+    proof = judge(Runs(alone, alone, {"2 workers": other}, 20.0))
     assert proof.outcome == "not decided"
     assert re.search(seen, proof.message)
 
@@ -154,7 +155,7 @@ class Reader:
 def test_a_proven_finding_stays_an_error(clock: FakeClock) -> None:
     """A finding that the data proves keeps its severity; no more runs are made than needed."""
     read = Reader(clock, run("abc"), run("abc"), run("xbc"))
-    (found,) = prove(pipeline, report(ORDER), clock, 20.0, 64, read).findings
+    (found,) = prove(pipeline, report(ORDER), clock, read=read).findings
     assert (found.severity, found.proof) == ("error", "proven: batch 1 of 3 differs with 3 workers")
     assert read.asked == [(inf, 5.0), (inf, 19 / 3), (inf, 9.0)]
 
@@ -180,9 +181,9 @@ def test_data_that_may_be_lost_is_read_to_its_end(clock: FakeClock) -> None:
 
 def test_endless_data_costs_one_look(clock: FakeClock) -> None:
     """Once the data is seen to have no end in time, order alone decides how much is read."""
-    read = Reader(clock, *[run("abc+")] * 4)
-    prove(pipeline, report(ORDER, LOSS), clock, most=3, read=read)
-    assert [enough for enough, _ in read.asked] == [inf, 3, 3, 3]
+    read = Reader(clock, *[run(MANY)] * 4)
+    prove(pipeline, report(ORDER, LOSS), clock, read=read)
+    assert [enough for enough, _ in read.asked] == [inf, 64, 64, 64]
 
 
 @pytest.mark.parametrize(("workers", "runs"), [(2, 3), (None, 3), (4, 4)])
@@ -206,8 +207,8 @@ def test_a_proven_order_is_an_error_where_it_counts(clock: FakeClock, intent: st
 
 def test_what_was_not_seen_stays_an_error(clock: FakeClock) -> None:
     """Equal batches at the start of endless data refute nothing."""
-    read = Reader(clock, *[run("abc+")] * 4)
-    (found,) = prove(pipeline, report(ORDER), clock, most=3, read=read).findings
+    read = Reader(clock, *[run(MANY)] * 4)
+    (found,) = prove(pipeline, report(ORDER), clock, read=read).findings
     assert (found.severity, found.proof[:8]) == ("error", "not seen")
 
 
