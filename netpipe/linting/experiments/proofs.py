@@ -146,12 +146,7 @@ class Runs:
 
 
 def _read_variants(
-    loader: LoaderFactory,
-    graph: Graph,
-    base: int,
-    read: Read,
-    clock: Clock,
-    limit_s: float,
+    loader: LoaderFactory, graph: Graph, base: int, read: Read, clock: Clock, limit_s: float
 ) -> Iterator[Runs]:
     """Read twice without workers, then with the configured number, then with 2; yield each time."""
     numbers = {node.parameters["num_workers"] for node in graph.of_kind("ProcessPrefetch")}

@@ -7,22 +7,18 @@ from typing import Final
 
 from netpipe.linting.graph.nodes import ENDLESS, Node, PlainValue
 
-_LOWER_CASE_METHODS: Final = ("Slice", "Shuffle", "Repeat", "Map", "Filter", "Batch", "Seed")
+_METHODS: Final = ("Slice", "Shuffle", "Repeat", "Map", "Filter", "Batch", "Seed")
+# First-fit or best-fit: Grain has one class for both kinds of packing.
+_PARTS: Final = ("Pack", "Source", "Sampler", "Shard", "Operation", "Options")
 _NAMES: Final[Mapping[str, str]] = {
-    **{kind: f".{kind.lower()}" for kind in _LOWER_CASE_METHODS},
+    **{kind: f".{kind.lower()}" for kind in _METHODS},
+    **{kind: kind.lower() for kind in _PARTS},
     "RandomMap": ".random_map",
     "MapWithIndex": ".map_with_index",
     "ToIter": ".to_iter_dataset",
     "ProcessPrefetch": ".mp_prefetch",
     "NoWorkers": ".mp_prefetch",
-    # First-fit or best-fit: Grain has one class for both.
-    "Pack": "pack",
-    "Source": "source",
-    "Sampler": "sampler",
-    "Shard": "shard",
-    "Operation": "operation",
     "Elastic": "ElasticIterator",
-    "Options": "options",
     "WorkerContext": "worker context",
     "WorkerSlice": "worker slice",
     "DataLoaderState": "DataLoader state",

@@ -34,15 +34,12 @@ _ASCII: Final = str.maketrans("╭╮╰╯─│┌├└✗▼…", "++++-|.+`
 
 @dataclass(frozen=True)
 class TextPicture:
-    """A pipeline as lines of text, drawn when rich prints it.
+    """A pipeline as lines of text, from the source to the trainer, drawn when rich prints it.
 
-    It runs from the source at the top to the trainer at the bottom, one call per line. A box
-    encloses the calls that run in worker processes, a bracket the branches that a call reads. Each
-    finding is marked at all of its calls. A call that several others read is drawn once. On a
-    console without UTF-8 the picture is drawn in ASCII.
+    A box encloses the calls that run in worker processes, a bracket the branches that a call reads.
+    Each finding is marked at all of its calls. On a console without UTF-8 the picture is in ASCII.
 
     Attributes:
-        report: The pipeline and its findings.
         width: Columns it may use; at most those of the console and `MAX_WIDTH`.
     """
 

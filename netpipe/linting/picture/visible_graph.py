@@ -60,7 +60,6 @@ class Entry:
     """A call in an outline.
 
     Attributes:
-        node: The node that the call makes.
         findings: The node's findings, the worst first; empty where it is repeated.
         number: Tells calls that several others read from each other; 0 for all other calls.
         is_repeated: The call stands further up already, with the same number.
