@@ -252,7 +252,7 @@ def test_an_epoch_is_timed_from_its_start(clock: FakeClock) -> None:
 
 
 def test_without_time_for_all_only_the_most_severe_is_measured(clock: FakeClock) -> None:
-    """A pipeline that starts slowly leaves time for one variant: the others say that, and end."""
+    """A pipeline that starts slowly leaves time for one variant: the others are skipped."""
     script, reported = Script(clock, block_s=6.0), list[str]()
     comparison = VariantComparison(factory, clock, 25.0, script, reported.append)
     compared = comparison.compare([CALM, SMALL], 1.0)

@@ -205,7 +205,7 @@ def test_a_proven_order_is_an_error_where_it_counts(clock: FakeClock, intent: st
     assert found.severity == {"throughput": "info", "reproducible": "error"}[intent]
 
 
-def test_what_was_not_seen_stays_an_error(clock: FakeClock) -> None:
+def test_a_difference_that_was_not_seen_stays_an_error(clock: FakeClock) -> None:
     """Equal batches at the start of endless data refute nothing."""
     read = Reader(clock, *[run(MANY)] * 4)
     (found,) = prove(pipeline, report(ORDER), clock, read=read).findings
@@ -309,7 +309,7 @@ from netpipe.session.processes import ProcessTree
 from netpipe.linting.experiments.proofs import LOSS, ORDER, prove
 
 def marked(mark, index, count):
-    # What these workers put into shared memory is told from what others have there.
+    # Distinguishes the shared memory of these workers from that of others.
     shared_memory._SHM_NAME_PREFIX = "/" + mark
 
 def is_kept(element):

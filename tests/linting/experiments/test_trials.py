@@ -124,7 +124,7 @@ def factory() -> Any:
 
 
 def report(*rules: str, loader: LoaderFactory = factory) -> LintReport:
-    """Findings of such rules on a pipeline."""
+    """A report with a warning of each rule on a pipeline."""
     found = tuple(LintFinding(rule, "warning", (), "", "") for rule in rules)
     return LintReport("throughput", "0.2.18", read_graph(loader()), found)
 

@@ -67,7 +67,7 @@ class Double(grain.transforms.Map):  # type: ignore[misc]  # grain is untyped
     ],
 )
 def test_a_node_reads_as_its_call(dataset: Callable[[], Any], call: str) -> None:
-    """With the settings that say something, in few words."""
+    """With the settings that differ from Grain's defaults, in few words."""
     assert str(describe_call(read_graph(dataset()).nodes[0])) == call
 
 
