@@ -11,7 +11,6 @@ from typing import Final
 from netpipe.clock import Clock
 from netpipe.linting.experiments.blocks import (
     MeasureBlock,
-    Pace,
     VariantBlocks,
     VariantComparison,
     measure_block,
@@ -150,30 +149,25 @@ def evaluate(fix: Fix, compared: VariantBlocks) -> Trial:
         return Trial(fix.rule, fix.change, f"not measured: {compared.failure}")
     wall_s, cpu_s = attrgetter("s_per_element"), attrgetter("cpu_s_per_element")
     ratio = ratio_interval(list(map(wall_s, before)), list(map(wall_s, after)))
-    # A fix may change the size of a batch: both sides are compared for a batch before.
+    # A fix may change the size of a batch: both times are those of a batch before it.
     elements = median(block.elements_per_batch for block in before)
     before_s, after_s = (elements * median(map(wall_s, blocks)) for blocks in (before, after))
     before_cpu_s, after_cpu_s = (
         elements * median(map(cpu_s, blocks)) for blocks in (before, after)
     )
     cpu_ratio = after_cpu_s / before_cpu_s if before_cpu_s else 1.0
+    pace = compared.pace
+    step = f"with a step as long as a batch ({format_seconds(pace.step_s)})" if pace.step_s else ""
+    epochs = "by whole epochs, the start of the workers included" if pace.from_start else ""
+    conditions = ", ".join(filter(None, (step, epochs)))
+    outcome = ": ".join(filter(None, (conditions, _describe_ratio(ratio, cpu_ratio))))
     message = (
-        f"{_describe_pace(compared.pace)}{_describe_ratio(ratio, cpu_ratio)}:"
-        f" {format_seconds(after_s)} instead of {format_seconds(before_s)} per batch, and"
+        f"{outcome}: {format_seconds(after_s)} instead of {format_seconds(before_s)} per batch, and"
         f" {format_seconds(after_cpu_s)} of CPU time instead of {format_seconds(before_cpu_s)}"
     )
     known = ratio if isfinite(ratio.low) and isfinite(ratio.high) else None
     times_s = before_s, after_s, before_cpu_s, after_cpu_s
     return Trial(fix.rule, fix.change, message, *times_s, known)
-
-
-def _describe_pace(pace: Pace) -> str:
-    words = []
-    if pace.step_s:
-        words.append(f"with a step as long as a batch ({format_seconds(pace.step_s)})")
-    if pace.from_start:
-        words.append("by whole epochs, the start of the workers included")
-    return f"{', '.join(words)}: " if words else ""
 
 
 def _describe_ratio(ratio: Interval, cpu_ratio: float) -> str:

@@ -111,11 +111,12 @@ class VisibleGraph:
         for finding in sort_by_severity(report.findings):
             for number in set(finding.nodes):
                 self._findings[number] = (*self._findings.get(number, ()), finding)
-        self.nodes = {
-            node.id: _with_written_settings(graph, node)
-            for node in graph.nodes
-            if _is_written(node) or node.id in self._findings
-        }
+        self.nodes: dict[int, Node] = {}
+        for node in graph.nodes:
+            is_data_loaders = str(node.parameters.get("transform")).startswith(_DATA_LOADER_MODULE)
+            is_written = node.kind not in _ADDED_BY_GRAIN and not is_data_loaders
+            if is_written or node.id in self._findings:
+                self.nodes[node.id] = _with_written_settings(graph, node)
         self.inputs = {
             number: self._find_visible(graph, node.parents) for number, node in self.nodes.items()
         }
@@ -170,11 +171,6 @@ class VisibleGraph:
             self._numbers[number] = len(self._numbers) + 1
         findings = self._findings.get(number, ())
         return Entry(self.nodes[number], findings, self._numbers.get(number, 0))
-
-
-def _is_written(node: Node) -> bool:
-    is_data_loaders = str(node.parameters.get("transform")).startswith(_DATA_LOADER_MODULE)
-    return node.kind not in _ADDED_BY_GRAIN and not is_data_loaders
 
 
 def _with_written_settings(graph: Graph, node: Node) -> Node:
