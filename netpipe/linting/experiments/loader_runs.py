@@ -22,7 +22,7 @@ _STARTING_S: Final = 6.0
 # For a batch that is being made when the time is over.
 _LATE_S: Final = 1.0
 _DIGEST_BYTES: Final = 16
-_PLAIN: Final = (bool, int, float, complex, str, bytes, type(None))
+_PLAIN: Final = (bool, int, float, complex, str, type(None))
 
 
 @dataclass(frozen=True)
@@ -121,6 +121,9 @@ def _to_tuples(value: Any) -> tuple[object, ...]:
         return "named", value.__module__, value.__qualname__
     if hasattr(value, "__array__"):
         return _array_to_tuples(np.asarray(value))
+    if isinstance(value, bytes):
+        # Encoded images may be large, and the repr of bytes is up to four times as long.
+        return type(value).__name__, _hash(value)
     if isinstance(value, _PLAIN):
         return type(value).__name__, value
     if isinstance(value, Mapping):
