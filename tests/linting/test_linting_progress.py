@@ -1,12 +1,11 @@
-"""The phases that a session announces while it lints."""
+"""The phases that a session of lint announces, with their seconds."""
 
 from pathlib import Path
 
 import grain
 import pytest
 
-from netpipe.linting.experiments.alternation import UNCHANGED, VariantComparison
-from netpipe.linting.experiments.blocks import ElementBlock
+from netpipe.linting.experiments.blocks import UNCHANGED, ElementBlock, VariantComparison
 from netpipe.linting.experiments.variants import Variant
 from netpipe.linting.job import lint_loader
 from netpipe.linting.request import LintRequest
@@ -19,7 +18,7 @@ WAITS = "waiting for the first batches of the pipeline as it is"
 
 
 def loader() -> grain.IterDataset:
-    """Make a pipeline with nothing to prove and one fix to try."""
+    """Make a pipeline that leaves nothing to prove, and a prefetch to try."""
     return grain.MapDataset.range(8).batch(2).to_iter_dataset(grain.ReadOptions(0, 0))
 
 
@@ -40,9 +39,9 @@ def test_slow_phases_are_announced(
     expected: list[tuple[str, float]],
 ) -> None:
     """The factory, the proofs, and the first batches; --prove and --try have a budget each."""
-    phases: list[tuple[str, float]] = []
+    announced: list[tuple[str, float]] = []
     monkeypatch.setattr(
-        ProgressWriter, "enter_phase", lambda _, name, of_s=0.0: phases.append((name, of_s))
+        ProgressWriter, "enter_phase", lambda _, what, of_s=0.0: announced.append((what, of_s))
     )
     failed = Interleaved[Variant, ElementBlock](failures={UNCHANGED: "it was not run"})
     monkeypatch.setattr(VariantComparison, "_interleave", lambda *_: failed)
@@ -50,4 +49,4 @@ def test_slow_phases_are_announced(
         result=str(tmp_path / "result.json"), budget_s=7.0, proves=proves, tries=tries
     )
     lint_loader(request, loader)
-    assert [phase for phase in phases if not phase[0].startswith("measuring")] == expected
+    assert [phase for phase in announced if not phase[0].startswith("measuring")] == expected
