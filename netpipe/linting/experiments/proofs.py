@@ -126,19 +126,25 @@ class Runs:
         """The numbers of workers in the other runs."""
         return " and with ".join(self.others)
 
+    @property
+    def _labelled(self) -> tuple[tuple[str, Run], ...]:
+        base = self.base_label
+        return (base, self.alone), (f"{base}, in the second run,", self.again), *self.others.items()
+
     def failure(self) -> Proof | None:
-        """Return why the first run that was skipped or failed decides nothing."""
-        for label, run in ((self.base_label, self.alone), *self.others.items()):
-            if run.skipped:
-                return _undecided(f"skipped for lack of time: the loader was not read with {label}")
+        """Return why the first run that failed or was skipped decides nothing."""
+        for label, run in self._labelled:
             if run.failure:
                 return _undecided(f"with {label} the loader failed: {run.failure}")
+        # Once a run is skipped, so are all that follow.
+        for label, run in self.others.items():
+            if run.skipped:
+                return _undecided(f"skipped for lack of time: the loader was not read with {label}")
         return None
 
     def hang(self) -> Proof | None:
         """Return why the first run that hung decides nothing."""
-        base = self.base_label
-        for label, run in ((base, self.alone), (base, self.again), *self.others.items()):
+        for label, run in self._labelled:
             if run.hung:
                 how = f"was too slow for the limit, after {_count_batches(run)}"
                 return _undecided(f"with {label} the loader hung, or {how}")

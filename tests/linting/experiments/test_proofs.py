@@ -128,6 +128,22 @@ def test_a_loader_that_fails_or_hangs_decides_nothing(
     assert re.search(seen, proof.message)
 
 
+@pytest.mark.parametrize("judge", [judge_order, judge_loss])
+@pytest.mark.parametrize("judged", ["abx", "abc"])
+def test_a_loader_that_fails_when_read_again_decides_nothing(judge: Any, judged: str) -> None:
+    """The message names the failure, and not too little time, a difference or other counts."""
+    again = run("ab", elements=2, failure="ValueError: read already")
+    proof = judge(Runs(run("abc", elements=3), again, {"2 workers": run(judged, elements=3)}, 20.0))
+    assert proof.outcome == "not decided"
+    assert re.search("0 workers, .* second .* failed: ValueError: read already", proof.message)
+
+
+def test_a_loader_that_hangs_when_read_again_decides_nothing() -> None:
+    """The message says in which of the two runs without workers the loader hung."""
+    proof = judge_order(Runs(run("ab"), STUCK, {"2 workers": run("ab")}, 20.0))
+    assert re.match("not decided: with 0 workers, .* second .* hung, .* 1 batch", proof.message)
+
+
 def test_data_that_hang_without_workers_have_no_end_in_sight() -> None:
     """The message says that the loader hung, not that it had too little time."""
     assert re.search("0 workers .* hung", judge_loss(Runs(STUCK, run("ab"), {}, 20.0)).message)
