@@ -122,7 +122,7 @@ def _write_page(document: dict[str, Any], path: Path) -> None:
 
 def _print_report(report: "LintReport", trials: list[dict[str, Any]]) -> None:
     from netpipe.linting.picture.terminal import TextPicture
-    from netpipe.linting.picture.visible_graph import sort_by_severity
+    from netpipe.linting.rules.finding import sort_by_severity
 
     if report.graph.nodes:
         output.print(TextPicture(report, output.width))

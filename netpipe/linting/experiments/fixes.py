@@ -8,12 +8,12 @@ from netpipe.linting.experiments.variants import Variant
 from netpipe.linting.graph.nodes import Graph
 from netpipe.linting.linter import LintReport
 from netpipe.linting.rules.buffers import THREAD_PREFETCH
+from netpipe.linting.rules.finding import sort_by_severity
 
 # Where there were no workers: each one costs memory.
 _MAX_NEW_WORKERS: Final = 4
 # Threads, and elements that they hold, as the rule proposes.
 _FEW_THREADS: Final = 4
-_SEVERITIES: Final = ("error", "warning", "info")
 _OVERLAPPING: Final = ("no-prefetch", "no-workers")
 
 
@@ -39,8 +39,7 @@ class Fix:
 
 def fixes_for(report: LintReport, cores: int) -> tuple[Fix, ...]:
     """Return the fixes to try, the most severe first: most rules have none, some one or two."""
-    findings = sorted(report.findings, key=lambda finding: _SEVERITIES.index(finding.severity))
-    rules = dict.fromkeys(finding.rule for finding in findings)
+    rules = dict.fromkeys(finding.rule for finding in sort_by_severity(report.findings))
     # Without threads there is no buffer.
     if rules.keys() & {"threads-in-workers", "threads-in-training-process"}:
         rules.pop("oversized-read-buffer", None)

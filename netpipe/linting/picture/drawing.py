@@ -15,7 +15,6 @@ from netpipe.linting.linter import LintReport
 from netpipe.linting.picture.calls import describe_call, format_count
 from netpipe.linting.picture.visible_graph import (
     NO_GRAPH,
-    SEVERITIES,
     TRAINING,
     Branches,
     Entry,
@@ -24,8 +23,8 @@ from netpipe.linting.picture.visible_graph import (
     Workers,
     label_finding,
     shorten_middle,
-    sort_by_severity,
 )
+from netpipe.linting.rules.finding import SEVERITIES, sort_by_severity
 
 # Sizes are in px.
 _BOX_WIDTH: Final = 360

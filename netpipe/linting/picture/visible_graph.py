@@ -1,7 +1,7 @@
 """What a picture shows of a pipeline, in reading order: the user's own calls, and all findings."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
@@ -10,11 +10,10 @@ from rich.cells import cell_len, set_cell_size
 from netpipe.linting.graph.nodes import Graph, Node
 from netpipe.linting.linter import LintReport
 from netpipe.linting.picture.calls import WORKER_COUNT, Call, describe_call
-from netpipe.linting.rules.finding import LintFinding
+from netpipe.linting.rules.finding import LintFinding, sort_by_severity
 
 NO_GRAPH: Final = "There is no Grain graph to draw."
 TRAINING: Final = "training process"
-SEVERITIES: Final = ("error", "warning", "info")
 SIGNS: Final[Mapping[str, str]] = {"error": "✗", "warning": "!", "info": "i"}
 
 # Grain puts these around the transformations that a user calls.
@@ -31,11 +30,6 @@ _DATA_LOADER_MODULE: Final = "grain._src.python.data_loader."
 def label_finding(finding: LintFinding) -> str:
     """Return the label that marks the calls that a finding is about: `! no-workers`."""
     return f"{SIGNS[finding.severity]} {finding.rule}"
-
-
-def sort_by_severity(findings: Iterable[LintFinding]) -> Sequence[LintFinding]:
-    """Return errors, then warnings, then remarks."""
-    return sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))
 
 
 def shorten_path(made_at: str, columns: int) -> str:

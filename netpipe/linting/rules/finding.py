@@ -1,12 +1,14 @@
 """What every rule takes and yields, and the findings that the linter makes of it."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from netpipe.linting.graph.nodes import Graph, Node
 
 Severity = Literal["error", "warning", "info"]
+SEVERITIES: Final[Sequence[Severity]] = ("error", "warning", "info")
+"""The worst first."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,11 @@ class LintFinding:
     fix: str
     cost: str = ""
     proof: str = ""
+
+
+def sort_by_severity(findings: Iterable[LintFinding]) -> Sequence[LintFinding]:
+    """Return errors, then warnings, then remarks."""
+    return sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))
 
 
 @dataclass(frozen=True)
