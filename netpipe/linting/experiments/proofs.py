@@ -1,6 +1,6 @@
 """Tests what two rules say may happen in workers, by reading batches without workers and with."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
@@ -64,7 +64,7 @@ def prove(
     rules = {finding.rule for finding in report.findings}.intersection((ORDER, LOSS))
     if not rules:
         return report
-    proofs: dict[str, Proof] = {}
+    read = read or partial(read_batches, clock=clock)
     try:
         # With 0 workers that function would not run, and the data could be others.
         base = 1 if call_within(lambda: initializes_workers(loader), limit_s) else 0
@@ -72,14 +72,8 @@ def prove(
         failed = "" if isinstance(error, CannotRebuildError) else "the loader failed: "
         proofs = dict.fromkeys(rules, _undecided(f"{failed}{summarize_error(error)}"))
     else:
-        read = read or partial(read_batches, clock=clock)
-        for runs in _read_variants(loader, report.graph, base, read, clock, limit_s):
-            # Another number of workers cannot take a proof back.
-            proven = {rule: proof for rule, proof in proofs.items() if proof.outcome == "proven"}
-            proofs = {ORDER: judge_order(runs), LOSS: judge_loss(runs), **proven}
-            is_hung = any(run.hung for run in runs.others.values())
-            if is_hung or all(proofs[rule].outcome == "proven" for rule in rules):
-                break
+        steps = _read_variants(loader, report.graph, base, read, clock, limit_s)
+        proofs = _judge_until_proven(steps, rules)
     findings = (
         _add_proof(finding, proofs[finding.rule], report.intent)
         if finding.rule in proofs
@@ -87,6 +81,19 @@ def prove(
         for finding in report.findings
     )
     return replace(report, findings=tuple(findings))
+
+
+def _judge_until_proven(steps: Iterable["Runs"], rules: Set[str]) -> dict[str, Proof]:
+    """Judge the runs made so far after each step, until all is proven or workers hang."""
+    proofs: dict[str, Proof] = {}
+    for runs in steps:
+        # Another number of workers cannot take a proof back.
+        proven = {rule: proof for rule, proof in proofs.items() if proof.outcome == "proven"}
+        proofs = {ORDER: judge_order(runs), LOSS: judge_loss(runs), **proven}
+        is_hung = any(run.hung for run in runs.others.values())
+        if is_hung or all(proofs[rule].outcome == "proven" for rule in rules):
+            break
+    return proofs
 
 
 def _add_proof(finding: LintFinding, proof: Proof, intent: str) -> LintFinding:

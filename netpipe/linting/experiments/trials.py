@@ -11,6 +11,7 @@ from typing import Final
 from netpipe.clock import Clock
 from netpipe.linting.experiments.blocks import (
     MeasureBlock,
+    Pace,
     VariantBlocks,
     VariantComparison,
     measure_block,
@@ -156,18 +157,22 @@ def evaluate(fix: Fix, compared: VariantBlocks) -> Trial:
         elements * median(map(cpu_s, blocks)) for blocks in (before, after)
     )
     cpu_ratio = after_cpu_s / before_cpu_s if before_cpu_s else 1.0
-    pace = compared.pace
-    step = f"with a step as long as a batch ({format_seconds(pace.step_s)})" if pace.step_s else ""
-    epochs = "by whole epochs, the start of the workers included" if pace.from_start else ""
-    conditions = ", ".join(filter(None, (step, epochs)))
-    outcome = ": ".join(filter(None, (conditions, _describe_ratio(ratio, cpu_ratio))))
+    outcome = _describe_ratio(ratio, cpu_ratio)
     message = (
-        f"{outcome}: {format_seconds(after_s)} instead of {format_seconds(before_s)} per batch, and"
-        f" {format_seconds(after_cpu_s)} of CPU time instead of {format_seconds(before_cpu_s)}"
+        f"{_describe_pace(compared.pace)}{outcome}: {format_seconds(after_s)} instead of"
+        f" {format_seconds(before_s)} per batch, and {format_seconds(after_cpu_s)} of CPU time"
+        f" instead of {format_seconds(before_cpu_s)}"
     )
     known = ratio if isfinite(ratio.low) and isfinite(ratio.high) else None
     times_s = before_s, after_s, before_cpu_s, after_cpu_s
     return Trial(fix.rule, fix.change, message, *times_s, known)
+
+
+def _describe_pace(pace: Pace) -> str:
+    step = f"with a step as long as a batch ({format_seconds(pace.step_s)})" if pace.step_s else ""
+    epochs = "by whole epochs, the start of the workers included" if pace.from_start else ""
+    conditions = ", ".join(filter(None, (step, epochs)))
+    return f"{conditions}: " if conditions else ""
 
 
 def _describe_ratio(ratio: Interval, cpu_ratio: float) -> str:
