@@ -52,7 +52,7 @@ def test_threads_in_the_training_process_are_replaced() -> None:
 def test_a_read_buffer_shrinks() -> None:
     """Where an element is a batch a few of them are enough, read by as many threads."""
     (fix,) = fixes("oversized-read-buffer")
-    assert "num_threads=4" in fix.change
+    assert "num_threads=4, prefetch_buffer_size=4" in fix.change
     assert fix.variant == Variant(read_threads=4, read_buffer=4)
 
 
