@@ -85,16 +85,16 @@ def _is_from_jax(value: object) -> bool:
 
 
 def _module(value: object) -> str:
-    value = _function(value)
+    value = _unwrap_function(value)
     if _is(value, FunctionType):
         return str(value.__module__)
     return module_name(value if _is(value, type) else type(value))
 
 
-def _function(value: object) -> object:
+def _unwrap_function(value: object) -> object:
     if _is(value, partial):
-        return _function(value.func)
-    return _function(value.__func__) if _is(value, MethodType) else value
+        return _unwrap_function(value.func)
+    return _unwrap_function(value.__func__) if _is(value, MethodType) else value
 
 
 def _package(module: str) -> str:
@@ -110,7 +110,7 @@ def _is_user_code(value: object, own_package: str) -> bool:
     if package == own_package:
         return True
     file = getattr(sys.modules.get(module), "__file__", None)
-    function = _function(value)
+    function = _unwrap_function(value)
     if _is(function, FunctionType):
         file = function.__code__.co_filename
         if file.startswith("<"):
@@ -164,7 +164,7 @@ def _values_named_by(value: object, own_package: str) -> Iterator[object]:
         yield value.__func__
         yield from _members(value.__self__, _attribute_names(value.__func__.__code__))
     elif _is(value, FunctionType):
-        for named in _loaded_values(value):
+        for named in _find_loaded_values(value):
             yield named
             if _is_user_code(named if _is(named, type) else type(named), own_package):
                 yield from _members(named, _attribute_names(value.__code__))
@@ -200,7 +200,7 @@ class _Operation(NamedTuple):
     start: tuple[int | None, int | None]
 
 
-def _loaded_values(function: FunctionType) -> Iterator[object]:
+def _find_loaded_values(function: FunctionType) -> Iterator[object]:
     """Yield the values that a function's code loads by name; of a module, what is taken from it."""
     imported: dict[str, object] = {}
     known = ChainMap(imported, function.__globals__, vars(builtins))
@@ -212,11 +212,11 @@ def _loaded_values(function: FunctionType) -> Iterator[object]:
     }
     for code in _nested_codes(function.__code__):
         operations = _operations(code)
-        imported |= _imported_names(operations, str(function.__globals__.get("__package__")))
+        imported |= _find_imported_names(operations, str(function.__globals__.get("__package__")))
         yield from _evaluate(operations, scopes)
 
 
-def _imported_names(operations: Sequence[_Operation], package: str) -> Mapping[str, object]:
+def _find_imported_names(operations: Sequence[_Operation], package: str) -> Mapping[str, object]:
     """Return what import statements bind to names, as far as it is already imported."""
     imported: dict[str, object] = {}
     module: object = None

@@ -92,7 +92,7 @@ def describe_dataset(dataset: object, recording: Recording) -> DatasetInfo:
     for attribute in _USER_CODE:
         value = _unwrap_user_code(_attribute(dataset, attribute))
         if value is not None:
-            functions.extend(_grain_fields(value).values() or [value])
+            functions.extend(_read_grain_fields(value).values() or [value])
     return DatasetInfo(kind, settings, made_at, _inputs(dataset), functions)
 
 
@@ -242,7 +242,7 @@ def _setting(attribute: str, value: object) -> dict[str, PlainValue]:
         return {"transform": qualified_name(value), "device_put": puts_on_device(value)}
     if attribute == "_source":  # a list would be the user's data
         return {"source": qualified_name(value)}
-    if values := _grain_fields(value):
+    if values := _read_grain_fields(value):
         public = (name for name in values if not name.startswith("_"))
         return {name: to_plain_value(values[name]) for name in public}
     settings = {attribute.lstrip("_"): to_plain_value(value)}
@@ -251,7 +251,7 @@ def _setting(attribute: str, value: object) -> dict[str, PlainValue]:
     return settings
 
 
-def _grain_fields(value: object) -> Mapping[str, object]:
+def _read_grain_fields(value: object) -> Mapping[str, object]:
     if not _is_grain_class(type(value)) or not is_dataclass(value):
         return {}
     return {field.name: _attribute(value, field.name) for field in fields(value)}

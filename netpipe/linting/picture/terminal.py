@@ -57,7 +57,7 @@ class TextPicture:
         if not outline:
             yield Text(NO_GRAPH)
             return
-        rows, indent = _rows(outline, TRAINING)
+        rows, indent = _make_rows(outline, TRAINING)
         if not rows[0].corners:
             rows.insert(0, _Row("", TRAINING, corners="──"))
         rows.append(_Row(indent, "▼ trainer"))
@@ -132,28 +132,28 @@ class _Row:
         return line
 
 
-def _rows(outline: Outline, process: str) -> tuple[list[_Row], str]:
+def _make_rows(outline: Outline, process: str) -> tuple[list[_Row], str]:
     """Return the rows of an outline, and the indent of the row that follows them."""
     rows: list[_Row] = []
     indent = ""
     for part in outline:
         match part:
             case Entry():
-                rows.append(_entry_row(part, indent))
+                rows.append(_make_entry_row(part, indent))
                 indent = " " * len(indent)
             case Workers():
-                inside, _ = _rows(part.outline, part.label)
+                inside, _ = _make_rows(part.outline, part.label)
                 rows.append(_Row("", part.label, corners="╭╮"))
                 rows += (replace(r, before=f"│ {r.before}", after=f"{r.after} │") for r in inside)
                 rows.append(_Row("", process, corners="╰╯"))
                 indent = "  "
             case Branches():
-                rows += _branch_rows(part, process)
+                rows += _make_branch_rows(part, process)
                 indent = "└ "
     return rows, indent
 
 
-def _entry_row(entry: Entry, indent: str) -> _Row:
+def _make_entry_row(entry: Entry, indent: str) -> _Row:
     call = f"{entry.call} #{entry.number}" if entry.number else str(entry.call)
     if entry.is_repeated:
         return _Row(indent, f"{call}, as above", is_repeated=True)
@@ -161,10 +161,10 @@ def _entry_row(entry: Entry, indent: str) -> _Row:
     return _Row(indent, call, findings=entry.findings, made_at=made_at)
 
 
-def _branch_rows(branches: Branches, process: str) -> Iterator[_Row]:
+def _make_branch_rows(branches: Branches, process: str) -> Iterator[_Row]:
     corner = "┌ "
     for outline in branches.outlines:
-        for row in _rows(outline, process)[0]:
+        for row in _make_rows(outline, process)[0]:
             yield replace(row, before=corner + row.before)
             corner = "│ "
         corner = "├ "

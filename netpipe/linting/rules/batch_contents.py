@@ -53,7 +53,7 @@ def _report_loss(graph: Graph, pool: Pool, node: Node) -> Iterator[Problem]:
     """
     if count_elements(graph)[node.parents[0]] == inf:
         return
-    size, total = node.integer("batch_size") or 1, _shared_elements(graph, pool, node)
+    size, total = node.integer("batch_size") or 1, _count_shared_elements(graph, pool, node)
     if total is None:
         lost = pool.size * (size - 1)
         loss = f"up to {lost:,} elements, where one process drops at most {size - 1:,}"
@@ -84,7 +84,7 @@ def _report_loss(graph: Graph, pool: Pool, node: Node) -> Iterator[Problem]:
     )
 
 
-def _shared_elements(graph: Graph, pool: Pool, node: Node) -> int | None:
+def _count_shared_elements(graph: Graph, pool: Pool, node: Node) -> int | None:
     """Count the elements that the workers divide, if all of them reach the batch."""
     between = list(graph.below(node, lambda below: below.kind == "ToIter"))
     takes_turns = pool.uses_processes and not pool.is_sequential

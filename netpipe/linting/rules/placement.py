@@ -26,7 +26,7 @@ def batch_after_mp_prefetch(pipeline: Pipeline) -> Iterator[Problem]:
 
     For reproducible only info, because batches then do not depend on the number of workers.
     """
-    for node, prefetch in _first_after_workers(pipeline.graph, *BATCHES):
+    for node, prefetch in _find_first_after_workers(pipeline.graph, *BATCHES):
         below = pipeline.graph.below(node)
         sends_blocks = any(other.in_worker and other.kind in BATCHES for other in below)
         for_speed: Severity = "warning" if sends_blocks else "error"
@@ -36,11 +36,11 @@ def batch_after_mp_prefetch(pipeline: Pipeline) -> Iterator[Problem]:
             f"{node} comes after mp_prefetch: the workers send"
             f" {'blocks' if sends_blocks else 'single elements'}, and the one process that trains"
             " makes every batch",
-            _batch_in_workers(pipeline.graph, node),
+            _propose_batch_in_workers(pipeline.graph, node),
         )
 
 
-def _batch_in_workers(graph: Graph, batch: Node) -> str:
+def _propose_batch_in_workers(graph: Graph, batch: Node) -> str:
     call = write_batch_call(batch)
     if all(
         node.kind not in _SPARSE if node.random_access else node.kind in _ALSO_ON_MAP_DATASETS
@@ -63,7 +63,7 @@ def map_after_mp_prefetch(pipeline: Pipeline) -> Iterator[Problem]:
     Code that calls jax belongs there. For reproducible it is only info if the result would depend
     on the number of workers.
     """
-    for node, prefetch in _first_after_workers(pipeline.graph, *USER_CODE):
+    for node, prefetch in _find_first_after_workers(pipeline.graph, *USER_CODE):
         otherwise: Severity = "info" if node.kind in DEPENDS_ON_ORDER else "warning"
         yield Problem(
             "error" if pipeline.for_throughput else otherwise,
@@ -107,7 +107,7 @@ def device_put_before_mp_prefetch(pipeline: Pipeline) -> Iterator[Problem]:
             )
 
 
-def _first_after_workers(graph: Graph, *kinds: str) -> Iterator[tuple[Node, Node]]:
+def _find_first_after_workers(graph: Graph, *kinds: str) -> Iterator[tuple[Node, Node]]:
     """Yield each node that the workers could run, with the mp_prefetch below it.
 
     Only the first such node after the workers: the ones after it cannot move without it.

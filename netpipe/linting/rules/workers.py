@@ -49,7 +49,7 @@ def no_workers(pipeline: Pipeline) -> Iterator[Problem]:
             [graph.data_loader],
             "DataLoader has no workers: its operations run in the process that trains, when the"
             " trainer asks for a batch",
-            _threads_first(graph, "DataLoader(worker_count=1) or more"),
+            _propose_threads_first(graph, "DataLoader(worker_count=1) or more"),
         )
 
 
@@ -66,7 +66,7 @@ def _report_no_workers(graph: Graph, node: Node) -> Problem:
     reads_ahead = any(above.kind == "ThreadPrefetch" for above in graph.above(node))
     severity: Severity = "info" if reads_ahead and not is_elastic else "warning"
     call = "ElasticIterator" if is_elastic else "mp_prefetch"
-    workers = _ELASTIC_WORKERS if is_elastic else _threads_first(graph, _WORKERS)
+    workers = _ELASTIC_WORKERS if is_elastic else _propose_threads_first(graph, _WORKERS)
     return Problem(
         severity,
         [node],
@@ -77,7 +77,7 @@ def _report_no_workers(graph: Graph, node: Node) -> Problem:
     )
 
 
-def _threads_first(graph: Graph, workers: str) -> str:
+def _propose_threads_first(graph: Graph, workers: str) -> str:
     """Propose reading without threads first: threads would slow workers down just as much."""
     readers = find_element_readers(graph)
     if not readers:
@@ -155,12 +155,12 @@ def large_capture(pipeline: Pipeline) -> Iterator[Problem]:
             yield Problem(
                 "warning",
                 (pool.prefetch, largest),
-                f"{_megabytes(total)} must be pickled and sent to {pool.each} before the first"
-                f" batch, and every worker keeps a copy: {_megabytes(total * pool.size)} in total."
-                f" {largest} holds {_megabytes(largest.sent_bytes or 0)} of it",
+                f"{_format_mb(total)} must be pickled and sent to {pool.each} before the first"
+                f" batch, and every worker keeps a copy: {_format_mb(total * pool.size)} in total."
+                f" {largest} holds {_format_mb(largest.sent_bytes or 0)} of it",
                 _OPEN_SOURCE if largest.kind == "Source" else _LOAD_IN_WORKER,
             )
 
 
-def _megabytes(size: int) -> str:
+def _format_mb(size: int) -> str:
     return f"{size / 1e6:,.0f} MB"
