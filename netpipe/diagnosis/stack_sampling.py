@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from netpipe.session.descendants import thread_cpu_s
+from netpipe.session.processes import thread_cpu_s
 
 _INTERVAL_S: Final = 0.002
 _SWITCH_S: Final = 5e-5

@@ -18,8 +18,7 @@ from netpipe.device.host import this_host
 from netpipe.grain_workers import let_grain_start_workers
 from netpipe.measuring.loader_puller import Puller, wait_until_quiet
 from netpipe.results.measurement import CalibrationTurns
-from netpipe.session.descendants import thread_cpu_s
-from netpipe.session.processes import ProcessTree, list_own_threads
+from netpipe.session.processes import ProcessTree, list_own_threads, thread_cpu_s
 
 VERSION: Final = "reference-loader/1"
 # Short compared with changes of the machine's load, long compared with a pull.

@@ -12,8 +12,7 @@ from netpipe.clock import MonotonicClock
 from netpipe.diagnosis import blocks
 from netpipe.grain_workers import let_grain_start_workers
 from netpipe.measuring.loader_puller import Puller
-from netpipe.session.descendants import process_cpu_s
-from netpipe.session.processes import ProcessTree, read_host_cpu
+from netpipe.session.processes import ProcessTree, process_cpu_s, read_host_cpu
 from tests.session.helper_loaders import USED_S, EndingHelpers, Helper, LivingHelper
 
 ELEMENTS = 3
