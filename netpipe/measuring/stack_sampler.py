@@ -17,7 +17,7 @@ import jaxlib
 import numpy as np
 
 from netpipe.results.measurement import BlockingLine
-from netpipe.session.own_code import HARNESS_FOLDERS
+from netpipe.session.failure import HARNESS_FOLDERS
 
 _SAMPLE_INTERVAL_S = 0.001
 _MAX_LINES = 3

@@ -35,9 +35,7 @@ def keep_sockets_in_session_folder(request: SessionRequest) -> None:
 def end_child(child: "subprocess.Popen[bytes]", result: str) -> None:
     """Kill a session's process and everything that it started.
 
-    Args:
-        child: The session's process.
-        result: Its result file, by which processes that have left the session are found.
+    Its result file identifies processes that have left the session.
     """
     child.kill()
     trackers = _kill_followers(child.pid, result)

@@ -33,8 +33,8 @@ class ProcessEnvironment:
     """The working directory and the environment variables of a process.
 
     Attributes:
-        folder: Its working directory; None: that of this process.
-        variables: Variables that are added to those of this process, or replace them.
+        folder: None: that of this process.
+        variables: They are added to those of this process, or replace them.
     """
 
     folder: Path | None = None
@@ -62,11 +62,7 @@ def run_session(
 ) -> Any:
     """Run a session and return its result; nothing that it started outlives it.
 
-    Args:
-        command: The command of the session's process.
-        request: What it is asked for; `result` and `parent` are set here.
-        environment: Where it runs.
-        progress: Called with its progress.
+    The request's `result` and `parent` are set here.
 
     Raises:
         MisuseError: The loader, the step or the loop is not what it must be.
@@ -80,8 +76,7 @@ def run_session(
         if not result.exists():
             result = partial_result_file(request)
         if not result.exists():
-            lines = f"{_last_lines(log)}{_main_stack(stacks_file(request))}"
-            raise _failure(returncode, request, lines)
+            raise _failure(returncode, request, log)
         return read_result(result, request.result_key)
 
 
@@ -138,26 +133,19 @@ def _wait(
         time.sleep(_POLL_S)
 
 
-def _failure(returncode: int | None, request: SessionRequest, lines: str) -> SessionError:
+def _failure(returncode: int | None, request: SessionRequest, log: Path) -> SessionError:
     if returncode is None:
         ending = f"did not end within {request.limit_s:g} s and was killed"
     elif returncode < 0:
         ending = f"was ended by {signal.Signals(-returncode).name}"
     else:
         ending = f"ended with code {returncode}"
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_LINES:]
+    if (stacks := stacks_file(request)).exists():
+        # The stack of the main thread comes last.
+        text = stacks.read_text(encoding="utf-8", errors="replace")
+        lines += "".join(text.rpartition("Thread ")[1:]).splitlines()[:_LOG_LINES]
     is_cut_short = returncode is None and request.limit_s == request.time_left_s
     error = OutOfTimeError if is_cut_short else SessionError
-    return error(f"the session {ending} without a result; its last lines:\n{lines}")
-
-
-def _last_lines(log: Path) -> str:
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    return "\n".join(lines[-_LOG_LINES:])
-
-
-def _main_stack(stacks: Path) -> str:
-    """Return the stack of the main thread, which comes last; "" where no stacks were left."""
-    if not stacks.exists():
-        return ""
-    _, thread, frames = stacks.read_text(encoding="utf-8", errors="replace").rpartition("Thread ")
-    return "\n".join(["", *f"{thread}{frames}".splitlines()[:_LOG_LINES]])
+    last_lines = "\n".join(lines)
+    return error(f"the session {ending} without a result; its last lines:\n{last_lines}")

@@ -26,7 +26,6 @@ class SessionRequest:
 
     Attributes:
         kind: The job: "measure", "lint", or another that its own command knows.
-        result: The file to write the result to.
         accelerator: "auto" or an emulated one; with the latter, jax gets no real device.
         budget_s: Seconds for the measured rounds.
         batch_limit_s: Seconds without a batch after which a loader counts as hung.

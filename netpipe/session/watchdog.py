@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 from netpipe.clock import Clock, MonotonicClock
 from netpipe.session.cleanup import end_this_session
-from netpipe.session.failure import format_failure, format_frames
+from netpipe.session.failure import HARNESS_MODULES, format_failure, format_frames
 from netpipe.session.heartbeat import Watch
-from netpipe.session.own_code import HARNESS_MODULES
 from netpipe.session.processes import Worker, describe_activity, describe_crash, list_workers
 from netpipe.session.progress import ProgressWriter
 from netpipe.session.request import OVERTIME_S, START_UP_S, SessionRequest

@@ -9,7 +9,7 @@ from threading import Lock
 from types import FrameType
 from typing import Any, Final
 
-from netpipe.session.own_code import HARNESS_MODULES
+from netpipe.session.failure import HARNESS_MODULES
 
 _Line = tuple[str, int]
 # The datasets too: an id is only unique while its object lives.
