@@ -45,11 +45,6 @@ class SessionRequest:
     time_left_s: float = inf
 
     def __post_init__(self) -> None:
-        """Check the values that a user can set.
-
-        Raises:
-            MisuseError: A value is outside its range.
-        """
         parse_accelerator(self.accelerator)
         for name in ("budget", "batch limit", "start limit"):
             limit_s: float = getattr(self, f"{name.replace(' ', '_')}_s")

@@ -55,8 +55,8 @@ class _Wait(NamedTuple):
     """A thread's wait for a batch.
 
     Attributes:
-        start: The phase of the loader's start that it waits for; "" when the loader runs.
-        others: The worker processes that existed before that start.
+        start: The phase of the loader's start; "" when the loader runs.
+        others: The worker processes that existed before the start.
     """
 
     since_s: float
@@ -75,10 +75,7 @@ class _Stage(NamedTuple):
 class Watchdog(Watch):
     """Watches a measurement from its own thread, as a context manager.
 
-    Args:
-        request: The limits of the session.
-        clock: Seconds.
-        start_up_s: Seconds for everything before `begin_rounds`, except for the loader's start.
+    Everything before `begin_rounds` may take `start_up_s`, not counting the loader's start.
     """
 
     def __init__(
@@ -187,11 +184,7 @@ class Watchdog(Watch):
         return None
 
     def _end_without_gil(self, start_s: float = 0.0) -> None:
-        """Have a thread that needs no GIL end the process if this one does not get the GIL.
-
-        Args:
-            start_s: Seconds that the loader may take to start, beyond the limit of the stage.
-        """
+        """Have a thread that needs no GIL end the process if this one does not get the GIL."""
         left_s = self._stage.since_s + self._stage.limit_s - self._clock()
         limit_s = max(0.0, left_s) + start_s + _GIL_GRACE_S
         faulthandler.dump_traceback_later(limit_s, exit=True, file=self._stacks)
@@ -231,15 +224,16 @@ class Watchdog(Watch):
         return Alarm("hang", "\n".join([message, *self._loader_lines(), _location(wait.thread)]))
 
     def _overdue(self, wait: _Wait | None) -> Alarm:
-        thread = self._main if wait is None else wait.thread
-        awaited = "the loader" if wait is not None else _awaited(thread)
+        if wait is None:
+            thread, awaited, lines = self._main, _awaited(self._main), []
+        else:
+            thread, awaited, lines = wait.thread, "the loader", self._loader_lines()
         stage = self._stage
         message = (
             f"the {stage.name} did not end within {stage.limit_s:g} s, {stage.limit_means}: after "
             f"{self._batches} batches it waits for {awaited}. If that is slow and does not hang, "
             "give a larger budget"
         )
-        lines = self._loader_lines() if wait is not None else []
         return Alarm("hang", "\n".join([message, *lines, _location(thread)]))
 
     def _loader_lines(self) -> list[str]:
