@@ -174,12 +174,12 @@ def test_a_run_is_described(check: Callable[..., None], tmp_path: Path) -> None:
     write_json(run, tmp_path / "run.json")
     document = json.loads((tmp_path / "run.json").read_text())
     check("run", document)
-    outcomes = [(one["outcome"], one["against"]) for one in document["comparisons"]]
+    outcomes = [(entry["outcome"], entry["against"]) for entry in document["comparisons"]]
     assert outcomes == [("NO_BASELINE", None), ("REGRESSED", None), ("REGRESSED", "main")]
     assert set(document["against"]) == set(schema("run")["properties"]["against"]["properties"])
     assert set(document) == set(schema("run")["properties"])
     described = schema("run")["properties"]["comparisons"]["items"]["properties"]
-    assert all(set(one) == set(described) for one in document["comparisons"])
+    assert all(set(entry) == set(described) for entry in document["comparisons"])
     del document["measurements"][0]["verdict"]
     with pytest.raises(jsonschema.ValidationError):
         check("run", document)
