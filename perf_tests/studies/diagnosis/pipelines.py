@@ -21,7 +21,7 @@ _WORDS: Final[Mapping[str, Stage]] = {
 }
 _ROWS_IN_ALL: Final = 100_000_000
 _SPENDS: Final = {"waits": wait, "computes": compute, "computes-unlocked": compute_unlocked}
-_LEAST_S, _MOST_S = 0.003, 0.030  # of a stage and a batch
+_MIN_S, _MAX_S = 0.003, 0.030  # of a stage and a batch
 
 
 @dataclass(frozen=True)
@@ -143,25 +143,25 @@ class Pipeline:
         )
 
 
-def stage_named(name: str) -> Stage | None:
+def find_stage(name: str) -> Stage | None:
     """Return which stage of such a pipeline a name of a Grain node means; None if it is none."""
     found = [stage for word, stage in _WORDS.items() if word in name]
     return found[0] if len(found) == 1 else None
 
 
-def drawn(seed: int) -> Pipeline:
+def draw_pipeline(seed: int) -> Pipeline:
     """Draw a pipeline: one to three stages take time, in one or two workers, some with threads."""
     generator = np.random.default_rng(seed)
     size = generator.integers(1, 3, endpoint=True)
-    working = [STAGES[place] for place in generator.choice(len(STAGES), size, replace=False)]
+    working = [STAGES[number] for number in generator.choice(len(STAGES), size, replace=False)]
     pipeline = Pipeline(
         rows=int(generator.choice([4, 8, 16])),
         workers=int(generator.integers(1, 2, endpoint=True)),
         threads=int(generator.choice([0, 0, 2])),
     )
-    return pipeline.with_work({stage: _drawn_work(generator) for stage in working})
+    return pipeline.with_work({stage: _draw_work(generator) for stage in working})
 
 
-def _drawn_work(generator: np.random.Generator) -> Work:
-    seconds = float(np.exp(generator.uniform(np.log(_LEAST_S), np.log(_MOST_S))))
+def _draw_work(generator: np.random.Generator) -> Work:
+    seconds = float(np.exp(generator.uniform(np.log(_MIN_S), np.log(_MAX_S))))
     return Work(str(generator.choice(list(_SPENDS))), float(f"{seconds:.3g}"))

@@ -62,7 +62,7 @@ class Case:
             takes its place when left out.
         finding: The name of a finding that names the fault too; one that no control may have.
         why: Why more than one verdict is right.
-        budget_ratio: Of the budget of a case, for one that takes longer to tell.
+        budget_ratio: Of the budget of a case, for one that takes longer.
         planted: Where the loader's time goes, for what `netpipe diagnose` must say; None where
             loading is not what is wrong.
     """
@@ -94,7 +94,7 @@ class Case:
     def draw(self, seed: int) -> dict[str, float]:
         """Return the values of one trial: the same for the same seed, whatever else is run."""
         generator = np.random.default_rng([seed, crc32(self.name.encode())])
-        return {name: one.draw(generator) for name, one in self.ranges.items()}
+        return {name: limits.draw(generator) for name, limits in self.ranges.items()}
 
     def accelerator(self, values: Values) -> str:
         """Return the accelerator's name: the CPU for a real step, else a clock."""

@@ -14,7 +14,7 @@ from netpipe.results.measurement import Measurement
 from netpipe.session.parent import run_measurement
 from netpipe.verdict.decision import find_remarks, judge
 from perf_tests.studies.faults.cases import Case
-from perf_tests.studies.faults.subject import VARIABLE, described
+from perf_tests.studies.faults.subject import VARIABLE, describe
 
 _TARGET: Final = "perf_tests.studies.faults.subject:"
 FAILED: Final = "error"  # in place of a verdict: the session ended without a measurement
@@ -35,7 +35,7 @@ class Trial:
         called: The verdict's kind, or "error".
         message: The verdict's message.
         findings: The names of all findings.
-        first_message: What the first of two sessions said; None when there was one.
+        first_message: The message of the first of two sessions; None when there was one.
         elapsed_s: Wall seconds, both sessions.
     """
 
@@ -55,7 +55,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class _Session:
-    """What one session said; no measurement when it failed."""
+    """The verdict of one session; no measurement when it failed."""
 
     called: str
     message: str
@@ -110,12 +110,12 @@ def _session(case: Case, values: Mapping[str, float], budget_s: float) -> _Sessi
         f"{_TARGET}loop" if case.loop else None,
     )
     try:
-        with _environment({VARIABLE: described(case, values), "JAX_PLATFORMS": "cpu"}):
+        with _environment({VARIABLE: describe(case, values), "JAX_PLATFORMS": "cpu"}):
             measurement = run_measurement(command, request)
     except NetpipeError as error:
         return _Session(FAILED, str(error), (), None)
     verdict = judge(measurement)
-    names = tuple(dict.fromkeys(one.name for one in find_remarks(measurement, verdict)))
+    names = tuple(dict.fromkeys(remark.name for remark in find_remarks(measurement, verdict)))
     return _Session(verdict.kind, verdict.message, names, measurement)
 
 

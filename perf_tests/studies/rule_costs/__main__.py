@@ -1,7 +1,5 @@
 """`python -m perf_tests.studies.rule_costs`: measure what breaking each rule costs."""
 
-import signal
-import sys
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatch
 
@@ -11,6 +9,7 @@ from rich.console import Console
 from netpipe.errors import NetpipeError
 from netpipe.linting.rules.costs import Figure, load_packaged_costs
 from netpipe.whole_file import write_whole
+from perf_tests.studies.options import exit_on_sigterm
 from perf_tests.studies.rule_costs.catalogue import CATALOGUE
 from perf_tests.studies.rule_costs.document import RULES_DOCUMENT, replace_costs
 from perf_tests.studies.rule_costs.record import COSTS_FILE, describe_run, render_json
@@ -24,7 +23,9 @@ def _select_rules(_: click.Context, __: click.Parameter, patterns: Sequence[str]
         if not any(fnmatch(rule, pattern) for rule in CATALOGUE):
             known = ", ".join(CATALOGUE)
             raise click.BadParameter(f"must match a rule; found {pattern!r}, known are {known}")
-    return [rule for rule in CATALOGUE if any(fnmatch(rule, one) for one in patterns or "*")]
+    return [
+        rule for rule in CATALOGUE if any(fnmatch(rule, pattern) for pattern in patterns or "*")
+    ]
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -50,8 +51,7 @@ def main(rules: Sequence[str], rounds: int, record: bool, document: bool) -> Non
     """
     if record and (document or len(rules) < len(CATALOGUE)):
         raise click.UsageError("--record measures all rules; it takes neither of the other two")
-    # Exit normally, so that the started processes are ended too.
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    exit_on_sigterm()
     if document:
         _update_document()
         return

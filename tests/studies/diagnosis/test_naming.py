@@ -1,14 +1,14 @@
-"""Trials of naming: what diagnose is asked about a case, and whether its answer is right."""
+"""Trials of naming: the question about a case, and whether the answer is right."""
 
 import json
 from collections.abc import Callable
 
 import pytest
 
+from perf_tests.studies.children import ChildError
 from perf_tests.studies.diagnosis import naming
 from perf_tests.studies.diagnosis.asking import Answer, Question
-from perf_tests.studies.diagnosis.children import ChildError
-from perf_tests.studies.diagnosis.naming import question_of, run
+from perf_tests.studies.diagnosis.naming import make_question, run
 from perf_tests.studies.faults.catalogue import find
 from perf_tests.studies.faults.subject import VARIABLE
 from tests.studies.diagnosis.answers_made import answer
@@ -20,13 +20,13 @@ Says = Callable[[Answer | Exception], None]
 def says(monkeypatch: pytest.MonkeyPatch) -> Says:
     """Let diagnose give an answer, or fail."""
 
-    def prepare(said: Answer | Exception) -> None:
-        def diagnosed(_: Question) -> Answer:
-            if isinstance(said, Exception):
-                raise said
-            return said
+    def prepare(result: Answer | Exception) -> None:
+        def diagnose(_: Question) -> Answer:
+            if isinstance(result, Exception):
+                raise result
+            return result
 
-        monkeypatch.setattr(naming, "diagnosed", diagnosed)
+        monkeypatch.setattr(naming, "diagnose", diagnose)
 
     return prepare
 
@@ -34,15 +34,15 @@ def says(monkeypatch: pytest.MonkeyPatch) -> Says:
 def test_a_question_names_what_the_case_has() -> None:
     """Its loader always, its step and its loop where it has them, and the values drawn."""
     plain = find("slow-source")
-    question = question_of(plain, plain.draw(1), 5.0)
+    question = make_question(plain, plain.draw(1), 5.0)
     assert question.loader == "perf_tests.studies.faults.subject:loader"
     assert (question.step, question.loop) == ("", "")
     assert question.accelerator == plain.accelerator(plain.draw(1))
     described = json.loads(question.variables[VARIABLE])
     assert described == {"case": "slow-source", "values": plain.draw(1)}
     cores, lock = find("shared-cores"), find("gil-bound-threads")
-    assert question_of(cores, cores.draw(1), 5.0).step.endswith(":step")
-    assert question_of(lock, lock.draw(1), 5.0).loop.endswith(":loop")
+    assert make_question(cores, cores.draw(1), 5.0).step.endswith(":step")
+    assert make_question(lock, lock.draw(1), 5.0).loop.endswith(":loop")
 
 
 def test_stage_and_resource_must_both_be_right(says: Says) -> None:
@@ -58,7 +58,7 @@ def test_stage_and_resource_must_both_be_right(says: Says) -> None:
     assert (wrong.is_stage, wrong.is_resource, wrong.is_right) == (True, False, False)
 
 
-def test_what_was_said_is_kept(says: Says) -> None:
+def test_the_answer_is_kept(says: Says) -> None:
     """The trial holds the answer, what it must have been, and what it was drawn from."""
     says(answer(stage=None, resource="device-transfer"))
     trial = run(find("wide-float32"), 3, 5.0)

@@ -82,12 +82,12 @@ def test_a_blamed_control_is_measured_once_more(measured: Measured) -> None:
     assert named.first_message is None
 
 
-def test_what_is_inconclusive_is_measured_once_more(measured: Measured) -> None:
-    """The second session decides, whatever it says, and the first is not forgotten."""
+def test_an_inconclusive_session_is_measured_once_more(measured: Measured) -> None:
+    """The second session decides, and the message of the first is kept."""
     asked = measured(OPEN, SLOW, OPEN, OPEN)
     decided, measurement = run(find("slow-source"), seed=1, budget_s=1.0)
     assert decided.called == "loader-bound"
-    assert str(decided.first_message).startswith("inconclusive: the loader's buffers")
+    assert str(decided.first_message).startswith("inconclusive: ")
     assert measurement is SLOW
     still_open, _ = run(find("slow-source"), seed=1, budget_s=1.0)
     assert (still_open.called, still_open.message) == ("inconclusive", still_open.first_message)

@@ -99,14 +99,14 @@ def test_a_failed_measurement_writes_nothing(
     monkeypatch.setattr(cli, "measure_rule", fail)
     result = invoke("--record")
     assert result.exit_code == 1
-    assert "Error: batch-after-mp-prefetch took too long" in result.output
+    assert "Error: batch-after-mp-prefetch" in result.output
     assert [file.name for file in tmp_path.iterdir()] == ["rules.md"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--only", "fast-horse"), "must match a rule; found 'fast-horse'"),
+        (("--only", "fast-horse"), "found 'fast-horse'"),
         (("--record", "--only", "no-*"), "--record measures all rules"),
         (("--record", "--document"), "--record measures all rules"),
     ],
