@@ -108,15 +108,15 @@ class _Checkout:
 
     def _importable(self) -> Iterator[tuple[str, str]]:
         """Yield top-level packages and modules by every name that a search path can give them."""
-        for file in map(PurePosixPath, self.files):
+        files = [PurePosixPath(file) for file in self.files]
+        folders = [file.parent for file in files if file.name == "__init__.py"]
+        # In these, modules are imported only as parts of a package.
+        packages = {folder for folder in folders if folder.name not in ("", "src")}
+        for file in files:
             unit = file.parent if file.name == "__init__.py" else file.with_suffix("")
-            if file.suffix == ".py" and not any(map(self._is_package, unit.parents)):
+            if file.suffix == ".py" and packages.isdisjoint(unit.parents):
                 for start in range(len(unit.parts)):
                     yield ".".join(unit.parts[start:]), str(file)
-
-    def _is_package(self, folder: PurePosixPath) -> bool:
-        """Return whether modules in a folder are imported only as parts of a package."""
-        return folder.name not in ("", "src") and str(folder / "__init__.py") in self.files
 
 
 def _loaded_units(files: Mapping[str, Path]) -> Iterator[tuple[str, Path]]:

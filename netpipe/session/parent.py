@@ -71,41 +71,26 @@ def run_session(
     with tempfile.TemporaryDirectory(prefix=SESSION_FOLDER_PREFIX) as folder:
         request = replace(request, result=str(Path(folder, "result.json")), parent=os.getpid())
         log = Path(folder, "log.txt")
-        returncode = _run_child(command, request, environment, progress, log)
-        result = Path(request.result)
-        if not result.exists():
-            result = partial_result_file(request)
-        if not result.exists():
-            raise _failure(returncode, request, log)
-        return read_result(result, request.result_key)
-
-
-def _run_child(
-    command: Sequence[str],
-    request: SessionRequest,
-    environment: ProcessEnvironment,
-    progress: OnProgress | None,
-    log: Path,
-) -> int | None:
-    """Run a session's process; return its exit code, None when it had to be killed."""
-    reader = None
-    if progress is not None:
-        reader = ProgressReader(progress_file(request), progress, MonotonicClock())
-    with log.open("wb") as stream:
-        child = subprocess.Popen(
-            command,
-            cwd=environment.folder,
-            env=_variables({**os.environ, **environment.variables}, request),
-            stdin=subprocess.DEVNULL,
-            stdout=stream,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
-            _wait(child, request, reader)
-            return child.returncode
-        finally:
-            end_child(child, request.result)
+        with log.open("wb") as stream:
+            child = subprocess.Popen(
+                command,
+                cwd=environment.folder,
+                env=_variables({**os.environ, **environment.variables}, request),
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            try:
+                _wait(child, request, progress)
+                # None if it must be killed, which changes its own.
+                returncode = child.returncode
+            finally:
+                end_child(child, request.result)
+        for result in (Path(request.result), partial_result_file(request)):
+            if result.exists():
+                return read_result(result, request.result_key)
+        raise _failure(returncode, request, log)
 
 
 def _variables(base: Mapping[str, str], request: SessionRequest) -> dict[str, str]:
@@ -117,9 +102,12 @@ def _variables(base: Mapping[str, str], request: SessionRequest) -> dict[str, st
 
 
 def _wait(
-    child: "subprocess.Popen[bytes]", request: SessionRequest, reader: ProgressReader | None
+    child: "subprocess.Popen[bytes]", request: SessionRequest, progress: OnProgress | None
 ) -> None:
     """Wait until the child has ended, or wrote its result a while ago, or is out of time."""
+    reader = None
+    if progress is not None:
+        reader = ProgressReader(progress_file(request), progress, MonotonicClock())
     deadline = time.monotonic() + request.limit_s
     wrote = False
     while time.monotonic() < deadline:

@@ -100,12 +100,10 @@ _DESCENDANTS = _Descendants()
 
 
 def _read_used() -> tuple[Mapping[int, int], Mapping[int, float], bool]:
-    """Read the CPU time of all descendants.
+    """Return the parent and the CPU seconds of every descendant, and whether these are exact.
 
-    Returns:
-        The parent of every descendant, by pid; the CPU seconds of every descendant with those of
-        its ended children, and under this process's pid the seconds of its ended children; and
-        whether no process was waited for during the reading, which would count twice or not at all.
+    The seconds include those of ended children; under this process's pid are only these. They are
+    not exact if a process was waited for during the reading.
     """
     for _ in range(_MAX_READINGS):
         parents = _list_descendants()
@@ -267,9 +265,9 @@ class HostCpu:
     """A reading of the host's CPU time.
 
     Attributes:
-        busy_s: CPU seconds used by any program, or taken from this virtual machine.
-        total_s: CPU seconds that passed, over all CPUs.
-        own_s: CPU seconds that this process and its descendants used.
+        busy_s: Used by any program, or taken from this virtual machine.
+        total_s: Passed, over all CPUs.
+        own_s: Used by this process and its descendants.
     """
 
     busy_s: float

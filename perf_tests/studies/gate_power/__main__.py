@@ -44,7 +44,7 @@ _notes = Console(stderr=True, highlight=False, soft_wrap=True)
     "--decisions", type=click.IntRange(min=1), default=_FALSE_ALARMS, show_default=True,
     help="Decisions to replay for each slowdown.",
 )  # fmt: skip
-@click.option("--seed", type=int, default=1, show_default=True, help="Chooses the sessions that are replayed.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Of the replay.")
 def main(
     cycles: int, only: Sequence[str], path: Path, budget: float, decisions: int, seed: int
 ) -> None:
