@@ -2,9 +2,10 @@
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from types import ModuleType
+from typing import Any, Final, NoReturn
 
 import click
 from rich.console import Console
@@ -59,21 +60,16 @@ def named(
     first: int, seeds: int, cases: Sequence[Case], minutes: float, budget: float, path: Path
 ) -> None:
     """Diagnose every case with a planted stage: are the stage and its resource named?"""
-    try:
+
+    def run_missing() -> Iterator[naming.Naming]:
         done = {(trial.case, trial.seed) for trial in read_records(path, naming.Naming)}
         ends_s = time.monotonic() + 60 * minutes
         for seed in range(first, first + seeds):
             for case in cases:
                 if case.planted and (case.name, seed) not in done and time.monotonic() < ends_s:
-                    trial = naming.run(case, seed, budget)
-                    append_record(path, trial)
-                    _notes.print(naming_report.format_trial(trial))
-        trials = read_records(path, naming.Naming)
-    except NetpipeError as error:
-        raise click.ClickException(str(error)) from error
-    for text in naming_report.format_table(trials):
-        click.echo(text)
-    sys.exit(0 if naming_report.meets_goal(trials) else 1)
+                    yield naming.run(case, seed, budget)
+
+    _report(path, naming.Naming, run_missing(), naming_report)
 
 
 @main.command()
@@ -90,20 +86,29 @@ def named(
 )  # fmt: skip
 def predicted(first: int, seeds: int, minutes: float, budget: float, path: Path) -> None:
     """Change random pipelines as diagnose proposes: are its predictions right?"""
-    try:
+
+    def run_missing() -> Iterator[predicting.Predicting]:
         done = {trial.seed for trial in read_records(path, predicting.Predicting)}
         ends_s = time.monotonic() + 60 * minutes
         for seed in range(first, first + seeds):
             if seed not in done and time.monotonic() < ends_s:
-                for trial in predicting.run(seed, budget):
-                    append_record(path, trial)
-                    _notes.print(predicting_report.format_trial(trial))
-        trials = read_records(path, predicting.Predicting)
+                yield from predicting.run(seed, budget)
+
+    _report(path, predicting.Predicting, run_missing(), predicting_report)
+
+
+def _report(path: Path, kind: type[Any], new: Iterable[object], report: ModuleType) -> NoReturn:
+    """Keep new trials as soon as they are done, print the table of all, and exit."""
+    try:
+        for trial in new:
+            append_record(path, trial)
+            _notes.print(report.format_trial(trial))
+        trials = read_records(path, kind)
     except NetpipeError as error:
         raise click.ClickException(str(error)) from error
-    for text in predicting_report.format_table(trials):
+    for text in report.format_table(trials):
         click.echo(text)
-    sys.exit(0 if predicting_report.meets_goal(trials) else 1)
+    sys.exit(0 if report.meets_goal(trials) else 1)
 
 
 if __name__ == "__main__":

@@ -17,17 +17,13 @@ class Naming:
     """What diagnose called the bottleneck of a case.
 
     Attributes:
-        case: Its name.
-        seed: What its values were drawn from.
-        values: The values drawn.
-        planted: What it must say, as it is printed.
-        stage: The stage it named; None for none.
-        resource: The resource it named, or "error".
+        planted: The right answer, as it is printed.
+        stage: The stage that it named; None for none.
+        resource: The resource that it named, or "error".
         is_stage: Whether the stage is the planted one.
         is_resource: Whether the resource is one that binds it.
-        sentence: The sentence it said first; what failed where there is none.
-        why: The figures it named.
-        elapsed_s: Wall seconds.
+        sentence: Its first sentence; the error where there is none.
+        why: The figures that it named.
     """
 
     case: str

@@ -1,4 +1,4 @@
-"""Pipelines drawn by lot: Grain stages that wait or compute, in workers and threads."""
+"""Random pipelines: Grain stages that wait or compute, in workers and threads."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -91,16 +91,12 @@ class Stack:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A pipeline as plain data.
+    """A pipeline as plain data: the work of its source, its two transforms and its batching.
 
     Attributes:
         rows: In a batch.
         workers: Worker processes; 0: none.
         threads: Reader threads of each process.
-        read: What the source does.
-        decode: What the first transform does.
-        augment: What the second does.
-        stack: What the batching does.
     """
 
     rows: int
@@ -117,20 +113,20 @@ class Pipeline:
         return tuple(stage for stage in STAGES if getattr(self, stage) != NOTHING)
 
     def with_work(self, works: Mapping[Stage, Work]) -> "Pipeline":
-        """Return it with other work for some stages."""
+        """Return the pipeline with other work for some stages."""
         changes: dict[str, Any] = {str(stage): work for stage, work in works.items()}
         return replace(self, **changes)
 
     def without(self, stage: Stage) -> "Pipeline":
-        """Return it with one stage that takes no time."""
+        """Return the pipeline with one stage that takes no time."""
         return self.with_work({stage: NOTHING})
 
     def with_workers(self, workers: int) -> "Pipeline":
-        """Return it with so many workers."""
+        """Return the pipeline with another number of workers."""
         return replace(self, workers=workers)
 
     def dataset(self) -> grain.IterDataset:
-        """Build it."""
+        """Build the Grain pipeline."""
         rows = grain.MapDataset.source(Reader(self.read, self.rows))
         rows = rows.map(Decode(self.decode, self.rows)).map(Augment(self.augment, self.rows))
         batches = rows.batch(self.rows, batch_fn=Stack(self.stack)).to_iter_dataset(

@@ -25,12 +25,10 @@ class Predicting:
     """One prediction, and the measured effect of its change.
 
     Attributes:
-        seed: What the pipeline was drawn from.
-        pipeline: As it was diagnosed.
         kind: One of `KINDS`.
         change: What was changed, in diagnose's words.
         diagnosed_s_per_batch: The pipeline unchanged, as diagnose measured it.
-        predicted_s_per_batch: With the change, as diagnose said; None where it said nothing.
+        predicted_s_per_batch: With the change, as diagnose predicts; None without a prediction.
         before_s_per_batch: The pipeline unchanged, measured in turns with the change.
         measured_s_per_batch: With the change really made; None where nothing was predicted.
         busy_elsewhere_fraction: Of the machine's CPU time, what other programs took meanwhile.
@@ -57,8 +55,8 @@ class Predicting:
     def steady_error_fraction(self) -> float | None:
         """The same, had the machine stayed as fast as it was when the pipeline was diagnosed.
 
-        What the unchanged pipeline took longer or shorter is taken out, as a diagnosis takes it out
-        where it tries a change of its own.
+        The change of the unchanged pipeline's time is taken out, as a diagnosis does where it tries
+        a change of its own.
         """
         if self.before_s_per_batch is None or self.diagnosed_s_per_batch is None:
             return None

@@ -30,7 +30,6 @@ class Planted:
     why: str = ""
 
     def __post_init__(self) -> None:
-        """Check that there is an answer, of words that diagnose has, and a reason for two."""
         assert self.stages, "stages must name one, or be (NO_STAGE,)"
         assert self.resources, "resources must name one"
         assert set(self.resources) <= set(RESOURCES), f"unknown resource in {self.resources}"

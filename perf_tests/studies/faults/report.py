@@ -92,12 +92,8 @@ def build_document(trials: Sequence[Trial], *, budget_s: float, busy: bool) -> d
 def parse_trials(found: Mapping[str, Any], where: object) -> list[Trial]:
     """Read the trials of a run's JSON document.
 
-    Args:
-        found: What `build_document` returned.
-        where: The file it comes from, for the error message.
-
     Raises:
-        InputError: It is no such document.
+        InputError: The file, `where`, holds no such document.
     """
     if found.get("schema") != SCHEMA:
         raise InputError(where, "schema", f"be {SCHEMA}", repr(found.get("schema")))

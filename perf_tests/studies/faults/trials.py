@@ -25,15 +25,11 @@ class Trial:
     """What a case was called.
 
     Attributes:
-        case: Its name.
         expected: What it must be called, as it is printed.
         kinds: The verdicts that are right.
         finding: The finding that names the fault too; one that no control may have.
         control: Whether nothing is wrong.
-        seed: What its values were drawn from.
-        values: The values drawn.
         called: The verdict's kind, or "error".
-        message: The verdict's message.
         findings: The names of all findings.
         first_message: The message of the first of two sessions; None when there was one.
         elapsed_s: Wall seconds, both sessions.
@@ -70,13 +66,7 @@ def run(case: Case, seed: int, budget_s: float) -> tuple[Trial, Measurement | No
     run of `perf_tests` believes no alarm either that a fresh process does not confirm. For a fault
     it would measure twice as well, and believe the second, which is right as often as the first.
 
-    Args:
-        case: What is planted.
-        seed: What its values are drawn from.
-        budget_s: Seconds of rounds, before the case's own `budget_ratio`.
-
-    Returns:
-        What it was called, and the measurement that decided; None when the session failed.
+    The measurement that decided is returned too; None when the session failed.
     """
     values, started = case.draw(seed), time.monotonic()
     first = last = _session(case, values, budget_s)

@@ -42,10 +42,8 @@ class Figure:
 
     Attributes:
         benchmark: The name of its test.
-        metric: What was compared; empty where nothing was.
-        outcome: What the comparison came to.
+        metric: What was compared; "" where nothing was.
         worse_ratio: By what factor the metric was worse than the baseline; None without one.
-        reason: The reason that the run gave.
     """
 
     benchmark: str
@@ -92,13 +90,7 @@ class SuiteRun:
 
 
 def run(arguments: Sequence[str], *, is_busy: bool, limit_s: float = _LIMIT_S) -> SuiteRun:
-    """Run pytest once in a fresh process.
-
-    Args:
-        arguments: What pytest runs, and how.
-        is_busy: Load another core at random meanwhile.
-        limit_s: Seconds after which the run is ended.
-    """
+    """Run pytest once in a fresh process; if busy, another core is loaded at random meanwhile."""
     began, before, started_s = datetime.now(UTC), psutil.cpu_times(), time.monotonic()
     with TemporaryDirectory() as name, busy_core(at_random=True) if is_busy else nullcontext():
         junit, document = Path(name) / "junit.xml", Path(name) / "run.json"

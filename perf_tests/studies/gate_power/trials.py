@@ -22,13 +22,7 @@ _REMOTE: Final = 200  # doses, 20 ms: what a batch from remote storage waits for
 
 @dataclass(frozen=True)
 class Trial:
-    """Two versions: one as it was, one slowed down.
-
-    Attributes:
-        name: What was done.
-        before: The version as it was.
-        after: The slower one; the same where nothing was done.
-    """
+    """Two versions, one as it was, one slowed down; the same where nothing was done."""
 
     name: str
     before: Slowdown

@@ -36,12 +36,9 @@ class TrialError(NetpipeError):
 
 
 def measure_rule(rule: str, folder: Path, rounds: int = ROUNDS) -> tuple[Figure, ...]:
-    """Measure what breaking a rule costs.
+    """Measure what breaking a rule costs, in the folder of the files that its examples read.
 
-    Args:
-        rule: The rule's name.
-        folder: The working directory of the examples, with the files that they read.
-        rounds: How often varying quantities are observed.
+    Varying quantities are observed in so many rounds.
 
     Raises:
         TrialError: An example failed that should run, or took too long.
