@@ -28,7 +28,7 @@ class FakeNvml:
 
     Attributes:
         gpus: The cards by UUID as NVML writes it. A MIG instance is entered as a card that knows
-            only its processes; `boards` says which card it is a part of.
+            only its processes; `boards` has its card.
         failing: Functions that raise.
         open: How often it was initialised and not shut down.
     """

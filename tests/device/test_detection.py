@@ -61,7 +61,7 @@ def test_the_device_of_this_process_is_the_one_found() -> None:
 
 
 def test_the_last_line_of_the_child_is_the_answer() -> None:
-    """What a plugin prints before the answer does not disturb it."""
+    """Output of a plugin before the answer is ignored."""
     answer = '{"platform": "gpu", "kind": "NVIDIA A100-SXM4-80GB", "count": 2}'
     found = find_device(command=saying(f"welcome\n{answer}"))
     assert found == Device("a100-sxm-80gb-x2", "NVIDIA A100-SXM4-80GB", "gpu", 2)
@@ -203,7 +203,7 @@ def test_each_named_family_has_a_tox_environment() -> None:
 
 @pytest.mark.parametrize("device", [H200, LAPTOP, UNKNOWN])
 def test_the_report_keeps_to_its_schema(device: Device, tmp_path: Path) -> None:
-    """The document of `netpipe devices --json` is what the shipped schema says."""
+    """The document of `netpipe devices --json` fits the shipped schema."""
     host = Host("A Xeon", 4, 2**34, container=False)
     document = devices_document(device, host, tmp_path)
     jsonschema.validate(document, json.loads(SCHEMA.read_text()))

@@ -63,7 +63,7 @@ def test_an_accelerator_is_named_by_its_step_time(text: str, step_s: float, key:
     ],
 )
 def test_a_name_stands_for_a_peak(name: str, peak_flops: float) -> None:
-    """A family means its SXM variant, unless the name says otherwise."""
+    """A family means its SXM variant, unless the name has another form."""
     found = emulated(f"emulated:{name}")
     assert (found.key, found.count) == (f"emulated-{name}-x1", 1)
     assert found.peak_flops == peak_flops
@@ -72,9 +72,9 @@ def test_a_name_stands_for_a_peak(name: str, peak_flops: float) -> None:
 
 def test_one_host_may_feed_several() -> None:
     """Eight devices share the host's batch: a step takes an eighth of the time."""
-    one, eight = emulated("emulated:h100"), emulated("emulated:8xh100")
+    h100, eight = emulated("emulated:h100"), emulated("emulated:8xh100")
     assert (eight.key, eight.count) == ("emulated-h100-x8", 8)
-    assert one.derive_step_s(1e15, 0.4)[0] == pytest.approx(8 * eight.derive_step_s(1e15, 0.4)[0])
+    assert h100.derive_step_s(1e15, 0.4)[0] == pytest.approx(8 * eight.derive_step_s(1e15, 0.4)[0])
 
 
 @pytest.mark.parametrize(

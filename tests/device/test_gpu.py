@@ -199,7 +199,7 @@ def test_a_process_that_is_not_here_is_not_accused(
 def test_no_process_is_foreign_when_the_relatives_are_unknown(
     watch: GpuWatch, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A /proc that is closed says nothing about who is who."""
+    """Without access to /proc, no process is called foreign."""
 
     def closed(_: psutil.Process) -> None:
         raise psutil.AccessDenied
@@ -276,7 +276,7 @@ def test_an_older_driver_is_asked_by_older_names(
 
 
 def test_a_card_that_answers_nothing_has_no_health(watch: GpuWatch, nvml: FakeNvml) -> None:
-    """Nor has one that was not looked at."""
+    """A card that was not looked at has no health either."""
     assert watch.health() is None
     nvml.failing = set(FUNCTIONS)
     watch.look()

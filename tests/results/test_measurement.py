@@ -13,7 +13,7 @@ from tests.measurements import CPU, EMULATED, GPU, make_measurement
 
 @pytest.mark.parametrize("rounds", [3, 9])
 def test_a_measurement_survives_json(rounds: int) -> None:
-    """What was written is what is read, unbounded intervals and absent parts included."""
+    """Reading gives what was written, with unbounded intervals and absent parts."""
     measurement = make_measurement(
         rounds=rounds,
         step_transfer_s=None,

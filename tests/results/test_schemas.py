@@ -129,7 +129,7 @@ def test_a_wrong_measurement_is_refused(check: Callable[..., None], name: str) -
 
 
 def test_a_baseline_is_described(check: Callable[..., None], tmp_path: Path) -> None:
-    """What a baseline holds, and of pytest-benchmark's own what is read."""
+    """The schema covers netpipe's part of a baseline, and the used part of pytest-benchmark's."""
     theirs = {"datetime": "2026-11-21", "commit_info": {}, "benchmarks": []}
     path = baseline.save(tmp_path, "first", theirs, {"a::b": tuple(MEASUREMENTS)})
     document = json.loads(path.read_text())

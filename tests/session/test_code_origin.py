@@ -193,7 +193,7 @@ def test_a_zip_file_is_refused(checkout: Path, tmp_path: Path) -> None:
 
 
 def test_a_lazy_import_in_a_worker_is_refused(checkout: Path, installed: Installed) -> None:
-    """What this process has not imported, but its workers will, is looked up and followed."""
+    """Imports that only workers will execute are looked up and followed."""
     files = {
         "perf_4.py": "def transform():\n    from middle_4 import step",
         "middle_4.py": "def step():\n    import inner_4.sub",
@@ -232,7 +232,7 @@ def test_a_vendored_copy_does_not_refuse_an_installed_package(
     owner: str,
     is_refused: bool,
 ) -> None:
-    """A package of another distribution is no copy, though the checkout has one of its name."""
+    """A package of another distribution is no copy, even if its name is in the checkout."""
     vendored = "third_party/grain_4"
     project = '[project]\nname = "My.Project"\n'
     commit_files(checkout, {"pyproject.toml": project, f"{vendored}/__init__.py": ""})
@@ -246,7 +246,7 @@ def test_a_vendored_copy_does_not_refuse_an_installed_package(
 def test_a_compiled_module_of_the_project_is_refused(
     checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A module without a source file in the checkout is told by the distribution it belongs to."""
+    """A module without a source file in the checkout is recognised by its distribution."""
     commit_files(checkout, {"pyproject.toml": '[project]\nname = "My.Project"\n', "fast.c": ""})
     info = tmp_path / "site-packages" / "my_project-1.dist-info"
     info.mkdir(parents=True)

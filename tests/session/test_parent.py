@@ -109,10 +109,10 @@ def test_an_emulated_accelerator_leaves_the_real_one_alone(
         ("sys.stderr.write('last words'); raise KeyError('x')", "ended with code 1"),
     ],
 )
-def test_the_error_says_how_a_child_without_a_result_ended(
+def test_the_error_has_the_ending_of_a_child_without_a_result(
     here: Path, source: str, ending: str
 ) -> None:
-    """The error says how the child ended, and holds its last lines from both streams."""
+    """The error has the child's ending, and its last lines from both streams."""
     with pytest.raises(SessionError, match=ending) as caught:
         run_measurement(child(here, source), REQUEST)
     assert "last words" in str(caught.value)
@@ -235,7 +235,7 @@ load_overlap_fraction(end)
 
 
 def assert_a_trace_was_removed(temporary: Path) -> None:
-    """Fail unless there was one trace of the child's, which is gone."""
+    """Fail unless the child made a single trace, which is gone."""
     made = Path((temporary / "made").read_text())
     assert made.parent == temporary
     assert not made.exists()

@@ -15,7 +15,7 @@ SOURCE = "def loader():\n    return [1, 2]\n\nlimit = 3\n"
 
 @pytest.fixture(autouse=True)
 def _imports_forgotten() -> Iterator[None]:
-    """What a target imports, and the folders it adds, are taken back."""
+    """Forget the modules that a target imports and the folders that it adds."""
     path, modules = list(sys.path), set(sys.modules)
     yield
     sys.path[:] = path

@@ -47,7 +47,7 @@ def test_a_document_becomes_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("lacks", ["sentence", "bottleneck"])
 def test_another_document_is_no_answer(lacks: str) -> None:
-    """What lacks a part is refused by the name of the part."""
+    """A document without a part is refused, and the error names the part."""
     document = {name: value for name, value in DOCUMENT.items() if name != lacks}
     with pytest.raises(ChildError, match=lacks):
         parse_answer(document)

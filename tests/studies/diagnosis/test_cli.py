@@ -61,7 +61,7 @@ def test_planted_cases_are_named_and_kept(ran: Ran, tmp_path: Path) -> None:
 
 
 def test_predictions_are_kept_and_not_run_again(ran: Ran, tmp_path: Path) -> None:
-    """What is in the file when a run is interrupted stays, and the next goes on from there."""
+    """Trials in the file survive an interruption, and the next run continues after them."""
     file = str(tmp_path / "trials.jsonl")
     invoke("predicted", "--first", "4", "--seeds", "3", "--trials", file)
     assert ran == [("", 4)]

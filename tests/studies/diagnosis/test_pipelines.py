@@ -34,13 +34,13 @@ def test_drawing_follows_the_seed() -> None:
 def test_every_shape_is_drawn() -> None:
     """One to three stages take time, every stage and every way among them, in 1 and 2 workers."""
     pipelines = [draw_pipeline(seed) for seed in SEEDS]
-    works = [getattr(one, stage) for one in pipelines for stage in one.working]
-    assert {len(one.working) for one in pipelines} == {1, 2, 3}
-    assert {stage for one in pipelines for stage in one.working} == set(STAGES)
+    works = [getattr(drawn, stage) for drawn in pipelines for stage in drawn.working]
+    assert {len(drawn.working) for drawn in pipelines} == {1, 2, 3}
+    assert {stage for drawn in pipelines for stage in drawn.working} == set(STAGES)
     assert {work.how for work in works} == {"waits", "computes", "computes-unlocked"}
     assert all(0.003 <= work.s_per_batch <= 0.030 for work in works)
-    assert {one.workers for one in pipelines} == {1, 2}
-    assert {one.threads for one in pipelines} == {0, 2}
+    assert {drawn.workers for drawn in pipelines} == {1, 2}
+    assert {drawn.threads for drawn in pipelines} == {0, 2}
 
 
 def test_a_stage_taken_out_takes_no_time_and_nothing_else_changes() -> None:
@@ -66,8 +66,8 @@ def test_changes_give_the_same_batches(threads: int, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(grain.IterDataset, "mp_prefetch", lambda dataset, _: dataset)
     working = Pipeline(rows=4, workers=0, threads=threads, decode=Work("computes", 1e-6))
     for changed in (QUICK, working, working.without("decode")):
-        for one, other in zip(first_batches(changed), first_batches(QUICK), strict=True):
-            assert np.array_equal(one, other)
+        for batch, other in zip(first_batches(changed), first_batches(QUICK), strict=True):
+            assert np.array_equal(batch, other)
 
 
 def test_a_stage_spends_its_time_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +92,7 @@ def test_a_stage_spends_its_time_in_parts(monkeypatch: pytest.MonkeyPatch) -> No
     ],
 )
 def test_a_stage_is_known_by_its_node(name: str, stage: str | None) -> None:
-    """What lint calls a node says which stage it is."""
+    """A stage is recognised by the name that lint gives its node."""
     assert find_stage(name) == stage
 
 

@@ -33,7 +33,7 @@ def test_a_child_times_the_pipelines_given(monkeypatch: pytest.MonkeyPatch) -> N
 
     def printed(arguments: Sequence[str], _: Mapping[str, str], limit_s: float) -> Any:
         assert arguments[:2] == ["-m", "perf_tests.studies.diagnosis.turns"]
-        assert [parse_pipeline(one) for one in arguments[2:]] == pipelines
+        assert [parse_pipeline(text) for text in arguments[2:]] == pipelines
         assert limit_s > 0
         return {"s_per_batch": [[0.01, 0.02], [0.03, 0.04]], "busy_elsewhere_fraction": 0.25}
 

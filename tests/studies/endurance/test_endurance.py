@@ -18,8 +18,8 @@ FLAT = [
 
 
 def test_flat_is_flat() -> None:
-    """What stays about the same has not grown."""
-    assert all(one.is_flat for one in compute_growths(FLAT))
+    """Quantities that stay about the same have not grown."""
+    assert all(growth.is_flat for growth in compute_growths(FLAT))
 
 
 @pytest.mark.parametrize(
@@ -34,16 +34,16 @@ def test_flat_is_flat() -> None:
 def test_a_leak_is_seen(name: str, step: int) -> None:
     """A little more at every look is named, and nothing else is."""
     leaking = [
-        replace(one, **{name: getattr(one, name) + step * number})
-        for number, one in enumerate(FLAT)
+        replace(moment, **{name: getattr(moment, name) + step * number})
+        for number, moment in enumerate(FLAT)
     ]
-    assert [one.name for one in compute_growths(leaking) if not one.is_flat] == [name]
+    assert [growth.name for growth in compute_growths(leaking) if not growth.is_flat] == [name]
 
 
 def test_the_start_is_no_growth() -> None:
-    """What fills up in the first tenth of the time is not held against the pipeline."""
-    filling = [replace(one, own_bytes=1) for one in FLAT[:12]] + FLAT[12:]
-    assert all(one.is_flat for one in compute_growths(filling))
+    """Buffers may fill up in the first tenth of the time."""
+    filling = [replace(moment, own_bytes=1) for moment in FLAT[:12]] + FLAT[12:]
+    assert all(growth.is_flat for growth in compute_growths(filling))
 
 
 def test_a_loader_is_watched_and_closed() -> None:
@@ -62,8 +62,8 @@ def test_a_loader_is_watched_and_closed() -> None:
 
     held = list(watch(Endless(), 0.001, 0.001))
     assert len(held) == MIN_LOOKS
-    assert all(one.pss_bytes > one.own_bytes > 0 and one.open_files > 0 for one in held)
-    assert [one.elapsed_s for one in held] == sorted(one.elapsed_s for one in held)
+    assert all(moment.pss_bytes > moment.own_bytes > 0 < moment.open_files for moment in held)
+    assert [moment.elapsed_s for moment in held] == sorted(moment.elapsed_s for moment in held)
     assert closed == [True]
 
 

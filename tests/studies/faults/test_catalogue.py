@@ -72,7 +72,7 @@ def test_drawing_follows_the_seed() -> None:
 
 
 def test_values_survive_json() -> None:
-    """What a session reads is what was drawn and printed."""
+    """A session reads the values that were drawn and printed."""
     drawn = {case.name: case.draw(3) for case in CASES}
     assert json.loads(json.dumps(drawn)) == drawn
     assert f"{drawn['slow-source']['step_s']:g}" == str(drawn["slow-source"]["step_s"])
@@ -136,7 +136,7 @@ def test_a_real_step_trains(case: Case) -> None:
 
 
 def test_workers_get_what_they_run_by_reference() -> None:
-    """What a Grain worker runs survives the way to another process."""
+    """Everything that a Grain worker runs can be sent to another process."""
     transform = Transform(Steady(0.0), compute)
     assert pickle.loads(pickle.dumps(transform)) == transform
     assert pickle.loads(pickle.dumps(Stages(read=Steady(1.0)))) == Stages(read=Steady(1.0))

@@ -49,7 +49,7 @@ def test_a_finding_that_is_not_true_blames_a_control() -> None:
 
 
 def test_rates_leave_open_questions_out_of_the_names() -> None:
-    """What is inconclusive counts among the inconclusive, not among the wrong names."""
+    """Inconclusive trials do not count as wrong names."""
     trials = [*[fault()] * 3, fault("jitter"), fault("inconclusive"), control(), control("jitter")]
     counted = count_rates(trials)
     assert (counted.faults, counted.controls) == (5, 2)

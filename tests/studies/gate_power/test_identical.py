@@ -54,7 +54,7 @@ def test_failures_and_errors_are_distinguished(tmp_path: Path) -> None:
 
 
 def test_a_run_that_takes_too_long_is_ended(tmp_path: Path) -> None:
-    """It has no exit code, and says why."""
+    """It has no exit code, and the reason is in its log."""
     (tmp_path / "test_it.py").write_text("import time\ndef test_it(): time.sleep(600)\n")
     found = run([str(tmp_path), "-p", "no:cacheprovider"], is_busy=False, limit_s=0.5)
     assert found.exit_code is None

@@ -1,4 +1,4 @@
-"""Slowdowns, the sessions that were taken of them, and the table of what the gate made of them."""
+"""Slowdowns, their sessions, and the table of the gate's decisions on them."""
 
 import gzip
 from pathlib import Path
@@ -41,7 +41,7 @@ def test_a_slowed_transform_does_its_own_work_too() -> None:
 
 @pytest.mark.parametrize("name", ["loader_cpu_13", "step_none_0", "loader_wait_200"])
 def test_a_target_names_the_slowdown(name: str) -> None:
-    """What a session is given resolves to the loader or the step of a slowdown."""
+    """A target resolves to the loader or the step of a slowdown."""
     found = resolve(f"{slowdowns.__name__}:{name}")
     assert found.__self__ == Slowdown(  # type: ignore[attr-defined]  # a bound method
         name.split("_")[1], int(name.split("_")[2])
@@ -129,7 +129,7 @@ def test_the_command_replays_what_was_kept(tmp_path: Path) -> None:
     ids=["none", "no gzip", "no session"],
 )
 def test_a_file_of_something_else_is_named(tmp_path: Path, content: bytes | None) -> None:
-    """Where there are no sessions, the message names the file and says how to take some."""
+    """Where there are no sessions, the message names the file."""
     path = tmp_path / "sessions.jsonl.gz"
     if content is not None:
         path.write_bytes(content)

@@ -104,15 +104,15 @@ def test_a_failed_measurement_writes_nothing(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (("--only", "fast-horse"), "found 'fast-horse'"),
         (("--record", "--only", "no-*"), "--record measures all rules"),
         (("--record", "--document"), "--record measures all rules"),
     ],
 )
-def test_misuse_is_refused(arguments: tuple[str, ...], says: str) -> None:
+def test_misuse_is_refused(arguments: tuple[str, ...], message: str) -> None:
     """A record of some rules only, or of none, is never written."""
     result = invoke(*arguments)
     assert result.exit_code == 2
-    assert says in result.output
+    assert message in result.output

@@ -38,7 +38,7 @@ def seeing(wrong: Sequence[float], right: Sequence[float]) -> Callable[[Form], O
 
 
 def test_the_two_forms_take_turns() -> None:
-    """What else the machine does meets both alike."""
+    """Other load on the machine affects both alike."""
     order: list[Form] = []
 
     def observe(form: Form) -> Observation:
@@ -89,7 +89,7 @@ def test_a_right_example_that_fails_is_no_measurement() -> None:
 
 
 def test_a_process_that_fails_is_named_with_its_last_line(tmp_path: Path) -> None:
-    """The benchmark ends with what was run and what it said, and leaves no process."""
+    """The error has the arguments and the last line of output."""
     with pytest.raises(TrialError, match=r"wrong 0 failed: KeyError"):
         trials._observe(("no-such-rule", "wrong", "0"), tmp_path)
 
