@@ -27,9 +27,9 @@ class EmulatedAccelerator:
 
     Attributes:
         name: As the user wrote it, `emulated:36ms` or `emulated:8xh100@25GB/s`.
-        key: Its device key, `emulated-h100-x8-25gb-s`.
+        key: `emulated-h100-x8-25gb-s`.
         count: Devices that one host feeds.
-        set_step_s: Seconds that every step takes; None: they follow from the step's FLOPs.
+        set_step_s: The time of every step; None: it follows from the step's FLOPs.
         peak_flops: FLOP/s of all devices together; 0 where the name gives the time of a step.
         copy_bytes_per_s: Bandwidth from the host to the device; infinite: copies cost nothing.
     """

@@ -286,13 +286,14 @@ def parse_measurement(document: Mapping[str, Any], where: object) -> Measurement
 def converter() -> cattrs.Converter:
     """Return the converter of results; JSON has no infinity, so an unbounded end is null."""
     converter = cattrs.Converter(forbid_extra_keys=True)
-    converter.register_unstructure_hook(Interval, _interval_document)
+    converter.register_unstructure_hook(
+        Interval,
+        lambda interval: {
+            name: value if isfinite(value) else None for name, value in asdict(interval).items()
+        },
+    )
     converter.register_structure_hook(Interval, _parse_interval)
     return converter
-
-
-def _interval_document(interval: Interval) -> dict[str, float | None]:
-    return {name: value if isfinite(value) else None for name, value in asdict(interval).items()}
 
 
 def _parse_interval(document: Mapping[str, Any], _: type) -> Interval:

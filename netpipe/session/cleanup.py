@@ -47,10 +47,7 @@ def end_child(child: "subprocess.Popen[bytes]", result: str) -> None:
 
 
 def end_this_session(request: SessionRequest) -> NoReturn:
-    """End this process at once, and everything that it started; a written result stays.
-
-    When nobody waits for the result, its folder is removed too.
-    """
+    """End this process at once, and everything that it started; a result that is awaited stays."""
     _kill_followers(os.getpid(), request.result)
     _remove_traces(os.getpid())
     folder = Path(request.result).parent

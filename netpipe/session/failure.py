@@ -61,9 +61,7 @@ def _hidden_file(error: BaseException) -> str:
 def format_frames(frames: traceback.StackSummary, innermost: int = 0) -> str:
     """Format the last frames that lie in the user's files, or else the last of all frames.
 
-    Args:
-        frames: All frames, the innermost last.
-        innermost: How many of the last frames to add, in whichever file they lie.
+    So many of the innermost frames are added, in whichever file they lie.
     """
     own = [frame for frame in frames if not frame.filename.startswith(_FOREIGN)]
     chosen = (own or list(frames))[-_MAX_FRAMES:]

@@ -83,7 +83,7 @@ def run_session(
             )
             try:
                 _wait(child, request, progress)
-                # None if it must be killed, which changes its own.
+                # Read before `end_child` changes it: None means that the process has not ended.
                 returncode = child.returncode
             finally:
                 end_child(child, request.result)
