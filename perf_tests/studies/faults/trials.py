@@ -1,9 +1,7 @@
 """One trial: a case measured in a fresh process, once more when that leaves it open."""
 
-import os
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,7 +9,7 @@ from netpipe.errors import NetpipeError
 from netpipe.measuring.child import child_command
 from netpipe.measuring.request import MeasureRequest
 from netpipe.results.measurement import Measurement
-from netpipe.session.parent import run_measurement
+from netpipe.session.parent import ProcessEnvironment, run_measurement
 from netpipe.verdict.decision import find_remarks, judge
 from perf_tests.studies.faults.cases import Case
 from perf_tests.studies.faults.subject import VARIABLE, describe
@@ -99,26 +97,11 @@ def _session(case: Case, values: Mapping[str, float], budget_s: float) -> _Sessi
         f"{_TARGET}step" if case.step else None,
         f"{_TARGET}loop" if case.loop else None,
     )
+    variables = {VARIABLE: describe(case, values), "JAX_PLATFORMS": "cpu"}
     try:
-        with _environment({VARIABLE: describe(case, values), "JAX_PLATFORMS": "cpu"}):
-            measurement = run_measurement(command, request)
+        measurement = run_measurement(command, request, ProcessEnvironment(variables=variables))
     except NetpipeError as error:
         return _Session(FAILED, str(error), (), None)
     verdict = judge(measurement)
     names = tuple(dict.fromkeys(remark.name for remark in find_remarks(measurement, verdict)))
     return _Session(verdict.kind, verdict.message, names, measurement)
-
-
-@contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables for the processes started meanwhile."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value

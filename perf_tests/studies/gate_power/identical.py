@@ -23,6 +23,7 @@ from rich.console import Console
 
 from netpipe.errors import NetpipeError
 from netpipe.gate.metrics import GATED
+from netpipe.git import git
 from perf_tests.studies.children import end_group
 from perf_tests.studies.faults.busy import busy_core
 from perf_tests.studies.options import exit_on_sigterm
@@ -91,20 +92,21 @@ class SuiteRun:
 
 def run(arguments: Sequence[str], *, is_busy: bool, limit_s: float = _LIMIT_S) -> SuiteRun:
     """Run pytest once in a fresh process; if busy, another core is loaded at random meanwhile."""
-    began, before, started_s = datetime.now(UTC), psutil.cpu_times(), time.monotonic()
+    began, started_s = datetime.now(UTC), time.monotonic()
+    psutil.cpu_times_percent()  # the next reading is since this one
     with TemporaryDirectory() as name, busy_core(at_random=True) if is_busy else nullcontext():
         junit, document = Path(name) / "junit.xml", Path(name) / "run.json"
         outputs = [f"--junitxml={junit}", f"--netpipe-json={document}"]
         exit_code, log = _pytest([*arguments, *outputs], limit_s)
-        failures, errors = (tuple(_problems(junit, kind)) for kind in ("failure", "error"))
+        failures, errors = (tuple(_read_problems(junit, kind)) for kind in ("failure", "error"))
         found = json.loads(document.read_text("utf-8")) if document.exists() else {}
     return SuiteRun(
-        commit=_commit(),
+        commit=git(Path(), "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*"),
         began=began.isoformat(timespec="seconds"),
         is_busy=is_busy,
         exit_code=exit_code,
         duration_s=round(time.monotonic() - started_s, 1),
-        steal_fraction=round(_steal_fraction(before, psutil.cpu_times()), 4),
+        steal_fraction=round(getattr(psutil.cpu_times_percent(), "steal", 0.0) / 100, 4),
         failures=failures,
         errors=errors,
         figures=tuple(map(_parse_figure, found.get("comparisons", ()))),
@@ -131,7 +133,7 @@ def _pytest(arguments: Sequence[str], limit_s: float) -> tuple[int | None, str]:
         return child.returncode, log
 
 
-def _problems(junit: Path, kind: str) -> Iterator[str]:
+def _read_problems(junit: Path, kind: str) -> Iterator[str]:
     if junit.exists():
         for case in ElementTree.parse(junit).iter("testcase"):
             for problem in case.iter(kind):
@@ -156,20 +158,6 @@ def _parse_session(measurement: dict[str, Any]) -> dict[str, float | None]:
         name: value["median"] if isinstance(value, dict) else value
         for name, value in values.items()
     }
-
-
-def _steal_fraction(before: Any, after: Any) -> float:
-    """Return the stolen fraction of the CPU time between two readings."""
-    # The kernel counts the time of guests as user and nice time already.
-    names = [name for name in after._fields if name not in ("guest", "guest_nice")]
-    total = sum(getattr(after, name) - getattr(before, name) for name in names)
-    stolen: float = getattr(after, "steal", 0.0) - getattr(before, "steal", 0.0)
-    return stolen / total if total > 0 else 0.0
-
-
-def _commit() -> str:
-    command = ["git", "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*"]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def format_run(number: int, run: SuiteRun) -> str:

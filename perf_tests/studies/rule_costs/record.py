@@ -1,7 +1,6 @@
 """The measured figures as the document that is packaged."""
 
 import json
-import subprocess
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -10,6 +9,7 @@ from platform import python_version
 from typing import Final
 
 from netpipe.device.host import this_host
+from netpipe.git import git
 from netpipe.linting.rules.costs import FILE, Figure, RuleCosts
 from perf_tests.studies.rule_costs.document import ROOT
 
@@ -22,7 +22,7 @@ def describe_run(rules: Mapping[str, tuple[Figure, ...]]) -> RuleCosts:
     """Return figures with the machine, the time and the versions of the run."""
     return RuleCosts(
         date=datetime.now(UTC).isoformat(timespec="seconds"),
-        commit=_commit(),
+        commit=git(ROOT, "describe", "--always", "--dirty", "--abbrev=12"),
         command=COMMAND,
         host=this_host(),
         versions={"python": python_version(), **{name: version(name) for name in _PACKAGES}},
@@ -33,10 +33,3 @@ def describe_run(rules: Mapping[str, tuple[Figure, ...]]) -> RuleCosts:
 def render_json(costs: RuleCosts) -> str:
     """Return the text of the costs file."""
     return json.dumps(asdict(costs), indent=1, allow_nan=False) + "\n"
-
-
-def _commit() -> str:
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
-    return subprocess.run(
-        command, cwd=ROOT, check=True, capture_output=True, text=True
-    ).stdout.strip()

@@ -1,13 +1,13 @@
 """Trials: what a session is asked for, and when there is a second one."""
 
 import json
-import os
 from collections.abc import Callable, Sequence
 
 import pytest
 
 from netpipe.errors import SessionError
 from netpipe.results.measurement import Finding, Measurement
+from netpipe.session.parent import ProcessEnvironment
 from netpipe.session.request import SessionRequest
 from perf_tests.studies.faults import trials
 from perf_tests.studies.faults.catalogue import find
@@ -31,8 +31,10 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> Measured:
         asked: list[tuple[Sequence[str], SessionRequest, str]] = []
         left = iter(results)
 
-        def answer(command: Sequence[str], request: SessionRequest) -> Measurement:
-            asked.append((command, request, os.environ[VARIABLE]))
+        def answer(
+            command: Sequence[str], request: SessionRequest, environment: ProcessEnvironment
+        ) -> Measurement:
+            asked.append((command, request, environment.variables[VARIABLE]))
             result = next(left)
             if isinstance(result, Exception):
                 raise result
@@ -55,7 +57,6 @@ def test_a_session_is_asked_for_the_case(measured: Measured) -> None:
     assert request.accelerator.startswith("emulated:")
     assert request.budget_s == 2.0 * find("slow-shard").budget_ratio
     assert json.loads(environment) == {"case": "slow-shard", "values": trial.values}
-    assert VARIABLE not in os.environ
     assert measurement is SLOW
     assert (trial.called, trial.first_message, trial.seed) == ("loader-bound", None, 3)
 
