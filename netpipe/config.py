@@ -26,7 +26,7 @@ class PipelineConfig:
         epochs: Passes over the data; None: endless.
         workers: Processes that make batches; 0 makes them in the calling process.
         worker_buffer_batches: Finished batches that each worker may hold.
-        shard_count: Hosts that share the data; this one is number `shard_index`.
+        shard_count: Hosts that read the same data; `shard_index` is this host's, from 0.
     """
 
     seed: int = 0

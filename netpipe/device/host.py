@@ -35,14 +35,14 @@ def host_difference(now: Host, then: Host) -> str:
     Absolute times are compared only between hosts of one class. Memory may differ by a tenth:
     firmware and kernel keep some of it, and not always as much.
     """
-    most_differing_bytes = _MEMORY_TOLERANCE_FRACTION * max(now.memory_bytes, then.memory_bytes)
+    tolerance_bytes = _MEMORY_TOLERANCE_FRACTION * max(now.memory_bytes, then.memory_bytes)
     if now.cpu != then.cpu:
         return f"{now.cpu} now, {then.cpu} then"
     if now.cpu_model != then.cpu_model:
         return f"CPU {now.cpu_model or 'unknown'} now, {then.cpu_model or 'unknown'} then"
     if now.cores != then.cores:
         return f"{now.cores} cores now, {then.cores} then"
-    if abs(now.memory_bytes - then.memory_bytes) > most_differing_bytes:
+    if abs(now.memory_bytes - then.memory_bytes) > tolerance_bytes:
         return f"{now.memory_bytes / 2**30:.1f} GiB now, {then.memory_bytes / 2**30:.1f} GiB then"
     if now.container != then.container:
         return "in a container now, not then" if now.container else "in a container then, not now"

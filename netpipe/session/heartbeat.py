@@ -8,9 +8,9 @@ class Watch:
     """Receives the events of a measurement. This one ignores them; a watchdog acts on them."""
 
     def note_wait(self, since_s: float | None, *, starts: bool = False) -> None:
-        """Note that this thread asks for a batch since a time; None: it has come, or never will.
+        """Note that this thread asked for a batch at `since_s`; None: it has come, or never will.
 
-        If the loader `starts` for it, it may take longer.
+        It may take longer if the loader `starts` for it.
         """
 
     def note_workers(self, worker_pids: Sequence[int]) -> None:
