@@ -49,7 +49,7 @@ def run_for_json(
 
 
 def end_group(child: "subprocess.Popen[str]") -> None:
-    """End a process that still runs, and all that share its process group."""
+    """End a process that still runs, and its whole process group."""
     if child.returncode is not None:
         return
     child.terminate()

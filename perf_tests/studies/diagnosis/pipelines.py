@@ -61,7 +61,7 @@ class Reader:
 
 @dataclass(frozen=True)
 class Decode:
-    """A transform of rows; diagnose tells transforms apart by their names."""
+    """A transform of rows; diagnose distinguishes transforms by their names."""
 
     work: Work
     rows: int

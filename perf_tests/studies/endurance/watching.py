@@ -1,4 +1,4 @@
-"""What a loader holds while it is pulled without a pause."""
+"""Memory, files and shared memory of a loader while it is pulled without a pause."""
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +23,7 @@ class Held:
     Attributes:
         elapsed_s: Since the first batch.
         batches_per_s: Since the moment before.
-        pss_bytes: Memory; what several processes share counts once. Pages of libraries count less
+        pss_bytes: Memory; pages of several processes count once. Pages of libraries count less
             while processes of others use them too.
         own_bytes: Of it what the processes wrote themselves: no libraries, no files.
         open_files: File descriptors.

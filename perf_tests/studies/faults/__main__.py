@@ -27,7 +27,7 @@ _notes = Console(stderr=True, highlight=False, soft_wrap=True)
 _output = Console(highlight=False, width=None if sys.stdout.isatty() else 200)
 
 
-def _read(_: click.Context, __: click.Parameter, files: Sequence[Path]) -> list[Trial]:
+def _read_trials(_: click.Context, __: click.Parameter, files: Sequence[Path]) -> list[Trial]:
     try:
         trials = [
             trial
@@ -66,7 +66,7 @@ def _read(_: click.Context, __: click.Parameter, files: Sequence[Path]) -> list[
     help="Write the measurement behind each case, the last one, to this folder.",
 )  # fmt: skip
 @click.option(
-    "--merge", "merged", multiple=True, callback=_read,
+    "--merge", "merged", multiple=True, callback=_read_trials,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Run nothing: count what --json wrote to this file. May be given again.",
 )  # fmt: skip

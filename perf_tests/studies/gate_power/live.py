@@ -55,7 +55,7 @@ def read_sessions(path: Path) -> tuple[Session, ...]:
     """Read a file of sessions, in the order in which they were taken.
 
     Raises:
-        InputError: There is none, or it holds something else.
+        InputError: There is no file, or something else is in it.
     """
     if not path.exists():
         raise InputError(path, "--sessions", "be a file of sessions", "none", "Take some: --live 3")
