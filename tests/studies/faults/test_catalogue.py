@@ -165,5 +165,5 @@ def test_patterns_choose_cases() -> None:
         "slow-shard",
         "at-risk",
     ]
-    with pytest.raises(ValueError, match=r"found 'slow-horse'.*slow-source"):
+    with pytest.raises(ValueError, match=r"'slow-horse'.*at-risk"):
         select_cases(["slow-horse"])

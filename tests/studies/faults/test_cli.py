@@ -131,7 +131,7 @@ def test_a_trial_is_merged_once(tmp_path: Path) -> None:
     invoke("--seed", "1", "--only", "slow-source", "--json", str(file))
     result = invoke("--merge", str(file), "--merge", str(file))
     assert result.exit_code == 2
-    assert "slow-source of seed 1" in result.output
+    assert "slow-source of" in result.output
     document = json.loads(file.read_text())
     file.write_text(json.dumps({**document, "trials": []}))
     assert "found none" in invoke("--merge", str(file)).output

@@ -25,7 +25,7 @@ FINE = SuiteRun(
     "",
 )
 SLOWER = replace(STEP, outcome="REGRESSED", worse_ratio=2.02)
-FAILED = replace(FINE, exit_code=1, failures=("test_step_time: 2.02",), log="1 failed")
+FAILED = replace(FINE, exit_code=1, failures=("test_step: 2.02",), log="1 failed")
 ALARM = replace(FAILED, is_busy=True, figures=(SLOWER,))
 
 PROJECT = """

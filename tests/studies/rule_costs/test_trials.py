@@ -113,7 +113,7 @@ def test_a_rule_is_measured_in_processes_of_its_own(monkeypatch: pytest.MonkeyPa
         (figure,) = measure_rule("cannot-be-pickled", folder)
     assert figure.wrong == 0
     assert figure.right > 0
-    assert "cannot pickle '_thread.lock' object" in figure.error
+    assert "_thread.lock" in figure.error
 
 
 def test_the_examples_files_are_as_large_as_the_document_says(
