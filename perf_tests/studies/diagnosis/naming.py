@@ -45,7 +45,7 @@ class Naming:
 
 
 def make_question(case: Case, values: Mapping[str, float], budget_s: float) -> Question:
-    """Return the question to diagnose about a case."""
+    """Return the question about a case."""
     target = f"{subject.__name__}:"
     return Question(
         loader=f"{target}loader",
