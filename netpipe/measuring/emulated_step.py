@@ -17,7 +17,6 @@ import numpy as np
 
 from netpipe.errors import MisuseError
 from netpipe.measuring.sleep_call import register_sleep_target
-from netpipe.measuring.stand_ins import EmulatedState, OnlyLoss, refuse_attribute
 from netpipe.measuring.step_runner import StepFactory, array_of, make_step
 from netpipe.results.step_times import DeviceStep
 
@@ -25,10 +24,72 @@ _NS = 1_000_000_000
 _TOKEN = jax.ShapeDtypeStruct((8, 8), jnp.float32)
 _DEADLINE = jax.ShapeDtypeStruct((2,), jnp.uint32)
 
-_Arrays = Sequence[Any]
-"""For each leaf of a batch: the array that goes to the device, or None if it stays."""
 
-_Computation = Callable[[Any, Any], tuple[Any, Any]]
+class AbsentError(MisuseError, AttributeError):
+    """An attribute that a stand-in does not have; `hasattr` and `getattr` see it as absent."""
+
+
+class _StandIn:
+    """Something of a real training that only its harness can use; `_way_out` is a sentence."""
+
+    _name: str
+    _way_out: str
+
+    def __getattr__(self, name: str) -> NoReturn:
+        # Python's protocols probe for names that begin with an underscore.
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise AbsentError(f"{self._name}.{name} was read. {self._way_out}")
+
+
+class EmulatedState(_StandIn):
+    """A state that only keeps the steps in order.
+
+    Args:
+        token: float32 (8, 8), ready when the step is done.
+        device_step: When the device does the step that returned this state; None for an initial
+            one.
+    """
+
+    _name = "state"
+    _way_out = (
+        "An emulated accelerator keeps no state: do not read it in what is measured, or "
+        "measure on a real device (--accelerator auto)"
+    )
+
+    def __init__(self, token: Any, device_step: DeviceStep | None = None) -> None:
+        self.token = token
+        self.device_step = device_step
+
+    def __getitem__(self, key: object) -> NoReturn:
+        raise MisuseError(f"state[{key!r}] was read. {self._way_out}")
+
+    def __iter__(self) -> NoReturn:
+        raise MisuseError(f"the state was iterated over. {self._way_out}")
+
+
+class OnlyLoss(dict[str, Any], _StandIn):
+    """The aux without a real step to stand in for: a dict with the only key `loss`."""
+
+    _name = "aux"
+    _way_out = (
+        "Without a step to stand in for, an emulated accelerator's aux is a dict with 'loss' "
+        "alone: give --step (or the fixture netpipe_step)"
+    )
+
+    def __missing__(self, key: object) -> NoReturn:
+        raise MisuseError(f"aux[{key!r}] was read. {self._way_out}")
+
+    def __float__(self) -> NoReturn:
+        raise MisuseError(f"float(aux) was called. {self._way_out}")
+
+
+jax.tree_util.register_pytree_node(
+    EmulatedState, lambda state: ((state.token,), None), lambda _, leaves: EmulatedState(*leaves)
+)
+jax.tree_util.register_pytree_node(
+    OnlyLoss, lambda aux: ((aux["loss"],), None), lambda _, leaves: OnlyLoss(loss=leaves[0])
+)
 
 
 class Engines:
@@ -60,7 +121,7 @@ class Engines:
         return DeviceStep((done_ns - self._step_ns) / _NS, done_ns / _NS)
 
 
-class EmulatedStep:
+class EmulatedStep(_StandIn):
     """A stand-in for a training step: `step(state, batch) -> (state, aux)`.
 
     An array is copied when the step first sees it: a resident batch once, and arrays computed from
@@ -74,16 +135,16 @@ class EmulatedStep:
         copy_bytes_per_s: Bandwidth from the host to the device; infinite: copies cost nothing.
     """
 
+    _name = "step"
+    _way_out = "An emulated accelerator's step can only be called"
+
     def __init__(
         self, step_s: float, real: StepFactory | None = None, copy_bytes_per_s: float = inf
     ) -> None:
         self._engines = Engines(step_s, copy_bytes_per_s)
         self._real = real
         self._on_device: WeakValueDictionary[int, jax.Array] = WeakValueDictionary()
-        self._compiled: dict[object, _Computation] = {}
-
-    def __getattr__(self, name: str) -> NoReturn:
-        refuse_attribute("step", name, "An emulated accelerator's step can only be called")
+        self._compiled: dict[object, Callable[[Any, Any], tuple[Any, Any]]] = {}
 
     def initial_state(self) -> EmulatedState:
         """Return the state to hand to the first step."""
@@ -102,15 +163,18 @@ class EmulatedStep:
             )
         leaves, structure = jax.tree.flatten(batch)
         arrays = [array_of(leaf) for leaf in leaves]
-        compute = self._computation(leaves, arrays, structure)
+        # The key of jax.jit's own cache.
+        kind = (structure, tuple(array if array is None else jax.typeof(array) for array in arrays))
+        if kind not in self._compiled:
+            self._compiled[kind] = _compile(_trace_aux(self._real, leaves, arrays, structure))
         # After compiling, because a real device does not begin before its program is compiled.
         done_ns = self._engines.dispatch(time.monotonic_ns(), self._copied_bytes(arrays))
         # As two uint32, because by default jax converts 64 bits to 32.
         deadline = np.array([done_ns], np.uint64).view(np.uint32)
-        token, aux = compute(deadline, *jax.tree.leaves(state))
+        token, aux = self._compiled[kind](deadline, state.token)
         return EmulatedState(token, self._engines.device_step(done_ns)), aux
 
-    def _copied_bytes(self, arrays: _Arrays) -> int:
+    def _copied_bytes(self, arrays: Sequence[Any]) -> int:
         """Return the bytes that the device does not have yet, and record that it has them."""
         copied = 0
         for array in arrays:
@@ -123,24 +187,14 @@ class EmulatedStep:
                 self._on_device[id(array)] = array
         return copied
 
-    def _computation(self, leaves: Sequence[Any], arrays: _Arrays, structure: Any) -> _Computation:
-        # The key of jax.jit's own cache.
-        kind = (structure, tuple(array if array is None else jax.typeof(array) for array in arrays))
-        if kind not in self._compiled:
-            self._compiled[kind] = _compile(_trace_aux(self._real, leaves, arrays, structure))
-        return self._compiled[kind]
-
 
 def _trace_aux(
-    real: StepFactory | None, leaves: Sequence[Any], arrays: _Arrays, structure: Any
+    real: StepFactory | None, leaves: Sequence[Any], arrays: Sequence[Any], structure: Any
 ) -> Any:
     """Trace the real step and return its aux as `jax.ShapeDtypeStruct`s.
 
     The factory is traced too, because its state may not fit into this host's memory. A factory
-    that cannot be traced is run.
-
-    Raises:
-        MisuseError: The step reads values, which a trace does not have.
+    that cannot be traced is run. Of `arrays`, None stands for a leaf that stays on the host.
     """
     if real is None:
         return OnlyLoss(loss=jax.ShapeDtypeStruct((), jnp.float32))
@@ -168,7 +222,7 @@ def _trace_aux(
         ) from error
 
 
-def _compile(aux_shapes: Any) -> _Computation:
+def _compile(aux_shapes: Any) -> Callable[[Any, Any], tuple[Any, Any]]:
     """Compile `(deadline, token) -> (token, aux)`, done at the deadline."""
     sleep_until = jax.ffi.ffi_call(register_sleep_target(), _TOKEN, has_side_effect=True)
 

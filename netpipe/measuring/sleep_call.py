@@ -6,73 +6,65 @@ import time
 from functools import cache
 from typing import Any
 
+import jax
+
 _TARGET = "netpipe_sleep_until"
 _NS = 1_000_000_000
 
 # The C structures of XLA's foreign function interface (xla/ffi/api/c_api.h, version 0.3), as far
-# as a handler needs them: the fields before the first one used keep their size.
+# as a handler needs them: up to the last field that it uses.
+
+
+def _fields(**kinds: Any) -> list[tuple[str, Any]]:
+    return list(kinds.items())
+
+
+_SIZE, _INT, _POINTER = ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p
 
 
 class _Extension(ctypes.Structure):
-    _fields_ = (
-        ("struct_size", ctypes.c_size_t),
-        ("type", ctypes.c_int),
-        ("next", ctypes.c_void_p),
-    )
+    _fields_ = _fields(struct_size=_SIZE, type=_INT, next=_POINTER)
 
 
 class _Version(ctypes.Structure):
-    _fields_ = (
-        ("struct_size", ctypes.c_size_t),
-        ("extension_start", ctypes.c_void_p),
-        ("major", ctypes.c_int),
-        ("minor", ctypes.c_int),
-    )
+    _fields_ = _fields(struct_size=_SIZE, extension_start=_POINTER, major=_INT, minor=_INT)
 
 
 class _Metadata(ctypes.Structure):
-    _fields_ = (("struct_size", ctypes.c_size_t), ("api_version", _Version))
+    _fields_ = _fields(struct_size=_SIZE, api_version=_Version)
 
 
 class _MetadataExtension(ctypes.Structure):
-    _fields_ = (("base", _Extension), ("metadata", ctypes.POINTER(_Metadata)))
+    _fields_ = _fields(base=_Extension, metadata=ctypes.POINTER(_Metadata))
 
 
 class _Buffer(ctypes.Structure):
-    _fields_ = (
-        ("struct_size", ctypes.c_size_t),
-        ("extension_start", ctypes.c_void_p),
-        ("dtype", ctypes.c_int),
-        ("data", ctypes.c_void_p),
-        ("rank", ctypes.c_int64),
-        ("dims", ctypes.POINTER(ctypes.c_int64)),
-    )
+    _fields_ = _fields(struct_size=_SIZE, extension_start=_POINTER, dtype=_INT, data=_POINTER)
 
 
 class _Arguments(ctypes.Structure):
-    _fields_ = (
-        ("struct_size", ctypes.c_size_t),
-        ("extension_start", ctypes.c_void_p),
-        ("size", ctypes.c_int64),
-        ("types", ctypes.c_void_p),
-        ("values", ctypes.POINTER(ctypes.POINTER(_Buffer))),
+    _fields_ = _fields(
+        struct_size=_SIZE,
+        extension_start=_POINTER,
+        size=ctypes.c_int64,
+        types=_POINTER,
+        values=ctypes.POINTER(ctypes.POINTER(_Buffer)),
     )
 
 
 class _CallFrame(ctypes.Structure):
-    _fields_ = (
-        ("struct_size", ctypes.c_size_t),
-        ("extension_start", ctypes.POINTER(_Extension)),
-        ("api", ctypes.c_void_p),
-        ("context", ctypes.c_void_p),
-        ("stage", ctypes.c_int),
-        ("arguments", _Arguments),
-        ("results", _Arguments),
+    _fields_ = _fields(
+        struct_size=_SIZE,
+        extension_start=ctypes.POINTER(_Extension),
+        api=_POINTER,
+        context=_POINTER,
+        stage=_INT,
+        arguments=_Arguments,
     )
 
 
 class _Timespec(ctypes.Structure):
-    _fields_ = (("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long))
+    _fields_ = _fields(seconds=ctypes.c_long, nanoseconds=ctypes.c_long)
 
 
 _METADATA_EXTENSION = 1
@@ -112,8 +104,6 @@ def register_sleep_target() -> str:
     Its operands are the deadline on `CLOCK_MONOTONIC` in nanoseconds, uint32 (2,) in memory order,
     and whatever must be computed before; its result is not written and holds anything.
     """
-    import jax
-
     jax.ffi.register_ffi_target(
         _TARGET, jax.ffi.pycapsule(ctypes.cast(_HANDLER, ctypes.c_void_p)), platform="cpu"
     )

@@ -13,6 +13,7 @@ import numpy as np
 
 from netpipe.clock import Clock
 from netpipe.errors import MisuseError
+from netpipe.measuring.emulated_step import EmulatedState
 from netpipe.measuring.loader_puller import Batch, Puller
 from netpipe.measuring.profiler_trace import (
     DEVICE,
@@ -24,7 +25,6 @@ from netpipe.measuring.profiler_trace import (
     mark_step,
 )
 from netpipe.measuring.stack_sampler import StackSampler
-from netpipe.measuring.stand_ins import EmulatedState
 from netpipe.measuring.step_runner import (
     Aux,
     State,

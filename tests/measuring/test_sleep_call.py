@@ -23,17 +23,12 @@ LAYOUTS: list[tuple[type[ctypes.Structure], str, str]] = [
     ),
     (sleep_call._Metadata, "XLA_FFI_Metadata", "struct_size api_version"),
     (sleep_call._MetadataExtension, "XLA_FFI_Metadata_Extension", "extension_base metadata"),
-    (
-        sleep_call._Buffer,
-        "XLA_FFI_Buffer",
-        "struct_size extension_start dtype data rank dims",
-    ),
+    (sleep_call._Buffer, "XLA_FFI_Buffer", "struct_size extension_start dtype data"),
     (sleep_call._Arguments, "XLA_FFI_Args", "struct_size extension_start size types args"),
-    (sleep_call._Arguments, "XLA_FFI_Rets", "struct_size extension_start size types rets"),
     (
         sleep_call._CallFrame,
         "XLA_FFI_CallFrame",
-        "struct_size extension_start api ctx stage args rets",
+        "struct_size extension_start api ctx stage args",
     ),
 ]
 RENAMED = {

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from netpipe.errors import MisuseError
-from netpipe.measuring.stand_ins import EmulatedState, OnlyLoss, refuse_attribute
+from netpipe.measuring.emulated_step import EmulatedState, EmulatedStep, OnlyLoss
 
 
 @pytest.fixture
@@ -84,5 +84,5 @@ def test_protocols_find_nothing(state: EmulatedState, aux: OnlyLoss) -> None:
 def test_a_protocols_name_is_no_misuse() -> None:
     """Names that begin with an underscore raise a plain AttributeError."""
     with pytest.raises(AttributeError) as raised:
-        refuse_attribute("step", "__array__", "It is none.")
+        EmulatedStep(0.1).__array__  # noqa: B018  # reading it raises
     assert not isinstance(raised.value, MisuseError)
