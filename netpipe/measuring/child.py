@@ -66,7 +66,7 @@ def measure_factories(
     from netpipe.device.detection import measured_versions
     from netpipe.device.host import this_host
     from netpipe.grain_workers import let_grain_start_workers
-    from netpipe.measuring.kept_trace import TraceTarget
+    from netpipe.measuring.profiler_trace import TraceTarget
     from netpipe.measuring.protocol import Environment, measure
     from netpipe.measuring.rounds import Subject
     from netpipe.measuring.training_loop import late_reading_loop

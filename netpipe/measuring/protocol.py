@@ -9,9 +9,8 @@ from statistics import median
 
 from netpipe.clock import Clock
 from netpipe.errors import LoaderEndedError
-from netpipe.measuring.kept_trace import TraceTarget, keep_trace
 from netpipe.measuring.loader_puller import Puller, close_with_timeout
-from netpipe.measuring.profiler_trace import NoTraceError
+from netpipe.measuring.profiler_trace import NoTraceError, TraceTarget, keep_trace
 from netpipe.measuring.round_log import RoundLog
 from netpipe.measuring.rounds import RoundRunner, Subject
 from netpipe.measuring.step_runner import StepRunner

@@ -219,7 +219,7 @@ class WatchedStep:
                     "the loop deletes or donates what the step returned before its completion is "
                     "seen; keep it until the next step"
                 )
-            with mark_step(DEVICE, len(self._done_s)):
+            with mark_step(DEVICE, step_num=len(self._done_s)):
                 array.block_until_ready()
             self._done_s.append(self._clock())
 
@@ -269,7 +269,7 @@ class WatchedBatches:
     def __iter__(self) -> Iterator[Batch]:
         started = self._clock()
         while not self._is_over(started):
-            with mark_step(STEP, self.given):
+            with mark_step(STEP, step_num=self.given):
                 batch = self._next()
                 with mark(LOOP):
                     yield batch

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from netpipe.measuring import calibration, rounds
-from netpipe.measuring.kept_trace import TraceTarget
 from netpipe.measuring.loader_puller import Puller
+from netpipe.measuring.profiler_trace import TraceTarget
 from netpipe.measuring.protocol import Environment, measure
 from netpipe.measuring.rounds import Subject
 from netpipe.measuring.step_runner import StepRunner

@@ -15,12 +15,21 @@ import pytest
 
 from netpipe.clock import MonotonicClock
 from netpipe.errors import LoaderEndedError
-from netpipe.measuring import profiler_trace
 from netpipe.measuring.child import Factories, serve
 from netpipe.measuring.emulated_step import EmulatedStep
-from netpipe.measuring.kept_trace import TraceTarget, keep_trace, name_threads
 from netpipe.measuring.loader_puller import Puller
-from netpipe.measuring.profiler_trace import DEVICE, DISPATCH, LOADING, LOOP, STEP, NoTraceError
+from netpipe.measuring.profiler_trace import (
+    DEVICE,
+    DISPATCH,
+    DRAIN,
+    LOADING,
+    LOOP,
+    STEP,
+    NoTraceError,
+    TraceTarget,
+    keep_trace,
+    name_threads,
+)
 from netpipe.measuring.request import MeasureRequest
 from netpipe.measuring.step_runner import StepRunner
 from netpipe.measuring.training_loop import BlockLength, late_reading_loop, run_train_block
@@ -231,7 +240,7 @@ def test_a_slow_loader_is_drained_within_its_trace(rehearse: Rehearse, tmp_path:
     """Else the trace of one that cannot keep up would show the speed of its buffers."""
     slow = rehearse(iter([0.05] * 10_000), trace=TraceTarget(tmp_path, "slow"))
     fast = rehearse(iter([0.01] * 10_000), trace=TraceTarget(tmp_path, "fast"))
-    drains = [spans_of(events_of(Path(one.trace)), profiler_trace.DRAIN) for one in (slow, fast)]
+    drains = [spans_of(events_of(Path(one.trace)), DRAIN) for one in (slow, fast)]
     assert [len(one) for one in drains] == [1, 0]
     first = spans_of(events_of(Path(slow.trace)), STEP)[0]
     assert drains[0][0][1] <= first[0]
