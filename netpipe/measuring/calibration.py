@@ -7,7 +7,6 @@ fresh loader, because these have the same contents in every session.
 """
 
 import time
-from dataclasses import dataclass
 from typing import Final
 
 import grain
@@ -40,21 +39,20 @@ class ReferenceLoader:
     Args:
         workers: Worker processes of the loader that is measured; the reference has as many, but
             no more than there are CPUs. 0: it loads in this process.
+
+    Attributes:
+        name: What a baseline must share for its ratio to be comparable.
     """
 
     def __init__(self, workers: int) -> None:
         self.workers = min(workers, this_host().cores)
+        self.name = f"{VERSION}, {self.workers} workers"
         others, threads = ProcessTree(), list_own_threads()
         let_grain_start_workers()
         self._iterator = iter(_dataset(self.workers))
         next(self._iterator)
         self.processes = ProcessTree(without=others.pids)
         self._threads = list_own_threads() - threads
-
-    @property
-    def name(self) -> str:
-        """The name that a baseline must share for its ratio to be comparable."""
-        return f"{VERSION}, {self.workers} workers"
 
     def measure_beside(self, puller: Puller, enough_s: float, clock: Clock) -> CalibrationTurns:
         """Pull the loader that is measured and this one in turns.
@@ -85,21 +83,21 @@ class ReferenceLoader:
         spent = self._read_when_quiet(puller, clock) - before
         # Reading the CPU clocks of all processes takes this thread up to a millisecond.
         reading_s = time.thread_time() - pulled_s
-        load_s = spent.load_s - spent.threads_s - here_s - reading_s
+        load_s, workers_s, threads_s = spent.tolist()
         return CalibrationTurns(
-            load_s / pulled, (spent.workers_s + spent.threads_s + here_s) / batches
+            (load_s - threads_s - here_s - reading_s) / pulled,
+            (workers_s + threads_s + here_s) / batches,
         )
 
-    def _read_when_quiet(self, puller: Puller, clock: Clock) -> "_Spent":
+    def _read_when_quiet(self, puller: Puller, clock: Clock) -> np.ndarray:
+        """Return the CPU seconds of the loader, the reference's workers and its threads, (3,)."""
+
         def all_s() -> float:
             return puller.processes.cpu_s() + self.processes.children_cpu_s()
 
         wait_until_quiet(all_s, clock, _MAX_FILLING_S)
-        return _Spent(
-            puller.processes.cpu_s(),
-            self.processes.children_cpu_s(),
-            sum(map(thread_cpu_s, self._threads)),
-        )
+        load_s, workers_s = puller.processes.cpu_s(), self.processes.children_cpu_s()
+        return np.array([load_s, workers_s, sum(map(thread_cpu_s, self._threads))])
 
     def _run_turn(self, puller: Puller, clock: Clock) -> tuple[int, float]:
         """Pull each once; return the reference's batches and this thread's CPU seconds for them."""
@@ -116,22 +114,6 @@ class ReferenceLoader:
     def close(self) -> None:
         """Stop its workers."""
         self._iterator.close()
-
-
-@dataclass(frozen=True)
-class _Spent:
-    """CPU seconds so far: the loader and this process, and the reference's workers and threads."""
-
-    load_s: float
-    workers_s: float
-    threads_s: float
-
-    def __sub__(self, other: "_Spent") -> "_Spent":
-        return _Spent(
-            self.load_s - other.load_s,
-            self.workers_s - other.workers_s,
-            self.threads_s - other.threads_s,
-        )
 
 
 def _dataset(workers: int) -> grain.IterDataset:

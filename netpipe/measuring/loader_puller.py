@@ -31,11 +31,10 @@ _CLOSE_TIMEOUT_S = 1.0
 
 @dataclass(frozen=True)
 class PulledBatches:
-    """A block of flat-out pulls.
+    """A block of flat-out pulls; `cpu_s` is of all processes.
 
     Attributes:
         gaps_s: Seconds from each batch to the next.
-        cpu_s: CPU seconds of all processes in that time.
         group: Batches that arrive together, in a burst.
     """
 
@@ -61,19 +60,13 @@ class PulledBatches:
 
 
 class Puller:
-    """A running loader that times its batches.
-
-    Args:
-        loader: Makes the loader; called again when a finite loader has ended.
-        clock: Seconds.
-        watch: Told of every wait for a batch, and of the processes that load.
+    """A running loader that times its batches; a finite one is made again when it has ended.
 
     Attributes:
         pulled: Batches that the loader has given so far.
         making_s: Seconds that `loader()` and `iter` took the first time.
         first_batch_s: Seconds to the first batch, `making_s` included.
         longest_start_s: The same for the slowest start.
-        restarts: How often the loader had ended and was started again.
         epoch_batches: Batches that it gave when it last ended; None: it has not ended yet.
     """
 
@@ -202,12 +195,10 @@ class Puller:
         return batch, self._clock() - asked
 
     def pull_flat_out(self, enough_s: float, *, in_epoch: bool = False) -> PulledBatches:
-        """Pull whole groups of batches as fast as they come and throw them away.
+        """Pull whole groups of batches as fast as they come, for `enough_s` seconds.
 
-        Args:
-            enough_s: Seconds after which to stop, once there are two groups; one group is enough
-                for a loader that takes twice as long for it.
-            in_epoch: Whether to stop before the epoch ends, as far as its length is known.
+        These are at least two groups, or one of a loader that takes twice as long for it. With
+        `in_epoch` pulling stops before the epoch ends, as far as its length is known.
         """
         started, cpu_s = self._clock(), self.processes.cpu_s()
 
@@ -228,7 +219,7 @@ class Puller:
     def drain(
         self, load_s: float, typical_s: float, enough_s: float, limit_s: float
     ) -> tuple[bool, float]:
-        """Pull flat out until batches no longer come out of the buffers.
+        """Pull until batches no longer come out of the buffers; return whether, and how many did.
 
         Args:
             load_s: The loader's steady seconds per batch, as far as they are known.
@@ -236,9 +227,6 @@ class Puller:
             enough_s: Seconds that may be spent to make sure that the buffers are drained.
             limit_s: Seconds after which to give up. It also gives up in an epoch that is known to
                 have no more batches left than a measurement needs.
-
-        Returns:
-            Whether the buffers are drained, and how many batches they held.
         """
         # In a single group a stutter looks like a drained loader; the median over several groups
         # does not, when it is compared with the median of a drained loader.

@@ -11,13 +11,7 @@ import jax
 from netpipe.clock import Clock
 from netpipe.measuring.loader_puller import Batch, Puller
 from netpipe.measuring.step_runner import Aux, State, Step, StepRunner, copy_tree
-from netpipe.measuring.training_loop import (
-    BlockLength,
-    Loop,
-    WatchedBatches,
-    WatchedStep,
-    run_loop,
-)
+from netpipe.measuring.training_loop import BlockLength, Loop, WatchedBatches, WatchedStep, run_loop
 
 
 def measure_host_s_per_step(
@@ -87,22 +81,19 @@ def _bare_loop(batches: Iterable[Batch], state: State, step: Step) -> None:
 
 
 class _ReadyStep:
-    """A step that does nothing: it returns its state, and an aux that is ready.
-
-    Each aux is a new copy, because reading an array again costs less than the first time.
-    """
+    """A step that does nothing: it returns its state, and an aux that is ready."""
 
     def __init__(self, stepper: StepRunner, clock: Clock) -> None:
         self.spent_s = 0.0
-        self._step = stepper.step
-        self._aux = stepper.ready_aux
+        self._stepper = stepper
         self._clock = clock
 
     def __call__(self, state: State, _: Batch) -> tuple[State, Aux]:
         started = self._clock()
-        aux = jax.block_until_ready(copy_tree(self._aux))
+        # A new copy, because reading an array again costs less than the first time.
+        aux = jax.block_until_ready(copy_tree(self._stepper.ready_aux))
         self.spent_s += self._clock() - started
         return state, aux
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._step, name)
+        return getattr(self._stepper.step, name)

@@ -227,7 +227,8 @@ class RoundRunner:
         stepper = self.stepper
         self.puller.wait_for_full_buffers(0.3 * self._round_s)
         if self._loop is not late_reading_loop:
-            stepper.catch_up()
+            # Waiting for one more step waits for all work that a loop has left on the device.
+            stepper.measure_synced_s(1)
         compilations = stepper.compilations()
         step_s = stepper.measure_resident_s(sizes.steps)
         if gpu is not None:
