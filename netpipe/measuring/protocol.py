@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 from statistics import median
 
 from netpipe.clock import Clock
@@ -50,7 +49,7 @@ def measure(
     watch: Watch = UNWATCHED,
     trace: TraceTarget | None = None,
 ) -> Iterator[Measurement]:
-    """Measure a loader and a step together.
+    """Measure a loader and a step together; with `trace`, yield before it is taken and after.
 
     Args:
         subject: The loader, the step and the loop.
@@ -61,9 +60,6 @@ def measure(
         watch: Told of everything that could hang.
         trace: Where to keep a profiler's trace of some real steps; None: none is taken.
 
-    Yields:
-        The measurement; with `trace`, once before the trace is taken and once after.
-
     Raises:
         MisuseError: A factory does not return what it must.
     """
@@ -72,9 +68,9 @@ def measure(
     puller = Puller(subject.loader, clock, watch)
     closing.callback(close_with_timeout, puller.close)
     watch.enter_phase("making the step")
-    runner = RoundRunner(subject, puller, clock, budget_s)
+    runner = RoundRunner(subject, puller, clock, budget_s, watch)
     closing.callback(close_with_timeout, runner.reference.close)
-    runner.run(watch)
+    runner.run()
     busy = processes.busy_elsewhere_fraction(host_cpu, processes.read_host_cpu())
     if trace is not None:
         runner.log.no_trace = "taking it did not end"
@@ -82,29 +78,29 @@ def measure(
         watch.enter_phase("a trace of some steps", budget_s)
         # The trace has a budget of its own.
         watch.begin_rounds()
-        _keep_trace(runner, trace.file(_device(runner, environment).key))
+        file = trace.file(environment.device_of(len(runner.stepper.devices)).key)
+        try:
+            keep_trace(runner.train_for_trace, file)
+        except (NoTraceError, LoaderEndedError) as error:
+            runner.log.no_trace = str(error)
+        else:
+            runner.log.trace, runner.log.no_trace = str(file), ""
     yield _summarize(runner, environment, clock() - started, busy)
-
-
-def _device(runner: RoundRunner, environment: Environment) -> Device:
-    return environment.device_of(len(runner.stepper.devices))
-
-
-def _keep_trace(runner: RoundRunner, file: Path) -> None:
-    try:
-        keep_trace(runner.train_for_trace, file)
-    except (NoTraceError, LoaderEndedError) as error:
-        runner.log.no_trace = str(error)
-    else:
-        runner.log.trace, runner.log.no_trace = str(file), ""
 
 
 def _summarize(
     runner: RoundRunner, environment: Environment, elapsed_s: float, busy_elsewhere: float
 ) -> Measurement:
     log, rounds, stepper = runner.log, runner.log.columns(), runner.stepper
-    device, fingerprint = _device(runner, environment), runner.subject.fingerprint
+    device = environment.device_of(len(stepper.devices))
+    fingerprint, step_s = runner.subject.fingerprint, median(rounds.step_s)
     interval, trains = statistics.median_interval, log.train_blocks
+    steps_s = list(chain.from_iterable(train.steps_s for train in trains))
+    waits_s = list(chain.from_iterable(train.waits_s for train in trains))
+    gaps_s = list(chain.from_iterable(load.pulled.gaps_s for load in log.loads))
+    stalls_s = [max(0.0, real_s - step_s) for real_s in steps_s]
+    buffered = [load.buffered for load in log.loads]
+    full, after_training = buffered[::2], buffered[1::2]
     return Measurement(
         device=device,
         host=environment.host,
@@ -124,14 +120,19 @@ def _summarize(
             [turns.load_cpu_s_per_batch for turns in log.turns],
             [turns.reference_cpu_s_per_batch for turns in log.turns],
         ),
-        wait_s=_waits(log),
+        wait_s=Waits(
+            p50=statistics.percentile(waits_s, 0.50),
+            p95=statistics.percentile(waits_s, 0.95),
+            p99=statistics.percentile(waits_s, 0.99),
+            cv=statistics.variation(gaps_s),
+        ),
         sync_probe_fraction=log.probe_fraction,
         sync_probe_idle_fraction=stepper.ready_before_next / max(1, stepper.asked_before_next),
-        worst_tenth_fraction=_worst_tenth_fraction(log, median(rounds.step_s)),
+        worst_tenth_fraction=statistics.worst_tenth_fraction(stalls_s),
         compilations=int(sum(rounds.compilations)),
-        buffered_batches=median(log.buffered) if log.mostly_drained else None,
+        buffered_batches=median(buffered) if log.mostly_drained else None,
         dispatch_depth=max(train.depth for train in trains),
-        overhead_fraction=log.overhead_s / median(rounds.step_s),
+        overhead_fraction=log.overhead_s / step_s,
         busy_elsewhere_fraction=busy_elsewhere,
         batch_bytes=runner.batch_bytes,
         first_batch_s=runner.puller.first_batch_s,
@@ -139,8 +140,8 @@ def _summarize(
         elapsed_s=elapsed_s,
         rounds=rounds,
         findings=(*_loader_findings(runner.puller, log), *_step_findings(stepper)),
-        buffered_batches_start=_buffered_at_start(log),
-        buffered_batches_end=_median_or_none(log.buffered_after(train=True)),
+        buffered_batches_start=_buffered_at_start(log, full),
+        buffered_batches_end=median(after_training) if after_training else None,
         host_s_per_step=interval(rounds.host_s_per_step),
         blocking_lines=log.blocking_lines,
         losses_are_finite=all(train.finite for train in trains),
@@ -151,8 +152,7 @@ def _summarize(
         turns=tuple(log.turns),
         timeline=trains[-1].timeline,
         distributions=Distributions(
-            statistics.percentiles(log.steps_s), statistics.percentiles(log.waits_s),
-            len(log.steps_s),
+            statistics.percentiles(steps_s), statistics.percentiles(waits_s), len(steps_s)
         ),
         trace=log.trace,
         epoch_batches=runner.puller.epoch_batches,
@@ -160,26 +160,11 @@ def _summarize(
     )  # fmt: skip
 
 
-def _waits(log: RoundLog) -> Waits:
-    gaps_s = list(chain.from_iterable(load.pulled.gaps_s for load in log.loads))
-    p50, p95, p99 = (statistics.percentile(log.waits_s, part) for part in (0.50, 0.95, 0.99))
-    return Waits(p50, p95, p99, cv=statistics.variation(gaps_s))
-
-
-def _buffered_at_start(log: RoundLog) -> float | None:
+def _buffered_at_start(log: RoundLog, full: list[float]) -> float | None:
     """Return the batches in the buffers when real steps began: none, or all that they hold."""
     if 2 * sum(load.trained_drained for load in log.loads) > len(log.loads):
         return 0.0 if log.mostly_drained else None
-    return _median_or_none(log.buffered_after(train=False))
-
-
-def _median_or_none(values: list[float]) -> float | None:
-    return median(values) if values else None
-
-
-def _worst_tenth_fraction(log: RoundLog, step_s: float) -> float:
-    """Return the share of the stall, real steps' time beyond S0, in the worst tenth of steps."""
-    return statistics.worst_tenth_fraction([max(0.0, real_s - step_s) for real_s in log.steps_s])
+    return median(full) if full else None
 
 
 def _loader_findings(puller: Puller, log: RoundLog) -> Iterator[Finding]:
@@ -206,9 +191,10 @@ def _loader_findings(puller: Puller, log: RoundLog) -> Iterator[Finding]:
     if log.no_trace:
         yield Finding("no-trace", f"no trace was kept: {log.no_trace}")
     if not log.mostly_drained:
+        most = max(load.buffered for load in log.loads)
         yield Finding(
             "undrained-buffers",
-            f"the loader's buffers were not empty after {max(log.buffered):.0f} batches",
+            f"the loader's buffers were not empty after {most:.0f} batches",
         )
 
 

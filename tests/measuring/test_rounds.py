@@ -7,9 +7,8 @@ from typing import Any
 import jax.numpy as jnp
 import pytest
 
-from netpipe.measuring.block_sizes import BlockSizes, Estimates
 from netpipe.measuring.loader_puller import PulledBatches, Puller
-from netpipe.measuring.round_log import LoadingBlocks, Round, RoundLog, StepBlocks
+from netpipe.measuring.round_log import BlockSizes, Estimates, LoadingBlocks, RoundLog, StepBlocks
 from netpipe.measuring.rounds import RoundRunner
 from netpipe.measuring.training_loop import TrainBlock
 from netpipe.verdict.decision import judge
@@ -37,14 +36,14 @@ def test_rounds_alternate_which_side_comes_first(
 
 def log_of(load_s: list[float], train_s: list[float]) -> RoundLog:
     """Make the log of rounds with such times and a step of 1 s."""
-    return RoundLog(list(map(round_of, load_s, train_s)))
+    step = StepBlocks(1.0, 1.0, 1.0, None, 0.0, 0)
+    return RoundLog([step] * len(load_s), list(map(blocks_of, load_s, train_s)))
 
 
-def round_of(load_s: float = 1.0, train_s: float = 1.0, *, drained: bool = True) -> Round:
-    """Make a round with such times, in seconds, and a step of 1 s."""
+def blocks_of(load_s: float = 1.0, train_s: float = 1.0, *, drained: bool = True) -> LoadingBlocks:
+    """Make the loading blocks of a round with such times, in seconds."""
     train = TrainBlock((train_s,), (0.0,), 1, 0, 2, 0, finite=True)
-    load = LoadingBlocks(drained, 0.0, PulledBatches((load_s,), 0.0, 1), False, train)
-    return Round(StepBlocks(1.0, 1.0, 1.0, None, 0.0, 0), load, step_first=True)
+    return LoadingBlocks(drained, 0.0, PulledBatches((load_s,), 0.0, 1), False, train)
 
 
 @pytest.mark.parametrize(
@@ -68,14 +67,14 @@ def test_rounds_are_tight_when_both_times_are_known(log: RoundLog, tight: bool) 
 )
 def test_a_drain_may_fail_now_and_then(drained: list[bool], mostly: bool) -> None:
     """Load times count when the buffers were drained before most of them."""
-    assert RoundLog([round_of(drained=one) for one in drained]).mostly_drained is mostly
+    assert RoundLog(loads=[blocks_of(drained=each) for each in drained]).mostly_drained is mostly
 
 
 def test_a_tight_measurement_ends_before_its_budget(
     rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As soon as more rounds would tell nothing more, there are no more."""
-    monkeypatch.setattr(RoundLog, "is_tight", lambda self: len(self.rounds) >= 7)
+    monkeypatch.setattr(RoundLog, "is_tight", lambda self: len(self.loads) >= 7)
     assert rehearse(budget_s=1000.0).step_s.n == 7
 
 
