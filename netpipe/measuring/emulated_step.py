@@ -5,8 +5,11 @@ dispatch. Its results are real `jax.Array`s, so everything that waits for a real
 this one, and the runtime limits the steps in flight as for a real device.
 """
 
+import ctypes
+import errno
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 from math import inf
 from typing import Any, NoReturn
 from weakref import WeakValueDictionary
@@ -16,7 +19,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from netpipe.errors import MisuseError
-from netpipe.measuring.sleep_call import register_sleep_target
 from netpipe.measuring.step_runner import StepFactory, array_of, make_step
 from netpipe.results.step_times import DeviceStep
 
@@ -97,10 +99,6 @@ class Engines:
 
     Each does one thing at a time, in order. A deadline follows from the previous deadline, not from
     when the sleeper woke up, so that short steps take exactly their time on average.
-
-    Args:
-        step_s: Seconds a step takes.
-        copy_bytes_per_s: Bandwidth from the host to the device.
     """
 
     def __init__(self, step_s: float, copy_bytes_per_s: float = inf) -> None:
@@ -128,11 +126,8 @@ class EmulatedStep(_StandIn):
     it on the device once more. The step begins when its copy and the step before it are done. It
     compiles anew for new shapes or dtypes of the batch.
 
-    Args:
-        step_s: Seconds a step takes.
-        real: Makes the real `(state, step)`, which is traced for the shapes of its aux and never
-            run. Without it, aux is `{"loss": float32 ()}`.
-        copy_bytes_per_s: Bandwidth from the host to the device; infinite: copies cost nothing.
+    The `real` step is traced for the shapes of its aux and never run; without it, aux is
+    `{"loss": float32 ()}`.
     """
 
     _name = "step"
@@ -224,7 +219,7 @@ def _trace_aux(
 
 def _compile(aux_shapes: Any) -> Callable[[Any, Any], tuple[Any, Any]]:
     """Compile `(deadline, token) -> (token, aux)`, done at the deadline."""
-    sleep_until = jax.ffi.ffi_call(register_sleep_target(), _TOKEN, has_side_effect=True)
+    sleep_until = jax.ffi.ffi_call(_register_sleep_target(), _TOKEN, has_side_effect=True)
 
     def compute(deadline: Any, token: Any) -> tuple[Any, Any]:
         # Without real work beside the call, the runtime runs the computation inline, and the
@@ -237,3 +232,74 @@ def _compile(aux_shapes: Any) -> Callable[[Any, Any], tuple[Any, Any]]:
         return done, aux
 
     return jax.jit(compute).lower(_DEADLINE, _TOKEN).compile()
+
+
+@cache
+def _register_sleep_target() -> str:
+    """Teach XLA's CPU runtime a custom call that sleeps until a deadline, and return its name.
+
+    Its operands are the deadline on `CLOCK_MONOTONIC` in nanoseconds, uint32 (2,) in memory order,
+    and whatever must be computed before; its result is not written and holds anything.
+    """
+    handler = jax.ffi.pycapsule(ctypes.cast(_HANDLER, ctypes.c_void_p))
+    jax.ffi.register_ffi_target("netpipe_sleep_until", handler, platform="cpu")
+    return "netpipe_sleep_until"
+
+
+def _structure(**fields: Any) -> type[ctypes.Structure]:
+    return type("_Structure", (ctypes.Structure,), {"_fields_": list(fields.items())})
+
+
+# The C structures of XLA's foreign function interface (xla/ffi/api/c_api.h, version 0.3), up to
+# the last field that the handler uses.
+_SIZE, _INT, _POINTER = ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p
+_EXTENSION = _structure(struct_size=_SIZE, type=_INT, next=_POINTER)
+_VERSION = _structure(struct_size=_SIZE, extension_start=_POINTER, major=_INT, minor=_INT)
+_METADATA = _structure(struct_size=_SIZE, api_version=_VERSION)
+_METADATA_EXTENSION = _structure(base=_EXTENSION, metadata=ctypes.POINTER(_METADATA))
+_BUFFER = _structure(struct_size=_SIZE, extension_start=_POINTER, dtype=_INT, data=_POINTER)
+_ARGUMENTS = _structure(
+    struct_size=_SIZE,
+    extension_start=_POINTER,
+    size=ctypes.c_int64,
+    types=_POINTER,
+    values=ctypes.POINTER(ctypes.POINTER(_BUFFER)),
+)
+_CALL_FRAME = _structure(
+    struct_size=_SIZE,
+    extension_start=ctypes.POINTER(_EXTENSION),
+    api=_POINTER,
+    context=_POINTER,
+    stage=_INT,
+    arguments=_ARGUMENTS,
+)
+_TIMESPEC = _structure(seconds=ctypes.c_long, nanoseconds=ctypes.c_long)
+
+_METADATA_TYPE = 1
+_EXECUTE_STAGE = 3
+# The version of a handler that uses only these fields.
+_API_VERSION = (0, 1)
+_TIMER_ABSTIME = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _sleep_until(frame: Any) -> None:
+    """Answer XLA's question for metadata, or sleep until the deadline in the first argument."""
+    call = frame.contents
+    if call.extension_start and call.extension_start.contents.type == _METADATA_TYPE:
+        extension = ctypes.cast(call.extension_start, ctypes.POINTER(_METADATA_EXTENSION))
+        version = extension.contents.metadata.contents.api_version
+        version.major, version.minor = _API_VERSION
+        return
+    if call.stage != _EXECUTE_STAGE:
+        return
+    deadline = ctypes.c_uint64.from_address(call.arguments.values[0].contents.data).value
+    moment = _TIMESPEC(*divmod(deadline, _NS))
+    interrupted = errno.EINTR
+    while interrupted == errno.EINTR:
+        interrupted = _libc.clock_nanosleep(
+            time.CLOCK_MONOTONIC, _TIMER_ABSTIME, ctypes.byref(moment), None
+        )
+
+
+_HANDLER = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.POINTER(_CALL_FRAME))(_sleep_until)
