@@ -10,8 +10,9 @@ from netpipe.clock import Clock
 from netpipe.errors import LoaderEndedError
 from netpipe.measuring.loader_puller import Puller, close_with_timeout
 from netpipe.measuring.profiler_trace import NoTraceError, TraceTarget, keep_trace
+from netpipe.measuring.request import Factories
 from netpipe.measuring.round_log import RoundLog
-from netpipe.measuring.rounds import RoundRunner, Subject
+from netpipe.measuring.rounds import RoundRunner
 from netpipe.measuring.step_runner import StepRunner
 from netpipe.results import statistics
 from netpipe.results.measurement import Device, Finding, Host, Measurement, Waits
@@ -41,7 +42,7 @@ class Environment:
 
 
 def measure(
-    subject: Subject,
+    subject: Factories,
     environment: Environment,
     budget_s: float,
     clock: Clock,
@@ -52,7 +53,7 @@ def measure(
     """Measure a loader and a step together; with `trace`, yield before it is taken and after.
 
     Args:
-        subject: The loader, the step and the loop.
+        subject: What to measure; its step is given.
         environment: The device and the host to record.
         budget_s: Seconds that the rounds may take.
         clock: Seconds.

@@ -1,8 +1,10 @@
-"""What a session that measures is asked for."""
+"""What a session that measures is asked for, and what it measures."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-from netpipe.device.emulated_names import check_flops
+from netpipe.device.emulated_names import Flops, check_flops
 from netpipe.errors import MisuseError
 from netpipe.session.request import SessionRequest
 
@@ -46,3 +48,25 @@ class MeasureRequest(SessionRequest):
     def result_key(self) -> str:
         """The key of the result in the document that the session writes."""
         return "measurement"
+
+
+@dataclass(frozen=True)
+class Factories:
+    """What the user provides.
+
+    Attributes:
+        step: Makes `(state, step)`; optional with an emulated accelerator.
+        loop: The trainer's own loop; by default the harness's.
+        synthetic: Makes the batches that the step is timed on alone, at least two; by default the
+            loader's first ones.
+        fingerprint: Names the data and the configuration; only equal ones are compared.
+        flops_per_step: FLOPs of a step, for an emulated accelerator of a known peak; by default
+            the step factory's attribute of this name.
+    """
+
+    loader: Callable[[], Any]
+    step: Callable[[], Any] | None = None
+    loop: Callable[..., object] | None = None
+    synthetic: Callable[[], Any] | None = None
+    fingerprint: str = ""
+    flops_per_step: Flops = None

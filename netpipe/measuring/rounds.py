@@ -5,7 +5,6 @@ slower favours neither side.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import count
 from math import ceil
 from typing import TypeVar
@@ -14,9 +13,10 @@ from netpipe.clock import Clock
 from netpipe.device.gpu import GpuWatch
 from netpipe.errors import LoaderEndedError
 from netpipe.measuring import calibration
-from netpipe.measuring.loader_puller import LoaderFactory, PulledBatches, Puller
+from netpipe.measuring.loader_puller import PulledBatches, Puller
 from netpipe.measuring.loop_overhead import measure_host_s_per_step, measure_instruments_s_per_step
 from netpipe.measuring.profiler_trace import DRAIN, load_overlap_fraction, mark
+from netpipe.measuring.request import Factories
 from netpipe.measuring.round_log import (
     MIN_LOAD_S,
     MIN_ROUNDS,
@@ -28,7 +28,7 @@ from netpipe.measuring.round_log import (
     clamp,
 )
 from netpipe.measuring.stack_sampler import StackSampler
-from netpipe.measuring.step_runner import BatchesFactory, StepFactory, StepRunner, batch_bytes
+from netpipe.measuring.step_runner import StepRunner, batch_bytes
 from netpipe.measuring.training_loop import (
     BlockLength,
     Loop,
@@ -68,29 +68,11 @@ _MAX_WINDOW_RUNS = 3
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True)
-class Subject:
-    """What is measured.
-
-    Attributes:
-        loop: The trainer's own loop, or the harness's.
-        synthetic: Makes the batches that the step is timed on alone, at least two; the loader's
-            first ones when left out.
-        fingerprint: Names the data and the configuration of the loader and the step.
-    """
-
-    loader: LoaderFactory
-    step: StepFactory
-    loop: Loop = late_reading_loop
-    synthetic: BatchesFactory | None = None
-    fingerprint: str = ""
-
-
 class RoundRunner:
     """Runs the blocks of the rounds in their order, and logs what they measure."""
 
     def __init__(
-        self, subject: Subject, puller: Puller, clock: Clock, budget_s: float, watch: Watch
+        self, subject: Factories, puller: Puller, clock: Clock, budget_s: float, watch: Watch
     ) -> None:
         self.subject = subject
         self.puller = puller
@@ -99,10 +81,12 @@ class RoundRunner:
         self._budget_s = budget_s
         self._watch = watch
         self._round_s = budget_s / _PLANNED_ROUNDS
-        self._has_own_loop = subject.loop is not late_reading_loop
+        self._loop: Loop = subject.loop or late_reading_loop
+        self._has_own_loop = self._loop is not late_reading_loop
         batches = [puller.first_batch]
         batches += [puller.pull()[0] for _ in range(_RESIDENT_BATCHES - 1)]
         self.batch_bytes = min(map(batch_bytes, batches))
+        assert subject.step is not None
         self.stepper = StepRunner(subject.step, batches, clock, subject.synthetic)
         self.reference = calibration.ReferenceLoader(puller.processes.workers)
         puller.ignore_processes(self.reference.processes.pids)
@@ -122,7 +106,7 @@ class RoundRunner:
         watch.begin_rounds()
         if self._has_own_loop:
             # The trainer's loop compiles what it needs; the harness's own loop compiles nothing.
-            measure_host_s_per_step(self.stepper, self.subject.loop, 1, self._clock)
+            measure_host_s_per_step(self.stepper, self._loop, 1, self._clock)
             train_s = self._train(BlockLength(_WARM_UP_LOOP_STEPS, skipped=1)).s_per_step or step_s
         watch.begin_rounds()
         self._started = self._clock()
@@ -227,7 +211,7 @@ class RoundRunner:
         transfer_s = stepper.measure_transfer_s(sizes.copied_steps)
         compilations = stepper.compilations() - compilations
         host_s = measure_host_s_per_step(
-            stepper, self.subject.loop, sizes.host_steps, self._clock, sizes.host_limit_s
+            stepper, self._loop, sizes.host_steps, self._clock, sizes.host_limit_s
         )
         shadow_s, steps = None, sizes.short_steps
         if stepper.runs_in_a_thread:
@@ -282,9 +266,7 @@ class RoundRunner:
         return load_s > _DRAIN_ABOVE_FRACTION * self._estimates.step_s
 
     def _train(self, length: BlockLength, sampler: StackSampler | None = None) -> TrainBlock:
-        return run_train_block(
-            self.puller, self.stepper, self.subject.loop, length, self._clock, sampler
-        )
+        return run_train_block(self.puller, self.stepper, self._loop, length, self._clock, sampler)
 
     def train_for_trace(self) -> None:
         """Train a little once more, from buffers as full or empty as in a round.

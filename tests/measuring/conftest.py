@@ -15,7 +15,7 @@ from netpipe.measuring import calibration, rounds
 from netpipe.measuring.loader_puller import Puller
 from netpipe.measuring.profiler_trace import TraceTarget
 from netpipe.measuring.protocol import Environment, measure
-from netpipe.measuring.rounds import Subject
+from netpipe.measuring.request import Factories
 from netpipe.measuring.step_runner import StepRunner
 from netpipe.results.measurement import CalibrationTurns, Device, Measurement
 from netpipe.session.heartbeat import UNWATCHED, Watch
@@ -39,7 +39,7 @@ class Rehearse(Protocol):
         trace: TraceTarget | None = ...,
         **subject: Any,
     ) -> Measurement:
-        """Measure, within `budget_s` seconds of the fake clock; fields of Subject may be given."""
+        """Measure within `budget_s` seconds of the fake clock; Factories has the other fields."""
         ...
 
 
@@ -133,7 +133,7 @@ def rehearse(
         given = {"loader": loader, "step": lambda: (0, step), "loop": stamped_loop, **subject}
         place = Environment(lambda count: device or replace(GPU, count=count), HOST, {"jax": "1"})
         with ExitStack() as closing:
-            *_, found = measure(Subject(**given), place, budget_s, clock, closing, watch, trace)
+            *_, found = measure(Factories(**given), place, budget_s, clock, closing, watch, trace)
         return found
 
     return run

@@ -12,8 +12,8 @@ import pytest
 
 from netpipe.errors import InputError
 from netpipe.measuring import calibration, child, loader_puller
-from netpipe.measuring.child import Factories, serve
-from netpipe.measuring.request import MeasureRequest
+from netpipe.measuring.child import serve
+from netpipe.measuring.request import Factories, MeasureRequest
 from netpipe.session.result_files import SCHEMA, progress_file, stacks_file
 from tests.session import session_targets
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from netpipe.errors import MisuseError
-from netpipe.measuring.child import Factories, _device_and_step
+from netpipe.measuring.child import _device_and_step
 from netpipe.measuring.emulated_step import EmulatedStep
-from netpipe.measuring.request import MeasureRequest
+from netpipe.measuring.request import Factories, MeasureRequest
 from netpipe.results.measurement import Device
 from tests.session.session_targets import tiny_loader
 

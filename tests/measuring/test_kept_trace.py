@@ -15,7 +15,7 @@ import pytest
 
 from netpipe.clock import MonotonicClock
 from netpipe.errors import LoaderEndedError
-from netpipe.measuring.child import Factories, serve
+from netpipe.measuring.child import serve
 from netpipe.measuring.emulated_step import EmulatedStep
 from netpipe.measuring.loader_puller import Puller
 from netpipe.measuring.profiler_trace import (
@@ -30,7 +30,7 @@ from netpipe.measuring.profiler_trace import (
     keep_trace,
     name_threads,
 )
-from netpipe.measuring.request import MeasureRequest
+from netpipe.measuring.request import Factories, MeasureRequest
 from netpipe.measuring.step_runner import StepRunner
 from netpipe.measuring.training_loop import BlockLength, late_reading_loop, run_train_block
 from netpipe.session.result_files import partial_result_file
