@@ -29,12 +29,6 @@ def train_over_larger(measurement: Measurement) -> Interval:
     return statistics.ratio_interval(rounds.train_s_per_step, larger_s)
 
 
-def train_over_load(measurement: Measurement) -> Interval:
-    """Return R / L, round by round."""
-    rounds = measurement.rounds
-    return statistics.ratio_interval(rounds.train_s_per_step, rounds.load_s_per_batch)
-
-
 def excess_probe(measurement: Measurement) -> float:
     """Return how often a request finds the step done, beyond what steps without a loop show."""
     return measurement.sync_probe_fraction - measurement.sync_probe_idle_fraction
