@@ -106,7 +106,7 @@ class RoundRunner:
         watch.begin_rounds()
         if self._has_own_loop:
             # The trainer's loop compiles what it needs; the harness's own loop compiles nothing.
-            measure_host_s_per_step(self.stepper, self._loop, 1, self._clock)
+            measure_host_s_per_step(self.stepper, self._loop, 1)
             train_s = self._train(BlockLength(_WARM_UP_LOOP_STEPS, skipped=1)).s_per_step or step_s
         watch.begin_rounds()
         self._started = self._clock()
@@ -210,9 +210,7 @@ class RoundRunner:
         synced_s = stepper.measure_synced_s(sizes.short_steps)
         transfer_s = stepper.measure_transfer_s(sizes.copied_steps)
         compilations = stepper.compilations() - compilations
-        host_s = measure_host_s_per_step(
-            stepper, self._loop, sizes.host_steps, self._clock, sizes.host_limit_s
-        )
+        host_s = measure_host_s_per_step(stepper, self._loop, sizes.host_steps, sizes.host_limit_s)
         shadow_s, steps = None, sizes.short_steps
         if stepper.runs_in_a_thread:
             shadow_s = self._run_within_epoch(
@@ -266,7 +264,7 @@ class RoundRunner:
         return load_s > _DRAIN_ABOVE_FRACTION * self._estimates.step_s
 
     def _train(self, length: BlockLength, sampler: StackSampler | None = None) -> TrainBlock:
-        return run_train_block(self.puller, self.stepper, self._loop, length, self._clock, sampler)
+        return run_train_block(self.puller, self.stepper, self._loop, length, sampler)
 
     def train_for_trace(self) -> None:
         """Train a little once more, from buffers as full or empty as in a round.
@@ -283,7 +281,7 @@ class RoundRunner:
         """Measure what would disturb timed windows, as far as there is time."""
         log = self.log
         log.overhead_s = measure_instruments_s_per_step(
-            self.stepper, _INSTRUMENT_STEPS, _INSTRUMENT_REPEATS, self._clock
+            self.stepper, _INSTRUMENT_STEPS, _INSTRUMENT_REPEATS
         )
         seems_to_wait = self._has_own_loop and log.probe_fraction > _MIN_SYNC_FRACTION
         try:

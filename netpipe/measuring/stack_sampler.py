@@ -31,10 +31,7 @@ _Line = tuple[str, int]
 
 
 class _Sample(NamedTuple):
-    """The line that the main thread was at, for how long, and its CPU time meanwhile.
-
-    Samples of a thread that computes are further apart, because it holds Python's lock.
-    """
+    """The line that the main thread was at, for how long, and its CPU time meanwhile."""
 
     line: _Line | None
     lasted_s: float

@@ -124,7 +124,7 @@ class StepRunner:
     ) -> None:
         self.state, self.step = make_step(factory)
         self.ready_aux: Aux = None
-        self._clock = clock
+        self.clock = clock
         self.host_batches = host_batches
         self._host = cycle(host_batches)
         resident = host_batches if synthetic is None else synthetic()
@@ -155,7 +155,7 @@ class StepRunner:
         """
         self._detect_donation()
         self._detect_threading()
-        started, quiet = self._clock(), 0
+        started, quiet = self.clock(), 0
         for steps in range(1, _MAX_WARM_UP_STEPS + 1):
             before = self.compilations()
             for batch in (*self._take(self._resident, 1), *self._take(self._host, 1)):
@@ -163,7 +163,7 @@ class StepRunner:
             quiet = quiet + 1 if self.compilations() == before else 0
             if quiet == _QUIET_STEPS:
                 return True
-            if steps >= _MIN_WARM_UP_STEPS and self._clock() - started > limit_s and not quiet:
+            if steps >= _MIN_WARM_UP_STEPS and self.clock() - started > limit_s and not quiet:
                 return False
         return False
 
@@ -199,7 +199,7 @@ class StepRunner:
             probes: Whether to count how often a step is done when the next one is dispatched.
         """
         batches = self._take(self._resident, steps)
-        started = self._clock()
+        started = self.clock()
         last = self.advance(batches[0])
         for batch in batches[1:]:
             if probes:
@@ -207,15 +207,15 @@ class StepRunner:
                 self.ready_before_next += is_ready(last)
             last = self.advance(batch)
         jax.block_until_ready(last)
-        return (self._clock() - started) / steps
+        return (self.clock() - started) / steps
 
     def measure_synced_s(self, steps: int) -> float:
         """Return the seconds of one step on resident batches, blocked after every step."""
         batches = self._take(self._resident, steps)
-        started = self._clock()
+        started = self.clock()
         for batch in batches:
             jax.block_until_ready(self.advance(batch))
-        return (self._clock() - started) / steps
+        return (self.clock() - started) / steps
 
     def measure_transfer_s(self, steps: int) -> float:
         """Return the seconds of one step with a transfer of a cached host batch before each.
@@ -228,11 +228,11 @@ class StepRunner:
         jax.block_until_ready(first)
         # A step that is done as soon as it is dispatched is not running: time one more.
         timed = batches[2:] if is_ready(last) else batches[2:-1]
-        started = self._clock()
+        started = self.clock()
         for batch in timed:
             last = self.advance(to_device(batch))
         jax.block_until_ready(last)
-        return (self._clock() - started) / steps
+        return (self.clock() - started) / steps
 
     def measure_shadow_s(self, steps: int, puller: Puller, step_s: float) -> float:
         """Return the seconds of one resident step while the loader is drained beside it.
@@ -242,10 +242,10 @@ class StepRunner:
         """
         with ThreadPoolExecutor(1, "netpipe-shadowed-step") as thread:
             stepping = thread.submit(self.measure_resident_s, steps, probes=False)
-            due = self._clock() + step_s
+            due = self.clock() + step_s
             puller.pull()
-            while wait([stepping], timeout=max(0.0, due - self._clock())).not_done:
-                due = max(due, self._clock()) + step_s
+            while wait([stepping], timeout=max(0.0, due - self.clock())).not_done:
+                due = max(due, self.clock()) + step_s
                 puller.pull()
             return stepping.result()
 

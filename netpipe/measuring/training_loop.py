@@ -111,7 +111,6 @@ def run_train_block(
     stepper: StepRunner,
     loop: Loop,
     length: BlockLength,
-    clock: Clock,
     sampler: StackSampler | None = None,
 ) -> TrainBlock:
     """Run the trainer's loop over some batches; with a sampler, its times do not count.
@@ -119,8 +118,8 @@ def run_train_block(
     Raises:
         MisuseError: The loop does not call the step once a batch.
     """
-    watched = WatchedStep(stepper, clock)
-    batches = WatchedBatches(puller, watched, length, clock, sampler)
+    watched = WatchedStep(stepper)
+    batches = WatchedBatches(puller, watched, length, stepper.clock, sampler)
     try:
         run_loop(loop, iter(batches), stepper.state, watched)
     finally:
@@ -160,7 +159,7 @@ class WatchedStep:
     Other attributes are those of the step itself.
     """
 
-    def __init__(self, stepper: StepRunner, clock: Clock, step: Step | None = None) -> None:
+    def __init__(self, stepper: StepRunner, step: Step | None = None) -> None:
         self.aux: Aux = None
         self.latest: jax.Array | None = None
         self.depth = 0
@@ -169,7 +168,7 @@ class WatchedStep:
         self.exposed_s = 0.0
         self._stepper = stepper
         self._step = step or stepper.step
-        self._clock = clock
+        self._clock = stepper.clock
         self._called_s: list[float] = []
         self._done_s: list[float] = []
         self._emulated: list[DeviceStep] = []

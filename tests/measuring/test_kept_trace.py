@@ -82,7 +82,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     stepper.warm_up(1.0)
     puller, length = Puller(loader, clock), BlockLength(STEPS, SKIPPED)
     file = tmp_path_factory.mktemp("kept") / "emulated.trace.json.gz"
-    keep_trace(lambda: run_train_block(puller, stepper, late_reading_loop, length, clock), file)
+    keep_trace(lambda: run_train_block(puller, stepper, late_reading_loop, length), file)
     assert [one.name for one in file.parent.iterdir()] == [file.name]
     return events_of(file)
 

@@ -38,7 +38,7 @@ def train(
     clock = MonotonicClock()
     stepper = StepRunner(lambda: (state, step), [BATCH, BATCH], clock)
     puller = Puller(lambda: repeat(BATCH), clock)
-    return run_train_block(puller, stepper, loop, BlockLength(STEPS, skipped), clock), stepper
+    return run_train_block(puller, stepper, loop, BlockLength(STEPS, skipped)), stepper
 
 
 def train_emulated(loop: Any) -> TrainBlock:
@@ -99,9 +99,7 @@ def test_an_emulated_device_says_itself_when_it_works() -> None:
     clock, step = MonotonicClock(), EmulatedStep(0.010)
     stepper = StepRunner(lambda: (step.initial_state(), step), [BATCH, BATCH], clock)
     stepper.warm_up(60.0)
-    block = run_train_block(
-        Puller(selfish, clock), stepper, syncing_loop, BlockLength(STEPS, 1), clock
-    )
+    block = run_train_block(Puller(selfish, clock), stepper, syncing_loop, BlockLength(STEPS, 1))
     shown = build_timeline(block.timeline)
     assert [one.length_s for one in shown.working] == pytest.approx([0.010] * STEPS, abs=1e-6)
     assert shown.idle_fraction == pytest.approx(1 - 0.010 / fmean(block.steps_s[1:]), abs=1e-6)
@@ -114,7 +112,7 @@ def test_the_next_block_goes_on_from_the_newest_state() -> None:
     stepper = StepRunner(lambda: (0, counting_step), [BATCH, BATCH], clock)
     puller = Puller(lambda: repeat(BATCH), clock)
     for _ in range(2):
-        run_train_block(puller, stepper, late_reading_loop, BlockLength(STEPS, SKIPPED), clock)
+        run_train_block(puller, stepper, late_reading_loop, BlockLength(STEPS, SKIPPED))
     assert stepper.state == 2 * (STEPS + SKIPPED)
 
 
@@ -245,9 +243,7 @@ def test_a_loop_that_swallows_the_loaders_failure_does_not_hide_it() -> None:
     clock = MonotonicClock()
     stepper = StepRunner(lambda: (0, counting_step), [BATCH, BATCH], clock)
     with pytest.raises(LoaderFailedError, match="disk gone"):
-        run_train_block(
-            Puller(failing, clock), stepper, deaf_loop, BlockLength(STEPS, SKIPPED), clock
-        )
+        run_train_block(Puller(failing, clock), stepper, deaf_loop, BlockLength(STEPS, SKIPPED))
 
 
 def test_only_what_compiles_while_steps_count_is_counted() -> None:
@@ -275,7 +271,7 @@ def test_a_block_ends_in_time() -> None:
 
     def waited(limit_s: float) -> int:
         length = BlockLength(100, 2, limit_s)
-        return len(run_train_block(puller, stepper, slow_loop(clock), length, clock).waits_s)
+        return len(run_train_block(puller, stepper, slow_loop(clock), length).waits_s)
 
     assert waited(20.0) == 5  # the seventh batch came after 18 s, an eighth would after 21
     assert waited(0.0) == 3
@@ -297,7 +293,7 @@ def test_the_idle_time_after_a_sync_is_measured(
             clock.sleep(3.0)  # beside the step, until the sync
 
     puller = Puller(lambda: (BATCH for _ in paced(clock, repeat(0.4))), clock)
-    block = run_train_block(puller, stepper, preparing_loop, BlockLength(STEPS, SKIPPED), clock)
+    block = run_train_block(puller, stepper, preparing_loop, BlockLength(STEPS, SKIPPED))
     assert block.exposed_s_per_step == pytest.approx(exposed_s)
 
 
