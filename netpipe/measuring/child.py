@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,13 +42,13 @@ def measure_factories(
     from netpipe.device.detection import measured_versions
     from netpipe.device.host import this_host
     from netpipe.grain_workers import let_grain_start_workers
-    from netpipe.measuring.profiler_trace import TraceTarget
+    from netpipe.measuring.profiler_trace import trace_file
     from netpipe.measuring.protocol import Environment, measure
 
     let_grain_start_workers()
     device_of, step = _device_and_step(request, factories)
     environment = Environment(device_of, this_host(), measured_versions())
-    trace = TraceTarget(Path(request.trace), request.trace_name) if request.trace else None
+    trace = partial(trace_file, Path(request.trace), request.trace_name) if request.trace else None
     with Watchdog(request) as watch:
         subject = replace(factories, step=step)
         clock, budget_s = MonotonicClock(), request.budget_s

@@ -9,7 +9,6 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from itertools import chain
 from math import inf
 from pathlib import Path
@@ -24,23 +23,17 @@ from netpipe.whole_file import write_whole
 Span = tuple[float, float]
 """Start and end in nanoseconds."""
 
+# A real step as its loop sees it, from the request for its batch to the next one's, numbered.
 STEP = "netpipe.step"
-"""A real step as its loop sees it: from the request for its batch to the next one's, numbered."""
-
+# Within a step: the wait for its batch, then what the loop does until it asks for the next.
 LOADING = "netpipe.loading"
-"""Within a step: the wait for its batch."""
-
 LOOP = "netpipe.loop"
-"""Within a step: what the loop does with the batch, until it asks for the next."""
-
+# Within what the loop does: the call of the step, which returns before the device is done.
 DISPATCH = "netpipe.dispatch"
-"""Within what the loop does: the call of the step, which returns before the device is done."""
-
+# Before the steps: buffered batches are pulled and thrown away.
 DRAIN = "netpipe.drain"
-"""Before the steps: buffered batches are pulled and thrown away."""
-
+# On a thread of its own: a step on the device, from the previous step's end to its own.
 DEVICE = "netpipe.device"
-"""On a thread of its own: a step on the device, from the previous step's end to its own."""
 
 # GPU planes have a line for each CUDA stream, "Stream #7(Compute,MemcpyH2D)"; TPU planes have one
 # of operations. Their other lines, as "Steps", are derived from these and span idle time too.
@@ -69,22 +62,10 @@ class NoTraceError(HarnessError):
     """The profiler gives no trace: it is forbidden, in use, or has no room."""
 
 
-@dataclass(frozen=True)
-class TraceTarget:
-    """Where to keep a trace.
-
-    Attributes:
-        folder: Its folder.
-        name: What was measured, for the file's name after the device's key; may be "".
-    """
-
-    folder: Path
-    name: str = ""
-
-    def file(self, device_key: str) -> Path:
-        """Return the file for a measurement on a device."""
-        words = re.sub(r"[^A-Za-z0-9.+-]+", "-", self.name).strip("-.")[-_MAX_NAME_LENGTH:]
-        return self.folder / f"{'_'.join(filter(None, (device_key, words)))}.trace.json.gz"
+def trace_file(folder: Path, name: str, device_key: str) -> Path:
+    """Return the file for the trace of what has this name, which may be "", on a device."""
+    words = re.sub(r"[^A-Za-z0-9.+-]+", "-", name).strip("-.")[-_MAX_NAME_LENGTH:]
+    return folder / f"{'_'.join(filter(None, (device_key, words)))}.trace.json.gz"
 
 
 def keep_trace(run: Callable[[], object], file: Path) -> None:

@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 from statistics import median
 
 from netpipe.clock import Clock
 from netpipe.errors import LoaderEndedError
 from netpipe.measuring.loader_puller import Puller, close_with_timeout
-from netpipe.measuring.profiler_trace import NoTraceError, TraceTarget, keep_trace
+from netpipe.measuring.profiler_trace import NoTraceError, keep_trace
 from netpipe.measuring.request import Factories
 from netpipe.measuring.round_log import RoundLog
 from netpipe.measuring.rounds import RoundRunner
@@ -32,7 +33,6 @@ class Environment:
 
     Attributes:
         device_of: Returns the device for the number of devices that the step uses.
-        host: The machine that loads.
         versions: Version of every package that matters, by name.
     """
 
@@ -48,7 +48,7 @@ def measure(
     clock: Clock,
     closing: ExitStack,
     watch: Watch = UNWATCHED,
-    trace: TraceTarget | None = None,
+    trace: Callable[[str], Path] | None = None,
 ) -> Iterator[Measurement]:
     """Measure a loader and a step together; with `trace`, yield before it is taken and after.
 
@@ -59,7 +59,8 @@ def measure(
         clock: Seconds.
         closing: Closes the loaders; the caller closes it once the measurement is safe.
         watch: Told of everything that could hang.
-        trace: Where to keep a profiler's trace of some real steps; None: none is taken.
+        trace: Returns the file for a profiler's trace of some real steps on the device of a key;
+            None: none is taken.
 
     Raises:
         MisuseError: A factory does not return what it must.
@@ -79,7 +80,7 @@ def measure(
         watch.enter_phase("a trace of some steps", budget_s)
         # The trace has a budget of its own.
         watch.begin_rounds()
-        file = trace.file(environment.device_of(len(runner.stepper.devices)).key)
+        file = trace(environment.device_of(len(runner.stepper.devices)).key)
         try:
             keep_trace(runner.train_for_trace, file)
         except (NoTraceError, LoaderEndedError) as error:
@@ -140,7 +141,7 @@ def _summarize(
         drained=log.mostly_drained,
         elapsed_s=elapsed_s,
         rounds=rounds,
-        findings=(*_loader_findings(runner.puller, log), *_step_findings(stepper)),
+        findings=tuple(_list_findings(runner.puller, log, stepper)),
         buffered_batches_start=_buffered_at_start(log, full),
         buffered_batches_end=median(after_training) if after_training else None,
         host_s_per_step=interval(rounds.host_s_per_step),
@@ -168,7 +169,7 @@ def _buffered_at_start(log: RoundLog, full: list[float]) -> float | None:
     return median(full) if full else None
 
 
-def _loader_findings(puller: Puller, log: RoundLog) -> Iterator[Finding]:
+def _list_findings(puller: Puller, log: RoundLog, stepper: StepRunner) -> Iterator[Finding]:
     if puller.longest_start_s > _SLOW_START_S:
         yield Finding(
             "slow-start",
@@ -177,11 +178,9 @@ def _loader_findings(puller: Puller, log: RoundLog) -> Iterator[Finding]:
             "loader()); every start of the training waits as long. Build an index once and keep it",
         )
     if puller.restarts:
-        where = (
-            "outside all timed windows"
-            if log.within_epochs
-            else "also inside timed windows: let it go on (repeat)"
-        )
+        where = "outside all timed windows"
+        if not log.within_epochs:
+            where = "also inside timed windows: let it go on (repeat)"
         yield Finding(
             "loader-restarted",
             f"an epoch of the loader has {puller.epoch_batches} batches; it was started again "
@@ -193,13 +192,8 @@ def _loader_findings(puller: Puller, log: RoundLog) -> Iterator[Finding]:
         yield Finding("no-trace", f"no trace was kept: {log.no_trace}")
     if not log.mostly_drained:
         most = max(load.buffered for load in log.loads)
-        yield Finding(
-            "undrained-buffers",
-            f"the loader's buffers were not empty after {most:.0f} batches",
-        )
-
-
-def _step_findings(stepper: StepRunner) -> Iterator[Finding]:
+        message = f"the loader's buffers were not empty after {most:.0f} batches"
+        yield Finding("undrained-buffers", message)
     if stepper.kept_state_bytes >= _MIN_KEPT_STATE_BYTES:
         yield Finding(
             "donation-missing",
@@ -207,8 +201,5 @@ def _step_findings(stepper: StepRunner) -> Iterator[Finding]:
             "after it: donate the state, jax.jit(step, donate_argnums=0)",
         )
     if not stepper.runs_in_a_thread:
-        yield Finding(
-            "step-needs-its-thread",
-            "the step cannot run in a side thread, so S1, its time beside the loader, is not "
-            "measured",
-        )
+        message = "the step cannot run in a side thread, so S1, its time beside the loader, is not"
+        yield Finding("step-needs-its-thread", f"{message} measured")

@@ -1,10 +1,11 @@
 """The whole protocol on a fake clock."""
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import repeat
+from pathlib import Path
 from typing import Any, Protocol
 
 import jax.numpy as jnp
@@ -13,7 +14,6 @@ import pytest
 
 from netpipe.measuring import calibration, rounds
 from netpipe.measuring.loader_puller import Puller
-from netpipe.measuring.profiler_trace import TraceTarget
 from netpipe.measuring.protocol import Environment, measure
 from netpipe.measuring.request import Factories
 from netpipe.measuring.step_runner import StepRunner
@@ -36,7 +36,7 @@ class Rehearse(Protocol):
         step_s: float = ...,
         device: Device | None = ...,
         watch: Watch = ...,
-        trace: TraceTarget | None = ...,
+        trace: Callable[[str], Path] | None = ...,
         **subject: Any,
     ) -> Measurement:
         """Measure within `budget_s` seconds of the fake clock; Factories has the other fields."""
@@ -118,7 +118,7 @@ def rehearse(
         step_s: float = STEP_S,
         device: Device | None = None,
         watch: Watch = UNWATCHED,
-        trace: TraceTarget | None = None,
+        trace: Callable[[str], Path] | None = None,
         **subject: Any,
     ) -> Measurement:
         def loader() -> Iterator[Any]:

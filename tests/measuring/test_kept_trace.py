@@ -5,6 +5,7 @@ import json
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise, repeat
 from pathlib import Path
 from typing import Any
@@ -26,9 +27,9 @@ from netpipe.measuring.profiler_trace import (
     LOOP,
     STEP,
     NoTraceError,
-    TraceTarget,
     keep_trace,
     name_threads,
+    trace_file,
 )
 from netpipe.measuring.request import Factories, MeasureRequest
 from netpipe.measuring.step_runner import StepRunner
@@ -165,7 +166,7 @@ def test_a_thread_that_only_loads_is_called_so() -> None:
 )
 def test_a_trace_is_called_after_the_device_and_the_test(name: str, file: str) -> None:
     """Whatever is in a test's name, its file lies in the folder, and can be written."""
-    assert TraceTarget(Path("traces"), name).file("h200-x1") == Path("traces", file)
+    assert trace_file(Path("traces"), name, "h200-x1") == Path("traces", file)
 
 
 def forbidden(*_: object, **__: object) -> None:
@@ -230,7 +231,7 @@ def test_errors_of_the_steps_are_not_the_profilers(tmp_path: Path, temporary: Pa
 
 def test_a_measurement_names_its_trace(rehearse: Rehearse, tmp_path: Path) -> None:
     """The file is called after the device, and holds steps of no round."""
-    found = rehearse(trace=TraceTarget(tmp_path, "a::b"))
+    found = rehearse(trace=partial(trace_file, tmp_path, "a::b"))
     assert found.trace == str(tmp_path / "h200-x1_a-b.trace.json.gz")
     assert len(spans_of(events_of(Path(found.trace)), STEP)) >= 3
     assert "no-trace" not in [one.name for one in found.findings]
@@ -238,8 +239,8 @@ def test_a_measurement_names_its_trace(rehearse: Rehearse, tmp_path: Path) -> No
 
 def test_a_slow_loader_is_drained_within_its_trace(rehearse: Rehearse, tmp_path: Path) -> None:
     """Else the trace of one that cannot keep up would show the speed of its buffers."""
-    slow = rehearse(iter([0.05] * 10_000), trace=TraceTarget(tmp_path, "slow"))
-    fast = rehearse(iter([0.01] * 10_000), trace=TraceTarget(tmp_path, "fast"))
+    slow = rehearse(iter([0.05] * 10_000), trace=partial(trace_file, tmp_path, "slow"))
+    fast = rehearse(iter([0.01] * 10_000), trace=partial(trace_file, tmp_path, "fast"))
     drains = [spans_of(events_of(Path(one.trace)), DRAIN) for one in (slow, fast)]
     assert [len(one) for one in drains] == [1, 0]
     first = spans_of(events_of(Path(slow.trace)), STEP)[0]
@@ -251,7 +252,7 @@ def test_a_measurement_needs_no_profiler(
 ) -> None:
     """It says why there is no trace, beside all that it measured."""
     monkeypatch.setattr(jax.profiler, "start_trace", forbidden)
-    found = rehearse(trace=TraceTarget(tmp_path))
+    found = rehearse(trace=partial(trace_file, tmp_path, ""))
     assert found.trace == ""
     said = {one.name: one.message for one in found.findings}
     assert said["no-trace"] == ("no trace was kept: the profiler cannot be started: not permitted")
@@ -267,7 +268,7 @@ def test_a_loader_that_has_ended_by_then_leaves_its_measurement(
         raise LoaderEndedError("it gave all it had")
 
     monkeypatch.setattr("netpipe.measuring.rounds.RoundRunner.train_for_trace", end)
-    found = rehearse(trace=TraceTarget(tmp_path))
+    found = rehearse(trace=partial(trace_file, tmp_path, ""))
     assert "it gave all it had" in {one.name: one.message for one in found.findings}["no-trace"]
     assert list(tmp_path.iterdir()) == []
 
