@@ -1,9 +1,8 @@
 """A reference loader, pulled in turns with the loader that is measured.
 
-The CPU time of a batch depends on the machine's clock, caches and other programs at that moment. A
-loader of fixed work with as many workers is slowed down by the same factor at the same moment, so
-the ratio of the two varies less than either. Calibration comes first, on the first batches of a
-fresh loader, because these have the same contents in every session.
+A loader of fixed work is slowed down by the machine's clock, caches and other programs by the same
+factor at the same moment, so the ratio of the two varies less than either. Calibration comes first,
+because a fresh loader's first batches have the same contents in every session.
 """
 
 import time
@@ -59,9 +58,8 @@ class ReferenceLoader:
 
         A loader whose batch takes longer than a turn gets a batch, and this one as much time.
         Workers and threads go on during the other's turn, so CPU time is taken between moments
-        when all buffers are full: one batch was made for every batch that was pulled. Turns in
-        which the loader was started again are repeated if possible, because starting is not
-        loading. No turn begins after `enough_s` seconds.
+        when all buffers are full. Turns in which the loader was started again are repeated if
+        possible, because starting is not loading. No turn begins after `enough_s` seconds.
         """
         for _ in range(_MAX_TRIES):
             puller.ensure_epoch_has(2)

@@ -47,10 +47,8 @@ class _StandIn:
 class EmulatedState(_StandIn):
     """A state that only keeps the steps in order.
 
-    Args:
-        token: float32 (8, 8), ready when the step is done.
-        device_step: When the device does the step that returned this state; None for an initial
-            one.
+    Its token, float32 (8, 8), is ready when the step is done that returned it; the initial state
+    has no `device_step`.
     """
 
     _name = "state"
@@ -250,8 +248,7 @@ def _structure(**fields: Any) -> type[ctypes.Structure]:
     return type("_Structure", (ctypes.Structure,), {"_fields_": list(fields.items())})
 
 
-# The C structures of XLA's foreign function interface (xla/ffi/api/c_api.h, version 0.3), up to
-# the last field that the handler uses.
+# XLA's foreign function interface (xla/ffi/api/c_api.h, version 0.3), up to the last field used.
 _SIZE, _INT, _POINTER = ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p
 _EXTENSION = _structure(struct_size=_SIZE, type=_INT, next=_POINTER)
 _VERSION = _structure(struct_size=_SIZE, extension_start=_POINTER, major=_INT, minor=_INT)

@@ -50,17 +50,11 @@ def measure(
     watch: Watch = UNWATCHED,
     trace: Callable[[str], Path] | None = None,
 ) -> Iterator[Measurement]:
-    """Measure a loader and a step together; with `trace`, yield before it is taken and after.
+    """Measure a loader and a step together, in rounds that may take `budget_s` seconds.
 
-    Args:
-        subject: What to measure; its step is given.
-        environment: The device and the host to record.
-        budget_s: Seconds that the rounds may take.
-        clock: Seconds.
-        closing: Closes the loaders; the caller closes it once the measurement is safe.
-        watch: Told of everything that could hang.
-        trace: Returns the file for a profiler's trace of some real steps on the device of a key;
-            None: none is taken.
+    The caller closes `closing`, which closes the loaders, once the measurement is safe. `trace`
+    returns the file for a profiler's trace of some real steps, by the device's key: with it the
+    measurement is yielded once before the trace is taken and once after.
 
     Raises:
         MisuseError: A factory does not return what it must.
@@ -102,6 +96,7 @@ def _summarize(
     gaps_s = list(chain.from_iterable(load.pulled.gaps_s for load in log.loads))
     stalls_s = [max(0.0, real_s - step_s) for real_s in steps_s]
     buffered = [load.buffered for load in log.loads]
+    # In turn, drains find full buffers and those that real steps have left.
     full, after_training = buffered[::2], buffered[1::2]
     return Measurement(
         device=device,

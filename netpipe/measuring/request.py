@@ -16,9 +16,9 @@ class MeasureRequest(SessionRequest):
     Attributes:
         flops_per_step: FLOPs of a step, for an emulated accelerator of a known peak; None: the step
             knows them.
-        mfu: The fraction of that peak that a step reaches, above 0 and at most 1.
+        mfu: The fraction of that peak that a step reaches.
         trace: The folder in which to keep a profiler's trace of some real steps; "" for none.
-        trace_name: What was traced, for the trace's file name; the device's name follows it.
+        trace_name: What was traced, for the trace's file name.
         code_from: The checkout whose code is measured; "" for any. See `check_origin`.
         not_from: Other checkouts of its repository, from which no file may be loaded.
     """

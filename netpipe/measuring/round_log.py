@@ -30,8 +30,7 @@ class Estimates:
     """Median seconds so far, from which the sizes of the next blocks follow.
 
     Attributes:
-        load_s: One batch.
-        typical_load_s: One batch where loading does not stutter.
+        typical_load_s: A batch where loading does not stutter.
         step_s: A step alone.
         transfer_s: A step with a copy of its batch before it.
         train_s: A real step.
@@ -49,13 +48,9 @@ class BlockSizes:
     """How much each block of a round does.
 
     Attributes:
-        load_s: Seconds of pulling flat out.
-        steps: Steps alone.
         short_steps: Steps alone, synced or beside the loader.
         copied_steps: Steps with a copy of their batch before them.
-        host_steps: Batches for the loop's own work.
-        host_limit_s: Seconds after which the loop's own work is no longer measured.
-        train: Real steps.
+        host_steps: Batches for the loop's own work, which is not measured after `host_limit_s`.
     """
 
     load_s: float
@@ -114,9 +109,7 @@ class LoadingBlocks:
     Attributes:
         drained: Whether the buffers were drained before the loader was timed alone.
         buffered: Batches that the buffers held before that.
-        pulled: The loader alone.
         trained_drained: Whether real steps began with empty buffers, not with full ones.
-        train: Real steps.
     """
 
     drained: bool
@@ -207,5 +200,5 @@ class RoundLog:
                 step.compilations + train.compilations
                 for step, train in zip(steps, trains, strict=True)
             ),
-            exposed_s_per_step=tuple(train.exposed_s_per_step for train in trains),
+            exposed_s_per_step=tuple(train.exposed_s / len(train.steps_s) for train in trains),
         )

@@ -38,8 +38,7 @@ from netpipe.measuring.training_loop import (
 )
 from netpipe.session.heartbeat import Watch
 
-# Rounds into which the budget is divided. The work between blocks makes a round take longer, so
-# that fewer fit in.
+# Rounds into which the budget is divided; fewer fit in, because of the work between blocks.
 _PLANNED_ROUNDS = 12
 _LIKELY_ROUNDS = 9
 _ROUNDS_ACTIVITY = "step alone, loading, training"
@@ -130,12 +129,10 @@ class RoundRunner:
             turns.append(self.reference.measure_beside(self.puller, block_s, self._clock))
 
     def _estimate_load_s(self) -> tuple[float, float]:
-        """Pull until two load times agree: buffers are empty, and all workers have started.
+        """Pull until two load times agree; return the last, also where loading does not stutter.
 
-        Each is measured for a fixed time, however fast batches come, which empties a deep buffer.
-
-        Returns:
-            Seconds per batch, and seconds per batch where loading does not stutter.
+        By then buffers are empty and all workers have started. Each is measured for a fixed time,
+        however fast batches come, which empties a deep buffer.
         """
         previous_s = 0.0
         for tries in count(1):
@@ -152,9 +149,8 @@ class RoundRunner:
         """Run rounds; when the loader ends for good, keep the whole rounds before."""
         begun_s, log = self._clock(), self.log
         while not (self._is_over(begun_s) or log.ended):
-            self._watch.enter_phase(
-                _ROUNDS_ACTIVITY, self._budget_s, self._describe_progress(begun_s)
-            )
+            progress = self._describe_progress(begun_s)
+            self._watch.enter_phase(_ROUNDS_ACTIVITY, self._budget_s, progress)
             try:
                 self._run_round(BlockSizes.within(self._round_s, self._estimates))
             except LoaderEndedError as ended:
@@ -267,11 +263,7 @@ class RoundRunner:
         return run_train_block(self.puller, self.stepper, self._loop, length, sampler)
 
     def train_for_trace(self) -> None:
-        """Train a little once more, from buffers as full or empty as in a round.
-
-        Raises:
-            LoaderEndedError: The loader has no more batches.
-        """
+        """Train a little once more, from buffers as full or empty as in a round."""
         if self._is_near_step_time(self._estimates.load_s):
             with mark(DRAIN):
                 self._drain(BlockSizes.within(self._round_s, self._estimates))

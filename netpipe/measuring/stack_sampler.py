@@ -41,8 +41,7 @@ class _Sample(NamedTuple):
 class StackSampler:
     """Samples every millisecond which line of the trainer's code the main thread is at.
 
-    It costs the main thread nothing while that waits, and little while it computes. Even so, the
-    times of a sampled block do not count.
+    The times of a sampled block do not count, although it costs the main thread little.
     """
 
     def __init__(self) -> None:

@@ -105,8 +105,8 @@ def batch_bytes(batch: Batch) -> int:
 class StepRunner:
     """A training state, and the step that is timed on it.
 
-    The step is timed alone on the `synthetic` batches, or else on the `host_batches`, which are
-    as the loader gives them. Either are at least two, used in rotation.
+    It is timed alone on the `synthetic` batches, or else on the `host_batches`, which are as the
+    loader gives them. Either are at least two, used in rotation.
 
     Attributes:
         ready_aux: The aux of the first step of the warm-up, which is done.
@@ -154,7 +154,12 @@ class StepRunner:
         A step that goes on compiling is given up after `limit_s` seconds.
         """
         self._detect_donation()
-        self._detect_threading()
+        # A jax context is bound to its thread.
+        with ThreadPoolExecutor(1, "netpipe-first-step-aside") as thread:
+            try:
+                thread.submit(self.measure_resident_s, 1, probes=False).result()
+            except Exception:  # noqa: BLE001  # any error of the step
+                self.runs_in_a_thread = False
         started, quiet = self.clock(), 0
         for steps in range(1, _MAX_WARM_UP_STEPS + 1):
             before = self.compilations()
@@ -183,20 +188,10 @@ class StepRunner:
         taken = list(islice(batches, count))
         return jax.block_until_ready(copy_tree(taken)) if self.donates_batches else taken
 
-    def _detect_threading(self) -> None:
-        """Find out whether the step runs in a side thread; a jax context is bound to its thread."""
-        with ThreadPoolExecutor(1, "netpipe-first-step-aside") as thread:
-            try:
-                thread.submit(self.measure_resident_s, 1, probes=False).result()
-            except Exception:  # noqa: BLE001  # any error of the step
-                self.runs_in_a_thread = False
-
     def measure_resident_s(self, steps: int, *, probes: bool = True) -> float:
         """Return the seconds of one step on resident batches, blocked once at the end.
 
-        Args:
-            steps: Steps to run.
-            probes: Whether to count how often a step is done when the next one is dispatched.
+        With `probes` it counts how often a step is done when the next one is dispatched.
         """
         batches = self._take(self._resident, steps)
         started = self.clock()

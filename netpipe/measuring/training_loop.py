@@ -57,7 +57,6 @@ class TrainBlock:
         asked: How often a batch was asked for.
         ready: How often the step before was done by then.
         depth: Most steps in flight at once.
-        compilations: Compilations after the first steps, in which every run of a loop may compile.
         finite: Whether the last loss was a number.
         exposed_s: Seconds in which the device idles: from requests that found the step done to the
             next call of the step.
@@ -78,21 +77,13 @@ class TrainBlock:
         """Wall seconds of one step."""
         return sum(self.steps_s) / len(self.steps_s)
 
-    @property
-    def exposed_s_per_step(self) -> float:
-        """Seconds per step in which the device idles because a request found the step done."""
-        return self.exposed_s / len(self.steps_s)
-
 
 @dataclass(frozen=True)
 class BlockLength:
-    """How long a block of real steps is.
+    """How many steps of a block count after those that are `skipped`, until loading overlaps.
 
-    Attributes:
-        steps: Steps to count.
-        skipped: Steps before them, at least 1, until loading and computing overlap.
-        limit_s: Seconds after which the block ends, once it has a few steps. It also ends where
-            the loader's epoch is known to end.
+    At least 1 is skipped. The block ends after `limit_s` seconds, and where the loader's epoch is
+    known to end, once it has a few steps.
     """
 
     steps: int
