@@ -44,7 +44,7 @@ _COPIES = ("MemcpyH2D", "MemcpyD2H")
 _OPERATION = "hlo_op"
 
 # The profiler names every Python thread "python"; the marks on a thread tell which it is.
-_THREADS: Final = {
+THREADS: Final = {
     LOADING: "loading, ahead of the training loop",
     DISPATCH: "training loop",
     DEVICE: "device, by the completion of steps",
@@ -101,7 +101,7 @@ def name_threads(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """
     names = {
         (event["pid"], event["tid"]): thread
-        for marked, thread in _THREADS.items()
+        for marked, thread in THREADS.items()
         for event in events
         if event.get("name") == marked
     }

@@ -26,6 +26,7 @@ from netpipe.measuring.profiler_trace import (
     LOADING,
     LOOP,
     STEP,
+    THREADS,
     NoTraceError,
     keep_trace,
     name_threads,
@@ -125,12 +126,14 @@ def test_steps_are_numbered(kept: list[dict[str, Any]], name: str) -> None:
 
 def test_threads_are_called_by_what_they_do(kept: list[dict[str, Any]]) -> None:
     """The loop and the device can be told apart at a glance, and from all others."""
-    names = {one["tid"]: one["args"]["name"] for one in kept if one.get("name") == "thread_name"}
-    of = defaultdict(set)
-    for one in kept:
-        of[one.get("name")].add(names.get(one.get("tid")))
-    assert of[LOADING] == of[DISPATCH] == {"training loop"}
-    assert of[DEVICE] == {"device, by the completion of steps"}
+    names = {
+        event["tid"]: event["args"]["name"] for event in kept if event.get("name") == "thread_name"
+    }
+    threads = defaultdict(set)
+    for event in kept:
+        threads[event.get("name")].add(names.get(event.get("tid")))
+    assert threads[LOADING] == threads[DISPATCH] == {THREADS[DISPATCH]}
+    assert threads[DEVICE] == {THREADS[DEVICE]}
 
 
 def test_a_thread_that_only_loads_is_called_so() -> None:
@@ -146,11 +149,8 @@ def test_a_thread_that_only_loads_is_called_so() -> None:
         {},
     ]
     found = name_threads(events)
-    assert [one["args"]["name"] for one in found[:3]] == [
-        "loading, ahead of the training loop",
-        "training loop",
-        "python",
-    ]
+    names = [event["args"]["name"] for event in found[:3]]
+    assert names == [THREADS[LOADING], THREADS[DISPATCH], "python"]
     assert found[3:] == events[3:-1]
 
 
@@ -179,8 +179,8 @@ def test_a_profiler_that_is_forbidden_leaves_nothing(
 ) -> None:
     """It says why in a line; the steps are not run for nothing."""
     monkeypatch.setattr(jax.profiler, "start_trace", forbidden)
-    with pytest.raises(NoTraceError, match=r"cannot be started: not permitted$"):
-        keep_trace(lambda: pytest.fail("the steps were run"), tmp_path / "a.trace.json.gz")
+    with pytest.raises(NoTraceError, match=r"started: not permitted$"):
+        keep_trace(lambda: pytest.fail("it ran"), tmp_path / "a.trace.json.gz")
     assert list(tmp_path.iterdir()) == [temporary]
     assert list(temporary.iterdir()) == []
 
@@ -213,7 +213,7 @@ def test_a_trace_that_cannot_be_read_is_not_kept(
 
 def test_a_missing_folder_gives_no_trace(tmp_path: Path) -> None:
     """What was measured is not lost for it."""
-    with pytest.raises(NoTraceError, match=r"--trace must be writable"):
+    with pytest.raises(NoTraceError, match=r"--trace"):
         keep_trace(lambda: None, tmp_path / "gone" / "a.trace.json.gz")
 
 
@@ -255,7 +255,7 @@ def test_a_measurement_needs_no_profiler(
     found = rehearse(trace=partial(trace_file, tmp_path, ""))
     assert found.trace == ""
     said = {one.name: one.message for one in found.findings}
-    assert said["no-trace"] == ("no trace was kept: the profiler cannot be started: not permitted")
+    assert said["no-trace"].endswith("started: not permitted")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -265,11 +265,12 @@ def test_a_loader_that_has_ended_by_then_leaves_its_measurement(
     """There is no trace, and a finding says why."""
 
     def end(_: object) -> None:
-        raise LoaderEndedError("it gave all it had")
+        raise LoaderEndedError("all gone")
 
     monkeypatch.setattr("netpipe.measuring.rounds.RoundRunner.train_for_trace", end)
     found = rehearse(trace=partial(trace_file, tmp_path, ""))
-    assert "it gave all it had" in {one.name: one.message for one in found.findings}["no-trace"]
+    (finding,) = (finding for finding in found.findings if finding.name == "no-trace")
+    assert "all gone" in finding.message
     assert list(tmp_path.iterdir()) == []
 
 

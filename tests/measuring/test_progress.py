@@ -33,12 +33,6 @@ def heard(what):
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    """A clock at 0."""
-    return FakeClock()
-
-
-@pytest.fixture
 def file(tmp_path: Path) -> Path:
     """Where a session says how far it is."""
     return tmp_path / "progress.json"
