@@ -33,14 +33,9 @@ _VALUES: Final = np.arange(4_000, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C1
 
 
 class ReferenceLoader:
-    """The reference loader, running.
+    """The reference loader, running with as many workers as the other, or as there are CPUs.
 
-    Args:
-        workers: Worker processes of the loader that is measured; the reference has as many, but
-            no more than there are CPUs. 0: it loads in this process.
-
-    Attributes:
-        name: What a baseline must share for its ratio to be comparable.
+    Only ratios to a reference of the same `name` are comparable.
     """
 
     def __init__(self, workers: int) -> None:

@@ -103,11 +103,7 @@ class Puller:
         return self.pulled - self._epoch_began + batches <= self.epoch_batches
 
     def ensure_epoch_has(self, batches: int) -> None:
-        """Begin the next epoch if this one has fewer batches left and a new one has more.
-
-        Raises:
-            LoaderEndedError: The loader cannot be started again.
-        """
+        """Begin the next epoch if this one has fewer batches left and a new one has more."""
         if self.epoch_batches is None or self.epoch_has(min(batches, self.epoch_batches - 1)):
             return
         try:
@@ -180,8 +176,7 @@ class Puller:
     def pull(self) -> tuple[Batch, float]:
         """Return the next batch and the seconds that it was waited for.
 
-        The first batch after a restart waits for workers to start, which is not loading: it is
-        left out.
+        The first batch after a restart is left out, because starting workers is not loading.
 
         Raises:
             LoaderEndedError: The loader has ended and cannot be started again.

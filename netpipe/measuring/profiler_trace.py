@@ -71,13 +71,10 @@ def trace_file(folder: Path, name: str, device_key: str) -> Path:
 def keep_trace(run: Callable[[], object], file: Path) -> None:
     """Run a function under the profiler and keep the trace, for a person to open in Perfetto.
 
-    Args:
-        run: A block of real steps; never one whose times count.
-        file: The file to write, gzipped JSON in Chrome's trace event format.
+    The file is gzipped JSON in Chrome's trace event format.
 
     Raises:
         NoTraceError: There is no trace; no file was written.
-        Exception: What `run` raises.
     """
     # Perfetto rejects the metadata that the profiler adds, and only the JSON file names the thread
     # of each event.
@@ -94,11 +91,7 @@ def keep_trace(run: Callable[[], object], file: Path) -> None:
 
 
 def name_threads(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return a trace's events in which the threads that hold marks are named after them.
-
-    Args:
-        events: In Chrome's trace event format; a thread's name is an event of its own.
-    """
+    """Return a trace's events, in which a thread that holds marks is named after them."""
     names = {
         (event["pid"], event["tid"]): thread
         for marked, thread in THREADS.items()
@@ -121,10 +114,7 @@ def load_overlap_fraction(run: Callable[[], object]) -> float | None:
 
     Args:
         run: A block of real steps that loads inside `mark(LOADING)` and returns when the device is
-            done; some 20 steps are enough. Not called when the profiler cannot be started.
-
-    Raises:
-        Exception: What `run` raises.
+            done; some 20 steps are enough.
     """
     with suppress(NoTraceError), record_trace(run, "*.xplane.pb") as trace:
         try:
@@ -137,15 +127,10 @@ def load_overlap_fraction(run: Callable[[], object]) -> float | None:
 
 @contextmanager
 def record_trace(run: Callable[[], object], wanted: str) -> Iterator[Path]:
-    """Run a function under the profiler, for a `with` block that reads the trace.
-
-    Args:
-        run: Not called when the profiler cannot be started.
-        wanted: Pattern of the name of the profiler's file to yield.
+    """Run a function under the profiler, unless it cannot be started, and yield its `wanted` file.
 
     Raises:
         NoTraceError: There is no trace.
-        Exception: What `run` raises.
     """
     # By the process id the folder of a killed process is recognised.
     prefix = f"netpipe-trace-{os.getpid()}-"
@@ -154,30 +139,26 @@ def record_trace(run: Callable[[], object], wanted: str) -> Iterator[Path]:
     except OSError as error:
         raise NoTraceError(f"there is no room for it: {error}") from error
     with temporary as folder:
-        _trace(run, folder)
+        with _explain_failure("started"):
+            options = jax.profiler.ProfileOptions()
+            # Recording every Python call would take most of the time.
+            options.python_tracer_level = 0
+            # Annotations, and the CPU client's operations.
+            options.host_tracer_level = 1
+            options.enable_hlo_proto = False
+            jax.profiler.start_trace(folder, profiler_options=options)
+        try:
+            run()
+        except BaseException:
+            with suppress(Exception):
+                jax.profiler.stop_trace()
+            raise
+        with _explain_failure("ended"):
+            jax.profiler.stop_trace()
         found = list(Path(folder).rglob(wanted))
         if len(found) != 1:
             raise NoTraceError(f"the profiler wrote {len(found)} files {wanted}")
         yield found[0]
-
-
-def _trace(run: Callable[[], object], folder: str) -> None:
-    with _explain_failure("started"):
-        options = jax.profiler.ProfileOptions()
-        # Recording every Python call would take most of the time.
-        options.python_tracer_level = 0
-        # Annotations, and the CPU client's operations.
-        options.host_tracer_level = 1
-        options.enable_hlo_proto = False
-        jax.profiler.start_trace(folder, profiler_options=options)
-    try:
-        run()
-    except BaseException:
-        with suppress(Exception):
-            jax.profiler.stop_trace()
-        raise
-    with _explain_failure("ended"):
-        jax.profiler.stop_trace()
 
 
 @contextmanager

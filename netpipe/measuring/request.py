@@ -32,11 +32,7 @@ class MeasureRequest(SessionRequest):
     not_from: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check the values that a user can set.
-
-        Raises:
-            MisuseError: A value is outside its range.
-        """
+        """Check the values that a user can set."""
         super().__post_init__()
         object.__setattr__(self, "not_from", tuple(self.not_from))  # JSON has lists only
         if self.flops_per_step is not None:
@@ -60,8 +56,7 @@ class Factories:
         synthetic: Makes the batches that the step is timed on alone, at least two; by default the
             loader's first ones.
         fingerprint: Names the data and the configuration; only equal ones are compared.
-        flops_per_step: FLOPs of a step, for an emulated accelerator of a known peak; by default
-            the step factory's attribute of this name.
+        flops_per_step: As in `MeasureRequest`; by default the step's attribute of this name.
     """
 
     loader: Callable[[], Any]
