@@ -23,8 +23,6 @@ VERSION: Final = "reference-loader/1"
 # Short compared with changes of the machine's load, long compared with a pull.
 _TURN_S = 0.02
 _MAX_FILLING_S = 2.0
-# Runs of a block that a restart of the loader fell into.
-_MAX_TRIES = 3
 _REFERENCE_PIECES = 4
 # As many arrays as a batch of packed sequences has.
 _KEYS = "abcdef"
@@ -56,13 +54,7 @@ class ReferenceLoader:
         when all buffers are full. Turns in which the loader was started again are repeated if
         possible, because starting is not loading. No turn begins after `enough_s` seconds.
         """
-        for _ in range(_MAX_TRIES):
-            puller.ensure_epoch_has(2)
-            restarts = puller.restarts
-            turns = self._run_turns(puller, enough_s, clock)
-            if puller.restarts == restarts:
-                break
-        return turns
+        return puller.run_within_epoch(2, lambda: self._run_turns(puller, enough_s, clock))[0]
 
     def _run_turns(self, puller: Puller, enough_s: float, clock: Clock) -> CalibrationTurns:
         before = self._read_when_quiet(puller, clock)

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from statistics import fmean, median
-from typing import Any
+from typing import Any, TypeVar
 
 from netpipe.clock import Clock
 from netpipe.errors import LoaderEndedError, LoaderFailedError, MisuseError, NetpipeError
@@ -13,6 +13,7 @@ from netpipe.session.processes import ProcessTree
 
 Batch = Any
 LoaderFactory = Callable[[], Iterable[Batch]]
+T = TypeVar("T")
 
 _MIN_GROUP = 2
 _MAX_GROUP = 16
@@ -27,6 +28,8 @@ _QUIET_CORES = 0.1
 _QUIET_SAMPLE_S = 0.03
 # Seconds to wait for workers to stop; slower ones are ended with the session.
 _CLOSE_TIMEOUT_S = 1.0
+# Runs of a window that the end of an epoch fell into; epochs may differ in length.
+MAX_WINDOW_RUNS = 3
 
 
 @dataclass(frozen=True)
@@ -111,6 +114,22 @@ class Puller:
         finally:
             self._watch.note_wait(None)
         self.pulled += 1
+
+    def run_within_epoch(
+        self, batches: int, window: Callable[[], T], runs: int = MAX_WINDOW_RUNS
+    ) -> tuple[T, bool]:
+        """Run a timed window of some batches, or of all that an epoch has.
+
+        It runs again from the start of the next epoch if the loader restarted in it. Returns what
+        it measured, and whether it was without a restart at last.
+        """
+        for _ in range(runs):
+            self.ensure_epoch_has(batches)
+            restarts = self.restarts
+            measured = window()
+            if self.restarts == restarts:
+                return measured, True
+        return measured, False
 
     def _start(self) -> Iterator[Batch]:
         loader = self._loader()

@@ -7,13 +7,12 @@ slower favours neither side.
 from collections.abc import Callable
 from itertools import count
 from math import ceil
-from typing import TypeVar
 
 from netpipe.clock import Clock
 from netpipe.device.gpu import GpuWatch
 from netpipe.errors import LoaderEndedError
 from netpipe.measuring import calibration
-from netpipe.measuring.loader_puller import PulledBatches, Puller
+from netpipe.measuring.loader_puller import MAX_WINDOW_RUNS, PulledBatches, Puller, T
 from netpipe.measuring.loop_overhead import measure_host_s_per_step, measure_instruments_s_per_step
 from netpipe.measuring.profiler_trace import DRAIN, load_overlap_fraction, mark
 from netpipe.measuring.request import Factories
@@ -61,10 +60,6 @@ _MIN_SYNC_FRACTION = 0.02
 _INSTRUMENT_STEPS = 200
 _INSTRUMENT_REPEATS = 5
 _MAX_SAMPLED_STEPS = 100
-# Runs of a window that the end of an epoch fell into; epochs may differ in length.
-_MAX_WINDOW_RUNS = 3
-
-_T = TypeVar("_T")
 
 
 class RoundRunner:
@@ -238,18 +233,10 @@ class RoundRunner:
         trained = self._run_within_epoch(sizes.train.steps + sizes.train.skipped, train)
         return LoadingBlocks(drained, buffered, pulled, near, trained)
 
-    def _run_within_epoch(self, batches: int, window: Callable[[], _T]) -> _T:
-        """Run a timed window of some batches, or of all that an epoch has.
-
-        It runs again from the start of the next epoch if the loader restarted in it.
-        """
-        for _ in range(_MAX_WINDOW_RUNS if self.log.within_epochs else 1):
-            self.puller.ensure_epoch_has(batches)
-            restarts = self.puller.restarts
-            measured = window()
-            if self.puller.restarts == restarts:
-                return measured
-        self.log.within_epochs = False
+    def _run_within_epoch(self, batches: int, window: Callable[[], T]) -> T:
+        runs = MAX_WINDOW_RUNS if self.log.within_epochs else 1
+        measured, is_within = self.puller.run_within_epoch(batches, window, runs)
+        self.log.within_epochs &= is_within
         return measured
 
     def _drain(self, sizes: BlockSizes) -> tuple[bool, float]:
