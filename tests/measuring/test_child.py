@@ -30,7 +30,7 @@ def request_(tmp_path: Path) -> MeasureRequest:
 
 
 def error_of(request: MeasureRequest) -> dict[str, str]:
-    """Read the error of a result, which must be all there is beside what was said on the way."""
+    """Read the error of a result, which must be all there is beside the progress."""
     result = Path(request.result)
     left = {path.name for path in result.parent.iterdir()}
     assert left - {progress_file(request).name} == {result.name}
@@ -183,7 +183,7 @@ def test_every_target_is_looked_up(
 def test_a_failed_import_of_a_target_is_explained(
     monkeypatch: pytest.MonkeyPatch, request_: MeasureRequest, tmp_path_factory: Any
 ) -> None:
-    """What a target's module raises is told with its line."""
+    """An error of a target's module names its line."""
     module = tmp_path_factory.mktemp("stranger") / "stranger_failing.py"
     module.write_text("raise ValueError('no such corpus')\n")
     run_main(monkeypatch, request_, "--loader", f"{module}:loader")

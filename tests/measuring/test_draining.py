@@ -45,7 +45,7 @@ def test_draining_compares_with_the_typical_load_time(clock: FakeClock) -> None:
 
 
 def test_a_drain_gives_up_at_its_limit(clock: FakeClock) -> None:
-    """Buffers too large to be emptied in time are left, and it is said that they were."""
+    """Buffers too large to be emptied in time are left, and reported as such."""
     puller = start_puller(clock, repeat(BUFFERED_S))
     drained, lent = puller.drain(STEADY_S, STEADY_S, ENOUGH_S, limit_s=1.0)
     assert not drained

@@ -287,7 +287,7 @@ def test_the_aux_has_the_shapes_of_the_real_step() -> None:
 
     step, state = started(0.001, lambda: (jnp.ones((2, 5)), real_step))
     _, aux = step(state, BATCH)
-    described = jax.tree.map(lambda one: (one.shape, one.dtype), aux)
+    described = jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), aux)
     assert described == {
         "loss": ((4,), jnp.float32),
         "more": (((), jnp.int32), ((4,), jnp.bfloat16), None),

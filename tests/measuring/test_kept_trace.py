@@ -55,9 +55,9 @@ def events_of(file: Path) -> list[dict[str, Any]]:
 def spans_of(events: list[dict[str, Any]], name: str) -> list[Span]:
     """Return when each thing of a name began and ended, in microseconds and in order."""
     return sorted(
-        (one["ts"], one["ts"] + one["dur"])
-        for one in events
-        if one["ph"] == "X" and one["name"] == name
+        (event["ts"], event["ts"] + event["dur"])
+        for event in events
+        if event["ph"] == "X" and event["name"] == name
     )
 
 
@@ -85,7 +85,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     puller, length = Puller(loader, clock), BlockLength(STEPS, SKIPPED)
     file = tmp_path_factory.mktemp("kept") / "emulated.trace.json.gz"
     keep_trace(lambda: run_train_block(puller, stepper, late_reading_loop, length), file)
-    assert [one.name for one in file.parent.iterdir()] == [file.name]
+    assert [kept_file.name for kept_file in file.parent.iterdir()] == [file.name]
     return events_of(file)
 
 
@@ -94,13 +94,15 @@ def test_everything_is_marked_once_a_step(kept: list[dict[str, Any]], name: str)
     """As often as there were steps; what is of one kind is not done twice at a time."""
     spans = spans_of(kept, name)
     assert len(spans) == ALL
-    assert all(one[1] <= following[0] for one, following in pairwise(spans))
+    assert all(span[1] <= following[0] for span, following in pairwise(spans))
 
 
 def test_a_step_is_loading_then_the_loop_which_calls_the_step(kept: list[dict[str, Any]]) -> None:
     """Each phase lies in the one that holds it, in the order in which it happened."""
     names = (STEP, LOADING, LOOP, DISPATCH)
-    for step, loading, loop, dispatch in zip(*(spans_of(kept, one) for one in names), strict=True):
+    for step, loading, loop, dispatch in zip(
+        *(spans_of(kept, name) for name in names), strict=True
+    ):
         assert step[0] <= loading[0] <= loading[1] <= loop[0] <= dispatch[0]
         assert dispatch[1] <= loop[1] <= step[1]
 
@@ -119,13 +121,13 @@ def test_the_device_works_from_the_call_to_the_end(kept: list[dict[str, Any]]) -
 def test_steps_are_numbered(kept: list[dict[str, Any]], name: str) -> None:
     """The same number stands at a step of the loop and at the device's work on it."""
     numbered = sorted(
-        (one["ts"], int(one["args"]["step_num"])) for one in kept if one.get("name") == name
+        (event["ts"], int(event["args"]["step_num"])) for event in kept if event.get("name") == name
     )
     assert [number for _, number in numbered] == list(range(ALL))
 
 
 def test_threads_are_called_by_what_they_do(kept: list[dict[str, Any]]) -> None:
-    """The loop and the device can be told apart at a glance, and from all others."""
+    """The loop and the device can be distinguished at a glance, and from all others."""
     names = {
         event["tid"]: event["args"]["name"] for event in kept if event.get("name") == "thread_name"
     }
@@ -234,15 +236,15 @@ def test_a_measurement_names_its_trace(rehearse: Rehearse, tmp_path: Path) -> No
     found = rehearse(trace=partial(trace_file, tmp_path, "a::b"))
     assert found.trace == str(tmp_path / "h200-x1_a-b.trace.json.gz")
     assert len(spans_of(events_of(Path(found.trace)), STEP)) >= 3
-    assert "no-trace" not in [one.name for one in found.findings]
+    assert "no-trace" not in [finding.name for finding in found.findings]
 
 
 def test_a_slow_loader_is_drained_within_its_trace(rehearse: Rehearse, tmp_path: Path) -> None:
     """Else the trace of one that cannot keep up would show the speed of its buffers."""
     slow = rehearse(iter([0.05] * 10_000), trace=partial(trace_file, tmp_path, "slow"))
     fast = rehearse(iter([0.01] * 10_000), trace=partial(trace_file, tmp_path, "fast"))
-    drains = [spans_of(events_of(Path(one.trace)), DRAIN) for one in (slow, fast)]
-    assert [len(one) for one in drains] == [1, 0]
+    drains = [spans_of(events_of(Path(found.trace)), DRAIN) for found in (slow, fast)]
+    assert [len(spans) for spans in drains] == [1, 0]
     first = spans_of(events_of(Path(slow.trace)), STEP)[0]
     assert drains[0][0][1] <= first[0]
 
@@ -254,8 +256,8 @@ def test_a_measurement_needs_no_profiler(
     monkeypatch.setattr(jax.profiler, "start_trace", forbidden)
     found = rehearse(trace=partial(trace_file, tmp_path, ""))
     assert found.trace == ""
-    said = {one.name: one.message for one in found.findings}
-    assert said["no-trace"].endswith("started: not permitted")
+    messages = {finding.name: finding.message for finding in found.findings}
+    assert messages["no-trace"].endswith("started: not permitted")
     assert list(tmp_path.iterdir()) == []
 
 

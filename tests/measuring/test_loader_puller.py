@@ -38,8 +38,15 @@ def test_pulling_flat_out_notes_every_gap(clock: FakeClock) -> None:
 @pytest.mark.parametrize(
     ("workers", "enough_s", "batches"),
     [
-        *((0, 0.1, 2), (0, 0.2, 4), (0, 0.5, 4), (0, 0.6, 6)),
-        *((4, 0.2, 4), (4, 0.3, 8), (4, 1.0, 8), (4, 1.1, 12), (4, 2.1, 20)),
+        (0, 0.1, 2),
+        (0, 0.2, 4),
+        (0, 0.5, 4),
+        (0, 0.6, 6),
+        (4, 0.2, 4),
+        (4, 0.3, 8),
+        (4, 1.0, 8),
+        (4, 1.1, 12),
+        (4, 2.1, 20),
     ],
 )
 def test_pulling_flat_out_takes_its_time(
@@ -173,7 +180,7 @@ def test_a_restart_does_not_wait_forever_for_the_old_loader_to_close(
 
 @pytest.mark.parametrize("made", [None, 3, lambda: None])
 def test_a_loader_must_be_iterable(clock: FakeClock, made: Any) -> None:
-    """A factory that returns something else is misused, and told what it returned."""
+    """The error names the type of what another factory returned."""
     with pytest.raises(MisuseError, match=rf"loader\(\).*iterable.*found {type(made).__name__}"):
         Puller(lambda: made, clock)
 
@@ -221,7 +228,7 @@ def raising(error: Exception) -> Callable[[], Any]:
 def test_a_loader_that_cannot_be_started_again_has_ended(
     clock: FakeClock, then: Callable[[], Any], how: str
 ) -> None:
-    """Its end is told with how many batches it gave and why there are no more."""
+    """The error has the number of its batches and why there are no more."""
     puller = Puller(Once(3, then), clock)
     assert [puller.pull()[0] for _ in range(2)] == [1, 2]
     with pytest.raises(LoaderEndedError, match="ended after 3 batches") as caught:

@@ -56,8 +56,8 @@ def test_ratios_belong_to_each_other(rehearse: Rehearse) -> None:
 def test_the_cost_is_that_of_all_turns(rehearse: Rehearse) -> None:
     """The ratio to the reference is the median over blocks of turns, with their interval."""
     found = rehearse()
-    load = [one.load_cpu_s_per_batch for one in found.turns]
-    reference = [one.reference_cpu_s_per_batch for one in found.turns]
+    load = [turns.load_cpu_s_per_batch for turns in found.turns]
+    reference = [turns.reference_cpu_s_per_batch for turns in found.turns]
     assert load[:2] == [0.006, 0.006]
     assert reference[:2] == [0.006, 0.003]
     ratio = found.load_cpu_ratio
@@ -90,7 +90,7 @@ def test_a_step_that_is_ready_at_once_voids_the_probe(rehearse: Rehearse) -> Non
 def test_a_loader_that_ends_is_a_finding(rehearse: Rehearse) -> None:
     """A finite loader is measured all the same, its starts left out, with a finding."""
     found = rehearse([3.0] + [LOAD_S] * 50)
-    assert [one.name for one in found.findings] == ["loader-restarted"]
+    assert [finding.name for finding in found.findings] == ["loader-restarted"]
     assert found.rounds.load_s_per_batch == pytest.approx([LOAD_S] * found.step_s.n)
     assert found.wait_s.p99 == pytest.approx(LOAD_S)
 
@@ -110,7 +110,7 @@ def test_a_slow_start_is_a_finding(clock: FakeClock, rehearse: Rehearse) -> None
         return batches(first_s)
 
     found = rehearse(loader=loader).findings
-    assert [one.name for one in found] == ["slow-start", "loader-restarted"]
+    assert [finding.name for finding in found] == ["slow-start", "loader-restarted"]
     assert re.search(r"took 62 s .*\(15 s .*12 s .*loader\(\)", found[0].message)
 
 
@@ -176,7 +176,7 @@ def test_a_loader_that_ends_for_good_leaves_whole_rounds(
     whole = rehearse(loader=endless)
     only = islice(endless(), asked // 2)
     found = rehearse(loader=lambda: only)
-    assert [one.name for one in found.findings] == ["loader-ended"]
+    assert [finding.name for finding in found.findings] == ["loader-ended"]
     assert 1 <= found.step_s.n < whole.step_s.n
     assert {len(values) for values in asdict(found.rounds).values()} == {found.step_s.n}
 
@@ -248,7 +248,7 @@ def test_the_reference_is_stopped_in_any_case(
 
     with pytest.raises(MisuseError, match="no loop"):
         rehearse(loop=failing_loop)
-    assert all(one.closed for one in references)
+    assert all(reference.closed for reference in references)
 
 
 def test_the_reference_is_stopped_when_the_step_is_none(
@@ -257,4 +257,4 @@ def test_the_reference_is_stopped_when_the_step_is_none(
     """Where the measurement never begins, no worker of it is left."""
     with pytest.raises(MisuseError, match=r"\(state, step\)"):
         rehearse(step=lambda: None)
-    assert all(one.closed for one in references)
+    assert all(reference.closed for reference in references)

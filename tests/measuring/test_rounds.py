@@ -108,7 +108,7 @@ def test_undrained_buffers_are_a_finding(
     monkeypatch.setattr(Puller, "drain", lambda *_, **__: (False, 99.0))
     found = rehearse()
     assert (found.drained, found.buffered_batches) == (False, None)
-    assert [one.name for one in found.findings] == ["undrained-buffers"]
+    assert [finding.name for finding in found.findings] == ["undrained-buffers"]
     assert "after 99 batches" in found.findings[0].message
 
 
@@ -177,10 +177,8 @@ def test_blocks_share_a_round(
 ) -> None:
     """Each block has its share of the round's time, a least and a most; slow sides do little."""
     found = BlockSizes.within(round_s, Estimates(times_s[0], *times_s))
-    assert counts == (
-        *(found.steps, found.short_steps, found.copied_steps, found.host_steps),
-        *(found.train.skipped, found.train.steps),
-    )
+    steps = (found.steps, found.short_steps, found.copied_steps, found.host_steps)
+    assert counts == (*steps, found.train.skipped, found.train.steps)
     assert found.load_s == pytest.approx(0.15 * round_s)
     assert found.host_limit_s == pytest.approx(0.1 * round_s)
     assert found.train.limit_s == pytest.approx(0.7 * round_s)

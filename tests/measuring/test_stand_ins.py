@@ -25,7 +25,7 @@ def aux() -> OnlyLoss:
 
 
 @pytest.mark.parametrize(
-    ("read", "said"),
+    ("read", "words"),
     [
         (lambda state: state.params, "state.params was read"),
         (lambda state: state["params"], r"state\['params'\] was read"),
@@ -35,15 +35,15 @@ def aux() -> OnlyLoss:
     ],
 )
 def test_a_state_says_that_it_is_none(
-    state: EmulatedState, read: Callable[[Any], object], said: str
+    state: EmulatedState, read: Callable[[Any], object], words: str
 ) -> None:
     """Whatever is read of it is named, with the reason."""
-    with pytest.raises(MisuseError, match=f"{said}.*--accelerator auto"):
+    with pytest.raises(MisuseError, match=f"{words}.*--accelerator auto"):
         read(state)
 
 
 @pytest.mark.parametrize(
-    ("read", "said"),
+    ("read", "words"),
     [
         (lambda aux: aux["accuracy"], r"aux\['accuracy'\] was read"),
         (lambda aux: aux.loss, "aux.loss was read"),
@@ -51,10 +51,10 @@ def test_a_state_says_that_it_is_none(
     ],
 )
 def test_an_aux_says_that_it_has_a_loss_alone(
-    aux: OnlyLoss, read: Callable[[Any], object], said: str
+    aux: OnlyLoss, read: Callable[[Any], object], words: str
 ) -> None:
     """Another key is named, with the way to get it."""
-    with pytest.raises(MisuseError, match=f"{said}.*--step"):
+    with pytest.raises(MisuseError, match=f"{words}.*--step"):
         read(aux)
 
 
@@ -74,7 +74,7 @@ def test_a_state_is_a_pytree(state: EmulatedState) -> None:
 
 
 def test_protocols_find_nothing(state: EmulatedState, aux: OnlyLoss) -> None:
-    """Who only asks whether an attribute is there is told no, and numpy takes it for an object."""
+    """`hasattr` finds no attribute, and numpy takes it for an object."""
     assert not hasattr(state, "__array__")
     assert not hasattr(state, "params")
     assert getattr(aux, "loss", None) is None

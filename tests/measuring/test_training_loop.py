@@ -101,7 +101,7 @@ def test_an_emulated_device_says_itself_when_it_works() -> None:
     stepper.warm_up(60.0)
     block = run_train_block(Puller(selfish, clock), stepper, syncing_loop, BlockLength(STEPS, 1))
     shown = build_timeline(block.timeline)
-    assert [one.length_s for one in shown.working] == pytest.approx([0.010] * STEPS, abs=1e-6)
+    assert [span.length_s for span in shown.working] == pytest.approx([0.010] * STEPS, abs=1e-6)
     assert shown.idle_fraction == pytest.approx(1 - 0.010 / fmean(block.steps_s[1:]), abs=1e-6)
     assert shown.idle_fraction > 0.5  # loading alone takes 22 ms
 
@@ -165,7 +165,7 @@ def test_an_aux_without_an_array_is_misuse() -> None:
 
 
 def test_the_loops_own_error_gets_out() -> None:
-    """What the user's loop raises is what is told."""
+    """An error of the user's loop is raised as it is."""
 
     def broken_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
         step(state, next(batches))
@@ -230,7 +230,7 @@ def test_the_loss_is_looked_at_by_its_name() -> None:
 
 
 def test_a_loop_that_swallows_the_loaders_failure_does_not_hide_it() -> None:
-    """What the loader raised is told, although the loop took it for an end."""
+    """An error of the loader is raised, although the loop took it for an end."""
 
     def deaf_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
         with suppress(Exception):

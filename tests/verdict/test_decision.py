@@ -291,7 +291,7 @@ def test_a_stall_without_variations_is_still_named() -> None:
 
 
 def test_compilations_that_stop_are_remarked_on() -> None:
-    """A few are no verdict, and still said; where they are the verdict, not twice."""
+    """A few are a remark, not a verdict; where they are the verdict, there is no remark."""
     few = make_measurement(compiled=(2, 0, 0, 0, 0, 0, 0, 0, 0))
     assert [remark.name for remark in find_remarks(few, judge(few))] == ["compilations"]
     all_along = make_measurement(compiled=2)
@@ -306,7 +306,7 @@ def test_work_of_the_loop_is_contention_where_cores_are_shared() -> None:
 
 
 def test_cheap_syncs_are_remarked_on_only_when_healthy() -> None:
-    """That syncs cost little is said only where training does not wait."""
+    """Cheap syncs are a remark only where training does not wait."""
     measurement = make_measurement(train_s=0.080, **SYNCED)
     verdict = judge(measurement)
     assert verdict.kind == "no-overlap"
