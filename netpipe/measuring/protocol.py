@@ -98,6 +98,9 @@ def _summarize(
     buffered = [load.buffered for load in log.loads]
     # In turn, drains find full buffers and those that real steps have left.
     full, after_training = buffered[::2], buffered[1::2]
+    buffered_start: float | None = median(full)
+    if 2 * sum(load.trained_drained for load in log.loads) > len(log.loads):
+        buffered_start = 0.0 if log.mostly_drained else None
     return Measurement(
         device=device,
         host=environment.host,
@@ -137,7 +140,7 @@ def _summarize(
         elapsed_s=elapsed_s,
         rounds=rounds,
         findings=tuple(_list_findings(runner.puller, log, stepper)),
-        buffered_batches_start=_buffered_at_start(log, full),
+        buffered_batches_start=buffered_start,
         buffered_batches_end=median(after_training) if after_training else None,
         host_s_per_step=interval(rounds.host_s_per_step),
         blocking_lines=log.blocking_lines,
@@ -155,13 +158,6 @@ def _summarize(
         epoch_batches=runner.puller.epoch_batches,
         within_epochs=log.within_epochs,
     )  # fmt: skip
-
-
-def _buffered_at_start(log: RoundLog, full: list[float]) -> float | None:
-    """Return the batches in the buffers when real steps began: none, or all that they hold."""
-    if 2 * sum(load.trained_drained for load in log.loads) > len(log.loads):
-        return 0.0 if log.mostly_drained else None
-    return median(full) if full else None
 
 
 def _list_findings(puller: Puller, log: RoundLog, stepper: StepRunner) -> Iterator[Finding]:
