@@ -120,8 +120,8 @@ class Puller:
     ) -> tuple[T, bool]:
         """Run a timed window of some batches, or of all that an epoch has.
 
-        It runs again from the start of the next epoch if the loader restarted in it. Returns what
-        it measured, and whether it was without a restart at last.
+        If the loader restarted in it, it runs again from the start of the next epoch. Return what
+        the last run measured, and whether it had no restart.
         """
         for _ in range(runs):
             self.ensure_epoch_has(batches)

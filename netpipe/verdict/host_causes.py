@@ -29,9 +29,9 @@ _MIN_SLOWED_WORK_RATIO = 0.2
 def judge_forced_sync(measurement: Measurement) -> Cause | None:
     """Find a loop that waits for the device, and the causes that look like it."""
     stalls = quantities.certainly_stalls(measurement)
-    fraction = quantities.exposed_fraction(measurement)
+    exposed_time = quantities.exposed_time(measurement)
     # A sync may also cost too much where a step alone spreads too far for R to show a stall.
-    exposed = fraction is not None and fraction.low > EPSILON
+    exposed = exposed_time is not None and exposed_time[0].low > EPSILON
     if not (stalls or exposed):
         return None
     if measurement.sync_probe_idle_fraction > _MAX_IDLE_PROBE:
@@ -97,8 +97,9 @@ def _waiting_fraction(measurement: Measurement) -> float:
 
 def _make_forced_sync(measurement: Measurement, probe: float) -> Cause:
     train_s = measurement.train_s_per_step.median
-    stalls = quantities.certainly_stalls(measurement)
-    cost_s = quantities.excess_s(measurement) if stalls else quantities.exposed_s(measurement)
+    exposed_time, cost_s = quantities.exposed_time(measurement), quantities.excess_s(measurement)
+    if exposed_time is not None and not quantities.certainly_stalls(measurement):
+        cost_s = exposed_time[1]
     return Cause(
         VerdictKind.FORCED_SYNC,
         f"the loop waits for the device {probe:.2f} times a step{name_worst_line(measurement)}; a "
@@ -115,11 +116,11 @@ def _make_forced_sync(measurement: Measurement, probe: float) -> Cause:
 
 def describe_exposed(measurement: Measurement) -> str:
     """Return the measured cost of a sync as a sentence."""
-    fraction = quantities.exposed_fraction(measurement)
-    if fraction is None:
+    exposed_time = quantities.exposed_time(measurement)
+    if exposed_time is None:
         return "what it costs was not measured"
-    idle_s = format_seconds(quantities.exposed_s(measurement))
-    return f"the device idles {idle_s} a step after a sync, {format_ratio_interval(fraction)} of R"
+    fraction, idle_s = format_ratio_interval(exposed_time[0]), format_seconds(exposed_time[1])
+    return f"the device idles {idle_s} a step after a sync, {fraction} of R"
 
 
 def name_worst_line(measurement: Measurement) -> str:
