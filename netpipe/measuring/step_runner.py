@@ -204,6 +204,11 @@ class StepRunner:
         jax.block_until_ready(last)
         return (self.clock() - started) / steps
 
+    def catch_up(self) -> None:
+        """Run a step and wait for it, and so for all work that a loop has left on the device."""
+        for batch in self._take(self._resident, 1):
+            jax.block_until_ready(self.advance(batch))
+
     def measure_synced_s(self, steps: int) -> float:
         """Return the seconds of one step on resident batches, blocked after every step."""
         batches = self._take(self._resident, steps)
