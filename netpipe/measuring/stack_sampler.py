@@ -27,8 +27,6 @@ _STDLIB_FOLDER = sysconfig.get_paths()["stdlib"] + os.sep
 _SITE_FOLDERS = ("site-packages", "dist-packages")
 
 _Line = tuple[str, int]
-
-
 # A line that the main thread was at, for how many seconds, and its CPU seconds meanwhile.
 _Sample = tuple[_Line | None, float, float]
 

@@ -91,8 +91,8 @@ def test_code_of_other_packages_counts_when_there_is_no_other() -> None:
 def test_only_kept_samples_count() -> None:
     """What was seen before an end that does not count is forgotten; time counts, not looks."""
     sampler = StackSampler()
-    forgotten = [(("a.py", 1), 0.001, 0.0)] * 9
-    kept = [
+    forgotten: list[Any] = [(("a.py", 1), 0.001, 0.0)] * 9
+    kept: list[Any] = [
         *[(None, 0.001, 0.0)] * 6,
         *[(("a.py", 2), 0.001, 0.0)] * 2,
         (("a.py", 2), 0.004, 0.003),
