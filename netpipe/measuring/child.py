@@ -100,11 +100,8 @@ def main() -> None:
 
     def measure(closing: ExitStack) -> dict[str, Any]:
         announce_import(request, arguments.loader)
-        factories = Factories(
-            loader=resolve(arguments.loader),
-            step=resolve(arguments.step) if arguments.step else None,
-            loop=resolve(arguments.loop) if arguments.loop else None,
-        )
+        targets = vars(arguments).items()
+        factories = Factories(**{name: resolve(target) for name, target in targets if target})
         return measure_factories(request, factories, closing)
 
     run_job(request, measure)

@@ -9,6 +9,7 @@ import ctypes
 import errno
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from math import inf
 from typing import Any, NoReturn
@@ -44,6 +45,7 @@ class _StandIn:
         raise AbsentError(f"{self._name}.{name} was read. {self._way_out}")
 
 
+@dataclass(eq=False, repr=False)
 class EmulatedState(_StandIn):
     """A state that only keeps the steps in order.
 
@@ -51,15 +53,14 @@ class EmulatedState(_StandIn):
     has no `device_step`.
     """
 
+    token: Any
+    device_step: DeviceStep | None = None
+
     _name = "state"
     _way_out = (
         "An emulated accelerator keeps no state: do not read it in what is measured, or "
         "measure on a real device (--accelerator auto)"
     )
-
-    def __init__(self, token: Any, device_step: DeviceStep | None = None) -> None:
-        self.token = token
-        self.device_step = device_step
 
     def __getitem__(self, key: object) -> NoReturn:
         raise MisuseError(f"state[{key!r}] was read. {self._way_out}")
