@@ -31,9 +31,10 @@ _VALUES: Final = np.arange(4_000, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C1
 
 
 class ReferenceLoader:
-    """The reference loader, running with as many workers as the other, or as there are CPUs.
+    """The reference loader, running.
 
-    Only ratios to a reference of the same `name` are comparable.
+    It has as many workers as the measured loader, but no more than there are CPUs; without any it
+    loads in this process. Only ratios to a reference of the same `name` are comparable.
     """
 
     def __init__(self, workers: int) -> None:

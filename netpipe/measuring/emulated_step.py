@@ -33,7 +33,7 @@ class AbsentError(MisuseError, AttributeError):
 
 
 class _StandIn:
-    """Something of a real training that only its harness can use; `_way_out` is a sentence."""
+    """A part of an emulated training: reading an attribute that it does not have is misuse."""
 
     _name: str
     _way_out: str

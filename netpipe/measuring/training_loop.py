@@ -80,10 +80,10 @@ class TrainBlock:
 
 @dataclass(frozen=True)
 class BlockLength:
-    """How many steps of a block count after those that are `skipped`, until loading overlaps.
+    """The length of a block of real steps.
 
-    At least 1 is skipped. The block ends after `limit_s` seconds, and where the loader's epoch is
-    known to end, once it has a few steps.
+    The first ones, at least 1, are skipped until loading and computing overlap; then `steps` count.
+    With a few of these, the block also ends after `limit_s` seconds or at the end of the epoch.
     """
 
     steps: int

@@ -54,7 +54,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Cause:
-    """A verdict by one rule; `evidence` are its figures beside those of every verdict."""
+    """The cause that a rule finds; its evidence follows the figures of every verdict."""
 
     kind: VerdictKind
     reason: str
