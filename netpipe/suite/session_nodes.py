@@ -11,8 +11,8 @@ from typing import Any, Final
 import pytest
 
 from netpipe.linting.request import LintRequest
-from netpipe.measuring.child import Factories, serve
-from netpipe.measuring.request import MeasureRequest
+from netpipe.measuring.child import serve
+from netpipe.measuring.request import Factories, MeasureRequest
 from netpipe.session.child import run_job
 from netpipe.session.request import SessionRequest
 from netpipe.session.result_files import error_document, write_result

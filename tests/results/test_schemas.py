@@ -15,8 +15,8 @@ import netpipe
 from netpipe.gate import baseline
 from netpipe.gate.comparison import BaselineSessions, compare
 from netpipe.gate.pairs import Pair
-from netpipe.measuring.child import Factories, serve
-from netpipe.measuring.request import MeasureRequest
+from netpipe.measuring.child import serve
+from netpipe.measuring.request import Factories, MeasureRequest
 from netpipe.results.measurement import Finding, Measurement
 from netpipe.results.step_times import Distributions, StepTimes
 from netpipe.suite.against import Against

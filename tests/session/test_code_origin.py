@@ -13,8 +13,8 @@ from types import ModuleType
 import pytest
 
 from netpipe.errors import MisuseError
-from netpipe.measuring.child import Factories, serve
-from netpipe.measuring.request import MeasureRequest
+from netpipe.measuring.child import serve
+from netpipe.measuring.request import Factories, MeasureRequest
 from netpipe.session.code_origin import check_origin
 from tests.repository import commit_files, init
 from tests.root_process import ROOT
