@@ -1,18 +1,9 @@
 """What a page shows: the parts of results as cards of text, figures and drawings."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import ClassVar, TypeAlias
 
-
-class Tone(StrEnum):
-    """Whether a result is good news; the page shows it by a colour, a sign and a word."""
-
-    GOOD = "good"
-    WARN = "warn"
-    BAD = "bad"
-    OPEN = "open"
-    PLAIN = "plain"
+from netpipe.page.tones import Tone
 
 
 @dataclass(frozen=True)
@@ -20,7 +11,6 @@ class Headline:
     """What a reader sees first.
 
     Attributes:
-        tone: Whether it is good news.
         word: The outcome: "Loader-bound".
         sentence: What was found.
         next: What to do about it; "" for nothing.
@@ -58,16 +48,15 @@ class Cell:
     """A cell of a table.
 
     Attributes:
-        text: Its text.
-        tone: Any other than plain puts a sign before the text.
         note: Smaller text below.
+        tone: Any other than plain puts a sign before the text.
         svg: A drawing in place of the text, which is then its title.
         is_code: The text is code, or a name in it.
     """
 
     text: str
-    tone: Tone = Tone.PLAIN
     note: str = ""
+    tone: Tone = Tone.PLAIN
     svg: str = ""
     is_code: bool = False
 
@@ -146,7 +135,6 @@ class Part:
 
     Attributes:
         title: A device, or what was examined: "The order of the calls".
-        headline: The outcome.
         facts: The few most important figures.
         cards: Everything else, the most important first.
     """
@@ -157,7 +145,6 @@ class Part:
     cards: tuple[Card, ...] = ()
 
 
-def head_columns(*names: str, figures: tuple[str, ...]) -> tuple[Column, ...]:
+def head_columns(*texts: str, figures: tuple[str, ...] = ()) -> tuple[Column, ...]:
     """Return the columns of texts, then those of figures."""
-    texts = (Column(name) for name in names)
-    return (*texts, *(Column(name, is_figure=True) for name in figures))
+    return (*map(Column, texts), *(Column(name, is_figure=True) for name in figures))

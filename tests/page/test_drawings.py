@@ -6,15 +6,19 @@ from math import inf
 
 import pytest
 
-from netpipe.page.content import Tone
 from netpipe.page.formatting import format_short_count
 from netpipe.page.plots.canvas import Ink
-from netpipe.page.plots.distributions import draw_distributions
-from netpipe.page.plots.inline import inline_svg
-from netpipe.page.plots.ranges import Line, Row, draw_amounts, draw_factors
-from netpipe.page.plots.sparkline import draw_sparkline
-from netpipe.page.plots.stage_bars import draw_stage_bars
-from netpipe.page.plots.timeline import build_timeline, draw_timeline
+from netpipe.page.plots.rows import (
+    Line,
+    Row,
+    draw_amounts,
+    draw_factors,
+    draw_sparkline,
+    draw_stage_bars,
+)
+from netpipe.page.plots.timeline import build_timeline, draw_distributions, draw_timeline
+from netpipe.page.rendering import inline_svg
+from netpipe.page.tones import Tone
 from netpipe.results.measurement import Interval
 from netpipe.results.step_times import StepTimes
 from tests.page import examples

@@ -8,8 +8,7 @@ from typing import Any, Final
 import pytest
 
 from netpipe.page.content import Drawing, Fact, Facts, Part
-from netpipe.page.parts import measurement
-from netpipe.page.parts.registry import build_parts
+from netpipe.page.parts import build_parts, measurement
 from netpipe.page.reading import replace_unprintable
 from netpipe.results.units import format_seconds
 from tests.page import examples

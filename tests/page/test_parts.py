@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from netpipe.page.content import Card, Drawing, Fact, Facts, Pair, Part, Table, Tone
-from netpipe.page.parts.registry import build_parts
+from netpipe.page.content import Card, Drawing, Fact, Facts, Pair, Part, Table
+from netpipe.page.parts import build_parts
 from netpipe.page.reading import replace_unprintable
+from netpipe.page.tones import Tone
 from tests.measurements import CPU
 from tests.page import examples
 from tests.page.examples import comparison, diagnosis, lint, measurement, measurements, run

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from netpipe.errors import InputError
-from netpipe.page.parts.registry import SCHEMAS
+from netpipe.page.parts import SCHEMAS
 from netpipe.page.reading import read_document
 from tests.page.examples import every_document, measurement
 

@@ -1,10 +1,9 @@
-"""A measurement: why training waits, and all figures."""
+"""Measurements: why training waits, all figures, and several accelerators side by side."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Final
 
-from netpipe.page import tones
 from netpipe.page.content import (
     Card,
     Cell,
@@ -14,26 +13,29 @@ from netpipe.page.content import (
     Headline,
     Note,
     Notes,
+    Pair,
     Part,
     Table,
-    Tone,
     head_columns,
 )
 from netpipe.page.formatting import (
     capitalize,
+    describe_interval,
     format_bounds,
     format_ratio,
     format_size,
-    format_whole_percent,
 )
-from netpipe.page.parts.environment import build_environment_cards
-from netpipe.page.parts.steps import build_step_cards
+from netpipe.page.plots import timeline
 from netpipe.page.plots.canvas import Ink
-from netpipe.page.plots.ranges import Row, draw_amounts
-from netpipe.results.measurement import Interval, Measurement, parse_measurement
+from netpipe.page.plots.rows import Line, Row, draw_amounts, draw_factors
+from netpipe.page.tones import BY_VERDICT, Tone, pick_worst
+from netpipe.results.measurement import Interval, Measurement, converter, parse_measurement
+from netpipe.results.step_times import StepTimes
 from netpipe.results.units import format_number, format_percent, format_seconds
-from netpipe.verdict.kinds import Verdict, VerdictKind
+from netpipe.verdict.kinds import Verdict
 from netpipe.verdict.report import device_label
+
+STEP_FIELDS: Final = ("timeline", "distributions")
 
 _DRAWN_TIMES: Final = (
     ("load_s_per_batch", "L: a batch, the loader alone", Ink.LOAD, "o"),
@@ -46,16 +48,62 @@ _DRAWN_TIMES: Final = (
 )
 
 
-_FACT_TIMES: Final = (
-    ("load time L", "load_s_per_batch"),
-    ("step time S0", "step_s"),
-    ("real step R", "train_s_per_step"),
-)
+def build_measurements_parts(document: Mapping[str, Any]) -> tuple[Part, ...]:
+    """Return the parts of a `netpipe.measurements/1` document: an overview, then each."""
+    measurements = document["measurements"]
+    parts = tuple(map(build_measurement_part, measurements))
+    return (_build_overview(measurements, parts), *parts) if len(parts) > 1 else parts
+
+
+def _build_overview(documents: Sequence[Mapping[str, Any]], parts: Sequence[Part]) -> Part:
+    tones = [part.headline.tone for part in parts]
+    fed = sum(tone in (Tone.GOOD, Tone.WARN) for tone in tones)
+    verdicts, headrooms, rows = [], {}, []
+    for document, part in zip(documents, parts, strict=True):
+        verdicts.append(f"{part.title}: {document['verdict']['kind']}")
+        headrooms[part.title] = converter().structure(document["headroom"], Interval)
+        times = ("load_s_per_batch", "step_s", "train_s_per_step")
+        row = (
+            Cell(part.title),
+            Cell(part.headline.word, tone=part.headline.tone),
+            *(Cell(format_seconds(document[name]["median"])) for name in times),
+            Cell(format_ratio(document["headroom"]["median"])),
+            Cell(format_percent(document["stall_fraction"]["median"])),
+            Cell(str(document.get("workers_needed") or "")),
+        )
+        rows.append(row)
+    figures = ("load L", "step S0", "real step R", "headroom", "stall", "workers needed")
+    table = Table(
+        "One loader, several accelerators",
+        "Medians. A step time marked derived comes from FLOPs and a peak, not from a run.",
+        head_columns("accelerator", "verdict", figures=figures),
+        tuple(rows),
+    )
+    word = f"{fed} of {len(parts)} fed"
+    headline = Headline(pick_worst(tones), word, f"{'; '.join(verdicts)}.")
+    return Part("Side by side", headline, cards=(Pair(draw_headrooms(headrooms), table),))
+
+
+def draw_headrooms(headrooms: Mapping[str, Interval]) -> Drawing:
+    """Draw the headroom of each accelerator, at least one, by its name."""
+    rows = []
+    for name, headroom in headrooms.items():
+        ink, marker = (Ink.GOOD, "o") if headroom.median >= 1 else (Ink.BAD, "X")
+        rows.append(Row(name, headroom, ink, marker))
+    return Drawing(
+        "Headroom of each accelerator",
+        draw_factors(rows, Line(1.0, "keeps up")),
+        "Step time over load time. Right of the line (●) the loader is fast enough, left of it (✖) "
+        "the accelerator waits.",
+    )
 
 
 def build_measurement_part(document: Mapping[str, Any]) -> Part:
     """Return the part of a `netpipe.measurement/1` document."""
-    measurement = _parse(document)
+    known = [field.name for field in fields(Measurement) if field.name in document]
+    device = {name: value for name, value in document["device"].items() if name != "emulated"}
+    values = {name: document[name] for name in ("schema", *known)} | {"device": device}
+    measurement = parse_measurement(values, "measurement")
     return Part(
         title=device_label(measurement.device),
         headline=_build_headline(document, measurement),
@@ -64,39 +112,16 @@ def build_measurement_part(document: Mapping[str, Any]) -> Part:
     )
 
 
-def pick_tone(document: Mapping[str, Any]) -> Tone:
-    """Return the tone of a measurement's verdict; plain without a verdict."""
-    if "verdict" not in document:
-        return Tone.PLAIN
-    verdict = _parse_verdict(document)
-    return tones.rate_verdict(verdict.kind, passes=verdict.passes(_parse(document)))
-
-
-def name_device(document: Mapping[str, Any]) -> str:
-    """Return the name of the device, marked if its step time is derived."""
-    return device_label(_parse(document).device)
-
-
-def _parse(document: Mapping[str, Any]) -> Measurement:
-    known = [field.name for field in fields(Measurement) if field.name in document]
-    device = {name: value for name, value in document["device"].items() if name != "emulated"}
-    values = {name: document[name] for name in ("schema", *known)} | {"device": device}
-    return parse_measurement(values, "measurement")
-
-
-def _parse_verdict(document: Mapping[str, Any]) -> Verdict:
-    verdict = document["verdict"]
-    kind, evidence = VerdictKind(verdict["kind"]), tuple(verdict["evidence"])
-    return Verdict(kind, verdict["message"], evidence, verdict["next"])
-
-
 def _build_headline(document: Mapping[str, Any], measurement: Measurement) -> Headline:
     if "verdict" not in document:
         headroom = format_ratio(measurement.headroom.median)
         return Headline(Tone.PLAIN, "Measured", f"Headroom {headroom}.")
-    verdict = _parse_verdict(document)
+    verdict = converter().structure(document["verdict"], Verdict)
+    tone = BY_VERDICT[verdict.kind]
+    if tone is Tone.BAD and verdict.passes(measurement):
+        tone = Tone.WARN
     return Headline(
-        tone=pick_tone(document),
+        tone,
         word=capitalize(verdict.kind),
         sentence=capitalize(verdict.message.removeprefix(f"{verdict.kind}: ")),
         next="" if verdict.next == "nothing" else capitalize(verdict.next),
@@ -104,12 +129,12 @@ def _build_headline(document: Mapping[str, Any], measurement: Measurement) -> He
 
 
 def _build_facts(document: Mapping[str, Any], measurement: Measurement) -> Iterator[Fact]:
-    for label, name in _FACT_TIMES:
-        interval: Interval = getattr(measurement, name)
-        yield Fact(label, format_seconds(interval.median), format_bounds(interval))
-    headroom, stall = measurement.headroom, measurement.stall_fraction
-    yield Fact("headroom", format_ratio(headroom.median), format_bounds(headroom, format_ratio))
-    yield Fact("stall", format_percent(stall.median), format_bounds(stall, format_whole_percent))
+    yield Fact("load time L", *describe_interval(measurement.load_s_per_batch))
+    yield Fact("step time S0", *describe_interval(measurement.step_s))
+    yield Fact("real step R", *describe_interval(measurement.train_s_per_step))
+    yield Fact("headroom", *describe_interval(measurement.headroom, format_ratio))
+    stall = measurement.stall_fraction
+    yield Fact("stall", format_percent(stall.median), format_bounds(stall, "{:.0%}".format))
     if (workers := document.get("workers_needed")) is not None:
         yield Fact("workers needed", str(workers), f"has {measurement.loader_processes}")
     if (cores := document.get("cores_needed")) is not None:
@@ -118,54 +143,59 @@ def _build_facts(document: Mapping[str, Any], measurement: Measurement) -> Itera
 
 def _build_cards(document: Mapping[str, Any], measurement: Measurement) -> Iterator[Card]:
     yield from build_step_cards(document)
-    yield _draw_times(measurement)
-    if evidence := document.get("verdict", {}).get("evidence"):
-        yield Notes("Evidence", tuple(Note("", line) for line in evidence))
-    if findings := document["findings"]:
-        notes = tuple(Note(one["name"], one["message"], Tone.WARN) for one in findings)
-        yield Notes("Other findings", notes)
-    if measurement.blocking_lines:
-        yield _build_blocking(measurement)
-    yield Facts("Further figures", tuple(_build_figures(document, measurement)))
-    yield from build_environment_cards(document["host"], document["versions"], document["device"])
-
-
-def _draw_times(measurement: Measurement) -> Drawing:
     rows = [
         Row(label, interval, ink, marker)
         for name, label, ink, marker in _DRAWN_TIMES
         if (interval := getattr(measurement, name)) is not None
     ]
-    return Drawing(
+    yield Drawing(
         "What a batch and a step take",
         draw_amounts(rows),
         "Medians with their 95% intervals. Where L is right of S0, the loader cannot keep up; "
         "where R is right of both, something else holds the loop up.",
     )
+    if evidence := document.get("verdict", {}).get("evidence"):
+        yield Notes("Evidence", tuple(Note("", line) for line in evidence))
+    if measurement.findings:
+        notes = (Note(found.name, found.message, Tone.WARN) for found in measurement.findings)
+        yield Notes("Other findings", tuple(notes))
+    if measurement.blocking_lines:
+        yield Table(
+            "Lines that wait for the device",
+            "Where the loop stands still until a step is done, the worst first.",
+            head_columns("line", figures=("of the loop's time",)),
+            tuple(
+                (Cell(line.code, f"{line.file}:{line.line}", is_code=True),
+                 Cell(f"{line.fraction:.0%}"))
+                for line in measurement.blocking_lines
+            ),
+        )  # fmt: skip
+    yield Facts("Further figures", tuple(_build_figures(measurement)))
+    yield from build_environment_cards(document["host"], document["versions"], document["device"])
 
 
-def _build_blocking(measurement: Measurement) -> Table:
-    rows = (
-        (
-            Cell(line.code, note=f"{line.file}:{line.line}", is_code=True),
-            Cell(format_whole_percent(line.fraction)),
+def build_step_cards(document: Mapping[str, Any]) -> Iterator[Drawing]:
+    """Yield drawings of the single steps that a measurement document has in `STEP_FIELDS`."""
+    if steps := document.get("timeline"):
+        drawn = timeline.build_timeline(tuple(StepTimes(**step) for step in steps))
+        is_exact = document["device"]["platform"] == "emulated"
+        caption = timeline.write_timeline_caption(drawn, is_exact=is_exact)
+        yield Drawing("Who waits for whom", timeline.draw_timeline(drawn), caption)
+    if found := document.get("distributions"):
+        step_s, wait_s = found["train_step_s"], found["wait_s"]
+        yield Drawing(
+            "All steps, not only the median",
+            timeline.draw_distributions(step_s, wait_s),
+            timeline.write_distributions_caption(step_s, wait_s, found["steps"]),
         )
-        for line in measurement.blocking_lines
-    )
-    return Table(
-        "Lines that wait for the device",
-        "Where the loop stands still until a step is done, the worst first.",
-        head_columns("line", figures=("of the loop's time",)),
-        tuple(rows),
-    )
 
 
-def _build_figures(document: Mapping[str, Any], measurement: Measurement) -> Iterator[Fact]:
-    waits = measurement.wait_s
-    p95, p99 = format_seconds(waits.p95), format_seconds(waits.p99)
+def _build_figures(measurement: Measurement) -> Iterator[Fact]:
     utilisation = measurement.accelerator_utilisation.median
     yield Fact("accelerator utilisation", format_percent(utilisation))
-    yield Fact("wait for a batch", format_seconds(waits.p50), f"95th percentile {p95}, 99th {p99}")
+    waits = measurement.wait_s
+    p50, p95, p99 = map(format_seconds, (waits.p50, waits.p95, waits.p99))
+    yield Fact("wait for a batch", p50, f"95th percentile {p95}, 99th {p99}")
     yield Fact("steps done before the next batch", format_percent(measurement.sync_probe_fraction))
     yield Fact("steps in flight", str(measurement.dispatch_depth), "at most")
     if measurement.buffered_batches is not None:
@@ -179,7 +209,28 @@ def _build_figures(document: Mapping[str, Any], measurement: Measurement) -> Ite
         yield Fact("the harness's own part", format_percent(measurement.overhead_fraction))
     elsewhere = format_percent(measurement.busy_elsewhere_fraction)
     yield Fact("CPU taken by other programs", elsewhere)
-    if trace := document.get("trace"):
-        yield Fact("trace, for ui.perfetto.dev", trace)
+    if measurement.trace:
+        yield Fact("trace, for ui.perfetto.dev", measurement.trace)
     elapsed = format_seconds(measurement.elapsed_s)
     yield Fact("measured for", elapsed, f"{measurement.step_s.n} rounds")
+
+
+def build_environment_cards(
+    host: Mapping[str, Any], versions: Mapping[str, str], device: Mapping[str, Any] | None = None
+) -> Iterator[Card]:
+    """Yield a card of the host and the device, and one of the versions, where they are known."""
+    device, facts = device or {}, []
+    if "key" in device:
+        facts.append(Fact("device", device["key"], device.get("kind", "")))
+    if device.get("emulated"):
+        facts.append(Fact("step time", "derived, not measured", "the device is a clock"))
+    if cpu := host.get("cpu"):
+        facts.append(Fact("processor", str(cpu), "in a container" if host.get("container") else ""))
+    if cores := host.get("cores"):
+        facts.append(Fact("cores it may use", str(cores)))
+    if memory_bytes := host.get("memory_bytes"):
+        facts.append(Fact("memory", format_size(memory_bytes)))
+    if facts:
+        yield Facts("Where", tuple(facts))
+    if versions:
+        yield Facts("Versions", tuple(Fact(name, version) for name, version in versions.items()))
