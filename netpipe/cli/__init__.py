@@ -2,12 +2,14 @@
 
 import signal
 import sys
+from typing import Any
 
 import click
 
 import netpipe
 from netpipe.cli.ab import ab
 from netpipe.cli.baseline import baseline
+from netpipe.cli.console import report_errors
 from netpipe.cli.data import generate, prepare
 from netpipe.cli.devices import devices
 from netpipe.cli.diagnose import diagnose
@@ -16,12 +18,14 @@ from netpipe.cli.measure import measure
 from netpipe.cli.report import report
 from netpipe.cli.throughput import throughput
 
-COMMANDS = (
-    generate, prepare, throughput, measure, diagnose, lint, report, devices, baseline, ab,
-)  # fmt: skip
+
+class _Commands(click.Group):
+    def invoke(self, ctx: click.Context) -> Any:
+        with report_errors():
+            return super().invoke(ctx)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(netpipe.__version__, prog_name="netpipe")
 def main() -> None:
     """Tell whether training waits for its data, and why."""
@@ -29,5 +33,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 
 
-for _command in COMMANDS:
+for _command in (
+    generate, prepare, throughput, measure, diagnose, lint, report, devices, baseline, ab,
+):  # fmt: skip
     main.add_command(_command)

@@ -1,13 +1,13 @@
-"""What all commands share: consoles, exit codes, and how errors are printed."""
+"""What all commands share: consoles, options, exit codes, and how results and errors are shown."""
 
-import functools
 import json
 import shlex
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, ParamSpec, TypeVar
+from typing import Any, Final
 
 import click
 from rich.console import Console
@@ -23,9 +23,6 @@ INCONCLUSIVE: Final = 3
 # The extra "workload" of pyproject.toml installs them.
 _WORKLOAD_PACKAGES: Final = ("optax", "pyarrow")
 
-_Arguments = ParamSpec("_Arguments")
-_Result = TypeVar("_Result")
-
 # Output may contain the user's code and paths: metrics[name] is no markup, and [:x:] no emoji.
 notes = Console(stderr=True, markup=False, emoji=False, highlight=False)
 output = Console(
@@ -36,37 +33,35 @@ as_json = click.option("--json", "as_json", is_flag=True, help="One JSON documen
 as_html = click.option(
     "--html", type=folder, metavar="FILE", help="Also write one HTML page that needs nothing else."
 )
+baselines_option = click.option(
+    "--baselines", type=folder, default=Path("baselines"), show_default=True,
+    help="The folder of baselines.",
+)  # fmt: skip
+quiet_option = click.option(
+    "--quiet", is_flag=True, help="Nothing on standard error but warnings and errors."
+)
 
 
-def command_line() -> str:
-    """Return the command that the user typed, for a result that says how to repeat it."""
-    return shlex.join(["netpipe", *sys.argv[1:]])
-
-
-def report_errors(command: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+@contextmanager
+def report_errors() -> Iterator[None]:
     """Print warnings and errors for the user as one line each, and exit with 2 after an error."""
-
-    @functools.wraps(command)
-    def wrapped(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("default", UserWarning)
-                warnings.showwarning = _print_warning
-                return command(*args, **kwargs)
-        except NetpipeError as error:
-            click.echo(f"netpipe: {error}", err=True)
-            sys.exit(MISUSE)
-        except ModuleNotFoundError as error:
-            if error.name not in _WORKLOAD_PACKAGES:
-                raise
-            click.echo(
-                f"netpipe: this repository's own data and step need {error.name}; found none. "
-                "Install them: pip install 'netpipe[workload]'",
-                err=True,
-            )
-            sys.exit(MISUSE)
-
-    return wrapped
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("default", UserWarning)
+            warnings.showwarning = _print_warning
+            yield
+    except NetpipeError as error:
+        click.echo(f"netpipe: {error}", err=True)
+        sys.exit(MISUSE)
+    except ModuleNotFoundError as error:
+        if error.name not in _WORKLOAD_PACKAGES:
+            raise
+        click.echo(
+            f"netpipe: this repository's own data and step need {error.name}; found none. "
+            "Install them: pip install 'netpipe[workload]'",
+            err=True,
+        )
+        sys.exit(MISUSE)
 
 
 def _print_warning(message: Warning | str, *_: object, **__: object) -> None:
@@ -81,3 +76,15 @@ def bold_first(first: str, rest: str = "") -> Text:
 def print_json(document: object) -> None:
     """Print one document on standard output."""
     click.echo(json.dumps(document, indent=2, allow_nan=False))
+
+
+def command_line() -> str:
+    """Return the command that the user typed, for a result that says how to repeat it."""
+    return shlex.join(["netpipe", *sys.argv[1:]])
+
+
+def write_html(document: Mapping[str, Any], path: Path) -> None:
+    """Write the page of a command's document."""
+    from netpipe.page.rendering import write_page
+
+    write_page([document], path, "--html", repeat=command_line())

@@ -4,16 +4,12 @@ from pathlib import Path
 
 import click
 
-from netpipe.cli.console import as_json, bold_first, folder, output, print_json, report_errors
+from netpipe.cli.console import as_json, baselines_option, bold_first, output, print_json
 
 
 @click.command()
-@click.option(
-    "--baselines", type=folder, default=Path("baselines"), show_default=True,
-    help="The folder of baselines.",
-)  # fmt: skip
+@baselines_option
 @as_json
-@report_errors
 def devices(baselines: Path, as_json: bool) -> None:
     """Print the device of this machine, its key, and whether a baseline matches it."""
     from netpipe.device.detection import devices_document, find_device

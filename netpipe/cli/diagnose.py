@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from netpipe.cli.console import FINE, command_line, notes, output, print_json, report_errors
-from netpipe.cli.measure import exit_code
-from netpipe.cli.options import MeasureOptions, measure_options
+from netpipe.cli.console import FINE, notes, output, print_json, write_html
+from netpipe.cli.measure import MeasureOptions, exit_code, measure_options
 from netpipe.cli.progress_display import show_progress
 
 if TYPE_CHECKING:
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     60.0,
     "Seconds to measure; it takes at most twice as long and 30 s, besides starting the loader.",
 )
-@report_errors
 def diagnose(chosen: MeasureOptions) -> None:
     """Find out which stage of a loader is slow, which resource binds it, and what would help.
 
@@ -45,14 +43,8 @@ def diagnose(chosen: MeasureOptions) -> None:
     else:
         _print(found)
     if chosen.html is not None:
-        _write_page(found, chosen.html)
+        write_html(found.to_document(), chosen.html)
     sys.exit(FINE if found.measurement is None else exit_code(found.measurement))
-
-
-def _write_page(found: "Diagnosis", path: Path) -> None:
-    from netpipe.page.rendering import write_page
-
-    write_page([found.to_document()], path, "--html", repeat=command_line())
 
 
 def _print(found: "Diagnosis") -> None:
@@ -63,6 +55,5 @@ def _print(found: "Diagnosis") -> None:
         output.print(table)
     output.print(closing(found.findings), soft_wrap=True)
     for finding in found.lint["findings"]:
-        output.print(
-            f"{finding['severity']} {finding['rule']}: {finding['message']}", soft_wrap=True
-        )
+        line = f"{finding['severity']} {finding['rule']}: {finding['message']}"
+        output.print(line, soft_wrap=True)

@@ -1,7 +1,11 @@
 """`netpipe measure`: measure a loader with a step and say why training waits."""
 
+import functools
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from math import ceil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,23 +14,125 @@ from netpipe.cli.console import (
     FAILED,
     FINE,
     INCONCLUSIVE,
+    as_html,
+    as_json,
     bold_first,
-    command_line,
+    folder,
     notes,
     output,
     print_json,
-    report_errors,
+    quiet_option,
+    write_html,
 )
-from netpipe.cli.options import MeasureOptions, measure_options
 from netpipe.cli.progress_display import show_progress
 
 if TYPE_CHECKING:
+    from netpipe.measuring.request import MeasureRequest
     from netpipe.results.measurement import Measurement
+
+
+@dataclass(frozen=True)
+class MeasureOptions:
+    """The options that `measure` and `diagnose` share; times are in seconds.
+
+    Attributes:
+        loop: The loop's target; None: the harness's own loop.
+        accelerator: "auto", an emulated one, or a list of them.
+        flops_per_step: None: the step knows them.
+    """
+
+    loader: str
+    step: str | None
+    loop: str | None
+    accelerator: str
+    flops_per_step: float | None
+    mfu: float
+    budget: float
+    batch_limit: float
+    start_limit: float
+    html: Path | None
+    trace: Path | None
+    quiet: bool
+    as_json: bool
+
+    def request(self, accelerator: str) -> "MeasureRequest":
+        """Return the request of a session that measures.
+
+        Raises:
+            InputError: The page or the trace cannot be written.
+            MisuseError: A value is outside its range.
+        """
+        from netpipe.measuring.request import MeasureRequest
+        from netpipe.whole_file import refuse_unwritable, writable_folder
+
+        if self.html is not None:
+            refuse_unwritable(self.html, "--html")
+        return MeasureRequest(
+            accelerator=accelerator,
+            budget_s=self.budget,
+            batch_limit_s=self.batch_limit,
+            start_limit_s=self.start_limit,
+            flops_per_step=self.flops_per_step,
+            mfu=self.mfu,
+            trace=str(writable_folder(self.trace, "--trace")) if self.trace else "",
+        )
+
+
+def measure_options(
+    budget_s: float, budget_help: str
+) -> Callable[[Callable[[MeasureOptions], None]], Callable[..., None]]:
+    """Give a command the options of a `MeasureOptions`; --budget has a default and a help text."""
+
+    def decorate(command: Callable[[MeasureOptions], None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def wrapped(**values: Any) -> None:
+            command(MeasureOptions(**values))
+
+        for option in reversed(_options(budget_s, budget_help)):
+            wrapped = option(wrapped)
+        return wrapped
+
+    return decorate
+
+
+def _options(budget_s: float, budget_help: str) -> list[Callable[..., Any]]:
+    return [
+        click.option("--loader", required=True, metavar="TARGET", help="Makes the loader."),
+        click.option("--step", metavar="TARGET", help="Makes (state, step)."),
+        click.option("--loop", metavar="TARGET", help="Your training loop(batches, state, step)."),
+        click.option(
+            "--accelerator", default="auto", show_default=True,
+            help="auto, emulated:36ms, emulated:8xh100; @25GB/s adds a copy to the device.",
+        ),
+        click.option(
+            "--flops-per-step", type=float,
+            help="FLOPs of a step, for accelerators that are known by their peak.",
+        ),
+        click.option(
+            "--mfu", type=float, default=0.4, show_default=True,
+            help="The part of its peak that such an accelerator reaches.",
+        ),
+        click.option("--budget", type=float, default=budget_s, show_default=True, help=budget_help),
+        click.option(
+            "--batch-limit", type=float, default=10.0, show_default=True,
+            help="A loader that gives no batch for so many seconds hangs.",
+        ),
+        click.option(
+            "--start-limit", type=float, default=600.0, show_default=True,
+            help="Seconds until its first batch must be there: indexes are built, workers start.",
+        ),
+        as_html,
+        click.option(
+            "--trace", type=folder, metavar="DIR",
+            help="Keep a profiler's trace of some real steps in a folder, for ui.perfetto.dev.",
+        ),
+        quiet_option,
+        as_json,
+    ]  # fmt: skip
 
 
 @click.command()
 @measure_options(20.0, "Seconds of rounds.")
-@report_errors
 def measure(chosen: MeasureOptions) -> None:
     """Measure a loader with a step and say why training waits.
 
@@ -37,7 +143,7 @@ def measure(chosen: MeasureOptions) -> None:
     from netpipe.measuring.child import child_command
     from netpipe.session.parent import run_measurement
 
-    requests = [chosen.request(one) for one in parse_accelerators(chosen.accelerator)]
+    requests = [chosen.request(name) for name in parse_accelerators(chosen.accelerator)]
     command = child_command(chosen.loader, chosen.step, chosen.loop)
     if not chosen.quiet:
         limit_s = sum(request.limit_s for request in requests)
@@ -48,9 +154,8 @@ def measure(chosen: MeasureOptions) -> None:
     measurements: list[Measurement] = []
     try:
         for request in requests:
-            with show_progress(
-                accelerator_label(request.accelerator), quiet=chosen.quiet
-            ) as progress:
+            label = accelerator_label(request.accelerator)
+            with show_progress(label, quiet=chosen.quiet) as progress:
                 measurements.append(run_measurement(command, request, progress=progress))
     finally:
         # After a failure, the measurements before it are still reported.
@@ -62,24 +167,17 @@ def measure(chosen: MeasureOptions) -> None:
 
 def _report(measurements: "list[Measurement]", chosen: MeasureOptions, *, listed: bool) -> None:
     """Print the measurements, and write their page if one was asked for."""
-    if chosen.as_json:
-        document = _measurements_document(measurements)
-        print_json(document if listed else document["measurements"][0])
-    else:
-        print_verdicts(measurements)
-    if chosen.html is not None:
-        from netpipe.page.rendering import write_page
-
-        document = _measurements_document(measurements)
-        write_page([document], chosen.html, "--html", repeat=command_line())
-
-
-def _measurements_document(measurements: "list[Measurement]") -> dict[str, Any]:
     from netpipe.verdict.decision import judge
     from netpipe.verdict.report import measurement_document
 
-    documents = [measurement_document(each, judge(each)) for each in measurements]
-    return {"schema": "netpipe.measurements/1", "measurements": documents}
+    documents = [measurement_document(measured, judge(measured)) for measured in measurements]
+    document = {"schema": "netpipe.measurements/1", "measurements": documents}
+    if chosen.as_json:
+        print_json(document if listed else documents[0])
+    else:
+        print_verdicts(measurements)
+    if chosen.html is not None:
+        write_html(document, chosen.html)
 
 
 def print_verdicts(measurements: "list[Measurement]") -> None:
@@ -92,13 +190,14 @@ def print_verdicts(measurements: "list[Measurement]") -> None:
     for measurement in measurements:
         verdict, device = judge(measurement), measurement.device
         output.print(bold_first(device_label(device), f": {verdict.message}"))
-        derived = [f"S0 is derived: {device.kind}"] if device.emulated else []
-        is_decided = verdict.kind != VerdictKind.INCONCLUSIVE
-        sizing = [sizing_line(measurement)] if is_decided else []
-        for line in (*derived, *verdict.evidence, *sizing, f"next: {verdict.next}"):
+        lines = [f"S0 is derived: {device.kind}"] if device.emulated else []
+        lines += verdict.evidence
+        if verdict.kind != VerdictKind.INCONCLUSIVE:
+            lines.append(sizing_line(measurement))
+        lines.append(f"next: {verdict.next}")
+        remarks = find_remarks(measurement, verdict)
+        for line in (*lines, *(f"{remark.name}: {remark.message}" for remark in remarks)):
             output.print(f"  {line}")
-        for remark in find_remarks(measurement, verdict):
-            output.print(f"  {remark.name}: {remark.message}")
         if measurement.trace:
             output.print(f"  {trace_line(measurement)}", soft_wrap=True)
 

@@ -4,16 +4,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import click
-
 from netpipe.cli.console import notes
 
 if TYPE_CHECKING:
     from netpipe.session.progress import OnProgress, Progress
-
-quiet_option = click.option(
-    "--quiet", is_flag=True, help="Nothing on standard error but warnings and errors."
-)
 
 
 class ProgressBar:
@@ -26,23 +20,18 @@ class ProgressBar:
     """
 
     def __init__(self, label: str, *, is_timed: bool = False) -> None:
-        from rich.progress import (
-            BarColumn,
-            Progress,
-            TaskProgressColumn,
-            TextColumn,
-            TimeElapsedColumn,
-        )
+        from rich import progress
         from rich.table import Column
 
         # On a narrow terminal the description is cut, not the time.
         words = Column(ratio=1, no_wrap=True, overflow="ellipsis") if is_timed else None
+        time = progress.TextColumn("{task.fields[time]}")
         self._is_timed = is_timed
-        self._bar = Progress(
-            TextColumn("{task.description}", markup=False, table_column=words),
-            BarColumn(bar_width=10 if is_timed else 40),
-            TaskProgressColumn(),
-            TextColumn("{task.fields[time]}") if is_timed else TimeElapsedColumn(),
+        self._bar = progress.Progress(
+            progress.TextColumn("{task.description}", markup=False, table_column=words),
+            progress.BarColumn(bar_width=10 if is_timed else 40),
+            progress.TaskProgressColumn(),
+            time if is_timed else progress.TimeElapsedColumn(),
             console=notes,
             expand=is_timed,
             # A thread that draws would take CPU time from the session that is measured.
@@ -60,20 +49,18 @@ class ProgressBar:
 
     def __call__(self, done: float, total: float | None) -> None:
         """Show how much of how much is done; None: the total is unknown."""
-        self._bar.update(self._task, completed=done, total=total, time=self._time(done, total))
+        from netpipe.results.units import format_minutes
+
+        time = format_minutes(self._bar.tasks[0].elapsed or 0.0)
+        if total is not None and done < total:
+            time = f"{format_minutes(total - done)} left"
+        self._bar.update(self._task, completed=done, total=total, time=time)
         if self._is_timed:
             self._bar.refresh()
 
     def describe(self, description: str) -> None:
         """Show what is done now."""
         self._bar.update(self._task, description=description)
-
-    def _time(self, done_s: float, total_s: float | None) -> str:
-        from netpipe.results.units import format_minutes
-
-        if total_s is not None and done_s < total_s:
-            return f"{format_minutes(total_s - done_s)} left"
-        return format_minutes(self._bar.tasks[0].elapsed or 0.0)
 
 
 @contextmanager
@@ -93,7 +80,7 @@ def show_progress(label: str, *, quiet: bool = False) -> "Iterator[OnProgress | 
         with ProgressBar(printable(label), is_timed=True) as bar:
 
             def show(progress: "Progress") -> None:
-                bar.describe(f"{printable(label)}: {printable(progress.description)}")
+                bar.describe(printable(f"{label}: {progress.description}"))
                 bar(progress.done_s, progress.of_s or None)
 
             yield show
