@@ -1,15 +1,14 @@
-"""The `netpipe` command: thin commands, each of which imports what it needs inside itself."""
+"""The `netpipe` command: thin commands, which import what is slow to import when they run."""
 
 import signal
 import sys
-from typing import Any
 
 import click
 
 import netpipe
 from netpipe.cli.ab import ab
 from netpipe.cli.baseline import baseline
-from netpipe.cli.console import report_errors
+from netpipe.cli.console import ErrorReportingGroup
 from netpipe.cli.data import generate, prepare
 from netpipe.cli.devices import devices
 from netpipe.cli.diagnose import diagnose
@@ -19,13 +18,7 @@ from netpipe.cli.report import report
 from netpipe.cli.throughput import throughput
 
 
-class _Commands(click.Group):
-    def invoke(self, ctx: click.Context) -> Any:
-        with report_errors():
-            return super().invoke(ctx)
-
-
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=ErrorReportingGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(netpipe.__version__, prog_name="netpipe")
 def main() -> None:
     """Tell whether training waits for its data, and why."""

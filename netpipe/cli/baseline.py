@@ -20,6 +20,8 @@ from netpipe.cli.console import (
     print_json,
 )
 from netpipe.errors import InputError
+from netpipe.results.units import format_metric
+from netpipe.verdict.report import new_table
 
 if TYPE_CHECKING:
     from netpipe.gate.history import Entry
@@ -94,7 +96,7 @@ def _describe(entry: "Entry") -> dict[str, Any]:
 
 
 def _print_list(described: list[dict[str, Any]]) -> None:
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for row in described:
         content = ("damaged", "", "", "")
         if not row["error"]:
@@ -108,8 +110,6 @@ def _print_list(described: list[dict[str, Any]]) -> None:
 
 
 def _print_table(title: str, headings: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
-    from netpipe.verdict.report import new_table
-
     table = new_table(title)
     for heading in headings:
         table.add_column(heading, no_wrap=True)
@@ -125,7 +125,6 @@ def show(file: Path, as_json: bool) -> None:
     """Show a baseline: each figure over its sessions, the host, and the versions."""
     from netpipe.gate.baseline import load
     from netpipe.gate.baseline_changes import compute_spreads
-    from netpipe.results.units import format_metric
 
     baseline = load(file)
     first, spreads = baseline.all_sessions[0], compute_spreads(baseline)

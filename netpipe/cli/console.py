@@ -4,8 +4,7 @@ import json
 import shlex
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,25 +41,26 @@ quiet_option = click.option(
 )
 
 
-@contextmanager
-def report_errors() -> Iterator[None]:
-    """Print warnings and errors for the user as one line each, and exit with 2 after an error."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("default", UserWarning)
-            warnings.showwarning = _print_warning
-            yield
-    except NetpipeError as error:
-        click.echo(f"netpipe: {error}", err=True)
-        sys.exit(MISUSE)
-    except ModuleNotFoundError as error:
-        if error.name not in _WORKLOAD_PACKAGES:
-            raise
-        click.echo(
-            f"netpipe: this repository's own data and step need {error.name}; found none. "
-            "Install them: pip install 'netpipe[workload]'",
-            err=True,
-        )
+class ErrorReportingGroup(click.Group):
+    """Prints warnings and errors for the user as one line each, and exits with 2 after an error."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("default", UserWarning)
+                warnings.showwarning = _print_warning
+                return super().invoke(ctx)
+        except NetpipeError as error:
+            message = str(error)
+        except ModuleNotFoundError as error:
+            if error.name not in _WORKLOAD_PACKAGES:
+                raise
+            message = (
+                f"this repository's own data and step need {error.name}; found none. "
+                "Install them: pip install 'netpipe[workload]'"
+            )
+        click.echo(f"netpipe: {message}", err=True)
         sys.exit(MISUSE)
 
 

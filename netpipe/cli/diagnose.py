@@ -2,13 +2,14 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from netpipe.cli.console import FINE, notes, output, print_json, write_html
 from netpipe.cli.measure import MeasureOptions, exit_code, measure_options
 from netpipe.cli.progress_display import show_progress
+from netpipe.results.units import format_minutes
 
 if TYPE_CHECKING:
     from netpipe.diagnosis.diagnosis import Diagnosis
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     60.0,
     "Seconds to measure; it takes at most twice as long and 30 s, besides starting the loader.",
 )
-def diagnose(chosen: MeasureOptions) -> None:
+def diagnose(**values: Any) -> None:
     """Find out which stage of a loader is slow, which resource binds it, and what would help.
 
     One predicted fix is tried in the same run. Without a step and an accelerator the loader is
@@ -28,8 +29,8 @@ def diagnose(chosen: MeasureOptions) -> None:
     """
     from netpipe.diagnosis.diagnose import DiagnosisRequest, run_diagnosis
     from netpipe.linting.settings import read_lint_settings
-    from netpipe.results.units import format_minutes
 
+    chosen = MeasureOptions(**values)
     settings = read_lint_settings(Path.cwd())
     request = chosen.request(chosen.accelerator)
     asked = DiagnosisRequest(chosen.loader, chosen.step, chosen.loop, request)

@@ -71,7 +71,6 @@ def lint(
     """
     from netpipe.linting.child import child_command
     from netpipe.linting.linter import parse_report
-    from netpipe.linting.picture.drawing import draw_svg
     from netpipe.linting.request import LintRequest
     from netpipe.linting.settings import read_lint_settings
     from netpipe.session.parent import run_session
@@ -97,6 +96,8 @@ def lint(
         document = run_session(child_command(target), request, progress=progress)
     report = parse_report(document)
     if svg is not None:
+        from netpipe.linting.picture.drawing import draw_svg
+
         write_whole(svg, draw_svg(report), "--svg")
     if html is not None:
         write_html(document, html)

@@ -1,12 +1,11 @@
 """`netpipe measure`: measure a loader with a step and say why training waits."""
 
-import functools
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -25,10 +24,20 @@ from netpipe.cli.console import (
     write_html,
 )
 from netpipe.cli.progress_display import show_progress
+from netpipe.measuring.request import MeasureRequest
+from netpipe.results.measurement import Measurement
+from netpipe.verdict import decision
+from netpipe.verdict.kinds import VerdictKind
+from netpipe.verdict.report import (
+    device_label,
+    measurement_document,
+    sizing_line,
+    trace_line,
+    verdict_table,
+)
+from netpipe.whole_file import refuse_unwritable, writable_folder
 
-if TYPE_CHECKING:
-    from netpipe.measuring.request import MeasureRequest
-    from netpipe.results.measurement import Measurement
+_Command = Callable[..., None]
 
 
 @dataclass(frozen=True)
@@ -55,16 +64,13 @@ class MeasureOptions:
     quiet: bool
     as_json: bool
 
-    def request(self, accelerator: str) -> "MeasureRequest":
+    def request(self, accelerator: str) -> MeasureRequest:
         """Return the request of a session that measures.
 
         Raises:
             InputError: The page or the trace cannot be written.
             MisuseError: A value is outside its range.
         """
-        from netpipe.measuring.request import MeasureRequest
-        from netpipe.whole_file import refuse_unwritable, writable_folder
-
         if self.html is not None:
             refuse_unwritable(self.html, "--html")
         return MeasureRequest(
@@ -78,25 +84,9 @@ class MeasureOptions:
         )
 
 
-def measure_options(
-    budget_s: float, budget_help: str
-) -> Callable[[Callable[[MeasureOptions], None]], Callable[..., None]]:
+def measure_options(budget_s: float, budget_help: str) -> Callable[[_Command], _Command]:
     """Give a command the options of a `MeasureOptions`; --budget has a default and a help text."""
-
-    def decorate(command: Callable[[MeasureOptions], None]) -> Callable[..., None]:
-        @functools.wraps(command)
-        def wrapped(**values: Any) -> None:
-            command(MeasureOptions(**values))
-
-        for option in reversed(_options(budget_s, budget_help)):
-            wrapped = option(wrapped)
-        return wrapped
-
-    return decorate
-
-
-def _options(budget_s: float, budget_help: str) -> list[Callable[..., Any]]:
-    return [
+    options = [
         click.option("--loader", required=True, metavar="TARGET", help="Makes the loader."),
         click.option("--step", metavar="TARGET", help="Makes (state, step)."),
         click.option("--loop", metavar="TARGET", help="Your training loop(batches, state, step)."),
@@ -130,10 +120,17 @@ def _options(budget_s: float, budget_help: str) -> list[Callable[..., Any]]:
         as_json,
     ]  # fmt: skip
 
+    def decorate(command: _Command) -> _Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
 
 @click.command()
 @measure_options(20.0, "Seconds of rounds.")
-def measure(chosen: MeasureOptions) -> None:
+def measure(**values: Any) -> None:
     """Measure a loader with a step and say why training waits.
 
     TARGET is package.module:name or path/to/file.py:name, a callable without arguments. Several
@@ -143,6 +140,7 @@ def measure(chosen: MeasureOptions) -> None:
     from netpipe.measuring.child import child_command
     from netpipe.session.parent import run_measurement
 
+    chosen = MeasureOptions(**values)
     requests = [chosen.request(name) for name in parse_accelerators(chosen.accelerator)]
     command = child_command(chosen.loader, chosen.step, chosen.loop)
     if not chosen.quiet:
@@ -165,12 +163,11 @@ def measure(chosen: MeasureOptions) -> None:
     sys.exit(FAILED if FAILED in codes else max(codes))
 
 
-def _report(measurements: "list[Measurement]", chosen: MeasureOptions, *, listed: bool) -> None:
+def _report(measurements: list[Measurement], chosen: MeasureOptions, *, listed: bool) -> None:
     """Print the measurements, and write their page if one was asked for."""
-    from netpipe.verdict.decision import judge
-    from netpipe.verdict.report import measurement_document
-
-    documents = [measurement_document(measured, judge(measured)) for measured in measurements]
+    documents = [
+        measurement_document(measured, decision.judge(measured)) for measured in measurements
+    ]
     document = {"schema": "netpipe.measurements/1", "measurements": documents}
     if chosen.as_json:
         print_json(document if listed else documents[0])
@@ -180,34 +177,27 @@ def _report(measurements: "list[Measurement]", chosen: MeasureOptions, *, listed
         write_html(document, chosen.html)
 
 
-def print_verdicts(measurements: "list[Measurement]") -> None:
+def print_verdicts(measurements: list[Measurement]) -> None:
     """Print the table of measurements, then the verdict and the evidence of each."""
-    from netpipe.verdict.decision import find_remarks, judge
-    from netpipe.verdict.kinds import VerdictKind
-    from netpipe.verdict.report import device_label, sizing_line, trace_line, verdict_table
-
     output.print(verdict_table(measurements))
     for measurement in measurements:
-        verdict, device = judge(measurement), measurement.device
+        verdict, device = decision.judge(measurement), measurement.device
         output.print(bold_first(device_label(device), f": {verdict.message}"))
         lines = [f"S0 is derived: {device.kind}"] if device.emulated else []
         lines += verdict.evidence
         if verdict.kind != VerdictKind.INCONCLUSIVE:
             lines.append(sizing_line(measurement))
         lines.append(f"next: {verdict.next}")
-        remarks = find_remarks(measurement, verdict)
+        remarks = decision.find_remarks(measurement, verdict)
         for line in (*lines, *(f"{remark.name}: {remark.message}" for remark in remarks)):
             output.print(f"  {line}")
         if measurement.trace:
             output.print(f"  {trace_line(measurement)}", soft_wrap=True)
 
 
-def exit_code(measurement: "Measurement") -> int:
+def exit_code(measurement: Measurement) -> int:
     """Return the exit code of a command for its measurement."""
-    from netpipe.verdict.decision import judge
-    from netpipe.verdict.kinds import VerdictKind
-
-    verdict = judge(measurement)
+    verdict = decision.judge(measurement)
     if verdict.kind == VerdictKind.INCONCLUSIVE:
         return INCONCLUSIVE
     return FINE if verdict.passes(measurement) else FAILED

@@ -2,21 +2,17 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from netpipe.cli.console import notes
-
-if TYPE_CHECKING:
-    from netpipe.session.progress import OnProgress, Progress
+from netpipe.results.units import format_minutes
+from netpipe.session.progress import OnProgress, Progress
 
 
 class ProgressBar:
     """A bar with a description, how much is done, and a time.
 
-    Args:
-        label: The first description.
-        is_timed: Whether seconds are counted, for a bar that shows the time that is left and is
-            removed at its end; else the bar shows the time that has passed, and stays.
+    One that `is_timed` counts seconds: it shows the time that is left and is removed at its end.
+    Any other shows the time that has passed, and stays.
     """
 
     def __init__(self, label: str, *, is_timed: bool = False) -> None:
@@ -47,47 +43,35 @@ class ProgressBar:
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
-    def __call__(self, done: float, total: float | None) -> None:
-        """Show how much of how much is done; None: the total is unknown."""
-        from netpipe.results.units import format_minutes
-
+    def __call__(self, done: float, total: float | None, description: str | None = None) -> None:
+        """Show how much is done of how much, None: unknown; and what is done now, if it changed."""
         time = format_minutes(self._bar.tasks[0].elapsed or 0.0)
         if total is not None and done < total:
             time = f"{format_minutes(total - done)} left"
-        self._bar.update(self._task, completed=done, total=total, time=time)
+        self._bar.update(
+            self._task, completed=done, total=total, description=description, time=time
+        )
         if self._is_timed:
             self._bar.refresh()
 
-    def describe(self, description: str) -> None:
-        """Show what is done now."""
-        self._bar.update(self._task, description=description)
-
 
 @contextmanager
-def show_progress(label: str, *, quiet: bool = False) -> "Iterator[OnProgress | None]":
-    """Show on standard error how far a session is, until it ends.
-
-    Args:
-        label: What the session is about; precedes all that is shown.
-        quiet: Show nothing.
-
-    Yields:
-        What to pass to `run_session` as `progress`.
-    """
+def show_progress(label: str, *, quiet: bool = False) -> Iterator[OnProgress | None]:
+    """Show on standard error how far a session is; yields what `run_session` calls `progress`."""
     if quiet:
         yield None
     elif notes.file.isatty() and not (notes.no_color or notes.is_dumb_terminal):
         with ProgressBar(printable(label), is_timed=True) as bar:
 
-            def show(progress: "Progress") -> None:
-                bar.describe(printable(f"{label}: {progress.description}"))
-                bar(progress.done_s, progress.of_s or None)
+            def show(progress: Progress) -> None:
+                description = printable(f"{label}: {progress.description}")
+                bar(progress.done_s, progress.of_s or None, description)
 
             yield show
     else:
         printed: set[str] = set()
 
-        def print_phase(progress: "Progress") -> None:
+        def print_phase(progress: Progress) -> None:
             if progress.doing not in printed:
                 printed.add(progress.doing)
                 notes.print(printable(f"{label}: {progress.doing}"), soft_wrap=True)

@@ -11,6 +11,7 @@ import click
 from netpipe.cli.console import as_json, folder, notes, output, print_json
 from netpipe.cli.progress_display import ProgressBar
 from netpipe.errors import InputError
+from netpipe.results.units import format_megabytes
 
 if TYPE_CHECKING:
     from netpipe.throughput.report import Throughput
@@ -80,8 +81,8 @@ def throughput(
     batch_sizes = _read_numbers("--batch-size", batch_size, minimum=1)
     automatic = _wants_choice(workers, memory_budget, batch_sizes)
     counts = [] if automatic else _read_numbers("--workers", workers, minimum=0)
-    pipeline = PipelineConfig(sequence_length=1024, batch_size=128, workers=2)
-    pipeline = pipeline if config is None else load_config(config).pipeline
+    default = PipelineConfig(sequence_length=1024, batch_size=128, workers=2)
+    pipeline = load_config(config).pipeline if config else default
     selected = combinations(data or data_of_user(), pipeline, batch_sizes, counts)
     choice = None
     if automatic:
@@ -105,11 +106,6 @@ def _read_numbers(option: str, text: str | None, *, minimum: int) -> list[int]:
 
 
 def _wants_choice(workers: str | None, memory_budget: str | None, batch_sizes: list[int]) -> bool:
-    """Return whether the number of workers is to be chosen.
-
-    Raises:
-        InputError: Options do not go together.
-    """
     words = [word.strip() for word in (workers or "").split(",")]
     if "auto" not in words:
         if memory_budget is not None:
@@ -131,15 +127,9 @@ def _wants_choice(workers: str | None, memory_budget: str | None, batch_sizes: l
 def _choose_workers(
     combination: "Combination", memory_budget: str | None, seconds: float
 ) -> "WorkerChoice":
-    """Try a pipeline with numbers of workers for at most 1 s each, and choose one.
-
-    Raises:
-        InputError: The budget cannot be read, or is below the smallest candidate.
-        SessionError: No number of workers could be run.
-    """
+    """Try numbers of workers, each run for at most 1 s, and choose one."""
     from netpipe.device.host import this_host
     from netpipe.measuring.interleaving import MIN_ROUNDS
-    from netpipe.results.units import format_megabytes
     from netpipe.throughput.sessions import expected_s
     from netpipe.throughput.worker_choice import choose, worker_counts
     from netpipe.throughput.worker_trials import MAX_ROUNDS, parse_budget
@@ -160,8 +150,7 @@ def _choose_workers(
         f"state: about {minutes:.1f} minutes",
         soft_wrap=True,
     )
-    candidates = _try_workers(subjects, budget_bytes, trial_s)
-    return choose(candidates, budget_bytes, trial_s)
+    return choose(_try_workers(subjects, budget_bytes, trial_s), budget_bytes, trial_s)
 
 
 def _print_estimates(combinations: "Iterable[Combination]") -> None:
@@ -184,8 +173,8 @@ def _try_workers(
 
         def say(number: int, candidate: Candidate) -> None:
             if candidate.status == "open":
-                progress.describe(f"trials, round {number}, {candidate.label}")
-                progress(min(started_runs, expected_runs), expected_runs)
+                description = f"trials, round {number}, {candidate.label}"
+                progress(min(started_runs, expected_runs), expected_runs, description)
             else:
                 reason = f"left out in round {number}: {candidate.reason}"
                 notes.print(f"{candidate.label}, {reason}", soft_wrap=True)
@@ -196,8 +185,7 @@ def _try_workers(
             return measure_once(subjects[count], trial_s)
 
         tried = try_candidates(untried, budget_bytes, measure, say)
-        progress.describe("tried")
-        progress(expected_runs, expected_runs)
+        progress(expected_runs, expected_runs, "tried")
     return tried
 
 
@@ -211,6 +199,7 @@ def _measure(
     # The user's loader goes first: if it fails, the command fails early.
     foreign = [] if against is None else [Foreign(against)]
     subjects: list[Subject] = [*foreign, *selected]
+    runs_in_all = rounds * len(subjects)
     _print_estimates(selected)
     notes.print(
         f"rounds: {rounds}, runs in each: {len(subjects)}, every one a fresh process that measures "
@@ -221,12 +210,10 @@ def _measure(
     with ProgressBar("measuring") as progress:
 
         def report_run(done: int, subject: Subject) -> None:
-            progress.describe(f"round {done // len(subjects) + 1}, {subject.label}")
-            progress(done, rounds * len(subjects))
+            progress(done, runs_in_all, f"round {done // len(subjects) + 1}, {subject.label}")
 
         runs = measure_in_turns(subjects, rounds, seconds, report_run)
-        progress.describe("measured")
-        progress(rounds * len(subjects), rounds * len(subjects))
+        progress(runs_in_all, runs_in_all, "measured")
     other = None if against is None else Against(against, runs[0])
     return Throughput(selected[0].data, seconds, selected, runs[len(foreign) :], other)
 

@@ -8,13 +8,7 @@ from netpipe.page.tones import Tone
 
 @dataclass(frozen=True)
 class Headline:
-    """What a reader sees first.
-
-    Attributes:
-        word: The outcome: "Loader-bound".
-        sentence: What was found.
-        next: What to do about it; "" for nothing.
-    """
+    """What a reader sees first: "Loader-bound", what was found, and what to do about it, if any."""
 
     tone: Tone
     word: str
@@ -29,18 +23,6 @@ class Fact:
     label: str
     value: str
     note: str = ""
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """A whole SVG document; `is_scrolled` keeps it at a readable size on a narrow page."""
-
-    kind: ClassVar[str] = "drawing"
-    is_wide: ClassVar[bool] = False
-    heading: str
-    svg: str
-    caption: str
-    is_scrolled: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,6 +64,26 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Drawing:
+    """A whole SVG document, and the table of its figures beside it where there is room.
+
+    `is_scrolled` keeps it at a readable size on a narrow page.
+    """
+
+    kind: ClassVar[str] = "drawing"
+    heading: str
+    svg: str
+    caption: str
+    table: Table | None = None
+    is_scrolled: bool = False
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether it takes the whole width of the page."""
+        return self.table is not None
+
+
+@dataclass(frozen=True)
 class Note:
     """A paragraph with a label before it, and further labelled lines in `more`."""
 
@@ -111,33 +113,12 @@ class Facts:
     facts: tuple[Fact, ...]
 
 
-@dataclass(frozen=True)
-class Pair:
-    """A drawing and the table of its figures, side by side where there is room."""
-
-    kind: ClassVar[str] = "pair"
-    is_wide: ClassVar[bool] = True
-    drawing: Drawing
-    table: Table
-
-    @property
-    def heading(self) -> str:
-        """The drawing's heading."""
-        return self.drawing.heading
-
-
-Card: TypeAlias = Drawing | Table | Notes | Facts | Pair
+Card: TypeAlias = Drawing | Table | Notes | Facts
 
 
 @dataclass(frozen=True)
 class Part:
-    """A result on the page.
-
-    Attributes:
-        title: A device, or what was examined: "The order of the calls".
-        facts: The few most important figures.
-        cards: Everything else, the most important first.
-    """
+    """A result on the page: the few most important figures, then cards with everything else."""
 
     title: str
     headline: Headline

@@ -14,7 +14,7 @@ from netpipe.results import statistics
 from netpipe.results.step_times import MAX_TIMELINE_STEPS, StepTimes, timeline
 from tests.page import examples
 
-STEPS = tuple(StepTimes(**one) for one in examples.timeline())
+STEPS = tuple(StepTimes(**step) for step in examples.timeline())
 
 
 def test_a_device_that_waits_is_idle() -> None:

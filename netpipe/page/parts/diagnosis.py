@@ -22,7 +22,6 @@ from netpipe.page.content import (
     Headline,
     Note,
     Notes,
-    Pair,
     Part,
     Table,
     head_columns,
@@ -37,7 +36,7 @@ from netpipe.page.parts.measurement import (
     draw_headrooms,
 )
 from netpipe.page.plots.canvas import Ink
-from netpipe.page.plots.rows import Line, Row, draw_amounts, draw_factors, draw_stage_bars
+from netpipe.page.plots.rows import Row, draw_amounts, draw_factors, draw_stage_bars
 from netpipe.page.tones import Tone
 from netpipe.results.measurement import Interval, converter
 from netpipe.results.units import format_number, format_seconds
@@ -162,19 +161,12 @@ def _draw_verification(verified: Verification) -> Drawing:
     )
 
 
-def _build_stages(findings: Findings) -> Pair:
+def _build_stages(findings: Findings) -> Drawing:
     visible = [stage for stage in findings.stages if stage.fraction >= _MIN_DRAWN_FRACTION]
     drawn = visible[:_MAX_DRAWN_STAGES] or findings.stages[:1]
     hidden = len(findings.stages) - len(drawn)
     rebuilt = ", rebuilt without workers and threads" if findings.lane == "rebuilt" else ""
     others = f" Smaller ones are in the table only: {hidden}." if hidden else ""
-    drawing = Drawing(
-        "What each stage takes",
-        draw_stage_bars(drawn, findings.bottleneck.stage),
-        f"A single-thread run of the loader{rebuilt} takes "
-        f"{format_seconds(findings.lane_s_per_batch.median)} for a batch. Where the clock's bar is "
-        f"longer than the CPU's, the stage waits. ▶ marks the bottleneck.{others}",
-    )
     rows = []
     for stage in findings.stages:
         places = (stage.function, stage.made_at)
@@ -194,7 +186,14 @@ def _build_stages(findings: Findings) -> Pair:
         head_columns("stage", "runs in", figures=("wall", "share", "CPU", "run without it")),
         tuple(rows),
     )
-    return Pair(drawing, table)
+    return Drawing(
+        "What each stage takes",
+        draw_stage_bars(drawn, findings.bottleneck.stage),
+        f"A single-thread run of the loader{rebuilt} takes "
+        f"{format_seconds(findings.lane_s_per_batch.median)} for a batch. Where the clock's bar is "
+        f"longer than the CPU's, the stage waits. ▶ marks the bottleneck.{others}",
+        table,
+    )
 
 
 def _build_cell(
@@ -207,7 +206,7 @@ def _rate(headroom: float) -> Tone:
     return Tone.GOOD if headroom >= 1 else Tone.BAD
 
 
-def _build_predictions(findings: Findings, step_s: float | None) -> Pair:
+def _build_predictions(findings: Findings, step_s: float | None) -> Drawing:
     """Show what further changes would give, beside the time of a step; None without one."""
     drawn = [Row("today", findings.load_s_per_batch, Ink.TEXT, "D")]
     rows = []
@@ -218,24 +217,23 @@ def _build_predictions(findings: Findings, step_s: float | None) -> Pair:
         if headroom is not None:
             rated = Cell(*describe_interval(headroom, format_ratio), _rate(headroom.median))
         rows.append((Cell(prediction.change), _build_cell(load_s), rated))
-    has_step = step_s is not None
     advice = "Left of the line, the loader keeps up with the step."
-    drawing = Drawing(
-        "What if",
-        draw_amounts(drawn, None if step_s is None else Line(step_s, "a step")),
-        "Load time of a batch, as it is and as predicted, with 95% intervals. "
-        f"{advice if has_step else 'Shorter is better.'}",
-    )
     table = Table(
         "Predictions",
         "The loader's time with each change, and its headroom then.",
         head_columns("with", figures=("load time", "headroom")),
         tuple(rows),
     )
-    return Pair(drawing, table)
+    return Drawing(
+        "What if",
+        draw_amounts(drawn, step_s),
+        "Load time of a batch, as it is and as predicted, with 95% intervals. "
+        f"{advice if step_s is not None else 'Shorter is better.'}",
+        table,
+    )
 
 
-def _build_interventions(interventions: Sequence[Intervention]) -> Pair | Table:
+def _build_interventions(interventions: Sequence[Intervention]) -> Drawing | Table:
     """Show the changes that were made to learn from them."""
     drawn, rows = [], []
     for tried in interventions:
@@ -263,16 +261,16 @@ def _build_interventions(interventions: Sequence[Intervention]) -> Pair | Table:
     )
     if not drawn:
         return table
-    drawing = Drawing(
+    return Drawing(
         "What was changed, to learn from it",
-        draw_factors(drawn, Line(1.0, "no change")),
+        draw_factors(drawn, "no change"),
         "How many times as fast the loader is with each change. Right of the line (●) it helps, "
         "left of it (✖) it costs; ◆ is open.",
+        table,
     )
-    return Pair(drawing, table)
 
 
-def _build_needs(needs: Sequence[Need]) -> Pair:
+def _build_needs(needs: Sequence[Need]) -> Drawing:
     headrooms, rows = {}, []
     for need in needs:
         ratio = need.headroom
@@ -292,4 +290,4 @@ def _build_needs(needs: Sequence[Need]) -> Pair:
         head_columns("accelerator", figures=("step", "batches/s", "workers", "cores", "headroom")),
         tuple(rows),
     )
-    return Pair(draw_headrooms(headrooms), table)
+    return draw_headrooms(headrooms, table)

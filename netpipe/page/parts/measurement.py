@@ -13,7 +13,6 @@ from netpipe.page.content import (
     Headline,
     Note,
     Notes,
-    Pair,
     Part,
     Table,
     head_columns,
@@ -27,7 +26,7 @@ from netpipe.page.formatting import (
 )
 from netpipe.page.plots import timeline
 from netpipe.page.plots.canvas import Ink
-from netpipe.page.plots.rows import Line, Row, draw_amounts, draw_factors
+from netpipe.page.plots.rows import Row, draw_amounts, draw_factors
 from netpipe.page.tones import BY_VERDICT, Tone, pick_worst
 from netpipe.results.measurement import Interval, Measurement, converter, parse_measurement
 from netpipe.results.step_times import StepTimes
@@ -81,20 +80,21 @@ def _build_overview(documents: Sequence[Mapping[str, Any]], parts: Sequence[Part
     )
     word = f"{fed} of {len(parts)} fed"
     headline = Headline(pick_worst(tones), word, f"{'; '.join(verdicts)}.")
-    return Part("Side by side", headline, cards=(Pair(draw_headrooms(headrooms), table),))
+    return Part("Side by side", headline, cards=(draw_headrooms(headrooms, table),))
 
 
-def draw_headrooms(headrooms: Mapping[str, Interval]) -> Drawing:
-    """Draw the headroom of each accelerator, at least one, by its name."""
+def draw_headrooms(headrooms: Mapping[str, Interval], table: Table) -> Drawing:
+    """Draw the headroom of each accelerator, at least one, by its name, beside a table."""
     rows = []
     for name, headroom in headrooms.items():
         ink, marker = (Ink.GOOD, "o") if headroom.median >= 1 else (Ink.BAD, "X")
         rows.append(Row(name, headroom, ink, marker))
     return Drawing(
         "Headroom of each accelerator",
-        draw_factors(rows, Line(1.0, "keeps up")),
+        draw_factors(rows, "keeps up"),
         "Step time over load time. Right of the line (●) the loader is fast enough, left of it (✖) "
         "the accelerator waits.",
+        table,
     )
 
 

@@ -26,18 +26,11 @@ from netpipe.page.tones import Tone
 from netpipe.results.measurement import Interval
 from netpipe.results.units import format_seconds
 
-_ROW_HEIGHT: Final = 44.0
-_MARGINS: Final = 34.0
-_LINE_LABEL_HEIGHT: Final = 20.0
 _MAX_LABEL_COLUMNS: Final = 34
-
-_STAGE_HEIGHT: Final = 52.0
-_STAGE_MARGINS: Final = 66.0
 _MAX_STAGE_COLUMNS: Final = 26
 _CPU_BAR: Final[dict[str, Any]] = {"facecolor": "none", "edgecolor": Ink.TEXT, "hatch": "/////"}
 
-_SPARKLINE_INKS: Final = {Tone.GOOD: Ink.GOOD, Tone.BAD: Ink.BAD}
-_SPARKLINE_MARKERS: Final = {Tone.GOOD: "o", Tone.BAD: "X"}
+_SPARKLINE_ENDS: Final = {Tone.GOOD: (Ink.GOOD, "o"), Tone.BAD: (Ink.BAD, "X")}
 # As a fraction of the largest value; on a smaller range noise would look like a change.
 _MIN_SPARKLINE_RANGE: Final = 0.2
 
@@ -56,32 +49,24 @@ class Row:
     marker: str = "o"
 
 
-@dataclass(frozen=True)
-class Line:
-    """A value to compare all rows with."""
-
-    value: float
-    label: str
-
-
 @as_svg
 def draw_amounts(
     figure: Figure,
     rows: Sequence[Row],
-    line: Line | None = None,
+    step_s: float | None = None,
     write: Callable[[float], str] = format_seconds,
 ) -> None:
-    """Draw amounts on an axis from 0; at least one row. `write` formats an amount."""
-    axes = _add_axes(figure, rows, line)
-    axes.set_xlim(0, 1.06 * max([line.value if line else 0.0, *_finite_ends(rows)]) or 1.0)
+    """Draw amounts on an axis from 0, about a line at the time of a step; at least one row."""
+    axes = _add_axes(figure, rows, None if step_s is None else (step_s, "a step"))
+    axes.set_xlim(0, 1.06 * max(step_s or 0.0, *_finite_ends(rows)) or 1.0)
     label_values(axes, write)
     _draw_rows(axes, rows, write)
 
 
 @as_svg
-def draw_factors(figure: Figure, rows: Sequence[Row], line: Line) -> None:
-    """Draw factors on a logarithmic axis, about a line at 1; at least one row."""
-    axes = _add_axes(figure, rows, line)
+def draw_factors(figure: Figure, rows: Sequence[Row], label: str) -> None:
+    """Draw factors on a logarithmic axis, about a line at 1 with a label; at least one row."""
+    axes = _add_axes(figure, rows, (1.0, label))
     ends = [end for end in _finite_ends(rows) if end > 0] or [1.0]
     # The ticks are powers of two, and 1 is among them.
     first, last = floor(log2(min(*ends, 0.8))), ceil(log2(max(*ends, 1.25)))
@@ -103,15 +88,16 @@ def _finite_ends(rows: Sequence[Row]) -> list[float]:
     return list(filter(isfinite, ends))
 
 
-def _add_axes(figure: Figure, rows: Sequence[Row], line: Line | None) -> Axes:
-    label_height = _LINE_LABEL_HEIGHT if line else 0
-    height = _ROW_HEIGHT * len(rows) + _MARGINS + label_height
-    axes = add_axes(figure, left=16, top=4 + label_height, right=24, bottom=30, height=height)
+def _add_axes(figure: Figure, rows: Sequence[Row], line: tuple[float, str] | None) -> Axes:
+    top, bottom = (24 if line else 4), 30
+    height = top + 44 * len(rows) + bottom
+    axes = add_axes(figure, left=16, top=top, right=24, bottom=bottom, height=height)
     axes.set_ylim(len(rows) - 0.5, -0.5)
-    if line is not None:
-        axes.axvline(line.value, color=Ink.TEXT, linewidth=1.6, zorder=1.5)
+    if line:
+        value, label = line
+        axes.axvline(value, color=Ink.TEXT, linewidth=1.6, zorder=1.5)
         axes.annotate(
-            line.label, (line.value, 1), xycoords=("data", "axes fraction"), xytext=(0, 5),
+            label, (value, 1), xycoords=("data", "axes fraction"), xytext=(0, 5),
             textcoords="offset points", color=Ink.TEXT, fontsize=SMALL, ha="center",
         )  # fmt: skip
     return axes
@@ -136,8 +122,7 @@ def _draw_rows(axes: Axes, rows: Sequence[Row], write: Callable[[float], str]) -
 @as_svg
 def draw_stage_bars(figure: Figure, stages: Sequence[Stage], bottleneck: str | None) -> None:
     """Draw two bars for each stage, at least one; a colour and a sign mark the bottleneck."""
-    height = _STAGE_HEIGHT * len(stages) + _STAGE_MARGINS
-    axes = add_axes(figure, left=16, top=30, right=24, bottom=34, height=height)
+    axes = add_axes(figure, left=16, top=30, right=24, bottom=34, height=66 + 52 * len(stages))
     axes.set_xlim(0, max(max(stage.s_per_batch, stage.cpu_s_per_batch) for stage in stages) or 1.0)
     axes.set_ylim(len(stages) - 0.5, -0.5)
     label_values(axes)
@@ -170,5 +155,5 @@ def draw_sparkline(figure: Figure, before: Sequence[float], now: float, tone: To
     axes.axhline(before[-1], color=Ink.RULE, linewidth=1)
     axes.plot(values, color=Ink.FAINT, linewidth=1.2)
     axes.plot(before, "o", color=Ink.FAINT, markersize=4, clip_on=False)
-    ink, marker = _SPARKLINE_INKS.get(tone, Ink.TEXT), _SPARKLINE_MARKERS.get(tone, "D")
+    ink, marker = _SPARKLINE_ENDS.get(tone, (Ink.TEXT, "D"))
     axes.plot(len(before), now, marker, color=ink, markersize=9, clip_on=False)

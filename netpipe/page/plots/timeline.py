@@ -26,8 +26,6 @@ _HOST_Y, _DEVICE_Y = 1.28, 0.0
 # As a fraction of the whole width; a shorter mark cannot be seen.
 _MIN_DRAWN_IDLE: Final = 0.002
 
-_DISTRIBUTIONS_HEIGHT: Final = 292.0
-_PANEL_HEIGHT: Final = 96.0
 _BINS: Final = 30
 # The last percentile may be a hundred times as far away.
 _MAX_DRAWN_PERCENTILE: Final = 99
@@ -116,7 +114,7 @@ def draw_timeline(figure: Figure, timeline: Timeline) -> None:
         ("idle", _DEVICE_Y, idle, hatched),
     )
     for _, y, spans, style in bars:
-        look = {"edgecolor": Ink.PAPER, "linewidth": 0.7} | style
+        look: dict[str, Any] = {"edgecolor": Ink.PAPER, "linewidth": 0.7} | style
         for span in spans:
             corner = (span.begin_s, y - _BAR_HEIGHT / 2)
             axes.add_patch(Rectangle(corner, span.length_s, _BAR_HEIGHT, **look))
@@ -129,10 +127,8 @@ def draw_timeline(figure: Figure, timeline: Timeline) -> None:
 def write_timeline_caption(timeline: Timeline, *, is_exact: bool) -> str:
     """Describe the timeline by its waiting and idle shares.
 
-    Args:
-        timeline: The steps.
-        is_exact: The device itself says when a step was done. The host sees it late where the loop
-            holds Python's lock, so that the device seems to work for longer.
+    They are exact if the device itself says when a step was done: the host sees it late where the
+    loop holds Python's lock, so that the device seems to work for longer.
     """
     bound = "" if is_exact else "at least "
     return (
@@ -148,11 +144,9 @@ def draw_distributions(
     figure: Figure, train_step_s: Sequence[float], wait_s: Sequence[float]
 ) -> None:
     """Draw percentiles 0 to 100 of the time from step to step, and of the wait for a batch."""
-    height = _DISTRIBUTIONS_HEIGHT
     end_s = 1.12 * max(times[_MAX_DRAWN_PERCENTILE] for times in (train_step_s, wait_s)) or 1.0
-    below, above = height - 28 - _PANEL_HEIGHT, height - 34 - _PANEL_HEIGHT
-    upper = add_axes(figure, left=16, top=28, right=24, bottom=below, height=height)
-    lower = add_axes(figure, left=16, top=above, right=24, bottom=34, height=height)
+    upper = add_axes(figure, left=16, top=28, right=24, bottom=168, height=292)
+    lower = add_axes(figure, left=16, top=162, right=24, bottom=34, height=292)
     _draw_panel(upper, train_step_s, end_s, Ink.DEVICE, "Step, end to end")
     _draw_panel(lower, wait_s, end_s, Ink.LOAD, "Wait for a batch")
     upper.set_xticklabels([])
@@ -164,7 +158,7 @@ def _draw_panel(
     weights = [1 / len(percentiles)] * len(percentiles)
     fractions, *_ = axes.hist(percentiles, bins=_BINS, range=(0, end_s), weights=weights, color=ink,
                               edgecolor=Ink.PAPER, linewidth=0.8)  # fmt: skip
-    tallest = max(fractions)
+    tallest = float(max(fractions))
     axes.set_xlim(0, end_s)
     axes.set_ylim(0, 1.28 * tallest)
     label_values(axes)
