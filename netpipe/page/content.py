@@ -1,5 +1,6 @@
 """What a page shows: the parts of results as cards of text, figures and drawings."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
@@ -34,6 +35,7 @@ class Cell:
         tone: Any other than plain puts a sign before the text.
         svg: A drawing in place of the text, which is then its title.
         is_code: The text is code, or a name in it.
+        is_figure: It is aligned to the right.
     """
 
     text: str
@@ -41,25 +43,22 @@ class Cell:
     tone: Tone = Tone.PLAIN
     svg: str = ""
     is_code: bool = False
-
-
-@dataclass(frozen=True)
-class Column:
-    """The head of a column; figures are aligned to the right."""
-
-    name: str
     is_figure: bool = False
+
+
+def figure_cell(text: str, note: str = "", tone: Tone = Tone.PLAIN) -> Cell:
+    """Return the cell of a figure."""
+    return Cell(text, note, tone, is_figure=True)
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells; a wide table scrolls in its own box where the page is narrow."""
+    """At least one row: a cell for each heading. A wide table takes the page's whole width."""
 
     kind: ClassVar[str] = "table"
     heading: str
     caption: str
-    columns: tuple[Column, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: Sequence[Mapping[str, Cell]]
     is_wide: bool = False
 
 
@@ -100,7 +99,7 @@ class Notes:
     kind: ClassVar[str] = "notes"
     is_wide: ClassVar[bool] = False
     heading: str
-    notes: tuple[Note, ...]
+    notes: Sequence[Note]
 
 
 @dataclass(frozen=True)
@@ -110,7 +109,7 @@ class Facts:
     kind: ClassVar[str] = "facts"
     is_wide: ClassVar[bool] = False
     heading: str
-    facts: tuple[Fact, ...]
+    facts: Sequence[Fact]
 
 
 Card: TypeAlias = Drawing | Table | Notes | Facts
@@ -122,10 +121,5 @@ class Part:
 
     title: str
     headline: Headline
-    facts: tuple[Fact, ...] = ()
-    cards: tuple[Card, ...] = ()
-
-
-def head_columns(*texts: str, figures: tuple[str, ...] = ()) -> tuple[Column, ...]:
-    """Return the columns of texts, then those of figures."""
-    return (*map(Column, texts), *(Column(name, is_figure=True) for name in figures))
+    facts: Sequence[Fact] = ()
+    cards: Sequence[Card] = ()

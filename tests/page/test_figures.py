@@ -190,6 +190,6 @@ def test_no_table_holds_a_figure_of_its_own(name: str) -> None:
     known = [*leaves(document), 0.0, 1.0]
     for part in shown(document):
         for table in (getattr(card, "table", card) for card in part.cards):
-            for cell in (cell for row in getattr(table, "rows", ()) for cell in row):
+            for cell in (cell for row in getattr(table, "rows", ()) for cell in row.values()):
                 for value, exact in read_figures(f"{cell.text}; {cell.note}"):
                     assert any(abs(abs(value) - figure) <= exact for figure in known), (cell, value)

@@ -1,5 +1,6 @@
 """The parts of a page that each kind of document gives: tone, headline, facts and cards."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -79,7 +80,7 @@ def test_nothing_is_advised_without_a_verdict() -> None:
     both = examples.measurements()
     both["measurements"][1] = measurement(device=CPU, drained=False)
     table = find_table(build(both)[0], "Headroom of each accelerator")
-    assert [row[-1].text for row in table.rows] == ["2", ""]
+    assert [row["workers needed"].text for row in table.rows] == ["2", ""]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +102,7 @@ def test_a_kept_trace_is_named() -> None:
     assert not any("trace" in fact.label for fact in further_figures(part))
 
 
-def further_figures(part: Part) -> tuple[Fact, ...]:
+def further_figures(part: Part) -> Sequence[Fact]:
     """Return the figures below the drawings of a measurement."""
     card = find_card(part, "Further figures")
     assert isinstance(card, Facts)
@@ -128,7 +129,7 @@ def test_a_lint_without_findings_is_good() -> None:
     """A loader without a graph has no drawing."""
     (part,) = build(examples.empty_lint())
     assert (part.headline.tone, part.headline.word) == (Tone.GOOD, "In order")
-    assert part.cards == ()
+    assert not part.cards
 
 
 def test_a_diagnosis_leads_with_the_bottleneck() -> None:
@@ -237,7 +238,7 @@ def test_a_waived_regression_is_a_warning() -> None:
     document = run(measurements=[], lints=[], comparisons=[waived])
     (part,) = build(document)
     assert part.headline.tone is Tone.WARN
-    assert find_comparisons(document).rows[0][1].note == "waived: known"
+    assert find_comparisons(document).rows[0]["outcome"].note == "waived: known"
 
 
 def test_a_bad_measurement_outweighs_passing_comparisons() -> None:
@@ -250,9 +251,10 @@ def test_a_bad_measurement_outweighs_passing_comparisons() -> None:
 def test_a_metric_has_its_history() -> None:
     """One drawing in its row has its values as text; figures have their units."""
     first, _ = find_comparisons(run()).rows
-    (history,) = (cell.text for cell in first if cell.svg)
-    assert history.split(", ") == ["0001 10 ms", "0002 20 ms", "now 36 ms"]
-    assert [cell.text for cell in first][2:5] == ["1.80 x", "36 ms", "20 ms"]
+    assert first["history"].svg
+    assert first["history"].text.split(", ") == ["0001 10 ms", "0002 20 ms", "now 36 ms"]
+    figures = [first[heading].text for heading in ("times worse", "now", "before")]
+    assert figures == ["1.80 x", "36 ms", "20 ms"]
 
 
 def test_without_histories_the_table_has_no_column_for_them() -> None:
@@ -260,8 +262,7 @@ def test_without_histories_the_table_has_no_column_for_them() -> None:
     old = comparison("PASS", "step_s")
     del old["history"], old["device"]
     table = find_comparisons(run(comparisons=[old]))
-    assert "history" not in [column.name for column in table.columns]
-    assert len(table.rows[0]) == len(table.columns)
+    assert not any("history" in row for row in table.rows)
 
 
 def test_comparisons_with_a_git_ref_have_their_own_table() -> None:
@@ -283,5 +284,5 @@ def test_accepted_changes_are_shown() -> None:
     accepted = {"commit": "abc", "baseline_changes": [change], "waivers": [WAIVER]}
     part, *_ = build(run(accepted=accepted))
     table = find_table(part, "Baselines that this change replaces")
-    assert [cell.text for cell in table.rows[0]][2:] == ["10 ms", "20 ms"]
+    assert [table.rows[0][heading].text for heading in ("before", "after")] == ["10 ms", "20 ms"]
     assert "Accepted slowdowns" in headings(part)

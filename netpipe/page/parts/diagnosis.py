@@ -16,7 +16,6 @@ from netpipe.diagnosis.diagnosis import (
 from netpipe.page.content import (
     Card,
     Cell,
-    Column,
     Drawing,
     Fact,
     Headline,
@@ -24,7 +23,7 @@ from netpipe.page.content import (
     Notes,
     Part,
     Table,
-    head_columns,
+    figure_cell,
 )
 from netpipe.page.formatting import capitalize, describe_interval, format_ratio, strip_modules
 from netpipe.page.parts.lint import build_lint_part
@@ -98,8 +97,8 @@ def build_diagnosis_parts(document: Mapping[str, Any]) -> tuple[Part, ...]:
     diagnosis = Part(
         "Diagnosis",
         Headline(tone, word, document["sentence"], capitalize(findings.bottleneck.why)),
-        tuple(_build_facts(document, findings)),
-        tuple(_build_cards(document, findings)),
+        list(_build_facts(document, findings)),
+        list(_build_cards(document, findings)),
     )
     return (diagnosis, *sources)
 
@@ -131,10 +130,9 @@ def _build_cards(document: Mapping[str, Any], findings: Findings) -> Iterator[Ca
     if findings.verified:
         yield _draw_verification(findings.verified)
     elif findings.unverified:
-        yield Notes("No prediction was tried", (Note("", findings.unverified),))
+        yield Notes("No prediction was tried", [Note("", findings.unverified)])
     if findings.remarks:
-        notes = tuple(Note("", remark) for remark in findings.remarks)
-        yield Notes("What could not be done", notes)
+        yield Notes("What could not be done", [Note("", remark) for remark in findings.remarks])
     if findings.stages:
         yield _build_stages(findings)
     if findings.what_if:
@@ -143,7 +141,7 @@ def _build_cards(document: Mapping[str, Any], findings: Findings) -> Iterator[Ca
         yield _build_interventions(findings.interventions)
     if needs := converter().structure(document["needs"], tuple[Need, ...]):
         yield _build_needs(needs)
-    yield from build_environment_cards(document["host"], document["versions"])
+    yield from build_environment_cards(document)
 
 
 def _draw_verification(verified: Verification) -> Drawing:
@@ -171,20 +169,19 @@ def _build_stages(findings: Findings) -> Drawing:
     for stage in findings.stages:
         places = (stage.function, stage.made_at)
         sampled = ", by samples" if stage.by == "sampling" else ""
-        row = (
-            Cell(stage.name, " · ".join(filter(None, places)), is_code=True),
-            Cell(_SECTIONS[stage.section]),
-            Cell(f"{format_seconds(stage.s_per_batch)}{sampled}"),
-            Cell(f"{stage.fraction:.0%}"),
-            Cell(format_seconds(stage.cpu_s_per_batch)),
-            _build_cell(stage.without_s_per_batch, missing="not tried"),
-        )
+        row = {
+            "stage": Cell(stage.name, " · ".join(filter(None, places)), is_code=True),
+            "runs in": Cell(_SECTIONS[stage.section]),
+            "wall": figure_cell(f"{format_seconds(stage.s_per_batch)}{sampled}"),
+            "share": figure_cell(f"{stage.fraction:.0%}"),
+            "CPU": figure_cell(format_seconds(stage.cpu_s_per_batch)),
+            "run without it": _build_cell(stage.without_s_per_batch, missing="not tried"),
+        }
         rows.append(row)
     table = Table(
         "Stages",
         "Wall and CPU time in a single-thread run; each stage without those that it reads from.",
-        head_columns("stage", "runs in", figures=("wall", "share", "CPU", "run without it")),
-        tuple(rows),
+        rows,
     )
     return Drawing(
         "What each stage takes",
@@ -199,7 +196,7 @@ def _build_stages(findings: Findings) -> Drawing:
 def _build_cell(
     interval: Interval | None, write: Callable[[float], str] = format_seconds, missing: str = ""
 ) -> Cell:
-    return Cell(*describe_interval(interval, write)) if interval else Cell(missing)
+    return figure_cell(*describe_interval(interval, write)) if interval else figure_cell(missing)
 
 
 def _rate(headroom: float) -> Tone:
@@ -213,16 +210,16 @@ def _build_predictions(findings: Findings, step_s: float | None) -> Drawing:
     for prediction in findings.what_if:
         load_s, headroom = prediction.load_s_per_batch, prediction.headroom
         drawn.append(Row(f"with {strip_modules(prediction.change)}", load_s))
-        rated = Cell("no step")
+        rated = figure_cell("no step")
         if headroom is not None:
-            rated = Cell(*describe_interval(headroom, format_ratio), _rate(headroom.median))
-        rows.append((Cell(prediction.change), _build_cell(load_s), rated))
+            rated = figure_cell(*describe_interval(headroom, format_ratio), _rate(headroom.median))
+        change = Cell(prediction.change)
+        rows.append({"with": change, "load time": _build_cell(load_s), "headroom": rated})
     advice = "Left of the line, the loader keeps up with the step."
     table = Table(
         "Predictions",
         "The loader's time with each change, and its headroom then.",
-        head_columns("with", figures=("load time", "headroom")),
-        tuple(rows),
+        rows,
     )
     return Drawing(
         "What if",
@@ -243,20 +240,18 @@ def _build_interventions(interventions: Sequence[Intervention]) -> Drawing | Tab
             if clear_factor(speedup):
                 ink, marker = (Ink.GOOD, "o") if speedup.median > 1 else (Ink.BAD, "X")
             drawn.append(Row(name, speedup, ink, marker))
-        row = (
-            Cell(name, tried.what),
-            _build_cell(tried.before_s_per_batch),
-            _build_cell(tried.after_s_per_batch),
-            _build_cell(speedup, format_ratio, missing="not tried"),
-            Cell(tried.says),
-        )
+        row = {
+            "change": Cell(name, tried.what),
+            "before": _build_cell(tried.before_s_per_batch),
+            "after": _build_cell(tried.after_s_per_batch),
+            "times as fast": _build_cell(speedup, format_ratio, missing="not tried"),
+            "what it says": Cell(tried.says),
+        }
         rows.append(row)
-    figures = head_columns("change", figures=("before", "after", "times as fast"))
     table = Table(
         "Interventions",
         "Each measured in turns with the loader unchanged.",
-        (*figures, Column("what it says")),
-        tuple(rows),
+        rows,
         is_wide=True,
     )
     if not drawn:
@@ -275,19 +270,18 @@ def _build_needs(needs: Sequence[Need]) -> Drawing:
     for need in needs:
         ratio = need.headroom
         headrooms[need.accelerator] = Interval(ratio, ratio, ratio, 1)
-        row = (
-            Cell(need.accelerator),
-            Cell(format_seconds(need.step_s)),
-            Cell(format_number(need.batches_per_s)),
-            Cell(str(need.workers)),
-            Cell(format_number(need.cores, 2)),
-            Cell(format_ratio(ratio), tone=_rate(ratio)),
-        )
+        row = {
+            "accelerator": Cell(need.accelerator),
+            "step": figure_cell(format_seconds(need.step_s)),
+            "batches/s": figure_cell(format_number(need.batches_per_s)),
+            "workers": figure_cell(str(need.workers)),
+            "cores": figure_cell(format_number(need.cores, 2)),
+            "headroom": figure_cell(format_ratio(ratio), tone=_rate(ratio)),
+        }
         rows.append(row)
     table = Table(
         "What each accelerator needs",
         "Step times are derived from FLOPs and peaks. Workers and cores keep it fed.",
-        head_columns("accelerator", figures=("step", "batches/s", "workers", "cores", "headroom")),
-        tuple(rows),
+        rows,
     )
     return draw_headrooms(headrooms, table)

@@ -16,7 +16,6 @@ from netpipe.page.content import (
     Notes,
     Part,
     Table,
-    head_columns,
 )
 from netpipe.page.tones import BY_SEVERITY, Tone
 
@@ -27,7 +26,7 @@ def build_lint_part(document: Mapping[str, Any]) -> Part:
     """Return the part of a `netpipe.lint/1` document."""
     fields = {name: value for name, value in document.items() if name != "trials"}
     report = parse_report(fields, "lint")
-    cards = tuple(_build_cards(report, document["trials"]))
+    cards = list(_build_cards(report, document["trials"]))
     return Part("The order of the calls", _build_headline(report), cards=cards)
 
 
@@ -54,16 +53,16 @@ def _build_cards(report: LintReport, trials: list[dict[str, Any]]) -> Iterator[C
         known = tuple((name, text) for name, text in more if text)
         notes.append(Note(label, found.message, BY_SEVERITY[found.severity], known))
     if notes:
-        yield Notes("Findings", tuple(notes))
+        yield Notes("Findings", notes)
     if trials:
-        yield Table(
-            "Proposals, tried",
-            "Each was measured before and after, in one run.",
-            head_columns("change", "result"),
-            tuple(
-                (Cell(trial["change"], trial["rule"], is_code=True), Cell(trial["message"]))
-                for trial in trials
-            ),
-        )
+        rows = [
+            {
+                "change": Cell(trial["change"], trial["rule"], is_code=True),
+                "result": Cell(trial["message"]),
+            }
+            for trial in trials
+        ]
+        caption = "Each was measured before and after, in one run."
+        yield Table("Proposals, tried", caption, rows)
     if reasons := dict.fromkeys((aside.finding.rule, aside.reason) for aside in report.silenced):
-        yield Notes("Silenced", tuple(Note(rule, reason) for rule, reason in reasons))
+        yield Notes("Silenced", [Note(*reason) for reason in reasons])

@@ -15,7 +15,7 @@ from netpipe.page.content import (
     Notes,
     Part,
     Table,
-    head_columns,
+    figure_cell,
 )
 from netpipe.page.formatting import (
     capitalize,
@@ -61,26 +61,25 @@ def _build_overview(documents: Sequence[Mapping[str, Any]], parts: Sequence[Part
     for document, part in zip(documents, parts, strict=True):
         verdicts.append(f"{part.title}: {document['verdict']['kind']}")
         headrooms[part.title] = converter().structure(document["headroom"], Interval)
-        times = ("load_s_per_batch", "step_s", "train_s_per_step")
-        row = (
-            Cell(part.title),
-            Cell(part.headline.word, tone=part.headline.tone),
-            *(Cell(format_seconds(document[name]["median"])) for name in times),
-            Cell(format_ratio(document["headroom"]["median"])),
-            Cell(format_percent(document["stall_fraction"]["median"])),
-            Cell(str(document.get("workers_needed") or "")),
-        )
+        row = {
+            "accelerator": Cell(part.title),
+            "verdict": Cell(part.headline.word, tone=part.headline.tone),
+            "load L": figure_cell(format_seconds(document["load_s_per_batch"]["median"])),
+            "step S0": figure_cell(format_seconds(document["step_s"]["median"])),
+            "real step R": figure_cell(format_seconds(document["train_s_per_step"]["median"])),
+            "headroom": figure_cell(format_ratio(document["headroom"]["median"])),
+            "stall": figure_cell(format_percent(document["stall_fraction"]["median"])),
+            "workers needed": figure_cell(str(document.get("workers_needed") or "")),
+        }
         rows.append(row)
-    figures = ("load L", "step S0", "real step R", "headroom", "stall", "workers needed")
     table = Table(
         "One loader, several accelerators",
         "Medians. A step time marked derived comes from FLOPs and a peak, not from a run.",
-        head_columns("accelerator", "verdict", figures=figures),
-        tuple(rows),
+        rows,
     )
     word = f"{fed} of {len(parts)} fed"
     headline = Headline(pick_worst(tones), word, f"{'; '.join(verdicts)}.")
-    return Part("Side by side", headline, cards=(draw_headrooms(headrooms, table),))
+    return Part("Side by side", headline, cards=[draw_headrooms(headrooms, table)])
 
 
 def draw_headrooms(headrooms: Mapping[str, Interval], table: Table) -> Drawing:
@@ -107,8 +106,8 @@ def build_measurement_part(document: Mapping[str, Any]) -> Part:
     return Part(
         title=device_label(measurement.device),
         headline=_build_headline(document, measurement),
-        facts=tuple(_build_facts(document, measurement)),
-        cards=tuple(_build_cards(document, measurement)),
+        facts=list(_build_facts(document, measurement)),
+        cards=list(_build_cards(document, measurement)),
     )
 
 
@@ -143,35 +142,34 @@ def _build_facts(document: Mapping[str, Any], measurement: Measurement) -> Itera
 
 def _build_cards(document: Mapping[str, Any], measurement: Measurement) -> Iterator[Card]:
     yield from build_step_cards(document)
-    rows = [
+    times = [
         Row(label, interval, ink, marker)
         for name, label, ink, marker in _DRAWN_TIMES
         if (interval := getattr(measurement, name)) is not None
     ]
     yield Drawing(
         "What a batch and a step take",
-        draw_amounts(rows),
+        draw_amounts(times),
         "Medians with their 95% intervals. Where L is right of S0, the loader cannot keep up; "
         "where R is right of both, something else holds the loop up.",
     )
     if evidence := document.get("verdict", {}).get("evidence"):
-        yield Notes("Evidence", tuple(Note("", line) for line in evidence))
+        yield Notes("Evidence", [Note("", line) for line in evidence])
     if measurement.findings:
-        notes = (Note(found.name, found.message, Tone.WARN) for found in measurement.findings)
-        yield Notes("Other findings", tuple(notes))
-    if measurement.blocking_lines:
-        yield Table(
-            "Lines that wait for the device",
-            "Where the loop stands still until a step is done, the worst first.",
-            head_columns("line", figures=("of the loop's time",)),
-            tuple(
-                (Cell(line.code, f"{line.file}:{line.line}", is_code=True),
-                 Cell(f"{line.fraction:.0%}"))
-                for line in measurement.blocking_lines
-            ),
-        )  # fmt: skip
-    yield Facts("Further figures", tuple(_build_figures(measurement)))
-    yield from build_environment_cards(document["host"], document["versions"], document["device"])
+        notes = [Note(found.name, found.message, Tone.WARN) for found in measurement.findings]
+        yield Notes("Other findings", notes)
+    rows = [
+        {
+            "line": Cell(line.code, f"{line.file}:{line.line}", is_code=True),
+            "of the loop's time": figure_cell(f"{line.fraction:.0%}"),
+        }
+        for line in measurement.blocking_lines
+    ]
+    if rows:
+        caption = "Where the loop stands still until a step is done, the worst first."
+        yield Table("Lines that wait for the device", caption, rows)
+    yield Facts("Further figures", list(_build_figures(measurement)))
+    yield from build_environment_cards(document)
 
 
 def build_step_cards(document: Mapping[str, Any]) -> Iterator[Drawing]:
@@ -215,11 +213,10 @@ def _build_figures(measurement: Measurement) -> Iterator[Fact]:
     yield Fact("measured for", elapsed, f"{measurement.step_s.n} rounds")
 
 
-def build_environment_cards(
-    host: Mapping[str, Any], versions: Mapping[str, str], device: Mapping[str, Any] | None = None
-) -> Iterator[Card]:
+def build_environment_cards(document: Mapping[str, Any]) -> Iterator[Card]:
     """Yield a card of the host and the device, and one of the versions, where they are known."""
-    device, facts = device or {}, []
+    host, device = document["host"], document.get("device", {})
+    facts = []
     if "key" in device:
         facts.append(Fact("device", device["key"], device.get("kind", "")))
     if device.get("emulated"):
@@ -231,6 +228,6 @@ def build_environment_cards(
     if memory_bytes := host.get("memory_bytes"):
         facts.append(Fact("memory", format_size(memory_bytes)))
     if facts:
-        yield Facts("Where", tuple(facts))
-    if versions:
-        yield Facts("Versions", tuple(Fact(name, version) for name, version in versions.items()))
+        yield Facts("Where", facts)
+    if versions := document["versions"]:
+        yield Facts("Versions", [Fact(*version) for version in versions.items()])

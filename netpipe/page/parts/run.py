@@ -1,19 +1,18 @@
 """A suite run: its comparisons, metric by metric with their history, its measurements and lints."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from netpipe.page.content import (
     Card,
     Cell,
-    Column,
     Fact,
     Headline,
     Note,
     Notes,
     Part,
     Table,
-    head_columns,
+    figure_cell,
 )
 from netpipe.page.formatting import format_ratio
 from netpipe.page.parts.lint import build_lint_part
@@ -23,11 +22,6 @@ from netpipe.page.tones import BY_OUTCOME, Tone, pick_worst
 from netpipe.results.units import format_metric, format_seconds
 
 Comparison = Mapping[str, Any]
-
-_HISTORY_CAPTION: Final = (
-    " The history shows the medians of the device's baselines, the oldest first, and last the "
-    "value of this run."
-)
 
 
 def build_run_parts(document: Mapping[str, Any]) -> tuple[Part, ...]:
@@ -45,7 +39,7 @@ def build_run_parts(document: Mapping[str, Any]) -> tuple[Part, ...]:
     if against := document["against"]:
         facts.append(Fact("against", against["ref"], against["commit"][:12]))
     headline = _build_headline(document["comparisons"], results)
-    gate = Part("The run", headline, tuple(facts), tuple(_build_cards(document)))
+    gate = Part("The run", headline, facts, list(_build_cards(document)))
     return (gate, *results)
 
 
@@ -89,12 +83,11 @@ def _build_cards(document: Mapping[str, Any]) -> Iterator[Card]:
         if row["outcome"] != "PASS"
     )
     if reasons:
-        yield Notes("Why", tuple(reasons))
-    if rows := tuple(_build_change_rows(document["accepted"]["baseline_changes"])):
+        yield Notes("Why", list(reasons))
+    if rows := list(_build_change_rows(document["accepted"]["baseline_changes"])):
         yield Table(
             "Baselines that this change replaces",
             "How the working tree differs from the commit that was compared with.",
-            head_columns("file", "figure", figures=("before", "after")),
             rows,
         )
     waivers = [
@@ -106,38 +99,33 @@ def _build_cards(document: Mapping[str, Any]) -> Iterator[Card]:
         for waiver in document["accepted"]["waivers"]
     ]
     if waivers:
-        yield Notes("Accepted slowdowns", tuple(waivers))
+        yield Notes("Accepted slowdowns", waivers)
 
 
 def _build_table(comparisons: Sequence[Comparison], against: str | None) -> Table:
     has_history = any(row.get("history") for row in comparisons)
-    columns = head_columns("metric", "outcome", figures=("times worse", "now", "before"))
     rows = []
     for row in comparisons:
         metric = row["metric"] or row["quantity"]
         now, before, ratio = row["now"], row["baseline"], row["worse_ratio"]
-        cells = [
-            Cell(metric, row["benchmark"].rpartition("::")[2], is_code=True),
-            Cell(
-                _format_outcome(row),
-                f"waived: {row['waiver']['reason']}" if row["waiver"] else "",
-                _pick_tone(row),
-            ),
-            Cell("" if ratio is None else f"{format_ratio(ratio)} x"),
-            Cell(format_metric(metric, now)),
-            Cell("none" if before is None else format_metric(metric, before)),
-        ]
+        waived = f"waived: {row['waiver']['reason']}" if row["waiver"] else ""
+        cells = {
+            "metric": Cell(metric, row["benchmark"].rpartition("::")[2], is_code=True),
+            "outcome": Cell(_format_outcome(row), waived, _pick_tone(row)),
+            "times worse": figure_cell("" if ratio is None else f"{format_ratio(ratio)} x"),
+            "now": figure_cell(format_metric(metric, now)),
+            "before": figure_cell("none" if before is None else format_metric(metric, before)),
+        }
         if has_history:
-            cells.append(_build_history(row, metric))
-        rows.append(tuple(cells))
-    return Table(
-        f"Against {against or 'the baseline'}",
-        "Medians over sessions. Above 1 is worse, whatever the metric's direction."
-        f"{_HISTORY_CAPTION if has_history else ''}",
-        (*columns, Column("history")) if has_history else columns,
-        tuple(rows),
-        is_wide=True,
-    )
+            cells["history"] = _build_history(row, metric)
+        rows.append(cells)
+    caption = "Medians over sessions. Above 1 is worse, whatever the metric's direction."
+    if has_history:
+        caption += (
+            " The history shows the medians of the device's baselines, the oldest first, and last "
+            "the value of this run."
+        )
+    return Table(f"Against {against or 'the baseline'}", caption, rows, is_wide=True)
 
 
 def _build_history(row: Comparison, metric: str) -> Cell:
@@ -149,12 +137,14 @@ def _build_history(row: Comparison, metric: str) -> Cell:
     return Cell(f"{', '.join(values)}, now {format_metric(metric, row['now'])}", svg=svg)
 
 
-def _build_change_rows(changes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Cell, ...]]:
+def _build_change_rows(changes: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Cell]]:
     for change in changes:
         file = Cell(change["file"], change["change"], is_code=True)
         for name, figure in (change["figures"] or {"": {}}).items():
             is_duration = name.partition("_per_")[0].endswith("_s")
             write = format_seconds if is_duration else format_ratio
-            values = (figure.get("before"), figure.get("after"))
-            texts = ("" if value is None else write(value) for value in values)
-            yield (file, Cell(name, is_code=True), *map(Cell, texts))
+            row = {"file": file, "figure": Cell(name, is_code=True)}
+            for key in ("before", "after"):
+                value = figure.get(key)
+                row[key] = figure_cell("" if value is None else write(value))
+            yield row

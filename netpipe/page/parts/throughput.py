@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from netpipe.page.content import Cell, Drawing, Fact, Headline, Part, Table, head_columns
+from netpipe.page.content import Cell, Drawing, Fact, Headline, Part, Table, figure_cell
 from netpipe.page.formatting import format_bounds, format_short_count, format_size
 from netpipe.page.parts.measurement import build_environment_cards
 from netpipe.page.plots.rows import Row, draw_amounts
@@ -37,10 +37,10 @@ def build_throughput_part(document: Mapping[str, Any]) -> Part:
         f"{format_short_count(most.median)} tokens/s",
         f"The most, with {_name(best)}: {format_bounds(most, format_short_count)}.",
     )
-    facts = (
+    facts = [
         Fact("runs of each", str(document["rounds"]), f"{document['seconds']:g} s, in turns"),
         Fact("data", document["data"]),
-    )
+    ]
     drawing = Drawing(
         "Tokens per second",
         draw_amounts([Row(*speed) for speed in speeds.items()], write=format_short_count),
@@ -49,15 +49,15 @@ def build_throughput_part(document: Mapping[str, Any]) -> Part:
     table = Table(
         "Every combination",
         "Medians over the runs.",
-        head_columns("loader", figures=tuple(label for label, *_ in _FIGURES)),
-        tuple(
-            (Cell(name), *(Cell(write(loader[key]["median"])) for _, key, write in _FIGURES))
+        [
+            {"loader": Cell(name)}
+            | {label: figure_cell(write(loader[key]["median"])) for label, key, write in _FIGURES}
             for name, loader in loaders.items()
-        ),
+        ],
         is_wide=True,
     )
-    where = build_environment_cards(document["host"], document["versions"], document["device"])
-    return Part("Loader speed", headline, facts, (drawing, table, *where))
+    cards = [drawing, table, *build_environment_cards(document)]
+    return Part("Loader speed", headline, facts, cards)
 
 
 def _name(combination: Mapping[str, Any]) -> str:
