@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from netpipe.cli.console import folder, notes
-from netpipe.cli.progress_display import progress_bar
+from netpipe.cli.progress_display import show_bar
 from netpipe.data.preparation.profiles import PROFILES
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def generate(out: Path, probes: int | None, seed: int, profile: str) -> None:
     """Generate a synthetic data set: parquet files, and the prepared rows made from them."""
     from netpipe.data.preparation.synthetic import generate as generate_data
 
-    with progress_bar("generating") as progress:
+    with show_bar("generating") as progress:
         index = generate_data(
             out, probes=probes, seed=seed, profile=PROFILES[profile], progress=progress
         )
@@ -55,7 +55,7 @@ def prepare(sources: tuple[Path, ...], out: Path, seed: int, shards: int) -> Non
     from netpipe.data.preparation.convert import convert, is_inherited
     from netpipe.data.preparation.prepare import prepare as prepare_data
 
-    with progress_bar("preparing") as progress:
+    with show_bar("preparing") as progress:
         if len(sources) == 1 and is_inherited(sources[0]):
             index = convert(sources[0], out, seed=seed, progress=progress)
         else:

@@ -20,7 +20,7 @@ from netpipe.cli.console import (
     quiet_option,
     write_html,
 )
-from netpipe.cli.progress_display import printable, show_progress
+from netpipe.cli.progress_display import make_printable, show_progress
 from netpipe.linting.request import INTENTS
 from netpipe.whole_file import refuse_unwritable, write_whole
 
@@ -88,8 +88,8 @@ def lint(
     )
     if (proves or tries) and not quiet:
         notes.print(
-            f"{printable(target)}: ends within {request.limit_s:g} s, of which {start_limit:g} s"
-            " are for importing and building the pipeline",
+            f"{make_printable(target)}: ends within {request.limit_s:g} s, of which "
+            f"{start_limit:g} s are for importing and building the pipeline",
             soft_wrap=True,
         )
     with show_progress(target, quiet=quiet) as progress:

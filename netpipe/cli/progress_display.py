@@ -9,7 +9,7 @@ from netpipe.session.progress import OnProgress, Progress
 
 
 @contextmanager
-def progress_bar(label: str, *, is_timed: bool = False) -> Iterator[Callable[..., None]]:
+def show_bar(label: str, *, is_timed: bool = False) -> Iterator[Callable[..., None]]:
     """Show a bar with a description, how much is done, and a time.
 
     One that `is_timed` counts seconds: it shows the time that is left and is removed at its end.
@@ -55,10 +55,10 @@ def show_progress(label: str, *, quiet: bool = False) -> Iterator[OnProgress | N
     if quiet:
         yield None
     elif notes.file.isatty() and not (notes.no_color or notes.is_dumb_terminal):
-        with progress_bar(printable(label), is_timed=True) as update:
+        with show_bar(make_printable(label), is_timed=True) as update:
 
             def show(progress: Progress) -> None:
-                description = printable(f"{label}: {progress.description}")
+                description = make_printable(f"{label}: {progress.description}")
                 update(progress.done_s, progress.of_s or None, description)
 
             yield show
@@ -68,11 +68,11 @@ def show_progress(label: str, *, quiet: bool = False) -> Iterator[OnProgress | N
         def print_phase(progress: Progress) -> None:
             if progress.doing not in printed:
                 printed.add(progress.doing)
-                notes.print(printable(f"{label}: {progress.doing}"), soft_wrap=True)
+                notes.print(make_printable(f"{label}: {progress.doing}"), soft_wrap=True)
 
         yield print_phase
 
 
-def printable(words: str) -> str:
+def make_printable(words: str) -> str:
     """Replace the characters that a terminal would act on, which names of users may hold."""
     return "".join(letter if letter.isprintable() else "?" for letter in words)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from netpipe.cli.console import as_json, folder, notes, output, print_json
-from netpipe.cli.progress_display import progress_bar
+from netpipe.cli.progress_display import show_bar
 from netpipe.errors import InputError
 from netpipe.results.units import format_megabytes
 
@@ -169,7 +169,7 @@ def _try_workers(
 
     untried = [Candidate(count, subject.finished_bytes) for count, subject in subjects.items()]
     expected_runs, started_runs = MIN_ROUNDS * len(subjects), 0
-    with progress_bar("trials") as progress:
+    with show_bar("trials") as progress:
 
         def say(number: int, candidate: Candidate) -> None:
             if candidate.status == "open":
@@ -207,7 +207,7 @@ def _measure(
         f"{expected_s(len(subjects), rounds, seconds) / 60:.1f} minutes",
         soft_wrap=True,
     )
-    with progress_bar("measuring") as progress:
+    with show_bar("measuring") as progress:
 
         def report_run(done: int, subject: Subject) -> None:
             progress(done, runs_in_all, f"round {done // len(subjects) + 1}, {subject.label}")

@@ -35,7 +35,6 @@ class Cell:
         tone: Any other than plain puts a sign before the text.
         svg: A drawing in place of the text, which is then its title.
         is_code: The text is code, or a name in it.
-        is_figure: It is aligned to the right.
     """
 
     text: str
@@ -46,9 +45,11 @@ class Cell:
     is_figure: bool = False
 
 
-def figure_cell(text: str, note: str = "", tone: Tone = Tone.PLAIN) -> Cell:
-    """Return the cell of a figure."""
-    return Cell(text, note, tone, is_figure=True)
+@dataclass(frozen=True)
+class Figure(Cell):
+    """A cell that is aligned to the right."""
+
+    is_figure: bool = True
 
 
 @dataclass(frozen=True)

@@ -31,11 +31,7 @@ BY_OUTCOME: Final[Mapping[str, Tone]] = {
     "NO_BASELINE": Tone.OPEN,
 }
 
-BY_SEVERITY: Final[Mapping[str, Tone]] = {
-    "error": Tone.BAD,
-    "warning": Tone.WARN,
-    "info": Tone.PLAIN,
-}
+BY_SEVERITY: Final = {"error": Tone.BAD, "warning": Tone.WARN, "info": Tone.PLAIN}
 
 BY_VERDICT: Final[Mapping[VerdictKind, Tone]] = {
     VerdictKind.HEALTHY: Tone.GOOD,

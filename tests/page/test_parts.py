@@ -50,6 +50,13 @@ def test_a_measurement_leads_with_its_verdict() -> None:
     assert headings(part)[:2] == STEPS
 
 
+def test_unknown_fields_of_a_verdict_are_ignored() -> None:
+    """The schema allows a later netpipe to add fields."""
+    document = measurement()
+    document["verdict"]["confidence"] = 0.9
+    assert build(document) == build(measurement())
+
+
 @pytest.mark.parametrize(
     ("kind", "device", "tone"),
     [

@@ -18,12 +18,12 @@ from netpipe.page.content import (
     Cell,
     Drawing,
     Fact,
+    Figure,
     Headline,
     Note,
     Notes,
     Part,
     Table,
-    figure_cell,
 )
 from netpipe.page.formatting import capitalize, describe_interval, format_ratio, strip_modules
 from netpipe.page.parts.lint import build_lint_part
@@ -41,7 +41,7 @@ from netpipe.results.measurement import Interval, converter
 from netpipe.results.units import format_number, format_seconds
 from netpipe.verdict.kinds import VerdictKind
 
-_RESOURCES: Final[Mapping[str, str]] = {
+_RESOURCES: Final = {
     "cpu": "bound by the CPU",
     "gil": "bound by Python's lock",
     "disk": "bound by the disk",
@@ -51,10 +51,7 @@ _RESOURCES: Final[Mapping[str, str]] = {
     "waiting": "it waits",
 }
 
-_WITHOUT_A_CAUSE: Final[Mapping[str, str]] = {
-    "none": "No bottleneck",
-    "unknown": "Bottleneck unknown",
-}
+_WITHOUT_A_CAUSE: Final = {"none": "No bottleneck", "unknown": "Bottleneck unknown"}
 
 _LOADER_VERDICTS: Final = (VerdictKind.LOADER_BOUND, VerdictKind.MASKED_LOADER_BOUND)
 
@@ -172,10 +169,10 @@ def _build_stages(findings: Findings) -> Drawing:
         row = {
             "stage": Cell(stage.name, " · ".join(filter(None, places)), is_code=True),
             "runs in": Cell(_SECTIONS[stage.section]),
-            "wall": figure_cell(f"{format_seconds(stage.s_per_batch)}{sampled}"),
-            "share": figure_cell(f"{stage.fraction:.0%}"),
-            "CPU": figure_cell(format_seconds(stage.cpu_s_per_batch)),
-            "run without it": _build_cell(stage.without_s_per_batch, missing="not tried"),
+            "wall": Figure(f"{format_seconds(stage.s_per_batch)}{sampled}"),
+            "share": Figure(f"{stage.fraction:.0%}"),
+            "CPU": Figure(format_seconds(stage.cpu_s_per_batch)),
+            "run without it": _build_figure(stage.without_s_per_batch, missing="not tried"),
         }
         rows.append(row)
     table = Table(
@@ -193,10 +190,10 @@ def _build_stages(findings: Findings) -> Drawing:
     )
 
 
-def _build_cell(
+def _build_figure(
     interval: Interval | None, write: Callable[[float], str] = format_seconds, missing: str = ""
-) -> Cell:
-    return figure_cell(*describe_interval(interval, write)) if interval else figure_cell(missing)
+) -> Figure:
+    return Figure(*describe_interval(interval, write)) if interval else Figure(missing)
 
 
 def _rate(headroom: float) -> Tone:
@@ -210,11 +207,11 @@ def _build_predictions(findings: Findings, step_s: float | None) -> Drawing:
     for prediction in findings.what_if:
         load_s, headroom = prediction.load_s_per_batch, prediction.headroom
         drawn.append(Row(f"with {strip_modules(prediction.change)}", load_s))
-        rated = figure_cell("no step")
+        rated = Figure("no step")
         if headroom is not None:
-            rated = figure_cell(*describe_interval(headroom, format_ratio), _rate(headroom.median))
+            rated = Figure(*describe_interval(headroom, format_ratio), _rate(headroom.median))
         change = Cell(prediction.change)
-        rows.append({"with": change, "load time": _build_cell(load_s), "headroom": rated})
+        rows.append({"with": change, "load time": _build_figure(load_s), "headroom": rated})
     advice = "Left of the line, the loader keeps up with the step."
     table = Table(
         "Predictions",
@@ -242,9 +239,9 @@ def _build_interventions(interventions: Sequence[Intervention]) -> Drawing | Tab
             drawn.append(Row(name, speedup, ink, marker))
         row = {
             "change": Cell(name, tried.what),
-            "before": _build_cell(tried.before_s_per_batch),
-            "after": _build_cell(tried.after_s_per_batch),
-            "times as fast": _build_cell(speedup, format_ratio, missing="not tried"),
+            "before": _build_figure(tried.before_s_per_batch),
+            "after": _build_figure(tried.after_s_per_batch),
+            "times as fast": _build_figure(speedup, format_ratio, missing="not tried"),
             "what it says": Cell(tried.says),
         }
         rows.append(row)
@@ -272,11 +269,11 @@ def _build_needs(needs: Sequence[Need]) -> Drawing:
         headrooms[need.accelerator] = Interval(ratio, ratio, ratio, 1)
         row = {
             "accelerator": Cell(need.accelerator),
-            "step": figure_cell(format_seconds(need.step_s)),
-            "batches/s": figure_cell(format_number(need.batches_per_s)),
-            "workers": figure_cell(str(need.workers)),
-            "cores": figure_cell(format_number(need.cores, 2)),
-            "headroom": figure_cell(format_ratio(ratio), tone=_rate(ratio)),
+            "step": Figure(format_seconds(need.step_s)),
+            "batches/s": Figure(format_number(need.batches_per_s)),
+            "workers": Figure(str(need.workers)),
+            "cores": Figure(format_number(need.cores, 2)),
+            "headroom": Figure(format_ratio(ratio), tone=_rate(ratio)),
         }
         rows.append(row)
     table = Table(

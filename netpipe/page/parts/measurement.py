@@ -10,12 +10,12 @@ from netpipe.page.content import (
     Drawing,
     Fact,
     Facts,
+    Figure,
     Headline,
     Note,
     Notes,
     Part,
     Table,
-    figure_cell,
 )
 from netpipe.page.formatting import (
     capitalize,
@@ -31,7 +31,7 @@ from netpipe.page.tones import BY_VERDICT, Tone, pick_worst
 from netpipe.results.measurement import Interval, Measurement, converter, parse_measurement
 from netpipe.results.step_times import StepTimes
 from netpipe.results.units import format_number, format_percent, format_seconds
-from netpipe.verdict.kinds import Verdict
+from netpipe.verdict.kinds import Verdict, VerdictKind
 from netpipe.verdict.report import device_label
 
 STEP_FIELDS: Final = ("timeline", "distributions")
@@ -64,12 +64,12 @@ def _build_overview(documents: Sequence[Mapping[str, Any]], parts: Sequence[Part
         row = {
             "accelerator": Cell(part.title),
             "verdict": Cell(part.headline.word, tone=part.headline.tone),
-            "load L": figure_cell(format_seconds(document["load_s_per_batch"]["median"])),
-            "step S0": figure_cell(format_seconds(document["step_s"]["median"])),
-            "real step R": figure_cell(format_seconds(document["train_s_per_step"]["median"])),
-            "headroom": figure_cell(format_ratio(document["headroom"]["median"])),
-            "stall": figure_cell(format_percent(document["stall_fraction"]["median"])),
-            "workers needed": figure_cell(str(document.get("workers_needed") or "")),
+            "load L": Figure(format_seconds(document["load_s_per_batch"]["median"])),
+            "step S0": Figure(format_seconds(document["step_s"]["median"])),
+            "real step R": Figure(format_seconds(document["train_s_per_step"]["median"])),
+            "headroom": Figure(format_ratio(document["headroom"]["median"])),
+            "stall": Figure(format_percent(document["stall_fraction"]["median"])),
+            "workers needed": Figure(str(document.get("workers_needed") or "")),
         }
         rows.append(row)
     table = Table(
@@ -115,7 +115,9 @@ def _build_headline(document: Mapping[str, Any], measurement: Measurement) -> He
     if "verdict" not in document:
         headroom = format_ratio(measurement.headroom.median)
         return Headline(Tone.PLAIN, "Measured", f"Headroom {headroom}.")
-    verdict = converter().structure(document["verdict"], Verdict)
+    found = document["verdict"]
+    kind, evidence = VerdictKind(found["kind"]), tuple(found["evidence"])
+    verdict = Verdict(kind, found["message"], evidence, found["next"])
     tone = BY_VERDICT[verdict.kind]
     if tone is Tone.BAD and verdict.passes(measurement):
         tone = Tone.WARN
@@ -161,7 +163,7 @@ def _build_cards(document: Mapping[str, Any], measurement: Measurement) -> Itera
     rows = [
         {
             "line": Cell(line.code, f"{line.file}:{line.line}", is_code=True),
-            "of the loop's time": figure_cell(f"{line.fraction:.0%}"),
+            "of the loop's time": Figure(f"{line.fraction:.0%}"),
         }
         for line in measurement.blocking_lines
     ]

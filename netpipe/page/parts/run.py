@@ -7,12 +7,12 @@ from netpipe.page.content import (
     Card,
     Cell,
     Fact,
+    Figure,
     Headline,
     Note,
     Notes,
     Part,
     Table,
-    figure_cell,
 )
 from netpipe.page.formatting import format_ratio
 from netpipe.page.parts.lint import build_lint_part
@@ -112,9 +112,9 @@ def _build_table(comparisons: Sequence[Comparison], against: str | None) -> Tabl
         cells = {
             "metric": Cell(metric, row["benchmark"].rpartition("::")[2], is_code=True),
             "outcome": Cell(_format_outcome(row), waived, _pick_tone(row)),
-            "times worse": figure_cell("" if ratio is None else f"{format_ratio(ratio)} x"),
-            "now": figure_cell(format_metric(metric, now)),
-            "before": figure_cell("none" if before is None else format_metric(metric, before)),
+            "times worse": Figure("" if ratio is None else f"{format_ratio(ratio)} x"),
+            "now": Figure(format_metric(metric, now)),
+            "before": Figure("none" if before is None else format_metric(metric, before)),
         }
         if has_history:
             cells["history"] = _build_history(row, metric)
@@ -146,5 +146,5 @@ def _build_change_rows(changes: Sequence[Mapping[str, Any]]) -> Iterator[dict[st
             row = {"file": file, "figure": Cell(name, is_code=True)}
             for key in ("before", "after"):
                 value = figure.get(key)
-                row[key] = figure_cell("" if value is None else write(value))
+                row[key] = Figure("" if value is None else write(value))
             yield row

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from netpipe.page.content import Cell, Drawing, Fact, Headline, Part, Table, figure_cell
+from netpipe.page.content import Cell, Drawing, Fact, Figure, Headline, Part, Table
 from netpipe.page.formatting import format_bounds, format_short_count, format_size
 from netpipe.page.parts.measurement import build_environment_cards
 from netpipe.page.plots.rows import Row, draw_amounts
@@ -24,18 +24,18 @@ _FIGURES: Final = (
 def build_throughput_part(document: Mapping[str, Any]) -> Part:
     """Return the part of a `netpipe.throughput/1` document."""
     best = next(loader for loader in document["combinations"] if loader["best"])
-    loaders = {_name(loader): loader for loader in document["combinations"]}
+    loaders = {_describe(loader): loader for loader in document["combinations"]}
     if other := document["against"]:
         loaders[other["target"]] = other
     speeds = {
         name: converter().structure(loader["tokens_per_s"], Interval)
         for name, loader in loaders.items()
     }
-    most = speeds[_name(best)]
+    most = speeds[_describe(best)]
     headline = Headline(
         Tone.PLAIN,
         f"{format_short_count(most.median)} tokens/s",
-        f"The most, with {_name(best)}: {format_bounds(most, format_short_count)}.",
+        f"The most, with {_describe(best)}: {format_bounds(most, format_short_count)}.",
     )
     facts = [
         Fact("runs of each", str(document["rounds"]), f"{document['seconds']:g} s, in turns"),
@@ -51,7 +51,7 @@ def build_throughput_part(document: Mapping[str, Any]) -> Part:
         "Medians over the runs.",
         [
             {"loader": Cell(name)}
-            | {label: figure_cell(write(loader[key]["median"])) for label, key, write in _FIGURES}
+            | {label: Figure(write(loader[key]["median"])) for label, key, write in _FIGURES}
             for name, loader in loaders.items()
         ],
         is_wide=True,
@@ -60,5 +60,5 @@ def build_throughput_part(document: Mapping[str, Any]) -> Part:
     return Part("Loader speed", headline, facts, cards)
 
 
-def _name(combination: Mapping[str, Any]) -> str:
+def _describe(combination: Mapping[str, Any]) -> str:
     return f"batches of {combination['batch_size']}, {combination['workers']} workers"
