@@ -7,10 +7,9 @@ import click
 
 import netpipe
 from netpipe.cli.ab import ab
-from netpipe.cli.baseline import baseline
+from netpipe.cli.baseline import baseline, devices
 from netpipe.cli.console import ErrorReportingGroup
 from netpipe.cli.data import generate, prepare
-from netpipe.cli.devices import devices
 from netpipe.cli.diagnose import diagnose
 from netpipe.cli.lint import lint
 from netpipe.cli.measure import measure

@@ -1,4 +1,4 @@
-"""`netpipe baseline`: record, list, show, compare and remove baselines."""
+"""`netpipe devices`: this machine; `netpipe baseline`: the accepted results of each device."""
 
 import subprocess
 import sys
@@ -13,8 +13,8 @@ from netpipe.cli.console import (
     FAILED,
     FINE,
     as_json,
-    baselines_option,
     bold_first,
+    folder,
     notes,
     output,
     print_json,
@@ -27,6 +27,28 @@ if TYPE_CHECKING:
     from netpipe.gate.history import Entry
 
 _file = click.Path(dir_okay=False, path_type=Path)
+_baselines_option = click.option(
+    "--baselines", type=folder, default=Path("baselines"), show_default=True,
+    help="The folder of baselines.",
+)  # fmt: skip
+
+
+@click.command()
+@_baselines_option
+@as_json
+def devices(baselines: Path, as_json: bool) -> None:
+    """Print the device of this machine, its key, and whether a baseline matches it."""
+    from netpipe.device.detection import devices_document, find_device
+    from netpipe.device.host import this_host
+
+    document = devices_document(find_device(), this_host(), baselines)
+    if as_json:
+        print_json(document)
+        return
+    for part in ("device", "host", "versions", "baseline"):
+        output.print(bold_first(part))
+        for name, value in document[part].items():
+            output.print(f"  {name}: {value}")
 
 
 @click.group()
@@ -52,7 +74,7 @@ def record(name: str, sessions: int, words: tuple[str, ...]) -> None:
 
 
 @baseline.command("list")
-@baselines_option
+@_baselines_option
 @as_json
 def list_(baselines: Path, as_json: bool) -> None:
     """List all baselines; exit with 1 if one cannot be read."""
@@ -173,7 +195,7 @@ def diff(before: Path, after: Path, as_json: bool) -> None:
 
 
 @baseline.command()
-@baselines_option
+@_baselines_option
 @click.option(
     "--keep", type=click.IntRange(min=1), default=5, show_default=True,
     help="How many of each device's latest stay; the oldest comparable one always does.",

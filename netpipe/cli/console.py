@@ -32,10 +32,6 @@ as_json = click.option("--json", "as_json", is_flag=True, help="One JSON documen
 as_html = click.option(
     "--html", type=folder, metavar="FILE", help="Also write one HTML page that needs nothing else."
 )
-baselines_option = click.option(
-    "--baselines", type=folder, default=Path("baselines"), show_default=True,
-    help="The folder of baselines.",
-)  # fmt: skip
 quiet_option = click.option(
     "--quiet", is_flag=True, help="Nothing on standard error but warnings and errors."
 )
