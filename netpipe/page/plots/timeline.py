@@ -124,21 +124,6 @@ def draw_timeline(figure: Figure, timeline: Timeline) -> None:
     add_legend(figure, legend, loc="lower left", bbox_to_anchor=(0.0, -0.02))
 
 
-def write_timeline_caption(timeline: Timeline, *, is_exact: bool) -> str:
-    """Describe the timeline by its waiting and idle shares.
-
-    They are exact if the device itself says when a step was done: the host sees it late where the
-    loop holds Python's lock, so that the device seems to work for longer.
-    """
-    bound = "" if is_exact else "at least "
-    return (
-        f"The last {len(timeline.working)} steps of the last round. From the end of the first to "
-        f"the end of the last, {format_seconds(timeline.device_s)}, the device has nothing to do "
-        f"for {bound}{timeline.idle_fraction:.0%} of the time; the loop waits "
-        f"for batches {timeline.waiting_fraction:.0%} of its own time."
-    )
-
-
 @as_svg
 def draw_distributions(
     figure: Figure, train_step_s: Sequence[float], wait_s: Sequence[float]
@@ -169,15 +154,3 @@ def _draw_panel(
     write_text(axes, median_s, height, f"median {format_seconds(median_s)}", ha=align)
     axes.set_title(f"{name}; tallest bar {tallest:.0%} of the steps", loc="left",
                    fontsize=SMALL, fontweight="bold", color=Ink.TEXT, pad=8)  # fmt: skip
-
-
-def write_distributions_caption(
-    train_step_s: Sequence[float], wait_s: Sequence[float], steps: int
-) -> str:
-    """Describe both distributions by their medians and extremes."""
-    step, wait = (list(map(format_seconds, times)) for times in (train_step_s, wait_s))
-    return (
-        f"{steps:,} real steps. Half take {step[50]} or less, the slowest in a hundred {step[99]} "
-        f"or more, the slowest of all {step[100]}. Half wait {wait[50]} or less for their batch; "
-        f"the longest wait is {wait[100]}."
-    )
