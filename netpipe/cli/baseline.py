@@ -9,16 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from netpipe.cli.console import (
-    FAILED,
-    FINE,
-    as_json,
-    bold_first,
-    folder,
-    notes,
-    output,
-    print_json,
-)
+from netpipe.cli.console import FAILED, FINE, as_json, bold_first, folder, notes, output, print_json
 from netpipe.errors import InputError
 from netpipe.results.units import format_metric
 from netpipe.verdict.report import new_table

@@ -8,13 +8,7 @@ import pytest
 
 from netpipe.page.formatting import format_short_count
 from netpipe.page.plots.canvas import Ink
-from netpipe.page.plots.rows import (
-    Row,
-    draw_amounts,
-    draw_factors,
-    draw_sparkline,
-    draw_stage_bars,
-)
+from netpipe.page.plots.rows import Row, draw_amounts, draw_factors, draw_sparkline, draw_stage_bars
 from netpipe.page.plots.timeline import build_timeline, draw_distributions, draw_timeline
 from netpipe.page.rendering import inline_svg
 from netpipe.page.tones import Tone

@@ -213,11 +213,7 @@ def _build_predictions(findings: Findings, step_s: float | None) -> Drawing:
         change = Cell(prediction.change)
         rows.append({"with": change, "load time": _build_figure(load_s), "headroom": rated})
     advice = "Left of the line, the loader keeps up with the step."
-    table = Table(
-        "Predictions",
-        "The loader's time with each change, and its headroom then.",
-        rows,
-    )
+    table = Table("Predictions", "The loader's time with each change, and its headroom then.", rows)
     return Drawing(
         "What if",
         draw_amounts(drawn, step_s),

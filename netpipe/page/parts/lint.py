@@ -7,16 +7,7 @@ from netpipe.linting.linter import LintReport, parse_report
 from netpipe.linting.picture.calls import format_count
 from netpipe.linting.picture.drawing import draw_svg_graph
 from netpipe.linting.picture.visible_graph import SEVERITIES, sort_by_severity
-from netpipe.page.content import (
-    Card,
-    Cell,
-    Drawing,
-    Headline,
-    Note,
-    Notes,
-    Part,
-    Table,
-)
+from netpipe.page.content import Card, Cell, Drawing, Headline, Note, Notes, Part, Table
 from netpipe.page.tones import BY_SEVERITY, Tone
 
 _WORDS: Final = {"error": "error", "warning": "warning", "info": "remark"}

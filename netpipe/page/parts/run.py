@@ -3,17 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from netpipe.page.content import (
-    Card,
-    Cell,
-    Fact,
-    Figure,
-    Headline,
-    Note,
-    Notes,
-    Part,
-    Table,
-)
+from netpipe.page.content import Card, Cell, Fact, Figure, Headline, Note, Notes, Part, Table
 from netpipe.page.formatting import format_ratio
 from netpipe.page.parts.lint import build_lint_part
 from netpipe.page.parts.measurement import build_measurement_part
