@@ -56,7 +56,7 @@ def draw_amounts(
     step_s: float | None = None,
     write: Callable[[float], str] = format_seconds,
 ) -> None:
-    """Draw amounts on an axis from 0, about a line at the time of a step; at least one row."""
+    """Draw amounts on an axis from 0, with a line at the time of a step; at least one row."""
     axes = _add_axes(figure, rows, None if step_s is None else (step_s, "a step"))
     axes.set_xlim(0, 1.06 * max(step_s or 0.0, *_finite_ends(rows)) or 1.0)
     label_values(axes, write)
@@ -65,7 +65,7 @@ def draw_amounts(
 
 @as_svg
 def draw_factors(figure: Figure, rows: Sequence[Row], label: str) -> None:
-    """Draw factors on a logarithmic axis, about a line at 1 with a label; at least one row."""
+    """Draw factors on a logarithmic axis, with a labelled line at 1; at least one row."""
     axes = _add_axes(figure, rows, (1.0, label))
     ends = [end for end in _finite_ends(rows) if end > 0] or [1.0]
     # The ticks are powers of two, and 1 is among them.

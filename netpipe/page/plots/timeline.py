@@ -1,4 +1,4 @@
-"""The steps of the real loop: who waits for whom in some of them, and how long all of them take."""
+"""The steps of the real loop: a timeline of some, and the distributions of all."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
