@@ -84,6 +84,7 @@ def _pytest(words: Sequence[str], version: "Version | None", variables: Mapping[
 
 def _exit_code(code: int, written: Path) -> int:
     """Return the command's exit code; INCONCLUSIVE has its own, unlike in pytest."""
+    # pytest's 0 and 1 are ours too; with any other code nothing was decided.
     if code not in (FINE, FAILED):
         return MISUSE
     if not written.exists():
