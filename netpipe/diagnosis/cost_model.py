@@ -12,24 +12,54 @@ from statistics import median
 from typing import Final
 
 from netpipe.diagnosis.blocks import Block
-from netpipe.diagnosis.interventions import SINGLE_THREAD, TWO_PROCESSES, TWO_THREADS
 from netpipe.diagnosis.loader_variants import count_threads, count_workers
 from netpipe.diagnosis.stage_times import StageTime
-from netpipe.diagnosis.turns import SideBlocks
+from netpipe.diagnosis.turns import Side, SideBlocks
 from netpipe.linting.graph.nodes import Graph
+from netpipe.results.measurement import Interval
 
 _MIN_S_PER_BATCH: Final = 1e-7
 _MIN_WORKING_FRACTION: Final = 0.2
 
 
 @dataclass(frozen=True)
+class Evidence:
+    """The measurements of a loader that everything is concluded from.
+
+    Attributes:
+        graph: Of the unmodified loader; empty if it is not Grain's.
+        is_rebuilt: Whether the single-thread run has no workers and no threads; otherwise it is
+            the unmodified loader.
+        times: The stages, the largest first.
+        scaling: The single-thread run in turns with two at once, and with one without a stage.
+        variants: The unmodified loader in turns with variants of it.
+        load_s: Seconds per batch of the unmodified loader, the one figure that is given for it.
+    """
+
+    graph: Graph
+    cores: int
+    is_rebuilt: bool
+    times: Sequence[StageTime]
+    scaling: SideBlocks
+    variants: SideBlocks
+    load_s: Interval
+
+    @property
+    def workers(self) -> int:
+        """Worker processes of the unmodified loader."""
+        return count_workers(self.graph)
+
+    @property
+    def threads(self) -> int:
+        """Reader threads of each process of the unmodified loader that reads."""
+        return count_threads(self.graph)
+
+
+@dataclass(frozen=True)
 class StageCost:
     """Seconds per batch of one stage or of several, in one thread.
 
-    Attributes:
-        wall_s: Wall seconds.
-        cpu_s: CPU seconds.
-        threaded_wall_s: Wall seconds that reader threads can share.
+    Reader threads can share `threaded_wall_s` of the wall time.
     """
 
     wall_s: float = 0.0
@@ -174,11 +204,11 @@ def with_workers(model: LoaderModel, workers: int) -> LoaderModel:
     return replace(model, workers=workers)
 
 
-def with_stage_times(model: LoaderModel, place: int, factor: float) -> LoaderModel:
+def with_stage_times(model: LoaderModel, index: int, factor: float) -> LoaderModel:
     """Return the loader with one stage that takes `factor` times as long."""
     stages = list(model.stages)
-    cost, movable = stages[place]
-    stages[place] = (cost * factor, movable)
+    cost, movable = stages[index]
+    stages[index] = (cost * factor, movable)
     return replace(model, stages=tuple(stages))
 
 
@@ -191,49 +221,45 @@ def with_payload(model: LoaderModel, factor: float) -> LoaderModel:
     )
 
 
-def build_model(
-    times: Sequence[StageTime],
-    graph: Graph,
-    scaling: SideBlocks,
-    unmodified: Sequence[Block],
-    tiny: Sequence[Block],
-    workers: int,
-    cores: int,
-) -> LoaderModel:
-    """Return the model of a measured loader.
-
-    Args:
-        times: Its stages as timed; they are scaled to add up to the single-thread run, which no
-            timing slowed down.
-        graph: Of the loader; empty if it is not Grain's.
-        scaling: The result of `SingleThreadRun.measure_scaling`.
-        unmodified: Blocks of the loader with its `workers`.
-        tiny: Blocks of it with a tiny payload; may be empty.
-        workers: Its worker processes.
-        cores: The usable cores.
-    """
-    threads = count_threads(graph)
-    stages = _scaled_stages(times, graph, scaling)
+def build_model(evidence: Evidence, side: str = Side.UNMODIFIED) -> LoaderModel:
+    """Return the model of the unmodified loader, or of the same with one worker."""
+    stages, scaling = _scale_stages(evidence), evidence.scaling
     in_workers, in_trainer = _total(stages, in_workers=True), _total(stages, in_workers=False)
-    total, cpu_s = in_workers + in_trainer, _cpu_s(unmodified)
+    total = in_workers + in_trainer
+    gil_fraction, contention = 1.0, 0.0
+    if scaling.has(Side.TWO_THREADS):
+        # Two threads share one core while one of them holds the lock.
+        gil_fraction = _clip(2 / scaling.speedup(Side.TWO_THREADS, Side.SINGLE_THREAD).median - 1)
+    if scaling.has(Side.TWO_PROCESSES):
+        # A process slows another one only while it computes.
+        working = max(_MIN_WORKING_FRACTION, total.working_fraction)
+        slowdown = 2 / scaling.speedup(Side.TWO_PROCESSES, Side.SINGLE_THREAD).median - 1
+        contention = _clip(slowdown / working)
     model = LoaderModel(
         stages,
-        workers,
-        threads,
-        cores,
-        gil_fraction=_gil_fraction(scaling),
-        contention=_contention(scaling, total),
+        workers=1 if side == Side.ONE_WORKER else evidence.workers,
+        threads=evidence.threads,
+        cores=evidence.cores,
+        gil_fraction=gil_fraction,
+        contention=contention,
     )
-    if workers:
-        bare_s = _cpu_s(tiny) if tiny else cpu_s
-        return replace(
-            model,
-            send_s=max(0.0, bare_s[1] - in_workers.cpu_s),
-            receive_s=max(0.0, bare_s[0] - in_trainer.cpu_s),
-            payload_send_s=max(0.0, cpu_s[1] - bare_s[1]),
-            payload_receive_s=max(0.0, cpu_s[0] - bare_s[0]),
-        )
-    return replace(model, receive_s=max(0.0, cpu_s[0] - total.cpu_s)) if threads else model
+    trainer_s, workers_s = _cpu_s(evidence.variants.blocks[side])
+    if not model.workers:
+        receive_s = max(0.0, trainer_s - total.cpu_s) if model.threads else 0.0
+        return replace(model, receive_s=receive_s)
+    tiny = evidence.variants.blocks.get(Side.TINY_PAYLOAD)
+    bare_trainer_s, bare_workers_s = _cpu_s(tiny) if tiny else (trainer_s, workers_s)
+    return replace(
+        model,
+        send_s=max(0.0, bare_workers_s - in_workers.cpu_s),
+        receive_s=max(0.0, bare_trainer_s - in_trainer.cpu_s),
+        payload_send_s=max(0.0, workers_s - bare_workers_s),
+        payload_receive_s=max(0.0, trainer_s - bare_trainer_s),
+    )
+
+
+def _clip(fraction: float) -> float:
+    return min(1.0, max(0.0, fraction))
 
 
 def _cpu_s(blocks: Sequence[Block]) -> tuple[float, float]:
@@ -244,38 +270,18 @@ def _cpu_s(blocks: Sequence[Block]) -> tuple[float, float]:
     )
 
 
-def _scaled_stages(
-    times: Sequence[StageTime], graph: Graph, scaling: SideBlocks
-) -> tuple[tuple[StageCost, bool], ...]:
-    blocks = scaling.blocks(SINGLE_THREAD)
-    wall_s, cpu_s = (
-        sum(time.s_per_batch for time in times),
-        sum(time.cpu_s_per_batch for time in times),
-    )
+def _scale_stages(evidence: Evidence) -> tuple[tuple[StageCost, bool], ...]:
+    """Scale the stages to add up to the single-thread run, which no timing slowed down."""
+    times, blocks = evidence.times, evidence.scaling.blocks[Side.SINGLE_THREAD]
+    wall_s = sum(time.s_per_batch for time in times)
+    cpu_s = sum(time.cpu_s_per_batch for time in times)
     wall_scale = median(block.s_per_batch for block in blocks) / wall_s if wall_s else 1.0
     cpu_scale = _cpu_s(blocks)[0] / cpu_s if cpu_s else 1.0
-    has_workers, has_threads = count_workers(graph) > 0, count_threads(graph) > 0
     stages = []
     for time in times:
-        wall = time.s_per_batch * wall_scale
-        is_threaded = has_threads and time.node is not None and time.node.random_access
-        cost = StageCost(wall, time.cpu_s_per_batch * cpu_scale, wall if is_threaded else 0.0)
+        stage_s, node = time.s_per_batch * wall_scale, time.node
+        is_threaded = evidence.threads > 0 and node is not None and node.random_access
+        cost = StageCost(stage_s, time.cpu_s_per_batch * cpu_scale, stage_s if is_threaded else 0.0)
         # A stage that Grain added to the single-thread run has no node in the unmodified loader.
-        stages.append((cost, not has_workers or time.node is None or time.node.in_worker))
+        stages.append((cost, not evidence.workers or node is None or node.in_worker))
     return tuple(stages)
-
-
-def _gil_fraction(scaling: SideBlocks) -> float:
-    """Return the share of computing under the lock: two threads then share one core."""
-    if not scaling.has(TWO_THREADS):
-        return 1.0
-    return min(1.0, max(0.0, 2 / scaling.speedup(TWO_THREADS, SINGLE_THREAD).median - 1))
-
-
-def _contention(scaling: SideBlocks, cost: StageCost) -> float:
-    """Return by what share a process that computes all the time slows another one."""
-    if not scaling.has(TWO_PROCESSES):
-        return 0.0
-    slowdown = 2 / scaling.speedup(TWO_PROCESSES, SINGLE_THREAD).median - 1
-    working = max(_MIN_WORKING_FRACTION, cost.working_fraction)
-    return min(1.0, max(0.0, slowdown / working))

@@ -12,7 +12,7 @@ from netpipe.device.host import this_host
 from netpipe.diagnosis.child import KIND
 from netpipe.diagnosis.diagnosis import Bottleneck, Diagnosis, Findings, Need, findings_from
 from netpipe.diagnosis.report import summarize
-from netpipe.diagnosis.schedule import max_duration_s
+from netpipe.diagnosis.turns import max_duration_s
 from netpipe.linting import child as linting_child
 from netpipe.linting.request import LintRequest
 from netpipe.measuring import child as measuring_child

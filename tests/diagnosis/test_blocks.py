@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,11 +15,11 @@ from netpipe.diagnosis.blocks import (
     Block,
     PullCost,
     PullingThread,
-    measure_batch_count,
     measure_block,
+    measure_cold_block,
     measure_fresh_block,
 )
-from netpipe.diagnosis.stage_ablation import _timed_copy
+from netpipe.diagnosis.loader_variants import _timed_copy
 from netpipe.errors import LoaderFailedError, MisuseError
 from netpipe.session.heartbeat import UNWATCHED
 from tests.diagnosis import loaders
@@ -126,7 +127,7 @@ def test_cpu_time_of_starting_again_is_left_out(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(blocks, "_workers_cpu_s", lambda: 10 * used[0])
     monkeypatch.setattr(time, "process_time", lambda: used[0])
     thread = PullingThread(loader, clock)
-    found = measure_batch_count(thread, 9)
+    found = measure_cold_block([thread], 0.0, least=9)
     thread.close()
     assert found.s_per_batch == pytest.approx(1.0)
     assert found.trainer_cpu_s_per_batch == pytest.approx(1.0)
@@ -145,7 +146,7 @@ def test_a_loader_of_one_batch_is_all_starting(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(blocks, "_workers_cpu_s", lambda: 0.0)
     monkeypatch.setattr(time, "process_time", lambda: used[0])
     thread = PullingThread(loader, clock)
-    found = measure_batch_count(thread, 3)
+    found = measure_cold_block([thread], 0.0, least=3)
     thread.close()
     assert found.trainer_cpu_s_per_batch == pytest.approx(20.0)  # each pull begins two
 
@@ -183,8 +184,11 @@ def test_threads_pull_at_the_same_time() -> None:
 
 def test_rates_of_threads_add_up() -> None:
     """One batch a second and two a second are three a second."""
-    pulled = [lambda: PullCost(10, 10.0, 5.0), lambda: PullCost(20, 10.0, 0.0)]
-    found = blocks._measure(lambda: pulled)
+    costs = (PullCost(10, 10.0, 5.0), PullCost(20, 10.0, 0.0))
+    threads: list[Any] = [
+        SimpleNamespace(start_pulling=lambda *_, cost=cost: lambda: cost) for cost in costs
+    ]
+    found = measure_cold_block(threads, 0.0)
     assert found.s_per_batch == pytest.approx(1 / 3)
     assert found.undelayed_s_per_batch == pytest.approx(1 / 4)
 

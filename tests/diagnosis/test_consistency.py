@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from netpipe.clock import MonotonicClock
-from netpipe.diagnosis import single_thread_run, variant_runs
+from netpipe.diagnosis import investigation, single_thread_run
+from netpipe.diagnosis.blocks import Block
 from netpipe.diagnosis.diagnose import compose_diagnosis
 from netpipe.diagnosis.diagnosis import MIN_EFFECT_FRACTION, Diagnosis, Intervention
 from netpipe.diagnosis.investigation import Investigation
@@ -31,19 +32,15 @@ def drawn(generator: np.random.Generator, sides: Iterable[str], working: float) 
     """Return rounds of sides whose times are drawn by lot, from nearly exact to useless ones."""
     spread = generator.choice([0.002, 0.05, 0.5])
     typical = {side: 0.02 * float(generator.choice([0.4, 0.5, 1.0, 1.0, 1.9])) for side in sides}
-    rounds = []
+    blocks: dict[str, list[Block]] = {side: [] for side in typical}
     for _ in range(int(generator.integers(1, 6))):
         times = {
-            name: s * float(np.exp(generator.normal(0, spread))) for name, s in typical.items()
+            side: s * float(np.exp(generator.normal(0, spread))) for side, s in typical.items()
         }
         read = float(generator.choice([0.0, 3e6]))
-        rounds.append(
-            {
-                name: block(s, max(1e-6, working * s), read_bytes_per_batch=read)
-                for name, s in times.items()
-            }
-        )
-    return SideBlocks(tuple(rounds))
+        for side, s in times.items():
+            blocks[side].append(block(s, max(1e-6, working * s), read_bytes_per_batch=read))
+    return SideBlocks(blocks)
 
 
 def diagnosed(seed: int, monkeypatch: pytest.MonkeyPatch, *, with_step: bool) -> Diagnosis:
@@ -51,21 +48,18 @@ def diagnosed(seed: int, monkeypatch: pytest.MonkeyPatch, *, with_step: bool) ->
     generator = np.random.default_rng(seed)
     working = float(generator.choice([0.1, 1.0]))
     times = (stage_time("Map of f", 0.03, 0.03 * working), stage_time("Source", 0.01))
-    of_one_thread = {
-        "measure_stage_times": lambda *_: times,
-        "compare_disk_with_cache": lambda *_: drawn(
-            generator, ("from-disk", "cached-bytes"), working
-        ),
-    }
-    for name, stand_in in of_one_thread.items():
-        monkeypatch.setattr(single_thread_run, name, stand_in)
+    monkeypatch.setattr(single_thread_run, "measure_stage_times", lambda *_: times)
+    for name, sides in (
+        ("compare_disk_with_cache", ("from-disk", "cached-bytes")),
+        ("measure_scaling", OF_ONE_THREAD),
+    ):
+        monkeypatch.setattr(
+            single_thread_run.SingleThreadRun,
+            name,
+            lambda *_, sides=sides: drawn(generator, sides, working),
+        )
     monkeypatch.setattr(
-        single_thread_run.SingleThreadRun,
-        "measure_scaling",
-        lambda *_: drawn(generator, OF_ONE_THREAD, working),
-    )
-    monkeypatch.setattr(
-        variant_runs, "measure_in_turns", lambda sides, *_: drawn(generator, sides, working)
+        investigation, "measure_in_turns", lambda sides, *_: drawn(generator, sides, working)
     )
     measurement = make_measurement(load_s=0.0406) if with_step else None
     load_s = measurement.load_s_per_batch if measurement else None

@@ -8,18 +8,16 @@ import numpy as np
 import pytest
 
 from netpipe.clock import MonotonicClock
-from netpipe.diagnosis import (
-    blocks,
-    investigation,
-    schedule,
-    single_thread_run,
-    turns,
-    variant_runs,
-)
+from netpipe.diagnosis import blocks, investigation, single_thread_run, turns
 from netpipe.diagnosis.diagnosis import Findings, Intervention
 from netpipe.diagnosis.investigation import Investigation
-from netpipe.diagnosis.loader_variants import single_thread_variant, with_tiny_payload
-from netpipe.diagnosis.stage_ablation import KEPT, Recorded, without_stage
+from netpipe.diagnosis.loader_variants import (
+    KEPT,
+    Recorded,
+    single_thread_variant,
+    with_tiny_payload,
+    without_stage,
+)
 from netpipe.errors import LoaderFailedError
 from netpipe.grain_workers import let_grain_start_workers
 from netpipe.session.heartbeat import UNWATCHED
@@ -41,7 +39,7 @@ def _workers(monkeypatch: pytest.MonkeyPatch) -> None:
     let_grain_start_workers()
     monkeypatch.setattr(single_thread_run, "SecondProcess", NoSecondProcess)
     # However busy the machine is, nothing is skipped; a single round shows whether a side fails.
-    monkeypatch.setattr(schedule, "max_duration_s", lambda _: 1e4)
+    monkeypatch.setattr(turns, "max_duration_s", lambda _: 1e4)
     monkeypatch.setattr(turns, "_MAX_ROUNDS", 1)
 
 
@@ -145,9 +143,7 @@ def test_an_intervention_that_raises_is_dropped(monkeypatch: pytest.MonkeyPatch)
     assert found.what_if
 
 
-@pytest.mark.parametrize(
-    "name", ["without_stage", "measure_stage_times", "compare_disk_with_cache"]
-)
+@pytest.mark.parametrize("name", ["without_stage", "measure_stage_times", "open_files"])
 def test_an_intervention_that_cannot_be_prepared_is_dropped(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -157,7 +153,7 @@ def test_an_intervention_that_cannot_be_prepared_is_dropped(
         failed = "the loader failed after 0 batches: KeyError: 'text'"
         raise LoaderFailedError(failed) from KeyError("text")
 
-    for module in (single_thread_run, variant_runs):
+    for module in (single_thread_run, investigation):
         if hasattr(module, name):
             monkeypatch.setattr(module, name, fail)
     found = diagnosed(loaders.unsendable)
@@ -178,8 +174,10 @@ def test_a_loader_that_needs_its_workers_is_healthy(monkeypatch: pytest.MonkeyPa
         "measure_scaling",
         lambda *_: made_turns(single_thread=0.01),
     )
-    monkeypatch.setattr(single_thread_run, "compare_disk_with_cache", lambda *_: None)
-    monkeypatch.setattr(variant_runs, "measure_in_turns", lambda *_: made_turns(unmodified=0.01))
+    monkeypatch.setattr(
+        single_thread_run.SingleThreadRun, "compare_disk_with_cache", lambda *_: None
+    )
+    monkeypatch.setattr(investigation, "measure_in_turns", lambda *_: made_turns(unmodified=0.01))
     found = diagnosed(loaders.works_in_workers_alone)
     assert found.lane == "as-it-is"
     assert found.workers == 1

@@ -11,20 +11,13 @@ import psutil
 import pytest
 
 from netpipe.clock import MonotonicClock
-from netpipe.diagnosis import schedule, second_process, single_thread_run
+from netpipe.diagnosis import second_process, single_thread_run, turns
 from netpipe.diagnosis.blocks import FirstLook, PullCost
-from netpipe.diagnosis.interventions import (
-    SINGLE_THREAD,
-    TWO_PROCESSES,
-    TWO_THREADS,
-    WITHOUT_STAGE,
-)
 from netpipe.diagnosis.loader_variants import single_thread_variant
-from netpipe.diagnosis.schedule import Schedule
 from netpipe.diagnosis.second_process import SecondProcess
 from netpipe.diagnosis.single_thread_run import SingleThreadRun, pull_beside
 from netpipe.diagnosis.stage_times import StageTime
-from netpipe.diagnosis.turns import SideBlocks
+from netpipe.diagnosis.turns import Schedule, Side, SideBlocks
 from netpipe.errors import SessionError
 from netpipe.session.heartbeat import UNWATCHED
 from tests.diagnosis import loaders
@@ -122,15 +115,14 @@ def turns_of(loader: Callable[[], Any], name: str, *times: StageTime) -> SideBlo
 @pytest.fixture
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(single_thread_run, "_MIN_BLOCK_S", 0.01)
-    monkeypatch.setattr(schedule, "max_duration_s", lambda _: 1e6)
+    monkeypatch.setattr(turns, "max_duration_s", lambda _: 1e6)
 
 
 @pytest.mark.usefixtures("_short")
 def test_lanes_are_measured_beside_each_other() -> None:
     """One, two as threads, two as processes, and one without a stage; none is left running."""
     found = turns_of(loaders.plain, "plain", stage_time("Map", 0.01, node=node(2, "Map")))
-    for side in (SINGLE_THREAD, TWO_THREADS, TWO_PROCESSES, WITHOUT_STAGE):
-        assert found.has(side)
+    assert found.has(Side.SINGLE_THREAD, Side.TWO_THREADS, Side.TWO_PROCESSES, Side.WITHOUT_STAGE)
     assert found.failures == {}
     assert not [one for one in threading.enumerate() if "netpipe-pulling" in one.name]
 
@@ -139,10 +131,9 @@ def test_lanes_are_measured_beside_each_other() -> None:
 def test_lanes_go_on_without_a_second_process() -> None:
     """Its failure is one side's, and told as such."""
     found = turns_of(loaders.plain, "raising")
-    assert found.has(SINGLE_THREAD)
-    assert found.has(TWO_THREADS)
-    assert not found.has(TWO_PROCESSES)
-    assert "no [bold]data[/x] here" in found.failures[TWO_PROCESSES]
+    assert found.has(Side.SINGLE_THREAD, Side.TWO_THREADS)
+    assert not found.has(Side.TWO_PROCESSES)
+    assert "OSError" in found.failures[Side.TWO_PROCESSES]
 
 
 def test_rates_of_both_processes_add_up(monkeypatch: pytest.MonkeyPatch) -> None:

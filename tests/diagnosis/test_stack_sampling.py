@@ -12,8 +12,8 @@ from typing import cast
 import pytest
 
 import netpipe
-from netpipe.diagnosis import stack_sampling
-from netpipe.diagnosis.stack_sampling import Function, function_names, sampled, users_path
+from netpipe.diagnosis import stage_times
+from netpipe.diagnosis.stage_times import Function, function_names, sampled, users_path
 
 HARNESS = netpipe.__file__.replace("__init__.py", "measuring/loader_puller.py")
 SITE = "/venv/lib/python3.11/site-packages/numpy/core.py"
@@ -131,7 +131,7 @@ def test_looking_leaves_nothing_behind(fails: bool) -> None:
     sys.setswitchinterval(0.004)
     try:
         with suppress(OSError), sampled():
-            assert sys.getswitchinterval() == pytest.approx(stack_sampling._SWITCH_S)
+            assert sys.getswitchinterval() == pytest.approx(stage_times._SWITCH_S)
             if fails:
                 raise OSError("gone")
         assert sys.getswitchinterval() == pytest.approx(0.004)

@@ -7,8 +7,14 @@ import grain
 import numpy as np
 import pytest
 
-from netpipe.diagnosis.loader_variants import OneThread, single_thread_variant
-from netpipe.diagnosis.stage_ablation import KEPT, Recorded, RecordedSource, without_stage
+from netpipe.diagnosis.loader_variants import (
+    KEPT,
+    OneThread,
+    Recorded,
+    RecordedSource,
+    single_thread_variant,
+    without_stage,
+)
 from netpipe.linting.graph.reader import read_graph
 from tests.diagnosis import loaders
 from tests.diagnosis.loaders import ALONE, Numbers, double

@@ -8,8 +8,7 @@ import pytest
 from netpipe.clock import MonotonicClock
 from netpipe.diagnosis import stage_times as module
 from netpipe.diagnosis.loader_variants import single_thread_variant
-from netpipe.diagnosis.stack_sampling import Function, Samples
-from netpipe.diagnosis.stage_times import StageTime, measure_stage_times
+from netpipe.diagnosis.stage_times import Function, Samples, StageTime, measure_stage_times
 from netpipe.linting.graph.nodes import Graph
 from netpipe.linting.graph.reader import read_graph
 from netpipe.session.heartbeat import UNWATCHED

@@ -9,11 +9,17 @@ import pytest
 
 from netpipe.diagnosis import turns as turns_module
 from netpipe.diagnosis.blocks import Block
-from netpipe.diagnosis.schedule import NO_TIME, TimeSlot
-from netpipe.diagnosis.turns import MIN_ROUNDS, SideBlocks, log_interval, measure_in_turns
+from netpipe.diagnosis.turns import (
+    MIN_ROUNDS,
+    NO_TIME,
+    SideBlocks,
+    TimeSlot,
+    log_interval,
+    measure_in_turns,
+)
 from netpipe.errors import SessionError
 from netpipe.session import bounded_calls as bounded_module
-from tests.diagnosis.examples import block, turns
+from tests.diagnosis.examples import block, in_rounds, turns
 from tests.fakes import FakeClock
 
 
@@ -56,13 +62,13 @@ def test_there_and_back() -> None:
 
 def test_the_budget_ends_it() -> None:
     """No round is begun that would end behind the budget."""
-    assert len(Sides().measure_in_turns(9.9).rounds) == 4
-    assert len(Sides().measure_in_turns(10.0).rounds) == 5
+    assert len(Sides().measure_in_turns(9.9).blocks["a"]) == 4
+    assert len(Sides().measure_in_turns(10.0).blocks["a"]) == 5
 
 
 def test_three_rounds_are_made_whatever_they_take() -> None:
     """With fewer there is no interval: the budget waits for them."""
-    assert len(Sides().measure_in_turns(0.001).rounds) == MIN_ROUNDS
+    assert len(Sides().measure_in_turns(0.001).blocks["b"]) == MIN_ROUNDS
 
 
 def test_the_last_sides_are_dropped_where_three_rounds_do_not_fit() -> None:
@@ -76,7 +82,7 @@ def test_the_last_sides_are_dropped_where_three_rounds_do_not_fit() -> None:
 def test_no_round_is_begun_that_would_end_too_late() -> None:
     """Blocks that take longer than was foreseen end it with fewer rounds."""
     sides = Sides()
-    assert len(sides.measure_in_turns(9.0, until_s=5.9).rounds) == 2
+    assert len(sides.measure_in_turns(9.0, until_s=5.9).blocks["b"]) == 2
     assert sides.clock() == 4.0
 
 
@@ -103,7 +109,7 @@ def test_a_variant_that_hangs_is_left_behind(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_enough_is_enough() -> None:
     """A large budget is not used up."""
-    assert len(Sides().measure_in_turns(1e6).rounds) == 9
+    assert len(Sides().measure_in_turns(1e6).blocks["a"]) == 9
 
 
 @pytest.mark.parametrize("at", [1, 2, 3])
@@ -114,7 +120,7 @@ def test_a_side_that_fails_is_left_out(at: int) -> None:
     assert not found.has("broken")
     assert found.failures == {"broken": "ValueError: no more"}
     assert sides.measured.count("broken") == at
-    assert len(found.blocks("a")) == len(found.blocks("b")) == len(found.rounds) >= MIN_ROUNDS
+    assert len(found.blocks["a"]) == len(found.blocks["b"]) >= MIN_ROUNDS
 
 
 def test_an_error_of_the_harness_is_kept_as_it_is() -> None:
@@ -144,8 +150,7 @@ def test_without_a_round_there_is_no_side() -> None:
 
 def test_a_speedup_pairs_the_blocks_of_a_round() -> None:
     """Rounds in which the machine was slow slow both sides, and the ratio stays."""
-    slow, slower = turns(1, a=0.010, b=0.020), turns(1, a=0.030, b=0.060)
-    both = SideBlocks(slow.rounds + slower.rounds)
+    both = in_rounds(a=(0.010, 0.030), b=(0.020, 0.060))
     speedup = both.speedup("a", "b")
     assert (speedup.low, speedup.median, speedup.high) == pytest.approx((2.0, 2.0, 2.0))
     assert both.interval("a").median == pytest.approx(0.020)
