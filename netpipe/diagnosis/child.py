@@ -36,22 +36,18 @@ def main() -> None:
 
         let_grain_start_workers()
         announce_import(request, arguments.loader)
-        loader, cores = resolve(arguments.loader), this_host().cores
-        load_s = None
-        if arguments.load_s:
-            load_s = Interval(*arguments.load_s)
+        loader = resolve(arguments.loader)
         # To the watchdog the whole session is start-up; the investigation keeps its own budget.
-        limit_s = START_UP_S + request.budget_s
-        with Watchdog(request, start_up_s=limit_s) as watch:
+        with Watchdog(request, start_up_s=START_UP_S + request.budget_s) as watch:
             investigation = Investigation(
                 loader=loader,
                 target=arguments.loader,
                 step_s=arguments.step_s,
-                cores=cores,
+                cores=this_host().cores,
                 budget_s=arguments.budget_s,
                 clock=MonotonicClock(),
                 watch=watch,
-                load_s=load_s,
+                load_s=Interval(*arguments.load_s) if arguments.load_s else None,
             )
             findings = investigation.run().to_document()
         step = resolve(arguments.step) if arguments.step else None
@@ -62,11 +58,7 @@ def main() -> None:
 
 
 def count_flops(flops: Flops) -> float | None:
-    """Return the FLOPs per step from the step factory's attribute: a number, a callable or None.
-
-    Raises:
-        MisuseError: The number is not above 0, or not finite.
-    """
+    """Return the FLOPs per step from the step factory's attribute: a number, a callable or None."""
     counted = flops() if callable(flops) else flops
     return None if counted is None else float(check_flops(counted))
 

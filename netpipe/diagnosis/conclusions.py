@@ -94,11 +94,6 @@ def verify(prediction: Prediction, turns: SideBlocks, load_s: Interval) -> Verif
 
     The ratio of the two counts: if the machine has become slower since the prediction was made,
     that is no error of the prediction.
-
-    Args:
-        prediction: Its change is the changed loader's side in `turns`.
-        turns: The unmodified loader and the changed one.
-        load_s: Seconds per batch of the unmodified loader, which the prediction started from.
     """
     predicted_s = prediction.load_s_per_batch
     measured_s = divide(load_s.median, turns.speedup(prediction.change, Side.UNMODIFIED))
@@ -161,16 +156,12 @@ def find_bottleneck(
     index = max(range(len(times)), key=lambda index: (round(gains[index], 3), -index))
     total_s = sum(time.s_per_batch for time in times)
     fraction = times[index].s_per_batch / total_s if total_s else 0.0
-    found = _find_resource(loader, loader.model.stages[index][0].working_fraction, evidence)
-    resource, why = found or ("unknown", _describe_unclear(interventions))
-    return Bottleneck(times[index].name, resource, fraction, why)
-
-
-def _describe_unclear(interventions: Sequence[Intervention]) -> str:
-    effects = (
-        f"the clearest effect is {effect.effect}" for effect in interventions if effect.clear_factor
-    )
-    return f"no clear cause; {next(effects, 'no change made a clear difference')}"
+    if found := _find_resource(loader, loader.model.stages[index][0].working_fraction, evidence):
+        return Bottleneck(times[index].name, found[0], fraction, found[1])
+    effect = "no change made a clear difference"
+    if interventions and interventions[0].clear_factor:
+        effect = f"the clearest effect is {interventions[0].effect}"
+    return Bottleneck(times[index].name, "unknown", fraction, f"no clear cause; {effect}")
 
 
 def _find_resource(

@@ -7,7 +7,8 @@ contention term of the Universal Scalability Law (Gunther, Guerrilla Capacity Pl
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
+from operator import add, itemgetter
 from statistics import median
 from typing import Final
 
@@ -27,12 +28,11 @@ class Evidence:
     """The measurements of a loader that everything is concluded from.
 
     Attributes:
-        graph: Of the unmodified loader; empty if it is not Grain's.
         is_rebuilt: Whether the single-thread run has no workers and no threads; otherwise it is
             the unmodified loader.
         times: The stages, the largest first.
-        scaling: The single-thread run in turns with two at once, and with one without a stage.
-        variants: The unmodified loader in turns with variants of it.
+        scaling: The single-thread run in turns with its variants.
+        variants: The unmodified loader in turns with its variants.
         load_s: Seconds per batch of the unmodified loader, the one figure that is given for it.
     """
 
@@ -43,16 +43,6 @@ class Evidence:
     scaling: SideBlocks
     variants: SideBlocks
     load_s: Interval
-
-    @property
-    def workers(self) -> int:
-        """Worker processes of the unmodified loader."""
-        return count_workers(self.graph)
-
-    @property
-    def threads(self) -> int:
-        """Reader threads of each process of the unmodified loader that reads."""
-        return count_threads(self.graph)
 
 
 @dataclass(frozen=True)
@@ -67,11 +57,7 @@ class StageCost:
     threaded_wall_s: float = 0.0
 
     def __add__(self, other: "StageCost") -> "StageCost":
-        return StageCost(
-            self.wall_s + other.wall_s,
-            self.cpu_s + other.cpu_s,
-            self.threaded_wall_s + other.threaded_wall_s,
-        )
+        return StageCost(*map(add, astuple(self), astuple(other)))
 
     def __mul__(self, factor: float) -> "StageCost":
         return StageCost(self.wall_s * factor, self.cpu_s * factor, self.threaded_wall_s * factor)
@@ -88,18 +74,12 @@ class LoaderModel:
 
     Attributes:
         stages: The cost of each stage, and whether a worker does it if there are workers.
-        workers: Worker processes; 0: the training process does everything.
-        threads: Reader threads of each process that reads; 0: none.
-        cores: The usable cores.
         send_s: CPU seconds of a worker for sending a batch, its payload aside.
         receive_s: CPU seconds of the training process for receiving it, its payload aside; without
             workers the CPU seconds that reader threads cost besides the stages.
-        payload_send_s: What the payload adds to `send_s`.
-        payload_receive_s: What the payload adds to `receive_s`.
         gil_fraction: Share of the CPU time under Python's lock; 1: threads do not help.
         contention: By what share each further computing process slows every other one.
         worker_overhead_s: Wall seconds of a worker that no stage accounts for.
-        trainer_overhead_s: The same for the training process.
     """
 
     stages: tuple[tuple[StageCost, bool], ...]
@@ -149,8 +129,7 @@ class LoaderModel:
 
     def limiting_resource(self) -> str:
         """Return the name of the resource that bounds the rate."""
-        bounds = self.bounds_s()
-        return max(bounds, key=lambda name: bounds[name])
+        return max(self.bounds_s().items(), key=itemgetter(1))[0]
 
     def _process_s(self, cost: StageCost) -> float:
         """Return the seconds of one process, whose threads read ahead under one lock."""
@@ -172,8 +151,8 @@ class LoaderModel:
     def calibrated_to(self, measured_s: float) -> "LoaderModel":
         """Return the model with the overhead that makes it as slow as the measured loader.
 
-        That overhead, as late wake-ups, stays when a stage is removed. None is assumed where the
-        cores are used up: other programs may have used them too.
+        That overhead, such as late wake-ups, stays when a stage is removed. If the cores are used
+        up, none is assumed: other programs may have used them too.
         """
         missing_s, limit = measured_s - self.s_per_batch(), self.limiting_resource()
         if missing_s <= 0 or limit == "cores":
@@ -237,8 +216,8 @@ def build_model(evidence: Evidence, side: str = Side.UNMODIFIED) -> LoaderModel:
         contention = _clip(slowdown / working)
     model = LoaderModel(
         stages,
-        workers=1 if side == Side.ONE_WORKER else evidence.workers,
-        threads=evidence.threads,
+        workers=1 if side == Side.ONE_WORKER else count_workers(evidence.graph),
+        threads=count_threads(evidence.graph),
         cores=evidence.cores,
         gil_fraction=gil_fraction,
         contention=contention,
@@ -280,8 +259,8 @@ def _scale_stages(evidence: Evidence) -> tuple[tuple[StageCost, bool], ...]:
     stages = []
     for time in times:
         stage_s, node = time.s_per_batch * wall_scale, time.node
-        is_threaded = evidence.threads > 0 and node is not None and node.random_access
+        is_threaded = count_threads(evidence.graph) > 0 and node is not None and node.random_access
         cost = StageCost(stage_s, time.cpu_s_per_batch * cpu_scale, stage_s if is_threaded else 0.0)
         # A stage that Grain added to the single-thread run has no node in the unmodified loader.
-        stages.append((cost, not evidence.workers or node is None or node.in_worker))
+        stages.append((cost, not count_workers(evidence.graph) or node is None or node.in_worker))
     return tuple(stages)

@@ -18,6 +18,7 @@ from netpipe.diagnosis.conclusions import (
 from netpipe.diagnosis.cost_model import Evidence
 from netpipe.diagnosis.diagnosis import Findings, Untried, Verification
 from netpipe.diagnosis.loader_variants import (
+    count_threads,
     count_workers,
     on_half_the_cores,
     single_thread_variant,
@@ -37,6 +38,7 @@ from netpipe.diagnosis.turns import (
     TimeSlot,
     describe_error,
     measure_in_turns,
+    note_failure,
     require_side,
 )
 from netpipe.diagnosis.what_if import (
@@ -66,12 +68,8 @@ class Investigation:
     """Investigates one loader within a budget.
 
     Attributes:
-        loader: Makes it.
-        target: Names the factory, so that another process can import it.
+        target: Names the factory `loader`, so that another process can import it.
         step_s: Seconds of the step that it feeds; None without one.
-        cores: The usable cores.
-        budget_s: Seconds for everything.
-        watch: Hears of every wait for a batch, and what is being done.
         load_s: The load time as measured with the step; None without one.
     """
 
@@ -99,7 +97,7 @@ class Investigation:
         look = take_first_look(self.loader, self.clock, self.watch, inf)
         # Variants may have workers even if the unmodified loader has none.
         look = look._replace(start_s=max(look.start_s, _WORKERS_START_S * bool(self._graph.nodes)))
-        self._schedule = Schedule(self.clock, self.budget_s, self.watch)
+        self._schedule = Schedule(self.clock, self.budget_s, self.watch, self.clock())
         single, times, scaling = self._run_single_thread(look)
         self._look = look._replace(batch_s=single.look.batch_s)
         variants = self._measure_variants(can_add_workers=single.is_rebuilt)
@@ -127,8 +125,8 @@ class Investigation:
             lane="rebuilt" if single.is_rebuilt else "as-it-is",
             lane_s_per_batch=scaling.interval(Side.SINGLE_THREAD),
             lane_cpu_s_per_batch=scaling.cpu_interval(Side.SINGLE_THREAD),
-            workers=evidence.workers,
-            threads=evidence.threads,
+            workers=count_workers(self._graph),
+            threads=count_threads(self._graph),
             stages=list_stages(evidence, loader, interventions),
             bottleneck=find_bottleneck(loader, evidence, interventions),
             interventions=interventions,
@@ -142,7 +140,6 @@ class Investigation:
     def _run_single_thread(
         self, unmodified: FirstLook
     ) -> tuple[SingleThreadRun, tuple[StageTime, ...], SideBlocks]:
-        """Run the loader in one thread, or unmodified if that fails."""
         run = SingleThreadRun(
             loader=self.loader,
             target=self.target,
@@ -155,32 +152,22 @@ class Investigation:
         )
         if self._single_thread is not self.loader:
             try:
-                slot = self._schedule.slot(1.0, END_FRACTION)
-                look = call_within(
-                    lambda: take_first_look(
-                        self._single_thread, self.clock, UNWATCHED, slot.until_s
-                    ),
-                    slot.remaining_s(),
-                )
-                rebuilt = replace(
-                    run, loader=self._single_thread, is_rebuilt=True, look=look, watch=UNWATCHED
-                )
+                loader, slot = self._single_thread, self._schedule.slot(1.0, END_FRACTION)
+                start = partial(take_first_look, loader, self.clock, UNWATCHED, slot.until_s)
+                look = call_within(start, slot.remaining_s())
+                # The watchdog would report a variant that hangs as a loader that hangs.
+                rebuilt = replace(run, loader=loader, is_rebuilt=True, look=look, watch=UNWATCHED)
                 times = rebuilt.stage_times()
                 return rebuilt, times, rebuilt.measure_scaling(times)
             except Exception as error:  # noqa: BLE001  # a failure of ours costs only this part
+                why = describe_error(error)
                 self._remarks.append(
-                    f"the loader does not run in one thread ({describe_error(error)}): it was "
-                    "diagnosed as it is"
+                    f"the loader does not run in one thread ({why}): it was diagnosed as it is"
                 )
         times = run.stage_times()
         return run, times, run.measure_scaling(times)
 
     def _measure_variants(self, *, can_add_workers: bool) -> SideBlocks:
-        """Measure the loader with a worker or a tiny payload, and on half of the cores.
-
-        Raises:
-            SessionError: The unmodified loader failed.
-        """
         variants = dict[str, LoaderFactory]()
         if count_workers(self._graph):
             variants[Side.TINY_PAYLOAD] = with_tiny_payload(self.loader, self._graph)
@@ -193,7 +180,6 @@ class Investigation:
         return require_side(Side.UNMODIFIED, turns)
 
     def _try_change(self, changes: Sequence[Change], evidence: Evidence) -> Verification | Untried:
-        """Make the most promising change, and compare it with its prediction."""
         if not evidence.is_rebuilt:
             return Untried("only a Grain pipeline made anew that runs in one thread can be changed")
         load_s, ablated = evidence.load_s, self._without_stages(evidence.times)
@@ -221,11 +207,9 @@ class Investigation:
             # A worker's batch lies in shared memory that its receiver frees: it cannot be resent.
             if stage.node is None or (stage.node.in_worker and stage.node.kind == "Batch"):
                 continue
-            try:
+            with note_failure(self._remarks, f"{stage.name} could not be left out"):
                 if made := without_stage(self.loader, stage.node.id):
                     ablated[index] = made
-            except Exception as error:  # noqa: BLE001  # a failure of ours costs only this part
-                self._remarks.append(f"{stage.name} could not be left out: {describe_error(error)}")
         return ablated
 
     def _in_turns(

@@ -9,8 +9,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import closing, suppress
 from dataclasses import astuple
 from select import select
 from typing import TYPE_CHECKING, Any, Final
@@ -31,10 +31,6 @@ _GRACE_S: Final = 20.0
 
 class SecondProcess:
     """A process with a single-thread run of the same loader; started when it is entered.
-
-    Args:
-        target: The loader's, as `netpipe.session.targets` reads it.
-        start_limit_s: Seconds until it must be ready.
 
     Raises:
         SessionError: It could not start, or does not answer.
@@ -110,32 +106,26 @@ class SecondProcess:
 
 def main() -> None:
     """Pull whenever the parent asks; the loader's target is the only argument."""
-    from netpipe.session.bounded_calls import summarize_error
-
     # What the user's code prints must not be taken for an answer.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
     os.dup2(2, 1)
-    try:
-        for answer in _answers(sys.argv[1]):
-            answers.write(json.dumps(answer) + "\n")
-    except Exception as error:  # noqa: BLE001  # the user's code may raise anything
-        answers.write(json.dumps({_FAILED: summarize_error(error)}) + "\n")
-
-
-def _answers(target: str) -> Iterator[object]:
     from netpipe.clock import MonotonicClock
     from netpipe.diagnosis.blocks import PullingThread
     from netpipe.diagnosis.loader_variants import single_thread_variant
     from netpipe.grain_workers import let_grain_start_workers
+    from netpipe.session.bounded_calls import summarize_error
     from netpipe.session.targets import resolve
 
-    let_grain_start_workers()
-    loader, _ = single_thread_variant(resolve(target))
-    puller = PullingThread(loader, MonotonicClock())
-    yield "ready"
-    for line in sys.stdin:
-        yield astuple(puller.start_pulling(float(line))())
-    puller.close()
+    try:
+        let_grain_start_workers()
+        loader, _ = single_thread_variant(resolve(sys.argv[1]))
+        with closing(PullingThread(loader, MonotonicClock())) as puller:
+            print(json.dumps("ready"), file=answers)
+            for line in sys.stdin:
+                cost = puller.start_pulling(float(line))()
+                print(json.dumps(astuple(cost)), file=answers)
+    except Exception as error:  # noqa: BLE001  # the user's code may raise anything
+        print(json.dumps({_FAILED: summarize_error(error)}), file=answers)
 
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ from netpipe.diagnosis.turns import (
     TimeSlot,
     describe_error,
     measure_in_turns,
+    note_failure,
     require_side,
 )
 from netpipe.linting.graph.nodes import Graph
@@ -72,12 +73,7 @@ _CODE_SUFFIXES: Final = (".so", ".py", ".pyc")
 class SingleThreadRun:
     """The single-thread run of a loader.
 
-    Attributes:
-        loader: Makes the run; the unmodified loader unless `is_rebuilt`.
-        target: Names the unmodified loader, so that another process can import it.
-        graph: Of the unmodified loader.
-        watch: Ignores a rebuilt loader: a variant that hangs is no loader that hangs.
-        remarks: Gets the parts that were left out.
+    The target and the graph are those of the unmodified loader; so is `loader` unless `is_rebuilt`.
     """
 
     loader: LoaderFactory
@@ -91,20 +87,15 @@ class SingleThreadRun:
 
     def stage_times(self) -> tuple[StageTime, ...]:
         """Return the stages, the largest first; none if they cannot be timed."""
-        try:
-            slot = self.schedule.slot(_STAGES_FRACTION, END_FRACTION)
+        slot = self.schedule.slot(_STAGES_FRACTION, END_FRACTION)
+        measure = partial(
+            measure_stage_times, self.loader, self.graph, slot.budget_s, slot.clock, self.watch
+        )
+        with note_failure(self.remarks, "the stages could not be timed"):
             # The loader is started once more afterwards, for what everything is compared with.
             slot.require(2 * self.look.start_s + _MIN_BATCHES * self.look.batch_s)
-
-            def measure() -> tuple[StageTime, ...]:
-                return measure_stage_times(
-                    self.loader, self.graph, slot.budget_s, slot.clock, self.watch
-                )
-
             return call_within(measure, slot.remaining_s()) if self.is_rebuilt else measure()
-        except Exception as error:  # noqa: BLE001  # a failure of ours costs only this part
-            self.remarks.append(f"the stages could not be timed: {describe_error(error)}")
-            return ()
+        return ()
 
     def measure_scaling(self, times: tuple[StageTime, ...]) -> SideBlocks:
         """Return the run in turns with two at once, in two ways, and with one without a stage.
@@ -112,26 +103,26 @@ class SingleThreadRun:
         Raises:
             SessionError: The run failed.
         """
-        slot = self.schedule.slot(_SCALING_FRACTION, END_FRACTION)
-        ablated = self._without_largest(times)
-        block_s = self._block_s(slot, sides=3 + (ablated is not None))
+        slot, ablated = self.schedule.slot(_SCALING_FRACTION, END_FRACTION), None
+        node = times[0].single_thread_node if self.is_rebuilt and times else None
+        if node is not None:
+            with note_failure(self.remarks, f"{times[0].name} could not be left out"):
+                ablated = without_stage(self.loader, node)
+        share_s = slot.budget_s / (_ROUNDS * (4 if ablated else 3) * _WITH_WARM_UP)
+        wanted_s = max(_MIN_BLOCK_S, _MIN_BATCHES * self.look.batch_s, share_s)
+        fitting_s = slot.remaining_s() / (MIN_ROUNDS * _WITH_WARM_UP)
+        block_s = min(wanted_s, max(_MIN_BLOCK_S, fitting_s))
+        watched = "" if self.is_rebuilt else Side.SINGLE_THREAD
+        progress = self.schedule.progress("single-thread runs")
         with ExitStack() as stack:
-            turns = measure_in_turns(
-                self._start_sides(stack, slot, block_s, ablated),
-                slot,
-                self.schedule.progress("single-thread runs"),
-                _WITH_WARM_UP * block_s,
-                "" if self.is_rebuilt else Side.SINGLE_THREAD,
-            )
+            sides = self._start_sides(stack, slot, block_s, ablated)
+            turns = measure_in_turns(sides, slot, progress, _WITH_WARM_UP * block_s, watched)
         return drop_costly_ablation(require_side(Side.SINGLE_THREAD, turns).undelayed())
 
     def compare_disk_with_cache(self) -> SideBlocks | None:
         """Pull the first batches from the disk and from the page cache, in turns.
 
-        Only the files that the loader has open are dropped from the page cache.
-
-        Returns:
-            None if the loader has no data file open.
+        Only the files that the loader has open are dropped from the page cache; None: it has none.
         """
         try:
             slot, batch_s = self.schedule.slot(_DISK_FRACTION), self.look.batch_s
@@ -153,14 +144,6 @@ class SingleThreadRun:
             return measure_in_turns(sides, slot, self.schedule.progress("disk"), count * batch_s)
         except Exception as error:  # noqa: BLE001  # a failure of ours costs only this part
             return SideBlocks({}, {Side.CACHED: describe_error(error)})
-
-    def _without_largest(self, times: tuple[StageTime, ...]) -> LoaderFactory | None:
-        node = times[0].single_thread_node if self.is_rebuilt and times else None
-        try:
-            return None if node is None else without_stage(self.loader, node)
-        except Exception as error:  # noqa: BLE001  # a failure of ours costs only this part
-            self.remarks.append(f"{times[0].name} could not be left out: {describe_error(error)}")
-            return None
 
     def _start(self, loader: LoaderFactory, slot: TimeSlot) -> closing[PullingThread]:
         return closing(PullingThread(loader, slot.clock, self.watch, slot.until_s))
@@ -190,12 +173,6 @@ class SingleThreadRun:
             starts[Side.WITHOUT_STAGE] = partial(start_without_stage, ablated)
         sides = {side: _prepare(slot, cost_s, start) for side, start in starts.items()}
         return {Side.SINGLE_THREAD: partial(measure_block, [puller], block_s), **sides}
-
-    def _block_s(self, slot: TimeSlot, sides: int) -> float:
-        share_s = slot.budget_s / (_ROUNDS * sides * _WITH_WARM_UP)
-        wanted_s = max(_MIN_BLOCK_S, _MIN_BATCHES * self.look.batch_s, share_s)
-        fitting_s = slot.remaining_s() / (MIN_ROUNDS * _WITH_WARM_UP)
-        return min(wanted_s, max(_MIN_BLOCK_S, fitting_s))
 
 
 def drop_costly_ablation(scaling: SideBlocks) -> SideBlocks:
@@ -257,14 +234,10 @@ def _open_paths() -> Iterator[str]:
 
 
 def _is_data(path: str) -> bool:
-    if (
-        path.startswith((*_SYSTEM_FOLDERS, *_CODE))
-        or path.endswith(_CODE_SUFFIXES)
-        or ".so." in path
-    ):
-        return False
+    is_code = path.startswith(_CODE) or path.endswith(_CODE_SUFFIXES) or ".so." in path
     with suppress(OSError):
-        return Path(path).is_file() and Path(path).stat().st_size > 0
+        if not is_code and not path.startswith(_SYSTEM_FOLDERS):
+            return Path(path).is_file() and Path(path).stat().st_size > 0
     return False
 
 

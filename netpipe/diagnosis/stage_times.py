@@ -229,14 +229,10 @@ def stages_of_samples(samples: Samples, batch_s: float) -> list[StageTime]:
 
 def find_main_path(wall_s: Mapping[UsersPath, float]) -> tuple[str, ...]:
     """Return the functions that hold at least half of the time, the outermost first."""
-    total_s, main = sum(wall_s.values()), tuple[str, ...]()
-    while True:
-        below: dict[str, float] = defaultdict(float)
-        for path, path_s in wall_s.items():
-            names = function_names(path)
-            if names[: len(main)] == main and len(names) > len(main):
-                below[names[len(main)]] += path_s
-        most = max(below, key=lambda name: below[name], default=None)
-        if most is None or below[most] < _MIN_PATH_FRACTION * total_s:
-            return main
-        main = (*main, most)
+    within_s: dict[tuple[str, ...], float] = defaultdict(float)
+    for path, path_s in wall_s.items():
+        names = function_names(path)
+        for length in range(1, len(names) + 1):
+            within_s[names[:length]] += path_s
+    enough_s = _MIN_PATH_FRACTION * sum(wall_s.values())
+    return max((names for names, s in within_s.items() if s >= enough_s), key=len, default=())

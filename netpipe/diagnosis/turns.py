@@ -1,6 +1,7 @@
 """Blocks of several sides, measured in turns within a time slot, and the figures that they give."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import exp, inf, log, sqrt
@@ -29,10 +30,7 @@ MeasureSide = Callable[[], Block]
 
 
 class Side(StrEnum):
-    """The sides that are measured in turns, besides a change that is tried.
-
-    The first six are the single-thread run and its variants, the others those of the whole loader.
-    """
+    """The single-thread run and its variants, and from `UNMODIFIED` on those of the loader."""
 
     SINGLE_THREAD = "single-thread"
     TWO_THREADS = "two-threads"
@@ -49,20 +47,14 @@ class Side(StrEnum):
 def max_duration_s(budget_s: float) -> float:
     """Return the seconds from the loader's first batches until a diagnosis must end.
 
-    It exceeds the budget, because starting workers and the minimum number of rounds take as long
-    as they need, even when the budget is spent.
+    Starting workers and the minimum number of rounds may take longer than the budget.
     """
     return 2 * budget_s + _EXTRA_S
 
 
 @dataclass(frozen=True)
 class TimeSlot:
-    """The time that a part of a diagnosis may take.
-
-    Attributes:
-        budget_s: Seconds that the part should take.
-        until_s: The time on the clock by which it must end.
-    """
+    """A part of a diagnosis should take its budget, and must end at a time on the clock."""
 
     clock: Clock
     budget_s: float
@@ -73,42 +65,33 @@ class TimeSlot:
         return max(0.0, self.until_s - self.clock())
 
     def require(self, cost_s: float) -> None:
-        """Refuse a part that would take longer than the remaining time.
-
-        Raises:
-            SessionError: The part would take longer; the message is `NO_TIME`.
-        """
+        """Raise a SessionError with `NO_TIME` if something takes longer than the time left."""
         if cost_s > self.remaining_s():
             raise SessionError(NO_TIME)
 
 
+@dataclass(frozen=True)
 class Schedule:
-    """Gives each part of a diagnosis its time slot, counted from the creation of the schedule."""
+    """Gives each part of a diagnosis its time slot, counted from the first batches."""
 
-    def __init__(self, clock: Clock, budget_s: float, watch: Watch) -> None:
-        self._clock = clock
-        self._budget_s = budget_s
-        self._watch = watch
-        self._started_s = clock()
+    clock: Clock
+    budget_s: float
+    watch: Watch
+    started_s: float
 
     def slot(self, budget_fraction: float, end_fraction: float = 1.0) -> TimeSlot:
         """Return the time slot of a part; the end is a fraction of `max_duration_s`."""
-        until_s = self._started_s + end_fraction * max_duration_s(self._budget_s)
-        return TimeSlot(self._clock, budget_fraction * self._budget_s, until_s)
+        until_s = self.started_s + end_fraction * max_duration_s(self.budget_s)
+        return TimeSlot(self.clock, budget_fraction * self.budget_s, until_s)
 
     def progress(self, what: str) -> Callable[[int], None]:
         """Return a function that reports the number of each round of a part."""
-        return lambda number: self._watch.enter_phase(what, self._budget_s, f"round {number}")
+        return lambda number: self.watch.enter_phase(what, self.budget_s, f"round {number}")
 
 
 @dataclass(frozen=True)
 class SideBlocks:
-    """Blocks of several sides, measured in turns.
-
-    Attributes:
-        blocks: One block per round, by side. A side that failed is missing.
-        failures: Why a side failed, by side.
-    """
+    """One block per round of each side, and why the missing sides failed."""
 
     blocks: Mapping[str, Sequence[Block]] = field(default_factory=dict)
     failures: Mapping[str, str] = field(default_factory=dict)
@@ -152,13 +135,10 @@ def log_interval(values: Sequence[float]) -> Interval:
 
     Times and their ratios vary by factors, and there are too few rounds for an interval between
     two of the values.
-
-    Args:
-        values: At least one, all above 0.
     """
     n, middle = len(values), median(values)
     if n == 1:
-        return Interval(middle, 0.0, inf, n)
+        return Interval(middle, 0.0, inf, 1)
     logs = [log(value) for value in values]
     reach = student_quantile(0.975, n - 1) * stdev(logs) / sqrt(n)
     low, high = exp(fmean(logs) - reach), exp(fmean(logs) + reach)
@@ -179,9 +159,9 @@ def measure_in_turns(
     cost_s: float = 0.0,
     watched: str = "",
 ) -> SideBlocks:
-    """Measure sides until the time is up, for at least three rounds where they fit.
+    """Measure sides until the time is up, for at least three rounds if they fit.
 
-    A side that raises is left out, and so are the last sides where three rounds do not fit.
+    A side that raises is left out, and so are the last sides if three rounds do not fit.
 
     Args:
         sides: What measures each side, the most informative side first.
@@ -229,11 +209,7 @@ def measure_in_turns(
 
 
 def require_side(side: str, turns: SideBlocks) -> SideBlocks:
-    """Return the blocks if they have the side that all others are compared with.
-
-    Raises:
-        SessionError: They do not.
-    """
+    """Return the blocks; raise a SessionError without the side that others are compared with."""
     if not turns.has(side):
         # It has given batches in this process before, so that a variant may have caused this.
         raise SessionError(
@@ -242,6 +218,15 @@ def require_side(side: str, turns: SideBlocks) -> SideBlocks:
             "map changes them in place, let the source return copies"
         )
     return turns
+
+
+@contextmanager
+def note_failure(remarks: list[str], what: str) -> Iterator[None]:
+    """Turn an error into a remark: it costs only this part of a diagnosis."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001  # the user's code may raise anything
+        remarks.append(f"{what}: {describe_error(error)}")
 
 
 def describe_error(error: Exception) -> str:

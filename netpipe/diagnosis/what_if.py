@@ -18,6 +18,7 @@ from netpipe.diagnosis.cost_model import (
     with_workers,
 )
 from netpipe.diagnosis.diagnosis import Prediction
+from netpipe.diagnosis.loader_variants import count_threads, count_workers
 from netpipe.diagnosis.stage_times import StageTime
 from netpipe.diagnosis.turns import Side, divide
 from netpipe.results.measurement import Interval
@@ -82,7 +83,8 @@ def model_loader(evidence: Evidence, side: str = Side.UNMODIFIED) -> MeasuredLoa
 
 def model_without_threads(evidence: Evidence, loader: MeasuredLoader) -> MeasuredLoader | None:
     """Return the single-thread run if it clearly beats reader threads in this process."""
-    if not evidence.is_rebuilt or evidence.workers or not evidence.threads:
+    has_own_threads = count_threads(evidence.graph) > 0 and not count_workers(evidence.graph)
+    if not (evidence.is_rebuilt and has_own_threads):
         return None
     unmodified_s = evidence.variants.interval(Side.UNMODIFIED)
     if evidence.scaling.interval(Side.SINGLE_THREAD).high >= unmodified_s.low:
@@ -99,13 +101,10 @@ def _scale_rounds(evidence: Evidence, rounds_s: Sequence[float]) -> tuple[float,
 
 @dataclass(frozen=True)
 class Change:
-    """A change that the model can make.
+    """A change that the model can make to a measured loader.
 
     Attributes:
         name: "3 workers".
-        kind: As in a `Prediction`.
-        apply: Makes it to a model.
-        base: The measured loader that it is made to.
         workers: Their number after the change; None if it stays.
         stage: The index of the stage that the change removes; None for none.
     """

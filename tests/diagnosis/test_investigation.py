@@ -25,7 +25,7 @@ def investigation_of(loader: Any, cores: int = 2, start_s: float = 0.0) -> Inves
     """Return an investigation that has taken its first look."""
     made = Investigation(loader, "a:b", None, cores, 1.0, MonotonicClock(), UNWATCHED)
     made._look = FirstLook(start_s, 0.01)
-    made._schedule = Schedule(MonotonicClock(), 1.0, UNWATCHED)
+    made._schedule = Schedule(MonotonicClock(), 1.0, UNWATCHED, MonotonicClock()())
     return made
 
 

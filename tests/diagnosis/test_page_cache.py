@@ -20,7 +20,7 @@ from netpipe.session.heartbeat import UNWATCHED
 
 def compare(loader: LoaderFactory) -> SideBlocks | None:
     """Compare the disk with the page cache in the fewest rounds."""
-    schedule = Schedule(MonotonicClock(), 0.0, UNWATCHED)
+    schedule = Schedule(MonotonicClock(), 0.0, UNWATCHED, MonotonicClock()())
     look = FirstLook(start_s=0.0, batch_s=0.1)
     run = SingleThreadRun(loader, "a:b", Graph(), True, look, schedule, UNWATCHED, [])
     return run.compare_disk_with_cache()

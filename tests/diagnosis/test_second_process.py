@@ -105,7 +105,7 @@ def test_a_process_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
 def turns_of(loader: Callable[[], Any], name: str, *times: StageTime) -> SideBlocks:
     """Return the turns of a loader's lanes, each for next to no time."""
     single_thread, graph = single_thread_variant(loader)
-    no_time = Schedule(MonotonicClock(), 0.0, UNWATCHED)
+    no_time = Schedule(MonotonicClock(), 0.0, UNWATCHED, MonotonicClock()())
     run = SingleThreadRun(
         single_thread, TARGET.format(name), graph, True, FirstLook(0.0, 0.0), no_time, UNWATCHED, []
     )
