@@ -73,7 +73,8 @@ def test_the_gil_binds_if_only_processes_help() -> None:
     """Both gains are given as the reason."""
     found = find()
     assert found.resource == "gil"
-    assert found.why == "threads 1 to 2: +0%, processes 1 to 2: +100%"
+    assert "+0%" in found.why
+    assert "+100%" in found.why
 
 
 @pytest.mark.parametrize(

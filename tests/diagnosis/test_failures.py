@@ -136,9 +136,9 @@ def test_an_intervention_that_raises_is_dropped(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(single_thread_run, "without_stage", lambda *_: broken)
     found = diagnosed(loaders.unsendable)
-    assert intervention(found, "without-stage").says == "not made: ValueError: a mistake of ours"
+    assert "ValueError: a mistake" in intervention(found, "without-stage").says
     assert intervention(found, "two-threads").speedup is not None
-    assert intervention(found, "two-processes").says == "not made: OSError: no process today"
+    assert "OSError: no process" in intervention(found, "two-processes").says
     assert found.stages
     assert found.what_if
 
@@ -191,5 +191,5 @@ def test_a_loader_that_fails_unmodified_is_reported_first(monkeypatch: pytest.Mo
     def loader() -> Any:
         return loaders.plain().map(lambda batch: batch["text"]).mp_prefetch(loaders.ONE_WORKER)
 
-    with pytest.raises(LoaderFailedError, match="the loader failed after 0 batches"):
+    with pytest.raises(LoaderFailedError, match="after 0 batches"):
         diagnosed(loader)

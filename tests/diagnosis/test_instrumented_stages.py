@@ -27,6 +27,7 @@ from tests.diagnosis.loaders import (
     double,
 )
 
+MAP = "Map of tests.diagnosis.loaders.double"
 KINDS = [
     one
     for kind in (grain.MapDataset, grain.IterDataset, grain.DatasetIterator)
@@ -86,7 +87,7 @@ def test_every_call_is_counted() -> None:
     """Twelve elements in three batches; each `next` but the reader's last calls those below."""
     calls = counted(loaders.plain)
     assert calls["Source"] == (13, 0)  # it is asked for its length, too
-    assert calls["Map of tests.diagnosis.loaders.double"] == (12, 12)
+    assert calls[MAP] == (12, 12)
     assert calls["Batch"][0] in (3, 4)  # the end is asked for, too
     assert calls["Batch"][1] == calls["ToIter"][0] == 13
     assert calls["ToIter"][1] == 12
@@ -112,7 +113,7 @@ def test_an_iterator_of_the_users_own_is_timed() -> None:
     """Its class is Grain's by descent, and is changed like Grain's own."""
     calls = counted(lambda: Streaming().map(double).batch(4))
     assert calls["Unknown:Streaming"] == (13, 0)
-    assert calls["Map of tests.diagnosis.loaders.double"] == (13, 13)
+    assert calls[MAP] == (13, 13)
     assert vars(Counted)["__next__"].__qualname__ == "Counted.__next__"
     assert not hasattr(Counted.__next__, "__wrapped__")
 
@@ -230,7 +231,7 @@ def test_several_threads_do_not_mix_their_calls() -> None:
         lambda: grain.MapDataset.source(Numbers()).map(double).to_iter_dataset(loaders.THREADS)
     )
     assert calls["Source"] == (13, 0)
-    assert calls["Map of tests.diagnosis.loaders.double"] == (12, 12)
+    assert calls[MAP] == (12, 12)
 
 
 def test_a_length_that_takes_long_is_the_sources() -> None:

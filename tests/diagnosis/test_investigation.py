@@ -88,7 +88,7 @@ def test_a_failure_of_the_unmodified_loader_ends_the_session() -> None:
 
     with pytest.raises(SessionError, match="disk gone"):
         require_side("unmodified", SideBlocks({}, {"unmodified": "OSError: disk gone"}))
-    with pytest.raises(SessionError, match="3 batches: OSError: disk gone"):
+    with pytest.raises(SessionError, match=r"3 batches: .*disk gone"):
         Investigation(loader, "a:b", None, 2, 1.0, MonotonicClock(), UNWATCHED).run()
 
 

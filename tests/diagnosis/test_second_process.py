@@ -62,14 +62,14 @@ def test_it_waits_while_others_pull() -> None:
 @pytest.mark.parametrize(
     ("loader", "why"),
     [
-        ("raising", r"failed: OSError: no \[bold\]data\[/x\] here$"),
-        ("empty", "failed: loader\\(\\) gave no batch: it must give at least one"),
-        ("nothing_of_the_kind", "failed: tests.diagnosis.loaders: name must be one of"),
+        ("raising", r"OSError: no \[bold\]data\[/x\] here$"),
+        ("empty", r"loader\(\) gave no batch"),
+        ("nothing_of_the_kind", r"tests\.diagnosis\.loaders: name must"),
     ],
 )
 def test_a_loader_that_does_not_start_is_told(loader: str, why: str) -> None:
     """In one line, with what it raised; nobody enters, so nobody leaves, and it is ended."""
-    with pytest.raises(SessionError, match=f"^a second process with the same loader {why}"):
+    with pytest.raises(SessionError, match=f"^a second process .* failed: {why}"):
         SecondProcess(TARGET.format(loader)).__enter__()
 
 
@@ -88,7 +88,7 @@ def test_a_process_that_ends_is_told() -> None:
     with SecondProcess(TARGET.format("plain")) as second:
         psutil.Process(second.pid).kill()
         second._process.wait()
-        with pytest.raises(SessionError, match=r"the same loader ended$"):
+        with pytest.raises(SessionError, match=r"ended$"):
             second.start_pulling(0.0)()
 
 
@@ -97,7 +97,7 @@ def test_a_process_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(second_process, "_GRACE_S", 0.1)
     with SecondProcess(TARGET.format("plain")) as second:
         psutil.Process(second.pid).suspend()
-        with pytest.raises(SessionError, match=r"gave no answer for 0\.1 s$"):
+        with pytest.raises(SessionError, match=r"0\.1 s$"):
             second.start_pulling(0.0)()
         assert not psutil.pid_exists(second.pid)
 

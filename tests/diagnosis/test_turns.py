@@ -104,7 +104,7 @@ def test_a_variant_that_hangs_is_left_behind(monkeypatch: pytest.MonkeyPatch) ->
     found = measure_in_turns(hanging, TimeSlot(clock, 1.0, 0.001), print, watched="a")  # type: ignore[arg-type]
     over.set()
     assert found.has("a")
-    assert found.failures["b"].startswith("it did not end within")
+    assert "did not end" in found.failures["b"]
 
 
 def test_enough_is_enough() -> None:
