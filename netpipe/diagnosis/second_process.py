@@ -1,18 +1,12 @@
 """A second process that pulls from the same loader, for what a second thread cannot show.
 
-Run as a module it is that process: it reads a number of seconds from each line of its standard
-input, pulls for that long, and prints the fields of `PullCost` as JSON, or the loader's error.
-Loader workers import it again there, so its top level imports nothing heavy.
+Its environment is set before it imports jax, so the top level imports nothing heavy.
 """
 
-import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import closing, suppress
-from dataclasses import astuple
-from select import select
+from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any, Final
 
 import psutil
@@ -21,9 +15,10 @@ from netpipe.errors import SessionError
 from netpipe.session.processes import is_resource_tracker
 
 if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
     from netpipe.diagnosis.blocks import PullCost
 
-_FAILED: Final = "failed"
 _FAREWELL_S: Final = 5.0
 # Beyond the requested seconds: a slow batch is pulled to its end.
 _GRACE_S: Final = 20.0
@@ -41,15 +36,13 @@ class SecondProcess:
         self._start_limit_s = start_limit_s
 
     def __enter__(self) -> "SecondProcess":
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "netpipe.diagnosis.second_process", self._target],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "JAX_PLATFORMS": "cpu"},
-        )
+        context = get_context("spawn")
+        self._pipe, other_end = context.Pipe()
+        self._process = context.Process(target=_serve, args=(self._target, other_end))
+        self._process.start()
+        other_end.close()
         try:
-            self._read_answer(self._start_limit_s)
+            self._receive(self._start_limit_s)
         except BaseException:
             self._end(0.0)
             raise
@@ -58,57 +51,45 @@ class SecondProcess:
     def __exit__(self, *_: object) -> None:
         self._end(_FAREWELL_S)
 
-    @property
-    def pid(self) -> int:
-        """The process id."""
-        return self._process.pid
-
     def start_pulling(self, min_s: float) -> "Callable[[], PullCost]":
         """Let the process pull for a while; return a function that waits for its result."""
-        from netpipe.diagnosis.blocks import PullCost
+        # If the process has ended, receiving its answer says so.
+        with suppress(OSError):
+            self._pipe.send(min_s)
+        return lambda: self._receive(min_s + _GRACE_S)
 
-        assert self._process.stdin is not None
-        # If the process has ended, reading its answer says so.
-        with suppress(BrokenPipeError):
-            self._process.stdin.write(f"{min_s}\n")
-            self._process.stdin.flush()
-        return lambda: PullCost(*self._read_answer(min_s + _GRACE_S))
-
-    def _read_answer(self, limit_s: float) -> Any:
-        assert self._process.stdout is not None
-        readable, _, _ = select([self._process.stdout], [], [], limit_s)
-        line = self._process.stdout.readline() if readable else ""
-        if not line:
-            how = "ended" if readable else f"gave no answer for {limit_s:g} s"
-            # Left alone, it would go on using the cores beside the other measurements.
-            self._end(0.0)
-            raise SessionError(f"a second process with the same loader {how}")
-        answer = json.loads(line)
-        if _FAILED in answer:
-            raise SessionError(f"a second process with the same loader failed: {answer[_FAILED]}")
-        return answer
+    def _receive(self, limit_s: float) -> Any:
+        how = f"gave no answer for {limit_s:g} s"
+        with suppress(EOFError, OSError):
+            if self._pipe.poll(limit_s):
+                how = "ended"
+                answer = self._pipe.recv()
+                if not isinstance(answer, str):
+                    return answer
+                how = f"failed: {answer}"
+        # Left alone, it would go on using the cores beside the other measurements.
+        self._end(0.0)
+        raise SessionError(f"a second process with the same loader {how}")
 
     def _end(self, farewell_s: float) -> None:
         """Let the process stop its loader; after a while kill it and all its children."""
-        for stream in (self._process.stdin, self._process.stdout):
-            with suppress(BrokenPipeError):
-                stream and stream.close()
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(farewell_s)
-        with suppress(psutil.NoSuchProcess):
-            for child in psutil.Process(self._process.pid).children(recursive=True):
-                # The tracker still has to remove the shared memory of the others.
-                if not is_resource_tracker(child.pid):
-                    child.kill()
-        self._process.kill()
-        self._process.wait()
+        self._pipe.close()
+        # A process that was ended before is closed, and raises a ValueError.
+        with suppress(ValueError):
+            self._process.join(farewell_s)
+            with suppress(psutil.NoSuchProcess):
+                for child in psutil.Process(self._process.pid).children(recursive=True):
+                    # The tracker still has to remove the shared memory of the others.
+                    if not is_resource_tracker(child.pid):
+                        child.kill()
+            self._process.kill()
+            self._process.join()
+            self._process.close()
 
 
-def main() -> None:
-    """Pull whenever the parent asks; the loader's target is the only argument."""
-    # What the user's code prints must not be taken for an answer.
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
-    os.dup2(2, 1)
+def _serve(target: str, pipe: "Connection[Any, Any]") -> None:
+    """Pull whenever the parent asks; send what it costs, or the loader's error."""
+    os.environ["JAX_PLATFORMS"] = "cpu"
     from netpipe.clock import MonotonicClock
     from netpipe.diagnosis.blocks import PullingThread
     from netpipe.diagnosis.loader_variants import single_thread_variant
@@ -118,15 +99,10 @@ def main() -> None:
 
     try:
         let_grain_start_workers()
-        loader, _ = single_thread_variant(resolve(sys.argv[1]))
-        with closing(PullingThread(loader, MonotonicClock())) as puller:
-            print(json.dumps("ready"), file=answers)
-            for line in sys.stdin:
-                cost = puller.start_pulling(float(line))()
-                print(json.dumps(astuple(cost)), file=answers)
+        loader, _ = single_thread_variant(resolve(target))
+        with closing(PullingThread(loader, MonotonicClock())) as puller, suppress(EOFError):
+            pipe.send(None)
+            while True:
+                pipe.send(puller.start_pulling(pipe.recv())())
     except Exception as error:  # noqa: BLE001  # the user's code may raise anything
-        print(json.dumps({_FAILED: summarize_error(error)}), file=answers)
-
-
-if __name__ == "__main__":
-    main()
+        pipe.send(summarize_error(error))
