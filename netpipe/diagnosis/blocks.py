@@ -166,14 +166,6 @@ def measure_cold_block(
     )
 
 
-def measure_fresh_block(
-    loader: LoaderFactory, enough_s: float, clock: Clock, watch: Watch, until_s: float = inf
-) -> Block:
-    """Start a loader with empty buffers, pull a block of batches, and stop the loader."""
-    with closing(PullingThread(loader, clock, watch, until_s)) as thread:
-        return measure_block([thread], enough_s)
-
-
 class FirstLook(NamedTuple):
     """Seconds that a start takes, and an estimate of the seconds per batch."""
 

@@ -1,13 +1,14 @@
 """Finds out in one session why a loader takes as long as it does."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 from typing import Final
 
 from netpipe.clock import Clock
-from netpipe.diagnosis.blocks import Block, FirstLook, measure_fresh_block, take_first_look
+from netpipe.diagnosis.blocks import Block, FirstLook, PullingThread, measure_block, take_first_look
 from netpipe.diagnosis.conclusions import (
     NOT_MADE,
     find_bottleneck,
@@ -217,7 +218,9 @@ class Investigation:
     ) -> SideBlocks:
         def measure(side: str, loader: LoaderFactory) -> Block:
             watch = self.watch if side == Side.UNMODIFIED else UNWATCHED
-            return measure_fresh_block(loader, block_s, slot.clock, watch, slot.until_s)
+            # Started anew, with empty buffers.
+            with closing(PullingThread(loader, slot.clock, watch, slot.until_s)) as thread:
+                return measure_block([thread], block_s)
 
         loaders = {Side.UNMODIFIED: self.loader, **variants}
         block_s = self._block_s(slot, len(loaders))

@@ -86,7 +86,9 @@ def with_tiny_payload(loader: LoaderFactory, graph: Graph) -> LoaderFactory:
             iterator = iter(dataset)
             first = next(iterator)
             iterator.close()
-            return original(dataset.map(_nothing), *arguments, **named).map(lambda _: copy(first))
+            return original(dataset.map(lambda _: 0), *arguments, **named).map(
+                lambda _: copy(first)
+            )
 
         return mp_prefetch
 
@@ -95,11 +97,6 @@ def with_tiny_payload(loader: LoaderFactory, graph: Graph) -> LoaderFactory:
             return loader()
 
     return make
-
-
-def _nothing(_: object) -> int:
-    # At module level, because workers are sent it.
-    return 0
 
 
 def on_half_the_cores(loader: LoaderFactory) -> LoaderFactory:

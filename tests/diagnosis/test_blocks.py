@@ -3,13 +3,14 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from netpipe.clock import MonotonicClock
+from netpipe.clock import Clock, MonotonicClock
 from netpipe.diagnosis import blocks
 from netpipe.diagnosis.blocks import (
     Block,
@@ -17,11 +18,9 @@ from netpipe.diagnosis.blocks import (
     PullingThread,
     measure_block,
     measure_cold_block,
-    measure_fresh_block,
 )
 from netpipe.diagnosis.loader_variants import _timed_copy
 from netpipe.errors import LoaderFailedError, MisuseError
-from netpipe.session.heartbeat import UNWATCHED
 from tests.diagnosis import loaders
 from tests.fakes import FakeClock
 
@@ -63,6 +62,12 @@ class Paced:
             self.closed += 1
 
 
+def measure_alone(loader: Callable[[], Any], enough_s: float, clock: Clock) -> Block:
+    """Measure a block of a loader that is started and stopped."""
+    with closing(PullingThread(loader, clock)) as thread:
+        return measure_block([thread], enough_s)
+
+
 def pulling_threads() -> list[str]:
     """Return the names of the threads that pull."""
     return [one.name for one in threading.enumerate() if "netpipe-pulling" in one.name]
@@ -97,7 +102,7 @@ def test_a_loader_belongs_to_one_thread() -> None:
     """It is made, pulled and closed by a thread that is none of the caller's."""
     clock = FakeClock()
     loader = Paced(clock)
-    measure_fresh_block(loader, 3.0, clock, UNWATCHED)
+    measure_alone(loader, 3.0, clock)
     assert len(loader.threads) == 1
     assert threading.get_ident() not in loader.threads
     assert loader.closed == loader.made == 1
@@ -153,7 +158,7 @@ def test_a_loader_of_one_batch_is_all_starting(monkeypatch: pytest.MonkeyPatch) 
 
 def test_workers_that_end_take_no_time_back() -> None:
     """The CPU time of a process that ended while it was counted is not less than nothing."""
-    found = measure_fresh_block(partial(_ending_worker, loaders.with_worker), 0.0, CLOCK, UNWATCHED)
+    found = measure_alone(partial(_ending_worker, loaders.with_worker), 0.0, CLOCK)
     assert found.workers_cpu_s_per_batch >= 0
     assert found.cpu_s_per_batch > 0
 
@@ -213,7 +218,7 @@ def test_a_loader_that_cannot_start_leaves_no_thread(loader: Any, error: type[Ex
 def test_a_loader_that_fails_is_closed() -> None:
     """The error names the loader, and the thread ends."""
     with pytest.raises(LoaderFailedError, match="5 batches: OSError: disk"):
-        measure_fresh_block(loaders.raising_late, 1e6, CLOCK, UNWATCHED)
+        measure_alone(loaders.raising_late, 1e6, CLOCK)
 
 
 def test_a_loader_that_fails_as_it_is_closed_is_let_go() -> None:
@@ -229,7 +234,7 @@ def test_a_loader_that_fails_as_it_is_closed_is_let_go() -> None:
         def close(self) -> None:
             raise OSError("no")
 
-    assert measure_fresh_block(Stubborn, 0.0, CLOCK, UNWATCHED).s_per_batch > 0
+    assert measure_alone(Stubborn, 0.0, CLOCK).s_per_batch > 0
 
 
 def test_cpu_time_is_of_all_processes() -> None:
@@ -255,7 +260,7 @@ def test_copies_for_an_intervention_are_left_out(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(blocks, "_workers_cpu_s", lambda: 0.0)
     for name in ("process_time", "thread_time"):
         monkeypatch.setattr(time, name, clock)
-    found = measure_fresh_block(loader, 9.0, clock, UNWATCHED)
+    found = measure_alone(loader, 9.0, clock)
     assert found.s_per_batch == pytest.approx(3.0)  # workers would go on meanwhile
     assert found.undelayed_s_per_batch == pytest.approx(1.0)
     assert found.cpu_s_per_batch == pytest.approx(1.0)
@@ -278,7 +283,7 @@ def test_copies_of_another_thread_are_left_in(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(time, "thread_time", clock)
     monkeypatch.setattr(blocks, "_delay_s", lambda: 0.0)
-    found = measure_fresh_block(loader, 9.0, clock, UNWATCHED)
+    found = measure_alone(loader, 9.0, clock)
     assert found.undelayed_s_per_batch == pytest.approx(2.0)
 
 

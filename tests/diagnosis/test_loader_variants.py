@@ -9,7 +9,6 @@ import grain
 import numpy as np
 import pytest
 
-from netpipe.diagnosis import loader_variants
 from netpipe.diagnosis.loader_variants import (
     OneThread,
     count_threads,
@@ -191,11 +190,6 @@ def test_only_the_thread_that_makes_it_has_fewer_cores() -> None:
     thread.join()
     assert len(seen[0]) == max(1, len(before) // 2)
     assert os.sched_getaffinity(0) == before
-
-
-def test_nothing_is_sent_of_a_tiny_payload() -> None:
-    """An element becomes a number."""
-    assert loader_variants._nothing([1, 2, 3]) == 0
 
 
 @pytest.mark.parametrize("loader", [loaders.threaded, loaders.data_loader, loaders.random_access])
