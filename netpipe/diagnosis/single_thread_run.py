@@ -91,11 +91,12 @@ class SingleThreadRun:
         measure = partial(
             measure_stage_times, self.loader, self.graph, slot.budget_s, slot.clock, self.watch
         )
+        times = list[StageTime]()
         with note_failure(self.remarks, "the stages could not be timed"):
             # The loader is started once more afterwards, for what everything is compared with.
             slot.require(2 * self.look.start_s + _MIN_BATCHES * self.look.batch_s)
-            return call_within(measure, slot.remaining_s()) if self.is_rebuilt else measure()
-        return ()
+            times += call_within(measure, slot.remaining_s()) if self.is_rebuilt else measure()
+        return tuple(times)
 
     def measure_scaling(self, times: tuple[StageTime, ...]) -> SideBlocks:
         """Return the run in turns with two at once, in two ways, and with one without a stage.
@@ -140,7 +141,10 @@ class SingleThreadRun:
                 files = open_files()
             if not files:
                 return None
-            sides = {Side.FROM_DISK: lambda: pull(files), Side.CACHED: lambda: pull(())}
+            sides: dict[str, MeasureSide] = {
+                Side.FROM_DISK: lambda: pull(files),
+                Side.CACHED: lambda: pull(()),
+            }
             return measure_in_turns(sides, slot, self.schedule.progress("disk"), count * batch_s)
         except Exception as error:  # noqa: BLE001  # a failure of ours costs only this part
             return SideBlocks({}, {Side.CACHED: describe_error(error)})
@@ -168,7 +172,10 @@ class SingleThreadRun:
         puller = stack.enter_context(self._start(self.loader, slot))
         # The cost of one more run, until it has been measured in the least rounds.
         cost_s = slot.clock() - started_s + MIN_ROUNDS * _WITH_WARM_UP * block_s
-        starts = {Side.TWO_THREADS: start_second_thread, Side.TWO_PROCESSES: start_second_process}
+        starts: dict[str, Callable[[], MeasureSide]] = {
+            Side.TWO_THREADS: start_second_thread,
+            Side.TWO_PROCESSES: start_second_process,
+        }
         if ablated is not None:
             starts[Side.WITHOUT_STAGE] = partial(start_without_stage, ablated)
         sides = {side: _prepare(slot, cost_s, start) for side, start in starts.items()}

@@ -1,4 +1,4 @@
-"""Blocks of batches pulled flat out."""
+"""Blocks of batches, pulled as fast as possible."""
 
 import threading
 import time
@@ -28,7 +28,7 @@ CLOCK = MonotonicClock()
 
 
 class Paced:
-    """A loader on a clock that tests hold.
+    """A loader on a fake clock.
 
     Args:
         clock: Moved on by every batch, and by every start.
@@ -70,18 +70,18 @@ def measure_alone(loader: Callable[[], Any], enough_s: float, clock: Clock) -> B
 
 def pulling_threads() -> list[str]:
     """Return the names of the threads that pull."""
-    return [one.name for one in threading.enumerate() if "netpipe-pulling" in one.name]
+    return [thread.name for thread in threading.enumerate() if "netpipe-pulling" in thread.name]
 
 
 @pytest.fixture(autouse=True)
 def _no_thread_is_left() -> Iterator[None]:
-    """Hold every test of this file to leaving no thread behind."""
+    """Check that no test leaves a thread."""
     yield
     assert not pulling_threads()
 
 
 def test_a_thread_pulls_for_a_while() -> None:
-    """Until the time is up, and then the batch that was asked for."""
+    """It stops after the first batch that comes when the time is up."""
     clock = FakeClock()
     thread = PullingThread(Paced(clock), clock)
     pulled = thread.start_pulling(2.5)()
@@ -89,8 +89,8 @@ def test_a_thread_pulls_for_a_while() -> None:
     assert (pulled.batches, pulled.wall_s, pulled.restarts) == (3, 3.0, 0)
 
 
-def test_a_thread_pulls_a_few_batches_at_least() -> None:
-    """Two, or as many as are asked for, however long they take."""
+def test_a_thread_pulls_a_minimum_of_batches() -> None:
+    """The minimum is two, or as many as requested, however long they take."""
     clock = FakeClock()
     thread = PullingThread(Paced(clock), clock)
     assert thread.start_pulling(0.0)().batches == 2
@@ -99,7 +99,7 @@ def test_a_thread_pulls_a_few_batches_at_least() -> None:
 
 
 def test_a_loader_belongs_to_one_thread() -> None:
-    """It is made, pulled and closed by a thread that is none of the caller's."""
+    """A thread of its own makes it, pulls from it and closes it."""
     clock = FakeClock()
     loader = Paced(clock)
     measure_alone(loader, 3.0, clock)
@@ -108,7 +108,7 @@ def test_a_loader_belongs_to_one_thread() -> None:
     assert loader.closed == loader.made == 1
 
 
-def test_starting_again_is_not_loading() -> None:
+def test_restarts_are_not_loading() -> None:
     """A loader that ends after four batches and takes 100 s to start still loads one a second."""
     clock = FakeClock()
     thread = PullingThread(Paced(clock, batches=4, start_s=100.0), clock)
@@ -118,8 +118,8 @@ def test_starting_again_is_not_loading() -> None:
     assert pulled.restarts == 2
 
 
-def test_cpu_time_of_starting_again_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither this process's nor that of workers which start, and each batch counts once."""
+def test_cpu_time_of_restarts_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That holds for this process and for its workers, and each batch counts once."""
     clock, used = FakeClock(), [0.0]
 
     def loader() -> Iterator[int]:
@@ -139,8 +139,8 @@ def test_cpu_time_of_starting_again_is_left_out(monkeypatch: pytest.MonkeyPatch)
     assert found.workers_cpu_s_per_batch == pytest.approx(10.0)
 
 
-def test_a_loader_of_one_batch_is_all_starting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is left that is not starting it: then that counts, and nothing divides by nothing."""
+def test_restarts_count_if_every_batch_needs_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loader of one batch has no other cost, so that no ratio divides by 0."""
     clock, used = FakeClock(), [0.0]
 
     def loader() -> Iterator[int]:
@@ -156,8 +156,8 @@ def test_a_loader_of_one_batch_is_all_starting(monkeypatch: pytest.MonkeyPatch) 
     assert found.trainer_cpu_s_per_batch == pytest.approx(20.0)  # each pull begins two
 
 
-def test_workers_that_end_take_no_time_back() -> None:
-    """The CPU time of a process that ended while it was counted is not less than nothing."""
+def test_cpu_time_of_ended_workers_is_not_negative() -> None:
+    """A worker may end while its CPU time is counted."""
     found = measure_alone(partial(_ending_worker, loaders.with_worker), 0.0, CLOCK)
     assert found.workers_cpu_s_per_batch >= 0
     assert found.cpu_s_per_batch > 0
@@ -171,7 +171,7 @@ def _ending_worker(loader: Callable[[], Any]) -> Any:
 
 
 def test_threads_pull_at_the_same_time() -> None:
-    """Each waits for the other: were they in turns, it would never end."""
+    """Each waits for the other, so that threads in turns would never end."""
     both = threading.Barrier(2, timeout=30)
 
     def loader() -> Iterator[int]:
@@ -198,8 +198,8 @@ def test_rates_of_threads_add_up() -> None:
     assert found.undelayed_s_per_batch == pytest.approx(1 / 4)
 
 
-def test_a_thread_that_waited_all_the_time_has_run_a_little() -> None:
-    """What the kernel tells of waits is not always of the same moments."""
+def test_a_thread_has_run_for_a_minimum_of_its_time() -> None:
+    """The kernel's figures for waiting may cover other moments than the block."""
     assert PullCost(1, 10.0, 4.0).undelayed_s == pytest.approx(6.0)
     assert PullCost(1, 10.0, 11.0).undelayed_s == pytest.approx(0.5)
 
@@ -208,7 +208,7 @@ def test_a_thread_that_waited_all_the_time_has_run_a_little() -> None:
     ("loader", "error"), [(loaders.raising, OSError), (list, MisuseError), (lambda: 3, MisuseError)]
 )
 def test_a_loader_that_cannot_start_leaves_no_thread(loader: Any, error: type[Exception]) -> None:
-    """What it raised gets out, and may be kept: no thread is kept by it."""
+    """Its error propagates, and keeps no thread alive."""
     with pytest.raises(error) as caught:
         PullingThread(loader, CLOCK)
     assert caught.tb is not None
@@ -221,8 +221,8 @@ def test_a_loader_that_fails_is_closed() -> None:
         measure_alone(loaders.raising_late, 1e6, CLOCK)
 
 
-def test_a_loader_that_fails_as_it_is_closed_is_let_go() -> None:
-    """It ends with its process."""
+def test_an_error_of_closing_is_ignored() -> None:
+    """The loader ends with its process."""
 
     class Stubborn:
         def __iter__(self) -> "Stubborn":
@@ -238,12 +238,12 @@ def test_a_loader_that_fails_as_it_is_closed_is_let_go() -> None:
 
 
 def test_cpu_time_is_of_all_processes() -> None:
-    """This one's and its children's."""
+    """It adds up this process and its children."""
     assert Block(1.0, 1.0, 0.25, 0.5).cpu_s_per_batch == 0.75
 
 
 def test_copies_for_an_intervention_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither the time of a machine with nothing else to do, nor CPU time has that of copies."""
+    """Undelayed time and CPU time do not contain the copies of this thread."""
     clock = FakeClock()
 
     class TakesTwoSeconds:
@@ -266,8 +266,8 @@ def test_copies_for_an_intervention_are_left_out(monkeypatch: pytest.MonkeyPatch
     assert found.cpu_s_per_batch == pytest.approx(1.0)
 
 
-def test_copies_of_another_thread_are_left_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The thread waits for it, or does something else meanwhile: nothing is known of that."""
+def test_copies_of_another_thread_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pulling thread may wait for them or not: that is unknown."""
     clock = FakeClock()
 
     class TakesTwoSeconds:
@@ -291,7 +291,7 @@ def test_copies_of_another_thread_are_left_in(monkeypatch: pytest.MonkeyPatch) -
 def test_figures_that_the_kernel_does_not_report_are_0(
     text: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Waits and reads are 0 then."""
+    """A missing or broken file gives 0."""
     (tmp_path / "file").write_text(text)
     for name in ("_SCHEDULING", "_IO"):
         monkeypatch.setattr(blocks, name, tmp_path / "file")

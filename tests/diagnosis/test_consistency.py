@@ -70,7 +70,7 @@ def diagnosed(seed: int, monkeypatch: pytest.MonkeyPatch, *, with_step: bool) ->
 
 def made(found: Diagnosis, name: str) -> Intervention:
     """Return the intervention of a name."""
-    return next(one for one in found.findings.interventions if one.name == name)
+    return next(change for change in found.findings.interventions if change.name == name)
 
 
 def excludes_no_difference(ratio: Interval | None) -> bool:
@@ -88,13 +88,17 @@ def test_every_quantity_has_one_figure(
     found = diagnosed(seed, monkeypatch, with_step=with_step)
     findings = found.findings
     loads: list[Interval | None] = [findings.load_s_per_batch]
-    loads += [one.before_s_per_batch for one in findings.interventions if one.name in OF_THE_LOADER]
+    loads += [
+        change.before_s_per_batch
+        for change in findings.interventions
+        if change.name in OF_THE_LOADER
+    ]
     if found.measurement is not None:
         loads.append(found.measurement.load_s_per_batch)
     if findings.verified is not None:
         tried = findings.verified
         loads.append(tried.before_s_per_batch)
-        (foreseen,) = (one for one in findings.what_if if one.change == tried.change)
+        (foreseen,) = (guess for guess in findings.what_if if guess.change == tried.change)
         assert tried.predicted_s_per_batch == foreseen.load_s_per_batch
         assert format_seconds(foreseen.load_s_per_batch.median) in closing(findings)
         assert f"tried: {format_seconds(tried.measured_s_per_batch.median)}" in found.sentence
@@ -103,10 +107,10 @@ def test_every_quantity_has_one_figure(
     for name in ("two-threads", "two-processes", "without-stage"):
         assert made(found, name).before_s_per_batch == findings.lane_s_per_batch
     assert findings.stages[0].without_s_per_batch == made(found, "without-stage").after_s_per_batch
-    for one in findings.interventions:
-        if one.speedup is not None and one.before_s_per_batch and one.after_s_per_batch:
-            gained = one.before_s_per_batch.median / one.after_s_per_batch.median
-            assert gained == pytest.approx(one.speedup.median)
+    for change in findings.interventions:
+        if change.speedup is not None and change.before_s_per_batch and change.after_s_per_batch:
+            gained = change.before_s_per_batch.median / change.after_s_per_batch.median
+            assert gained == pytest.approx(change.speedup.median)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -133,17 +137,17 @@ def test_the_clearest_effect_leads(seed: int, monkeypatch: pytest.MonkeyPatch) -
     """It stands first in the table and in the sentence; an unclear effect is called that."""
     found = diagnosed(seed, monkeypatch, with_step=False)
     factors = []
-    for one in found.findings.interventions:
-        clear = one.speedup is not None and excludes_no_difference(one.speedup)
+    for change in found.findings.interventions:
+        clear = change.speedup is not None and excludes_no_difference(change.speedup)
         assert (
             clear
-            is (one.clear_factor > 0)
-            is ("no clear" not in one.says and one.speedup is not None)
+            is (change.clear_factor > 0)
+            is ("no clear" not in change.says and change.speedup is not None)
         )
-        factors.append(one.clear_factor)
-        if clear and one.speedup is not None:
-            nearest = min(abs(log(one.speedup.low)), abs(log(one.speedup.high)))
-            assert log(one.clear_factor) == pytest.approx(nearest)
+        factors.append(change.clear_factor)
+        if clear and change.speedup is not None:
+            nearest = min(abs(log(change.speedup.low)), abs(log(change.speedup.high)))
+            assert log(change.clear_factor) == pytest.approx(nearest)
     assert factors == sorted(factors, reverse=True)
     first = found.findings.interventions[0]
     assert (first.effect in found.sentence) is (first.clear_factor > 0)

@@ -50,7 +50,7 @@ def diagnosed(loader: Any) -> Findings:
 
 def intervention(found: Findings, name: str) -> Intervention:
     """Return the intervention of a name."""
-    return next(one for one in found.interventions if one.name == name)
+    return next(change for change in found.interventions if change.name == name)
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -64,7 +64,7 @@ def test_maps_that_change_their_element_in_place_are_diagnosed(
     assert found.remarks == ()
     assert found.lane == "rebuilt"
     assert {"Source", "Map of tokenize"} <= {
-        one.name.replace("tests.diagnosis.loaders.", "") for one in found.stages
+        stage.name.replace("tests.diagnosis.loaders.", "") for stage in found.stages
     }
 
 
@@ -86,13 +86,13 @@ def test_a_lane_without_its_slowest_map_is_faster(monkeypatch: pytest.MonkeyPatc
         return rows.batch(4).to_iter_dataset(loaders.ALONE)
 
     _, graph = single_thread_variant(loader)
-    slowest = next(one for one in graph.nodes if "tokenized" in str(one))
+    slowest = next(node for node in graph.nodes if "tokenized" in str(node))
     times = (stage_time("Map of tokenized", 0.04, node=slowest),)
     monkeypatch.setattr(single_thread_run, "measure_stage_times", lambda *_: times)
     monkeypatch.setattr(blocks, "_delay_s", lambda: 0.0)
     monkeypatch.setattr(blocks, "copying_s", lambda: 0.0)
     found = Investigation(loader, "a:b", None, 1, 0.1, clock, UNWATCHED).run()
-    (without_s,) = (one.without_s_per_batch for one in found.stages)
+    (without_s,) = (stage.without_s_per_batch for stage in found.stages)
     assert found.lane_s_per_batch.median == pytest.approx(0.044)
     assert without_s is not None
     assert without_s.median == pytest.approx(0.004)
@@ -101,9 +101,9 @@ def test_a_lane_without_its_slowest_map_is_faster(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("kind", ["Map of tests.diagnosis.loaders.tokenize", "Source", "Batch"])
 def test_a_stage_gives_back_fresh_copies(kind: str) -> None:
     """Whichever stage is left out, the maps behind it may change what they are given."""
-    lane, graph = single_thread_variant(lambda: loaders.in_place(0))
-    node = next(one.id for one in graph.nodes if str(one).startswith(kind))
-    made = without_stage(lane, node)
+    single_thread, graph = single_thread_variant(lambda: loaders.in_place(0))
+    node = next(candidate.id for candidate in graph.nodes if str(candidate).startswith(kind))
+    made = without_stage(single_thread, node)
     assert made is not None
     batches = [batch["inputs"].shape for batch, _ in zip(made(), range(3 * KEPT), strict=False)]
     assert batches == [(32, 64)] * 3 * KEPT
@@ -157,9 +157,9 @@ def test_an_intervention_that_cannot_be_prepared_is_dropped(
         if hasattr(module, name):
             monkeypatch.setattr(module, name, fail)
     found = diagnosed(loaders.unsendable)
-    said = [*found.remarks, *(one.says for one in found.interventions)]
-    assert any("KeyError: 'text'" in one for one in said)
-    assert not any("the loader failed" in one for one in said)
+    said = [*found.remarks, *(text.says for text in found.interventions)]
+    assert any("KeyError: 'text'" in text for text in said)
+    assert not any("the loader failed" in text for text in said)
     assert found.load_s_per_batch.median > 0
 
 
@@ -181,7 +181,9 @@ def test_a_loader_that_needs_its_workers_is_healthy(monkeypatch: pytest.MonkeyPa
     found = diagnosed(loaders.works_in_workers_alone)
     assert found.lane == "as-it-is"
     assert found.workers == 1
-    assert [one for one in found.remarks if "in one thread" in one and "'offset'" in one]
+    assert [
+        remark for remark in found.remarks if "in one thread" in remark and "'offset'" in remark
+    ]
 
 
 def test_a_loader_that_fails_unmodified_is_reported_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,9 +29,9 @@ from tests.diagnosis.loaders import (
 
 MAP = "Map of tests.diagnosis.loaders.double"
 KINDS = [
-    one
+    owner
     for kind in (grain.MapDataset, grain.IterDataset, grain.DatasetIterator)
-    for one in (kind, *kind.__subclasses__())
+    for owner in (kind, *kind.__subclasses__())
 ]
 
 
@@ -77,10 +77,12 @@ def test_classes_are_replaced_meanwhile() -> None:
 def counted(make: Callable[[], Any]) -> dict[str, tuple[int, int]]:
     """Return the calls of each node while a pipeline is read to its end, and those below."""
     dataset = make()
-    names = {one.id: str(one) for one in read_graph(dataset).nodes}
+    names = {node.id: str(node) for node in read_graph(dataset).nodes}
     with timed(collect_datasets(dataset)) as timing:
         assert list(dataset)
-    return {names[one]: (spent.calls, spent.calls_below) for one, spent in timing.spent.items()}
+    return {
+        names[number]: (spent.calls, spent.calls_below) for number, spent in timing.spent.items()
+    }
 
 
 def test_every_call_is_counted() -> None:
@@ -128,7 +130,7 @@ def test_filters_call_more_than_they_give() -> None:
             .batch(4)
         )
     )
-    filtered = next(one for name, one in calls.items() if name.startswith("Filter"))
+    filtered = next(counts for name, counts in calls.items() if name.startswith("Filter"))
     assert filtered == (5, 13)
 
 
@@ -149,7 +151,7 @@ def test_a_flat_map_calls_less_than_it_gives() -> None:
             grain.MapDataset.source(Numbers()).to_iter_dataset(ALONE), Twice()
         )
     )
-    flat = next(one for name, one in calls.items() if name.startswith("FlatMap"))
+    flat = next(counts for name, counts in calls.items() if name.startswith("FlatMap"))
     assert flat[0] >= 24
     assert flat[1] == 13
 
@@ -160,7 +162,7 @@ def test_sources_of_a_mix_are_told_apart() -> None:
     graph = read_graph(dataset)
     with timed(collect_datasets(dataset)) as timing:
         assert list(dataset)
-    sources = [timing.spent[one.id].calls for one in graph.of_kind("Source")]
+    sources = [timing.spent[node.id].calls for node in graph.of_kind("Source")]
     assert sources == [12, 12]
     (mix,) = graph.of_kind("Mix")
     assert timing.spent[mix.id].calls_below == 24
@@ -191,8 +193,8 @@ def test_a_class_that_calls_the_one_it_is_made_of_is_called_once() -> None:
     """Both classes are replaced where both are used, and a call of one dataset is one call."""
     both = grain.MapDataset.mix([Derived(), DerivedAgain()], [0.5, 0.5])
     with timed(collect_datasets(both)) as timing:
-        assert [both[one] for one in range(4)] == [0, 1, 1, 2]
-    assert sorted((one.calls, one.calls_below) for one in timing.spent.values()) == [
+        assert [both[index] for index in range(4)] == [0, 1, 1, 2]
+    assert sorted((spent.calls, spent.calls_below) for spent in timing.spent.values()) == [
         (2, 0),
         (2, 0),
         (4, 4),
@@ -263,9 +265,9 @@ def test_an_iterator_outlives_its_timing() -> None:
     with timed(collect_datasets(dataset)) as timing:
         iterator = iter(dataset)
         next(iterator)
-    counted_calls = {one: spent.calls for one, spent in timing.spent.items()}
+    counted_calls = {number: spent.calls for number, spent in timing.spent.items()}
     assert len(list(iterator)) == 2
-    assert {one: spent.calls for one, spent in timing.spent.items()} == counted_calls
+    assert {number: spent.calls for number, spent in timing.spent.items()} == counted_calls
 
 
 def test_overhead_is_taken_off_by_the_call() -> None:

@@ -62,32 +62,32 @@ def test_code_is_no_data(tmp_path: Path, name: str) -> None:
 def test_python_itself_is_no_data() -> None:
     """Whatever is open below it."""
     with Path(json.__file__).with_name("decoder.py").open():
-        assert not [one for one in open_files() if one.startswith(single_thread_run._CODE)]
+        assert not [path for path in open_files() if path.startswith(single_thread_run._CODE)]
 
 
 @pytest.mark.parametrize("path", ["/usr/lib/locale/C.utf8/LC_CTYPE", "/dev/shm/x", "/proc/self/io"])
-def test_what_the_system_has_open_is_no_data(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_the_system_are_no_data(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Locales are mapped in every process, and shared memory is on no disk."""
     monkeypatch.setattr(Path, "is_file", lambda _: True)
     assert not single_thread_run._is_data(path)
 
 
 def test_a_log_is_no_data(tmp_path: Path) -> None:
-    """What is only written to is read by nobody; what is empty neither."""
+    """A file that is open for writing is not read, nor is an empty one."""
     with (tmp_path / "log").open("w") as log, (tmp_path / "empty").open("w+"):
         log.write("many words")
         log.flush()
-        assert not [one for one in open_files() if one.startswith(str(tmp_path))]
+        assert not [path for path in open_files() if path.startswith(str(tmp_path))]
 
 
-def test_what_is_gone_is_no_data(data: Path) -> None:
+def test_a_deleted_file_is_no_data(data: Path) -> None:
     """A file that was deleted cannot be read again."""
     with data.open("rb"):
         data.unlink()
-        assert not [one for one in open_files() if str(data) in one]
+        assert not [path for path in open_files() if str(data) in path]
 
 
-def test_what_may_not_be_looked_at_is_no_data(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_file_is_no_data(monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder that is closed to this user is left alone."""
 
     def closed(_: Path) -> bool:
@@ -97,10 +97,10 @@ def test_what_may_not_be_looked_at_is_no_data(monkeypatch: pytest.MonkeyPatch) -
     assert not single_thread_run._is_data("/data/shard")
 
 
-def test_the_cache_is_given_up_file_by_file(
+def test_the_cache_is_dropped_file_by_file(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All of each; one that is gone does not keep the others."""
+    """A missing file does not keep the others."""
     asked: list[tuple[str, int, int, int]] = []
 
     def advise(descriptor: int, *what: int) -> None:
@@ -114,7 +114,7 @@ def test_the_cache_is_given_up_file_by_file(
 
 
 def test_batches_are_pulled_from_both(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cache is given up before each block of one side, and before none of the other."""
+    """The cache is dropped before each cold block, and never before a warm one."""
     happened: list[str] = []
 
     def loader() -> Iterator[bytes]:
@@ -134,7 +134,7 @@ def test_batches_are_pulled_from_both(data: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_loader_without_files_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is nothing to be read anew; the lane that was looked at is closed."""
+    """There is nothing to read again, and the loader is closed."""
     closed: list[object] = []
 
     class Endless:

@@ -1,4 +1,4 @@
-"""A second process that pulls at the same time."""
+"""A second process that pulls from the same loader."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -36,8 +36,8 @@ def _nothing_is_left() -> Iterator[None]:
     assert psutil.Process().num_fds() <= descriptors
 
 
-def test_it_pulls_when_it_is_told_to() -> None:
-    """As often as it is asked; what the user's code prints or reads is not in the way."""
+def test_it_pulls_on_request() -> None:
+    """It does so repeatedly, and output of the user's code does no harm."""
     with SecondProcess(TARGET.format("printing")) as second:
         pid = second._process.pid or 0
         for _ in range(2):
@@ -47,8 +47,8 @@ def test_it_pulls_when_it_is_told_to() -> None:
     assert not psutil.pid_exists(pid)
 
 
-def test_it_waits_while_others_pull() -> None:
-    """Asking and waiting are two calls."""
+def test_a_request_does_not_wait() -> None:
+    """The function that it returns waits."""
     with SecondProcess(TARGET.format("plain")) as second:
         wait = second.start_pulling(0.0)
         assert wait().batches == 2
@@ -62,14 +62,14 @@ def test_it_waits_while_others_pull() -> None:
         ("nothing_of_the_kind", r"tests\.diagnosis\.loaders: name must"),
     ],
 )
-def test_a_loader_that_does_not_start_is_told(loader: str, why: str) -> None:
-    """In one line, with what it raised; nobody enters, so nobody leaves, and it is ended."""
+def test_a_loader_that_does_not_start_gives_its_error(loader: str, why: str) -> None:
+    """The error is one line, and the process is ended."""
     with pytest.raises(SessionError, match=f"^a second process .* failed: {why}"):
         SecondProcess(TARGET.format(loader)).__enter__()
 
 
-def test_a_loader_that_fails_later_is_told() -> None:
-    """Whoever waits for it hears what it raised."""
+def test_a_loader_that_fails_later_gives_its_error() -> None:
+    """The waiting function raises it."""
     failed = "failed: the loader failed after 5 batches: OSError: disk gone"
     with (
         SecondProcess(TARGET.format("raising_late")) as second,
@@ -78,8 +78,8 @@ def test_a_loader_that_fails_later_is_told() -> None:
         second.start_pulling(1e6)()
 
 
-def test_a_process_that_ends_is_told() -> None:
-    """Whether it is asked before or after."""
+def test_a_process_that_has_ended_is_an_error() -> None:
+    """A request does not fail, and waiting for its result does."""
     with SecondProcess(TARGET.format("plain")) as second:
         psutil.Process(second._process.pid).kill()
         second._process.join()
@@ -88,7 +88,7 @@ def test_a_process_that_ends_is_told() -> None:
 
 
 def test_a_process_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It does not go on beside others once nobody waits for it any more."""
+    """It does not go on beside the other measurements."""
     monkeypatch.setattr(second_process, "_GRACE_S", 0.1)
     with SecondProcess(TARGET.format("plain")) as second:
         pid = second._process.pid or 0
@@ -99,7 +99,7 @@ def test_a_process_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def turns_of(loader: Callable[[], Any], name: str, *times: StageTime) -> SideBlocks:
-    """Return the turns of a loader's lanes, each for next to no time."""
+    """Return the single-thread runs of a loader in turns, as briefly as possible."""
     single_thread, graph = single_thread_variant(loader)
     no_time = Schedule(MonotonicClock(), 0.0, UNWATCHED, MonotonicClock()())
     run = SingleThreadRun(
@@ -115,17 +115,17 @@ def _short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_short")
-def test_lanes_are_measured_beside_each_other() -> None:
-    """One, two as threads, two as processes, and one without a stage; none is left running."""
+def test_all_single_thread_runs_are_measured() -> None:
+    """No pulling thread is left."""
     found = turns_of(loaders.slow, "slow", stage_time("Map", 0.01, node=node(2, "Map")))
     assert found.has(Side.SINGLE_THREAD, Side.TWO_THREADS, Side.TWO_PROCESSES, Side.WITHOUT_STAGE)
     assert found.failures == {}
-    assert not [one for one in threading.enumerate() if "netpipe-pulling" in one.name]
+    assert not [thread for thread in threading.enumerate() if "netpipe-pulling" in thread.name]
 
 
 @pytest.mark.usefixtures("_short")
-def test_lanes_go_on_without_a_second_process() -> None:
-    """Its failure is one side's, and told as such."""
+def test_other_runs_go_on_without_a_second_process() -> None:
+    """Its error belongs to its side."""
     found = turns_of(loaders.plain, "raising")
     assert found.has(Side.SINGLE_THREAD, Side.TWO_THREADS)
     assert not found.has(Side.TWO_PROCESSES)
@@ -133,7 +133,7 @@ def test_lanes_go_on_without_a_second_process() -> None:
 
 
 def test_rates_of_both_processes_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This one's 10 batches a second and the other's 30 are 40; its CPU time is its own."""
+    """10 and 30 batches a second are 40; the CPU time is that of this process."""
     monkeypatch.setattr(single_thread_run, "measure_block", lambda *_: block(0.1, 0.08))
     other = PullCost(30, 1.0, 0.25)
     second: Any = type("Second", (), {"start_pulling": lambda *_: lambda: other})()

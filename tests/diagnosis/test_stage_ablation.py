@@ -72,8 +72,8 @@ def test_a_source_keeps_its_length() -> None:
     """Shuffles and epochs stay as they were."""
     source = RecordedSource(Numbers())
     assert len(source) == 12
-    assert [source[one] for one in range(KEPT)] == list(range(KEPT))
-    assert {source[one] for one in range(12)} <= set(range(KEPT))
+    assert [source[index] for index in range(KEPT)] == list(range(KEPT))
+    assert {source[index] for index in range(12)} <= set(range(KEPT))
 
 
 @pytest.mark.parametrize("recorded", [Recorded(double), RecordedSource(Numbers())])
@@ -105,16 +105,16 @@ def test_a_source_is_left_out() -> None:
     """Its first elements come again."""
     made = without_stage(loaders.plain, number_of(loaders.plain, "Source"))
     assert made is not None
-    assert {int(one) for batch in made() for one in batch} <= {0, 2, 4, 6}
+    assert {int(number) for batch in made() for number in batch} <= {0, 2, 4, 6}
 
 
 def test_a_lane_has_its_stages_left_out_too() -> None:
     """What is rebuilt is read below its wrapping."""
-    lane, _ = single_thread_variant(loaders.with_worker)
-    pulled = lane()
+    single_thread, _ = single_thread_variant(loaders.with_worker)
+    pulled = single_thread()
     assert isinstance(pulled, OneThread)
     number = read_graph(pulled.dataset).of_kind("Map")[0].id
-    made = without_stage(lane, number)
+    made = without_stage(single_thread, number)
     assert made is not None
     assert len(list(made())) == 3
 

@@ -39,7 +39,9 @@ def counts(
 ) -> list[int]:
     """Return the numbers of workers that are listed."""
     return [
-        one.workers for one in list_changes(known, moved, TIMES, step_s) if one.workers is not None
+        change.workers
+        for change in list_changes(known, moved, TIMES, step_s)
+        if change.workers is not None
     ]
 
 
@@ -76,7 +78,7 @@ def test_a_step_that_no_workers_feed_adds_none() -> None:
 def test_workers_are_foreseen_from_one_where_one_was_measured() -> None:
     """A loader without workers was measured with one: that is what more are made of."""
     moved = MeasuredLoader(with_workers(MODEL, 1), (0.060,) * 3)
-    two = next(one for one in list_changes(ALONE, moved, TIMES, None) if one.workers == 2)
+    two = next(change for change in list_changes(ALONE, moved, TIMES, None) if change.workers == 2)
     assert two.load_s == pytest.approx(0.030)
 
 
@@ -91,17 +93,21 @@ def test_the_two_largest_stages_are_changed() -> None:
 def test_payload_counts_where_there_is_one() -> None:
     """Bytes between processes are made fewer only where they take time."""
     heavy = MeasuredLoader(replace(MODEL, payload_send_s=0.040), (0.081,) * 3)
-    kinds = {one.kind for one in list_changes(heavy, None, TIMES, None)}
+    kinds = {change.kind for change in list_changes(heavy, None, TIMES, None)}
     assert {"narrower-dtype", "no-transfer"} <= kinds
-    none = next(one for one in list_changes(heavy, None, TIMES, None) if one.kind == "no-transfer")
+    none = next(
+        change for change in list_changes(heavy, None, TIMES, None) if change.kind == "no-transfer"
+    )
     assert none.load_s == pytest.approx(0.041)
-    assert "no-transfer" not in {one.kind for one in list_changes(LOADER, None, TIMES, None)}
+    assert "no-transfer" not in {change.kind for change in list_changes(LOADER, None, TIMES, None)}
 
 
 def test_half_a_batch_takes_half_the_time() -> None:
     """A smaller batch is made of fewer elements."""
     half = next(
-        one for one in list_changes(LOADER, None, TIMES, None) if one.kind == "smaller-batch"
+        change
+        for change in list_changes(LOADER, None, TIMES, None)
+        if change.kind == "smaller-batch"
     )
     assert half.load_s == pytest.approx(0.041 / 2)
 
@@ -164,7 +170,7 @@ def test_reader_threads_that_cost_are_given_up_first() -> None:
     assert change is not None
     assert change.kind == "no-threads"
     assert change.predict().load_s_per_batch == Interval(0.041, 0.041, 0.041, 3)
-    assert "no-threads" not in {one.kind for one in list_changes(known, None, TIMES, None)}
+    assert "no-threads" not in {change.kind for change in list_changes(known, None, TIMES, None)}
 
 
 @pytest.mark.parametrize(("with_one_s", "workers"), [(0.020, 1), (0.100, 3), (0.200, None)])
