@@ -1,8 +1,9 @@
 """Renders a diagnosis as text: its summary sentence, and its tables."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
+from rich.console import JustifyMethod
 from rich.table import Table
 
 from netpipe.diagnosis.diagnosis import Bottleneck, Diagnosis, Findings, Prediction
@@ -134,17 +135,20 @@ def closing(findings: Findings) -> str:
     return "\n".join(lines)
 
 
-_WRAPPED: Final = {"overflow": "fold"}
-_SHORT: Final = {"no_wrap": True}
-_FIGURE: Final = {"no_wrap": True, "justify": "right"}
+_WRAPPED: Final = ("stage", "made at", "change", "", "with")
+_FIGURES: Final = (
+    "share", "time", "CPU time", "step", "batches/s", "workers", "cores", "headroom now",
+)  # fmt: skip
 
 
-def _build_table(
-    title: str, columns: Mapping[str, Mapping[str, Any]], rows: Iterable[Sequence[str]]
-) -> Table:
+def _build_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     table = new_table(title)
-    for heading, style in columns.items():
-        table.add_column(heading, **style)
+    for heading in headings:
+        if heading in _WRAPPED:
+            table.add_column(heading, overflow="fold")
+        else:
+            justify: JustifyMethod = "right" if heading in _FIGURES else "left"
+            table.add_column(heading, no_wrap=True, justify=justify)
     for row in rows:
         table.add_row(*row)
     return table
@@ -152,28 +156,15 @@ def _build_table(
 
 def _build_stage_table(findings: Findings) -> Table:
     total = format_seconds(findings.lane_s_per_batch.median)
-    figures = dict.fromkeys(("share", "time", "CPU time"), _FIGURE)
-    rows = [
-        (
-            stage.name,
-            format_percent(stage.fraction),
-            format_seconds(stage.s_per_batch),
-            format_seconds(stage.cpu_s_per_batch),
-            format_seconds(without.median) if (without := stage.without_s_per_batch) else "",
-            stage.section,
-            stage.made_at,
-        )
-        for stage in findings.stages[:_MAX_STAGES]
-    ]
+    rows = []
+    for stage in findings.stages[:_MAX_STAGES]:
+        without_s, share = stage.without_s_per_batch, format_percent(stage.fraction)
+        wall, cpu = map(format_seconds, (stage.s_per_batch, stage.cpu_s_per_batch))
+        without = format_seconds(without_s.median) if without_s else ""
+        rows.append((stage.name, share, wall, cpu, without, stage.section, stage.made_at))
     return _build_table(
         f"stages: what a batch takes in one thread of one process, {total} in all",
-        {
-            "stage": _WRAPPED,
-            **figures,
-            "without it": _SHORT,
-            "runs in": _SHORT,
-            "made at": _WRAPPED,
-        },
+        ("stage", "share", "time", "CPU time", "without it", "runs in", "made at"),
         rows,
     )
 
@@ -188,7 +179,7 @@ def _build_intervention_table(findings: Findings) -> Table:
         rows.append((made.what, ratio, says))
     return _build_table(
         "interventions: what was changed to find out, in turns with the loader",
-        {"change": _WRAPPED, "times as fast": _SHORT, "": _WRAPPED},
+        ("change", "times as fast", ""),
         rows,
     )
 
@@ -199,27 +190,18 @@ def _build_prediction_table(findings: Findings) -> Table:
     for guess in (unmodified, *findings.what_if):
         headroom = f"{guess.headroom.median:.2f}" if guess.headroom else ""
         rows.append((guess.change, format_seconds_interval(guess.load_s_per_batch), headroom))
-    return _build_table(
-        "what if: predicted load time of a batch",
-        {"with": _WRAPPED, "load time": _SHORT, "headroom": _SHORT},
-        rows,
-    )
+    headings = ("with", "load time", "headroom")
+    return _build_table("what if: predicted load time of a batch", headings, rows)
 
 
 def _build_need_table(diagnosis: Diagnosis) -> Table:
-    headings = ("step", "batches/s", "workers", "cores", "headroom now")
+    rows = []
+    for need in diagnosis.needs:
+        step, rate = format_seconds(need.step_s), format_number(need.batches_per_s)
+        cores, headroom = f"{need.cores:.2g}", f"{need.headroom:.2f}"
+        rows.append((need.accelerator, step, rate, str(need.workers), cores, headroom))
     return _build_table(
         "what each accelerator needs (step times are derived)",
-        {"accelerator": _SHORT, **dict.fromkeys(headings, _FIGURE)},
-        [
-            (
-                need.accelerator,
-                format_seconds(need.step_s),
-                format_number(need.batches_per_s),
-                str(need.workers),
-                f"{need.cores:.2g}",
-                f"{need.headroom:.2f}",
-            )
-            for need in diagnosis.needs
-        ],
+        ("accelerator", "step", "batches/s", "workers", "cores", "headroom now"),
+        rows,
     )
