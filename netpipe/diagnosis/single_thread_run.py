@@ -23,9 +23,9 @@ from netpipe.diagnosis.blocks import (
     measure_block,
     measure_cold_block,
 )
+from netpipe.diagnosis.child import SecondProcess
 from netpipe.diagnosis.diagnosis import clear_factor
 from netpipe.diagnosis.loader_variants import KEPT, without_stage
-from netpipe.diagnosis.second_process import SecondProcess
 from netpipe.diagnosis.stage_times import StageTime, measure_stage_times
 from netpipe.diagnosis.turns import (
     MIN_ROUNDS,
