@@ -109,17 +109,19 @@ class _Wrappers:
         self._stack.enter_context(replaced_method(kind, name, wrapper))
 
     def time_getitem(self, original: _Method) -> _Method:
+        timing, numbers = self.timing, self._numbers
+
         def __getitem__(dataset: Any, index: Any) -> Any:  # noqa: N807  # the method it replaces
             number = numbers.get(id(dataset))
             if number is None or isinstance(index, slice):
                 return original(dataset, index)
             return timing.call(number, original, dataset, index)
 
-        timing, numbers = self.timing, self._numbers
         return __getitem__
 
     def time_len(self, original: _Method) -> _Method:
         """Time the length of a source, which Grain asks for with each element."""
+        timing, numbers = self.timing, self._numbers
 
         def __len__(dataset: Any) -> Any:  # noqa: N807  # the method it replaces
             number = numbers.get(id(dataset))
@@ -127,7 +129,6 @@ class _Wrappers:
                 return original(dataset)
             return timing.call(number, original, dataset)
 
-        timing, numbers = self.timing, self._numbers
         return __len__
 
     def time_iter(self, original: _Method) -> _Method:
@@ -150,12 +151,13 @@ class _Wrappers:
         return __iter__
 
     def _time_next(self, known: Mapping[int, tuple[Any, int]], original: _Method) -> _Method:
+        timing = self.timing
+
         def __next__(iterator: Any) -> Any:  # noqa: N807  # the method it replaces
             if id(iterator) not in known:
                 return original(iterator)
             return timing.call(known[id(iterator)][1], original, iterator)
 
-        timing = self.timing
         return __next__
 
 

@@ -54,7 +54,7 @@ def max_duration_s(budget_s: float) -> float:
 
 @dataclass(frozen=True)
 class TimeSlot:
-    """A part of a diagnosis should take its budget, and must end at a time on the clock."""
+    """The time of a part of a diagnosis: it should take its budget, and must end at `until_s`."""
 
     clock: Clock
     budget_s: float

@@ -137,15 +137,11 @@ def list_changes(
     step_s: float | None,
     single_thread: MeasuredLoader | None = None,
 ) -> Iterator[Change]:
-    """Yield the changes that could be made.
+    """Yield the changes that could be made to a loader.
 
-    Args:
-        loader: The unmodified loader.
-        one_worker: The same with one worker, if it has none and that was measured.
-        times: Its stages, the largest first.
-        step_s: Seconds of a step; None without one.
-        single_thread: The single-thread run, if it is clearly faster than the unmodified loader
-            with its reader threads: it then predicts what leaving out the threads gives.
+    `one_worker` is the loader with one worker, if it has none and that was measured.
+    `single_thread` is the single-thread run, if it is clearly faster than the loader with its
+    reader threads: it predicts what leaving out the threads gives.
     """
     if single_thread:
         name = "no reader threads (grain.ReadOptions(num_threads=0))"

@@ -1,4 +1,4 @@
-"""A failure of a variant that netpipe rebuilt is never reported as one of the loader."""
+"""A failure of a variant is never reported as a failure of the loader."""
 
 import threading
 from typing import Any
@@ -68,8 +68,8 @@ def test_maps_that_change_their_element_in_place_are_diagnosed(
     }
 
 
-def test_a_lane_without_its_slowest_map_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a clock that tests hold, exactly the time of that map is gone."""
+def test_a_run_without_its_slowest_map_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a fake clock, exactly the time of that map is gone."""
     clock, lock = FakeClock(), threading.Lock()
 
     def tokenized(element: dict[str, Any]) -> dict[str, Any]:
@@ -99,8 +99,8 @@ def test_a_lane_without_its_slowest_map_is_faster(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("kind", ["Map of tests.diagnosis.loaders.tokenize", "Source", "Batch"])
-def test_a_stage_gives_back_fresh_copies(kind: str) -> None:
-    """Whichever stage is left out, the maps behind it may change what they are given."""
+def test_an_ablated_stage_returns_fresh_copies(kind: str) -> None:
+    """The maps behind it may change their elements in place."""
     single_thread, graph = single_thread_variant(lambda: loaders.in_place(0))
     node = next(candidate.id for candidate in graph.nodes if str(candidate).startswith(kind))
     made = without_stage(single_thread, node)
@@ -147,7 +147,7 @@ def test_an_intervention_that_raises_is_dropped(monkeypatch: pytest.MonkeyPatch)
 def test_an_intervention_that_cannot_be_prepared_is_dropped(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """Whatever part of a diagnosis fails, it is named, and the loader is not."""
+    """The part and its error are named, without blaming the loader."""
 
     def fail(*_: object) -> Any:
         failed = "the loader failed after 0 batches: KeyError: 'text'"

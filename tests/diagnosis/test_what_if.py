@@ -1,4 +1,4 @@
-"""What each change would give, and which one is tried."""
+"""Predictions of changes, and the choice of the one to try."""
 
 from dataclasses import replace
 from functools import partial
@@ -58,7 +58,7 @@ def tried(
     [(0, [1, 2, 3, 4]), (1, [2, 3, 4]), (3, [1, 2, 4, 6]), (8, [1, 2, 3, 4, 9, 16])],
 )
 def test_other_counts_than_the_present_one_are_listed(now: int, listed: list[int]) -> None:
-    """The first few, one more than now and twice as many, and never what there is."""
+    """The first few, one more than now and twice as many are listed, but not the present number."""
     assert counts(MeasuredLoader(with_workers(MODEL, now), (0.041,) * 3)) == listed
 
 
@@ -68,15 +68,15 @@ def test_as_many_as_feed_the_step_are_listed() -> None:
 
 
 def test_a_step_that_no_workers_feed_adds_none() -> None:
-    """Where the cores bound long before, no number of workers is listed for it."""
+    """No number of workers is added if the cores bound first."""
     busy = MeasuredLoader(
         replace(MODEL, stages=((StageCost(0.040, 0.040), True),), cores=2), (0.040,) * 3
     )
     assert counts(busy, 0.001) == [2, 3, 4]
 
 
-def test_workers_are_foreseen_from_one_where_one_was_measured() -> None:
-    """A loader without workers was measured with one: that is what more are made of."""
+def test_workers_are_predicted_from_the_measurement_of_one() -> None:
+    """A loader without workers was measured with one worker."""
     moved = MeasuredLoader(with_workers(MODEL, 1), (0.060,) * 3)
     two = next(change for change in list_changes(ALONE, moved, TIMES, None) if change.workers == 2)
     assert two.load_s == pytest.approx(0.030)
@@ -90,8 +90,8 @@ def test_the_two_largest_stages_are_changed() -> None:
     assert ["Map of f" in change.name for change in changes] == [True, True, False, False]
 
 
-def test_payload_counts_where_there_is_one() -> None:
-    """Bytes between processes are made fewer only where they take time."""
+def test_payload_changes_need_a_payload() -> None:
+    """Sending fewer bytes is listed only if sending takes time."""
     heavy = MeasuredLoader(replace(MODEL, payload_send_s=0.040), (0.081,) * 3)
     kinds = {change.kind for change in list_changes(heavy, None, TIMES, None)}
     assert {"narrower-dtype", "no-transfer"} <= kinds
@@ -113,7 +113,7 @@ def test_half_a_batch_takes_half_the_time() -> None:
 
 
 def test_every_change_has_its_prediction() -> None:
-    """The table has what was foreseen, and the headroom only where there is a step."""
+    """It has a headroom only if there is a step."""
     changes = {change.kind: change for change in list_changes(LOADER, None, TIMES, 0.041)}
     for change in changes.values():
         prediction = change.predict(0.041)
@@ -127,8 +127,8 @@ def test_every_change_has_its_prediction() -> None:
     assert changes["workers"].predict(None).headroom is None
 
 
-def test_headroom_turns_an_interval_round() -> None:
-    """The longest load time leaves the least headroom; one that may be nothing bounds none."""
+def test_headroom_inverts_the_interval() -> None:
+    """The longest load time leaves the least headroom; one that may be 0 leaves it unbounded."""
     assert divide(0.040, Interval(0.020, 0.010, 0.040, 3)) == Interval(2.0, 1.0, 4.0, 3)
     unbounded = divide(0.040, Interval(0.020, 0.0, float("inf"), 1))
     assert (unbounded.low, unbounded.high) == (0.0, float("inf"))
@@ -142,7 +142,7 @@ def test_the_fewest_workers_that_feed_the_step_are_tried() -> None:
 
 
 def test_more_workers_are_tried_even_where_none_feed_the_step() -> None:
-    """Without a step, or with one that is never fed, the first that helps is tried."""
+    """The first number that helps is tried without a step, and if the step is never fed."""
     for step_s in (None, 1e-6):
         change = tried(step_s=step_s)
         assert change is not None
@@ -156,8 +156,8 @@ def test_a_stage_is_left_out_where_workers_cannot_help() -> None:
     assert (change.kind, change.stage) == (WITHOUT_STAGE, 1)
 
 
-def test_what_promises_nothing_is_not_tried() -> None:
-    """Neither a stage that cannot be left out, nor one that hardly counts."""
+def test_a_change_that_does_not_help_is_not_tried() -> None:
+    """A stage must be removable, and its removal must help."""
     assert tried(CROWDED) is None
     assert tried(CROWDED, can_omit=(2,)) is None
 
@@ -174,10 +174,10 @@ def test_reader_threads_that_cost_are_given_up_first() -> None:
 
 
 @pytest.mark.parametrize(("with_one_s", "workers"), [(0.020, 1), (0.100, 3), (0.200, None)])
-def test_workers_are_held_against_the_loader_as_it_is(
+def test_workers_are_compared_with_the_unmodified_loader(
     with_one_s: float, workers: int | None
 ) -> None:
-    """Not against one worker, which may be faster than the loader as it is, or much slower."""
+    """One worker may be faster than the unmodified loader, or much slower."""
     moved = MeasuredLoader(replace(MODEL, cores=3), (with_one_s,) * 3)
     change = choose_change(list(list_changes(ALONE, moved, TIMES, None)), 0.041, None, ())
     assert (change.workers if change else None) == workers
