@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -89,20 +88,18 @@ class PullingThread:
     def __init__(
         self, loader: LoaderFactory, clock: Clock, watch: Watch = UNWATCHED, until_s: float = inf
     ) -> None:
-        self._loader = loader
+        def start_loader() -> Iterable[Any]:
+            self._own_s_at_start, self._workers_s_at_start = _own_cpu_s(), _workers_cpu_s()
+            return loader()
+
         self._clock = clock
         self._until_s = until_s
         self._thread = ThreadPoolExecutor(1, "netpipe-pulling")
         try:
-            make = partial(Puller, self._start_loader, clock, watch)
-            self._puller = self._thread.submit(make).result()
+            self._puller = self._thread.submit(Puller, start_loader, clock, watch).result()
         except BaseException:
             self._thread.shutdown()
             raise
-
-    def _start_loader(self) -> Iterable[Any]:
-        self._own_s_at_start, self._workers_s_at_start = _own_cpu_s(), _workers_cpu_s()
-        return self._loader()
 
     def start_pulling(self, enough_s: float, least: int = MIN_BATCHES) -> Callable[[], PullCost]:
         """Start to pull for some time; return a function that waits for the end."""

@@ -8,7 +8,7 @@ import os
 import site
 import sys
 import sysconfig
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from fcntl import F_GETFL, fcntl
@@ -225,19 +225,17 @@ def pull_beside(puller: PullingThread, second: SecondProcess, min_s: float) -> B
 
 def open_files() -> list[str]:
     """Return the data files that this process has open or mapped."""
-    return sorted({path for path in _open_paths() if _is_data(path)})
-
-
-def _open_paths() -> Iterator[str]:
+    paths = set()
     for descriptor in Path("/proc/self/fd").iterdir():
         with suppress(OSError):
             # Skip files that are open only for writing, such as the session's log.
             if fcntl(int(descriptor.name), F_GETFL) & os.O_ACCMODE != os.O_WRONLY:
-                yield str(descriptor.readlink())
+                paths.add(str(descriptor.readlink()))
     with suppress(OSError):
         for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
             _, slash, path = line.partition("/")
-            yield slash + path
+            paths.add(slash + path)
+    return sorted(filter(_is_data, paths))
 
 
 def _is_data(path: str) -> bool:

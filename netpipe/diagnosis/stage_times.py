@@ -85,10 +85,8 @@ def _time_nodes(
     made: OneThread, graph: Graph, budget_s: float, start: Callable[[LoaderFactory], PullingThread]
 ) -> list[StageTime]:
     overhead, own_graph = measure_overhead(), read_graph(made.dataset)
-    with (
-        timed(collect_datasets(made.dataset)) as timing,
-        closing(start(lambda: made)) as puller,
-    ):
+    datasets = collect_datasets(made.dataset)
+    with timed(datasets) as timing, closing(start(lambda: made)) as puller:
         # Starting the loader opened files: those calls do not count.
         timing.spent.clear()
         batches = puller.start_pulling(budget_s)().batches
@@ -96,14 +94,13 @@ def _time_nodes(
     times = []
     for number, raw in timing.spent.items():
         spent, node = without_overhead(raw, overhead), own_graph.nodes[number]
+        function = node.parameters.get("transform") or node.parameters.get("source") or ""
         times.append(
             StageTime(
                 name=str(node),
                 node=unmodified.get(number),
                 single_thread_node=number,
-                function=str(
-                    node.parameters.get("transform") or node.parameters.get("source") or ""
-                ),
+                function=str(function),
                 made_at=getattr(unmodified.get(number), "made_at", ""),
                 s_per_batch=spent.wall_s / batches,
                 cpu_s_per_batch=spent.cpu_s / batches,
