@@ -12,7 +12,6 @@ HEAVY = ("numpy", "jax", "grain", "rich", "jinja2")
     "module",
     [
         "netpipe.diagnosis.child",
-        "netpipe.diagnosis.second_process",
         "netpipe.linting.child",
         "netpipe.measuring.child",
         "netpipe.throughput.child",
