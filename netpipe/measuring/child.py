@@ -100,8 +100,11 @@ def main() -> None:
 
     def measure(closing: ExitStack) -> dict[str, Any]:
         announce_import(request, arguments.loader)
-        targets = vars(arguments).items()
-        factories = Factories(**{name: resolve(target) for name, target in targets if target})
+        factories = Factories(
+            loader=resolve(arguments.loader),
+            step=resolve(arguments.step) if arguments.step else None,
+            loop=resolve(arguments.loop) if arguments.loop else None,
+        )
         return measure_factories(request, factories, closing)
 
     run_job(request, measure)
