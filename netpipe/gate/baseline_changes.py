@@ -11,7 +11,7 @@ from rich.table import Table
 from netpipe.device.host import host_class, host_difference
 from netpipe.errors import InputError
 from netpipe.gate.baseline import Baseline, baseline_paths, load, load_latest
-from netpipe.results.measurement import Interval, Measurement
+from netpipe.results.measurement import Measurement
 from netpipe.results.units import format_metric
 from netpipe.verdict.report import new_table
 
@@ -65,7 +65,6 @@ class FileChange:
     """A baseline file that the change under test adds, removes or replaces.
 
     Attributes:
-        kind: What the change does to the file.
         file: `<device key>/NNNN_<name>.json`.
         before: The file's old content, or, without one, the baseline that its device was compared
             with; None without a readable one.
@@ -77,11 +76,6 @@ class FileChange:
     file: str
     before: Baseline | None
     after: Baseline | None
-
-    @property
-    def device(self) -> str:
-        """The device key."""
-        return self.file.partition("/")[0]
 
     @property
     def difference(self) -> BaselineDifference | None:
@@ -110,25 +104,22 @@ class FileChange:
 
 def compute_spreads(baseline: Baseline) -> dict[str, Spread]:
     """Return each of `FIGURES` over the sessions of a baseline."""
-    return {name: _spread(baseline.all_sessions, name) for name in FIGURES}
-
-
-def _spread(sessions: tuple[Measurement, ...], name: str) -> Spread:
-    values: list[Interval] = [getattr(session, name) for session in sessions]
-    medians = sorted(value.median for value in values)
-    return Spread(medians[0], median(medians), medians[-1])
+    spreads = {}
+    for name in FIGURES:
+        medians = sorted(getattr(session, name).median for session in baseline.all_sessions)
+        spreads[name] = Spread(medians[0], median(medians), medians[-1])
+    return spreads
 
 
 def compare_baselines(before: Baseline, after: Baseline) -> BaselineDifference:
     """Put two baselines side by side."""
-    old, new = compute_spreads(before), compute_spreads(after)
-    figures = {name: _figure_change(old[name].median, new[name].median) for name in FIGURES}
+    spreads = compute_spreads(after)
+    figures = {}
+    for name, spread in compute_spreads(before).items():
+        old, new = spread.median, spreads[name].median
+        figures[name] = FigureChange(old, new, new / old if old else None)
     sessions = before.all_sessions[0], after.all_sessions[0]
     return BaselineDifference((*_dropped(before, after), *_differences(*sessions)), figures)
-
-
-def _figure_change(before: float, after: float) -> FigureChange:
-    return FigureChange(before, after, after / before if before else None)
 
 
 def _dropped(before: Baseline, after: Baseline) -> Iterator[str]:
@@ -153,11 +144,7 @@ def _differences(before: Measurement, after: Measurement) -> Iterator[str]:
 
 
 def file_changes(before: Path, after: Path) -> Iterator[FileChange]:
-    """Yield the differences of two folders of baselines, by device key and number.
-
-    Args:
-        before: The accepted baselines, some of which may be damaged.
-        after: The proposed ones.
+    """Yield the differences of the accepted baselines and the proposed ones, by device and number.
 
     Raises:
         InputError: A proposed baseline is damaged, or two share a number.
@@ -190,7 +177,7 @@ def _load_or_latest(folder: Path, path: Path | None) -> Baseline | None:
 
 
 def change_table(difference: BaselineDifference, title: str = "baseline changed") -> Table:
-    """Return one row for each figure of two baselines: before, after, and their ratio."""
+    """Return one row for each figure of two baselines."""
     table = new_table(title)
     for heading in ("figure", "before", "after", "after / before"):
         table.add_column(heading, no_wrap=True)

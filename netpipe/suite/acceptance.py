@@ -15,7 +15,6 @@ from rich.table import Table
 from netpipe.errors import InputError
 from netpipe.gate import waivers
 from netpipe.gate.baseline_changes import FileChange, change_table, file_changes
-from netpipe.gate.outcomes import Comparison, Outcome
 from netpipe.gate.waivers import Waiver
 from netpipe.git import GitError, git, git_bytes
 from netpipe.suite.options import Options
@@ -68,25 +67,6 @@ class Acceptance:
     def waivers_file(self) -> str:
         """The path of the waivers, from the root."""
         return f"{self.shown}/{waivers.FILE}"
-
-    def apply_waivers(
-        self, comparison: Comparison, benchmark: str, device_key: str
-    ) -> tuple[Comparison, Waiver | None]:
-        """Return the waiver that covers a regression; else the reason says why its waiver does not.
-
-        Args:
-            comparison: One metric against its baseline.
-            benchmark: The benchmark's full name.
-            device_key: The key of the device that was measured.
-        """
-        waiver = waivers.find_waiver(self.waivers, benchmark, comparison.metric, device_key)
-        if waiver is None or comparison.outcome is not Outcome.REGRESSED:
-            return comparison, None
-        if waivers.covers(waiver, comparison, self.today):
-            return comparison, waiver
-        is_expired = waiver.is_expired(self.today)
-        why = f"expired on {waiver.expires}" if is_expired else f"allows {waiver.bound:g} x"
-        return replace(comparison, reason=f"{comparison.reason}; its waiver {why}"), None
 
 
 def read_acceptance(
@@ -222,12 +202,13 @@ def change_notes(acceptance: Acceptance) -> Iterator[tuple[str, str]]:
 
 
 def _describe(change: FileChange) -> str:
+    device = change.file.partition("/")[0]
     if change.after is None:
-        return f"{change.kind} {change.file}, which leaves {change.device} without a baseline"
+        return f"{change.kind} {change.file}, which leaves {device} without a baseline"
     if change.kind == "removed":
         return f"removed {change.file}; {change.after.path.name} would be compared with"
     if change.before is None:
-        return f"{change.kind} {change.file}, the first that can be read of {change.device}"
+        return f"{change.kind} {change.file}, the first that can be read of {device}"
     if change.kind == "replaced":
         return f"replaced {change.file}, under the same name"
     return f"added {change.file}; {change.before.path.name} is what was accepted before"

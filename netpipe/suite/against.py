@@ -25,6 +25,7 @@ from netpipe.gate.pairs import MAX_PAIRS, MIN_PAIRS, Decision, Pair, decide
 from netpipe.measuring.request import MeasureRequest
 from netpipe.results.measurement import Measurement
 from netpipe.session import parent
+from netpipe.suite.gate_results import GateResult
 from netpipe.suite.other_version import Version, open_version
 from netpipe.suite.time_limit import LongPhases, TimeLimit, limit_s
 from netpipe.suite.worktrees import Commit, find_commit
@@ -198,26 +199,21 @@ def recorded_commit(baselines: Sequence[Baseline], key: str) -> str:
 
 
 def dismiss_machine_alarm(
-    stored: Comparison, paired: Iterable[Comparison], commit: str, baselines: Iterable[Baseline]
-) -> Comparison:
+    result: GateResult, paired: Iterable[GateResult], commit: str, baselines: Iterable[Baseline]
+) -> GateResult:
     """Make a comparison with a baseline NOT_COMPARED where the machine has caused its alarm.
 
     It has where pairs with the commit of that very baseline find the metric no worse.
-
-    Args:
-        stored: The comparison of one metric with the baseline.
-        paired: The comparisons by pairs, metric by metric.
-        commit: The commit of the other version of the pairs.
-        baselines: The baselines of the device.
     """
-    decisive = stored.decisive
+    stored, decisive = result.comparison, result.comparison.decisive
     if decisive is None or stored.outcome not in ALARMS:
-        return stored
-    if not any(one.metric == stored.metric and one.outcome in NO_WORSE for one in paired):
-        return stored
-    recorded = next((one for one in baselines if one.name == decisive.baseline), None)
+        return result
+    found = [pair.comparison.outcome for pair in paired if pair.comparison.metric == stored.metric]
+    recorded = next((base for base in baselines if base.name == decisive.baseline), None)
     if recorded is None or recorded.dirty or recorded.commit != commit:
-        return stored
+        return result
+    if not any(outcome in NO_WORSE for outcome in found):
+        return result
     # The machine is another one now, of which this is no baseline.
     why_not = "the machine has changed, not the code"
     slow_too = f"and so is its commit {commit[:12]} on this machine now"
@@ -228,4 +224,4 @@ def dismiss_machine_alarm(
         is_open=False,
         why_not=why_not,
     )
-    return Comparison.from_metrics([dismissed])
+    return replace(result, comparison=Comparison.from_metrics([dismissed]), waiver=None)

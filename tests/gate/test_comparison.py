@@ -326,7 +326,8 @@ def test_what_is_reported_only_has_no_ratio_of_different_things(now: dict[str, A
     assert comparison.outcome is Outcome.NOT_COMPARED
     assert comparison.worse_ratio is None
     assert comparison.reason.startswith(f"step_s cannot be compared with {WHERE}: ")
-    assert comparison.why_not in comparison.reason
+    assert comparison.decisive is not None
+    assert comparison.decisive.why_not in comparison.reason
     assert comparison.is_reported_only
 
 
