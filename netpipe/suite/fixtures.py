@@ -11,7 +11,7 @@ from netpipe.gate.metrics import GATED
 from netpipe.gate.outcomes import UNJUDGED, Outcome
 from netpipe.results.measurement import Measurement
 from netpipe.session.request import SessionRequest
-from netpipe.suite import benchmark_replay, session_nodes, xdist_isolation
+from netpipe.suite import other_plugins, session_nodes
 from netpipe.suite.expectations import Limits
 from netpipe.suite.gate_results import find_worst, junit_properties, render_failure
 from netpipe.suite.run import RUN, Run, Subject
@@ -99,7 +99,7 @@ def netpipe_limits(request: pytest.FixtureRequest) -> Limits:
 @pytest.fixture
 def _netpipe_alone(request: pytest.FixtureRequest) -> None:
     """Fail a test that reached a worker because it requests its fixtures dynamically."""
-    if xdist_isolation.is_worker(request.config):
+    if other_plugins.is_worker(request.config):
         pytest.fail(
             "a timed test must run alone, not in a pytest-xdist worker: take netpipe's fixtures "
             "as arguments, which keeps a test out of workers, or run it with -n0",
@@ -127,17 +127,17 @@ def netpipe_measurement(request: pytest.FixtureRequest, _netpipe_subject: Subjec
     """
     run = request.config.stash[RUN]
     measured = _without_traceback(lambda: run.measure(_netpipe_subject)[-1])
-    return _add_verdict_properties(request.node, measured)
+    _add_verdict_properties(request.node, measured)
+    return measured
 
 
-def _add_verdict_properties(node: pytest.Item, measured: Measurement) -> Measurement:
+def _add_verdict_properties(node: pytest.Item, measured: Measurement) -> None:
     verdict = judge(measured)
     node.user_properties += [
         ("netpipe_device", measured.device.key),
         ("netpipe_verdict", verdict.kind),
         ("netpipe_verdict_message", verdict.message),
     ]
-    return measured
 
 
 @pytest.fixture
@@ -175,7 +175,6 @@ def netpipe_benchmark(
     compared with the baseline; a regression fails the test.
     """
     run = request.config.stash[RUN]
-    replay = benchmark_replay.Replay(benchmark, _netpipe_clock)
     request.node.stash[UNUSED] = benchmark.enabled
 
     def put(quantity: str) -> Measurement:
@@ -185,16 +184,24 @@ def netpipe_benchmark(
             raise pytest.UsageError(
                 f"netpipe_benchmark takes one of {', '.join(GATED)}; found {quantity!r}"
             )
-        replay.check_enabled()
+        other_plugins.check_enabled(benchmark)
         sessions = run.benchmark(request.node.nodeid, _netpipe_subject)
-        measured = _add_verdict_properties(request.node, sessions[-1])
+        measured = sessions[-1]
+        _add_verdict_properties(request.node, measured)
         # A recording stores one median for each session.
         durations_s = (
             [getattr(session, quantity).median for session in sessions]
             if run.options.record
             else list(getattr(measured.rounds, quantity))
         )
-        replay.play(durations_s, _extra_info(measured))
+        benchmark.extra_info.update(
+            device=measured.device.key,
+            verdict=judge(measured).kind,
+            headroom=measured.headroom.median,
+            stall_fraction=measured.stall_fraction.median,
+            load_cpu_ratio=measured.load_cpu_ratio.median,
+        )
+        other_plugins.replay(benchmark, _netpipe_clock, durations_s)
         if run.compares or run.against:
             _gate(run, request.node, quantity, _netpipe_subject)
         return measured
@@ -202,16 +209,6 @@ def netpipe_benchmark(
     yield put
     # Without it, pytest-benchmark warns that it was not used, also after a failed measurement.
     benchmark.skipped = True
-
-
-def _extra_info(measurement: Measurement) -> dict[str, Any]:
-    return {
-        "device": measurement.device.key,
-        "verdict": judge(measurement).kind,
-        "headroom": measurement.headroom.median,
-        "stall_fraction": measurement.stall_fraction.median,
-        "load_cpu_ratio": measurement.load_cpu_ratio.median,
-    }
 
 
 def _gate(run: Run, node: pytest.Item, quantity: str, subject: Subject) -> None:
