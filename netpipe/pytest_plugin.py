@@ -100,7 +100,6 @@ def _check_options(run: Run, config: pytest.Config) -> None:
 
 def _find_other_version(run: Run, config: pytest.Config, ref: str) -> None:
     run.against = Against.from_ref(config, ref, run.options.against_extras, run.say)
-    config.add_cleanup(run.against.remove)
 
 
 @contextmanager

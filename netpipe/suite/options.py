@@ -75,17 +75,10 @@ class Options:
         device: The device key or family that must be here; "" for any.
         against: The git ref to measure in turns with this version, or `BASELINE`; "" for none, as
             in a run that is recorded.
-        against_extras: The extras to install with it, where it declares other dependencies.
         accelerators: The accelerators to measure with: "auto" or emulated ones.
         request: The limits, FLOPs, MFU and trace folder of every session that measures.
         lint_request: The start limit, intent and silences of every session that lints.
-        fail_when_missing: Whether a missing baseline fails a test.
-        fail_when_inconclusive: Whether an INCONCLUSIVE outcome fails a test.
         record: The name of the baseline to write; "" to write none.
-        sessions: Fresh processes that a recorded baseline consists of.
-        baselines: The folder of baselines.
-        baselines_at: The commit that they are read from: its name, "auto", or "here" for the
-            working tree.
         json: The file for all results; None for no file.
         report: The file for the HTML page; None for no page.
     """
@@ -112,7 +105,10 @@ class Options:
         Raises:
             pytest.UsageError: A value is not one of those allowed.
         """
-        values = {name: _value(config, name) for name in _FLAGS}
+        values = {}
+        for name in _FLAGS:
+            flag = config.getoption(f"netpipe_{name}")
+            values[name] = str(config.getini(f"netpipe_{name}") if flag is None else flag)
         for name in ("missing", "inconclusive"):
             if values[name] not in _POLICIES:
                 raise _usage(name, "be warn or fail", values[name])
@@ -120,13 +116,12 @@ class Options:
             raise _usage("record", "consist of letters, digits and _ . -", values["record"])
         try:
             lint = read_lint_settings(config.rootpath)
+            flops = values["flops_per_step"]
             request = MeasureRequest(
                 budget_s=_number(values, "budget"),
                 batch_limit_s=_number(values, "batch_limit"),
                 start_limit_s=_number(values, "start_limit"),
-                flops_per_step=(
-                    _number(values, "flops_per_step") if values["flops_per_step"] else None
-                ),
+                flops_per_step=_number(values, "flops_per_step") if flops else None,
                 mfu=_number(values, "mfu"),
                 trace=str(Path(values["trace"]).absolute()) if values["trace"] else "",
             )
@@ -171,11 +166,6 @@ def add_options(parser: pytest.Parser) -> None:
             help=f"{text} (default: {default or 'none'})",
         )
         parser.addini(f"netpipe_{name}", f"{text}; the flag overrides it", default=default)
-
-
-def _value(config: pytest.Config, name: str) -> str:
-    flag = config.getoption(f"netpipe_{name}")
-    return str(config.getini(f"netpipe_{name}") if flag is None else flag)
 
 
 def _number(values: dict[str, str], name: str) -> float:

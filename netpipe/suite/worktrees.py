@@ -27,13 +27,9 @@ _TOOLS: Final = ("poetry", "pdm", "uv", "pixi")
 
 @dataclass(frozen=True)
 class Commit:
-    """A commit that a user named.
+    """A commit that a user named in a checkout, whose top folder is `repository`.
 
-    Attributes:
-        repository: The top folder of the checkout in which it was named.
-        ref: Its name.
-        sha: Its full hash.
-        typed: The name that the user typed, where `ref` is only the hash of that.
+    `typed` is the name that the user typed, where `ref` is only the hash of that.
     """
 
     repository: Path
@@ -51,18 +47,13 @@ class Commit:
 
 @dataclass(frozen=True)
 class Checkout:
-    """A worktree of a commit, beside the checkout in which it was named.
-
-    Attributes:
-        commit: The commit that is checked out.
-        folder: The top folder of the worktree.
-    """
+    """A worktree of a commit, beside the checkout in which it was named."""
 
     commit: Commit
     folder: Path
 
     def locate(self, path: Path) -> Path:
-        """Return the place of a path of this checkout in the other one; itself when outside.
+        """Return the path in the other checkout of a path in this one; itself when outside.
 
         Links that lead into this checkout are followed, those in it that lead out of it are not.
         """
@@ -81,13 +72,7 @@ class Checkout:
 
 
 def find_commit(folder: Path, ref: str, option: str, typed: str = "") -> Commit:
-    """Find the commit that a ref names in the repository of a folder.
-
-    Args:
-        folder: A folder in a checkout.
-        ref: A branch, a tag, a commit.
-        option: The option that named it, for the message.
-        typed: The name that the user typed, where `ref` is only the hash of that.
+    """Find the commit that a ref names in the repository of a folder; `option` named it.
 
     Raises:
         InputError: The folder is in no checkout, or the repository has no such commit.
@@ -135,14 +120,11 @@ def remove(commit: Commit, folder: Path) -> None:
 def declares_other_dependencies(checkout: Checkout, project: Path) -> bool:
     """Return whether another version declares other dependencies than this one.
 
-    Args:
-        checkout: The other version.
-        project: The folder of the project here, in or below the checkout's repository.
+    `project` is the folder of the project here, in or below the checkout's repository.
     """
-    folders = {project, checkout.commit.repository}
     return any(
         _declared_dependencies(folder) != _declared_dependencies(checkout.locate(folder))
-        for folder in folders
+        for folder in {project, checkout.commit.repository}
     )
 
 
@@ -151,19 +133,17 @@ def _declared_dependencies(folder: Path) -> dict[str, object]:
     if not folder.is_dir():
         return {}
     words = ("ls-files", "-z", "--cached", "--others", "--exclude-standard", ":(glob)*")
-    names = [name for name in git(folder, *words).split("\0") if (folder / name).is_file()]
-    found: dict[str, object] = {
-        name: (folder / name).read_bytes()
-        for name in names
-        if any(fnmatch(name, pattern) for pattern in _DEPENDENCY_FILES)
-    }
-    for name, read in (("pyproject.toml", _read_pyproject), ("setup.cfg", _read_setup_cfg)):
-        if name in names:
-            text = (folder / name).read_text(encoding="utf-8", errors="replace")
+    found: dict[str, object] = {}
+    for name in git(folder, *words).split("\0"):
+        path = folder / name
+        if name in _READERS and path.is_file():
+            text = path.read_text(encoding="utf-8", errors="replace")
             try:
-                found[name] = read(text)
+                found[name] = _READERS[name](text)
             except (tomllib.TOMLDecodeError, ConfigError):
                 found[name] = text  # Equal only to the same text.
+        elif path.is_file() and any(fnmatch(name, pattern) for pattern in _DEPENDENCY_FILES):
+            found[name] = path.read_bytes()
     return found
 
 
@@ -181,3 +161,6 @@ def _read_setup_cfg(text: str) -> dict[str, dict[str, str]]:
     parser = ConfigParser(interpolation=None)
     parser.read_string(text)
     return {name: dict(parser[name]) for name in parser.sections() if name.startswith("options")}
+
+
+_READERS: Final = {"pyproject.toml": _read_pyproject, "setup.cfg": _read_setup_cfg}
