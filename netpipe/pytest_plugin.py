@@ -6,8 +6,9 @@ every measurement runs in a session, a fresh process of its own.
 
 import os
 import tempfile
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -77,7 +78,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_COMPARE] = compare
     # A recorded run becomes the baseline of later ones, so it is not compared itself.
     compares = bool(compare) and not options.record
-    run = Run(options, compares, covers=session_nodes.coverage(config), say=_make_say(config))
+    run = Run(options, compares, covers=session_nodes.coverage(config), say=partial(_say, config))
     config.stash[RUN] = run
     with _as_usage_error():
         _check_options(run, config)
@@ -110,17 +111,13 @@ def _as_usage_error() -> Iterator[None]:
         raise pytest.UsageError(str(error)) from error
 
 
-def _make_say(config: pytest.Config) -> Callable[[str], None]:
-    def say(text: str) -> None:
-        reporter = config.pluginmanager.getplugin("terminalreporter")
-        capture = config.pluginmanager.getplugin("capturemanager")
-        if reporter is None:
-            return
+def _say(config: pytest.Config, text: str) -> None:
+    reporter = config.pluginmanager.getplugin("terminalreporter")
+    capture = config.pluginmanager.getplugin("capturemanager")
+    if reporter is not None:
         with capture.global_and_fixture_disabled():
             reporter.ensure_newline()
             reporter.write_line(f"  netpipe: {text}")
-
-    return say
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -187,11 +184,7 @@ def pytest_deselected(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Find the baselines and the other version, before anything is measured.
-
-    Raises:
-        pytest.UsageError: A baseline is damaged, or the other version is missing or cannot be run.
-    """
+    """Find the baselines and the other version, before anything is measured."""
     config = session.config
     session_nodes.report_missing_test(session)
     run = config.stash.get(RUN, None)

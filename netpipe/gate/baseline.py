@@ -34,7 +34,6 @@ class Baseline:
 
     Attributes:
         recorded: The time of the recording, as ISO 8601.
-        commit: The commit that was measured.
         sessions: The sessions of every benchmark, by the benchmark's full name. A benchmark whose
             test was removed since an earlier baseline has none.
         dirty: Whether the working tree had uncommitted changes.

@@ -1,6 +1,7 @@
 """Two baselines side by side, and the baseline files that a change adds, removes or replaces."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -40,7 +41,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class FigureChange:
-    """A figure of two baselines, each the median over its sessions."""
+    """A figure of two baselines, in each the median over its sessions."""
 
     before: float
     after: float
@@ -49,12 +50,7 @@ class FigureChange:
 
 @dataclass(frozen=True)
 class BaselineDifference:
-    """Two baselines side by side.
-
-    Attributes:
-        differences: Differences of benchmarks, device, host and versions, which may explain others.
-        figures: The change of each of `FIGURES`, by name.
-    """
+    """Two baselines side by side: each of `FIGURES`, and what may explain how they differ."""
 
     differences: tuple[str, ...]
     figures: Mapping[str, FigureChange]
@@ -104,9 +100,9 @@ class FileChange:
 
 def compute_spreads(baseline: Baseline) -> dict[str, Spread]:
     """Return each of `FIGURES` over the sessions of a baseline."""
-    spreads = {}
+    sessions, spreads = baseline.all_sessions, {}
     for name in FIGURES:
-        medians = sorted(getattr(session, name).median for session in baseline.all_sessions)
+        medians = sorted(getattr(session, name).median for session in sessions)
         spreads[name] = Spread(medians[0], median(medians), medians[-1])
     return spreads
 
@@ -155,10 +151,9 @@ def file_changes(before: Path, after: Path) -> Iterator[FileChange]:
         if was is None or now is None or was.read_bytes() != now.read_bytes():
             device = file.partition("/")[0]
             kind: Kind = "added" if was is None else "removed" if now is None else "replaced"
-            try:
+            accepted = None
+            with suppress(InputError):
                 accepted = _load_or_latest(before / device, was)
-            except InputError:
-                accepted = None
             yield FileChange(kind, file, accepted, _load_or_latest(after / device, now))
 
 

@@ -64,13 +64,9 @@ def compare(
     baseline: BaselineSessions,
     earlier: Sequence[BaselineSessions] = (),
 ) -> Comparison:
-    """Compare one quantity with a baseline, and with the oldest comparable one.
+    """Compare one quantity, a key of `GATED`, with a baseline and with the oldest comparable one.
 
-    Args:
-        quantity: A key of `GATED`.
-        now: The sessions of this run, at least one.
-        baseline: The baseline to compare with.
-        earlier: The baselines before it, the oldest first.
+    `now` holds at least one session of this run; `earlier` starts with the oldest baseline.
     """
     if not baseline.sessions:
         reason = f"{baseline.baseline} has no such benchmark"

@@ -47,12 +47,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Decision:
-    """What the pairs so far decide.
-
-    Attributes:
-        comparison: The comparison so far; its `then` is the base's median over sessions.
-        is_open: Whether another pair may change it.
-    """
+    """What the pairs so far decide, and whether another pair may change it."""
 
     comparison: Comparison
     is_open: bool

@@ -23,10 +23,7 @@ class Waiver:
     """Permission for one metric of one benchmark to be worse than its baseline for a while.
 
     Attributes:
-        benchmark: The benchmark's full name, path::test.
-        metric: A name in `METRICS`.
         bound: The metric may be at most this many times as bad as the baseline; above 1.
-        reason: Why that is accepted, in one line.
         expires: The last day of the waiver.
         device: A device key or family; "" for every device.
     """
@@ -65,14 +62,9 @@ class Waiver:
 def apply_waivers(
     waivers: Iterable[Waiver], comparison: Comparison, benchmark: str, device_key: str, today: date
 ) -> tuple[Comparison, Waiver | None]:
-    """Return the waiver that covers a regression; else the reason says why its waiver does not.
+    """Return the waiver that covers the regression of one metric of a benchmark; None without one.
 
-    Args:
-        waivers: All waivers, also expired ones.
-        comparison: One metric against its baseline.
-        benchmark: The benchmark's full name.
-        device_key: The key of the device that was measured.
-        today: The day that decides which waivers are expired.
+    Where its waiver does not cover it, the comparison's reason says why.
     """
     if comparison.outcome is not Outcome.REGRESSED:
         return comparison, None

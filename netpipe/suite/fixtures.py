@@ -100,10 +100,9 @@ def netpipe_limits(request: pytest.FixtureRequest) -> Limits:
 def _netpipe_alone(request: pytest.FixtureRequest) -> None:
     """Fail a test that reached a worker because it requests its fixtures dynamically."""
     if other_plugins.is_worker(request.config):
-        pytest.fail(
+        raise make_failure(
             "a timed test must run alone, not in a pytest-xdist worker: take netpipe's fixtures "
-            "as arguments, which keeps a test out of workers, or run it with -n0",
-            pytrace=False,
+            "as arguments, which keeps a test out of workers, or run it with -n0"
         )
 
 
@@ -184,16 +183,19 @@ def netpipe_benchmark(
             raise pytest.UsageError(
                 f"netpipe_benchmark takes one of {', '.join(GATED)}; found {quantity!r}"
             )
-        other_plugins.check_enabled(benchmark)
+        if not benchmark.enabled:
+            raise make_failure(
+                "benchmarks are disabled (--benchmark-disable): nothing was measured. Run: "
+                "pytest perf_tests --benchmark-compare"
+            )
         sessions = run.benchmark(request.node.nodeid, _netpipe_subject)
         measured = sessions[-1]
         _add_verdict_properties(request.node, measured)
         # A recording stores one median for each session.
-        durations_s = (
-            [getattr(session, quantity).median for session in sessions]
-            if run.options.record
-            else list(getattr(measured.rounds, quantity))
-        )
+        durations_s = list(getattr(measured.rounds, quantity))
+        if run.options.record:
+            durations_s = [getattr(session, quantity).median for session in sessions]
+        remaining = iter(durations_s)
         benchmark.extra_info.update(
             device=measured.device.key,
             verdict=judge(measured).kind,
@@ -201,7 +203,9 @@ def netpipe_benchmark(
             stall_fraction=measured.stall_fraction.median,
             load_cpu_ratio=measured.load_cpu_ratio.median,
         )
-        other_plugins.replay(benchmark, _netpipe_clock, durations_s)
+        benchmark.pedantic(
+            lambda: _netpipe_clock.advance(next(remaining)), rounds=len(durations_s), iterations=1
+        )
         if run.compares or run.against:
             _gate(run, request.node, quantity, _netpipe_subject)
         return measured
@@ -228,8 +232,8 @@ def _gate(run: Run, node: pytest.Item, quantity: str, subject: Subject) -> None:
     if worst.fails:
         baselines = run.baselines_of(worst.now.device.key) if run.compares else ()
         command = session_nodes.repeating_command(node.config, node.nodeid)
-        pytest.fail(render_failure(worst, baselines, command), pytrace=False)
+        raise make_failure(render_failure(worst, baselines, command))
     if worst.is_missing and run.options.fail_when_missing:
-        pytest.fail(f"{worst.outcome}: {comparison.reason}", pytrace=False)
+        raise make_failure(f"{worst.outcome}: {comparison.reason}")
     if comparison.outcome is Outcome.INCONCLUSIVE:
         raise InconclusiveError(f"{worst.outcome}: {comparison.reason}")

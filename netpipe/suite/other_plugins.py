@@ -1,4 +1,4 @@
-"""The interfaces to pytest-benchmark, which replays recorded samples, and to pytest-xdist.
+"""The interfaces to pytest-benchmark and pytest-xdist.
 
 Timed tests run alone, in the controlling process, after the workers of pytest-xdist.
 """
@@ -11,41 +11,15 @@ from typing import Any, Final
 
 import pytest
 
-from netpipe.clock import RecordedClock
-
 _DEFAULT_STORAGE: Final = "file://./.benchmarks"
 _LEFT_OUT: Final = "netpipe_left_out"
-
-
-def check_enabled(benchmark: Any) -> None:
-    """Fail when pytest-benchmark would measure nothing.
-
-    Raises:
-        pytest.fail.Exception: It is disabled.
-    """
-    if not benchmark.enabled:
-        pytest.fail(
-            "benchmarks are disabled (--benchmark-disable): nothing was measured. Run: "
-            "pytest perf_tests --benchmark-compare",
-            pytrace=False,
-        )
-
-
-def replay(benchmark: Any, clock: RecordedClock, durations_s: Sequence[float]) -> None:
-    """Play one recorded duration for each round; the clock is the benchmark's timer."""
-    remaining = iter(durations_s)
-    benchmark.pedantic(
-        lambda: clock.advance(next(remaining)), rounds=len(durations_s), iterations=1
-    )
 
 
 def take_comparison(config: pytest.Config) -> object:
     """Take `--benchmark-compare` from pytest-benchmark until the device is known.
 
-    The flag stays where the user chose another storage.
-
-    Returns:
-        The flag's value: None without the flag, True for a flag without a value.
+    Returns its value: None without the flag, True for a flag without a value. The flag stays where
+    the user chose another storage.
     """
     compare: object = config.option.benchmark_compare
     if config.option.benchmark_storage == _DEFAULT_STORAGE:
@@ -54,11 +28,7 @@ def take_comparison(config: pytest.Config) -> object:
 
 
 def refuse_only_beside_workers(config: pytest.Config) -> None:
-    """Refuse `--benchmark-only` with pytest-xdist, as pytest-benchmark does, but say the way out.
-
-    Raises:
-        pytest.UsageError: Both are used.
-    """
+    """Raise a UsageError for `--benchmark-only` with pytest-xdist, and say the way out."""
     dist = config.getoption("dist", "no")
     if config.option.benchmark_only and dist != "no":
         raise pytest.UsageError(
@@ -75,11 +45,7 @@ def enable_without_workers(config: pytest.Config) -> None:
 
 
 def refuse_path_as_run(config: pytest.Config, compare: object) -> None:
-    """Refuse a path right after `--benchmark-compare`, which takes it for the number of a run.
-
-    Raises:
-        pytest.UsageError: The flag's value is a folder, a test file or a test's id.
-    """
+    """Raise a UsageError for a path that `--benchmark-compare` took for the number of a run."""
     if not isinstance(compare, str):
         return
     path = config.invocation_params.dir / compare.partition("::")[0]
@@ -96,11 +62,7 @@ def refuse_path_as_run(config: pytest.Config, compare: object) -> None:
 
 
 def refuse_other_comparisons(config: pytest.Config, compare: object) -> None:
-    """Refuse flags of pytest-benchmark that netpipe's comparison would ignore.
-
-    Raises:
-        pytest.UsageError: A run to compare with, or a bound, was chosen.
-    """
+    """Raise a UsageError for a run to compare with, or a bound, which netpipe would ignore."""
     if isinstance(compare, str):
         raise pytest.UsageError(
             "--benchmark-compare must have no value where netpipe's tests run, which are held "

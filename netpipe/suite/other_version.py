@@ -17,13 +17,7 @@ from typing import Final
 
 from netpipe.errors import InputError
 from netpipe.session.parent import ProcessEnvironment
-from netpipe.suite.worktrees import (
-    Checkout,
-    Commit,
-    check_out,
-    declares_other_dependencies,
-    remove,
-)
+from netpipe.suite.worktrees import Checkout, Commit, check_out, declares_other_dependencies
 
 _PROJECT_FILES: Final = ("pyproject.toml", "setup.py", "setup.cfg")
 _MAX_LOG_LINES: Final = 25
@@ -86,19 +80,15 @@ def open_version(
     with (
         _interrupted_by_sigterm(),
         tempfile.TemporaryDirectory(prefix="netpipe-against-", ignore_cleanup_errors=True) as made,
+        check_out(commit, Path(made, "checkout")) as checkout,
     ):
-        folder = Path(made, "checkout")
-        try:
-            checkout = check_out(commit, folder)
-            if declares_other_dependencies(checkout, project):
-                say(f"{commit.label} declares other dependencies: making an environment for it")
-                yield _install(checkout, project, Path(made, "environment"), extras)
-            else:
-                say(f"{commit.label} runs its own checkout, in this environment")
-                path = _moved_path(checkout, [*sys.path, *_editable_roots()])
-                yield Version(checkout, sys.executable, path)
-        finally:
-            remove(commit, folder)
+        if declares_other_dependencies(checkout, project):
+            say(f"{commit.label} declares other dependencies: making an environment for it")
+            yield _install(checkout, project, Path(made, "environment"), extras)
+        else:
+            say(f"{commit.label} runs its own checkout, in this environment")
+            path = _moved_path(checkout, [*sys.path, *_editable_roots()])
+            yield Version(checkout, sys.executable, path)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -47,44 +48,39 @@ def _record_baselines(run: Run, session: pytest.Session) -> None:
     """Write one baseline for each device key, if every test passed and every verdict was good."""
     if not run.options.record:
         return
-    reason = _why_not_recorded(run, int(session.exitstatus))
-    if reason is not None:
+    if reason := _why_not_recorded(run, int(session.exitstatus)):
         raise NotRecordedError(f"no baseline was recorded: {reason}")
     devices: dict[str, dict[str, tuple[Measurement, ...]]] = defaultdict(dict)
     for name, sessions in run.recorded.items():
         devices[sessions[0].device.key][name] = sessions
-    written: list[str] = []
-    refused: list[str] = []
+    written, refused = [], []
     for key, benchmarks in devices.items():
         folder = run.options.baselines / key
         document = other_plugins.benchmark_document(session.config, benchmarks)
         without_test = dict.fromkeys(_removed_benchmarks(run, session.config, folder), ())
         # A folder that cannot be written to must not lose the other devices' baselines.
         try:
-            path = baseline.save(
-                folder, run.options.record, document, {**benchmarks, **without_test}
-            )
+            stored = {**benchmarks, **without_test}
+            path = baseline.save(folder, run.options.record, document, stored)
+            written.append(f"recorded {path}")
         except InputError as error:
             refused.append(f"no baseline was recorded: {error}")
-        else:
-            written.append(f"recorded {path}")
     note = "; ".join([*refused, *written])
     if refused:
         raise NotRecordedError(note)
     run.notes.append(note)
 
 
-def _why_not_recorded(run: Run, exitstatus: int) -> str | None:
+def _why_not_recorded(run: Run, exitstatus: int) -> str:
     if exitstatus != pytest.ExitCode.OK:
         return "a test failed"
     if not run.recorded:
         return "no benchmark ran"
-    for sessions in run.sessions.values():
-        for session in sessions:
-            verdict = judge(session)
-            if not verdict.passes(session):
-                return f"a session on {session.device.key} was {verdict.message}"
-    return None
+    for session in chain.from_iterable(run.sessions.values()):
+        verdict = judge(session)
+        if not verdict.passes(session):
+            return f"a session on {session.device.key} was {verdict.message}"
+    return ""
 
 
 def _removed_benchmarks(run: Run, config: pytest.Config, folder: Path) -> Iterator[str]:
@@ -136,9 +132,7 @@ def run_document(run: Run) -> dict[str, Any]:
     acceptance = run.acceptance
     return {
         "schema": "netpipe.run/1",
-        "measurements": [
-            _measurement(session) for subject in run.sessions.values() for session in subject
-        ],
+        "measurements": list(map(_measurement, chain.from_iterable(run.sessions.values()))),
         "lints": list(run.lints.values()),
         "accepted": {
             "commit": acceptance.commit and acceptance.commit.sha,

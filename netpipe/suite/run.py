@@ -30,12 +30,9 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True)
 class Subject:
-    """One loader with its step and loop, against one accelerator.
+    """One loader with its step and loop, which the key identifies, against one accelerator.
 
-    Attributes:
-        key: Identifies the loader, step and loop.
-        command: The command that a session of it runs.
-        name: The id of the test that asked for it first.
+    A session of it runs the command; the name is the id of the test that asked for it first.
     """
 
     key: tuple[object, ...]
@@ -45,7 +42,7 @@ class Subject:
 
     @property
     def full_key(self) -> tuple[object, ...]:
-        """Identifies the subject, with its accelerator."""
+        """The key, with the accelerator."""
         return (self.key, self.accelerator)
 
 
@@ -61,7 +58,6 @@ class Run:
         lints: The `netpipe.lint/1` document of every loader, by the subject's key.
         results: Every comparison made, in order.
         recorded: The sessions behind every benchmark, by full name.
-        deselected: The ids of the tests that were deselected.
         has_benchmarks: Whether any test is to be compared, selected or not.
         notes: Lines for the summary: files written, and older baselines that were needed.
         timed: The ids of the tests that need a session.
@@ -112,10 +108,8 @@ class Run:
             return False
         fails = self.options.fail_when_missing
         if self.results:
-            needs_judged = fails or bool(self.options.against)
-            return needs_judged and all(
-                result.comparison.outcome in UNJUDGED for result in self.results
-            )
+            outcomes = {result.comparison.outcome for result in self.results}
+            return (fails or bool(self.options.against)) and outcomes.issubset(UNJUDGED)
         is_unmeasured = bool(self.timed or fails) and not self.sessions and not self.lints
         return is_unmeasured or self.has_benchmarks or bool(self.lost_benchmarks())
 
@@ -180,12 +174,10 @@ class Run:
         """Return the `netpipe.lint/1` document of a subject's loader."""
         if subject.key not in self.lints:
             self.say("reading the order of the pipeline")
-            slow = LongPhases(self.say)
             request = replace(self.options.lint_request, accelerator=subject.accelerator)
-            self.lints[subject.key] = self._raise_again(
-                (subject.key, "lint"),
-                partial(parent.run_session, subject.command, request, progress=slow),
-            )
+            progress = LongPhases(self.say)
+            lint = partial(parent.run_session, subject.command, request, progress=progress)
+            self.lints[subject.key] = self._raise_again((subject.key, "lint"), lint)
         return self.lints[subject.key]
 
     def decide(self, benchmark: str, quantity: str, subject: Subject) -> list[GateResult]:
@@ -198,14 +190,10 @@ class Run:
         if self.against is not None:
             paired = self._compare_pairs(self.against, benchmark, quantity, subject)
         stored = self._compare_stored(benchmark, quantity, subject) if self.compares else []
-        if self.against is not None:
+        if self.against is not None and stored:
+            baselines = self.baselines_of(stored[0].now.device.key)
             commit = self.against.commit.sha
-            stored = [
-                dismiss_machine_alarm(
-                    result, paired, commit, self.baselines_of(result.now.device.key)
-                )
-                for result in stored
-            ]
+            stored = [dismiss_machine_alarm(each, paired, commit, baselines) for each in stored]
         results = [*paired, *stored]
         self.results += results
         judged = [result for result in results if result.comparison.outcome not in UNJUDGED]

@@ -3,9 +3,10 @@
 import os
 import shutil
 import tomllib
+from collections.abc import Iterator
 from configparser import ConfigParser
 from configparser import Error as ConfigError
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -90,31 +91,29 @@ def find_commit(folder: Path, ref: str, option: str, typed: str = "") -> Commit:
         raise InputError(option, "REF", f"name a commit of {top}", repr(ref), way_out) from None
 
 
-def check_out(commit: Commit, folder: Path) -> Checkout:
-    """Make a detached worktree of a commit in a folder that does not exist yet.
+@contextmanager
+def check_out(commit: Commit, folder: Path) -> Iterator[Checkout]:
+    """Make a detached worktree of a commit in a new folder; remove it at the end.
 
     Raises:
-        InputError: git cannot.
+        InputError: git cannot make it.
     """
+    repository = commit.repository
+    # The hooks of a repository are not meant for temporary worktrees.
+    add = ("-c", f"core.hooksPath={os.devnull}", "worktree", "add", "--detach")
     try:
-        # The hooks of a repository are not meant for temporary worktrees.
-        git(
-            commit.repository, "-c", f"core.hooksPath={os.devnull}",
-            "worktree", "add", "--detach", str(folder), commit.sha,
-        )  # fmt: skip
-    except GitError as error:
-        raise InputError(commit.repository, "git", "check out", commit.ref, str(error)) from None
-    return Checkout(commit, folder.resolve())
-
-
-def remove(commit: Commit, folder: Path) -> None:
-    """Remove a worktree, also an incomplete one, and git's record of it."""
-    try:
-        git(commit.repository, "worktree", "remove", "--force", "--force", str(folder))
-    except GitError:
-        shutil.rmtree(folder, ignore_errors=True)
-        with suppress(GitError):
-            git(commit.repository, "worktree", "prune")
+        try:
+            git(repository, *add, str(folder), commit.sha)
+        except GitError as error:
+            raise InputError(repository, "git", "check out", commit.ref, str(error)) from None
+        yield Checkout(commit, folder.resolve())
+    finally:
+        try:
+            git(repository, "worktree", "remove", "--force", "--force", str(folder))
+        except GitError:  # It is incomplete.
+            shutil.rmtree(folder, ignore_errors=True)
+            with suppress(GitError):
+                git(repository, "worktree", "prune")
 
 
 def declares_other_dependencies(checkout: Checkout, project: Path) -> bool:
