@@ -135,10 +135,10 @@ def _declared_dependencies(folder: Path) -> dict[str, object]:
     found: dict[str, object] = {}
     for name in git(folder, *words).split("\0"):
         path = folder / name
-        if name in _READERS and path.is_file():
+        if name in ("pyproject.toml", "setup.cfg") and path.is_file():
             text = path.read_text(encoding="utf-8", errors="replace")
             try:
-                found[name] = _READERS[name](text)
+                found[name] = _read_dependencies(name, text)
             except (tomllib.TOMLDecodeError, ConfigError):
                 found[name] = text  # Equal only to the same text.
         elif path.is_file() and any(fnmatch(name, pattern) for pattern in _DEPENDENCY_FILES):
@@ -146,20 +146,16 @@ def _declared_dependencies(folder: Path) -> dict[str, object]:
     return found
 
 
-def _read_pyproject(text: str) -> dict[str, Any]:
+def _read_dependencies(name: str, text: str) -> dict[str, Any]:
+    if name == "setup.cfg":
+        parser = ConfigParser(interpolation=None)
+        parser.read_string(text)
+        sections = [section for section in parser.sections() if section.startswith("options")]
+        return {section: dict(parser[section]) for section in sections}
     document = tomllib.loads(text)
     project, tools = document.get("project", {}), document.get("tool", {})
     return {
-        **{name: project.get(name) for name in _PROJECT_KEYS},
+        **{key: project.get(key) for key in _PROJECT_KEYS},
         "dependency-groups": document.get("dependency-groups"),
-        **{f"tool.{name}": tools.get(name) for name in _TOOLS},
+        **{f"tool.{key}": tools.get(key) for key in _TOOLS},
     }
-
-
-def _read_setup_cfg(text: str) -> dict[str, dict[str, str]]:
-    parser = ConfigParser(interpolation=None)
-    parser.read_string(text)
-    return {name: dict(parser[name]) for name in parser.sections() if name.startswith("options")}
-
-
-_READERS: Final = {"pyproject.toml": _read_pyproject, "setup.cfg": _read_setup_cfg}

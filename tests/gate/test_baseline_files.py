@@ -136,11 +136,11 @@ def test_a_full_disk_keeps_the_baseline_elsewhere(
     """What took minutes is whole where the message says, and works once it is copied."""
     fill(monkeypatch, folder)
     use_temporary_folder(monkeypatch, tmp_path)
-    with pytest.raises(InputError, match="found No space left on device") as full:
+    with pytest.raises(InputError, match="No space left") as full:
         baseline.save(folder, "third", DOCUMENT, SESSIONS)
     assert sorted(path.name for path in folder.iterdir()) == ["0001_first.json", "0002_second.json"]
     (kept,) = tmp_path.glob("netpipe-*/0003_third.json")
-    assert f"It is kept: copy {kept} there" in str(full.value)
+    assert str(kept) in full.value.way_out
     kept.rename(folder / kept.name)
     found = baseline.load_latest(folder)
     assert found is not None

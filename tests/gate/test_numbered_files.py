@@ -129,7 +129,7 @@ def test_what_somebody_left_behind_is_passed_over(folder: Path) -> None:
 def test_a_full_disk_leaves_what_was_there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel has no space: earlier files are untouched and no part of the new one is left."""
     fill(monkeypatch, folder)
-    with pytest.raises(OSError, match="No space left on device"):
+    with pytest.raises(OSError, match="No space left"):
         write_numbered(folder, "late", "x" * 100_000)
     assert holds_only_the_early(folder)
 
@@ -148,7 +148,7 @@ def test_a_file_that_grows_too_large_leaves_nothing(folder: Path, temporary: Pat
 def test_a_read_only_folder_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The system's own words come out, and the folder is as it was."""
     make_read_only(monkeypatch, folder)
-    with pytest.raises(OSError, match="Read-only file system"):
+    with pytest.raises(OSError, match="Read-only"):
         write_numbered(folder, "late", "late")
     assert holds_only_the_early(folder)
 
@@ -157,8 +157,9 @@ def test_where_no_folder_can_be_made(tmp_path: Path) -> None:
     """Below a file, and where not even root makes a folder, it is an error and no loop."""
     (tmp_path / "file").write_text("not a folder")
     for folder in (tmp_path / "file" / "h200-x1", Path("/proc/netpipe/h200-x1")):
-        with pytest.raises(OSError, match=r"Not a directory|No such file|denied|permitted"):
+        with pytest.raises(OSError) as raised:  # noqa: PT011  # which one depends on the system
             write_numbered(folder, "late", "late")
+        assert raised.value.errno
 
 
 def test_what_is_kept_has_its_number(folder: Path, temporary: Path) -> None:

@@ -66,7 +66,8 @@ def test_an_interval_that_reaches_far_is_followed_up() -> None:
 def test_the_reason_has_the_ratio_and_its_interval() -> None:
     """The metric, by what factor it is worse, the interval, the number of pairs and the bound."""
     comparison = decided(1.11, 1.12, 1.13).comparison
-    assert comparison.reason == "step_s is 1.12 x (1.06 to 1.18), 3 pairs, bound 1.05"
+    for value in ("step_s", "1.12 x", "1.06 to 1.18", "3 pairs", "1.05"):
+        assert value in comparison.reason
     assert comparison.worse_ratio == pytest.approx(1.12)
     assert comparison.then == pytest.approx(0.030)
     assert comparison.now == pytest.approx(0.030 * 1.12)

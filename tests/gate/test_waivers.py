@@ -138,7 +138,7 @@ def test_two_for_the_same_thing_are_refused(tmp_path: Path, one: str, other: str
     """Also where one is for a family that the other's device is of."""
     devices = [f'device = "{name}"\n' if name else "" for name in (one, other)]
     path = written(tmp_path, "".join(TEXT + device for device in devices))
-    with pytest.raises(InputError, match="be the only one for its metric"):
+    with pytest.raises(InputError, match=r"waivers\.toml.*two: load_cpu_ratio"):
         load(path)
 
 
@@ -151,5 +151,5 @@ def test_two_devices_may_have_one_each(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     """A folder of that name is no file of waivers."""
     (tmp_path / "waivers.toml").mkdir()
-    with pytest.raises(InputError, match=r"waivers\.toml: file must be readable"):
+    with pytest.raises(InputError, match=r"waivers\.toml: file .*readable"):
         load(tmp_path / "waivers.toml")

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.suite.project import LOAD_TIME, Project
+from tests.suite.project import LOAD_TIME, Project, line_with
 from tests.suite.recorded import costly, loader_bound, recorded
 
 FAILING = """
@@ -19,7 +19,7 @@ def test_a_baseline_is_written(project: Project) -> None:
     result = project.run("--netpipe-record", "first", "--netpipe-sessions", "2")
     assert result.ret == pytest.ExitCode.OK
     assert project.baselines == ["cpu-testing-4/0001_first.json"]
-    result.stdout.fnmatch_lines(["recorded */baselines/cpu-testing-4/0001_first.json"])
+    line_with(result, "recorded", "/baselines/cpu-testing-4/0001_first.json")
 
 
 def test_a_baseline_has_the_next_number(project: Project) -> None:
@@ -70,7 +70,7 @@ def test_a_failing_test_prevents_it(project: Project) -> None:
     project.has(LOAD_TIME + FAILING)
     result = project.run("--netpipe-record", "first", "--netpipe-sessions", "1")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["no baseline was recorded: a test failed"])
+    line_with(result, "no baseline", "test failed")
     assert project.baselines == []
 
 
@@ -79,9 +79,7 @@ def test_an_unhealthy_verdict_prevents_it(project: Project) -> None:
     project.sessions = [recorded(), loader_bound()]
     result = project.run("--netpipe-record", "first", "--netpipe-sessions", "2")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(
-        ["no baseline was recorded: a session on cpu-testing-4 was loader-bound: *"]
-    )
+    line_with(result, "no baseline", "cpu-testing-4", "loader-bound")
     assert project.baselines == []
 
 
@@ -90,12 +88,12 @@ def test_a_run_without_benchmarks_records_nothing(project: Project) -> None:
     project.has("def test_measured(netpipe_measurement): pass")
     result = project.run("--netpipe-record", "first", "--netpipe-sessions", "1")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["no baseline was recorded: no benchmark ran"])
+    line_with(result, "no baseline", "no benchmark")
 
 
 def test_a_name_must_be_one_of_a_file(project: Project) -> None:
     """A name that would lead to another folder is refused before anything is measured."""
     result = project.run("--netpipe-record", "../first")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: --netpipe-record must *; found '../first'"])
+    line_with(result, "ERROR", "--netpipe-record", "../first")
     assert not project.requests

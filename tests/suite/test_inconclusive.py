@@ -2,12 +2,10 @@
 
 import pytest
 
-from tests.suite.project import NO_STALL, Project
+from tests.suite.project import NO_STALL, Project, line_with
 from tests.suite.recorded import loader_bound, open_question, recorded
 
-REASON = (
-    "inconclusive: the loader's buffers could not be drained in time; a larger budget gives more"
-)
+REASON = "inconclusive: the loader's buffers"
 
 
 @pytest.fixture
@@ -23,7 +21,7 @@ def test_an_open_question_is_skipped(unsure: Project) -> None:
     result = unsure.compare("-rs")
     assert result.ret == pytest.ExitCode.OK
     result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines([f"SKIPPED*{REASON}*"])
+    line_with(result, "SKIPPED", REASON)
 
 
 def test_an_open_question_fails_where_asked(unsure: Project) -> None:
@@ -31,7 +29,7 @@ def test_an_open_question_fails_where_asked(unsure: Project) -> None:
     result = unsure.compare("--netpipe-inconclusive", "fail")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines([REASON])
+    line_with(result, REASON)
 
 
 def test_a_second_session_may_answer_it(unsure: Project) -> None:
@@ -39,7 +37,7 @@ def test_a_second_session_may_answer_it(unsure: Project) -> None:
     unsure.sessions = [open_question(), recorded()]
     result = unsure.compare()
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["*verdict-not-confirmed: first inconclusive, then healthy"])
+    line_with(result, "verdict-not-confirmed", "inconclusive", "healthy")
 
 
 def test_an_inconclusive_comparison_is_skipped(project: Project) -> None:
@@ -48,8 +46,9 @@ def test_an_inconclusive_comparison_is_skipped(project: Project) -> None:
     project.sessions = [recorded(load_s=one) for one in (0.020, 0.009, 0.030, 0.009, 0.050)]
     result = project.compare("-rs")
     result.assert_outcomes(skipped=1)
-    said = "*INCONCLUSIVE: load_s_per_batch is 2.00 x that of cpu-testing-4/0001_first.json*"
-    result.stdout.fnmatch_lines([f"{said}, but 5 sessions are too spread to be sure"])
+    line_with(
+        result, "INCONCLUSIVE:", "load_s_per_batch", "2.00 x", "0001_first.json", "5 sessions"
+    )
     assert len(project.requests) == 5
 
 
@@ -68,9 +67,8 @@ def test_a_bad_verdict_is_confirmed_before_it_fails(project: Project) -> None:
     project.sessions = [loader_bound(), loader_bound()]
     result = project.run()
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        ["loader-bound: loading a batch takes 60 ms, the step 30 ms", "next: make loading faster*"]
-    )
+    line_with(result, "loader-bound", "60 ms", "30 ms")
+    line_with(result, "next: ")
     assert len(project.requests) == 2
 
 
