@@ -79,7 +79,7 @@ def test_each_version_runs_its_own_code(project: Path, tmp_path: Path) -> None:
     assert done.returncode == 3, done.stdout + done.stderr
     found = json.loads((tmp_path / "run.json").read_text())["against"]
     assert found["commit"] == git(project, "rev-parse", "HEAD~1")
-    sizes = [(one["base"]["batch_bytes"], one["now"]["batch_bytes"]) for one in found["pairs"]]
+    sizes = [(pair["base"]["batch_bytes"], pair["now"]["batch_bytes"]) for pair in found["pairs"]]
     assert sizes == [(10 * 10, 20 * 20)]
     assert "runs its own checkout" in done.stdout
     assert worktrees(project) == 1

@@ -94,7 +94,7 @@ class FileChange:
             "before": self.before and self.before.path.name,
             "after": self.after and self.after.path.name,
             "differences": list(found.differences) if found else [],
-            "figures": found and {name: asdict(one) for name, one in found.figures.items()},
+            "figures": found and {name: asdict(change) for name, change in found.figures.items()},
         }
 
 
@@ -176,7 +176,8 @@ def change_table(difference: BaselineDifference, title: str = "baseline changed"
     table = new_table(title)
     for heading in ("figure", "before", "after", "after / before"):
         table.add_column(heading, no_wrap=True)
-    for name, one in difference.figures.items():
-        ratio = "" if one.ratio is None else f"{one.ratio:.2f} x"
-        table.add_row(name, format_metric(name, one.before), format_metric(name, one.after), ratio)
+    for name, change in difference.figures.items():
+        ratio = "" if change.ratio is None else f"{change.ratio:.2f} x"
+        before, after = format_metric(name, change.before), format_metric(name, change.after)
+        table.add_row(name, before, after, ratio)
     return table

@@ -50,7 +50,7 @@ def test_an_older_recording_has_its_cpu_model_from_pytest_benchmark(tmp_path: Pa
     cpu = {"brand_raw": "Intel Xeon", "family": 6, "model": 207, "stepping": 2}
     path = baseline.save(tmp_path, "first", {**DOCUMENT, "machine_info": {"cpu": cpu}}, SESSIONS)
     (found,) = baseline.load(path).sessions.values()
-    assert {one.host.cpu_model for one in found} == {"family 6, model 207, stepping 2"}
+    assert {session.host.cpu_model for session in found} == {"family 6, model 207, stepping 2"}
 
 
 def test_pytest_benchmark_finds_its_own_document(tmp_path: Path) -> None:

@@ -87,11 +87,11 @@ def test_only_what_is_portable_is_compared_with_another_host_class(elsewhere: Ho
     bad = {metric: too_bad for _, metric, _, too_bad, _ in BOUNDS}
     for quantity, metrics in GATED.items():
         every = compare(quantity, [session(bad, host=elsewhere)] * 2, BASELINE).metrics
-        outcomes = {one.metric.name: one.outcome for one in every}
+        outcomes = {found.metric.name: found.outcome for found in every}
         portable = {"accelerator_utilisation", "sync_probe_fraction"}
         assert outcomes == {
-            one.name: Outcome.REGRESSED if one.name in portable else Outcome.NOT_COMPARED
-            for one in metrics
+            metric.name: Outcome.REGRESSED if metric.name in portable else Outcome.NOT_COMPARED
+            for metric in metrics
         }
     step = compare("step_s", [session(bad, host=elsewhere)], BASELINE)
     assert (step.outcome, step.worse_ratio, step.is_open) == (Outcome.NOT_COMPARED, None, False)
@@ -107,7 +107,7 @@ def test_only_what_is_portable_is_compared_with_another_host_class(elsewhere: Ho
 def test_machines_of_one_class_differ_by_something(now: str, then: str) -> None:
     """What is not surely the same machine may cost and take 10% more, but wait no longer."""
     strict = bounds_of({}, {})
-    allowed = bounds_of(*({"host": replace(HOST, machine=one)} for one in (now, then)))
+    allowed = bounds_of(*({"host": replace(HOST, machine=machine)} for machine in (now, then)))
     portable = {"accelerator_utilisation", "sync_probe_fraction"}
     assert allowed == {
         name: strict[name] if name in portable else pytest.approx(1.1) for name in USUAL
@@ -118,7 +118,7 @@ def test_machines_of_one_class_differ_by_something(now: str, then: str) -> None:
 @pytest.mark.parametrize("gib", [15.6, 15.9, 16.1, 17.0])
 def test_a_little_less_memory_is_no_other_host(gib: float) -> None:
     """Hosts with nearly as much memory are of one class, wherever a whole GiB ends."""
-    now, then = (replace(HOST, memory_bytes=int(one * 2**30)) for one in (gib, 16.6))
+    now, then = (replace(HOST, memory_bytes=int(size * 2**30)) for size in (gib, 16.6))
     slow = stepping(2.0, 2.0, host=now)
     baseline = BaselineSessions(WHERE, [session(host=then)] * 10)
     assert compare("step_s", slow, baseline).outcome is Outcome.REGRESSED
@@ -188,7 +188,7 @@ def test_other_data_are_not_compared(quantity: str) -> None:
     """Other data or another configuration leave no metric that was judged."""
     baseline = BaselineSessions(WHERE, [session(fingerprint="data-2 config-1")] * 10)
     comparison = compare(quantity, [session({quantity: 0.090})] * 2, baseline)
-    assert {one.outcome for one in comparison.metrics} == {Outcome.NOT_COMPARED}
+    assert {found.outcome for found in comparison.metrics} == {Outcome.NOT_COMPARED}
     assert (comparison.outcome, comparison.worse_ratio) == (Outcome.NOT_COMPARED, None)
     assert "other data" in comparison.reason
     assert not comparison.is_open

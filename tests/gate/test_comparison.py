@@ -52,14 +52,14 @@ def test_every_metric_has_its_direction_and_its_bound(
 
 def test_the_bounds_above_know_every_metric() -> None:
     """A metric that is gated has its direction and its bound tested above."""
-    gated = {one.name: quantity for quantity, metrics in GATED.items() for one in metrics}
+    gated = {metric.name: quantity for quantity, metrics in GATED.items() for metric in metrics}
     assert gated == QUANTITY
     assert set(gated) == set(USUAL)
 
 
 def test_a_share_that_was_nothing_counts_by_its_difference() -> None:
     """A loop that waits for every step, where none did, regresses though no time moves."""
-    waiting, never = (session({"sync_probe_fraction": one}) for one in (1.0, 0.0))
+    waiting, never = (session({"sync_probe_fraction": fraction}) for fraction in (1.0, 0.0))
     comparison = compare("train_s_per_step", [waiting] * 2, BaselineSessions(WHERE, [never] * 10))
     assert (comparison.outcome, comparison.metric) == (Outcome.REGRESSED, "sync_probe_fraction")
     assert comparison.worse_ratio == 2.0
@@ -99,7 +99,7 @@ def test_the_worst_metric_decides(changed: dict[str, Any], outcome: Outcome, met
     comparison = compare("load_s_per_batch", [session(changed)] * 2, BASELINE)
     assert (comparison.outcome, comparison.metric) == (outcome, metric)
     assert comparison.decisive is of_metric(comparison, metric)
-    assert [one.metric for one in comparison.metrics] == list(GATED["load_s_per_batch"])
+    assert [found.metric for found in comparison.metrics] == list(GATED["load_s_per_batch"])
 
 
 # ---- Sessions
@@ -238,20 +238,20 @@ def replayed(device: Device) -> dict[str, MetricComparison]:
     times as long for a step of training; it is replayed on the baseline's own sessions.
     """
     kept = load(Path("baselines/cpu-intel-xeon-2/0002_packed.json"))
-    then = [replace(one, device=device) for one in kept.sessions[STEP_BENCHMARK]]
+    then = [replace(measured, device=device) for measured in kept.sessions[STEP_BENCHMARK]]
     now = [
         replace(
-            one,
+            measured,
             step_s=Interval(*(2.02 * 0.0363,) * 3, 9),
             train_s_per_step=Interval(*(1.79 * 0.0404,) * 3, 9),
             busy_elsewhere_fraction=0.25,
         )
-        for one in then[:3]
+        for measured in then[:3]
     ]
     compared = [
         compare(name, now, BaselineSessions(WHERE, then)) for name in ("step_s", "train_s_per_step")
     ]
-    return {one.metric.name: one for comparison in compared for one in comparison.metrics}
+    return {found.metric.name: found for comparison in compared for found in comparison.metrics}
 
 
 STEP_BENCHMARK = "perf_tests/test_training.py::test_step_time"
@@ -330,7 +330,7 @@ def test_only_what_is_like_it_and_far_off_is_drift(
         "step_s", stepping(*[1.12] * 3), BaselineSessions(WHERE, stepping(*[1.08] * 3)), earlier
     )
     assert (comparison.outcome, comparison.is_open) == (Outcome.PASS, False)
-    assert [one.baseline for one in comparison.metrics] == [WHERE]
+    assert [found.baseline for found in comparison.metrics] == [WHERE]
     assert comparison.oldest == oldest
 
 
@@ -351,7 +351,7 @@ def test_drift_is_judged_from_the_oldest_comparable_one(incomparable: list[Measu
 
 def test_drift_takes_more_than_one_session_too() -> None:
     """One session beyond what may come together asks for another."""
-    latest, oldest = (BaselineSessions(WHERE, stepping(*[one] * 3)) for one in (1.08, 1.0))
+    latest, oldest = (BaselineSessions(WHERE, stepping(*[factor] * 3)) for factor in (1.08, 1.0))
     comparison = compare("step_s", stepping(1.12), latest, [oldest])
     assert (comparison.outcome, comparison.is_open) == (Outcome.INCONCLUSIVE, True)
 
@@ -362,7 +362,7 @@ def test_drift_allows_what_one_step_may() -> None:
     def loading(factor: float) -> list[Measurement]:
         return [session({"load_s_per_batch": 0.010 * factor}, device=CPU)] * 3
 
-    latest, oldest = (BaselineSessions(WHERE, loading(one)) for one in (1.1, 1.0))
+    latest, oldest = (BaselineSessions(WHERE, loading(factor)) for factor in (1.1, 1.0))
     for factor, outcome in ((1.25, Outcome.PASS), (1.35, Outcome.REGRESSED)):
         found = compare("load_s_per_batch", loading(factor), latest, [oldest])
         assert found.outcome is outcome

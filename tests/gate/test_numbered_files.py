@@ -72,16 +72,16 @@ def test_two_processes_lose_nothing(folder: Path) -> None:
         )
         for name in ("mine", "theirs")
     ]
-    for one in recorders:
-        assert one.stdout is not None
-        assert one.stdout.readline() == "ready\n"
-    for one in recorders:
-        assert one.stdin is not None
-        one.stdin.write("go\n")
-        one.stdin.flush()
-    for one in recorders:
-        one.communicate()
-        assert one.returncode == 0
+    for recorder in recorders:
+        assert recorder.stdout is not None
+        assert recorder.stdout.readline() == "ready\n"
+    for recorder in recorders:
+        assert recorder.stdin is not None
+        recorder.stdin.write("go\n")
+        recorder.stdin.flush()
+    for recorder in recorders:
+        recorder.communicate()
+        assert recorder.returncode == 0
     paths = sorted(folder.iterdir())
     assert [path.name[:4] for path in paths] == [f"{n:04}" for n in range(1, 2 * _EACH + 2)]
     written = {f"{name} {turn}" for name in ("mine", "theirs") for turn in range(_EACH)}

@@ -59,7 +59,7 @@ def test_only_what_the_waiver_names_is_covered() -> None:
     assert not covered(compared(), WAIVER, name="perf_tests/test_loading.py::test_other")
 
 
-@pytest.mark.parametrize("outcome", [one for one in Outcome if one is not Outcome.REGRESSED])
+@pytest.mark.parametrize("outcome", [kind for kind in Outcome if kind is not Outcome.REGRESSED])
 def test_what_did_not_regress_needs_no_waiver(outcome: Outcome) -> None:
     """It keeps its outcome."""
     assert not covered(compared(outcome=outcome), WAIVER)
@@ -77,8 +77,8 @@ def test_the_last_day_is_covered_and_the_next_is_not() -> None:
 )
 def test_a_device_is_a_key_or_a_family(device: str, is_covered: bool) -> None:
     """Without one, every device is meant."""
-    one = Waiver(NAME, "load_cpu_ratio", 1.15, "why", LAST_DAY, device)
-    assert covered(compared(), one) is is_covered
+    waiver = Waiver(NAME, "load_cpu_ratio", 1.15, "why", LAST_DAY, device)
+    assert covered(compared(), waiver) is is_covered
 
 
 def test_the_file_is_read(tmp_path: Path) -> None:
@@ -131,12 +131,12 @@ def test_what_is_no_waiver_is_named(tmp_path: Path, old: str, new: str, said: st
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first", "second"),
     [("", ""), ("", "a100"), ("a100", "a100"), ("a100", "a100-sxm"), ("a100-sxm-80gb-x1", "a100")],
 )
-def test_two_for_the_same_thing_are_refused(tmp_path: Path, one: str, other: str) -> None:
+def test_two_for_the_same_thing_are_refused(tmp_path: Path, first: str, second: str) -> None:
     """Also where one is for a family that the other's device is of."""
-    devices = [f'device = "{name}"\n' if name else "" for name in (one, other)]
+    devices = [f'device = "{name}"\n' if name else "" for name in (first, second)]
     path = written(tmp_path, "".join(TEXT + device for device in devices))
     with pytest.raises(InputError, match=r"waivers\.toml.*two: load_cpu_ratio"):
         load(path)
@@ -145,7 +145,7 @@ def test_two_for_the_same_thing_are_refused(tmp_path: Path, one: str, other: str
 def test_two_devices_may_have_one_each(tmp_path: Path) -> None:
     """With a bound of its own."""
     path = written(tmp_path, f'{TEXT}device = "a100"\n{TEXT}device = "h100"\n')
-    assert [one.device for one in load(path)] == ["a100", "h100"]
+    assert [waiver.device for waiver in load(path)] == ["a100", "h100"]
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def in_turns(base: Measurement, now: Measurement, pairs: int = 3) -> list[Measur
 
 def is_base(project: Project) -> list[bool]:
     """Which of the sessions ran the other version."""
-    return [one.folder is not None for one in project.places]
+    return [place.folder is not None for place in project.places]
 
 
 def test_a_regression_fails_without_any_baseline(versioned: Project) -> None:
@@ -47,11 +47,11 @@ def test_a_regression_fails_without_any_baseline(versioned: Project) -> None:
     line_with(result, "REGRESSED against HEAD", SLOWER)
     line_with(result, "test_load_time", "load_cpu_ratio", "1.50 x", "REGRESSED")
     case = next(ElementTree.parse(versioned.pytester.path / "junit.xml").iter("testcase"))
-    properties = {one.get("name"): one.get("value") for one in case.iter("property")}
+    properties = {entry.get("name"): entry.get("value") for entry in case.iter("property")}
     assert properties["netpipe_outcome"] == "REGRESSED"
     assert properties["netpipe_against"] == "HEAD"
     document = versioned.read_json("run.json")
-    assert [one["against"] for one in document["comparisons"]] == ["HEAD", "HEAD"]
+    assert [comparison["against"] for comparison in document["comparisons"]] == ["HEAD", "HEAD"]
     assert len(document["against"]["pairs"]) == 3
 
 
@@ -64,7 +64,7 @@ def test_junit_and_json_name_the_ref_in_full(versioned: Project) -> None:
     )
     result.stdout.fnmatch_lines([f"REGRESSED against {sha[:12]}: *"])
     case = next(ElementTree.parse(versioned.pytester.path / "junit.xml").iter("testcase"))
-    properties = {one.get("name"): one.get("value") for one in case.iter("property")}
+    properties = {entry.get("name"): entry.get("value") for entry in case.iter("property")}
     assert properties["netpipe_against"] == sha
     assert versioned.read_json("run.json")["against"]["ref"] == sha
 
@@ -78,10 +78,10 @@ def test_which_goes_first_changes(versioned: Project) -> None:
 def test_an_open_question_takes_more_pairs(versioned: Project) -> None:
     """Seven pairs that do not agree are inconclusive: a skipped test, or a failed one if asked."""
     ratios = [1.2, 0.9, 1.1, 1.15, 0.9, 1.08, 1.12]
-    now = [recorded(load_cpu_ratio=2 * one) for one in ratios]
+    now = [recorded(load_cpu_ratio=2 * ratio) for ratio in ratios]
     measured = [recorded()]
-    for place, one in enumerate(now):
-        measured += [one, recorded()] if place % 2 else [recorded(), one]
+    for number, session in enumerate(now):
+        measured += [session, recorded()] if number % 2 else [recorded(), session]
     versioned.sessions = list(measured)
     versioned.run(*AGAINST).assert_outcomes(skipped=1)
     assert len(versioned.requests) == 15
@@ -275,7 +275,7 @@ def test_pairs_end_with_their_time(
     slow_sessions(repeat(700.0))
     result = versioned.run(*AGAINST, "--netpipe-start-limit", "60", "-rs")
     result.assert_outcomes(skipped=1)
-    assert [one.limit_s for one in versioned.requests] == [815.0, 815.0, 815.0]
+    assert [request.limit_s for request in versioned.requests] == [815.0, 815.0, 815.0]
     line_with(result, "timed tests: 1", "20 s", "49 min")
     line_with(result, "INCONCLUSIVE against HEAD", "1 pair", "1400", "1985 s")
 
@@ -289,5 +289,5 @@ def test_a_comparison_ends_with_its_time(
     slow_sessions([800.0])
     result = project.compare("--netpipe-start-limit", "60", "-rs")
     result.assert_outcomes(skipped=1)
-    assert [one.limit_s for one in project.requests] == [815.0]
+    assert [request.limit_s for request in project.requests] == [815.0]
     line_with(result, "INCONCLUSIVE", "800", "1265 s")

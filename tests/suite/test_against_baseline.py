@@ -16,7 +16,7 @@ STEP_TIME = """
         netpipe_benchmark("step_s")
 """
 AGAINST_BASELINE = ("--netpipe-against", "baseline")
-CONFIRM = next(one for one in scripts("gpu.yml") if "confirmed" in one)
+CONFIRM = next(script for script in scripts("gpu.yml") if "confirmed" in script)
 
 FIRST = "h200-x1/0001_first.json"
 

@@ -19,7 +19,7 @@ def test_other_data_at_first_hide_no_drift(project: Project) -> None:
     result = project.compare("--netpipe-json=run.json")
     result.assert_outcomes(failed=1)
     line_with(result, "REGRESSED:", "load_cpu_ratio", "1.12 x", "0002_first.json")
-    oldest = {one["oldest"] for one in project.read_json("run.json")["comparisons"]}
+    oldest = {comparison["oldest"] for comparison in project.read_json("run.json")["comparisons"]}
     assert oldest == {"cpu-testing-4/0002_first.json"}
 
 
@@ -32,7 +32,8 @@ def test_without_a_comparable_one_that_is_said(project: Project, fingerprint: st
     result = project.compare("--netpipe-json=run.json")
     assert result.ret == pytest.ExitCode.OK
     result.stdout.fnmatch_lines([ALONE])
-    assert {one["oldest"] for one in project.read_json("run.json")["comparisons"]} == {None}
+    comparisons = project.read_json("run.json")["comparisons"]
+    assert {comparison["oldest"] for comparison in comparisons} == {None}
 
 
 def test_with_a_comparable_one_nothing_is_said(project: Project) -> None:

@@ -43,10 +43,10 @@ def failed(
     """Hold two equal sessions against the baselines."""
     first, *_, latest = (
         BaselineSessions(
-            f"h200-x1/{one.path.name}",
-            [replace(session, device=now.device) for session in one.sessions.get(NAME, ())],
+            f"h200-x1/{baseline.path.name}",
+            [replace(session, device=now.device) for session in baseline.sessions.get(NAME, ())],
         )
-        for one in (baselines[0], *baselines)
+        for baseline in (baselines[0], *baselines)
     )
     earlier = [first] if len(baselines) > 1 else []
     return GateResult(NAME, quantity, compare(quantity, [now, now], latest, earlier), now)
@@ -184,7 +184,7 @@ def repeating(result: pytest.RunResult) -> list[str]:
 
     pytest's short summary has the message a second time where it runs in CI.
     """
-    (line,) = {one for one in result.outlines if one.startswith("again: ")}
+    (line,) = {line for line in result.outlines if line.startswith("again: ")}
     return shlex.split(line.partition(":")[2])
 
 
@@ -274,7 +274,7 @@ def junit(project: Project) -> tuple[dict[str | None, str | None], Any]:
     """Compare; return the properties of the benchmark in JUnit's file, and its failure."""
     project.compare("--junitxml", "junit.xml")
     (case,) = ElementTree.parse(project.pytester.path / "junit.xml").iter("testcase")
-    said = {one.get("name"): one.get("value") for one in case.iter("property")}
+    said = {entry.get("name"): entry.get("value") for entry in case.iter("property")}
     return said, case.find("failure")
 
 

@@ -93,7 +93,7 @@ SETTINGS = [
 ]
 
 
-@pytest.fixture(params=SETTINGS, ids=lambda one: one.name)
+@pytest.fixture(params=SETTINGS, ids=lambda setting: setting.name)
 def setting(request: pytest.FixtureRequest) -> Setting:
     """Each option in turn."""
     chosen: Setting = request.param

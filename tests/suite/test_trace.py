@@ -14,7 +14,7 @@ def test_every_measurement_is_asked_for_its_trace(project: Project) -> None:
     project.run("--netpipe-trace", "traces")
     folder = project.pytester.path / "traces"
     assert folder.is_dir()
-    assert [(one.trace, one.trace_name) for one in project.requests] == [
+    assert [(request.trace, request.trace_name) for request in project.requests] == [
         (str(folder), "test_perf.py::test_a")
     ]
 
@@ -31,7 +31,7 @@ def test_no_trace_is_asked_for_by_default(project: Project) -> None:
     """It takes seconds, and megabytes."""
     project.has("def test_a(netpipe_measurement): pass")
     result = project.run()
-    assert [one.trace for one in project.requests] == [""]
+    assert [request.trace for request in project.requests] == [""]
     result.stdout.no_fnmatch_line("*trace:*")
 
 

@@ -59,7 +59,7 @@ def test_junit_and_json_say_it_too(slower: Project) -> None:
     waive(slower)
     slower.compare("--junitxml", "junit.xml", "--netpipe-json", "run.json")
     case = next(ElementTree.parse(slower.pytester.path / "junit.xml").iter("testcase"))
-    properties = {one.get("name"): one.get("value") for one in case.iter("property")}
+    properties = {entry.get("name"): entry.get("value") for entry in case.iter("property")}
     assert properties["netpipe_outcome"] == "REGRESSED"
     assert properties["netpipe_waiver"] == WAIVED.removeprefix("REGRESSED, ")
     document = slower.read_json("run.json")

@@ -12,7 +12,7 @@ from tests.suite.project import HERE, LOAD_TIME, Project, line_with
 from tests.suite.recorded import costly, recorded
 from tests.workflows import job, run_with, scripts, tox_flags
 
-GATE = next(one for one in scripts("ci.yml") if ".ci/run" in one)
+GATE = next(script for script in scripts("ci.yml") if ".ci/run" in script)
 NO_COMMIT = "0" * 40
 
 
