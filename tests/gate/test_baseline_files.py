@@ -147,7 +147,7 @@ def test_a_full_disk_keeps_the_baseline_elsewhere(
     assert (found.path.name, found.sessions) == ("0003_third.json", SESSIONS)
 
 
-def test_where_nothing_can_be_kept_both_are_said(
+def test_where_nothing_can_be_kept_the_message_has_both_reasons(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The folder's error comes first, then that of the temporary files."""

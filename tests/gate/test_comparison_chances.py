@@ -55,7 +55,7 @@ def test_the_baselines_own_sessions_pass(then: list[float]) -> None:
 
 @given(several, recorded, st.floats(1.0, 3.0))
 @settings(deadline=None)
-def test_worse_is_never_told_as_better(now: list[float], then: list[float], factor: float) -> None:
+def test_worse_never_counts_as_better(now: list[float], then: list[float], factor: float) -> None:
     """If every session costs more by one factor, the outcome is as bad as before, or worse."""
     before, after = held(now, then), held([cost * factor for cost in now], then)
     assert BEST_FIRST.index(after) >= BEST_FIRST.index(before)

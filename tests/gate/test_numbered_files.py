@@ -145,7 +145,7 @@ def test_a_file_that_grows_too_large_leaves_nothing(folder: Path, temporary: Pat
     assert not list(temporary.iterdir())
 
 
-def test_a_read_only_folder_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_only_folder_is_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The system's own words come out, and the folder is as it was."""
     make_read_only(monkeypatch, folder)
     with pytest.raises(OSError, match="Read-only"):

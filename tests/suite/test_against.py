@@ -216,7 +216,7 @@ def test_without_a_base_the_baseline_decides(
     assert len(project.requests) == 2
 
 
-def test_a_session_of_the_ref_that_fails_is_told_of(
+def test_a_failing_session_of_the_ref_is_named(
     base_raises: Callable[[BaseException], Project],
 ) -> None:
     """The failure says whose session it was; the second benchmark does not wait for it again."""

@@ -105,7 +105,7 @@ def test_the_ref_is_the_commit_of_the_baseline(versions: Versions) -> None:
     assert document["against"]["ref"] == at[:12]
 
 
-def test_another_machine_is_cleared_and_said(versions: Versions) -> None:
+def test_a_changed_machine_fails_no_run(versions: Versions) -> None:
     """Where the baseline's own commit is as slow now, the machine changed, and the run passes."""
     versions.record(slower(1.0))
     versions.commit()

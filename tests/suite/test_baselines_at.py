@@ -100,14 +100,14 @@ def test_another_device_s_baseline_is_named(pulled: Project) -> None:
     line_with(result, "baseline changed", "added", "h200-x1/0001_first.json")
 
 
-def test_what_else_is_not_alike_is_told(pulled: Project) -> None:
+def test_other_differences_of_a_changed_baseline_are_listed(pulled: Project) -> None:
     """A baseline of another host may have other figures for that."""
     pulled.record(replace(recorded(), host=replace(HOST, cpu="Another CPU")))
     result = pulled.compare()
     line_with(result, "cpu-testing-4/0002_first.json", "host:")
 
 
-def test_what_did_not_change_is_not_told(pulled: Project) -> None:
+def test_unchanged_baselines_are_not_listed(pulled: Project) -> None:
     """The commit alone is named."""
     result = pulled.compare()
     line_with(result, "baselines of", "origin/main")
@@ -125,7 +125,7 @@ def test_the_change_is_json_too(approving: Project) -> None:
     assert change["figures"]["load_cpu_ratio"] == {"before": 2.0, "after": 2.12, "ratio": 1.06}
 
 
-def test_github_is_told(
+def test_github_gets_a_changed_baseline(
     approving: Project, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A warning at the file, and both tables in the step summary."""

@@ -24,7 +24,9 @@ def test_other_data_at_first_hide_no_drift(project: Project) -> None:
 
 
 @pytest.mark.parametrize("fingerprint", ["other data", ""])
-def test_without_a_comparable_one_that_is_said(project: Project, fingerprint: str) -> None:
+def test_without_an_earlier_baseline_the_summary_says_so(
+    project: Project, fingerprint: str
+) -> None:
     """Whether the only baselines before the latest are of other data, or there are none."""
     if fingerprint:
         project.record(replace(recorded(), fingerprint=fingerprint))
@@ -36,7 +38,7 @@ def test_without_a_comparable_one_that_is_said(project: Project, fingerprint: st
     assert {comparison["oldest"] for comparison in comparisons} == {None}
 
 
-def test_with_a_comparable_one_nothing_is_said(project: Project) -> None:
+def test_with_an_earlier_baseline_there_is_no_note(project: Project) -> None:
     """A second baseline of the same data is what the next runs are added up from."""
     project.record()
     project.record()

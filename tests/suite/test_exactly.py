@@ -187,7 +187,7 @@ def test_a_bound_of_pytest_benchmark_is_refused(project: Project, compare: tuple
     assert not project.requests
 
 
-def test_a_renamed_benchmark_is_told_twice(project: Project) -> None:
+def test_a_renamed_benchmark_is_listed_twice(project: Project) -> None:
     """The new name has no baseline and the old one no test: both are said, and fail if asked."""
     project.record()
     project.has(LOAD_TIME.replace("test_load_time", "test_loading"))

@@ -88,7 +88,7 @@ def test_other_tests_are_not_ours_to_tell_of(project: Project, summary: Path) ->
     assert not summary.exists()
 
 
-def test_elsewhere_nothing_is_told(
+def test_outside_github_there_is_no_annotation(
     regressed: Project, summary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without GitHub there is neither annotation nor summary."""

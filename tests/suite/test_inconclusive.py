@@ -5,6 +5,7 @@ import pytest
 from tests.suite.project import NO_STALL, Project, line_with
 from tests.suite.recorded import loader_bound, open_question, recorded
 
+LOADS = (0.020, 0.009, 0.030, 0.009, 0.050)
 REASON = "inconclusive: the loader's buffers"
 
 
@@ -43,7 +44,7 @@ def test_a_second_session_may_answer_it(unsure: Project) -> None:
 def test_an_inconclusive_comparison_is_skipped(project: Project) -> None:
     """Where five sessions contradict each other nobody knows: the benchmark is skipped."""
     project.record()
-    project.sessions = [recorded(load_s=load_s) for load_s in (0.020, 0.009, 0.030, 0.009, 0.050)]
+    project.sessions = [recorded(load_s=load_s) for load_s in LOADS]
     result = project.compare("-rs")
     result.assert_outcomes(skipped=1)
     line_with(
@@ -55,7 +56,7 @@ def test_an_inconclusive_comparison_is_skipped(project: Project) -> None:
 def test_an_inconclusive_comparison_fails_where_asked(project: Project) -> None:
     """With --netpipe-inconclusive fail, what could not be decided is a failed test."""
     project.record()
-    project.sessions = [recorded(load_s=load_s) for load_s in (0.020, 0.009, 0.030, 0.009, 0.050)]
+    project.sessions = [recorded(load_s=load_s) for load_s in LOADS]
     result = project.compare("--netpipe-inconclusive", "fail")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.assert_outcomes(failed=1)

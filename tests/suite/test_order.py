@@ -67,7 +67,7 @@ def test_a_silence_that_one_pipeline_needs_is_used(project: Project) -> None:
     project.run().stdout.no_fnmatch_line("*unused-silence*")
 
 
-def test_a_silence_that_none_needs_is_told(project: Project) -> None:
+def test_an_unused_silence_is_listed(project: Project) -> None:
     """It is unused when every pipeline says so."""
     project.has(TWO_LOADERS)
     project.lint = lint(UNUSED)

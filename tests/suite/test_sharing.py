@@ -85,7 +85,7 @@ def test_an_order_is_read_once(project: Project) -> None:
     ],
     ids=lambda words: " ".join(words) or "none",
 )
-def test_what_a_session_is_told(
+def test_a_session_gets_the_flags_that_change_what_it_measures(
     project: Project, given: tuple[str, ...], kept: tuple[str, ...]
 ) -> None:
     """A session gets the flags that change what is measured, and none that belong to the run."""

@@ -19,7 +19,7 @@ def test_every_measurement_is_asked_for_its_trace(project: Project) -> None:
     ]
 
 
-def test_the_trace_is_said(project: Project) -> None:
+def test_the_trace_is_listed(project: Project) -> None:
     """The summary says where it is, and what opens it."""
     project.has("def test_a(netpipe_measurement): pass")
     project.sessions = [replace(recorded(), trace="/traces/cpu_test-a.trace.json.gz")]

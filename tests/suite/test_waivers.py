@@ -207,7 +207,7 @@ def test_a_waiver_is_new_or_not(slower: Project, before: str) -> None:
     assert ("waiver added" in result.stdout.str()) is (before == "damaged")
 
 
-def test_github_is_told_what_to_delete(slower: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_github_gets_the_waiver_to_delete(slower: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """As an error at the file."""
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     waive(slower, expires="2020-01-01")

@@ -137,7 +137,7 @@ def test_no_warning_comes_of_workers(project: Project) -> None:
     assert "Can't compare" not in result.stderr.str()
 
 
-def test_a_file_that_fails_to_be_read_is_told_once(project: Project) -> None:
+def test_a_file_that_cannot_be_imported_is_reported_once(project: Project) -> None:
     """The process above collects what is timed, not all again."""
     project.has("import absent", "test_broken")
     result = project.run("-n1", "--continue-on-collection-errors")
