@@ -24,9 +24,7 @@ def test_other_data_at_first_hide_no_drift(project: Project) -> None:
 
 
 @pytest.mark.parametrize("fingerprint", ["other data", ""])
-def test_without_an_earlier_baseline_the_summary_says_so(
-    project: Project, fingerprint: str
-) -> None:
+def test_without_an_earlier_baseline_there_is_a_note(project: Project, fingerprint: str) -> None:
     """Whether the only baselines before the latest are of other data, or there are none."""
     if fingerprint:
         project.record(replace(recorded(), fingerprint=fingerprint))

@@ -17,19 +17,23 @@ def unsure(project: Project) -> Project:
     return project
 
 
-def test_an_open_question_is_skipped(unsure: Project) -> None:
-    """By default an inconclusive test is neither passed nor failed, and its reason is shown."""
-    result = unsure.compare("-rs")
-    assert result.ret == pytest.ExitCode.OK
-    result.assert_outcomes(skipped=1)
-    line_with(result, "SKIPPED", REASON)
+POLICIES = pytest.mark.parametrize(
+    ("policy", "outcome", "code"),
+    [
+        ("warn", "skipped", pytest.ExitCode.OK),
+        ("fail", "failed", pytest.ExitCode.TESTS_FAILED),
+    ],
+)
 
 
-def test_an_open_question_fails_where_asked(unsure: Project) -> None:
-    """With --netpipe-inconclusive fail, an inconclusive test is a failed one."""
-    result = unsure.compare("--netpipe-inconclusive", "fail")
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.assert_outcomes(failed=1)
+@POLICIES
+def test_an_open_question_is_skipped_or_fails(
+    unsure: Project, policy: str, outcome: str, code: int
+) -> None:
+    """By default an inconclusive test is neither passed nor failed; its reason is shown."""
+    result = unsure.compare("-rs", "--netpipe-inconclusive", policy)
+    assert result.ret == code
+    result.assert_outcomes(**{outcome: 1})
     line_with(result, REASON)
 
 
@@ -41,25 +45,18 @@ def test_a_second_session_may_answer_it(unsure: Project) -> None:
     line_with(result, "verdict-not-confirmed", "inconclusive", "healthy")
 
 
-def test_an_inconclusive_comparison_is_skipped(project: Project) -> None:
-    """Where five sessions contradict each other nobody knows: the benchmark is skipped."""
+@POLICIES
+def test_an_inconclusive_comparison_is_skipped_or_fails(
+    project: Project, policy: str, outcome: str, code: int
+) -> None:
+    """Where five sessions contradict each other, the comparison decides nothing."""
     project.record()
     project.sessions = [recorded(load_s=load_s) for load_s in LOADS]
-    result = project.compare("-rs")
-    result.assert_outcomes(skipped=1)
-    line_with(
-        result, "INCONCLUSIVE:", "load_s_per_batch", "2.00 x", "0001_first.json", "5 sessions"
-    )
+    result = project.compare("-rs", "--netpipe-inconclusive", policy)
+    assert result.ret == code
+    result.assert_outcomes(**{outcome: 1})
+    line_with(result, "INCONCLUSIVE:", "load_s_per_batch", "2.00 x", "5 sessions")
     assert len(project.requests) == 5
-
-
-def test_an_inconclusive_comparison_fails_where_asked(project: Project) -> None:
-    """With --netpipe-inconclusive fail, what could not be decided is a failed test."""
-    project.record()
-    project.sessions = [recorded(load_s=load_s) for load_s in LOADS]
-    result = project.compare("--netpipe-inconclusive", "fail")
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.assert_outcomes(failed=1)
 
 
 def test_a_bad_verdict_is_confirmed_before_it_fails(project: Project) -> None:

@@ -16,19 +16,19 @@ TRAIN_TIME = """
 ELSEWHERE = replace(HOST, memory_bytes=HOST.memory_bytes // 2)
 
 
-def test_no_baseline_is_said_and_passes(project: Project) -> None:
-    """Without a baseline the run passes, names the device key and says how to record one."""
-    result = project.compare()
-    assert result.ret == pytest.ExitCode.OK
+@pytest.mark.parametrize(
+    ("policy", "outcome", "code"),
+    [("warn", "passed", pytest.ExitCode.OK), ("fail", "failed", pytest.ExitCode.TESTS_FAILED)],
+)
+def test_no_baseline_passes_or_fails(
+    project: Project, policy: str, outcome: str, code: int
+) -> None:
+    """A device without a baseline is named, with how to record one, and fails where asked."""
+    result = project.compare("--netpipe-missing", policy)
+    assert result.ret == code
+    result.assert_outcomes(**{outcome: 1})
     line_with(result, "NO_BASELINE:", "cpu-testing-4")
     line_with(result, "--netpipe-record")
-
-
-def test_no_baseline_fails_where_asked(project: Project) -> None:
-    """With --netpipe-missing fail, a device without a baseline fails its benchmarks."""
-    result = project.compare("--netpipe-missing", "fail")
-    result.assert_outcomes(failed=1)
-    line_with(result, "NO_BASELINE:", "cpu-testing-4")
 
 
 def test_a_new_benchmark_has_no_baseline(project: Project) -> None:
