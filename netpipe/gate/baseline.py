@@ -157,15 +157,8 @@ def load(path: Path) -> Baseline:
         raise InputError(path, "file", "be JSON", error, _RECORD_AGAIN) from error
     _check(document, path)
     ours, machine_info = document["netpipe"], document.get("machine_info", {})
-    sessions: list[Measurement] = []
-    for recorded in ours["sessions"]:
-        session = parse_measurement(recorded, path)
-        if not session.host.cpu_model:
-            # An older recording has it only among pytest-benchmark's own fields.
-            cpu = machine_info.get("cpu", {})
-            model = cpu_model(*map(cpu.get, ("family", "model", "stepping")))
-            session = replace(session, host=replace(session.host, cpu_model=model))
-        sessions.append(session)
+    measured = (parse_measurement(session, path) for session in ours["sessions"])
+    sessions = [_with_cpu_model(session, machine_info) for session in measured]
     return Baseline(
         path=path,
         recorded=document["datetime"],
@@ -176,6 +169,15 @@ def load(path: Path) -> Baseline:
         },
         dirty=bool(document["commit_info"].get("dirty")),
     )
+
+
+def _with_cpu_model(session: Measurement, machine_info: Mapping[str, Any]) -> Measurement:
+    """Complete the host of an older recording from pytest-benchmark's own fields."""
+    if session.host.cpu_model:
+        return session
+    cpu = machine_info.get("cpu", {})
+    model = cpu_model(*map(cpu.get, ("family", "model", "stepping")))
+    return replace(session, host=replace(session.host, cpu_model=model))
 
 
 def _check(document: Any, path: Path) -> None:
@@ -217,24 +219,8 @@ def save(
     Raises:
         InputError: The folder cannot be written to; the message says where the baseline was kept.
     """
-    distinct = _distinct(sessions)
-    ours = {
-        "schema": SCHEMA,
-        "sessions": [
-            {
-                name: value
-                for name, value in session.to_document().items()
-                if name not in _ONLY_FOR_PAGES
-            }
-            for session in distinct
-        ],
-        "benchmarks": {
-            benchmark: [distinct.index(session) for session in measured]
-            for benchmark, measured in sessions.items()
-        },
-    }
     # pytest-benchmark writes values without a JSON form as text; the digest covers that text.
-    plain = json.loads(json.dumps({**document, "netpipe": ours}, default=str))
+    plain = json.loads(json.dumps({**document, "netpipe": _own_part(sessions)}, default=str))
     plain["netpipe"]["digest"] = _digest(plain)
     text = json.dumps(plain, indent=1, allow_nan=False) + "\n"
     try:
@@ -245,3 +231,20 @@ def save(
         except OSError as second:
             way_out = f"Nor can it be kept among the temporary files: {second.strerror}"
         raise InputError(folder, "folder", "be writable", error.strerror, way_out) from error
+
+
+def _own_part(sessions: Mapping[str, Sequence[Measurement]]) -> dict[str, Any]:
+    """Return the value of the key `netpipe`: each session once, and the sessions by benchmark."""
+    distinct = _distinct(sessions)
+    documents = [session.to_document() for session in distinct]
+    return {
+        "schema": SCHEMA,
+        "sessions": [
+            {name: value for name, value in document.items() if name not in _ONLY_FOR_PAGES}
+            for document in documents
+        ],
+        "benchmarks": {
+            benchmark: [distinct.index(session) for session in measured]
+            for benchmark, measured in sessions.items()
+        },
+    }

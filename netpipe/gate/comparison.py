@@ -125,10 +125,7 @@ def mark_undecided(comparison: Comparison, error: OutOfTimeError) -> Comparison:
 
 
 def _compare_metric(
-    metric: Metric,
-    now: Sequence[Measurement],
-    baseline: BaselineSessions,
-    min_bound: float = 0.0,
+    metric: Metric, now: Sequence[Measurement], baseline: BaselineSessions, min_bound: float = 0.0
 ) -> MetricComparison:
     """Compare one metric; `min_bound` is a fraction below which its bound must not lie."""
     then = baseline.sessions

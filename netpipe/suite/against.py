@@ -11,13 +11,7 @@ from typing import Final
 
 import pytest
 
-from netpipe.errors import (
-    InputError,
-    NetpipeError,
-    NoSuchTestError,
-    OutOfTimeError,
-    SessionError,
-)
+from netpipe.errors import InputError, NetpipeError, NoSuchTestError, OutOfTimeError, SessionError
 from netpipe.gate.baseline import Baseline
 from netpipe.gate.comparison import mark_undecided
 from netpipe.gate.outcomes import ALARMS, NO_WORSE, Comparison, Outcome

@@ -5,12 +5,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from netpipe.errors import (
-    InconclusiveError,
-    MisuseError,
-    PipelineOrderError,
-    PipelineTooSlowError,
-)
+from netpipe.errors import InconclusiveError, MisuseError, PipelineOrderError, PipelineTooSlowError
 from netpipe.results.measurement import Measurement
 from netpipe.results.units import format_ratio_interval, format_seconds_interval
 from netpipe.verdict.decision import judge

@@ -15,6 +15,7 @@ from netpipe.gate.outcomes import NO_WORSE, Outcome
 from netpipe.gate.waivers import Waiver
 from netpipe.linting.rules import UNUSED_SILENCE
 from netpipe.suite.acceptance import Acceptance
+from netpipe.suite.gate_results import GateResult
 from netpipe.suite.run import Run
 from netpipe.verdict.decision import find_remarks, judge
 from netpipe.verdict.kinds import VerdictKind
@@ -99,20 +100,22 @@ def comparison_tables(run: Run) -> Iterator[Table]:
             table.add_column(heading)
         for result in run.results:
             if result.against == against:
-                comparison, decisive = result.comparison, result.comparison.decisive
-                drift = " since the oldest" if decisive and decisive.is_drift else ""
-                ratio = comparison.worse_ratio
-                why_not = f": {decisive.why_not}" if decisive and decisive.why_not else ""
-                table.add_row(
-                    result.benchmark.rpartition("::")[2],
-                    f"{comparison.metric or result.quantity}{drift}",
-                    "" if ratio is None else f"{ratio:.2f} x",
-                    f"{result.outcome}{why_not}",
-                )
+                table.add_row(*_comparison_cells(result))
         yield table
     for change in run.acceptance.changes:
         if (difference := change.difference) is not None:
             yield change_table(difference, f"baseline changed: {change.file}")
+
+
+def _comparison_cells(result: GateResult) -> Iterator[str]:
+    comparison, decisive = result.comparison, result.comparison.decisive
+    ratio = comparison.worse_ratio
+    yield result.benchmark.rpartition("::")[2]
+    is_drift = decisive is not None and decisive.is_drift
+    yield f"{comparison.metric or result.quantity}{' since the oldest' if is_drift else ''}"
+    yield "" if ratio is None else f"{ratio:.2f} x"
+    why_not = decisive.why_not if decisive else ""
+    yield f"{result.outcome}: {why_not}" if why_not else result.outcome
 
 
 def _comparison_lines(run: Run) -> Iterator[str]:
