@@ -5,6 +5,7 @@ every measurement runs in a session, a fresh process of its own.
 """
 
 import os
+import shlex
 import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -43,7 +44,7 @@ from netpipe.suite.fixtures import (  # noqa: F401  # pytest looks for them here
     netpipe_synthetic,
 )
 from netpipe.suite.options import BASELINE, Options, add_options
-from netpipe.suite.outputs import write_outputs
+from netpipe.suite.outputs import run_document, write_outputs
 from netpipe.suite.run import RUN, Run
 from netpipe.whole_file import refuse_unwritable, writable_folder
 
@@ -225,22 +226,17 @@ def _find_baselines(run: Run, config: pytest.Config) -> None:
         return Path(made.name)
 
     run.acceptance = read_acceptance(run.options, config.rootpath, os.environ, temporary)
-    if run.options.accelerators == ("auto",):
-        baselines = run.baselines_of(run.device.key)
-        if baselines:
-            other_plugins.show_baseline(config, baselines[-1].path)
+    measures_device = run.options.accelerators == ("auto",)
+    if measures_device and (baselines := run.baselines_of(run.device.key)):
+        other_plugins.show_baseline(config, baselines[-1].path)
 
 
 def _requests(item: pytest.Item, fixture: str) -> bool:
     return fixture in getattr(item, "fixturenames", ())
 
 
-def _is_compared(item: pytest.Item) -> bool:
-    return _requests(item, "netpipe_benchmark")
-
-
-def _is_measured(item: pytest.Item) -> bool:
-    return _requests(item, "netpipe_accelerator")
+_is_compared = partial(_requests, fixture="netpipe_benchmark")
+_is_measured = partial(_requests, fixture="netpipe_accelerator")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -272,7 +268,15 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     )
     if is_incomplete:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
-    write_outputs(run, session)
+    write_outputs(run, session, _write_page)
+
+
+def _write_page(run: Run, session: pytest.Session) -> None:
+    if run.options.report is not None:
+        from netpipe.page.rendering import write_page  # Slow: it imports the drawing of plots.
+
+        typed = shlex.join(["pytest", *map(str, session.config.invocation_params.args)])
+        write_page([run_document(run)], run.options.report, "--netpipe-report", repeat=typed)
 
 
 def _only_lists(config: pytest.Config) -> bool:

@@ -2,9 +2,8 @@
 
 import json
 import os
-import shlex
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from itertools import chain
@@ -34,9 +33,11 @@ class NotRecordedError(NetpipeError):
     """A run cannot be recorded as a baseline."""
 
 
-def write_outputs(run: Run, session: pytest.Session) -> None:
+def write_outputs(
+    run: Run, session: pytest.Session, write_page: Callable[[Run, pytest.Session], None]
+) -> None:
     """Write all files that the options ask for; one that cannot be written fails the run."""
-    for write in (_record_baselines, _write_json, _write_page, _add_step_summary):
+    for write in (_record_baselines, _write_json, write_page, _add_step_summary):
         try:
             write(run, session)
         except NetpipeError as error:
@@ -101,14 +102,6 @@ def _removed_benchmarks(run: Run, config: pytest.Config, folder: Path) -> Iterat
 def _write_json(run: Run, _: pytest.Session) -> None:
     if run.options.json is not None:
         write_json(run, run.options.json)
-
-
-def _write_page(run: Run, session: pytest.Session) -> None:
-    if run.options.report is not None:
-        from netpipe.page.rendering import write_page  # Slow: it imports the drawing of plots.
-
-        typed = shlex.join(["pytest", *map(str, session.config.invocation_params.args)])
-        write_page([run_document(run)], run.options.report, "--netpipe-report", repeat=typed)
 
 
 def _add_step_summary(run: Run, _: pytest.Session) -> None:
