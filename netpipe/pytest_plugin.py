@@ -289,9 +289,7 @@ def _only_lists(config: pytest.Config) -> bool:
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Print the verdicts, comparisons and notes, and the annotations for GitHub Actions."""
     run = config.stash.get(RUN, None)
-    if run is None or _only_lists(config):
-        return
-    if not (run.timed or run.notes or run.compares_nothing):
+    if run is None or _only_lists(config) or not (run.timed or run.notes or run.compares_nothing):
         return
     terminalreporter.section("netpipe")
     for line in summary.summary_lines(run):

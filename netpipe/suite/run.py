@@ -193,7 +193,7 @@ class Run:
         if self.against is not None and stored:
             baselines = self.baselines_of(stored[0].now.device.key)
             commit = self.against.commit.sha
-            stored = [dismiss_machine_alarm(each, paired, commit, baselines) for each in stored]
+            stored = [dismiss_machine_alarm(result, paired, commit, baselines) for result in stored]
         results = [*paired, *stored]
         self.results += results
         judged = [result for result in results if result.comparison.outcome not in UNJUDGED]
@@ -246,13 +246,11 @@ class Run:
             BaselineSessions(recording.name, recording.sessions.get(benchmark, ()))
             for recording in (holder, *baselines[: baselines.index(holder)])
         )
-        found, sessions = compare_until_decided(
-            quantity,
-            sessions,
-            stored,
-            earlier,
-            lambda open_: self._measure_once(subject, f"again, to be sure: {open_.open_reason}"),
-        )
+
+        def measure_again(undecided: Comparison) -> Measurement:
+            return self._measure_once(subject, f"again, to be sure: {undecided.open_reason}")
+
+        found, sessions = compare_until_decided(quantity, sessions, stored, earlier, measure_again)
         self.sessions[subject.full_key] = sessions
         return self._results(benchmark, quantity, found, sessions[-1])
 

@@ -107,7 +107,7 @@ def test_other_differences_of_a_changed_baseline_are_listed(pulled: Project) -> 
     line_with(result, "cpu-testing-4/0002_first.json", "host:")
 
 
-def test_unchanged_baselines_are_not_listed(pulled: Project) -> None:
+def test_equal_baselines_are_not_listed(pulled: Project) -> None:
     """The commit alone is named."""
     result = pulled.compare()
     line_with(result, "baselines of", "origin/main")
