@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from statistics import median
@@ -37,9 +38,18 @@ def write_outputs(
     run: Run, session: pytest.Session, write_page: Callable[[Run, pytest.Session], None]
 ) -> None:
     """Write all files that the options ask for; one that cannot be written fails the run."""
-    for write in (_record_baselines, _write_json, write_page, _add_step_summary):
+    step_summary = os.environ.get("GITHUB_STEP_SUMMARY")
+    writers: list[Callable[[], None]] = []
+    if run.options.record:
+        writers.append(partial(_record_baselines, run, session))
+    if run.options.json is not None:
+        writers.append(partial(write_json, run, run.options.json))
+    writers.append(partial(write_page, run, session))
+    if step_summary and (run.timed or run.compares_nothing):
+        writers.append(partial(add_step_summary, run, Path(step_summary)))
+    for write in writers:
         try:
-            write(run, session)
+            write()
         except NetpipeError as error:
             run.notes.append(str(error))
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -47,8 +57,6 @@ def write_outputs(
 
 def _record_baselines(run: Run, session: pytest.Session) -> None:
     """Write one baseline for each device key, if every test passed and every verdict was good."""
-    if not run.options.record:
-        return
     if reason := _why_not_recorded(run, int(session.exitstatus)):
         raise NotRecordedError(f"no baseline was recorded: {reason}")
     devices: dict[str, dict[str, tuple[Measurement, ...]]] = defaultdict(dict)
@@ -97,17 +105,6 @@ def _removed_benchmarks(run: Run, config: pytest.Config, folder: Path) -> Iterat
             is_certain = is_collected or not (config.rootpath / file).exists()
             if is_certain and run.is_removed(benchmark):
                 yield benchmark
-
-
-def _write_json(run: Run, _: pytest.Session) -> None:
-    if run.options.json is not None:
-        write_json(run, run.options.json)
-
-
-def _add_step_summary(run: Run, _: pytest.Session) -> None:
-    path = os.environ.get("GITHUB_STEP_SUMMARY")
-    if path and (run.timed or run.compares_nothing):
-        add_step_summary(run, Path(path))
 
 
 def write_json(run: Run, path: Path) -> None:
