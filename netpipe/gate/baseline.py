@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -61,11 +60,11 @@ class Baseline:
         return tuple(_distinct(self.sessions))
 
 
-def _distinct(sessions: Mapping[str, Sequence[Measurement]]) -> list[Measurement]:
+def _distinct(benchmarks: Mapping[str, Sequence[Measurement]]) -> list[Measurement]:
     distinct: list[Measurement] = []
-    for session in chain.from_iterable(sessions.values()):
-        if session not in distinct:
-            distinct.append(session)
+    for sessions in benchmarks.values():
+        # Sessions of one benchmark are different ones, even where they are equal.
+        distinct += [session for session in sessions if session not in distinct]
     return distinct
 
 

@@ -63,6 +63,12 @@ def test_a_session_counts_once() -> None:
     assert held(first, other).all_sessions == (first, other)
 
 
+def test_equal_sessions_of_a_benchmark_count_each() -> None:
+    """They are of two processes, which happened to measure the same."""
+    session = make_measurement()
+    assert held(session, session).all_sessions == (session, session)
+
+
 def test_the_spread_is_over_sessions() -> None:
     """Each has one median, and the lowest and highest of those are told."""
     measured = [make_measurement(load_s=load_s) for load_s in (0.03, 0.01, 0.02, 0.021)]
