@@ -21,8 +21,8 @@ from netpipe.results.measurement import Finding, Measurement
 from netpipe.results.step_times import Distributions, StepTimes
 from netpipe.suite.against import Against
 from netpipe.suite.gate_results import GateResult
+from netpipe.suite.outputs import write_json
 from netpipe.suite.run import Run
-from netpipe.suite.run_document import write_json
 from netpipe.suite.worktrees import Commit
 from netpipe.verdict.decision import judge
 from netpipe.verdict.report import measurement_document
