@@ -1,5 +1,6 @@
 """`netpipe lint`: what it prints where, and how it ends."""
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -78,7 +79,7 @@ def test_an_error_fails(netpipe: Netpipe, pipelines: str) -> None:
     result = netpipe("lint", f"{pipelines}:disordered", "--json")
     found = document(result, "lint.1.json")
     assert result.exit_code == 1
-    assert "batch-after-mp-prefetch" in [one["rule"] for one in found["findings"]]
+    assert "batch-after-mp-prefetch" in [finding["rule"] for finding in found["findings"]]
     assert {node["made_at"].rpartition(":")[0] for node in found["graph"]} >= {pipelines}
 
 
@@ -106,7 +107,7 @@ def test_try_reports_a_trial(netpipe: Netpipe, pipelines: str) -> None:
     """The document has a trial, whatever the result on a busy machine."""
     result = netpipe("lint", f"{pipelines}:unprefetched", "--try", "--budget", 3, "--json")
     trials = document(result, "lint.1.json")["trials"]
-    assert "no-prefetch" in [one["rule"] for one in trials]
+    assert "no-prefetch" in [trial["rule"] for trial in trials]
 
 
 def test_code_is_printed_as_it_is(netpipe: Netpipe, linted: Linted) -> None:
@@ -120,12 +121,13 @@ def test_code_is_printed_as_it_is(netpipe: Netpipe, linted: Linted) -> None:
 def test_findings_silences_and_trials_are_printed(netpipe: Netpipe, linted: Linted) -> None:
     """Silenced findings show their reason; an error fails the command."""
     linted.findings, linted.trials = (ERROR,), (TRIAL,)
-    linted.silenced = (SilencedFinding(WARNING, "the step takes a second"),)
+    reason = "the step takes a second"
+    linted.silenced = (SilencedFinding(WARNING, reason),)
     result = netpipe("lint", "a:b")
     assert result.exit_code == 1
-    assert "error shuffle-after-batch: shuffles whole batches" in result.stdout
-    assert "silenced: no-prefetch: the step takes a second" in result.stdout
-    assert "tried: no-prefetch: 2.00 times as fast" in result.stdout
+    assert f"error {ERROR.rule}: {ERROR.message}" in result.stdout
+    assert f"silenced: {WARNING.rule}: {reason}" in result.stdout
+    assert f"tried: {TRIAL['rule']}: {TRIAL['message']}" in result.stdout
 
 
 def test_pyproject_sets_the_intent_and_the_silences(
@@ -153,7 +155,7 @@ def test_a_wrong_setting_is_misuse(
     monkeypatch.chdir(tmp_path)
     result = netpipe("lint", "a:b")
     assert result.exit_code == 2
-    assert f"{tmp_path / 'pyproject.toml'}: tool.netpipe.lint.silence must be" in result.stderr
+    assert f"{tmp_path / 'pyproject.toml'}: tool.netpipe.lint.silence" in result.stderr
     assert not linted.requests
 
 
@@ -171,7 +173,7 @@ def test_a_picture_that_cannot_be_written_is_misuse(
     """The option and the file are named, and nothing is on standard output."""
     result = netpipe("lint", "a:b", "--svg", tmp_path / "absent" / "pipeline.svg")
     assert result.exit_code == 2
-    assert "pipeline.svg: --svg must be writable; found No such file" in result.stderr
+    assert re.search(r"pipeline\.svg: --svg .* No such", result.stderr)
     assert result.stdout == ""
     assert len(linted.requests) == 1
 
@@ -180,7 +182,7 @@ def test_the_time_limit_is_printed(netpipe: Netpipe, linted: Linted) -> None:
     """Printed before a trial or a proof starts: the limit that ends the session."""
     trying = ["--try", "--prove", "--budget", 25, "--start-limit", 200]
     result = netpipe("lint", "a:b", *trying)
-    assert "a:b: ends within 295 s, of which 200 s are for importing and building" in result.stderr
+    assert re.search("a:b: .* 295 s, .* 200 s", result.stderr)
     assert linted.requests[0].limit_s == 295
     for quiet in (["--try", "--quiet"], []):
         assert "ends within" not in netpipe("lint", "a:b", *quiet).stderr

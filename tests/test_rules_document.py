@@ -1,4 +1,4 @@
-"""docs/rules.md: every example is linted, and says what the rules and the benchmark say."""
+"""docs/rules.md: its examples are linted, and its severities and costs are those of the code."""
 
 import re
 from pathlib import Path
@@ -29,7 +29,7 @@ SECTIONS = parse_rule_sections(TEXT)
 IN_PYTHON = [
     rule for rule, section in SECTIONS.items() if section.block("wrong").language == "python"
 ]
-# What the document says that costs nothing but a look.
+# Rules about reports, whose findings cost nothing.
 WITHOUT_COST = {"no-grain-graph", "unused-silence"}
 
 
@@ -50,7 +50,7 @@ def linted(rule: str, form: Form, intent: str, silences: Any = None) -> LintRepo
 
 
 def severities(report: LintReport, rule: str) -> set[str]:
-    """How severe the findings of a rule are."""
+    """Return the severities of a rule's findings."""
     return {finding.severity for finding in report.findings if finding.rule == rule}
 
 
@@ -67,7 +67,7 @@ def test_every_rule_has_a_section_and_every_section_is_a_rule() -> None:
 
 @pytest.mark.parametrize("rule", SECTIONS)
 def test_a_section_states_a_severity_for_every_intent(rule: str) -> None:
-    """Nobody has to guess what a rule is for their intent."""
+    """Every intent has a severity."""
     assert set(SECTIONS[rule].severities) == set(INTENTS)
 
 
@@ -82,7 +82,7 @@ def test_the_wrong_example_breaks_the_rule(rule: str, intent: str) -> None:
 @pytest.mark.parametrize("intent", INTENTS)
 @pytest.mark.parametrize("rule", IN_PYTHON)
 def test_the_right_example_does_not_break_the_rule(rule: str, intent: str) -> None:
-    """What the section recommends is free of what it warns of."""
+    """The recommended code does not break the rule."""
     assert severities(linted(rule, "right", intent), rule) == set()
 
 
@@ -90,14 +90,14 @@ def test_the_right_example_does_not_break_the_rule(rule: str, intent: str) -> No
 def test_the_right_example_has_no_error_at_all(rule: str) -> None:
     """For the intent that the rule is about, the recommendation breaks no other rule either."""
     report = linted(rule, "right", worst_intent(rule))
-    assert [one.rule for one in report.findings if one.severity == "error"] == []
+    assert [finding.rule for finding in report.findings if finding.severity == "error"] == []
 
 
 @pytest.mark.parametrize("rule", sorted(set(IN_PYTHON) - {"no-grain-graph"}))
 def test_a_finding_names_a_line_of_the_document(rule: str) -> None:
-    """The examples are placed where they stand, so that a failing one can be found."""
-    places = {node.made_at for node in linted(rule, "wrong", "throughput").graph.nodes}
-    lines = {int(place.rpartition(":")[2]) for place in places if "rules.md" in place}
+    """Examples have the lines of the document, so that a failing one can be found."""
+    origins = [node.made_at for node in linted(rule, "wrong", "throughput").graph.nodes]
+    lines = {int(origin.rpartition(":")[2]) for origin in origins if "rules.md" in origin}
     block = SECTIONS[rule].block("wrong")
     assert lines & set(range(block.line, block.line + block.code.count("\n")))
 
@@ -109,7 +109,7 @@ def test_silencing_works_as_the_document_says(tmp_path: Path) -> None:
     settings = read_lint_settings(tmp_path)
     assert settings.intent == "reproducible"
     ((rule, reason), (of_one, _)) = settings.silences.items()
-    assert of_one.startswith("map-after-mp-prefetch of ")
+    assert of_one.partition(" of ")[0] == "map-after-mp-prefetch"
     report = linted(rule, "wrong", settings.intent, settings.silences)
     assert severities(report, rule) == set()
     assert reason in repr(report.silenced)

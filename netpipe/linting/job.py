@@ -1,5 +1,6 @@
 """The job of a session that lints: build the loader, lint it, and run the requested experiments."""
 
+from dataclasses import asdict
 from functools import partial
 
 from netpipe.clock import MonotonicClock
@@ -15,10 +16,6 @@ from netpipe.session.result_files import progress_file
 
 def lint_loader(request: LintRequest, loader: LoaderFactory) -> dict[str, object]:
     """Return the `netpipe.lint/1` document of the pipeline that a factory returns.
-
-    Args:
-        request: The intent, the silences, and whether to prove findings and to try fixes.
-        loader: Makes the pipeline; called once, and again for every experiment.
 
     Raises:
         MisuseError: The intent is unknown, or a silence names no rule or has no reason.
@@ -42,5 +39,5 @@ def lint_loader(request: LintRequest, loader: LoaderFactory) -> dict[str, object
 
         cores = this_host().cores
         found = try_fixes(loader, report, cores, clock, request.budget_s, tell=tell)
-        report, trials = apply_trials(report, found), [trial.to_document() for trial in found]
+        report, trials = apply_trials(report, found), [asdict(trial) for trial in found]
     return {**report.to_document(), "trials": trials}

@@ -1,7 +1,7 @@
 """The linter: applies every rule to the graph of a Grain pipeline and reports the findings."""
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib.metadata import version
@@ -12,18 +12,11 @@ from cattrs.errors import BaseValidationError
 
 from netpipe.device.host import this_host
 from netpipe.errors import InputError, MisuseError
-from netpipe.linting.graph.nodes import Graph, Node, qualified_name
-from netpipe.linting.graph.reader import read_graph
+from netpipe.linting.graph.nodes import Graph, Node, PlainValue, qualified_name
+from netpipe.linting.graph.reader import find_dataset_properties, find_held_datasets, read_graph
 from netpipe.linting.graph.source_lines import Recording
-from netpipe.linting.graph.wrapped_datasets import find_dataset_properties, find_held_datasets
 from netpipe.linting.request import INTENTS
-from netpipe.linting.rules import (
-    NO_GRAIN_GRAPH,
-    RULE_NAMES,
-    RULES,
-    UNUSED_SILENCE,
-    split_silence,
-)
+from netpipe.linting.rules import NO_GRAIN_GRAPH, RULE_NAMES, RULES, UNUSED_SILENCE, split_silence
 from netpipe.linting.rules.costs import load_packaged_costs
 from netpipe.linting.rules.finding import LintFinding, Pipeline, SilencedFinding
 
@@ -32,15 +25,12 @@ SCHEMA = "netpipe.lint/1"
 
 @dataclass(frozen=True)
 class LintReport:
-    """What all rules report about one pipeline.
+    """What all rules report about one pipeline, in the order of the rules.
 
     Attributes:
-        intent: What the pipeline is judged for: "throughput", or "reproducible" when its batches
-            must not depend on the number of workers.
-        grain_version: The version of the installed Grain.
-        graph: The pipeline; without nodes if it is not a Grain pipeline.
-        findings: All findings, in the order of the rules.
-        silenced: The findings that the user silenced.
+        intent: One of `INTENTS`.
+        graph: Without nodes if it is not a Grain pipeline.
+        findings: Those that the user did not silence.
     """
 
     intent: str
@@ -56,16 +46,11 @@ class LintReport:
 
     def to_document(self) -> dict[str, object]:
         """Return the report as plain JSON values: a `netpipe.lint/1` document."""
-        document: dict[str, object] = {
-            "schema": SCHEMA,
-            "intent": self.intent,
-            "grain_version": self.grain_version,
-            "graph": [asdict(node) for node in self.graph.nodes],
-            "findings": [asdict(finding) for finding in self.findings],
-            "silenced": [
-                asdict(silenced.finding) | {"reason": silenced.reason} for silenced in self.silenced
-            ],
-        }
+        document = {"schema": SCHEMA, **asdict(self)}
+        document["graph"] = document["graph"]["nodes"]
+        document["silenced"] = [
+            entry["finding"] | {"reason": entry["reason"]} for entry in document["silenced"]
+        ]
         plain: dict[str, object] = json.loads(json.dumps(document))
         return plain
 
@@ -97,18 +82,24 @@ def lint(
     _check_silences(silences)
     graph, remarks = _read_graph(dataset, recording)
     findings = [*_apply_rules(graph, intent), *remarks]
-    silenced = list(_find_silenced(findings, graph, silences))
+    reasons = ((finding, _find_reason(finding, graph, silences)) for finding in findings)
+    silenced = tuple(SilencedFinding(finding, reason) for finding, reason in reasons if reason)
     aside = [entry.finding for entry in silenced]
     accepted = {finding.nodes[0] for finding in aside if finding.rule not in silences}
     if accepted:
         # A rule may name only the first of several nodes, so lint again without the silenced ones.
-        findings = [*_apply_rules(_neutralize(graph, accepted), intent), *remarks]
+        # No rule reports nodes of the kind "Options".
+        neutral = tuple(
+            replace(node, kind="Options", parameters={}) if node.id in accepted else node
+            for node in graph.nodes
+        )
+        findings = [*_apply_rules(Graph(neutral), intent), *remarks]
     open_findings = [
         finding for finding in findings if finding.rule not in silences and finding not in aside
     ]
     if graph.nodes:
         open_findings += _find_unused_silences(silences, graph, aside)
-    return LintReport(intent, version("grain"), graph, tuple(open_findings), tuple(silenced))
+    return LintReport(intent, version("grain"), graph, tuple(open_findings), silenced)
 
 
 def _check_silences(silences: Mapping[str, str]) -> None:
@@ -125,51 +116,48 @@ def _read_graph(dataset: object, recording: Recording | None) -> tuple[Graph, li
     graph = read_graph(dataset, recording)
     if graph.nodes:
         return graph, []
-    held = find_held_datasets(dataset)
+    kind, held = qualified_name(type(dataset)), find_held_datasets(dataset)
     if len(held) == 1:
         ((name, inner),) = held.items()
-        return read_graph(inner, recording), [_report_held_dataset(dataset, name)]
-    return graph, [_report_no_graph(dataset, held or find_dataset_properties(dataset))]
+        graph = read_graph(inner, recording)
+        problem = (
+            f"the graph is that of the dataset in its attribute {name}, and nothing is known about"
+            f" what {kind} does with it"
+        )
+        fix = (
+            "To lint everything that runs, let the loader factory return the dataset itself:"
+            f" loader.{name}"
+        )
+    else:
+        problem = "there is no Grain graph to read, and nothing is known about its order"
+        fix = "Let the loader factory return the grain IterDataset, MapDataset or DataLoader itself"
+        if names := held or find_dataset_properties(dataset):
+            fix += f": {' or '.join(f'loader.{name}' for name in names)}"
+    message = f"The loader is a {kind}, not a Grain dataset: {problem}"
+    return graph, [LintFinding(NO_GRAIN_GRAPH, "info", (), message, fix)]
 
 
 def _apply_rules(graph: Graph, intent: str) -> Iterator[LintFinding]:
     if not graph.nodes:
         return
-    pipeline, costs = Pipeline(graph, intent, this_host().cores), load_packaged_costs()
+    pipeline = Pipeline(graph, intent == "throughput", this_host().cores)
+    costs = load_packaged_costs()
     for name, rule in RULES.items():
-        for finding in _merge_equal(rule(pipeline)):
-            yield replace(finding, cost=costs.describe(name))
+        # Problems that differ only in their nodes are one finding, with the nodes of all.
+        merged: dict[LintFinding, dict[int, None]] = {}
+        for severity, nodes, message, fix in rule(pipeline):
+            finding = LintFinding(name, severity, (), message, fix, costs.describe(name))
+            merged.setdefault(finding, {}).update(dict.fromkeys(node.id for node in nodes))
+        yield from (replace(finding, nodes=tuple(ids)) for finding, ids in merged.items())
 
 
-def _merge_equal(findings: Iterable[LintFinding]) -> Iterator[LintFinding]:
-    """Merge findings that differ only in their nodes into one with the nodes of all."""
-    nodes: dict[LintFinding, dict[int, None]] = {}
-    for finding in findings:
-        nodes.setdefault(replace(finding, nodes=()), {}).update(dict.fromkeys(finding.nodes))
-    return (replace(finding, nodes=tuple(ids)) for finding, ids in nodes.items())
-
-
-def _find_silenced(
-    findings: Iterable[LintFinding], graph: Graph, silences: Mapping[str, str]
-) -> Iterator[SilencedFinding]:
-    for finding in findings:
-        function = _function_name(graph.nodes[finding.nodes[0]]) if finding.nodes else ""
-        reason = silences.get(finding.rule) or silences.get(f"{finding.rule} of {function}")
-        if reason:
-            yield SilencedFinding(finding, reason)
+def _find_reason(finding: LintFinding, graph: Graph, silences: Mapping[str, str]) -> str | None:
+    function = _function_name(graph.nodes[finding.nodes[0]]) if finding.nodes else ""
+    return silences.get(finding.rule) or silences.get(f"{finding.rule} of {function}")
 
 
 def _function_name(node: Node) -> str:
     return str(node.parameters.get("transform") or "")
-
-
-def _neutralize(graph: Graph, ids: Collection[int]) -> Graph:
-    """Give nodes a kind that no rule reports."""
-    neutral = (
-        replace(node, kind="Options", parameters={}) if node.id in ids else node
-        for node in graph.nodes
-    )
-    return Graph(tuple(neutral))
 
 
 def _find_unused_silences(
@@ -190,38 +178,8 @@ def _find_unused_silences(
             )
 
 
-def _report_held_dataset(loader: object, attribute: str) -> LintFinding:
-    kind = qualified_name(type(loader))
-    return LintFinding(
-        NO_GRAIN_GRAPH,
-        "info",
-        (),
-        f"The loader is a {kind}, not a Grain dataset: the graph is that of the dataset in its"
-        f" attribute {attribute}, and nothing is known about what {kind} does with it",
-        "To lint everything that runs, let the loader factory return the dataset itself:"
-        f" loader.{attribute}",
-    )
-
-
-def _report_no_graph(loader: object, attributes: Iterable[str]) -> LintFinding:
-    names = " or ".join(f"loader.{name}" for name in attributes)
-    return LintFinding(
-        NO_GRAIN_GRAPH,
-        "info",
-        (),
-        f"The loader is a {qualified_name(type(loader))}, not a Grain dataset: there is no"
-        " Grain graph to read, and nothing is known about its order",
-        "Let the loader factory return the grain IterDataset, MapDataset or DataLoader itself"
-        + (f": {names}" if names else ""),
-    )
-
-
 def parse_report(document: Mapping[str, Any], where: str = "lint") -> LintReport:
     """Parse a `netpipe.lint/1` document; additional keys are ignored.
-
-    Args:
-        document: What `LintReport.to_document` returned.
-        where: The origin of the document, for the error message.
 
     Raises:
         InputError: The document has another schema, or a field is missing or wrong.
@@ -238,9 +196,9 @@ def parse_report(document: Mapping[str, Any], where: str = "lint") -> LintReport
 @cache
 def _converter() -> cattrs.Converter:
     converter = cattrs.Converter()
-    in_node = cattrs.gen.override(struct_hook=lambda parameters, _: _to_tuples(parameters))
-    read_node = cattrs.gen.make_dict_structure_fn(Node, converter, parameters=in_node)
-    converter.register_structure_hook(Node, read_node)
+    converter.register_structure_hook_func(
+        lambda kind: kind == PlainValue, lambda value, _: _to_tuples(value)
+    )
     converter.register_structure_hook(
         Graph, lambda nodes, _: Graph(converter.structure(nodes, tuple[Node, ...]))
     )
@@ -255,6 +213,4 @@ def _converter() -> cattrs.Converter:
 
 def _to_tuples(value: Any) -> Any:
     """Turn the lists of JSON back into tuples."""
-    if isinstance(value, dict):
-        return {name: _to_tuples(item) for name, item in value.items()}
     return tuple(map(_to_tuples, value)) if isinstance(value, list) else value

@@ -20,7 +20,6 @@ class LintRequest(SessionRequest):
     building the pipeline.
 
     Attributes:
-        intent: What the pipeline is held to: "throughput" or "reproducible".
         silences: The reason for every silenced rule, by the rule's name.
         proves: Whether to run the pipeline where its structure decides nothing.
         tries: Whether to measure what the proposed fixes give.

@@ -10,7 +10,6 @@ from netpipe.errors import InputError
 from netpipe.linting.request import INTENTS
 from netpipe.linting.rules import RULE_NAMES, split_silence
 
-_FILE: Final = "pyproject.toml"
 _TABLE: Final = "tool.netpipe.lint"
 
 
@@ -19,7 +18,6 @@ class LintSettings:
     """What `[tool.netpipe.lint]` sets.
 
     Attributes:
-        intent: "throughput" or "reproducible".
         silences: Maps a rule's name, or "RULE of FUNCTION", to the reason why it is silenced.
     """
 
@@ -28,15 +26,12 @@ class LintSettings:
 
 
 def read_lint_settings(folder: Path) -> LintSettings:
-    """Read the settings from the nearest pyproject.toml, in `folder` or above it.
-
-    Returns:
-        The settings; the defaults if there is no such file or no `[tool.netpipe.lint]` in it.
+    """Read the nearest pyproject.toml, in `folder` or above it; the defaults without settings.
 
     Raises:
         InputError: The file is not TOML, or the table holds an unknown key or a wrong value.
     """
-    paths = (parent / _FILE for parent in (folder, *folder.parents))
+    paths = (parent / "pyproject.toml" for parent in (folder, *folder.parents))
     path = next(filter(Path.is_file, paths), None)
     if path is None:
         return LintSettings()

@@ -1,4 +1,4 @@
-"""The report on a pipeline: all rules in their order, silences, and its way as JSON."""
+"""The report on a pipeline: the order of findings, silences, and the JSON document."""
 
 import json
 from collections.abc import Mapping
@@ -69,7 +69,7 @@ def test_no_element_is_read() -> None:
         lint(dataset)
 
 
-def test_a_loader_that_is_not_grains_has_a_remark_and_no_graph() -> None:
+def test_a_loader_that_is_not_grains_has_a_finding_and_no_graph() -> None:
     """A generator is no error: the report says that there is nothing to read."""
     report = lint(batch for batch in range(3))
     (finding,) = report.findings
@@ -80,7 +80,7 @@ def test_a_loader_that_is_not_grains_has_a_remark_and_no_graph() -> None:
 
 def test_an_unknown_intent_is_misuse() -> None:
     """The intents that exist are named."""
-    with pytest.raises(MisuseError, match=r"one of throughput, reproducible\. Found: 'speed'"):
+    with pytest.raises(MisuseError, match=r"throughput, reproducible.*'speed'"):
         lint(elements(), "speed")
 
 
@@ -88,7 +88,7 @@ def test_an_unknown_intent_is_misuse() -> None:
 
 
 def test_a_silenced_finding_is_set_aside_with_its_reason() -> None:
-    """It keeps all that it says, and the others are heard."""
+    """The finding is kept with its reason, and the others are reported."""
     late = in_workers(in_workers(elements())).batch(4)
     report = lint(late, silences={BATCH: "few batches"})
     (silenced,) = report.silenced
@@ -98,16 +98,18 @@ def test_a_silenced_finding_is_set_aside_with_its_reason() -> None:
 
 
 def test_a_rule_can_be_silenced_for_one_function() -> None:
-    """What it says of that one is set aside, and what comes after it is heard."""
+    """The finding about that function is set aside, and the next function is reported."""
     function = "tests.linting.rules.linting.increment"
     silences = {f"{MAP} of {function}": "it is cheap"}
     alone = lint(in_workers(elements()).map(increment), silences=silences)
     assert alone.findings == ()
-    assert [(one.finding.rule, one.reason) for one in alone.silenced] == [(MAP, "it is cheap")]
+    assert [(entry.finding.rule, entry.reason) for entry in alone.silenced] == [
+        (MAP, "it is cheap")
+    ]
     more = lint(in_workers(elements()).map(increment).map(dict), silences=silences)
     assert [finding.rule for finding in more.findings] == [MAP]
-    assert "Map of builtins.dict comes after" in more.findings[0].message
-    assert [one.finding.rule for one in more.silenced] == [MAP]
+    assert "Map of builtins.dict" in more.findings[0].message
+    assert [entry.finding.rule for entry in more.silenced] == [MAP]
 
 
 def test_a_remark_about_the_loader_stays_beside_a_silence_for_one_function() -> None:
@@ -135,7 +137,7 @@ def test_a_silence_for_one_function_is_unused_only_where_the_function_is() -> No
 
 
 def test_an_unused_silence_is_reported() -> None:
-    """With the reason that was given, so that its author knows which it was."""
+    """The finding names the rule and the reason that was given."""
     report = lint(source(), silences={NESTED: "an old reason"})
     (finding,) = report.findings
     assert (finding.rule, finding.severity, finding.nodes) == ("unused-silence", "warning", ())
@@ -145,18 +147,17 @@ def test_an_unused_silence_is_reported() -> None:
 
 
 def test_a_silence_is_not_unused_without_a_graph() -> None:
-    """A loader that is not Grain's keeps no rule and breaks none."""
-    assert [one.rule for one in lint(iter(()), silences={BATCH: "meant"}).findings] == [
-        "no-grain-graph"
-    ]
+    """Without a graph, rules are neither followed nor broken."""
+    report = lint(iter(()), silences={BATCH: "meant"})
+    assert [finding.rule for finding in report.findings] == ["no-grain-graph"]
     assert lint(iter(()), silences={"no-grain-graph": "a generator"}).findings == ()
 
 
 @pytest.mark.parametrize(
     ("silences", "message"),
     [
-        ({"batch-after": "meant"}, "one of nested-mp-prefetch, .*Found: 'batch-after'"),
-        ({BATCH: " "}, "rule batch-after-mp-prefetch must have a reason. Found: ' '"),
+        ({"batch-after": "meant"}, "nested-mp-prefetch, .*'batch-after'"),
+        ({BATCH: " "}, "batch-after-mp-prefetch .*reason.*' '"),
     ],
 )
 def test_a_silence_of_no_rule_or_without_reason_is_misuse(
@@ -187,11 +188,11 @@ def test_the_document_follows_its_schema(report: LintReport) -> None:
 
 
 def test_a_report_comes_back_from_its_document(report: LintReport) -> None:
-    """It is the same; what others add to the document is passed over."""
+    """The report is the same; additional keys are ignored."""
     assert parse_report(report.to_document() | {"trials": []}) == report
 
 
-def test_places_in_the_users_code_travel_with_the_document() -> None:
+def test_source_lines_are_in_the_document() -> None:
     """A recording of the factory gives every node its line."""
     report = lint_factory(lambda: in_workers(elements()).batch(4))
     assert "linting.py:" in report.graph.nodes[-1].made_at
@@ -209,7 +210,7 @@ def test_places_in_the_users_code_travel_with_the_document() -> None:
     ],
 )
 def test_a_damaged_document_is_bad_input(changed: Mapping[str, Any], message: str) -> None:
-    """The error names where it comes from and what is wrong with it."""
+    """The error names the wrong field."""
     document = {**lint(WRONG_IN_MANY_WAYS[0]).to_document(), **changed}
     if changed.get("intent", "") is None:
         del document["intent"]

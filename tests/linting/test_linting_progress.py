@@ -1,12 +1,11 @@
-"""A session that lints says what it tries, and of how many seconds."""
+"""The phases that a session of lint announces, with their seconds."""
 
 from pathlib import Path
 
 import grain
 import pytest
 
-from netpipe.linting.experiments.alternation import UNCHANGED, VariantComparison
-from netpipe.linting.experiments.blocks import ElementBlock
+from netpipe.linting.experiments.blocks import UNCHANGED, ElementBlock, VariantComparison
 from netpipe.linting.experiments.variants import Variant
 from netpipe.linting.job import lint_loader
 from netpipe.linting.request import LintRequest
@@ -24,7 +23,7 @@ def loader() -> grain.IterDataset:
 
 
 @pytest.mark.parametrize(
-    ("proves", "tries", "said"),
+    ("proves", "tries", "expected"),
     [
         (False, False, [(BUILDS, 0)]),
         (True, False, [(BUILDS, 0), (PROVES, 7.0)]),
@@ -37,12 +36,12 @@ def test_slow_phases_are_announced(
     monkeypatch: pytest.MonkeyPatch,
     proves: bool,
     tries: bool,
-    said: list[tuple[str, float]],
+    expected: list[tuple[str, float]],
 ) -> None:
     """The factory, the proofs, and the first batches; --prove and --try have a budget each."""
-    heard: list[tuple[str, float]] = []
+    announced: list[tuple[str, float]] = []
     monkeypatch.setattr(
-        ProgressWriter, "enter_phase", lambda _, what, of_s=0.0: heard.append((what, of_s))
+        ProgressWriter, "enter_phase", lambda _, what, of_s=0.0: announced.append((what, of_s))
     )
     failed = Interleaved[Variant, ElementBlock](failures={UNCHANGED: "it was not run"})
     monkeypatch.setattr(VariantComparison, "_interleave", lambda *_: failed)
@@ -50,4 +49,4 @@ def test_slow_phases_are_announced(
         result=str(tmp_path / "result.json"), budget_s=7.0, proves=proves, tries=tries
     )
     lint_loader(request, loader)
-    assert [one for one in heard if not one[0].startswith("measuring")] == said
+    assert [phase for phase in announced if not phase[0].startswith("measuring")] == expected

@@ -1,4 +1,4 @@
-"""Reading what a project says of its lint."""
+"""The lint settings of a project."""
 
 from pathlib import Path
 
@@ -16,8 +16,8 @@ def project(folder: Path, text: str) -> Path:
     return inside
 
 
-def test_a_project_says_its_intent_and_its_silences(tmp_path: Path) -> None:
-    """They are read from the nearest pyproject.toml above."""
+def test_a_project_sets_its_intent_and_its_silences(tmp_path: Path) -> None:
+    """They are read from the nearest pyproject.toml in the folder or above it."""
     inside = project(
         tmp_path,
         '[tool.netpipe.lint]\nintent = "reproducible"\n'
@@ -35,12 +35,12 @@ def test_the_nearest_project_counts(tmp_path: Path) -> None:
 
 
 def test_the_defaults_hold_without_settings(tmp_path: Path) -> None:
-    """A project that says nothing of it is judged for throughput, and nothing is silenced."""
+    """The default is throughput, without silences."""
     assert read_lint_settings(project(tmp_path, "[project]\nname = 'x'\n")) == LintSettings()
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("[tool.netpipe.lint]\nintent = 'speed'", "tool.netpipe.lint.intent must be one of"),
         ("[tool.netpipe.lint]\nintend = 'x'", "key must be intent or silence; found 'intend'"),
@@ -53,8 +53,8 @@ def test_the_defaults_hold_without_settings(tmp_path: Path) -> None:
         ("[tool.", "file must be TOML"),
     ],
 )
-def test_a_wrong_setting_is_named(tmp_path: Path, text: str, said: str) -> None:
+def test_a_wrong_setting_is_named(tmp_path: Path, text: str, message: str) -> None:
     """File, key, constraint and value are in the error."""
-    with pytest.raises(InputError, match=said) as raised:
+    with pytest.raises(InputError, match=message) as raised:
         read_lint_settings(project(tmp_path, text))
     assert str(tmp_path / "pyproject.toml") in str(raised.value)

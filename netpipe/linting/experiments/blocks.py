@@ -1,34 +1,48 @@
-"""A block of batches, timed: flat out, as a trainer pulls, or a whole epoch of short data."""
+"""Blocks of batches, timed; variants of a pipeline compared by blocks in turns, in one run.
 
-from collections.abc import Callable, Generator
+Each block has an iterator of its own, so that no buffer of one side fills while another side is
+timed; its first part is thrown away.
+"""
+
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, median
+from math import ceil, inf
+from statistics import median
 from typing import Any, Final
 
 from netpipe.clock import Clock
-from netpipe.errors import MisuseError
-from netpipe.linting.experiments.batch_digest import element_count
-from netpipe.linting.experiments.variants import open_iterator
+from netpipe.errors import HangError, MisuseError
+from netpipe.linting.experiments.loader_runs import element_count
+from netpipe.linting.experiments.variants import Variant, build_variant, open_iterator
+from netpipe.measuring.interleaving import MIN_ROUNDS, Interleaved, interleave
 from netpipe.measuring.loader_puller import LoaderFactory, Puller, close_with_timeout
-from netpipe.session.heartbeat import UNWATCHED, Watch
+from netpipe.session.bounded_calls import call_within, summarize_error
 from netpipe.session.processes import ProcessTree
 
-# A part of each block is pulled before it: batches that workers made ahead come in no time.
-_WARM_UP_SHARE: Final = 0.3
+UNCHANGED: Final = Variant()
+NO_TIME: Final = "skipped for lack of time"
+
+# Warm-up as a fraction of the block: batches that workers made ahead come in no time.
+_WARM_UP_FRACTION: Final = 0.3
 _MIN_STEPS: Final = 4
 _END: Final = object()
+_MAX_ROUNDS: Final = 6
+# Half of a side's time is for starting and ending loaders.
+_BLOCK_FRACTION: Final = 1 / 12
+# A block that begins in time may end this much later: its workers start anew.
+_GRACE_S: Final = 5.0
+# Sleeping is not exact enough for a shorter step.
+_MIN_STEP_S: Final = 1e-3
 
 
 @dataclass(frozen=True)
 class ElementBlock:
-    """What pulling for a while took, per element: a fix may change the size of the batches.
+    """The cost of a block per element: a fix may change the size of the batches.
 
     Attributes:
         s_per_element: Wall seconds, the trainer's steps included.
         cpu_s_per_element: CPU seconds of all processes.
-        elements_per_batch: The average.
-        load_s_per_batch: The median seconds that a batch was waited for.
-        ended: Whether the data came to their end.
+        load_s_per_batch: The median wait for a batch; 0 unless the block is timed from its start.
     """
 
     s_per_element: float
@@ -53,103 +67,201 @@ class Pace:
     from_start: bool = False
 
 
-FLAT_OUT: Final = Pace(0.0)
-
 MeasureBlock = Callable[[LoaderFactory, Pace], ElementBlock]
 """Measures a loader from its start."""
 
 
-def measure_block(
-    loader: LoaderFactory, pace: Pace, clock: Clock, watch: Watch = UNWATCHED
-) -> ElementBlock:
-    """Start a loader and time its batches.
-
-    Args:
-        loader: Makes the loader.
-        pace: How it is pulled.
-        clock: Seconds.
-        watch: Guards every wait for a batch.
-    """
-    counting = _CountingLoader(loader)
+def measure_block(loader: LoaderFactory, pace: Pace, clock: Clock) -> ElementBlock:
+    """Start a loader and time its batches."""
     if pace.from_start:
-        return _measure_from_start(counting, pace, clock)
-    puller = Puller(counting.batches, clock, watch)
+        return _measure_from_start(loader, pace, clock)
+    counts: list[int] = []
+    puller = Puller(lambda: _count_elements(loader, counts), clock)
     try:
         # Warm-up: the first workers have made batches ahead while the last ones started.
-        if pace.step_s:
-            _pull_beside_steps(puller, clock, _WARM_UP_SHARE * pace.block_s, pace.step_s)
-            cost = _pull_beside_steps(puller, clock, pace.block_s, pace.step_s)
-        else:
-            puller.pull_flat_out(_WARM_UP_SHARE * pace.block_s)
-            pulled = puller.pull_flat_out(pace.block_s)
-            cost = pulled.s_per_batch, pulled.cpu_s_per_batch, pulled.typical_s_per_batch
+        _pull(puller, clock, _WARM_UP_FRACTION * pace.block_s, pace.step_s)
+        s_per_batch, cpu_s_per_batch = _pull(puller, clock, pace.block_s, pace.step_s)
     finally:
         close_with_timeout(puller.close)
-    elements = counting.elements / puller.pulled
-    s_per_batch, cpu_s_per_batch, load_s_per_batch = cost
-    return ElementBlock(
-        s_per_batch / elements, cpu_s_per_batch / elements, elements, load_s_per_batch
-    )
+    elements = sum(counts) / puller.pulled
+    return ElementBlock(s_per_batch / elements, cpu_s_per_batch / elements, elements)
 
 
-def _pull_beside_steps(
-    puller: Puller, clock: Clock, enough_s: float, step_s: float
-) -> tuple[float, float, float]:
-    """Pull as a trainer with a step does; return wall, CPU and typical waiting s per batch."""
+def _pull(puller: Puller, clock: Clock, enough_s: float, step_s: float) -> tuple[float, float]:
+    """Pull as a trainer with a step does; return wall and CPU seconds per batch."""
+    if not step_s:
+        pulled = puller.pull_flat_out(enough_s)
+        return pulled.s_per_batch, pulled.cpu_s_per_batch
     started_s, cpu_s = clock(), puller.processes.cpu_s()
-    gaps_s: list[float] = []
-    steps_s: list[float] = []
-    while len(gaps_s) < _MIN_STEPS or clock() - started_s < enough_s:
+    wall_s, batches = 0.0, 0
+    while batches < _MIN_STEPS or clock() - started_s < enough_s:
         step_started_s = clock()
         clock.sleep(step_s)
-        steps_s.append(clock() - step_started_s)
-        gaps_s.append(puller.pull()[1])
-    cpu_s = puller.processes.cpu_s() - cpu_s
-    return fmean(gaps_s) + fmean(steps_s), cpu_s / len(gaps_s), median(gaps_s)
+        wall_s += clock() - step_started_s + puller.pull()[1]
+        batches += 1
+    return wall_s / batches, (puller.processes.cpu_s() - cpu_s) / batches
 
 
-def _measure_from_start(counting: "_CountingLoader", pace: Pace, clock: Clock) -> ElementBlock:
+def _measure_from_start(loader: LoaderFactory, pace: Pace, clock: Clock) -> ElementBlock:
     """Time a loader from the call that makes it, to the end of its data or of the block."""
+    counts: list[int] = []
+    waits_s: list[float] = []
+    ended = False
     started_s, cpu_s = clock(), ProcessTree().cpu_s()
-    gaps_s: list[float] = []
     first_s = end_s = started_s
-    batches = counting.batches()
+    batches = _count_elements(loader, counts)
     try:
-        while not gaps_s or end_s - first_s < pace.block_s:
+        while not waits_s or end_s - first_s < pace.block_s:
             asked_s = clock()
-            if next(batches, _END) is _END:
+            if ended := next(batches, _END) is _END:
                 break
-            gaps_s.append(clock() - asked_s)
-            first_s = clock() if len(gaps_s) == 1 else first_s
+            waits_s.append(clock() - asked_s)
+            first_s = clock() if len(waits_s) == 1 else first_s
             clock.sleep(pace.step_s)
             end_s = clock()
         # Before the loader is closed: the CPU time of workers that have ended is not known.
         cpu_s = ProcessTree().cpu_s() - cpu_s
     finally:
         close_with_timeout(batches.close)
-    if not gaps_s:
+    if not waits_s:
         raise MisuseError("loader() gave no batch: it must give at least one")
-    elements = counting.elements
+    elements = sum(counts)
     return ElementBlock(
-        (end_s - started_s) / elements,
-        cpu_s / elements,
-        elements / len(gaps_s),
-        median(gaps_s),
-        counting.ended,
+        s_per_element=(end_s - started_s) / elements,
+        cpu_s_per_element=cpu_s / elements,
+        elements_per_batch=elements / len(waits_s),
+        load_s_per_batch=median(waits_s),
+        ended=ended,
     )
 
 
-class _CountingLoader:
-    """A loader that counts its elements and notes whether its data have ended."""
+def _count_elements(loader: LoaderFactory, counts: list[int]) -> Generator[Any, None, None]:
+    """Yield a loader's batches; append how many elements each has."""
+    with open_iterator(loader()) as batches:
+        for batch in batches:
+            counts.append(element_count(batch))
+            yield batch
 
-    def __init__(self, loader: LoaderFactory) -> None:
-        self._loader = loader
-        self.elements = 0
-        self.ended = False
 
-    def batches(self) -> Generator[Any, None, None]:
-        with open_iterator(self._loader()) as batches:
-            for batch in batches:
-                self.elements += element_count(batch)
-                yield batch
-            self.ended = True
+_Rounds = Interleaved[Variant, ElementBlock]
+
+
+@dataclass(frozen=True)
+class VariantBlocks:
+    """Blocks of the unchanged pipeline and, each from the same round, of a variant.
+
+    Attributes:
+        failure: Why there are no more, or none at all; "" when nothing failed.
+    """
+
+    before: tuple[ElementBlock, ...]
+    after: tuple[ElementBlock, ...]
+    failure: str = ""
+    pace: Pace = Pace(0.0)
+
+
+@dataclass
+class VariantComparison:
+    """Compares variants of one pipeline within one budget, which starts now.
+
+    Attributes:
+        loader: Makes the pipeline; called anew for each block.
+        tell: Called with what is being done.
+    """
+
+    loader: LoaderFactory
+    clock: Clock
+    budget_s: float
+    measure: MeasureBlock
+    tell: Callable[[str], object] = lambda _: None
+
+    def __post_init__(self) -> None:
+        self._ends_s = self.clock() + self.budget_s
+
+    def compare(
+        self, variants: Sequence[Variant], fraction: float, stepping: bool = False
+    ) -> Mapping[Variant, VariantBlocks]:
+        """Measure rounds of one block of each variant and one of the unchanged pipeline.
+
+        No block begins when the budget is over, and a running one is given up soon after. A
+        variant that fails once is left out from then on.
+
+        Args:
+            variants: The most important first: the last are skipped where time is short.
+            fraction: The part of the time left to spend; the least number of rounds may take more.
+            stepping: Whether to pull beside a step as long as a batch of the unchanged pipeline;
+                otherwise flat out.
+        """
+        began_s, ours_s = self.clock(), fraction * self._left_s()
+        # Warm-up: what is read for the first time comes from the disk.
+        self.tell("waiting for the first batches of the pipeline as it is")
+        look_pace = Pace(_BLOCK_FRACTION * ours_s / (1 + len(variants)), from_start=True)
+        look = self._interleave([UNCHANGED], look_pace, 1, self._ends_s)
+        if not look.results(UNCHANGED):
+            return {variant: _pair(look, variant, look_pace, NO_TIME) for variant in variants}
+        (seen,) = look.results(UNCHANGED)
+        step_s = max(_MIN_STEP_S, seen.load_s_per_batch) if stepping else 0.0
+        # Data so short that most of a block would be restarts are compared by whole epochs.
+        pace = Pace(inf if seen.ended else look_pace.block_s, step_s, seen.ended)
+        # A block takes as long as the look.
+        look_s = self.clock() - began_s
+        affordable = int(self._left_s() / max(1e-9, MIN_ROUNDS * look_s)) - 1
+        chosen = variants[: max(1, affordable)]
+        self.tell(f"measuring {len(chosen)} of {len(variants)} proposals, the most severe first")
+        done = self._interleave([UNCHANGED, *chosen], pace, _MAX_ROUNDS, began_s + ours_s)
+        needed_s = look_s * (1 + MIN_ROUNDS * (1 + len(variants)))
+        no_time = (
+            f"{NO_TIME}: starting the pipeline for a few batches takes {look_s:.3g} s,"
+            f" so a --budget of about {ceil(needed_s)} s would do"
+        )
+        return {variant: _pair(done, variant, pace, no_time) for variant in variants}
+
+    def _interleave(
+        self, sides: Sequence[Variant], pace: Pace, max_rounds: int, ends_s: float
+    ) -> _Rounds:
+        def wants_round(done: _Rounds) -> bool:
+            limit_s = ends_s if len(done.rounds) >= MIN_ROUNDS else self._ends_s
+            return (
+                len(done.rounds) < max_rounds
+                and self._left_s() > 0
+                and self.clock() + done.longest_round_s <= limit_s
+                and UNCHANGED not in done.failures
+                and len(done.failures) < max(1, len(sides) - 1)
+            )
+
+        return interleave(
+            sides,
+            lambda side: self._measure_side(side, pace),
+            wants_round,
+            clock=self.clock,
+            until_s=self._ends_s,
+            describe_error=summarize_error,
+        )
+
+    def _measure_side(self, side: Variant, pace: Pace) -> ElementBlock:
+        limit_s = self._left_s() + _GRACE_S
+        try:
+            return call_within(
+                lambda: self.measure(lambda: build_variant(self.loader, side), pace), limit_s
+            )
+        except HangError as error:
+            what = "whole epoch" if pace.from_start and pace.block_s == inf else "few batches"
+            raise HangError(
+                f"a {what} took longer than the {limit_s:.0f} s that were left: it is slow, and a"
+                " longer --budget would do, or it hangs"
+            ) from error
+
+    def _left_s(self) -> float:
+        return max(0.0, self._ends_s - self.clock())
+
+
+def _pair(done: _Rounds, variant: Variant, pace: Pace, no_time: str) -> VariantBlocks:
+    """Return the blocks of the rounds in which a variant and the unchanged pipeline were timed."""
+    rounds = [blocks for blocks in done.rounds if UNCHANGED in blocks and variant in blocks]
+    failure = done.failures.get(UNCHANGED) or done.failures.get(variant, "")
+    return VariantBlocks(
+        before=tuple(blocks[UNCHANGED] for blocks in rounds),
+        after=tuple(blocks[variant] for blocks in rounds),
+        failure=failure or ("" if rounds else no_time),
+        pace=pace,
+    )

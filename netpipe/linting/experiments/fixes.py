@@ -1,7 +1,7 @@
 """Fixes of findings that can be tried without changing the user's code, as variants."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from netpipe.linting.experiments.variants import Variant
@@ -13,12 +13,8 @@ from netpipe.linting.rules.buffers import THREAD_PREFETCH
 _MAX_NEW_WORKERS: Final = 4
 # Threads, and elements that they hold, as the rule proposes.
 _FEW_THREADS: Final = 4
-_THREADS: Final = "threads-in-workers"
-_OWN_THREADS: Final = "threads-in-training-process"
-_BUFFER: Final = "oversized-read-buffer"
 _SEVERITIES: Final = ("error", "warning", "info")
 _OVERLAPPING: Final = ("no-prefetch", "no-workers")
-_READING_AHEAD: Final = ("ProcessPrefetch", "ThreadPrefetch", "MultithreadPrefetch")
 
 
 @dataclass(frozen=True)
@@ -28,90 +24,81 @@ class Fix:
     Attributes:
         rule: The rule whose finding it fixes.
         change: The call to write instead.
-        variant: The same for `build_variant`; None where it needs a change of the user's code.
-        why_not: Why it needs one.
+        variant: The same for `build_variant`.
+        why_not: Why it cannot be tried without changing the user's code; "" if it can.
         overlaps: Whether it lets loading go on while the trainer works, which only shows beside a
             step: not where the next batch is asked for at once.
     """
 
     rule: str
     change: str
-    variant: Variant | None
+    variant: Variant
     why_not: str = ""
     overlaps: bool = False
 
 
 def fixes_for(report: LintReport, cores: int) -> tuple[Fix, ...]:
-    """Return the fixes to try, the most severe first: most rules have none, some one or two.
-
-    Args:
-        report: What the rules found.
-        cores: CPU cores that the process may use.
-    """
+    """Return the fixes to try, the most severe first: most rules have none, some one or two."""
     findings = sorted(report.findings, key=lambda finding: _SEVERITIES.index(finding.severity))
-    rules = dict.fromkeys(finding.rule for finding in findings if finding.rule in _FIXES)
+    rules = dict.fromkeys(finding.rule for finding in findings)
     # Without threads there is no buffer.
-    if _THREADS in rules or _OWN_THREADS in rules:
-        rules.pop(_BUFFER, None)
-    fixes = (fix for rule in rules for fix in _FIXES[rule](rule, report.graph, cores))
+    if rules.keys() & {"threads-in-workers", "threads-in-training-process"}:
+        rules.pop("oversized-read-buffer", None)
     ahead = _reads_ahead(report.graph)
-    return tuple(replace(fix, overlaps=fix.rule in _OVERLAPPING and not ahead) for fix in fixes)
+    fixes: list[Fix] = []
+    for rule in rules:
+        for change, variant in _propose(rule, report.graph, cores):
+            why_not = _find_obstacle(report.graph) if variant.workers_last else ""
+            overlaps = rule in _OVERLAPPING and not ahead
+            fixes.append(Fix(rule, change, variant, why_not, overlaps))
+    return tuple(fixes)
+
+
+def _propose(rule: str, graph: Graph, cores: int) -> Iterator[tuple[str, Variant]]:
+    """Yield what to write instead of what a rule found, each with the variant that tries it."""
+    is_data_loader, ahead = bool(graph.data_loader), _reads_ahead(graph)
+    thread_prefetch = f"{THREAD_PREFETCH} at the end"
+    match rule:
+        case "threads-in-workers" | "threads-in-training-process":
+            needs_thread = rule == "threads-in-training-process" and not (is_data_loader or ahead)
+            change = "grain.ReadOptions(num_threads=0)"
+            replacement = f", and {thread_prefetch}" if needs_thread else ""
+            yield change + replacement, Variant(read_threads=0, thread_prefetch=needs_thread)
+        case "oversized-read-buffer":
+            settings = f"num_threads={_FEW_THREADS}, prefetch_buffer_size={_FEW_THREADS}"
+            variant = Variant(read_threads=_FEW_THREADS, read_buffer=_FEW_THREADS)
+            yield f"grain.ReadOptions({settings})", variant
+        case "no-prefetch":
+            if not is_data_loader:
+                yield thread_prefetch, Variant(thread_prefetch=True)
+            if not _find_obstacle(graph):
+                yield _propose_workers(graph, min(cores, _MAX_NEW_WORKERS))
+        case "no-workers":
+            yield _propose_workers(graph, min(cores, _MAX_NEW_WORKERS))
+        case "too-many-workers":
+            yield _write_workers(graph, cores), Variant(workers=cores)
+        case "batch-after-mp-prefetch" | "map-after-mp-prefetch":
+            yield ".mp_prefetch(...) moved to the end", Variant(workers_last=True)
 
 
 def _reads_ahead(graph: Graph) -> bool:
-    return bool(graph.of_kind(*_READING_AHEAD))
+    return bool(graph.of_kind("ProcessPrefetch", "ThreadPrefetch", "MultithreadPrefetch"))
 
 
-def _without_threads(rule: str, _graph: Graph, _cores: int) -> Iterator[Fix]:
-    yield Fix(rule, "grain.ReadOptions(num_threads=0)", Variant(read_threads=0))
+def _propose_workers(graph: Graph, workers: int) -> tuple[str, Variant]:
+    call = _write_workers(graph, workers)
+    if graph.of_kind("DataLoader", "NoWorkers"):
+        return call, Variant(workers=workers)
+    return f"{call} at the end", Variant(workers=workers, workers_last=True)
 
 
-def _without_own_threads(rule: str, graph: Graph, cores: int) -> Iterator[Fix]:
-    if _is_data_loader(graph) or _reads_ahead(graph):
-        yield from _without_threads(rule, graph, cores)
-    else:
-        change = f"grain.ReadOptions(num_threads=0), and {THREAD_PREFETCH} at the end"
-        yield Fix(rule, change, Variant(read_threads=0, thread_prefetch=True))
+def _write_workers(graph: Graph, workers: int) -> str:
+    if graph.data_loader:
+        return f"grain.DataLoader(worker_count={workers})"
+    return f".mp_prefetch(grain.MultiprocessingOptions(num_workers={workers}))"
 
 
-def _small_buffer(rule: str, _graph: Graph, _cores: int) -> Iterator[Fix]:
-    change = f"grain.ReadOptions(num_threads={_FEW_THREADS}, prefetch_buffer_size={_FEW_THREADS})"
-    yield Fix(rule, change, Variant(read_threads=_FEW_THREADS, read_buffer=_FEW_THREADS))
-
-
-def _some_prefetch(rule: str, graph: Graph, cores: int) -> Iterator[Fix]:
-    if not _is_data_loader(graph):
-        yield Fix(rule, f"{THREAD_PREFETCH} at the end", Variant(thread_prefetch=True))
-    if not _obstacle(graph):
-        yield from _some_workers(rule, graph, cores)
-
-
-def _some_workers(rule: str, graph: Graph, cores: int) -> Iterator[Fix]:
-    workers = min(cores, _MAX_NEW_WORKERS)
-    if _is_data_loader(graph):
-        yield Fix(rule, f"grain.DataLoader(worker_count={workers})", Variant(workers=workers))
-    elif graph.of_kind("NoWorkers"):
-        yield Fix(rule, _call(workers), Variant(workers=workers))
-    else:
-        yield from _workers_last(rule, graph, f"{_call(workers)} at the end", workers)
-
-
-def _as_many_as_cores(rule: str, graph: Graph, cores: int) -> Iterator[Fix]:
-    change = f"grain.DataLoader(worker_count={cores})" if _is_data_loader(graph) else _call(cores)
-    yield Fix(rule, change, Variant(workers=cores))
-
-
-def _moved(rule: str, graph: Graph, _cores: int) -> Iterator[Fix]:
-    yield from _workers_last(rule, graph, ".mp_prefetch(...) moved to the end", None)
-
-
-def _workers_last(rule: str, graph: Graph, change: str, workers: int | None) -> Iterator[Fix]:
-    obstacle = _obstacle(graph)
-    variant = None if obstacle else Variant(workers=workers, workers_last=True)
-    yield Fix(rule, change, variant, obstacle)
-
-
-def _obstacle(graph: Graph) -> str:
+def _find_obstacle(graph: Graph) -> str:
     """Return why one mp_prefetch cannot run the whole pipeline in workers; "" if it can."""
     if any(node.parameters.get("device_put") for node in graph.nodes):
         return "the batches are put on a device by a call that would have to come after it"
@@ -120,23 +107,3 @@ def _obstacle(graph: Graph) -> str:
     if len(graph.of_kind("ProcessPrefetch")) > 1:
         return "there are several mp_prefetch calls, which cannot become one"
     return ""
-
-
-def _is_data_loader(graph: Graph) -> bool:
-    return bool(graph.of_kind("DataLoader"))
-
-
-def _call(workers: int) -> str:
-    return f".mp_prefetch(grain.MultiprocessingOptions(num_workers={workers}))"
-
-
-_FIXES: Final[Mapping[str, Callable[[str, Graph, int], Iterator[Fix]]]] = {
-    _THREADS: _without_threads,
-    _OWN_THREADS: _without_own_threads,
-    _BUFFER: _small_buffer,
-    "no-prefetch": _some_prefetch,
-    "no-workers": _some_workers,
-    "too-many-workers": _as_many_as_cores,
-    "batch-after-mp-prefetch": _moved,
-    "map-after-mp-prefetch": _moved,
-}

@@ -1,12 +1,16 @@
 """One reading of a loader: digests of its batches, kept even if it fails or hangs."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass, fields, is_dataclass
+from hashlib import blake2b
 from math import inf
-from typing import Final
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from netpipe.clock import Clock
-from netpipe.errors import HangError
-from netpipe.linting.experiments.batch_digest import digest, element_count
+from netpipe.errors import HangError, HarnessError
 from netpipe.linting.experiments.variants import open_iterator
 from netpipe.measuring.loader_puller import LoaderFactory
 from netpipe.session.bounded_calls import call_within, summarize_error
@@ -17,6 +21,8 @@ _CLOSING_S: Final = 6.0
 _STARTING_S: Final = 6.0
 # For a batch that is being made when the time is over.
 _LATE_S: Final = 1.0
+_DIGEST_BYTES: Final = 16
+_PLAIN: Final = (bool, int, float, complex, str, type(None))
 
 
 @dataclass(frozen=True)
@@ -25,17 +31,16 @@ class Run:
 
     Attributes:
         digests: One for each batch.
-        elements: In all batches together.
         whole: Whether the data came to their end.
         failure: What the loader raised; "" when it did not fail.
         hung: Whether the loader was still waited for when it was abandoned.
-        start_s: Seconds to the first batch: workers start anew for every run.
+        start_s: Seconds to the first batch.
         skipped: Whether there was no time left for it.
     """
 
-    digests: tuple[bytes, ...]
-    elements: int
-    whole: bool
+    digests: tuple[bytes, ...] = ()
+    elements: int = 0
+    whole: bool = False
     failure: str = ""
     hung: bool = False
     start_s: float = 0.0
@@ -44,68 +49,128 @@ class Run:
     def same_until(self, other: "Run") -> float:
         """Return the number of batches before the first difference; infinite if none is seen."""
         own, others = len(self.digests), len(other.digests)
-        pairs = zip(self.digests, other.digests, strict=False)
-        differing = (place for place, (this, that) in enumerate(pairs) if this != that)
+        for number, (this, that) in enumerate(zip(self.digests, other.digests, strict=False)):
+            if this != that:
+                return number
         ends = (self.whole and own < others) or (other.whole and others < own)
-        return next(differing, min(own, others) if ends else inf)
+        return min(own, others) if ends else inf
 
 
 def read_batches(loader: LoaderFactory, enough: float, limit_s: float, clock: Clock) -> Run:
-    """Read a loader's batches and keep a digest of each.
+    """Read at least one batch, until there are enough, the data end or the limit is over.
 
-    Args:
-        loader: Makes the loader.
-        enough: Batches to read, at least 1.
-        limit_s: Seconds from the first batch after which to stop. A loader that does not stop soon
-            after is killed.
-        clock: Seconds.
-
-    Returns:
-        What was read until then, and what the loader raised.
+    The limit is counted from the first batch. A loader that does not stop soon after is killed.
     """
-    reading = _Reading(clock, limit_s)
-    failure, hung = "", False
-    try:
-        call_within(lambda: reading.read(loader, enough), limit_s, reading.grace_s)
-    except HangError:
-        hung = not reading.closing
-    except Exception as error:  # noqa: BLE001  # the user's code may raise anything
-        failure = summarize_error(error)
-    return Run(
-        tuple(reading.digests), reading.elements, reading.whole, failure, hung, reading.start_s
-    )
+    digests: list[bytes] = []
+    elements, start_s = 0, 0.0
+    whole = is_closing = hung = False
+    failure = ""
 
-
-class _Reading:
-    """What was read so far, available even if the loader hangs."""
-
-    def __init__(self, clock: Clock, limit_s: float) -> None:
-        self._clock = clock
-        self._limit_s = limit_s
-        self.digests: list[bytes] = []
-        self.elements = 0
-        self.start_s = 0.0
-        self.whole = self.closing = False
-
-    def grace_s(self) -> float:
-        """Return the seconds that the running operation may take beyond the limit."""
-        if self.closing:
-            return _CLOSING_S
-        return self.start_s + _LATE_S if self.digests else _STARTING_S
-
-    def read(self, loader: LoaderFactory, enough: float) -> None:
-        """Read until there are enough batches, the time is over, or the data end."""
-        asked_s = self._clock()
+    def read() -> None:
+        nonlocal elements, start_s, whole, is_closing
+        asked_s = clock()
         with open_iterator(loader()) as batches:
             for batch in batches:
-                if not self.digests:
-                    self.start_s = self._clock() - asked_s
-                self.elements += element_count(batch)
-                self.digests.append(digest(batch))
-                took_s = self._clock() - asked_s - self.start_s
-                if len(self.digests) >= enough or took_s > self._limit_s:
+                if not digests:
+                    start_s = clock() - asked_s
+                elements += element_count(batch)
+                digests.append(digest(batch))
+                if len(digests) >= enough or clock() - asked_s - start_s > limit_s:
                     break
             else:
-                self.whole = True
+                whole = True
             # Not in a finally: reading raises when workers that hang are killed.
-            self.closing = True
+            is_closing = True
+
+    def grace_s() -> float:
+        if is_closing:
+            return _CLOSING_S
+        return start_s + _LATE_S if digests else _STARTING_S
+
+    try:
+        call_within(read, limit_s, grace_s)
+    except HangError:
+        hung = not is_closing
+    except Exception as error:  # noqa: BLE001  # the user's code may raise anything
+        failure = summarize_error(error)
+    return Run(tuple(digests), elements, whole, failure, hung, start_s)
+
+
+def digest(batch: object) -> bytes:
+    """Return 16 bytes that depend only on the contents of a batch.
+
+    Arrays of any library are compared by dtype, shape and bytes, so that a NaN equals itself, dicts
+    regardless of the order of their keys, and other objects by what pickle would keep.
+
+    Raises:
+        HarnessError: The batch holds an object that cannot be pickled, or itself.
+    """
+    try:
+        return _hash(repr(_to_tuples(batch)).encode("utf-8", "surrogatepass"))
+    except RecursionError as error:
+        raise HarnessError(f"a {type(batch).__name__} holds itself") from error
+
+
+def _hash(contents: bytes) -> bytes:
+    return blake2b(contents, digest_size=_DIGEST_BYTES).digest()
+
+
+def _to_tuples(value: Any) -> tuple[object, ...]:
+    """Convert a value into nested tuples whose repr differs where the contents differ."""
+    if hasattr(value, "__qualname__"):
+        return "named", value.__module__, value.__qualname__
+    if hasattr(value, "__array__"):
+        return _array_to_tuples(np.asarray(value))
+    if isinstance(value, bytes):
+        # Encoded images may be large, and the repr of bytes is up to four times as long.
+        return type(value).__name__, _hash(value)
+    if isinstance(value, _PLAIN):
+        return type(value).__name__, value
+    if isinstance(value, Mapping):
+        items = sorted(value.items(), key=lambda item: repr(item[0]))
+        return "dict", *map(_to_tuples, items)
+    if isinstance(value, Set):
+        return "set", *sorted(map(digest, value))
+    if isinstance(value, list | tuple):
+        return type(value).__name__, *map(_to_tuples, value)
+    try:
+        reduced = value.__reduce_ex__(2)
+    except TypeError as error:
+        raise HarnessError(f"a {type(value).__name__} cannot be compared") from error
+    parts = (reduced,) if isinstance(reduced, str) else reduced
+    listed = [list(part) if isinstance(part, Iterator) else part for part in parts]
+    return "object", *map(_to_tuples, listed)
+
+
+def _array_to_tuples(array: NDArray[Any]) -> tuple[object, ...]:
+    contents: list[object] = []
+    if array.dtype.names is not None:
+        # Field by field: the padding between fields is not part of the contents.
+        contents.extend(_array_to_tuples(array[name]) for name in array.dtype.names)
+    elif array.dtype.hasobject:
+        contents.extend(map(_to_tuples, array.ravel().tolist()))
+    else:
+        contents.append(_hash(array.tobytes()))
+    return "array", repr(array.dtype), array.shape, contents
+
+
+def element_count(batch: object) -> int:
+    """Return how many elements a batch holds: the largest leading dimension of its leaves.
+
+    A list has as many elements as items, since ragged batches are lists; a scalar or an empty batch
+    counts as one.
+    """
+    return max(1, _leading(batch))
+
+
+def _leading(value: object) -> int:
+    if isinstance(value, list):
+        return len(value)
+    if isinstance(value, Mapping):
+        return max(map(_leading, value.values()), default=0)
+    if isinstance(value, tuple):
+        return max(map(_leading, value), default=0)
+    if is_dataclass(value):
+        return max((_leading(getattr(value, field.name, ())) for field in fields(value)), default=0)
+    shape = getattr(value, "shape", ())
+    return int(shape[0]) if shape else 1

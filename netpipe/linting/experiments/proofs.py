@@ -1,11 +1,6 @@
-"""Findings tested on the pipeline's own first batches.
+"""Tests what two rules say may happen in workers, by reading batches without workers and with."""
 
-Two rules say what may happen to a pipeline in workers: `worker-count-changes-order` and
-`batch-in-workers-loses-data`. Here its batches are read without workers and with some, and
-compared by their contents.
-"""
-
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
@@ -21,25 +16,22 @@ from netpipe.linting.experiments.variants import (
 )
 from netpipe.linting.graph.nodes import Graph
 from netpipe.linting.linter import LintReport
-from netpipe.linting.rules.finding import LintFinding, Severity
+from netpipe.linting.rules.finding import LintFinding
 from netpipe.measuring.loader_puller import LoaderFactory
 from netpipe.session.bounded_calls import call_within, summarize_error
 
 ORDER: Final = "worker-count-changes-order"
 LOSS: Final = "batch-in-workers-loses-data"
 
+# To compare of data that do not come to their end in time.
+_ENOUGH_BATCHES: Final = 64
 # What the starts of workers may take in all, besides the limit for reading.
 _STARTS_LIMIT_S: Final = 10.0
 
 
 @dataclass(frozen=True)
 class Proof:
-    """What runs showed about a finding.
-
-    Attributes:
-        outcome: "not seen" means: not in as much of the data as was read.
-        message: The outcome with what was seen, in words.
-    """
+    """What runs showed about a finding; "not seen": not in as much of the data as was read."""
 
     outcome: Literal["proven", "refuted", "not seen", "not decided"]
     message: str
@@ -54,29 +46,25 @@ def prove(
     report: LintReport,
     clock: Clock,
     limit_s: float = 20.0,
-    most: int = 64,
     read: Read | None = None,
 ) -> LintReport:
     """Test the findings that only the data can decide.
 
     Workers are started: Grain must have been allowed to. All iterators are closed at the end; a
-    worker that hangs is killed.
+    worker that hangs is killed. A refuted finding becomes a remark, and a proven order an error
+    where the intent is "reproducible".
 
     Args:
         loader: Makes the pipeline; called anew for each number of workers.
         report: What the rules found in it.
         clock: Seconds.
-        limit_s: Seconds for all reading, besides at most 10 for the starts of workers.
-        most: Batches to compare of data that do not come to their end in time.
+        limit_s: For all reading, besides at most 10 s for the starts of workers.
         read: Reads a loader; by default `read_batches` on the clock.
-
-    Returns:
-        The report with the proofs of the two rules' findings. A refuted finding becomes a remark,
-        and a proven order an error where the intent is "reproducible".
     """
     rules = {finding.rule for finding in report.findings}.intersection((ORDER, LOSS))
     if not rules:
         return report
+    proofs: dict[str, Proof] = {}
     try:
         # With 0 workers that function would not run, and the data could be others.
         base = 1 if call_within(lambda: initializes_workers(loader), limit_s) else 0
@@ -84,36 +72,30 @@ def prove(
         failed = "" if isinstance(error, CannotRebuildError) else "the loader failed: "
         proofs = dict.fromkeys(rules, _undecided(f"{failed}{summarize_error(error)}"))
     else:
-        reader = _Reader(loader, read or partial(read_batches, clock=clock), clock, limit_s, base)
-        proofs = reader.proofs(_variants(report.graph, base), most, rules)
-    findings = tuple(
-        _with_proof(finding, proofs[finding.rule], report.intent)
+        read = read or partial(read_batches, clock=clock)
+        for runs in _read_variants(loader, report.graph, base, read, clock, limit_s):
+            # Another number of workers cannot take a proof back.
+            proven = {rule: proof for rule, proof in proofs.items() if proof.outcome == "proven"}
+            proofs = {ORDER: judge_order(runs), LOSS: judge_loss(runs), **proven}
+            is_hung = any(run.hung for run in runs.others.values())
+            if is_hung or all(proofs[rule].outcome == "proven" for rule in rules):
+                break
+    findings = (
+        _add_proof(finding, proofs[finding.rule], report.intent)
         if finding.rule in proofs
         else finding
         for finding in report.findings
     )
-    return replace(report, findings=findings)
+    return replace(report, findings=tuple(findings))
 
 
-def _with_proof(finding: LintFinding, proof: Proof, intent: str) -> LintFinding:
-    severity: Severity = finding.severity
+def _add_proof(finding: LintFinding, proof: Proof, intent: str) -> LintFinding:
+    severity = finding.severity
     if proof.outcome == "refuted":
         severity = "info"
     elif proof.outcome == "proven" and finding.rule == ORDER and intent == "reproducible":
         severity = "error"
     return replace(finding, proof=proof.message, severity=severity)
-
-
-def _variants(graph: Graph, base: int) -> Mapping[str, Variant]:
-    """Return the numbers of workers to try, by label: the configured one, and 2."""
-    numbers = {node.parameters["num_workers"] for node in graph.of_kind("ProcessPrefetch")}
-    configured = {_workers(*numbers): Variant()} if numbers - {base} else {}
-    return {**configured, "2 workers": Variant(workers=2)}
-
-
-def _workers(*numbers: object) -> str:
-    text = " and ".join(map(str, sorted(numbers, key=str)))
-    return "1 worker" if text == "1" else f"{text} workers"
 
 
 @dataclass(frozen=True)
@@ -124,8 +106,7 @@ class Runs:
         alone: A run without workers.
         again: Another one: where the two differ, workers are not the cause.
         others: Runs with workers, by how many.
-        limit_s: Seconds that all runs had.
-        most: Batches that are compared where the data do not end.
+        limit_s: For all runs together.
         base: Workers of the runs without: 1 where workers run a function as they start.
     """
 
@@ -133,80 +114,71 @@ class Runs:
     again: Run
     others: Mapping[str, Run]
     limit_s: float
-    most: int = 64
     base: int = 0
 
     @property
     def base_label(self) -> str:
         """The number of workers in the runs without."""
-        return _workers(self.base)
+        return _count_workers(self.base)
 
     @property
     def other_labels(self) -> str:
         """The numbers of workers in the other runs."""
         return " and with ".join(self.others)
 
+    @property
+    def _labelled(self) -> tuple[tuple[str, Run], ...]:
+        base = self.base_label
+        return (base, self.alone), (f"{base}, in the second run,", self.again), *self.others.items()
+
     def failure(self) -> Proof | None:
-        """Return why the first run that was skipped or failed decides nothing."""
-        for label, run in ((self.base_label, self.alone), *self.others.items()):
-            if run.skipped:
-                return _undecided(f"skipped for lack of time: the loader was not read with {label}")
+        """Return why the first run that failed or was skipped decides nothing."""
+        for label, run in self._labelled:
             if run.failure:
                 return _undecided(f"with {label} the loader failed: {run.failure}")
+        # Once a run is skipped, so are all that follow.
+        for label, run in self.others.items():
+            if run.skipped:
+                return _undecided(f"skipped for lack of time: the loader was not read with {label}")
         return None
 
     def hang(self) -> Proof | None:
         """Return why the first run that hung decides nothing."""
-        base = self.base_label
-        for label, run in ((base, self.alone), (base, self.again), *self.others.items()):
+        for label, run in self._labelled:
             if run.hung:
-                batches = _batches(len(run.digests))
-                how = "the loader hung, or was too slow for the limit, after"
-                return _undecided(f"with {label} {how} {batches}")
+                how = f"was too slow for the limit, after {_count_batches(run)}"
+                return _undecided(f"with {label} the loader hung, or {how}")
         return None
 
 
-class _Reader:
-    """Reads one loader with different numbers of workers, within one limit."""
+def _read_variants(
+    loader: LoaderFactory, graph: Graph, base: int, read: Read, clock: Clock, limit_s: float
+) -> Iterator[Runs]:
+    """Read twice without workers, then with the configured number, then with 2; yield each time."""
+    numbers = {node.parameters["num_workers"] for node in graph.of_kind("ProcessPrefetch")}
+    variants = {_count_workers(*numbers): Variant()} if numbers - {base} else {}
+    variants["2 workers"] = Variant(workers=2)
+    runs_left = len(variants) + 2
+    ends_s = clock() + limit_s
+    latest_s = ends_s + _STARTS_LIMIT_S
 
-    def __init__(
-        self, loader: LoaderFactory, read: Read, clock: Clock, limit_s: float, base: int
-    ) -> None:
-        self._loader = loader
-        self._read = read
-        self._clock = clock
-        self._ends_s = clock() + limit_s
-        self._latest_s = self._ends_s + _STARTS_LIMIT_S
-        self._limit_s = limit_s
-        self._base = base
+    def run(variant: Variant, enough: float) -> Run:
+        nonlocal ends_s, runs_left
+        if clock() >= latest_s:
+            return Run(skipped=True)
+        run_limit_s = max(0.0, ends_s - clock()) / runs_left
+        made = read(lambda: build_variant(loader, variant), enough, run_limit_s)
+        ends_s = min(ends_s + made.start_s, latest_s)
+        runs_left -= 1
+        return made
 
-    def proofs(
-        self, variants: Mapping[str, Variant], most: int, rules: set[str]
-    ) -> dict[str, Proof]:
-        """Read twice without workers, then once per worker count; compare the batches."""
-        runs_left = len(variants) + 2
-        alone = self._run(Variant(workers=self._base), inf, runs_left)
-        enough = inf if alone.whole else most
-        again = self._run(Variant(workers=self._base), enough, runs_left - 1)
-        others: dict[str, Run] = {}
-        proofs: dict[str, Proof] = {}
-        for number, (label, variant) in enumerate(variants.items()):
-            others[label] = self._run(variant, enough, runs_left - 2 - number)
-            runs = Runs(alone, again, others, self._limit_s, most, self._base)
-            # Another number of workers cannot take a proof back.
-            proven = {rule: proof for rule, proof in proofs.items() if proof.outcome == "proven"}
-            proofs = {ORDER: judge_order(runs), LOSS: judge_loss(runs), **proven}
-            if others[label].hung or all(proofs[rule].outcome == "proven" for rule in rules):
-                break
-        return {rule: proofs[rule] for rule in rules}
-
-    def _run(self, variant: Variant, enough: float, runs_left: int) -> Run:
-        if self._clock() >= self._latest_s:
-            return Run((), 0, False, skipped=True)
-        limit_s = max(0.0, self._ends_s - self._clock()) / runs_left
-        run = self._read(lambda: build_variant(self._loader, variant), enough, limit_s)
-        self._ends_s = min(self._ends_s + run.start_s, self._latest_s)
-        return run
+    alone = run(Variant(workers=base), inf)
+    enough = inf if alone.whole else _ENOUGH_BATCHES
+    again = run(Variant(workers=base), enough)
+    others: dict[str, Run] = {}
+    for label, variant in variants.items():
+        others[label] = run(variant, enough)
+        yield Runs(alone, again, others, limit_s, base)
 
 
 def judge_order(runs: Runs) -> Proof:
@@ -214,26 +186,26 @@ def judge_order(runs: Runs) -> Proof:
     if failure := runs.failure():
         return failure
     alone, again, others = runs.alone, runs.again, runs.others
-    if (place := alone.same_until(again)) < inf:
+    if (same := alone.same_until(again)) < inf:
         return _undecided(
-            f"two runs with {runs.base_label} already differ, in batch {place + 1:g}: something is"
+            f"two runs with {runs.base_label} already differ, in batch {same + 1:g}: something is"
             " drawn without a seed"
         )
     trusted = inf if again.whole else len(again.digests)
     for label, run in others.items():
-        if (place := alone.same_until(run)) < trusted:
-            difference = _difference(alone, run, int(place), label, runs.base)
-            return Proof("proven", f"proven: {difference}")
+        if (same := alone.same_until(run)) < trusted:
+            return _prove_difference(alone, run, int(same), label, runs.base)
     every = (alone, again, *others.values())
-    compared = min(len(run.digests) for run in every)
+    shortest = min(every, key=lambda run: len(run.digests))
     if all(run.whole for run in every):
-        return Proof("refuted", f"refuted on all {_batches(compared)} with {runs.other_labels}")
+        seen = f"refuted on all {_count_batches(shortest)} with {runs.other_labels}"
+        return Proof("refuted", seen)
     if hang := runs.hang():
         return hang
-    if compared >= runs.most:
-        seen = f"not seen in the first {_batches(compared)} with {runs.other_labels}"
+    if len(shortest.digests) >= _ENOUGH_BATCHES:
+        seen = f"not seen in the first {_count_batches(shortest)} with {runs.other_labels}"
         return Proof("not seen", seen)
-    return _undecided(f"{_batches(compared)} in {runs.limit_s:g} s, all the same")
+    return _undecided(f"{_count_batches(shortest)} in {runs.limit_s:g} s, all the same")
 
 
 def judge_loss(runs: Runs) -> Proof:
@@ -258,8 +230,8 @@ def judge_loss(runs: Runs) -> Proof:
     for label, run in others.items():
         if run.elements > alone.elements or len(run.digests) < len(alone.digests):
             return _undecided(
-                f"{run.elements} elements in {_batches(len(run.digests))} come with {label},"
-                f" {alone.elements} in {_batches(len(alone.digests))} with {base}"
+                f"{run.elements} elements in {_count_batches(run)} come with {label},"
+                f" {alone.elements} in {_count_batches(alone)} with {base}"
             )
     seen = f"all {alone.elements} elements come with {runs.other_labels}, as with {base}"
     return Proof("refuted", f"refuted: {seen}")
@@ -269,14 +241,21 @@ def _undecided(why: str) -> Proof:
     return Proof("not decided", f"not decided: {why}")
 
 
-def _difference(alone: Run, run: Run, place: int, label: str, base: int) -> str:
-    if place < min(len(alone.digests), len(run.digests)):
-        return f"batch {place + 1} of {len(alone.digests)} differs with {label}"
+def _prove_difference(alone: Run, run: Run, same: int, label: str, base: int) -> Proof:
+    batches = len(alone.digests)
+    if same < min(batches, len(run.digests)):
+        return Proof("proven", f"proven: batch {same + 1} of {batches} differs with {label}")
     expected, seen = (
-        str(len(each.digests)) if each.whole else f"more than {place}" for each in (alone, run)
+        str(len(each.digests)) if each.whole else f"more than {same}" for each in (alone, run)
     )
-    return f"{seen} batches come with {label}, {expected} with {base}"
+    return Proof("proven", f"proven: {seen} batches come with {label}, {expected} with {base}")
 
 
-def _batches(number: int) -> str:
-    return "1 batch" if number == 1 else f"{number} batches"
+def _count_workers(*numbers: object) -> str:
+    text = " and ".join(map(str, sorted(numbers, key=str)))
+    return "1 worker" if text == "1" else f"{text} workers"
+
+
+def _count_batches(run: Run) -> str:
+    batches = len(run.digests)
+    return "1 batch" if batches == 1 else f"{batches} batches"

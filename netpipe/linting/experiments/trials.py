@@ -1,16 +1,20 @@
 """Fixes tried on this machine: what each one gains, before and after in one run."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from math import isfinite
-from operator import itemgetter, or_
+from operator import attrgetter, or_
 from statistics import median
 from typing import Final
 
 from netpipe.clock import Clock
-from netpipe.linting.experiments.alternation import NO_TIME, VariantBlocks, VariantComparison
-from netpipe.linting.experiments.blocks import MeasureBlock, Pace, measure_block
+from netpipe.linting.experiments.blocks import (
+    MeasureBlock,
+    VariantBlocks,
+    VariantComparison,
+    measure_block,
+)
 from netpipe.linting.experiments.fixes import Fix, fixes_for
 from netpipe.linting.experiments.variants import Variant
 from netpipe.linting.linter import LintReport
@@ -18,7 +22,6 @@ from netpipe.measuring.loader_puller import LoaderFactory
 from netpipe.results.measurement import Interval
 from netpipe.results.statistics import ratio_interval
 from netpipe.results.units import format_seconds
-from netpipe.session.heartbeat import UNWATCHED, Watch
 
 ALL: Final = "all"
 """In the place of a rule: the fixes that were not measured to be slower, together."""
@@ -33,12 +36,8 @@ class Trial:
 
     Attributes:
         rule: The rule whose finding it fixes; `ALL` for several together.
-        change: The call to write instead.
-        message: The result in a sentence.
-        before_s_per_batch: Seconds per batch of the unchanged pipeline; None: not measured.
-        after_s_per_batch: Seconds for as many elements with the change.
-        before_cpu_s_per_batch: The same in CPU seconds of all processes, unchanged.
-        after_cpu_s_per_batch: The same in CPU seconds of all processes, with the change.
+        before_s_per_batch: For a batch of the unchanged pipeline; None: not measured.
+        after_s_per_batch: For as many elements with the change.
         ratio: Before over after, over the rounds: above 1 is faster. None: there were too few
             rounds for an interval.
     """
@@ -57,10 +56,6 @@ class Trial:
         """Whether the change is clearly slower."""
         return self.ratio is not None and self.ratio.high < 1
 
-    def to_document(self) -> dict[str, object]:
-        """Return the trial as plain JSON values."""
-        return asdict(self)
-
 
 def try_fixes(
     loader: LoaderFactory,
@@ -68,37 +63,26 @@ def try_fixes(
     cores: int,
     clock: Clock,
     budget_s: float,
-    watch: Watch = UNWATCHED,
     measure: MeasureBlock | None = None,
     tell: Callable[[str], object] = lambda _: None,
 ) -> tuple[Trial, ...]:
     """Measure what each proposed fix gains, and what those that are not slower gain together.
 
-    Workers are started: Grain must have been allowed to. A loader that hangs is ended.
-
-    Args:
-        loader: Makes the pipeline; called anew for each block of a measurement.
-        report: What the rules found in it.
-        cores: CPU cores that the process may use.
-        clock: Seconds.
-        budget_s: Seconds for all trials; a block that runs at their end is given up soon after.
-        watch: Guards every wait for a batch.
-        measure: Measures a block; by default `measure_block`.
-        tell: Called with what is being done.
+    Workers are started: Grain must have been allowed to. A loader that hangs is ended. The budget
+    is for all trials; a block that runs at its end is given up soon after.
 
     Returns:
         One trial for each fix, then the one of several together where there is one.
     """
     fixes = fixes_for(report, cores)
-    measure = measure or partial(measure_block, clock=clock, watch=watch)
+    measure = measure or partial(measure_block, clock=clock)
     comparison = VariantComparison(loader, clock, budget_s, measure, tell)
-    compared = _compare(comparison, fixes)
-    trials = [_trial(fix, compared[fix.overlaps]) for fix in fixes]
+    trials = _try_each(comparison, fixes)
     together = _join(fixes, trials)
-    if together is None or together.variant is None:
-        return tuple(trials)
-    last = comparison.compare([together.variant], 1.0, together.overlaps)
-    return (*trials, _trial(together, last))
+    if together is None:
+        return trials
+    compared = comparison.compare([together.variant], 1.0, together.overlaps)
+    return (*trials, evaluate(together, compared[together.variant]))
 
 
 def apply_trials(report: LintReport, trials: Sequence[Trial]) -> LintReport:
@@ -110,113 +94,94 @@ def apply_trials(report: LintReport, trials: Sequence[Trial]) -> LintReport:
         trial.rule for trial in trials if not trial.is_slower
     )
     proof = "not so here: what the fix proposes was measured to be slower"
-    findings = tuple(
+    findings = (
         replace(finding, severity="info", proof=proof)
         if finding.rule in slower and finding.severity == "warning"
         else finding
         for finding in report.findings
     )
-    return replace(report, findings=findings)
+    return replace(report, findings=tuple(findings))
 
 
-def _compare(
-    comparison: VariantComparison, fixes: Sequence[Fix]
-) -> Mapping[bool, Mapping[Variant, VariantBlocks]]:
-    """Compare flat out, and beside a step the fixes that only show there, by whether it is."""
-    variants = {
-        stepping: tuple(
-            dict.fromkeys(fix.variant for fix in fixes if fix.variant and fix.overlaps is stepping)
-        )
-        for stepping in (False, True)
-    }
-    sides = {stepping: 1 + len(each) if each else 0 for stepping, each in variants.items()}
+def _try_each(comparison: VariantComparison, fixes: Sequence[Fix]) -> tuple[Trial, ...]:
+    """Compare flat out, and beside a step the fixes that only show there."""
+    variants: dict[bool, dict[Variant, None]] = {fix.overlaps: {} for fix in fixes}
+    for fix in fixes:
+        if not fix.why_not:
+            variants[fix.overlaps][fix.variant] = None
+    sides_left = sum(1 + len(each) for each in variants.values() if each)
     # One more comparison, of two sides, may follow.
-    later = 2 if sum(map(len, variants.values())) > 1 else 0
-    first = bool(fixes and fixes[0].overlaps)
-    share = {first: sides[first] / max(1, sum(sides.values()) + later)}
-    share[not first] = sides[not first] / max(1, sides[not first] + later)
-    return {
-        stepping: comparison.compare(variants[stepping], part, stepping)
-        if variants[stepping]
-        else {}
-        for stepping, part in share.items()
-    }
+    sides_left += 2 if sum(map(len, variants.values())) > 1 else 0
+    compared: dict[bool, Mapping[Variant, VariantBlocks]] = {}
+    for overlaps, each in variants.items():
+        if each:
+            sides = 1 + len(each)
+            compared[overlaps] = comparison.compare(list(each), sides / sides_left, overlaps)
+            sides_left -= sides
+    return tuple(
+        Trial(fix.rule, fix.change, f"cannot be tried: {fix.why_not}. Move the call in your code")
+        if fix.why_not
+        else evaluate(fix, compared[fix.overlaps][fix.variant])
+        for fix in fixes
+    )
 
 
 def _join(fixes: Sequence[Fix], trials: Sequence[Trial]) -> Fix | None:
     """Join the best fix of each rule; None where that was tried already."""
-    best: dict[str, tuple[float, Fix]] = {}
+    best: dict[str, tuple[Fix, float]] = {}
     for fix, trial in zip(fixes, trials, strict=True):
-        if fix.variant is None or trial.ratio is None or trial.is_slower:
-            continue
-        best[fix.rule] = max(
-            best.get(fix.rule, (0.0, fix)), (trial.ratio.median, fix), key=itemgetter(0)
-        )
-    chosen = [fix for _, fix in best.values()]
-    variants = [fix.variant for fix in chosen if fix.variant]
+        if trial.ratio and not trial.is_slower:
+            ratio = trial.ratio.median
+            if fix.rule not in best or ratio > best[fix.rule][1]:
+                best[fix.rule] = fix, ratio
+    chosen = [fix for fix, _ in best.values()]
+    variants = [fix.variant for fix in chosen]
     if not variants or (joined := reduce(or_, variants)) in variants:
         return None
     change = "; ".join(dict.fromkeys(fix.change for fix in chosen))
     return Fix(ALL, change, joined, overlaps=any(fix.overlaps for fix in chosen))
 
 
-def _trial(fix: Fix, compared: Mapping[Variant, VariantBlocks]) -> Trial:
-    if fix.variant is None:
-        why = f"cannot be tried: {fix.why_not}. Move the call in your code"
-        return Trial(fix.rule, fix.change, why)
-    return evaluate(fix, compared[fix.variant])
-
-
 def evaluate(fix: Fix, compared: VariantBlocks) -> Trial:
     """Compute what a fix gains from the blocks before and after it."""
     before, after = compared.before, compared.after
-    if compared.failure or not before:
-        return Trial(fix.rule, fix.change, f"not measured: {compared.failure or NO_TIME}")
+    if compared.failure:
+        return Trial(fix.rule, fix.change, f"not measured: {compared.failure}")
+    wall_s, cpu_s = attrgetter("s_per_element"), attrgetter("cpu_s_per_element")
+    ratio = ratio_interval(list(map(wall_s, before)), list(map(wall_s, after)))
+    # A fix may change the size of a batch: both times are those of a batch before it.
     elements = median(block.elements_per_batch for block in before)
-    ratio = ratio_interval(
-        [block.s_per_element for block in before], [block.s_per_element for block in after]
-    )
-    before_s, after_s = (
-        elements * median(block.s_per_element for block in blocks) for blocks in (before, after)
-    )
+    before_s, after_s = (elements * median(map(wall_s, blocks)) for blocks in (before, after))
     before_cpu_s, after_cpu_s = (
-        elements * median(block.cpu_s_per_element for block in blocks) for blocks in (before, after)
+        elements * median(map(cpu_s, blocks)) for blocks in (before, after)
     )
     cpu_ratio = after_cpu_s / before_cpu_s if before_cpu_s else 1.0
+    pace = compared.pace
+    step = f"with a step as long as a batch ({format_seconds(pace.step_s)})" if pace.step_s else ""
+    epochs = "by whole epochs, the start of the workers included" if pace.from_start else ""
+    conditions = ", ".join(filter(None, (step, epochs)))
+    outcome = ": ".join(filter(None, (conditions, _describe_ratio(ratio, cpu_ratio))))
     message = (
-        f"{_describe_pace(compared.pace)}{_describe_ratio(ratio, cpu_ratio)}:"
-        f" {format_seconds(after_s)} instead of {format_seconds(before_s)} per batch, and"
+        f"{outcome}: {format_seconds(after_s)} instead of {format_seconds(before_s)} per batch, and"
         f" {format_seconds(after_cpu_s)} of CPU time instead of {format_seconds(before_cpu_s)}"
     )
     known = ratio if isfinite(ratio.low) and isfinite(ratio.high) else None
-    times_s = (before_s, after_s, before_cpu_s, after_cpu_s)
+    times_s = before_s, after_s, before_cpu_s, after_cpu_s
     return Trial(fix.rule, fix.change, message, *times_s, known)
-
-
-def _describe_pace(pace: Pace) -> str:
-    words = []
-    if pace.step_s:
-        words.append(f"with a step as long as a batch ({format_seconds(pace.step_s)})")
-    if pace.from_start:
-        words.append("by whole epochs, the start of the workers included")
-    return f"{', '.join(words)}: " if words else ""
 
 
 def _describe_ratio(ratio: Interval, cpu_ratio: float) -> str:
     times = f"{ratio.median:.3g} times as fast"
-    if not isfinite(ratio.high):
-        rounds = "one alternation" if ratio.n == 1 else f"{ratio.n} alternations"
-        seen = _describe_clear_difference(ratio.median, cpu_ratio) or times
-        return f"not decided, {seen} in the {rounds} there was time for"
-    spread = f"{times} ({ratio.low:.3g} to {ratio.high:.3g})"
-    if ratio.low > 1:
-        return spread
-    return f"slower, {spread}" if ratio.high < 1 else f"no clear difference, {spread}"
-
-
-def _describe_clear_difference(ratio: float, cpu_ratio: float) -> str:
-    if ratio * _CLEAR_FACTOR < 1:
-        return f"but {1 / ratio:.2g} times slower"
-    if ratio > _CLEAR_FACTOR:
-        return f"but {ratio:.2g} times as fast"
-    return f"but {cpu_ratio:.2g} times the CPU time" if cpu_ratio > _CLEAR_FACTOR else ""
+    if isfinite(ratio.high):
+        spread = f"{times} ({ratio.low:.3g} to {ratio.high:.3g})"
+        if ratio.low > 1:
+            return spread
+        return f"slower, {spread}" if ratio.high < 1 else f"no clear difference, {spread}"
+    if ratio.median * _CLEAR_FACTOR < 1:
+        times = f"but {1 / ratio.median:.2g} times slower"
+    elif ratio.median > _CLEAR_FACTOR:
+        times = f"but {ratio.median:.2g} times as fast"
+    elif cpu_ratio > _CLEAR_FACTOR:
+        times = f"but {cpu_ratio:.2g} times the CPU time"
+    rounds = "one alternation" if ratio.n == 1 else f"{ratio.n} alternations"
+    return f"not decided, {times} in the {rounds} there was time for"

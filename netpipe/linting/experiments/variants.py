@@ -1,13 +1,12 @@
 """Variants of a loader factory's pipeline: the same with other settings, by Grain's public API.
 
-The factory runs anew for every variant while the few methods that take settings are replaced: an
-existing dataset cannot be changed, and merely building on one may change it (`mp_prefetch` makes
-the batches below it use shared memory).
+The factory runs anew for every variant, with the methods that take settings replaced: an existing
+dataset cannot be changed, and `mp_prefetch` makes the batches below it use shared memory.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import wraps
 from math import inf
 from typing import Any, Final
@@ -55,35 +54,27 @@ class Variant:
 
     def __or__(self, other: "Variant") -> "Variant":
         """Return both changes together; where they disagree, `other` wins."""
-        changes = {field.name: getattr(other, field.name) for field in fields(Variant)}
         # By identity: 0 workers are a change.
-        made = {name: to for name, to in changes.items() if to is not None and to is not False}
-        return replace(self, **made)
-
-    @property
-    def changes_reading(self) -> bool:
-        """Whether the reader's settings differ."""
-        return self.read_threads is not None or self.read_buffer is not None
+        changes = {
+            name: value
+            for name, value in vars(other).items()
+            if value is not None and value is not False
+        }
+        return replace(self, **changes)
 
 
 def build_variant(loader: LoaderFactory, variant: Variant) -> Any:
-    """Run a loader factory so that it makes a variant of its pipeline.
+    """Run a loader factory once so that it makes a variant of its pipeline.
 
-    Grain's classes are restored when this returns or raises.
-
-    Args:
-        loader: Makes the pipeline; called once.
-        variant: The settings to change.
-
-    Returns:
-        The factory's IterDataset or DataLoader, or its MapDataset as the IterDataset that iterating
-        it would make.
+    A MapDataset becomes the IterDataset that iterating it would make. Grain's classes are restored
+    when this returns or raises.
 
     Raises:
         CannotRebuildError: The factory made none of the calls that take these settings, because it
             returns an existing dataset, for example.
     """
-    calls, dataset = _run_factory(loader, variant)
+    calls = _Calls(variant)
+    dataset = calls.run(loader)
     if not (variant.workers_last or variant.thread_prefetch):
         return dataset
     if not isinstance(dataset, grain.IterDataset):
@@ -91,8 +82,12 @@ def build_variant(loader: LoaderFactory, variant: Variant) -> Any:
             "a prefetch can only be added to a grain IterDataset or MapDataset;"
             f" found {type(dataset).__name__}"
         )
-    dataset = calls.with_workers_last(dataset) if variant.workers_last else dataset
-    return add_thread_prefetch(dataset) if variant.thread_prefetch else dataset
+    if variant.workers_last:
+        dataset = calls.add_workers(dataset)
+    if not variant.thread_prefetch:
+        return dataset
+    # A thread makes the next batches while the trainer works on one.
+    return grain.experimental.ThreadPrefetchIterDataset(dataset, prefetch_buffer_size=BATCHES_AHEAD)
 
 
 def initializes_workers(loader: LoaderFactory) -> bool:
@@ -101,17 +96,9 @@ def initializes_workers(loader: LoaderFactory) -> bool:
     Raises:
         CannotRebuildError: The pipeline's number of workers cannot be changed.
     """
-    return _run_factory(loader, Variant(workers=0))[0].has_init
-
-
-def _run_factory(loader: LoaderFactory, variant: Variant) -> "tuple[_Calls, Any]":
-    calls = _Calls(variant)
-    with calls.replaced():
-        dataset = loader()
-        if isinstance(dataset, grain.MapDataset):
-            dataset = dataset.to_iter_dataset()
-    calls.check(dataset)
-    return calls, dataset
+    calls = _Calls(Variant(workers=0))
+    calls.run(loader)
+    return calls.has_init
 
 
 @contextmanager
@@ -124,25 +111,17 @@ def open_iterator(batches: Iterable[Any]) -> Iterator[Iterator[Any]]:
         getattr(iterator, "close", lambda: None)()
 
 
-def add_thread_prefetch(dataset: Any) -> Any:
-    """Let a thread make the next batches while the trainer works on one."""
-    return grain.experimental.ThreadPrefetchIterDataset(dataset, prefetch_buffer_size=BATCHES_AHEAD)
-
-
 class _Calls:
-    """Replacements of Grain's methods that take settings, and the calls they have seen.
-
-    Attributes:
-        has_init: Whether an `mp_prefetch` was given a function for its workers to run.
-    """
+    """Replacements of Grain's methods that take settings, and the calls they have seen."""
 
     def __init__(self, variant: Variant) -> None:
         self._variant = variant
-        self._reads = self._counts_workers = self.has_init = False
+        self._seen: set[str] = set()
+        self.has_init = False
         self._last: tuple[Any, tuple[Any, ...], dict[str, Any]] = (None, (), {})
 
-    @contextmanager
-    def replaced(self) -> Iterator[None]:
+    def run(self, loader: LoaderFactory) -> Any:
+        """Return what a factory makes with the changed settings, a MapDataset as IterDataset."""
         with ExitStack() as stack:
             for owner, name, replacement in (
                 (grain.IterDataset, "mp_prefetch", self._mp_prefetch),
@@ -152,31 +131,34 @@ class _Calls:
                 original = vars(owner)[name]
                 stack.callback(setattr, owner, name, original)
                 setattr(owner, name, wraps(original)(replacement(original)))
-            yield
+            dataset = loader()
+            if isinstance(dataset, grain.MapDataset):
+                dataset = dataset.to_iter_dataset()
+        self._check(dataset)
+        return dataset
 
-    def check(self, dataset: Any) -> None:
+    def _check(self, dataset: Any) -> None:
         """Raise a CannotRebuildError unless the factory made the calls that the variant changes."""
-        if self._variant.workers_last or self._variant.changes_reading:
-            self._require(self._reads, "to_iter_dataset", dataset)
-        if self._variant.workers is not None and not self._variant.workers_last:
-            self._require(self._counts_workers, "mp_prefetch", dataset)
-
-    @staticmethod
-    def _require(called: bool, name: str, dataset: Any) -> None:
-        if called:
-            return
-        for node in read_graph(dataset).nodes:
-            if node.kind in _FIXED_SETTINGS:
+        variant = self._variant
+        reads = variant.read_threads is not None or variant.read_buffer is not None
+        needed = ["to_iter_dataset"] if reads or variant.workers_last else []
+        if variant.workers is not None and not variant.workers_last:
+            needed.append("mp_prefetch")
+        for name in needed:
+            if name in self._seen:
+                continue
+            for node in read_graph(dataset).of_kind(*_FIXED_SETTINGS):
                 raise CannotRebuildError(
                     f"the settings of {_FIXED_SETTINGS[node.kind]} cannot be changed by the"
                     f" harness, only those of {name}, and there is no {name} in it"
                 )
-        raise CannotRebuildError(
-            f"loader() must call {name} for its settings to be changed; it made no such call."
-            " Let it make a new dataset each time that it is called"
-        )
+            raise CannotRebuildError(
+                f"loader() must call {name} for its settings to be changed; it made no such call."
+                " Let it make a new dataset each time that it is called"
+            )
 
-    def with_workers_last(self, dataset: Any) -> Any:
+    def add_workers(self, dataset: Any) -> Any:
+        """Return a dataset behind the last `mp_prefetch` that the factory has called."""
         options, arguments, named = self._last
         options = options or grain.MultiprocessingOptions()
         # The buffer held single elements, and will hold whole batches.
@@ -188,42 +170,39 @@ class _Calls:
         workers = self._variant.workers
         return options if workers is None else replace(options, num_workers=workers)
 
-    def _read_options(self, options: Any) -> Any:
-        if not self._variant.changes_reading:
-            return options
-        options = options or grain.ReadOptions()
-        threads, buffer = self._variant.read_threads, self._variant.read_buffer
-        return grain.ReadOptions(
-            options.num_threads if threads is None else threads,
-            min(options.prefetch_buffer_size, inf if buffer is None else buffer),
-        )
-
     def _mp_prefetch(self, original: _Method) -> _Method:
         def mp_prefetch(dataset: Any, options: Any = None, *arguments: Any, **named: Any) -> Any:
-            self._counts_workers = True
+            self._seen.add("mp_prefetch")
             init = arguments[0] if arguments else named.get("worker_init_fn")
             self.has_init |= init is not None
-            if self._variant.workers is None and not self._variant.workers_last:
-                return original(dataset, options, *arguments, **named)
             # Grain's default.
-            options = options or grain.MultiprocessingOptions(num_workers=10)
+            given = options or grain.MultiprocessingOptions(num_workers=10)
             if self._variant.workers_last:
-                self._last = (options, arguments, named)
+                self._last = (given, arguments, named)
                 return dataset
-            return original(dataset, self._with_workers(options), *arguments, **named)
+            if self._variant.workers is not None:
+                options = self._with_workers(given)
+            return original(dataset, options, *arguments, **named)
 
         return mp_prefetch
 
     def _to_iter_dataset(self, original: _Method) -> _Method:
         def to_iter_dataset(dataset: Any, read_options: Any = None, **named: Any) -> Any:
-            self._reads = True
-            return original(dataset, self._read_options(read_options), **named)
+            self._seen.add("to_iter_dataset")
+            threads, buffer = self._variant.read_threads, self._variant.read_buffer
+            if threads is not None or buffer is not None:
+                given = read_options or grain.ReadOptions()
+                read_options = grain.ReadOptions(
+                    given.num_threads if threads is None else threads,
+                    min(given.prefetch_buffer_size, inf if buffer is None else buffer),
+                )
+            return original(dataset, read_options, **named)
 
         return to_iter_dataset
 
     def _data_loader(self, original: _Method) -> _Method:
         def __init__(loader: Any, **named: Any) -> None:  # noqa: N807  # the method it replaces
-            self._counts_workers = True
+            self._seen.add("mp_prefetch")
             if self._variant.workers is not None:
                 named["worker_count"] = self._variant.workers
             # It reads by to_iter_dataset, whose replacement changes the options for reading.

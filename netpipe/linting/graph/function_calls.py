@@ -7,18 +7,28 @@ import os
 import re
 import sys
 from collections import ChainMap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache, partial
 from inspect import getattr_static
 from pathlib import Path
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Final, NamedTuple, TypeGuard, TypeVar
 
+from netpipe.linting.graph.nodes import module_name
+
 _T = TypeVar("_T")
 
 _CALLED_BY_GRAIN: Final = (
-    *("map", "random_map", "np_random_map", "map_with_index", "filter", "flat_map"),
-    *("__call__", "__getitem__", "__iter__"),
+    "map",
+    "random_map",
+    "np_random_map",
+    "map_with_index",
+    "filter",
+    "flat_map",
+    "__call__",
+    "__getitem__",
+    "__iter__",
 )
 _PUT_ON_DEVICE: Final = ("device_put", "make_array_from_")
 # Handling trees and types needs no device, and it is what many pipelines use jax for.
@@ -39,25 +49,25 @@ def uses_jax(called: object) -> bool:
 
 def puts_on_device(called: object) -> bool:
     """Whether a function, or a method that Grain calls, moves arrays to a device with jax."""
-    return any(
-        _is_from_jax(value) and _own_name(value).startswith(_PUT_ON_DEVICE)
-        for value in _follow_calls(called)
-    )
+    for value in filter(_is_from_jax, _follow_calls(called)):
+        name = value.__name__ if _is(value, FunctionType) else ""
+        if _is(value, ModuleType):
+            name = _full_name(value).rpartition(".")[2]
+        if name.startswith(_PUT_ON_DEVICE):
+            return True
+    return False
 
 
 def closure_variables(function: object) -> Mapping[str, object]:
     """Return the variables that a nested function takes from the enclosing ones, by name."""
-    if not _is(function, FunctionType):
-        return {}
-    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    return {name: _cell_contents(cell) for name, cell in cells}
-
-
-def _cell_contents(cell: object) -> object:
-    try:
-        return getattr(cell, "cell_contents", None)
-    except ValueError:  # the variable is assigned after the function is made
-        return None
+    variables: dict[str, object] = {}
+    if _is(function, FunctionType):
+        cells = function.__closure__ or ()
+        for name, cell in zip(function.__code__.co_freevars, cells, strict=True):
+            # The cell is empty if the variable is assigned after the function is made.
+            with suppress(ValueError):
+                variables[name] = cell.cell_contents
+    return variables
 
 
 # ---- What a value is
@@ -69,29 +79,22 @@ def _is(value: object, kind: type[_T]) -> TypeGuard[_T]:
 
 
 def _is_from_jax(value: object) -> bool:
-    """Whether a value is a module, a function or an object of jax, but not a class."""
     module = _full_name(value) if _is(value, ModuleType) else _module(value)
     is_jax = _package(module) in ("jax", "jaxlib") and not module.startswith(_NEEDS_NO_DEVICE)
     return is_jax and not _is(value, type)
 
 
-def _own_name(value: object) -> str:
-    if _is(value, FunctionType):
-        return value.__name__
-    return _full_name(value).rpartition(".")[2] if _is(value, ModuleType) else ""
-
-
 def _module(value: object) -> str:
-    """Return the module of a function or a class, or of an object's class."""
-    if _is(value, partial):
-        return _module(value.func)
-    if _is(value, MethodType):
-        return _module(value.__func__)
+    value = _function(value)
     if _is(value, FunctionType):
         return str(value.__module__)
-    # A class or its metaclass may hide `__module__` behind a property.
-    kind = value if _is(value, type) else type(value)
-    return str(type.__dict__["__module__"].__get__(kind))
+    return module_name(value if _is(value, type) else type(value))
+
+
+def _function(value: object) -> object:
+    if _is(value, partial):
+        return _function(value.func)
+    return _function(value.__func__) if _is(value, MethodType) else value
 
 
 def _package(module: str) -> str:
@@ -104,18 +107,15 @@ def _is_user_code(value: object, own_package: str) -> bool:
     package = _package(module)
     if package in _NEVER_USER_CODE:
         return False
-    file = _file(value, module)
-    in_user_file = module == "__main__" if file is None else not _is_in_library(file)
-    return package == own_package or in_user_file
-
-
-def _file(value: object, module: str) -> str | None:
-    if _is(value, MethodType):
-        return _file(value.__func__, module)
-    if not _is(value, FunctionType):
-        return getattr(sys.modules.get(module), "__file__", None)
-    file = value.__code__.co_filename
-    return value.__globals__.get("__file__") if file.startswith("<") else file
+    if package == own_package:
+        return True
+    file = getattr(sys.modules.get(module), "__file__", None)
+    function = _function(value)
+    if _is(function, FunctionType):
+        file = function.__code__.co_filename
+        if file.startswith("<"):
+            file = function.__globals__.get("__file__")
+    return module == "__main__" if file is None else not _is_in_library(file)
 
 
 @lru_cache(maxsize=1024)
@@ -129,15 +129,24 @@ def _is_in_library(file: str) -> bool:
 
 def _follow_calls(called: object) -> Iterator[object]:
     """Yield `called` and everything that its code names, through the user's own functions."""
-    own_package = _package(_module(_unwrap(called)))
+    # Decorators such as `functools.cache` keep the function that they wrap.
+    layers = [called]
+    while (wrapped := getattr_static(layers[-1], "__wrapped__", None)) is not None:
+        if any(wrapped is layer for layer in layers):
+            break
+        layers.append(wrapped)
+    own_package = _package(_module(layers[-1]))
     waiting = [called, *_members(called, _CALLED_BY_GRAIN)]
     # Keeps the values too: an id is only unique while its object lives.
     seen: dict[tuple[int, ...], object] = {}
     while waiting:
         value = waiting.pop()
-        if _key(value) in seen:
+        # A bound method is a new object each time, but its parts are not.
+        parts = (value.__func__, value.__self__) if _is(value, MethodType) else (value,)
+        key = tuple(map(id, parts))
+        if key in seen:
             continue
-        seen[_key(value)] = value
+        seen[key] = value
         yield value
         waiting.append(getattr_static(value, "__wrapped__", None))
         # Functions of libraries are not followed, except `called` itself, which may be Grain's
@@ -145,21 +154,6 @@ def _follow_calls(called: object) -> Iterator[object]:
         is_called = value is called and not _is_from_jax(value)
         if is_called or _is(value, partial) or _is_user_code(value, own_package):
             waiting.extend(_values_named_by(value, own_package))
-
-
-def _unwrap(value: object) -> object:
-    """Undo decorators such as `functools.cache`."""
-    seen: set[int] = set()
-    while id(value) not in seen:
-        seen.add(id(value))
-        wrapped = getattr_static(value, "__wrapped__", None)
-        value = value if wrapped is None else wrapped
-    return value
-
-
-def _key(value: object) -> tuple[int, ...]:
-    # A bound method is a new object each time, but its parts are not.
-    return (id(value.__func__), id(value.__self__)) if _is(value, MethodType) else (id(value),)
 
 
 def _values_named_by(value: object, own_package: str) -> Iterator[object]:
@@ -170,7 +164,7 @@ def _values_named_by(value: object, own_package: str) -> Iterator[object]:
         yield value.__func__
         yield from _members(value.__self__, _attribute_names(value.__func__.__code__))
     elif _is(value, FunctionType):
-        for named in _LoadedValues(value):
+        for named in _loaded_values(value):
             yield named
             if _is_user_code(named if _is(named, type) else type(named), own_package):
                 yield from _members(named, _attribute_names(value.__code__))
@@ -206,75 +200,66 @@ class _Operation(NamedTuple):
     start: tuple[int | None, int | None]
 
 
-class _LoadedValues:
-    """The values that a function's code loads by name; of a module, what is taken from it."""
+def _loaded_values(function: FunctionType) -> Iterator[object]:
+    """Yield the values that a function's code loads by name; of a module, what is taken from it."""
+    imported: dict[str, object] = {}
+    known = ChainMap(imported, function.__globals__, vars(builtins))
+    scopes = {
+        "LOAD_GLOBAL": known,
+        "LOAD_NAME": known,
+        "LOAD_DEREF": ChainMap(imported, dict(closure_variables(function))),
+        "LOAD_FAST": imported,
+    }
+    for code in _nested_codes(function.__code__):
+        operations = _operations(code)
+        imported |= _imported_names(operations, str(function.__globals__.get("__package__")))
+        yield from _evaluate(operations, scopes)
 
-    def __init__(self, function: FunctionType) -> None:
-        self._function = function
-        # Names that import statements within the function bind.
-        self._imported: dict[str, object] = {}
-        # The module that a call of `__import__` or `import_module` would return.
-        self._import_result: object = None
-        known = ChainMap(self._imported, function.__globals__, vars(builtins))
-        self._scopes: Mapping[str, Mapping[str, object]] = {
-            "LOAD_GLOBAL": known,
-            "LOAD_NAME": known,
-            "LOAD_DEREF": ChainMap(self._imported, dict(closure_variables(function))),
-            "LOAD_FAST": self._imported,
-        }
 
-    def __iter__(self) -> Iterator[object]:
-        for code in _nested_codes(self._function.__code__):
-            operations = _operations(code)
-            self._note_imports(operations)
-            yield from self._evaluate(operations)
-
-    def _evaluate(self, operations: tuple[_Operation, ...]) -> Iterator[object]:
-        calls = {operation.start for operation in operations if operation.name.startswith("CALL")}
-        loaded: object = None
-        start: object = None
-        for operation in operations:
-            if operation.name in _ATTRIBUTES and _is(loaded, ModuleType):
-                loaded = _get_from_module(loaded, str(operation.argument))
-                continue
-            if loaded is not None:
-                yield loaded
-                if start in calls and operation.name not in _ATTRIBUTES:
-                    yield from _members(loaded, ("__call__",))
-            loaded, start = self._load(operation, loaded), operation.start
-
-    def _load(self, operation: _Operation, before: object) -> object:
+def _imported_names(operations: Sequence[_Operation], package: str) -> Mapping[str, object]:
+    """Return what import statements bind to names, as far as it is already imported."""
+    imported: dict[str, object] = {}
+    module: object = None
+    value: object = None
+    for level, names, operation in zip(operations, operations[1:], operations[2:], strict=False):
         name = str(operation.argument)
+        if operation.name == "IMPORT_NAME":
+            if _is(level.argument, int) and level.argument > 0:
+                parent = package.rsplit(".", level.argument - 1)[0]
+                name = f"{parent}.{name}".rstrip(".")
+            value = module = _find_module(name if names.argument else _package(name))
+        elif operation.name == "IMPORT_FROM" and _is(module, ModuleType):
+            value = _get_from_module(module, name)
+        elif operation.name == "SWAP":  # `import a.b.c as name` goes on from b
+            module = value
+        elif operation.name.startswith("STORE_") and value is not None:
+            imported[name], value = value, None
+    return imported
+
+
+def _evaluate(
+    operations: Sequence[_Operation], scopes: Mapping[str, Mapping[str, object]]
+) -> Iterator[object]:
+    calls = {operation.start for operation in operations if operation.name.startswith("CALL")}
+    loaded: object = None
+    start: object = None
+    # The module that a call of `__import__` or `import_module` would return.
+    import_result: object = None
+    for operation in operations:
+        name = str(operation.argument)
+        if operation.name in _ATTRIBUTES and _is(loaded, ModuleType):
+            loaded = _get_from_module(loaded, name)
+            continue
+        if loaded is not None:
+            yield loaded
+            if start in calls and operation.name not in _ATTRIBUTES:
+                yield from _members(loaded, ("__call__",))
+        if operation.name == "LOAD_CONST" and any(loaded is importer for importer in _IMPORTERS):
+            import_result = _find_module(name)
+        start = operation.start
+        loaded = scopes.get(operation.name, {}).get(name)
         if operation.name.startswith("CALL"):
-            module, self._import_result = self._import_result, None
-            return module
-        if operation.name == "LOAD_CONST" and any(before is importer for importer in _IMPORTERS):
-            self._import_result = _find_module(name)
-        return self._scopes.get(operation.name, {}).get(name)
-
-    def _note_imports(self, operations: tuple[_Operation, ...]) -> None:
-        """Note what import statements bind, as far as it is already imported."""
-        module: object = None
-        value: object = None
-        for level, names, operation in zip(
-            operations, operations[1:], operations[2:], strict=False
-        ):
-            name = str(operation.argument)
-            if operation.name == "IMPORT_NAME":
-                whole = self._absolute_name(name, level.argument)
-                value = module = _find_module(whole if names.argument else _package(whole))
-            elif operation.name == "IMPORT_FROM" and _is(module, ModuleType):
-                value = _get_from_module(module, name)
-            elif operation.name == "SWAP":  # `import a.b.c as name` goes on from b
-                module = value
-            elif operation.name.startswith("STORE_") and value is not None:
-                self._imported[name], value = value, None
-
-    def _absolute_name(self, name: str, level: object) -> str:
-        if not _is(level, int) or level == 0:
-            return name
-        package = str(self._function.__globals__.get("__package__")).rsplit(".", level - 1)[0]
-        return f"{package}.{name}".rstrip(".")
+            loaded, import_result = import_result, None
 
 
 def _get_from_module(module: ModuleType, name: str) -> object:
@@ -293,22 +278,20 @@ def _full_name(module: ModuleType) -> str:
 
 @lru_cache(maxsize=1024)  # many nodes lead to the same functions
 def _operations(code: CodeType) -> tuple[_Operation, ...]:
-    return tuple(part for instruction in dis.get_instructions(code) for part in _split(instruction))
-
-
-def _split(instruction: dis.Instruction) -> Iterator[_Operation]:
-    """Yield the operation of an instruction; Python 3.13 has two in one: STORE_FAST_LOAD_FAST."""
-    position = instruction.positions or dis.Positions()
-    start = (position.lineno, position.col_offset)
-    names = re.findall("(?:LOAD|STORE)_FAST", instruction.opname)
-    if len(names) == 2:
-        yield from map(_Operation, names, instruction.argval, (start, start))
-    elif instruction.opname not in _IGNORED:
-        yield _Operation(instruction.opname.removesuffix("_CHECK"), instruction.argval, start)
+    operations: list[_Operation] = []
+    for instruction in dis.get_instructions(code):
+        position = instruction.positions or dis.Positions()
+        start = (position.lineno, position.col_offset)
+        name, argument = instruction.opname, instruction.argval
+        pair = re.findall("(?:LOAD|STORE)_FAST", name)
+        if len(pair) == 2:  # Python 3.13 has two operations in one: STORE_FAST_LOAD_FAST
+            operations += map(_Operation, pair, argument, (start, start))
+        elif name not in _IGNORED:
+            operations.append(_Operation(name.removesuffix("_CHECK"), argument, start))
+    return tuple(operations)
 
 
 def _nested_codes(code: CodeType) -> Iterator[CodeType]:
-    """Yield a function's code and that of the functions defined within it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):

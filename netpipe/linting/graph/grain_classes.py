@@ -4,7 +4,8 @@ Written for Grain 0.2.17 and 0.2.18; its tests name what another version adds or
 neither imports grain nor reads an element of a source.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Final
 
@@ -15,11 +16,9 @@ from netpipe.linting.graph.source_lines import Recording
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """What a dataset is in the graph.
+    """What a dataset is in the graph; the first three fields are those of its `Node`.
 
     Attributes:
-        kind: As in `Node`, like `parameters` and `made_at`.
-        inputs: The datasets that it reads from.
         functions: The user's functions and objects that it calls.
         is_requested: Whether it stands for the workers requested for a dataset, its only input.
         starts_workers: Whether everything below runs in processes of its own.
@@ -78,16 +77,22 @@ def describe_dataset(dataset: object, recording: Recording) -> DatasetInfo:
         )
     if threads := _branches(dataset, "_MpContextIterDataset"):
         buffer_size = to_plain_value(_attribute(dataset, "_iter_buffer_size"))
-        settings = {"num_threads": len(threads), "buffer_size": buffer_size}
+        parameters = {"num_threads": len(threads), "buffer_size": buffer_size}
         # Each thread has a copy of the same graph.
-        return DatasetInfo("MultithreadPrefetch", settings, made_at, _shared_inputs(threads[:1]))
+        return DatasetInfo("MultithreadPrefetch", parameters, made_at, _shared_inputs(threads[:1]))
     kind, attributes = _shape(dataset)
-    settings = {}
+    settings: dict[str, PlainValue] = {}
     for attribute in attributes:
-        settings |= _setting(attribute, _unwrap_users(_attribute(dataset, attribute)))
+        settings |= _setting(attribute, _unwrap_user_code(_attribute(dataset, attribute)))
     if kind == "Source" and is_random_access(dataset):
-        settings |= _length(dataset)
-    functions = tuple(_functions(dataset))
+        # A user's source may have no length, or raise anything when it is asked for it.
+        with suppress(Exception):
+            settings["length"] = len(dataset)  # type: ignore[arg-type]
+    functions = [dataset] if kind.startswith("Unknown:") else []
+    for attribute in _USER_CODE:
+        value = _unwrap_user_code(_attribute(dataset, attribute))
+        if value is not None:
+            functions.extend(_grain_fields(value).values() or [value])
     return DatasetInfo(kind, settings, made_at, _inputs(dataset), functions)
 
 
@@ -142,8 +147,7 @@ KNOWN_CLASSES: Mapping[str, tuple[str, tuple[str, ...]]] = {
 }
 
 _WORKER_WRAPPERS: Final = ("WorkerContext", "WorkerSlice")
-_USERS: Final = ("_map_fn", "_filter_fn", "_transform", "_batch_fn", "operation", "_source")
-_REPLACEABLE: Final = ("_map_fn", "_batch_fn", "_source")
+_USER_CODE: Final = ("_map_fn", "_filter_fn", "_transform", "_batch_fn", "operation", "_source")
 _SAMPLERS: Final[Mapping[str, tuple[str, ...]]] = {
     "IndexSampler": ("_num_records", "_shuffle", "_num_epochs", "_seed"),
     "SequentialSampler": ("_num_records", "_seed"),
@@ -174,16 +178,11 @@ def _shape(dataset: object) -> tuple[str, tuple[str, ...]]:
     return next(known, (f"Unknown:{type(dataset).__name__}", ()))
 
 
-def _is_unknown(dataset: object) -> bool:
-    return _shape(dataset)[0].startswith("Unknown:")
-
-
 def _attribute(value: object, name: str) -> object:
-    """Get an attribute; None if there is none, or if a user's property raises."""
-    try:
+    """Get an attribute; None if there is none, or if a user's property raises anything."""
+    with suppress(Exception):
         return getattr(value, name, None)
-    except Exception:  # noqa: BLE001  # a user's property may raise anything
-        return None
+    return None
 
 
 # ---- What a dataset reads from
@@ -193,7 +192,8 @@ def _inputs(dataset: object) -> Sequence[object]:
     """Return what a dataset reads from; a lazy list of datasets is not iterated."""
     parents = _datasets_in(_attribute(dataset, "parents"))
     # A user's class may use these attribute names for anything.
-    if not _is_grain_class(type(dataset)) and (parents or _is_unknown(dataset)):
+    is_unknown = _shape(dataset)[0].startswith("Unknown:")
+    if not _is_grain_class(type(dataset)) and (parents or is_unknown):
         return parents
     datasets, *single = (_attribute(dataset, name) for name in ("_datasets", "_ds", "_source"))
     candidates = (datasets, *((value,) for value in (datasets, *single)))
@@ -238,33 +238,23 @@ def _worker_settings(workers: Sequence[object]) -> Mapping[str, PlainValue]:
 
 
 def _setting(attribute: str, value: object) -> dict[str, PlainValue]:
-    """Return the settings that an attribute holds: of Grain's own objects, their fields."""
     if attribute in ("_map_fn", "_filter_fn"):
         return {"transform": qualified_name(value), "device_put": puts_on_device(value)}
     if attribute == "_source":  # a list would be the user's data
         return {"source": qualified_name(value)}
-    if parts := _parts(value):
-        public = (name for name in parts if not name.startswith("_"))
-        return {name: to_plain_value(parts[name]) for name in public}
+    if values := _grain_fields(value):
+        public = (name for name in values if not name.startswith("_"))
+        return {name: to_plain_value(values[name]) for name in public}
     settings = {attribute.lstrip("_"): to_plain_value(value)}
     for name in (name for kind in _grain_names(value) for name in _SAMPLERS.get(kind, ())):
         settings[name.lstrip("_")] = to_plain_value(_attribute(value, name))
     return settings
 
 
-def _parts(value: object) -> Mapping[str, object]:
-    """Return the fields of Grain's options or operations; none for a user's class."""
+def _grain_fields(value: object) -> Mapping[str, object]:
     if not _is_grain_class(type(value)) or not is_dataclass(value):
         return {}
     return {field.name: _attribute(value, field.name) for field in fields(value)}
-
-
-def _length(dataset: object) -> dict[str, PlainValue]:
-    """Ask for the number of elements, as Grain does for a shuffle."""
-    try:
-        return {"length": len(dataset)}  # type: ignore[arg-type]  # a source may have no length
-    except Exception:  # noqa: BLE001  # a user's source may raise anything
-        return {}
 
 
 # ---- The user's code in a dataset
@@ -273,14 +263,10 @@ def _length(dataset: object) -> dict[str, PlainValue]:
 def replace_user_code(dataset: object, by: Callable[[Any], Any]) -> bool:
     """Replace the function of a map or a batch, or the source, that a dataset calls.
 
-    Args:
-        dataset: Is changed; its workers must not have been started.
-        by: Takes the function or the source and returns its replacement.
-
-    Returns:
-        Whether there was one to replace.
+    The dataset's workers must not have been started. `by` takes the function or the source and
+    returns its replacement. Returns whether there was one to replace.
     """
-    for attribute in _REPLACEABLE:
+    for attribute in ("_map_fn", "_batch_fn", "_source"):
         value = vars(dataset).get(attribute)
         if value is not None and not _is_grain_class(type(value)):
             setattr(dataset, attribute, by(value))
@@ -288,24 +274,14 @@ def replace_user_code(dataset: object, by: Callable[[Any], Any]) -> bool:
     return False
 
 
-def _functions(dataset: object) -> Iterator[object]:
-    """Yield the user's functions and objects that a dataset calls."""
-    if _is_unknown(dataset):
-        yield dataset
-    for attribute in _USERS:
-        value = _unwrap_users(_attribute(dataset, attribute))
-        if value is not None:
-            yield from _parts(value).values() or (value,)
-
-
-def _unwrap_users(value: object) -> object:
+def _unwrap_user_code(value: object) -> object:
     """Return the user's function or object from a wrapper that a DataLoader made around it."""
     module = _attribute(value, "__module__")
     if type(module) is not str or not module.startswith("grain._src.python.data_loader"):
         return value
-    wrapped = (
+    user_code = (
         closure_variables(value).get("transform"),
         _attribute(value, "_transform"),
         _attribute(value, "values_batch_fn"),
     )
-    return next((part for part in wrapped if part is not None), value)
+    return next((part for part in user_code if part is not None), value)

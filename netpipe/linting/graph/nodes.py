@@ -28,7 +28,6 @@ class Node:
             class that this version does not know.
         parameters: Its settings by their names in Grain; a function or an object by its name.
         parents: Ids of the nodes that it takes its elements from.
-        in_worker: Whether it runs in a worker process, not in the training process.
         random_access: Whether it is a MapDataset, whose elements have positions: its result for an
             element depends on the position only, not on the number of workers.
         uses_jax: Whether the user's function calls jax for more than handling trees.
@@ -79,10 +78,7 @@ class Graph:
     def below(self, node: Node, until: Callable[[Node], bool] = lambda _: False) -> Iterator[Node]:
         """Yield each node that elements pass through before `node` once, the nearest first.
 
-        Args:
-            node: The node to start below.
-            until: Where to stop: the nodes for which it is true are yielded, but not what is only
-                below them.
+        Nodes for which `until` is true are yielded, but not what is only below them.
         """
         waiting, seen = deque(node.parents), set[int]()
         while waiting:

@@ -3,9 +3,8 @@
 import pickle
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from cloudpickle import CloudPickler
 
@@ -19,15 +18,11 @@ _MAX_SMALL_BYTES: Final = 1 << 21
 _LARGE_WRITE_BYTES: Final = (1 << 16) + (1 << 12)
 
 
-@dataclass(frozen=True)
-class PickledSize:
-    """The size of an object's pickle.
+class PickledSize(NamedTuple):
+    """The size of an object's pickle, or the reason why it cannot be pickled, in one line.
 
-    Attributes:
-        bytes: The size; None if the object cannot be pickled. A container of more than 2,000
-            elements is estimated from a sample. Of more than 20,000 objects, or more than 2 MiB of
-            small values, outside such containers, it is a lower bound.
-        unpicklable: Why the object cannot be pickled, in one line; "" if it can.
+    A container of more than 2,000 elements is estimated from a sample. Of more than 20,000 objects,
+    or more than 2 MiB of small values, outside such containers, the size is a lower bound.
     """
 
     bytes: int | None
@@ -37,34 +32,23 @@ class PickledSize:
 class PickleSizer:
     """Counts what the workers of one `mp_prefetch` are sent: a shared object only once.
 
-    Grain sends `cloudpickle.dumps(dataset)`; this does the same, without its copy of the data, one
-    dataset after the other.
+    Grain sends `cloudpickle.dumps(dataset)`; this does the same without its copy of the data.
     """
 
     def __init__(self) -> None:
         self._pickler = _CountingPickler()
 
     def measure(self, value: object, excluded: Sequence[object] = ()) -> PickledSize:
-        """Count the bytes of an object, without what was counted before.
-
-        Args:
-            value: The object that is sent.
-            excluded: Objects that it refers to and that are not counted, such as the parents of a
-                dataset.
-        """
+        """Count the bytes of an object, without those counted before and the excluded objects."""
         try:
             return PickledSize(self._pickler.count(value, frozenset(map(id, excluded))))
         except Exception as error:  # noqa: BLE001  # a user's object may raise anything
             # The old pickler remembers objects as sent that it never reached.
             self._pickler = _CountingPickler()
-            return PickledSize(None, _in_one_line(error))
-
-
-def _in_one_line(error: Exception) -> str:
-    try:
-        return f"{type(error).__name__}: {' '.join(str(error).split())}"
-    except Exception:  # noqa: BLE001  # a user's error may fail in its own `__str__`
-        return type(error).__name__
+            reason = type(error).__name__
+            with suppress(Exception):  # a user's error may fail in its own `__str__`
+                reason += f": {' '.join(str(error).split())}"
+            return PickledSize(None, reason)
 
 
 class _EnoughError(Exception):
@@ -137,7 +121,6 @@ def _estimate(container: Collection[object], excluded: frozenset[int]) -> int:
 
 
 def _take_every(step: int, container: Collection[object]) -> Collection[object]:
-    """Return a container of the same type with every `step`-th element."""
     elements = container.items() if isinstance(container, dict) else container
     kind: Any = type(container)
     taken: Collection[object] = kind(islice(elements, 0, None, step))

@@ -1,11 +1,13 @@
 """Reads a Grain pipeline as a plain graph.
 
 Only the structure of the pipeline and the settings of its nodes are read: no source is opened, no
-element is made, and grain itself is not imported.
+element is made, grain itself is not imported, and no property or method of a loader is run.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import NamedTuple
 
 from netpipe.linting.graph.function_calls import uses_jax
 from netpipe.linting.graph.grain_classes import (
@@ -16,9 +18,12 @@ from netpipe.linting.graph.grain_classes import (
     is_random_access,
     unpack_data_loader,
 )
-from netpipe.linting.graph.nodes import Graph, Node
+from netpipe.linting.graph.nodes import Graph, Node, module_name
 from netpipe.linting.graph.pickled_size import PickledSize, PickleSizer
 from netpipe.linting.graph.source_lines import Recording
+
+_MAX_ATTRIBUTE_DEPTH = 2
+_DATASETS = ("MapDataset", "IterDataset", "DataLoader")
 
 
 def read_graph(dataset: object, recording: Recording | None = None) -> Graph:
@@ -28,12 +33,9 @@ def read_graph(dataset: object, recording: Recording | None = None) -> Graph:
     not a node.
 
     Args:
-        dataset: The pipeline.
+        dataset: The pipeline; the graph of any other object has no nodes.
         recording: What was recorded while the pipeline was made. Without it no node has a source
             line, and an `mp_prefetch` without workers is not seen.
-
-    Returns:
-        The graph; without nodes for any other object.
     """
     parts = unpack_data_loader(dataset)
     inner, settings = parts or (dataset, {})
@@ -46,71 +48,70 @@ def read_graph(dataset: object, recording: Recording | None = None) -> Graph:
 def collect_datasets(dataset: object) -> Mapping[int, object]:
     """Return the datasets of a pipeline by the ids that their nodes have in `read_graph`."""
     inner, _ = unpack_data_loader(dataset) or (dataset, {})
-    places = (place for place, _, _ in _visit(inner, Recording()).values())
-    return {number: place.dataset for number, place in enumerate(places)}
+    visited = _visit(inner, Recording()).values()
+    return {number: visit.dataset for number, (visit, _, _) in enumerate(visited)}
 
 
 _Key = tuple[int, bool, bool]
 
 
-@dataclass(frozen=True)
-class _Place:
-    """A dataset in one process.
-
-    Attributes:
-        dataset: The dataset.
-        sizer: Counts what the workers that it runs in are sent; None in the training process.
-        has_workers_node: Whether the workers requested for it have their node already.
-    """
+class _Visit(NamedTuple):
+    """A dataset in one process: with the sizer of its workers, or None in the training process."""
 
     dataset: object
     sizer: PickleSizer | None = None
+    # Whether the workers requested for the dataset have their node already.
     has_workers_node: bool = False
 
     @property
     def key(self) -> _Key:
-        """What places with the same node have in common."""
+        """What visits of the same node have in common."""
         return id(self.dataset), self.sizer is not None, self.has_workers_node
 
 
-_Visited = tuple[_Place, DatasetInfo, list[_Place]]
+_Visited = dict[_Key, tuple[_Visit, DatasetInfo, list[_Visit]]]
 
 
-def _visit(dataset: object, recording: Recording) -> dict[_Key, _Visited]:
-    """Visit all datasets of a pipeline, depth first."""
+def _visit(dataset: object, recording: Recording) -> _Visited:
+    """Visit all datasets of a pipeline, depth first; each comes with what it reads from."""
     infos: dict[int, DatasetInfo] = {}
-    visited: dict[_Key, _Visited] = {}
+    visited: _Visited = {}
     # Not by recursion: a pipeline may be deeper than Python's stack.
-    waiting = [_Place(dataset)] if is_dataset(dataset) else []
+    waiting = [_Visit(dataset)] if is_dataset(dataset) else []
     while waiting:
-        place = waiting.pop()
-        if place.key in visited:
+        visit = waiting.pop()
+        if visit.key in visited:
             continue
-        asked = not place.has_workers_node
-        info = describe_requested_workers(place.dataset, recording) if asked else None
+        info = None
+        if not visit.has_workers_node:
+            info = describe_requested_workers(visit.dataset, recording)
         if info is None:
             # Only once, because it asks a dataset for its length, which may take time.
-            if id(place.dataset) not in infos:
-                infos[id(place.dataset)] = describe_dataset(place.dataset, recording)
-            info = infos[id(place.dataset)]
-        sizer = PickleSizer() if info.starts_workers else place.sizer
-        below = [_Place(dataset, sizer, info.is_requested) for dataset in info.inputs]
-        visited[place.key] = (place, info, below)
+            if id(visit.dataset) not in infos:
+                infos[id(visit.dataset)] = describe_dataset(visit.dataset, recording)
+            info = infos[id(visit.dataset)]
+        sizer = PickleSizer() if info.starts_workers else visit.sizer
+        below = [_Visit(parent, sizer, info.is_requested) for parent in info.inputs]
+        visited[visit.key] = (visit, info, below)
         waiting.extend(reversed(below))
     return visited
 
 
-def _make_nodes(visited: Mapping[_Key, _Visited]) -> Iterator[Node]:
+def _make_nodes(visited: _Visited) -> Iterator[Node]:
     numbers = {key: number for number, key in enumerate(visited)}
-    for key, (place, info, below) in visited.items():
-        size = _measure_pickle(place, info)
+    for key, (visit, info, below) in visited.items():
+        size = PickledSize(None)
+        if info.starts_workers:
+            size = PickleSizer().measure(info.worker_init_fn)
+        elif visit.sizer:
+            size = visit.sizer.measure(visit.dataset, info.inputs)
         yield Node(
             id=numbers[key],
             kind=info.kind,
             parameters=info.parameters,
             parents=tuple(numbers[parent.key] for parent in below),
-            in_worker=place.sizer is not None,
-            random_access=is_random_access(place.dataset),
+            in_worker=visit.sizer is not None,
+            random_access=is_random_access(visit.dataset),
             uses_jax=any(map(uses_jax, info.functions)),
             made_at=info.made_at,
             sent_bytes=size.bytes,
@@ -118,7 +119,51 @@ def _make_nodes(visited: Mapping[_Key, _Visited]) -> Iterator[Node]:
         )
 
 
-def _measure_pickle(place: _Place, info: DatasetInfo) -> PickledSize:
-    if info.starts_workers:
-        return PickleSizer().measure(info.worker_init_fn)
-    return place.sizer.measure(place.dataset, info.inputs) if place.sizer else PickledSize(None)
+# ---- Datasets inside a loader that is not Grain's own class, such as kauldron's pipelines
+
+
+def find_held_datasets(loader: object) -> Mapping[str, object]:
+    """Return the Grain datasets that an iterable object holds, by the names of its attributes.
+
+    Without those that another one reads from; none of an object of Grain's.
+    """
+    if not hasattr(type(loader), "__iter__") or module_name(type(loader)).startswith("grain."):
+        return {}
+    attributes = _find_attributes(loader, _MAX_ATTRIBUTE_DEPTH)
+    deepest_first = sorted(attributes, key=lambda item: -item[0].count("."))
+    # Of several names of one object, the one nearest to the loader overwrites the others.
+    held = {id(dataset): (name, dataset) for name, dataset in deepest_first}
+    read = {
+        id(below)
+        for _, dataset in held.values()
+        for below in collect_datasets(dataset).values()
+        if below is not dataset
+    }
+    return {name: dataset for number, (name, dataset) in held.items() if number not in read}
+
+
+def _find_attributes(holder: object, depth: int) -> Iterator[tuple[str, object]]:
+    try:
+        attributes = dict(object.__getattribute__(holder, "__dict__"))
+    except AttributeError:  # the class has slots, or is built in
+        return
+    for name, value in attributes.items():
+        if is_dataset(value) or unpack_data_loader(value):
+            yield name, value
+        elif depth > 1 and not isinstance(value, type):
+            for inner, dataset in _find_attributes(value, depth - 1):
+                yield f"{name}.{inner}", dataset
+
+
+def find_dataset_properties(loader: object) -> Sequence[str]:
+    """Return the names of the properties that are annotated to return a Grain dataset."""
+    names: dict[str, None] = {}
+    for kind in reversed(type(loader).__mro__):
+        for name, value in vars(kind).items():
+            function = value.fget if isinstance(value, property) else None
+            function = value.func if isinstance(value, cached_property) else function
+            returned = getattr(function, "__annotations__", {}).get("return", "")
+            text = returned if isinstance(returned, str) else getattr(returned, "__name__", "")
+            if text.rpartition(".")[2] in _DATASETS:
+                names[name] = None
+    return tuple(names)

@@ -7,27 +7,18 @@ from typing import Final
 
 from netpipe.linting.graph.nodes import ENDLESS, Node, PlainValue
 
-_METHODS: Final[Mapping[str, str]] = {
-    "Slice": ".slice",
-    "Shuffle": ".shuffle",
-    "Repeat": ".repeat",
-    "Map": ".map",
+_METHODS: Final = ("Slice", "Shuffle", "Repeat", "Map", "Filter", "Batch", "Seed")
+# First-fit or best-fit: Grain has one class for both kinds of packing.
+_PARTS: Final = ("Pack", "Source", "Sampler", "Shard", "Operation", "Options")
+_NAMES: Final[Mapping[str, str]] = {
+    **{kind: f".{kind.lower()}" for kind in _METHODS},
+    **{kind: kind.lower() for kind in _PARTS},
     "RandomMap": ".random_map",
     "MapWithIndex": ".map_with_index",
-    "Filter": ".filter",
-    "Batch": ".batch",
-    "Seed": ".seed",
     "ToIter": ".to_iter_dataset",
     "ProcessPrefetch": ".mp_prefetch",
     "NoWorkers": ".mp_prefetch",
-    # First-fit or best-fit: Grain has one class for both.
-    "Pack": "pack",
-    "Source": "source",
-    "Sampler": "sampler",
-    "Shard": "shard",
-    "Operation": "operation",
     "Elastic": "ElasticIterator",
-    "Options": "options",
     "WorkerContext": "worker context",
     "WorkerSlice": "worker slice",
     "DataLoaderState": "DataLoader state",
@@ -35,23 +26,13 @@ _METHODS: Final[Mapping[str, str]] = {
     "MultithreadPrefetch": "multithread_prefetch",
 }
 
-_STATIC_METHODS: Final[Mapping[str, str]] = {"Mix": "mix", "Concatenate": "concatenate"}
-
 _NOT_CALLED: Final = ("source", "sampler")
 
 # Written before the value of a parameter; all others are written as `name=value`.
 _LABELS: Final[Mapping[str, str]] = {
-    "batch_size": "",
-    "count": "",
-    "operation": "",
-    "options": "",
-    "sampler": "",
-    "seed_rng_seed": "",
-    "source": "",
-    "transform": "",
-    "buffer_size": "buffer ",
-    "per_worker_buffer_size": "buffer ",
-    "prefetch_buffer_size": "buffer ",
+    **dict.fromkeys(("batch_size", "count", "operation", "options", "sampler"), ""),
+    **dict.fromkeys(("seed_rng_seed", "source", "transform"), ""),
+    **dict.fromkeys(("buffer_size", "per_worker_buffer_size", "prefetch_buffer_size"), "buffer "),
     "seed": "seed ",
     "window_size": "window ",
 }
@@ -95,19 +76,26 @@ class Call:
 
 def describe_call(node: Node) -> Call:
     """Return the call that makes a node."""
-    if node.kind == "Source" and "stop" in node.parameters:
-        return Call("source", (_range(node.parameters),))
-    if node.kind == "ProcessPrefetch" and WORKER_COUNT in node.parameters:
-        count, buffer = map(node.parameters.get, (WORKER_COUNT, "per_worker_buffer_size"))
-        return Call("DataLoader", (f"{WORKER_COUNT}={count}", f"buffer {buffer}"))
-    if node.kind == "Slice":
-        return Call(_METHODS["Slice"], (_span(node.parameters),))
-    arguments = tuple(_arguments(node.parameters))
-    if node.kind == "NoWorkers":
-        arguments = (format_count(0, "worker"),)
-    elif not arguments and len(node.parents) > 1:
+    name, settings = _name(node), node.parameters
+    start, stop, step = (settings.get(bound) for bound in ("start", "stop", "step"))
+    match node.kind:
+        case "Source" if "stop" in settings:
+            bounds = (start, stop) if step == 1 else (start, stop, step)
+            numbers = (stop,) if (start, step) == (0, 1) else bounds
+            return Call(name, (f"range({', '.join(map(str, numbers))})",))
+        case "Slice":
+            end = "" if isinstance(stop, int) and stop >= ENDLESS else stop
+            stride = "" if step in (None, 1) else f":{step}"
+            return Call(name, (f"{start}:{end}{stride}",))
+        case "ProcessPrefetch" if WORKER_COUNT in settings:
+            buffer = f"buffer {settings.get('per_worker_buffer_size')}"
+            return Call("DataLoader", (f"{WORKER_COUNT}={settings[WORKER_COUNT]}", buffer))
+        case "NoWorkers":
+            return Call(name, (format_count(0, "worker"),))
+    arguments = tuple(_arguments(settings))
+    if not arguments and len(node.parents) > 1:
         arguments = (format_count(len(node.parents), "dataset"),)
-    return Call(_name(node), arguments)
+    return Call(name, arguments)
 
 
 def format_count(count: object, thing: str) -> str:
@@ -120,18 +108,18 @@ def format_count(count: object, thing: str) -> str:
 
 def _name(node: Node) -> str:
     """Return the method, or for a class of `grain.experimental` without a method, the class."""
-    if node.kind in _METHODS:
-        return _METHODS[node.kind]
+    if node.kind in _NAMES:
+        return _NAMES[node.kind]
     dataset = "MapDataset" if node.random_access else "IterDataset"
-    if node.kind in _STATIC_METHODS:
-        return f"{dataset}.{_STATIC_METHODS[node.kind]}"
+    if node.kind in ("Mix", "Concatenate"):
+        return f"{dataset}.{node.kind.lower()}"
     unknown = node.kind.removeprefix("Unknown:")
     return unknown if unknown != node.kind else f"{node.kind}{dataset}"
 
 
-def _arguments(parameters: Mapping[str, PlainValue]) -> Iterator[str]:
-    for name, value in parameters.items():
-        if _is_omitted(name, value, parameters):
+def _arguments(settings: Mapping[str, PlainValue]) -> Iterator[str]:
+    for name, value in settings.items():
+        if _is_omitted(name, value, settings):
             continue
         if name in _COUNTED:
             yield format_count(value, _COUNTED[name])
@@ -143,15 +131,15 @@ def _arguments(parameters: Mapping[str, PlainValue]) -> Iterator[str]:
             yield _LABELS.get(name, f"{name}=") + _value(value)
 
 
-def _is_omitted(name: str, value: PlainValue, parameters: Mapping[str, PlainValue]) -> bool:
+def _is_omitted(name: str, value: PlainValue, settings: Mapping[str, PlainValue]) -> bool:
     """Whether a setting is not set, is Grain's default, or repeats another one."""
     if value is None or value is False or value == ():
         return True
     if name == "length":
-        return "num_records" in parameters
+        return "num_records" in settings
     if name == "prefetch_buffer_size":
         # Without threads nothing fills the buffer.
-        return parameters.get("num_threads") == 0
+        return settings.get("num_threads") == 0
     return name in _OMITTED or (name in _OMITTED_DEFAULTS and str(value).startswith("grain."))
 
 
@@ -168,25 +156,9 @@ def _value(value: PlainValue) -> str:
         return f"({', '.join(map(_value, value))})"
     if isinstance(value, float):
         return f"{value:g}"
-    return _short_name(value) if isinstance(value, str) else str(value)
-
-
-def _short_name(name: str) -> str:
-    """Remove the module and the enclosing function, but keep the class of a method."""
-    *scopes, last = name.rpartition("<locals>.")[2].split(".")
+    if not isinstance(value, str):
+        return str(value)
+    # Without the module and the enclosing function, but with the class of a method.
+    *scopes, last = value.rpartition("<locals>.")[2].split(".")
     class_name = scopes[-1:] if scopes and scopes[-1][:1].isupper() else []
     return ".".join([*class_name, last]).replace("<lambda>", "lambda")
-
-
-def _range(parameters: Mapping[str, PlainValue]) -> str:
-    start, stop, step = (parameters.get(name) for name in ("start", "stop", "step"))
-    if step != 1:
-        return f"range({start}, {stop}, {step})"
-    return f"range({stop})" if start == 0 else f"range({start}, {stop})"
-
-
-def _span(parameters: Mapping[str, PlainValue]) -> str:
-    start, stop, step = (parameters.get(name) for name in ("start", "stop", "step"))
-    if isinstance(stop, int) and stop >= ENDLESS:
-        stop = ""
-    return f"{start}:{stop}" if step in (None, 1) else f"{start}:{stop}:{step}"

@@ -1,14 +1,15 @@
-"""The part of a pipeline's graph that a picture shows: the user's own calls, and all findings."""
+"""What a picture shows of a pipeline, in reading order: the user's own calls, and all findings."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 from rich.cells import cell_len, set_cell_size
 
 from netpipe.linting.graph.nodes import Graph, Node
 from netpipe.linting.linter import LintReport
-from netpipe.linting.picture.calls import WORKER_COUNT
+from netpipe.linting.picture.calls import WORKER_COUNT, Call, describe_call
 from netpipe.linting.rules.finding import LintFinding
 
 NO_GRAPH: Final = "There is no Grain graph to draw."
@@ -18,46 +19,13 @@ SIGNS: Final[Mapping[str, str]] = {"error": "✗", "warning": "!", "info": "i"}
 
 # Grain puts these around the transformations that a user calls.
 _ADDED_BY_GRAIN: Final = (
+    "DataLoader",
+    "DataLoaderState",
     "Options",
     "WorkerContext",
     "WorkerSlice",
-    "DataLoaderState",
-    "DataLoader",
 )
 _DATA_LOADER_MODULE: Final = "grain._src.python.data_loader."
-
-
-@dataclass(frozen=True)
-class VisibleGraph:
-    """The nodes that a picture shows.
-
-    Attributes:
-        nodes: The nodes by their ids in the whole graph.
-        inputs: For each node, the visible nodes that its elements come from.
-        last: The nodes that the trainer reads; empty if there is nothing to show.
-        findings: The findings on each node that has any, the worst first.
-    """
-
-    nodes: Mapping[int, Node]
-    inputs: Mapping[int, tuple[int, ...]]
-    last: tuple[int, ...]
-    findings: Mapping[int, tuple[LintFinding, ...]]
-
-
-def select_visible(report: LintReport) -> VisibleGraph:
-    """Leave out nodes that the user did not write and that no finding is about."""
-    graph, findings = report.graph, _findings_by_node(report)
-    nodes = {
-        node.id: _with_written_settings(graph, node)
-        for node in graph.nodes
-        if _is_written(node) or node.id in findings
-    }
-    return VisibleGraph(
-        nodes=nodes,
-        inputs={one: tuple(_nearest(graph, nodes, node.parents)) for one, node in nodes.items()},
-        last=tuple(_nearest(graph, nodes, (0,))) if graph.nodes else (),
-        findings=findings,
-    )
 
 
 def label_finding(finding: LintFinding) -> str:
@@ -87,38 +55,129 @@ def shorten_middle(text: str, columns: int) -> str:
     return f"{set_cell_size(text, head)}…{tail}"
 
 
-def _is_written(node: Node) -> bool:
-    is_data_loaders = str(node.parameters.get("transform")).startswith(_DATA_LOADER_MODULE)
-    return node.kind not in _ADDED_BY_GRAIN and not is_data_loaders
+@dataclass(frozen=True)
+class Entry:
+    """A call in an outline.
+
+    Attributes:
+        findings: The node's findings, the worst first; empty where it is repeated.
+        number: Tells calls that several others read from each other; 0 for all other calls.
+        is_repeated: The call stands further up already, with the same number.
+    """
+
+    node: Node
+    findings: tuple[LintFinding, ...] = ()
+    number: int = 0
+    is_repeated: bool = False
+
+    @property
+    def call(self) -> Call:
+        """The call that the user wrote."""
+        return describe_call(self.node)
+
+
+@dataclass(frozen=True)
+class Branches:
+    """The outlines of all that the next entry reads."""
+
+    outlines: tuple["Outline", ...]
+
+
+@dataclass(frozen=True)
+class Workers:
+    """The outline of what runs in the worker processes of the next entry."""
+
+    label: str
+    outline: "Outline"
+
+
+Outline: TypeAlias = tuple[Entry | Branches | Workers, ...]
+
+
+class VisibleGraph:
+    """The nodes that the user wrote or that a finding is about, by their ids in the whole graph.
+
+    Attributes:
+        nodes: The nodes, with the settings that the user wrote.
+        inputs: For each node, the visible nodes that its elements come from.
+        last: The nodes that the trainer reads; empty if there is nothing to show.
+        outline: The calls from the sources on; each node is described once, where it is reached
+            first, and is named again where another call reads it.
+    """
+
+    def __init__(self, report: LintReport) -> None:
+        graph = report.graph
+        self._findings: dict[int, tuple[LintFinding, ...]] = {}
+        for finding in sort_by_severity(report.findings):
+            for number in set(finding.nodes):
+                self._findings[number] = (*self._findings.get(number, ()), finding)
+        self.nodes: dict[int, Node] = {}
+        for node in graph.nodes:
+            is_data_loaders = str(node.parameters.get("transform")).startswith(_DATA_LOADER_MODULE)
+            is_written = node.kind not in _ADDED_BY_GRAIN and not is_data_loaders
+            if is_written or node.id in self._findings:
+                self.nodes[node.id] = _with_written_settings(graph, node)
+        self.inputs = {
+            number: self._find_visible(graph, node.parents) for number, node in self.nodes.items()
+        }
+        self.last = self._find_visible(graph, (0,)) if graph.nodes else ()
+        self._readers = Counter(number for inputs in self.inputs.values() for number in inputs)
+        self._numbers: dict[int, int] = {}
+        self.outline = self._outline_all(self.last)
+
+    def _find_visible(self, graph: Graph, ids: tuple[int, ...]) -> tuple[int, ...]:
+        """Replace each node that is not shown by the visible nodes that it reads."""
+        visible: list[int] = []
+        waiting = list(reversed(ids))
+        while waiting:
+            number = waiting.pop()
+            if number in self.nodes:
+                visible.append(number)
+            else:
+                waiting.extend(reversed(graph.nodes[number].parents))
+        return tuple(visible)
+
+    def _outline_all(self, ids: tuple[int, ...]) -> Outline:
+        if len(ids) == 1:
+            return self._outline(ids[0])
+        return (Branches(tuple(map(self._outline, ids))),) if ids else ()
+
+    def _outline(self, last: int) -> Outline:
+        """Follow a node to where its chain branches, changes process or was reached already."""
+        chain = [last]
+        # A loop and no recursion: a chain may be longer than Python's stack.
+        while (
+            len(self.inputs[chain[-1]]) == 1
+            and self.nodes[chain[-1]].kind != "ProcessPrefetch"
+            and chain[-1] not in self._numbers
+        ):
+            chain.extend(self.inputs[chain[-1]])
+        *others, first = chain
+        return (*self._start(first), *map(self._enter, reversed(others)))
+
+    def _start(self, number: int) -> Outline:
+        node, inputs = self.nodes[number], self.inputs[number]
+        if number in self._numbers:
+            return (Entry(node, number=self._numbers[number], is_repeated=True),)
+        above = self._outline_all(inputs)
+        if node.kind == "ProcessPrefetch" and inputs:
+            count = node.parameters.get("num_workers")
+            processes = "worker process" if count == 1 else "worker processes"
+            above = (Workers(processes if count is None else f"{count} {processes}", above),)
+        return (*above, self._enter(number))
+
+    def _enter(self, number: int) -> Entry:
+        if self._readers[number] > 1:
+            self._numbers[number] = len(self._numbers) + 1
+        findings = self._findings.get(number, ())
+        return Entry(self.nodes[number], findings, self._numbers.get(number, 0))
 
 
 def _with_written_settings(graph: Graph, node: Node) -> Node:
-    """Give a node the settings that the user wrote.
-
-    Above a `.seed(...)` Grain derives the seeds, and a DataLoader's workers are its own argument.
-    """
+    """Remove the seeds that Grain derives from `.seed(...)`; name a DataLoader's own argument."""
     settings = dict(node.parameters)
     if "seed" in settings and any(below.kind == "Seed" for below in graph.below(node)):
         del settings["seed"]
     if node.kind == "ProcessPrefetch" and graph.data_loader is not None:
         settings[WORKER_COUNT] = settings.get("num_workers")
     return replace(node, parameters=settings)
-
-
-def _findings_by_node(report: LintReport) -> Mapping[int, tuple[LintFinding, ...]]:
-    by_node: dict[int, tuple[LintFinding, ...]] = {}
-    for finding in sort_by_severity(report.findings):
-        for node in set(finding.nodes):
-            by_node[node] = (*by_node.get(node, ()), finding)
-    return by_node
-
-
-def _nearest(graph: Graph, nodes: Mapping[int, Node], ids: tuple[int, ...]) -> Iterator[int]:
-    """Yield the ids of visible nodes; in place of each other one, the visible nodes it reads."""
-    waiting = list(reversed(ids))
-    while waiting:
-        number = waiting.pop()
-        if number in nodes:
-            yield number
-        else:
-            waiting.extend(reversed(graph.nodes[number].parents))

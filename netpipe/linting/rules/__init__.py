@@ -1,27 +1,19 @@
 """The rules that judge a pipeline's graph, and the registry of them.
 
 Each rule is a generator function in the file of its topic: it takes a `Pipeline` and yields
-`LintFinding`s (`finding.py`). A new rule is such a function and one line in `RULES`.
+`Problem`s (`finding.py`). A new rule is such a function and one line in `RULES`.
 """
 
 from collections.abc import Mapping
 from typing import Final
 
-from netpipe.linting.rules import (
-    batch_contents,
-    buffers,
-    pickling,
-    placement,
-    reader_threads,
-    shuffling,
-    workers,
-)
+from netpipe.linting.rules import batch_contents, buffers, placement, shuffling, workers
 from netpipe.linting.rules.finding import Rule
 
 RULES: Final[Mapping[str, Rule]] = {
     # Pipelines that fail, or that give other data than meant
     "nested-mp-prefetch": placement.nested_mp_prefetch,
-    "cannot-be-pickled": pickling.cannot_be_pickled,
+    "cannot-be-pickled": workers.cannot_be_pickled,
     "device-put-before-mp-prefetch": placement.device_put_before_mp_prefetch,
     "batch-in-workers-loses-data": batch_contents.batch_in_workers_loses_data,
     "shuffle-after-batch": shuffling.shuffle_after_batch,
@@ -31,14 +23,14 @@ RULES: Final[Mapping[str, Rule]] = {
     # Pipelines that are slower than they could be
     "batch-after-mp-prefetch": placement.batch_after_mp_prefetch,
     "map-after-mp-prefetch": placement.map_after_mp_prefetch,
-    "threads-in-training-process": reader_threads.threads_in_training_process,
+    "threads-in-training-process": buffers.threads_in_training_process,
     "no-workers": workers.no_workers,
     "no-prefetch": buffers.no_prefetch,
-    "threads-in-workers": reader_threads.threads_in_workers,
+    "threads-in-workers": buffers.threads_in_workers,
     "too-many-workers": workers.too_many_workers,
     # Pipelines that take more memory than they need
     "jax-in-worker": workers.jax_in_worker,
-    "large-capture": pickling.large_capture,
+    "large-capture": workers.large_capture,
     "oversized-read-buffer": buffers.oversized_read_buffer,
 }
 """Every rule by its name, most severe first: findings are reported in this order."""

@@ -1,20 +1,37 @@
 """Rules about the contents of batches: lost remainders, and dependence on the worker count."""
 
 from collections.abc import Iterator, Mapping
-from math import inf
+from graphlib import TopologicalSorter
+from math import ceil, floor, inf
 from typing import Final
 
-from netpipe.linting.graph.nodes import Graph, Node
-from netpipe.linting.rules.element_counts import ONE_TO_ONE, count_elements
-from netpipe.linting.rules.finding import LintFinding, Pipeline, Severity
-from netpipe.linting.rules.node_kinds import BATCHES, write_batch_call
-from netpipe.linting.rules.worker_pools import Pool, choose_call, worker_pools
+from netpipe.linting.graph.nodes import ENDLESS, Graph, Node
+from netpipe.linting.rules.finding import Pipeline, Problem, Severity
+from netpipe.linting.rules.graph_parts import (
+    BATCHES,
+    Pool,
+    choose_call,
+    worker_pools,
+    write_batch_call,
+)
 
 # Of all elements: a user who drops a remainder accepts some loss.
 _MAX_HARMLESS_LOSS_FRACTION: Final = 0.01
+_ONE_OUTPUT_PER_INPUT: Final = (
+    "Map",
+    "RandomMap",
+    "MapWithIndex",
+    "Shuffle",
+    "WindowShuffle",
+    "Cache",
+    "ToIter",
+    "ThreadPrefetch",
+    "Options",
+    "Seed",
+)
 
 
-def batch_in_workers_loses_data(pipeline: Pipeline) -> Iterator[LintFinding]:
+def batch_in_workers_loses_data(pipeline: Pipeline) -> Iterator[Problem]:
     """Report batches in workers, each of which drops its own remainder.
 
     An error if the loss can be counted, a warning if it can only be bounded, info if it is at most
@@ -23,16 +40,12 @@ def batch_in_workers_loses_data(pipeline: Pipeline) -> Iterator[LintFinding]:
     for pool in worker_pools(pipeline.graph):
         for node in pool.nodes:
             drops = node.kind in BATCHES and node.parameters.get("drop_remainder") is True
-            if (
-                drops
-                and not node.random_access
-                and (node.integer("batch_size") or 1) > 1
-                and pool.size > 1
-            ):
+            is_batch = (node.integer("batch_size") or 1) > 1 and not node.random_access
+            if drops and is_batch and pool.size > 1:
                 yield from _report_loss(pipeline.graph, pool, node)
 
 
-def _report_loss(graph: Graph, pool: Pool, node: Node) -> Iterator[LintFinding]:
+def _report_loss(graph: Graph, pool: Pool, node: Node) -> Iterator[Problem]:
     """Report what a batch in several workers drops.
 
     With N elements, w workers and batches of b, worker i has ceil((N - i) / w) elements and drops
@@ -41,42 +54,47 @@ def _report_loss(graph: Graph, pool: Pool, node: Node) -> Iterator[LintFinding]:
     if count_elements(graph)[node.parents[0]] == inf:
         return
     size, total = node.integer("batch_size") or 1, _shared_elements(graph, pool, node)
-    lost = pool.size * (size - 1)
-    loss = f"up to {lost:,} elements, where one process drops at most {size - 1:,}"
-    if total is not None:
+    if total is None:
+        lost = pool.size * (size - 1)
+        loss = f"up to {lost:,} elements, where one process drops at most {size - 1:,}"
+        severity = _judge_bound(graph, node, lost)
+        # Elements that are filtered or packed cannot be batched by position.
+        fix = (
+            f"Keep the remainders: .batch(batch_size={size}, drop_remainder=False), or .repeat()"
+            " the data forever"
+        )
+    else:
         lost = sum(-(-(total - index) // pool.size) % size for index in range(pool.size))
         loss = f"{lost:,} of {total:,} elements, where one process drops {total % size:,}"
         if lost == total % size:
             return
-    yield LintFinding(
-        "batch-in-workers-loses-data",
-        _severity(graph, node, lost, total),
-        (pool.prefetch.id, node.id),
+        severity = "error" if lost > _MAX_HARMLESS_LOSS_FRACTION * total else "info"
+        batch = f".batch(batch_size={size}, drop_remainder=True).to_iter_dataset(...)"
+        fix = f"Batch before the data are divided among the workers: {batch}"
+    for_loader = (
+        f"Keep the remainders: grain.transforms.Batch({size}, drop_remainder=False), or repeat"
+        " forever: IndexSampler(num_epochs=None)"
+    )
+    yield Problem(
+        severity,
+        (pool.prefetch, node),
         f"{node} with drop_remainder=True runs in {pool}: each drops its own remainder at the end"
         f" of the data, in total {loss}",
-        _keep_remainders(graph, size, has_places=total is not None),
+        choose_call(graph, for_loader, fix),
     )
 
 
-def _keep_remainders(graph: Graph, size: int, has_places: bool) -> str:
-    """Propose a fix; elements that are filtered or packed cannot be batched by position."""
-    if graph.data_loader is not None:
-        return (
-            f"Keep the remainders: grain.transforms.Batch({size}, drop_remainder=False), or repeat"
-            " forever: IndexSampler(num_epochs=None)"
-        )
-    if has_places:
-        batch = f".batch(batch_size={size}, drop_remainder=True).to_iter_dataset(...)"
-        return f"Batch before the data are divided among the workers: {batch}"
-    return (
-        f"Keep the remainders: .batch(batch_size={size}, drop_remainder=False), or .repeat() the"
-        " data forever"
-    )
+def _shared_elements(graph: Graph, pool: Pool, node: Node) -> int | None:
+    """Count the elements that the workers divide, if all of them reach the batch."""
+    between = list(graph.below(node, lambda below: below.kind == "ToIter"))
+    takes_turns = pool.uses_processes and not pool.is_sequential
+    if not takes_turns or any(below.kind not in _ONE_OUTPUT_PER_INPUT for below in between):
+        return None
+    total = count_elements(graph)[between[-1].id]
+    return None if total is None or total == inf else int(total)
 
 
-def _severity(graph: Graph, node: Node, lost: int, total: int | None) -> Severity:
-    if total is not None:
-        return "error" if lost > _MAX_HARMLESS_LOSS_FRACTION * total else "info"
+def _judge_bound(graph: Graph, node: Node, lost: int) -> Severity:
     for below in graph.below(node):
         has_end = bool(below.parents) or below.parameters.get("length") is not None
         if not has_end or below.kind.startswith("Unknown:"):
@@ -88,14 +106,51 @@ def _severity(graph: Graph, node: Node, lost: int, total: int | None) -> Severit
     return "warning" if lost > _MAX_HARMLESS_LOSS_FRACTION * read else "info"
 
 
-def _shared_elements(graph: Graph, pool: Pool, node: Node) -> int | None:
-    """Count the elements that the workers divide, if all of them reach the batch."""
-    between = list(graph.below(node, lambda below: below.kind == "ToIter"))
-    takes_turns = pool.uses_processes and not pool.is_sequential
-    if not takes_turns or any(below.kind not in ONE_TO_ONE for below in between):
-        return None
-    total = count_elements(graph)[between[-1].id]
-    return None if total is None or total == inf else int(total)
+def count_elements(graph: Graph) -> Mapping[int, float | None]:
+    """Count the elements that each node yields in one process, by node id.
+
+    A count is inf if the elements never end, and None if it depends on the elements or on a class
+    that is not known.
+    """
+    counts: dict[int, float | None] = {}
+    order = TopologicalSorter({node.id: node.parents for node in graph.nodes}).static_order()
+    for number in order:
+        node = graph.nodes[number]
+        count = _count(node, [counts[parent] for parent in node.parents])
+        counts[number] = inf if count is not None and count >= ENDLESS else count
+    return counts
+
+
+def _count(node: Node, inputs: list[float | None]) -> float | None:
+    length, epochs = node.integer("length"), node.integer("num_epochs")
+    known = [count for count in inputs if count is not None]
+    match node.kind:
+        case _ if length is not None:
+            return length
+        case "Repeat" if epochs is None:
+            return inf
+        case _ if not known or len(known) < len(inputs):
+            return None
+        case "Slice":
+            start, stop, step = (node.integer(name) for name in ("start", "stop", "step"))
+            if start is None or stop is None or not step:
+                return None
+            return len(range(start, stop, step))
+        case "Limit":
+            return min(known[0], node.integer("count") or inf)
+        case _ if min(known) == inf:
+            return inf
+        case "Repeat":
+            return known[0] * (epochs or 1)
+        case "Batch":
+            round_off = floor if node.parameters.get("drop_remainder") else ceil
+            return round_off(known[0] / (node.integer("batch_size") or 1))
+        case "Concatenate":
+            return sum(known)
+        case "Zip":
+            return min(known)
+        case kind:
+            return known[0] if kind in _ONE_OUTPUT_PER_INPUT else None
 
 
 # Each kind was run with 0 to 3 workers on Grain 0.2.18. The other kinds (maps, random maps, zips,
@@ -120,42 +175,34 @@ _WORKER_DEPENDENCE: Final[Mapping[str, str]] = {
 _DEPENDENT_ON_MAP_DATASETS: Final = ("Filter", "FlatMap")
 
 
-def worker_count_changes_order(pipeline: Pipeline) -> Iterator[LintFinding]:
+def worker_count_changes_order(pipeline: Pipeline) -> Iterator[Problem]:
     """Report what makes the batches, or their order, depend on the number of workers.
 
-    An error if they must not, otherwise info. An unknown class is info for either intent: only
-    `netpipe lint --prove` can tell what it does.
+    An unknown class is info for either intent: only `netpipe lint --prove` can tell what it does.
     """
     for pool in worker_pools(pipeline.graph):
         nodes = [node for node in pool.nodes if _depends_on_workers(pipeline.graph, node)]
         reasons = [f"{node} {_WORKER_DEPENDENCE[node.kind]}" for node in nodes]
         if pool.is_sequential and not any(node.kind == "Shuffle" for node in pool.nodes):
             reasons.append("sequential_slice gives each worker one contiguous slice of the source")
+        unknown = [n for n in pool.nodes if n.kind.startswith("Unknown:") and not n.random_access]
         if reasons:
-            yield LintFinding(
-                "worker-count-changes-order",
+            yield Problem(
                 "info" if pipeline.for_throughput else "error",
-                (pool.prefetch.id, *(node.id for node in nodes)),
+                (pool.prefetch, *nodes),
                 "the batches depend on the number of workers, each of which has its own share of"
                 f" the elements; in {pool}: {'; '.join(reasons)}",
                 _propose_stable_order(pipeline, nodes),
             )
-        else:
-            yield from _report_unknown_classes(pool)
-
-
-def _report_unknown_classes(pool: Pool) -> Iterator[LintFinding]:
-    unknown = [n for n in pool.nodes if n.kind.startswith("Unknown:") and not n.random_access]
-    if unknown:
-        names = ", ".join(dict.fromkeys(node.kind.removeprefix("Unknown:") for node in unknown))
-        yield LintFinding(
-            "worker-count-changes-order",
-            "info",
-            (pool.prefetch.id, *(node.id for node in unknown)),
-            f"the batches may depend on the number of workers: {pool} run code that is not known:"
-            f" {names}",
-            "Test it on the data: netpipe lint --prove",
-        )
+        elif unknown:
+            names = ", ".join(dict.fromkeys(node.kind.removeprefix("Unknown:") for node in unknown))
+            yield Problem(
+                "info",
+                (pool.prefetch, *unknown),
+                f"the batches may depend on the number of workers: {pool} run code that is not"
+                f" known: {names}",
+                "Test it on the data: netpipe lint --prove",
+            )
 
 
 def _depends_on_workers(graph: Graph, node: Node) -> bool:
@@ -169,7 +216,6 @@ def _depends_on_workers(graph: Graph, node: Node) -> bool:
 
 
 def _propose_stable_order(pipeline: Pipeline, nodes: list[Node]) -> str:
-    """Propose a fix; for throughput nothing that would cost speed."""
     graph, keep = pipeline.graph, "keep the number of workers, and record it with the checkpoints"
     if pipeline.for_throughput:
         return keep.capitalize()

@@ -1,12 +1,17 @@
-"""Rules about what is made before the trainer asks for it."""
+"""Rules about what is made before the trainer asks for it, and about threads that make it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from netpipe.linting.graph.nodes import Graph, Node
-from netpipe.linting.rules.finding import LintFinding, Pipeline, Severity
-from netpipe.linting.rules.node_kinds import USER_CODE, is_work
-from netpipe.linting.rules.worker_pools import find_batch, read_without_threads
+from netpipe.linting.rules.finding import Pipeline, Problem, Severity
+from netpipe.linting.rules.graph_parts import (
+    USER_CODE,
+    find_batch,
+    is_work,
+    process_pools,
+    read_without_threads,
+)
 
 THREAD_PREFETCH: Final = (
     "grain.experimental.ThreadPrefetchIterDataset(dataset, prefetch_buffer_size=2)"
@@ -15,23 +20,31 @@ THREAD_PREFETCH: Final = (
 _MAX_BUFFERED_BATCHES: Final = 64
 # Iterating a MapDataset means to_iter_dataset() with its default buffer.
 _DEFAULT_BUFFER_ELEMENTS: Final = 500
+# An Interleave reads each of its datasets in a thread.
+_BUFFER_SETTINGS: Final = {
+    "ThreadPrefetch": "prefetch_buffer_size",
+    "Interleave": "iter_buffer_size",
+    "MultithreadPrefetch": "buffer_size",
+}
 
 
-def no_prefetch(pipeline: Pipeline) -> Iterator[LintFinding]:
+def no_prefetch(pipeline: Pipeline) -> Iterator[Problem]:
     """Report work that is done only when the trainer asks for a batch.
 
-    A warning, but only info if all that is done then is batching. Other rules report missing or
-    misplaced workers.
+    Batching alone is only info. Other rules report missing or misplaced workers.
     """
-    graph = pipeline.graph
-    if graph.of_kind("NoWorkers", "DataLoader"):
+    graph, root = pipeline.graph, pipeline.graph.nodes[0]
+    # Iterating a MapDataset starts threads that read ahead.
+    if graph.of_kind("NoWorkers", "DataLoader") or root.random_access or _reads_ahead(root):
         return
-    on_request = list(_run_on_request(graph))
+    # The trainer's own thread runs the nodes above all that read ahead.
+    below = (node for node in graph.below(root, _reads_ahead) if not _reads_ahead(node))
+    on_request = [root, *below]
     if not all(node.parents for node in on_request):
         problem = "nothing reads ahead: every batch is made"
-        if any(map(reads_ahead, graph.below(graph.nodes[0]))):
+        if any(map(_reads_ahead, graph.below(root))):
             problem = "not every branch reads ahead: the elements of the others are made"
-        yield _report_late_work("warning", graph, graph.nodes[0], problem)
+        yield _report_late_work("warning", graph, root, problem)
         return
     late = [
         node
@@ -44,86 +57,113 @@ def no_prefetch(pipeline: Pipeline) -> Iterator[LintFinding]:
         yield _report_late_work("warning" if heavy else "info", graph, node, problem)
 
 
-def _run_on_request(graph: Graph) -> Iterator[Node]:
-    """Yield the nodes that run in the trainer's own thread: those above all that read ahead."""
-    root = graph.nodes[0]
-    # Iterating a MapDataset starts threads that read ahead.
-    if not (root.random_access or reads_ahead(root)):
-        yield root
-        yield from (node for node in graph.below(root, reads_ahead) if not reads_ahead(node))
-
-
-def reads_ahead(node: Node) -> bool:
+def _reads_ahead(node: Node) -> bool:
     """Whether a node makes elements before they are asked for; an unknown class may."""
-    if node.kind in ("ToIter", "Elastic"):
-        return _buffer_size(node) > 0
-    # An Interleave reads each of its datasets in a thread.
-    names = {
-        "ThreadPrefetch": "prefetch_buffer_size",
-        "Interleave": "iter_buffer_size",
-        "MultithreadPrefetch": "buffer_size",
-    }
-    if node.kind in names:
-        return node.parameters.get(names[node.kind]) != 0
-    return node.kind == "ProcessPrefetch" or node.kind.startswith("Unknown:")
+    if node.kind in _BUFFER_SETTINGS:
+        return node.parameters.get(_BUFFER_SETTINGS[node.kind]) != 0
+    is_reader = _buffer_size(node) > 0 or node.kind == "ProcessPrefetch"
+    return is_reader or node.kind.startswith("Unknown:")
 
 
-def _report_late_work(severity: Severity, graph: Graph, node: Node, problem: str) -> LintFinding:
-    return LintFinding(
-        "no-prefetch",
-        severity,
-        (node.id,),
-        f"{problem} when the trainer asks for it, while the device waits",
-        f"End with {THREAD_PREFETCH}{_or_workers(graph)}; only a device_put comes after it",
-    )
-
-
-def _or_workers(graph: Graph) -> str:
-    """Propose workers too, if they can divide the sources: a stream cannot be sliced."""
+def _report_late_work(severity: Severity, graph: Graph, node: Node, problem: str) -> Problem:
+    workers = ""
     if graph.of_kind("Elastic"):
         call = "ElasticIterator(multiprocessing_options=grain.MultiprocessingOptions(2))"
-        return f", or give it workers: {call}"
-    if not all(node.parents or node.random_access for node in graph.nodes):
-        return ""
-    return (
-        ", or with .mp_prefetch(grain.MultiprocessingOptions(num_workers=2)) for more work than"
-        " one core can do"
+        workers = f", or give it workers: {call}"
+    # Workers divide the sources, and a stream cannot be sliced.
+    elif all(node.parents or node.random_access for node in graph.nodes):
+        workers = (
+            ", or with .mp_prefetch(grain.MultiprocessingOptions(num_workers=2)) for more work"
+            " than one core can do"
+        )
+    return Problem(
+        severity,
+        [node],
+        f"{problem} when the trainer asks for it, while the device waits",
+        f"End with {THREAD_PREFETCH}{workers}; only a device_put comes after it",
     )
 
 
-def oversized_read_buffer(pipeline: Pipeline) -> Iterator[LintFinding]:
+def oversized_read_buffer(pipeline: Pipeline) -> Iterator[Problem]:
     """Report read-ahead buffers that hold batches where the user counted elements.
 
-    A warning; info for a MapDataset that is iterated directly, with Grain's default buffer.
+    A MapDataset that is iterated directly has Grain's default buffer, and is only info.
     """
     graph, root = pipeline.graph, pipeline.graph.nodes[0]
-    for node in graph.of_kind("ToIter"):
-        size = _buffer_size(node)
-        if (batch := find_batch(graph, node)) and size > _MAX_BUFFERED_BATCHES:
-            yield _report_buffer("warning", graph, (node, batch), size, "to_iter_dataset")
-    if root.random_access and (batch := find_batch(graph, root)):
-        subject = "iterating a MapDataset"
-        yield _report_buffer("info", graph, (root, batch), _DEFAULT_BUFFER_ELEMENTS, subject)
-
-
-def _report_buffer(
-    severity: Severity, graph: Graph, nodes: tuple[Node, Node], buffer: int, subject: str
-) -> LintFinding:
-    node, batch = nodes
-    options = "grain.ReadOptions(num_threads=4, prefetch_buffer_size=4)"
-    few_batches = f"Keep a few batches ready: .to_iter_dataset({options})"
-    return LintFinding(
-        "oversized-read-buffer",
-        severity,
-        tuple(dict.fromkeys((node.id, batch.id))),
-        f"{subject} reads {buffer:,} elements ahead{' in every worker' if node.in_worker else ''},"
-        f" each of which is a batch of {batch.parameters.get('batch_size')}: all of them are kept"
-        " in memory",
-        read_without_threads(graph, node) if node.in_worker else few_batches,
-    )
+    buffers = [(node, _buffer_size(node)) for node in graph.of_kind("ToIter")]
+    if root.random_access:
+        buffers.append((root, _DEFAULT_BUFFER_ELEMENTS))
+    for node, size in buffers:
+        batch = find_batch(graph, node)
+        if batch is None or size <= _MAX_BUFFERED_BATCHES:
+            continue
+        subject = "iterating a MapDataset" if node.random_access else "to_iter_dataset"
+        options = "grain.ReadOptions(num_threads=4, prefetch_buffer_size=4)"
+        few_batches = f"Keep a few batches ready: .to_iter_dataset({options})"
+        yield Problem(
+            "info" if node.random_access else "warning",
+            (node, batch),
+            f"{subject} reads {size:,} elements ahead{' in every worker' if node.in_worker else ''}"
+            f", each of which is a batch of {batch.parameters.get('batch_size')}: all of them are"
+            " kept in memory",
+            read_without_threads(graph, node) if node.in_worker else few_batches,
+        )
 
 
 def _buffer_size(node: Node) -> int:
-    """Return how many elements threads read ahead; without threads the buffer is not used."""
+    """Return how many elements a node's own threads read ahead; without threads none."""
     size = node.integer("prefetch_buffer_size")
     return size if size and node.parameters.get("num_threads") else 0
+
+
+def threads_in_workers(pipeline: Pipeline) -> Iterator[Problem]:
+    """Report workers that read with threads. A warning: remote storage may need them."""
+    for pool in process_pools(pipeline.graph):
+        readers = [node for node in pool.nodes if _buffer_size(node) > 0]
+        if readers:
+            yield Problem(
+                "warning",
+                (pool.prefetch, *readers),
+                f"{_subject(readers)} with {readers[0].parameters['num_threads']} threads in"
+                f" {pool.each}: they contend for the worker's interpreter lock, and help only"
+                " where reading waits (remote storage)",
+                read_without_threads(pipeline.graph, readers[0]),
+            )
+
+
+def threads_in_training_process(pipeline: Pipeline) -> Iterator[Problem]:
+    """Report threads that read single elements in the training process.
+
+    A warning: remote storage may need them. Threads that read whole batches cost nothing that
+    could be measured, and they read ahead.
+    """
+    graph = pipeline.graph
+    if readers := find_element_readers(graph):
+        fix = read_without_threads(graph, readers[0])
+        if graph.data_loader:
+            fix += "; if the step then waits for batches, add worker_count=1"
+        elif not any(_reads_ahead(node) for node in graph.nodes if _buffer_size(node) == 0):
+            fix += f", and end with {THREAD_PREFETCH} to make batches ahead"
+        yield Problem(
+            "warning",
+            readers,
+            f"{_subject(readers)} single elements with {readers[0].parameters['num_threads']}"
+            " threads in the process that trains: they contend with it for the interpreter lock,"
+            " and help only where reading waits (remote storage) or releases the lock",
+            fix,
+        )
+
+
+def _subject(readers: Sequence[Node]) -> str:
+    call = "ElasticIterator" if readers[0].kind == "Elastic" else "to_iter_dataset"
+    return f"{call} reads" if len(readers) == 1 else f"{len(readers)} {call} each read"
+
+
+def find_element_readers(graph: Graph) -> list[Node]:
+    """Return the nodes whose threads read single elements in the training process."""
+    return [
+        node
+        # The threads of an ElasticIterator read batches.
+        for node in graph.of_kind("ToIter")
+        if _buffer_size(node) > 0 and not node.in_worker and not find_batch(graph, node)
+    ]

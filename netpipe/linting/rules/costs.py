@@ -20,7 +20,6 @@ from netpipe.results.measurement import Host
 
 SCHEMA: Final = "netpipe.rule_costs/1"
 FILE: Final = "costs.json"
-_DIGITS: Final = 3
 
 
 @dataclass(frozen=True)
@@ -30,10 +29,9 @@ class Figure:
     Attributes:
         wrong: The median over the rounds for the pipeline that breaks the rule, in `unit`.
         right: The same for the corrected pipeline.
-        unit: The unit, worded to follow the two numbers: "elements/s".
         setting: The conditions, worded to follow the unit; "" if the unit says everything.
         error: What the wrong pipeline raised instead of a batch; "" if it runs.
-        rounds: The two values of every round, in the order in which they were measured.
+        rounds: The two values of every round.
     """
 
     wrong: float
@@ -58,10 +56,10 @@ class Figure:
         if self.error:
             return f"no batch, but {self.error}"
         wrong, right = _format(self.wrong), _format(self.right)
-        what = " ".join(filter(None, (self.unit, self.setting)))
+        unit = f"{self.unit} {self.setting}".strip()
         if not self.differs:
-            return f"{wrong} and {right} {what}, which is no clear difference"
-        return f"{wrong} instead of {right} {what}"
+            return f"{wrong} and {right} {unit}, which is no clear difference"
+        return f"{wrong} instead of {right} {unit}"
 
 
 @dataclass(frozen=True)
@@ -70,11 +68,9 @@ class RuleCosts:
 
     Attributes:
         date: When it ended, ISO 8601 in UTC.
-        commit: What was measured, as `git describe` names it.
+        commit: As `git describe` names it.
         command: The command that measures it again.
-        host: The machine.
-        versions: The versions of python, grain, jax and numpy.
-        rules: The figures of every rule that was measured.
+        versions: Of python, grain, jax and numpy.
     """
 
     date: str
@@ -92,21 +88,18 @@ class RuleCosts:
 
     def describe(self, rule: str) -> str:
         """Return what breaking a rule costs and where that was measured; "" if it was not."""
-        figures = self.rules.get(rule, ())
+        figures = "; ".join(map(str, self.rules.get(rule, ())))
         if not figures:
             return ""
-        where = f"{self.host.cores} cores, {_shorten(self.host.cpu)}"
-        measured = f"(measured with Grain {self.versions['grain']} on {where})"
-        return f"{'; '.join(map(str, figures))} {measured}"
+        # Without trademarks, the clock speed and the word processor.
+        cpu = " ".join(re.sub(r"\((R|TM)\)|\b(CPU|Processor)\b|@.*", " ", self.host.cpu).split())
+        where = f"{self.host.cores} cores, {cpu}"
+        return f"{figures} (measured with Grain {self.versions['grain']} on {where})"
 
 
 @cache
 def load_packaged_costs() -> RuleCosts:
-    """Return the figures that are shipped with the package.
-
-    Raises:
-        InputError: The figures are damaged.
-    """
+    """Return the figures that are shipped with the package, as `read_costs` does."""
     return read_costs(files("netpipe.linting.rules") / FILE)
 
 
@@ -143,10 +136,4 @@ def _check_number(value: object, _: type) -> float:
 
 def _format(value: float) -> str:
     """Format with three significant digits: the figures of two runs differ in the third."""
-    rounded = float(f"{value:.{_DIGITS}g}")
-    return f"{rounded:,.0f}" if abs(rounded) >= 10 ** (_DIGITS - 1) else f"{rounded:g}"
-
-
-def _shorten(cpu: str) -> str:
-    """Remove trademarks, the clock speed and the word processor from a CPU's name."""
-    return " ".join(re.sub(r"\((R|TM)\)|\b(CPU|Processor)\b|@.*", " ", cpu).split())
+    return f"{float(f'{value:.3g}'):,.15g}"

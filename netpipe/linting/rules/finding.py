@@ -1,10 +1,10 @@
-"""What every rule takes and yields: the pipeline that it judges, and its findings."""
+"""What every rule takes and yields, and the findings that the linter makes of it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from netpipe.linting.graph.nodes import Graph
+from netpipe.linting.graph.nodes import Graph, Node
 
 Severity = Literal["error", "warning", "info"]
 
@@ -14,20 +14,26 @@ class Pipeline:
     """What the rules judge.
 
     Attributes:
-        graph: The nodes of the pipeline.
-        intent: "throughput", or "reproducible" when its batches must not depend on the number of
-            workers.
+        for_throughput: Whether the intent is speed. If not, the pipeline must be reproducible: its
+            batches must not depend on the number of workers.
         cores: CPU cores that the process may use.
     """
 
     graph: Graph
-    intent: str
+    for_throughput: bool
     cores: int
 
-    @property
-    def for_throughput(self) -> bool:
-        """Whether the pipeline is judged for speed."""
-        return self.intent == "throughput"
+
+class Problem(NamedTuple):
+    """What a rule yields; the fields mean the same as those of the `LintFinding`."""
+
+    severity: Severity
+    nodes: Sequence[Node]
+    message: str
+    fix: str
+
+
+Rule = Callable[[Pipeline], Iterator[Problem]]
 
 
 @dataclass(frozen=True)
@@ -35,7 +41,6 @@ class LintFinding:
     """One finding of a rule.
 
     Attributes:
-        rule: The rule's name.
         severity: "error": wrong for the intent; "warning": costs something, but may be intended;
             "info": a remark.
         nodes: Ids of the offending nodes, the one nearest to the trainer first.
@@ -60,6 +65,3 @@ class SilencedFinding:
 
     finding: LintFinding
     reason: str
-
-
-Rule = Callable[[Pipeline], Iterator[LintFinding]]

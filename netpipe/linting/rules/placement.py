@@ -4,15 +4,16 @@ from collections.abc import Iterator
 from typing import Final
 
 from netpipe.linting.graph.nodes import Graph, Node
-from netpipe.linting.rules.finding import LintFinding, Pipeline, Severity
-from netpipe.linting.rules.node_kinds import (
+from netpipe.linting.rules.finding import Pipeline, Problem, Severity
+from netpipe.linting.rules.graph_parts import (
     BATCHES,
     DEPENDS_ON_ORDER,
     USER_CODE,
+    choose_call,
     is_work,
+    process_pools,
     write_batch_call,
 )
-from netpipe.linting.rules.worker_pools import choose_call, join_names, process_pools
 
 # Kinds of IterDataset that a MapDataset has too, with the same result for the same element.
 _ALSO_ON_MAP_DATASETS: Final = ("Map", "RandomMap", "Options", "Seed", "ToIter", "ProcessPrefetch")
@@ -20,20 +21,18 @@ _ALSO_ON_MAP_DATASETS: Final = ("Map", "RandomMap", "Options", "Seed", "ToIter",
 _SPARSE: Final = ("Filter", "FlatMap")
 
 
-def batch_after_mp_prefetch(pipeline: Pipeline) -> Iterator[LintFinding]:
+def batch_after_mp_prefetch(pipeline: Pipeline) -> Iterator[Problem]:
     """Report batches that are made in the training process, not in the workers.
 
-    An error for throughput, a warning if the workers send blocks already. For reproducible only
-    info, because it keeps the batches independent of the number of workers.
+    For reproducible only info, because batches then do not depend on the number of workers.
     """
     for node, prefetch in _first_after_workers(pipeline.graph, *BATCHES):
         below = pipeline.graph.below(node)
         sends_blocks = any(other.in_worker and other.kind in BATCHES for other in below)
         for_speed: Severity = "warning" if sends_blocks else "error"
-        yield LintFinding(
-            "batch-after-mp-prefetch",
+        yield Problem(
             for_speed if pipeline.for_throughput else "info",
-            (node.id, prefetch.id),
+            (node, prefetch),
             f"{node} comes after mp_prefetch: the workers send"
             f" {'blocks' if sends_blocks else 'single elements'}, and the one process that trains"
             " makes every batch",
@@ -42,9 +41,11 @@ def batch_after_mp_prefetch(pipeline: Pipeline) -> Iterator[LintFinding]:
 
 
 def _batch_in_workers(graph: Graph, batch: Node) -> str:
-    """Propose to batch the MapDataset, where no worker drops a remainder, or in the workers."""
     call = write_batch_call(batch)
-    if all(map(_fits_map_dataset, graph.below(batch))):
+    if all(
+        node.kind not in _SPARSE if node.random_access else node.kind in _ALSO_ON_MAP_DATASETS
+        for node in graph.below(batch)
+    ):
         return (
             f"Batch the MapDataset: {call}.to_iter_dataset(...), with .mp_prefetch(...) after it,"
             " so that the batches do not depend on the number of workers; or move"
@@ -56,58 +57,48 @@ def _batch_in_workers(graph: Graph, batch: Node) -> str:
     return f"Move .mp_prefetch(...) after the batch: {call}.mp_prefetch(...){warning}"
 
 
-def _fits_map_dataset(node: Node) -> bool:
-    if node.random_access:
-        return node.kind not in _SPARSE
-    return node.kind in _ALSO_ON_MAP_DATASETS
-
-
-def map_after_mp_prefetch(pipeline: Pipeline) -> Iterator[LintFinding]:
+def map_after_mp_prefetch(pipeline: Pipeline) -> Iterator[Problem]:
     """Report user code that runs in the training process, not in the workers.
 
-    An error for throughput. For reproducible it is info if the result would depend on the number
-    of workers, and otherwise a warning. Code that calls jax belongs in the training process.
+    Code that calls jax belongs there. For reproducible it is only info if the result would depend
+    on the number of workers.
     """
     for node, prefetch in _first_after_workers(pipeline.graph, *USER_CODE):
         otherwise: Severity = "info" if node.kind in DEPENDS_ON_ORDER else "warning"
-        yield LintFinding(
-            "map-after-mp-prefetch",
+        yield Problem(
             "error" if pipeline.for_throughput else otherwise,
-            (node.id, prefetch.id),
+            (node, prefetch),
             f"{node} comes after mp_prefetch: it runs in the one process that trains, one element"
             " after the other, and not in the workers",
             f"Move .mp_prefetch(...) after the {node.kind}: only a device_put comes after it",
         )
 
 
-def nested_mp_prefetch(pipeline: Pipeline) -> Iterator[LintFinding]:
-    """Report workers that would have to start workers. An error for either intent."""
-    for outer in pipeline.graph.of_kind("ProcessPrefetch"):
-        for inner in pipeline.graph.below(outer):
-            if inner.kind == "ProcessPrefetch":
-                yield LintFinding(
-                    "nested-mp-prefetch",
-                    "error",
-                    (outer.id, inner.id),
-                    "mp_prefetch comes after another mp_prefetch: workers are daemonic processes,"
-                    " which cannot start processes of their own",
-                    "Remove the inner .mp_prefetch(...): the last one runs everything before it in"
-                    " workers (parallel branches of a mix may have one each)",
-                )
+def nested_mp_prefetch(pipeline: Pipeline) -> Iterator[Problem]:
+    """Report workers that would have to start workers."""
+    for outer in filter(_is_prefetch, pipeline.graph.nodes):
+        for inner in filter(_is_prefetch, pipeline.graph.below(outer)):
+            yield Problem(
+                "error",
+                (outer, inner),
+                "mp_prefetch comes after another mp_prefetch: workers are daemonic processes,"
+                " which cannot start processes of their own",
+                "Remove the inner .mp_prefetch(...): the last one runs everything before it in"
+                " workers (parallel branches of a mix may have one each)",
+            )
 
 
-def device_put_before_mp_prefetch(pipeline: Pipeline) -> Iterator[LintFinding]:
-    """Report batches that are put on a device in the workers. An error for either intent."""
+def device_put_before_mp_prefetch(pipeline: Pipeline) -> Iterator[Problem]:
+    """Report batches that are put on a device in the workers."""
     for pool in process_pools(pipeline.graph):
         nodes = [node for node in pool.nodes if node.parameters.get("device_put")]
         if nodes:
-            yield LintFinding(
-                "device-put-before-mp-prefetch",
+            yield Problem(
                 "error",
-                pool.ids_with(nodes),
-                f"{join_names(nodes)}: elements are put on a device in {pool}; a Device cannot be"
-                " sent to a worker, and without one every worker takes accelerator memory while"
-                " the arrays come back through host memory",
+                (pool.prefetch, *nodes),
+                f"{', '.join(dict.fromkeys(map(str, nodes)))}: elements are put on a device in"
+                f" {pool}; a Device cannot be sent to a worker, and without one every worker takes"
+                " accelerator memory while the arrays come back through host memory",
                 choose_call(
                     pipeline.graph,
                     "Call device_put on the batches of the DataLoader",
@@ -122,12 +113,11 @@ def _first_after_workers(graph: Graph, *kinds: str) -> Iterator[tuple[Node, Node
     Only the first such node after the workers: the ones after it cannot move without it.
     """
     for node in graph.of_kind(*kinds):
-        if not _runs_in_trainer(node):
-            continue
-        between = list(graph.below(node, _is_prefetch))
-        prefetch = next(filter(_is_prefetch, between), None)
-        if prefetch is not None and not any(map(_runs_in_trainer, between)):
-            yield node, prefetch
+        if _runs_in_trainer(node):
+            between = list(graph.below(node, _is_prefetch))
+            prefetch = next(filter(_is_prefetch, between), None)
+            if prefetch is not None and not any(map(_runs_in_trainer, between)):
+                yield node, prefetch
 
 
 def _is_prefetch(node: Node) -> bool:

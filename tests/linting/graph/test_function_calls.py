@@ -177,7 +177,7 @@ HELD = Transform(compiled)
     ids=lambda value: getattr(value, "__name__", type(value).__name__),
 )
 def test_a_use_of_jax_is_found(function: object) -> None:
-    """By a module, a function, a method, an object or an import, here or in what is called."""
+    """Through a module, function, method, object or import, directly or in a called function."""
     assert uses_jax(function)
 
 
@@ -199,12 +199,12 @@ def test_a_use_of_jax_is_found(function: object) -> None:
     ids=lambda value: getattr(value, "__name__", type(value).__name__),
 )
 def test_trees_and_types_are_no_use_of_jax(function: object) -> None:
-    """Nor is a tree, an attribute of the same name, or a method that nothing calls."""
+    """Nor does an attribute of the same name count, or a method that nothing calls."""
     assert not uses_jax(function)
 
 
 def test_the_nodes_of_a_pipeline_say_so() -> None:
-    """Whoever calls the function: a map, a batch, a source, a DataLoader, an operation."""
+    """A map, a batch, a source, a DataLoader or an operation may call the function."""
     base = grain.MapDataset.source(Source())
     dataset = base.map(plain).map(Transform(direct)).to_iter_dataset().batch(2, batch_fn=direct)
     assert [node.uses_jax for node in read_graph(dataset).nodes] == [True, False, True, False, True]
@@ -213,7 +213,7 @@ def test_the_nodes_of_a_pipeline_say_so() -> None:
 
 
 def test_grains_own_functions_do_not_count() -> None:
-    """Grain knows jax; that a batch is made the default way is no use of it."""
+    """Grain itself imports jax, but its default batch function does not count as a use."""
     dataset = grain.MapDataset.range(8).to_iter_dataset().batch(2)
     assert not any(node.uses_jax for node in read_graph(dataset).nodes)
 
@@ -231,7 +231,7 @@ def test_grains_own_functions_do_not_count() -> None:
     ],
 )
 def test_device_put_is_recognised_in_a_function(function: Callable[..., Any]) -> None:
-    """A map that puts elements on a device is told from one that does not."""
+    """A map that puts elements on a device is marked, and no other map."""
     assert puts_on_device(function)
     dataset = grain.MapDataset.range(8).to_iter_dataset()
     assert read_graph(dataset.map(function)).nodes[0].parameters["device_put"]
@@ -239,13 +239,13 @@ def test_device_put_is_recognised_in_a_function(function: Callable[..., Any]) ->
 
 
 def test_functions_of_jax_are_not_followed() -> None:
-    """A function of jax is used as it is, and not searched for what it calls."""
+    """The code of a function of jax is not searched."""
     assert not puts_on_device(jnp.sum)
     assert not puts_on_device(partial(jnp.sum, axis=0))
 
 
 def test_grains_device_put_is_recognised() -> None:
-    """Grain's own is a map like any other."""
+    """Grain's own device_put is a map like any other."""
     dataset = grain.MapDataset.range(8).to_iter_dataset()
     (node,) = read_graph(grain.experimental.device_put(dataset, DEVICE)).of_kind("Map")
     assert node.parameters["device_put"]

@@ -65,7 +65,7 @@ def methods() -> set[str]:
 def test_the_tables_hold_all_that_grain_makes_public(
     where: str, found: set[str], table: Mapping[str, object]
 ) -> None:
-    """A transform that Grain adds is missing here by its name; one that it drops is left over."""
+    """The failure names each transform that Grain adds or drops."""
     helpers = set(HELPERS[where].split())
     assert found - helpers - set(table) == set(), f"new in {where} of Grain {grain.__version__}"
     assert set(table) - found == set(), f"gone from {where} of Grain {grain.__version__}"
@@ -88,7 +88,7 @@ def made() -> Iterator[Any]:
 @pytest.mark.filterwarnings("ignore:Please use `mp_prefetch`:DeprecationWarning")
 @pytest.mark.parametrize(("kind", "make"), tuple(made()))
 def test_each_transform_is_read(kind: str, make: Callable[[], Any]) -> None:
-    """Each public transform has a node of its kind, and nothing around it is unknown."""
+    """Each public transform has a node of its kind, and no node is unknown."""
     nodes = read_graph(make()).nodes
     kinds = {node.kind for node in nodes}
     assert {kind, "Source"} <= kinds
@@ -122,7 +122,7 @@ def operation_node(name: str) -> Node:
 def test_operations_of_a_data_loader_keep_their_settings(
     name: str, parameters: Mapping[str, object]
 ) -> None:
-    """What Grain wraps in functions of its own is still shown as the user's, in the workers."""
+    """Operations that Grain wraps in its own functions still have the user's names."""
     node = operation_node(name)
     assert node.parameters == parameters
     assert node.in_worker
@@ -140,7 +140,7 @@ class Repeated(grain.experimental.FlatMapTransform):  # type: ignore[misc]  # gr
 
 
 def test_a_dataclass_of_the_users_is_a_transform_like_any_other() -> None:
-    """Its fields are no settings of Grain's, and its method is what is called."""
+    """Its fields are not settings of Grain's, and its method is searched for jax."""
     alone = read_graph(grain.experimental.FlatMapMapDataset(PLACES, Repeated(2))).nodes[0]
     (loaded,) = read_graph(loader(Repeated(2))).of_kind("FlatMap")
     for node in (alone, loaded):
@@ -149,7 +149,7 @@ def test_a_dataclass_of_the_users_is_a_transform_like_any_other() -> None:
 
 
 def test_a_batch_of_a_data_loader_shows_the_users_function() -> None:
-    """The batch function is the user's, not what Grain puts around it."""
+    """The node names the user's batch function, not Grain's wrapper."""
     operation = grain.transforms.Batch(2, drop_remainder=True, batch_fn=batch_of)
     (batch,) = read_graph(loader(operation)).of_kind("Batch")
     assert batch.parameters == {
@@ -162,18 +162,18 @@ def test_a_batch_of_a_data_loader_shows_the_users_function() -> None:
 def dataset_classes(kind: type) -> set[type]:
     """Return all classes of Grain that derive from one."""
     derived: list[type] = kind.__subclasses__()
-    grains = {one for one in derived if one.__module__.startswith("grain.")}
+    grains = {kind for kind in derived if kind.__module__.startswith("grain.")}
     return grains.union(*map(dataset_classes, grains))
 
 
 def test_every_dataset_class_of_the_installed_grain_has_a_kind() -> None:
-    """A class that Grain adds without making it public is noticed by its name, too."""
+    """The failure also names each private class that Grain adds or drops."""
     root = Path(grain.__file__).parent.parent
     for file in (root / "grain/_src/python").rglob("*.py"):
         if not file.stem.endswith(("_test", "testing_util")) and "Dataset" in file.read_text():
             importlib.import_module(".".join(file.relative_to(root).with_suffix("").parts))
-    names = {one.__name__ for one in dataset_classes(grain.MapDataset)}
-    names |= {one.__name__ for one in dataset_classes(grain.IterDataset)}
+    names = {kind.__name__ for kind in dataset_classes(grain.MapDataset)}
+    names |= {kind.__name__ for kind in dataset_classes(grain.IterDataset)}
     folded_or_helping = {
         "_ElementSpecFromTransformMapDatasetMixin",
         "_ElementSpecFromTransformIterDatasetMixin",
@@ -190,17 +190,17 @@ def datasets_below(dataset: Any) -> Iterator[Any]:
     """Yield a dataset and those below it, as Grain links them."""
     yield dataset
     inner: tuple[Any, ...] = (*dataset.parents, *getattr(dataset, "_datasets", ()))
-    for one in inner:
-        yield from datasets_below(one)
+    for parent in inner:
+        yield from datasets_below(parent)
 
 
 @pytest.mark.filterwarnings("ignore:Please use `mp_prefetch`:DeprecationWarning")
 @pytest.mark.parametrize(("kind", "make"), tuple(made()))
 def test_every_setting_is_still_where_grain_keeps_it(kind: str, make: Callable[[], Any]) -> None:
-    """An attribute that Grain renames is noticed by its name."""
+    """The failure names each attribute that Grain renames."""
     del kind
     dataset = make()
     root: Any = getattr(dataset, "_dataset", dataset)
-    for one in datasets_below(root):
-        _, attributes = KNOWN_CLASSES.get(type(one).__name__, ("", ()))
-        assert [name for name in attributes if not hasattr(one, name)] == [], type(one)
+    for part in datasets_below(root):
+        _, attributes = KNOWN_CLASSES.get(type(part).__name__, ("", ()))
+        assert [name for name in attributes if not hasattr(part, name)] == [], type(part)

@@ -9,30 +9,16 @@ import pytest
 
 from netpipe.linting.graph.nodes import Graph
 from netpipe.linting.graph.reader import read_graph
+from tests.linting.rules.linting import Unreadable, increment
+from tests.linting.rules.linting import source as elements
 
 
-class Unreadable:
-    """A source whose elements must not be read."""
-
-    def __len__(self) -> int:
-        """Claim some elements."""
-        return 8
-
-    def __getitem__(self, index: int) -> int:
-        """Fail the test."""
-        raise AssertionError(f"element {index} was read")
-
-
-class Untold:
+class Untold(Unreadable):
     """A source that fails to tell its length."""
 
     def __len__(self) -> int:
         """Fail."""
         raise OSError
-
-    def __getitem__(self, index: int) -> int:
-        """Fail the test."""
-        raise AssertionError(f"element {index} was read")
 
 
 class Double(grain.transforms.Map):  # type: ignore[misc]  # grain is untyped
@@ -41,16 +27,6 @@ class Double(grain.transforms.Map):  # type: ignore[misc]  # grain is untyped
     def map(self, element: int) -> int:
         """Return twice the element."""
         return 2 * element
-
-
-def increment(element: int) -> int:
-    """Return the element's successor."""
-    return element + 1
-
-
-def elements() -> Any:
-    """A MapDataset whose elements cannot be read."""
-    return grain.MapDataset.source(Unreadable())
 
 
 def in_workers(dataset: Any, workers: int = 2) -> Any:
@@ -65,7 +41,7 @@ def kinds(graph: Graph) -> list[str]:
 
 @pytest.mark.parametrize("workers", [1, 2, 4])
 def test_mp_prefetch_is_one_node_with_the_users_graph_in_workers(workers: int) -> None:
-    """However many workers share it, each node of the user stands there once."""
+    """Each of the user's nodes appears once, however many workers there are."""
     below = elements().shuffle(seed=1).to_iter_dataset().batch(4)
     graph = read_graph(in_workers(below, workers).map(increment))
     assert kinds(graph) == ["Map", "ProcessPrefetch", "Batch", "ToIter", "Shuffle", "Source"]
@@ -97,13 +73,13 @@ def test_parameters_are_plain_values() -> None:
         .batch(4, drop_remainder=True)
     )
     batch, read, kept, doubled, shuffle, source = read_graph(pipeline).nodes
-    here = __name__
+    shared = increment.__module__
     assert (batch.parameters["batch_size"], batch.parameters["drop_remainder"]) == (4, True)
     assert (read.parameters["num_threads"], read.parameters["prefetch_buffer_size"]) == (3, 5)
-    assert kept.parameters["transform"] == f"{here}.increment"
-    assert doubled.parameters["transform"] == f"{here}.Double"
+    assert kept.parameters["transform"] == f"{shared}.increment"
+    assert doubled.parameters["transform"] == f"{__name__}.Double"
     assert shuffle.parameters == {"seed": 7}
-    assert source.parameters == {"source": f"{here}.Unreadable", "length": 8}
+    assert source.parameters == {"source": f"{shared}.Unreadable", "length": 8}
 
 
 def test_mixed_branches_keep_their_processes() -> None:
@@ -117,12 +93,12 @@ def test_mixed_branches_keep_their_processes() -> None:
     assert [node.in_worker for node in graph.of_kind("ToIter")] == [True, False]
 
 
-def test_a_shared_node_stands_there_once() -> None:
-    """Two branches over the same dataset meet in one node."""
+def test_a_shared_node_appears_once() -> None:
+    """Two branches that read the same dataset share its node."""
     base = elements().map(increment)
     graph = read_graph(grain.MapDataset.concatenate([base, base.shuffle(seed=1)]))
     assert kinds(graph) == ["Concatenate", "Map", "Source", "Shuffle"]
-    (below,) = (one for one in graph.nodes if one.kind == "Shuffle")
+    (below,) = graph.of_kind("Shuffle")
     assert below.parents == (graph.of_kind("Map")[0].id,)
 
 
@@ -176,14 +152,14 @@ def test_a_data_loader_is_read_through_its_dataset(workers: int) -> None:
     ids=["endless", "twice", "sequential"],
 )
 def test_a_sampler_shows_its_order_and_its_end(sampler: Any, settings: dict[str, object]) -> None:
-    """Whether elements are shuffled, and for how long there are any, is known of Grain's own."""
+    """The settings of Grain's own samplers say whether elements are shuffled and when they end."""
     loader = grain.DataLoader(data_source=Unreadable(), sampler=sampler)
     (node,) = read_graph(loader).of_kind("Sampler")
     assert settings.items() <= node.parameters.items()
 
 
 def test_a_sequential_slice_is_a_setting() -> None:
-    """Workers that read a stretch each are told from workers that take turns."""
+    """Workers that read contiguous slices differ from workers that take turns."""
     options = grain.MultiprocessingOptions(num_workers=2)
     dataset = elements().to_iter_dataset().mp_prefetch(options, sequential_slice=True)
     (prefetch,) = read_graph(dataset).of_kind("ProcessPrefetch")
@@ -202,7 +178,7 @@ def test_an_elastic_iterator_shows_its_workers(workers: int | None, expected: li
     )
     graph = read_graph(elastic)
     assert kinds(graph) == [*expected, "Elastic", "Shuffle", "Source"]
-    assert [one.in_worker for one in graph.of_kind("Elastic", "Source")] == [bool(workers)] * 2
+    assert [node.in_worker for node in graph.of_kind("Elastic", "Source")] == [bool(workers)] * 2
     (node,) = graph.of_kind("Elastic")
     assert (node.parameters["global_batch_size"], node.parameters["num_threads"]) == (4, 16)
 
@@ -211,7 +187,7 @@ def test_an_elastic_iterator_shows_its_workers(workers: int | None, expected: li
 def test_multithread_prefetch_is_one_node_in_the_training_process(
     threads: int, sliced: list[str]
 ) -> None:
-    """Its threads read slices of one graph, which stands there once."""
+    """Its threads read slices of one graph, which appears once."""
     below = elements().to_iter_dataset().batch(2)
     dataset = grain.experimental.multithread_prefetch(below, num_threads=threads, buffer_size=3)
     graph = read_graph(dataset)
@@ -224,7 +200,7 @@ def test_multithread_prefetch_is_one_node_in_the_training_process(
 
 
 def test_a_map_dataset_is_read_as_it_is() -> None:
-    """What Grain adds to iterate it is no node, and places end at to_iter_dataset."""
+    """What Grain adds to iterate it is not a node; random access ends at to_iter_dataset."""
     assert [node.random_access for node in read_graph(elements().batch(2)).nodes] == [True, True]
     stream = elements().batch(2).to_iter_dataset().map(increment)
     assert [node.random_access for node in read_graph(stream).nodes] == [False, False, True, True]
@@ -240,13 +216,13 @@ def test_a_map_dataset_is_read_as_it_is() -> None:
     ids=["range", "source", "untold"],
 )
 def test_the_length_of_a_source_is_shown_if_it_tells(dataset: Any, length: int | None) -> None:
-    """A source that fails to tell it is one without."""
+    """A source whose length raises has no length."""
     (source,) = read_graph(dataset).nodes
     assert source.parameters.get("length") == length
 
 
 def test_a_source_in_memory_is_named_and_not_shown() -> None:
-    """The user's data is no setting."""
+    """The user's data are not a setting."""
     (source,) = read_graph(grain.MapDataset.source([1, 2, 3])).nodes
     assert source.parameters == {"source": "builtins.list", "length": 3}
 
@@ -284,7 +260,7 @@ def test_attributes_that_raise_are_left_out() -> None:
 
 
 def test_a_dataset_that_reads_itself_is_read_once() -> None:
-    """A circle ends where it began."""
+    """A cycle is followed once."""
     dataset = elements().map(increment)
     dataset._parents = (dataset,)
     (node,) = read_graph(dataset).nodes
@@ -292,7 +268,7 @@ def test_a_dataset_that_reads_itself_is_read_once() -> None:
 
 
 def test_an_unknown_class_keeps_its_name_and_its_parents() -> None:
-    """A dataset of the user's own is a node like any other, whose kind says it is unknown."""
+    """A dataset of the user's own is a node whose kind says that it is unknown."""
 
     class Reversed(grain.MapDataset):  # type: ignore[misc]  # grain is untyped
         def __len__(self) -> int:

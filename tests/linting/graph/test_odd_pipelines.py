@@ -71,14 +71,14 @@ def stream() -> Any:
     ids=["inf", "nan"],
 )
 def test_a_number_that_json_does_not_have_is_text(dataset: Any, name: str, value: str) -> None:
-    """What is read can be written."""
+    """Infinity and nan are written as text."""
     node = read_graph(dataset).nodes[0]
     assert node.parameters[name] == value
     json.dumps(dict(node.parameters), allow_nan=False)
 
 
 def test_a_class_of_the_users_reads_from_its_parents() -> None:
-    """What it calls its attributes is for the user to choose."""
+    """Attributes of a user's class are not searched for datasets."""
     looked_up = stream().mp_prefetch(WORKERS)
     graph = read_graph(Own(stream(), looked_up))
     assert [node.kind for node in graph.nodes] == ["Unknown:Own", "ToIter", "Source"]
@@ -88,7 +88,7 @@ def test_a_class_of_the_users_reads_from_its_parents() -> None:
     "held", [np.ones(100_000), bytes(800_000), list(range(10_000))], ids=["array", "bytes", "list"]
 )
 def test_an_object_of_two_maps_is_sent_once(held: Any) -> None:
-    """It is counted with the first of them, as the pickle has it once."""
+    """It counts for the first of them, because the pickle contains it once."""
     dataset = grain.MapDataset.range(8).map(Adds(held)).map(Adds(held)).to_iter_dataset()
     graph = read_graph(dataset.mp_prefetch(WORKERS))
     first, second = (node.sent_bytes or 0 for node in graph.of_kind("Map"))
@@ -109,7 +109,7 @@ def test_an_object_of_two_pools_is_sent_to_both() -> None:
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_deep_pipeline_is_read(workers: int) -> None:
-    """Grain runs four hundred maps, and they are all there, in their order."""
+    """All of four hundred maps are read, in their order."""
     dataset = grain.MapDataset.range(8)
     for _ in range(400):
         dataset = dataset.map(Adds([1]))
@@ -121,7 +121,7 @@ def test_a_deep_pipeline_is_read(workers: int) -> None:
 
 
 def test_a_source_is_asked_for_its_length_once() -> None:
-    """Opening it may take seconds, and it may be in workers and not."""
+    """Opening it may take seconds; here it is read in workers and in the training process."""
     source = Slow()
     base = grain.MapDataset.source(source)
     dataset = grain.IterDataset.mix(

@@ -28,7 +28,7 @@ class Table(grain.transforms.Map):  # type: ignore[misc]  # grain is untyped
 
 
 class Refuses:
-    """What cannot be pickled, with a message of two lines."""
+    """An object that cannot be pickled, with a message of two lines."""
 
     def __reduce__(self) -> Any:
         raise ValueError("not\n  today")
@@ -57,7 +57,7 @@ def in_workers(dataset: Any) -> Any:
     ids=lambda value: type(value).__name__,
 )
 def test_the_count_is_that_of_the_pickle(value: object) -> None:
-    """It is within 2% or 64 bytes of what Grain would send."""
+    """It is within 2% or 64 bytes of the size of Grain's pickle."""
     assert PickleSizer().measure(value).bytes == pytest.approx(
         len(cloudpickle.dumps(value)), rel=0.02, abs=64
     )
@@ -68,25 +68,25 @@ def test_the_count_is_that_of_the_pickle(value: object) -> None:
     [
         list(range(100_000)),
         tuple(map(str, range(20_000))),
-        {str(one): [one, None] for one in range(20_000)},
+        {str(number): [number, None] for number in range(20_000)},
         set(range(20_000)),
         frozenset(range(2_001)),
-        [np.arange(one % 7) for one in range(10_000)],
+        [np.arange(number % 7) for number in range(10_000)],
         [np.arange(10_000)] * 10_000,
         [list(range(5_000)) for _ in range(3_000)],
-        np.array([str(one) for one in range(20_000)], object),
+        np.array([str(number) for number in range(20_000)], object),
     ],
     ids=["ints", "strings", "pairs", "set", "frozen", "arrays", "shared", "nested", "objects"],
 )
 def test_a_large_container_is_estimated_from_a_sample(value: object) -> None:
-    """What its elements share is counted once; the estimate is within 5%."""
+    """An object that its elements share counts once; the estimate is within 5%."""
     assert PickleSizer().measure(value).bytes == pytest.approx(
         len(cloudpickle.dumps(value)), rel=0.05
     )
 
 
 def test_a_large_container_that_cannot_be_sent_says_so() -> None:
-    """Its elements are asked, some of them."""
+    """Pickling a sample of its elements shows it."""
     locks = [threading.Lock() for _ in range(3000)]
     assert PickleSizer().measure(locks).unpicklable.startswith("TypeError")
 
@@ -101,7 +101,7 @@ def test_the_sizes_of_the_nodes_add_up_to_grains_pickle() -> None:
 
 
 def test_arrays_are_counted_without_a_copy() -> None:
-    """No memory of the size of the data is taken."""
+    """Counting does not allocate memory of the size of the data."""
     table = Table(np.zeros(1 << 28, np.uint8))
     tracemalloc.start()
     try:
@@ -113,7 +113,7 @@ def test_arrays_are_counted_without_a_copy() -> None:
 
 
 def test_small_values_are_counted_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there is more than there is time to look at, it is at least that."""
+    """Beyond the bound, the count is a lower bound."""
     monkeypatch.setattr(pickled_size, "_MAX_SMALL_BYTES", 1 << 17)
     count = PickleSizer().measure([list(range(1000)) for _ in range(1000)]).bytes
     assert count is not None
@@ -121,7 +121,7 @@ def test_small_values_are_counted_up_to_a_bound(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_objects_are_counted_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Looking at each of many takes time, however small they are; large ones are few."""
+    """Pickling each of many objects takes time, however small they are."""
     arrays = [np.zeros(10_000) for _ in range(100)]
     whole = PickleSizer().measure(arrays).bytes or 0
     monkeypatch.setattr(pickled_size, "_MAX_OBJECTS", 50)
@@ -129,7 +129,7 @@ def test_objects_are_counted_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_nodes_size_excludes_its_parents() -> None:
-    """The array is on the map that captured it, not on what is above."""
+    """The array counts for the map that captured it, not for later nodes."""
     table = np.arange(100_000)
     dataset = grain.MapDataset.range(8).map(Table(table)).to_iter_dataset().batch(4)
     batch, read, table_map, source = read_graph(dataset.mp_prefetch(WORKERS)).nodes[-4:]
@@ -138,7 +138,7 @@ def test_a_nodes_size_excludes_its_parents() -> None:
 
 
 def test_the_elements_of_a_source_in_memory_are_its_own() -> None:
-    """A list of data is sent to each worker, as the source's."""
+    """A list of data counts for the source."""
     data = [bytes(1000) for _ in range(1000)]
     graph = read_graph(in_workers(grain.MapDataset.source(data).map(Table({}))))
     (source,) = graph.of_kind("Source")
@@ -146,7 +146,7 @@ def test_the_elements_of_a_source_in_memory_are_its_own() -> None:
 
 
 def test_nothing_is_counted_in_the_training_process() -> None:
-    """What is not sent has no size."""
+    """A node that is not sent has no size."""
     graph = read_graph(in_workers(grain.MapDataset.range(8)).map(Table(np.arange(10))))
     above = graph.of_kind("Map")[0]
     assert (above.sent_bytes, above.unpicklable) == (None, "")
@@ -157,21 +157,21 @@ def test_nothing_is_counted_in_the_training_process() -> None:
     [
         (threading.Lock(), "TypeError: cannot pickle '_thread.lock' object"),
         (Refuses(), "ValueError: not today"),
-        ((one for one in "ab"), "TypeError: cannot pickle 'generator' object"),
+        ((letter for letter in "ab"), "TypeError: cannot pickle 'generator' object"),
     ],
     ids=["lock", "refuses", "generator"],
 )
 def test_the_reason_for_unpicklable_is_one_line(table: object, reason: str) -> None:
-    """The node that holds it is named, and the nodes around it are not."""
+    """Only the node that holds the object is unpicklable."""
     dataset = grain.MapDataset.range(8).map(Table(table)).to_iter_dataset().batch(4)
     graph = read_graph(dataset.mp_prefetch(WORKERS))
     (node,) = graph.of_kind("Map")
     assert (node.sent_bytes, node.unpicklable) == (None, reason)
-    assert [one.kind for one in graph.nodes if one.unpicklable] == ["Map"]
+    assert [node.kind for node in graph.nodes if node.unpicklable] == ["Map"]
 
 
 def test_the_function_that_starts_a_worker_is_counted_as_mp_prefetchs() -> None:
-    """It is sent with the pipeline, and it can hold data, too."""
+    """It is sent with the pipeline, and can hold data too."""
     held = np.arange(100_000)
 
     def start(index: int, count: int) -> None:
@@ -184,7 +184,7 @@ def test_the_function_that_starts_a_worker_is_counted_as_mp_prefetchs() -> None:
 
 
 def test_parents_are_left_out_and_captured_datasets_are_not() -> None:
-    """A dataset that a function looks things up in is data like any other."""
+    """A dataset that a function reads from is data like any other."""
     looked_up = grain.MapDataset.source(np.arange(100_000))
     dataset = grain.MapDataset.range(8).map(lambda element: looked_up[element])
     graph = read_graph(in_workers(dataset))

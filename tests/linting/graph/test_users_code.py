@@ -68,7 +68,7 @@ def loaded(name: str, text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_a_function_of_a_sibling_module_is_followed(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Modules that lie side by side, in no package, are all the user's."""
+    """Modules of one folder without a package are all the user's."""
     loaded("helpers_jax", HELPERS, tmp_path, monkeypatch)
     function = vars(loaded("pipeline_flat", PIPELINE, tmp_path, monkeypatch))[name]
     assert uses_jax(function)
@@ -78,14 +78,14 @@ def test_a_function_of_a_sibling_module_is_followed(
 def test_a_function_of_a_library_is_not_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What an installed library does within is not for the user to move."""
+    """The user cannot change the code of an installed library."""
     loaded("helpers_jax", HELPERS, tmp_path / "site-packages", monkeypatch)
     pipeline = loaded("pipeline_flat", PIPELINE, tmp_path, monkeypatch)
     assert not uses_jax(pipeline.by_module)
 
 
 def test_a_function_typed_at_a_prompt_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has no file, and it is the user's."""
+    """It has no file, but is the user's."""
     prompt = ModuleType("__main__")
     monkeypatch.setitem(sys.modules, "__main__", prompt)
     exec(compile(HELPERS, "<stdin>", "exec"), vars(prompt))
@@ -110,7 +110,7 @@ def imported_for_a_lambda(batch: Any) -> Any:
     """Import jax for a function within."""
     import jax
 
-    return (lambda one: jax.device_put(one))(batch)
+    return (lambda part: jax.device_put(part))(batch)
 
 
 def from_a_module_not_imported(batch: Any) -> Any:
@@ -122,8 +122,8 @@ def from_a_module_not_imported(batch: Any) -> Any:
 
 def bound_first(batch: Any) -> Any:
     """Bind the function to a name."""
-    place = jax.device_put
-    return place(batch)
+    put = jax.device_put
+    return put(batch)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def bound_first(batch: Any) -> Any:
     ],
 )
 def test_device_put_is_found_however_it_is_reached(function: object) -> None:
-    """By a module, a closure, another name, or an import within."""
+    """Through a module, a closure, another name, or an import within the function."""
     assert puts_on_device(function)
     assert uses_jax(function)
 
@@ -175,7 +175,7 @@ def device_put_nothing(batch: Any) -> Any:
     ],
 )
 def test_a_name_like_jaxs_is_no_device_put(function: object) -> None:
-    """Attributes and functions of the user may be called so."""
+    """Attributes and functions of the user may have such names."""
     assert not puts_on_device(function)
 
 
@@ -199,7 +199,7 @@ def named_within(batch: Any) -> Any:
     ],
 )
 def test_a_type_of_jax_is_no_use_of_it(function: object) -> None:
-    """Nothing is computed where only a type is named."""
+    """Naming a type computes nothing."""
     assert not uses_jax(function)
 
 
@@ -208,7 +208,7 @@ def test_a_type_of_jax_is_no_use_of_it(function: object) -> None:
     [lambda batch: jnp.float32(batch), lambda batch: np.sum(jnp.int32(batch)), jnp.float32],
 )
 def test_a_type_of_jax_that_is_called_makes_an_array(function: object) -> None:
-    """It is a conversion then."""
+    """Calling it converts an array."""
     assert uses_jax(function)
 
 
@@ -262,7 +262,7 @@ PROXY = Proxy()
     ids=["wraps itself", "hidden", "names a proxy", "partial of a proxy"],
 )
 def test_an_odd_object_of_the_user_is_read(odd: Any) -> None:
-    """Nothing of the user's keeps a pipeline from being read."""
+    """Odd objects do not keep a pipeline from being read."""
     dataset = grain.MapDataset.range(8).map(odd())
     options = grain.MultiprocessingOptions(num_workers=1)
     graph = read_graph(dataset.to_iter_dataset().mp_prefetch(options))
@@ -271,6 +271,6 @@ def test_an_odd_object_of_the_user_is_read(odd: Any) -> None:
 
 
 def test_an_odd_source_is_read() -> None:
-    """It is one without a name of its module."""
+    """A source with a hidden module is named without it."""
     (source,) = read_graph(grain.MapDataset.source(Hidden())).nodes
     assert source.parameters == {"source": ".Hidden", "length": 8}

@@ -1,4 +1,4 @@
-"""Pipelines to draw, and reports on them with what a test says was found."""
+"""Pipelines to draw, and reports on them with the findings of a test."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -13,7 +13,7 @@ from netpipe.linting.rules.finding import LintFinding, Severity
 
 READ = grain.ReadOptions(num_threads=0, prefetch_buffer_size=1)
 
-# Where the kinds of nodes are said to be made.
+# The source line of each kind of node.
 _LINES: Final = {"Source": 12, "Shuffle": 13, "Map": 14, "ToIter": 15, "Batch": 16, "Filter": 18}
 
 
@@ -102,7 +102,7 @@ def nested_workers() -> Any:
 
 
 def twenty_nodes() -> Any:
-    """A long one."""
+    """A long chain of calls."""
     dataset = source().shuffle(seed=1)
     for _ in range(15):
         dataset = dataset.map(tokenize)
@@ -116,8 +116,8 @@ def twice_the_same() -> Any:
 
 
 PIPELINES: Final[Mapping[str, Callable[[], Any]]] = {
-    one.__name__: one
-    for one in (
+    pipeline.__name__: pipeline
+    for pipeline in (
         straight,
         without_workers,
         mix_of_workers,
@@ -141,8 +141,8 @@ def report_on(
         for node in read_graph(dataset).nodes
     ]
     placed = [
-        replace(one, nodes=tuple(node.id for node in nodes if node.kind in kinds))
-        for one, kinds in (findings or {}).items()
+        replace(finding, nodes=tuple(node.id for node in nodes if node.kind in kinds))
+        for finding, kinds in (findings or {}).items()
     ]
     return LintReport("throughput", "0.2.18", Graph(tuple(nodes)), tuple(placed))
 

@@ -38,7 +38,7 @@ class Double(grain.transforms.Map):  # type: ignore[misc]  # grain is untyped
         (lambda: source().map(tokenize), ".map(tokenize)"),
         (lambda: source().map(Double()), ".map(Double)"),
         (lambda: source().map(Double.halve), ".map(Double.halve)"),
-        (lambda: source().map(lambda one: one), ".map(lambda)"),
+        (lambda: source().map(lambda element: element), ".map(lambda)"),
         (lambda: source().filter(tokenize), ".filter(tokenize)"),
         (lambda: source().batch(4), ".batch(4)"),
         (lambda: source().batch(4, batch_fn=tokenize), ".batch(4, batch_fn=tokenize)"),
@@ -67,7 +67,7 @@ class Double(grain.transforms.Map):  # type: ignore[misc]  # grain is untyped
     ],
 )
 def test_a_node_reads_as_its_call(dataset: Callable[[], Any], call: str) -> None:
-    """With the settings that say something, in few words."""
+    """With the settings that differ from Grain's defaults, in few words."""
     assert str(describe_call(read_graph(dataset()).nodes[0])) == call
 
 
@@ -99,7 +99,7 @@ def test_a_node_of_any_kind_has_a_call(kind: str, parameters: dict[str, Any], ca
 
 
 def test_one_is_no_plural() -> None:
-    """Numbers are told with their things."""
+    """Other numbers are."""
     assert format_count(1, "worker") == "1 worker"
     assert format_count(0, "worker") == "0 workers"
     assert format_count(len(Probes()), "element") == "1,000 elements"

@@ -1,5 +1,6 @@
 """How pipelines look in the terminal."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from io import BytesIO, TextIOWrapper
 from typing import Any
@@ -13,6 +14,7 @@ from netpipe.linting.graph.nodes import Graph, Node
 from netpipe.linting.linter import LintReport
 from netpipe.linting.picture.drawing import draw_svg
 from netpipe.linting.picture.terminal import TextPicture
+from netpipe.linting.picture.visible_graph import NO_GRAPH
 from tests.linting.picture.pictured import (
     PIPELINES,
     diamond,
@@ -31,7 +33,7 @@ from tests.linting.picture.pictured import (
 
 
 def printed(report: LintReport, width: int = 100, encoding: str = "utf-8", **looks: Any) -> str:
-    """What a console of a width and an encoding shows, behind an empty line."""
+    """Print a picture on a console of a width and an encoding, after an empty line."""
     out = BytesIO()
     file = TextIOWrapper(out, encoding=encoding)
     console = Console(file=file, width=width, legacy_windows=False, _environ={}, **looks)
@@ -61,17 +63,15 @@ def test_a_pipeline_reads_as_it_was_written() -> None:
 
 def test_without_workers_there_is_one_process() -> None:
     """The training process is named where no box is drawn."""
-    assert (
-        printed(report_on(without_workers()))
-        == """
-── training process ────────────────────────
-source Probes, 1,000 elements   loader.py:12
-.map(tokenize)                  loader.py:14
-.to_iter_dataset(0 threads)     loader.py:15
-.batch(4)                       loader.py:16
-▼ trainer
-"""
-    )
+    first, *lines = printed(report_on(without_workers())).strip().splitlines()
+    assert first.strip("─ ") == "training process"
+    assert [line.split("(")[0].split()[0] for line in lines] == [
+        "source",
+        ".map",
+        ".to_iter_dataset",
+        ".batch",
+        "▼",
+    ]
 
 
 def test_branches_stand_in_a_bracket() -> None:
@@ -97,21 +97,13 @@ def test_branches_stand_in_a_bracket() -> None:
     )
 
 
-def test_a_shared_call_is_drawn_once() -> None:
-    """It has a number, by which the second branch names it."""
-    assert (
-        printed(report_on(diamond()))
-        == """
-── training process ──────────────────────────
-┌ source Probes, 1,000 elements   loader.py:12
-│ .map(tokenize) #1               loader.py:14
-├ .map(tokenize) #1, as above
-│ .shuffle(seed 1)                loader.py:13
-└ MapDataset.concatenate(2 datasets)
-  .to_iter_dataset(0 threads)     loader.py:15
-  ▼ trainer
-"""
-    )
+@pytest.mark.parametrize("pipeline", [diamond, shared_by_workers])
+def test_a_shared_call_is_drawn_once(pipeline: Callable[[], Any]) -> None:
+    """It has a number, by which the second branch or box names it."""
+    text = printed(report_on(pipeline()))
+    assert text.count("source Probes") == 1
+    assert text.count(".map(tokenize) #1") == 2
+    assert text.count(".map(tokenize) #1, as") == 1
 
 
 def test_ascii_where_the_console_has_no_more() -> None:
@@ -192,7 +184,7 @@ def test_a_node_added_by_grain_is_drawn_only_if_a_finding_is_about_it() -> None:
     assert "options(" not in printed(report_on(dataset))
     on_options = printed(report_on(dataset, {finding: ("Options",)}))
     assert "options(filter_warn_threshold_ratio=0.5" in on_options
-    assert "✗ map-after-mp-prefetch" in on_options
+    assert f"✗ {finding.rule}" in on_options
 
 
 def test_a_derived_seed_is_left_out() -> None:
@@ -202,35 +194,26 @@ def test_a_derived_seed_is_left_out() -> None:
     assert ".shuffle()" in text
 
 
-def test_workers_that_share_a_call_draw_it_once() -> None:
-    """The second box names it."""
-    text = printed(report_on(shared_by_workers()))
-    assert text.count("source Probes") == 1
-    assert text.count(".map(tokenize) #1, as above") == 1
+def with_name(pipeline: Any, name: str) -> LintReport:
+    """A report on a pipeline whose mapped function has some name."""
+    report = report_on(pipeline)
+    nodes = [
+        replace(node, parameters={"transform": f"m.{name}"}) if node.kind == "Map" else node
+        for node in report.graph.nodes
+    ]
+    return replace(report, graph=replace(report.graph, nodes=tuple(nodes)))
 
 
 def test_long_names_lose_their_middle() -> None:
     """Their ends tell them apart."""
-    report = report_on(without_workers())
-    nodes = [
-        replace(node, parameters={"transform": "m." + "a" * 80 + "_end"})
-        if node.kind == "Map"
-        else node
-        for node in report.graph.nodes
-    ]
-    long = replace(report, graph=replace(report.graph, nodes=tuple(nodes)))
-    assert "aaa…aaa" in printed(long, 60)
-    assert "_end)" in printed(long, 60)
+    text = printed(with_name(without_workers(), "a" * 80 + "_end"), 60)
+    assert "aaa…aaa" in text
+    assert "_end)" in text
 
 
 def test_a_wide_name_keeps_the_edges_straight() -> None:
     """A character of two columns counts as two."""
-    report = report_on(in_workers(read(source().map(tokenize))))
-    nodes = [
-        replace(node, parameters={"transform": "m." + "数据" * 25}) if node.kind == "Map" else node
-        for node in report.graph.nodes
-    ]
-    wide = replace(report, graph=replace(report.graph, nodes=tuple(nodes)))
+    wide = with_name(in_workers(read(source().map(tokenize))), "数据" * 25)
     lines = printed(wide, 61).splitlines()
     assert {cell_len(line) for line in lines if line.endswith(("╮", "╯", "│"))} == {61}
 
@@ -239,21 +222,20 @@ def test_severity_has_a_colour() -> None:
     """Where the console has colours."""
     report = report_on(straight(), findings_of_all_severities())
     text = printed(report, force_terminal=True, color_system="standard")
-    assert "\x1b[1;31m   ✗ map-after-mp-prefetch" in text
-    assert "\x1b[33m   ! threads-in-workers" in text
-    assert "\x1b[36m   i large-capture" in text
+    for mark in ("1;31m   ✗ map", "33m   ! threads", "36m   i large"):
+        assert f"\x1b[{mark}-" in text
 
 
-def test_without_a_graph_it_says_so() -> None:
-    """In one sentence."""
-    assert printed(report_on([1, 2])) == "\nThere is no Grain graph to draw.\n"
+def test_without_a_graph_there_is_one_line() -> None:
+    """The line is a sentence that says so."""
+    assert printed(report_on([1, 2])) == f"\n{NO_GRAPH}\n"
 
 
 def test_a_long_pipeline_and_a_deep_one_are_drawn() -> None:
     """Hundreds of calls in a row, or many that read the same twice, take a line each."""
-    maps = [Node(one, "Map", {}, (one + 1,), in_worker=False) for one in range(600)]
+    maps = [Node(number, "Map", {}, (number + 1,), in_worker=False) for number in range(600)]
     long = Graph((*maps, Node(600, "Source", {}, (), in_worker=False)))
-    zips = [Node(one, "Zip", {}, (one + 1, one + 1), in_worker=False) for one in range(40)]
+    zips = [Node(number, "Zip", {}, (number + 1,) * 2, in_worker=False) for number in range(40)]
     deep = Graph((*zips, Node(40, "Source", {}, (), in_worker=False)))
     for graph in (long, deep):
         report = LintReport("throughput", "0", graph, ())
@@ -263,6 +245,6 @@ def test_a_long_pipeline_and_a_deep_one_are_drawn() -> None:
 
 def test_seeds_that_are_not_drawn_may_be_many() -> None:
     """What stands below them is found."""
-    seeds = [Node(one, "Seed", {}, (one + 1,), in_worker=False) for one in range(2_000)]
+    seeds = [Node(number, "Seed", {}, (number + 1,), in_worker=False) for number in range(2_000)]
     graph = Graph((*seeds, Node(2_000, "Source", {}, (), in_worker=False)))
     assert "source" in printed(LintReport("throughput", "0", graph, ()))

@@ -112,7 +112,7 @@ def own_random_access() -> Any:
 def two_views_of_one_source() -> Any:
     """One source is read twice, with other random numbers, and both views are zipped."""
     images = grain.MapDataset.source(IMAGES).seed(8).shuffle()
-    views = [images.random_map(Flip(), seed=one).map(scaled) for one in (1, 2)]
+    views = [images.random_map(Flip(), seed=seed).map(scaled) for seed in (1, 2)]
     zipped = grain.experimental.ZipMapDataset(views).repeat().batch(4)
     return zipped.to_iter_dataset(UNTHREADED).mp_prefetch(TWO_WORKERS)
 

@@ -1,4 +1,4 @@
-"""Pipelines for the tests of the rules, and what the rules say of them."""
+"""Pipelines for the tests of the rules, and shorthands for their findings."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -61,6 +61,16 @@ def elements(length: int = 8) -> Any:
     return source(length).to_iter_dataset(NO_THREADS)
 
 
+def numbers(length: int = 22) -> Any:
+    """A MapDataset that can be read."""
+    return grain.MapDataset.range(length)
+
+
+def stream(length: int = 22) -> Any:
+    """An IterDataset that can be read, without threads."""
+    return numbers(length).to_iter_dataset(NO_THREADS)
+
+
 def in_workers(dataset: Any, workers: int = 2, **settings: Any) -> Any:
     """The dataset behind mp_prefetch."""
     return dataset.mp_prefetch(grain.MultiprocessingOptions(workers), **settings)
@@ -80,29 +90,29 @@ def loader(*operations: Any, workers: int, **sampler: Any) -> Any:
 
 def severities(dataset: Any, intent: str = "throughput") -> dict[str, str]:
     """The severity of every rule that was broken."""
-    return {one.rule: one.severity for one in lint(dataset, intent).findings}
+    return {finding.rule: finding.severity for finding in lint(dataset, intent).findings}
 
 
 def by_intent(dataset: Any, rule: str) -> tuple[str | None, str | None]:
-    """The severity of one rule for throughput and for reproducible; None if it is kept."""
+    """The severity of one rule for throughput and for reproducible; None without a finding."""
     return severities(dataset).get(rule), severities(dataset, "reproducible").get(rule)
 
 
 def only(rule: str, report: LintReport) -> LintFinding:
     """The only finding of a rule."""
-    (finding,) = (one for one in report.findings if one.rule == rule)
+    (finding,) = (finding for finding in report.findings if finding.rule == rule)
     return finding
 
 
 def kinds_of(finding: LintFinding, report: LintReport) -> list[str]:
     """The kinds of a finding's nodes."""
-    return [report.graph.nodes[one].kind for one in finding.nodes]
+    return [report.graph.nodes[number].kind for number in finding.nodes]
 
 
 def lint_factory(
     factory: Callable[[], Any], intent: str = "throughput", **settings: Any
 ) -> LintReport:
-    """What the rules say of what a factory makes, with a recording of it."""
+    """Lint what a factory makes, with a recording of its source lines."""
     with record_source_lines() as recording:
         dataset = factory()
     return lint(dataset, intent, recording=recording, **settings)

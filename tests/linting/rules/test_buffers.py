@@ -1,5 +1,6 @@
-"""What is ready before the trainer asks for it."""
+"""The rules about what is made before the trainer asks for it."""
 
+import re
 from collections import Counter
 from typing import Any
 
@@ -69,7 +70,7 @@ def thread(dataset: Any, ahead: int = 2) -> Any:
     ],
 )
 def test_work_on_request_is_reported(bare: Any, severity: str) -> None:
-    """A warning; putting a batch together is a remark."""
+    """A warning; batching alone is info."""
     assert by_intent(bare, NOTHING) == (severity, severity)
 
 
@@ -105,32 +106,31 @@ def test_work_on_request_is_reported(bare: Any, severity: str) -> None:
     ],
 )
 def test_reading_ahead_is_not_reported(ahead: Any) -> None:
-    """Other rules speak of what stands after workers, and of missing ones."""
+    """Other rules report missing or misplaced workers."""
     assert by_intent(ahead, NOTHING) == (None, None)
 
 
 def test_a_pipeline_without_prefetch_is_named_at_its_end() -> None:
-    """And what is done too late where something reads ahead of it."""
+    """Its last node is named; if something reads ahead, the node that comes too late."""
     report = lint(elements().batch(4))
     assert only(NOTHING, report).nodes == (0,)
-    assert "nothing reads ahead" in only(NOTHING, report).message
     late = lint(thread(elements()).map(increment).batch(4))
     assert kinds_of(only(NOTHING, late), late) == ["Map"]
 
 
-# ---- Buffers that count batches for elements
+# ---- Buffers that hold batches instead of elements
 
 
 def test_a_buffer_of_batches_is_a_warning() -> None:
-    """The default of 500 elements is 500 batches behind a batch, and harmless before it."""
+    """The default of 500 elements is 500 batches after a batch, and harmless before it."""
     assert by_intent(source().batch(4).to_iter_dataset(), BUFFER) == ("warning", "warning")
     assert by_intent(thread(source().to_iter_dataset().batch(4)), BUFFER) == (None, None)
     report = lint(source().batch(4).map(increment).to_iter_dataset())
     finding = only(BUFFER, report)
     assert kinds_of(finding, report) == ["ToIter", "Batch"]
-    assert "500 elements ahead, each of which is a batch of 4" in finding.message
+    assert re.search(r"500 elements.* batch of 4\b", finding.message)
     in_all = lint(in_workers(source().batch(4).to_iter_dataset()))
-    assert "ahead in every worker" in only(BUFFER, in_all).message
+    assert "every worker" in only(BUFFER, in_all).message
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_a_batch_that_was_taken_apart_is_none() -> None:
 
 
 def test_a_map_dataset_as_it_is_has_the_same_buffer() -> None:
-    """A remark, as Grain makes it and not the user; without a batch it is nothing."""
+    """It is info, because the buffer is Grain's default; without a batch there is no finding."""
     report = lint(source().batch(4))
     assert by_intent(source().batch(4), BUFFER) == ("info", "info")
     assert kinds_of(only(BUFFER, report), report) == ["Batch"]
@@ -185,14 +185,14 @@ class Endless(grain.IterDataset):  # type: ignore[misc]  # no types
     """A source of the user's own."""
 
     def __iter__(self) -> Any:
-        """Do what is not asked for."""
+        """Fail the test."""
         raise AssertionError("it was read")
 
 
 def test_a_branch_that_reads_ahead_is_not_overlooked() -> None:
-    """The message says that the others do not."""
+    """The message is about the other branches."""
     finding = only(NOTHING, lint(grain.IterDataset.mix([thread(elements()), elements()])))
-    assert "not every branch reads ahead" in finding.message
+    assert "not every branch" in finding.message
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_a_branch_that_reads_ahead_is_not_overlooked() -> None:
     ids=["own", "tfrecord"],
 )
 def test_workers_are_not_proposed_for_a_stream(stream: Any) -> None:
-    """Grain cannot slice a stream, so there is only the thread."""
+    """Grain cannot slice a stream, so only a thread is proposed."""
     with pytest.raises(ValueError, match="Cannot slice"):
         next(iter(X.multithread_prefetch(stream, num_threads=2, buffer_size=1)))
     fix = only(NOTHING, lint(stream)).fix
@@ -231,7 +231,7 @@ def test_in_workers_a_large_buffer_and_its_threads_have_one_fix() -> None:
 
 
 def test_a_batch_of_one_is_no_batch() -> None:
-    """What is kept in memory is what was without it."""
+    """It does not change what is kept in memory."""
     assert by_intent(source().batch(1).to_iter_dataset(), BUFFER) == (None, None)
     assert by_intent(source().batch(4).batch(1).to_iter_dataset(), BUFFER) == (
         "warning",
@@ -278,28 +278,28 @@ def test_readers_in_the_training_process_are_one_finding() -> None:
     report = lint(grain.IterDataset.mix([source().to_iter_dataset() for _ in range(3)]))
     finding = only(THREADS, report)
     assert kinds_of(finding, report) == ["ToIter"] * 3
-    assert finding.message.startswith("3 to_iter_dataset each read single elements with 16 threads")
+    assert re.search(r"^3 .* 16 threads", finding.message)
 
 
 def test_threads_are_replaced_by_one_that_makes_batches() -> None:
-    """What reads ahead besides the threads is kept; where nothing does, a prefetch is proposed."""
-    calls = ".to_iter_dataset(grain.ReadOptions(num_threads=0))"
+    """If nothing else reads ahead, the fix proposes a prefetch thread."""
+    call = ".to_iter_dataset(grain.ReadOptions(num_threads=0))"
     threaded = source().to_iter_dataset().batch(4)
-    assert f"{calls}, and end with grain.experimental.Thread" in only(THREADS, lint(threaded)).fix
-    assert only(THREADS, lint(thread(threaded))).fix == f"Read without threads: {calls}"
+    fix = only(THREADS, lint(threaded)).fix
+    assert fix.index(call) < fix.index("grain.experimental.ThreadPrefetch")
+    assert only(THREADS, lint(thread(threaded))).fix.endswith(call)
 
 
 def test_workers_are_no_alternative_to_reading_without_threads() -> None:
-    """Of a DataLoader, and of mp_prefetch with 0 workers, both rules say the same first step."""
+    """For a DataLoader and for mp_prefetch with 0 workers, both rules propose this step first."""
     for report in (
         lint(data_loader()),
         lint_factory(lambda: in_workers(source().to_iter_dataset(), workers=0)),
     ):
-        call = only(THREADS, report).fix.removeprefix("Read without threads: ").partition("))")[0]
+        step = only(THREADS, report).fix.partition("))")[0]
         fix = only("no-workers", report).fix
-        assert fix.startswith(
-            f"Read without threads: {call})), unless reading waits (remote storage). If one core"
-        )
+        assert "num_threads=0" in step
+        assert fix.startswith(f"{step})), unless")
     assert "threads" not in only("no-workers", lint(data_loader(read_options=NO_THREADS))).fix
     # Threads that read batches read ahead, and no rule objects to them.
     batches = lint_factory(lambda: in_workers(source().batch(4).to_iter_dataset(), workers=0))
@@ -317,6 +317,6 @@ def test_workers_are_no_alternative_to_reading_without_threads() -> None:
     ],
 )
 def test_a_pipeline_without_threads_is_not_sent_back_to_them(put_right: Any) -> None:
-    """Whoever follows the advice breaks none of the rules about reading ahead."""
+    """A pipeline that follows the advice breaks none of the rules about reading ahead."""
     warned = {rule for rule, severity in severities(put_right).items() if severity != "info"}
     assert not warned & {THREADS, NOTHING, BUFFER, "no-workers", "threads-in-workers"}

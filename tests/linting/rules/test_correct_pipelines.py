@@ -1,4 +1,4 @@
-"""Correct pipelines are not blamed, and pipelines that only look like them are."""
+"""Correct pipelines have no findings, and similar wrong pipelines have."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -39,7 +39,7 @@ def _eight_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def workers_are_threads(monkeypatch: pytest.MonkeyPatch) -> Workers:
-    """Let so many threads of this process do what worker processes would do.
+    """Replace worker processes by threads of this process.
 
     `multithread_prefetch` slices and interleaves a pipeline just as `mp_prefetch` does.
     """
@@ -56,7 +56,7 @@ def workers_are_threads(monkeypatch: pytest.MonkeyPatch) -> Workers:
 
 
 def judged(build: Callable[[], Any], intent: str) -> LintReport:
-    """What the rules say of a pipeline that is made anew."""
+    """Lint a new pipeline with a recording of its source lines."""
     with record_source_lines() as recording:
         dataset = build()
     return lint(dataset, intent, recording=recording)
@@ -72,17 +72,18 @@ def _plain(leaf: Any) -> Any:
 
 
 def test_there_are_more_than_twenty_styles() -> None:
-    """Each has a name of its own, and says where the style comes from."""
-    assert len({one.name for one in CORRECT}) == len(CORRECT) > 20
-    assert all(one.style_of and one.intents for one in CORRECT)
+    """Each has its own name and names the origin of its style."""
+    assert len({pipeline.name for pipeline in CORRECT}) == len(CORRECT) > 20
+    assert all(pipeline.style_of and pipeline.intents for pipeline in CORRECT)
 
 
 @pytest.mark.parametrize(("pipeline", "intent"), JUDGED)
 def test_a_correct_pipeline_is_not_blamed(pipeline: CorrectPipeline, intent: str) -> None:
     """No error, and no warning but one that is expected and has a measured cost."""
-    findings = [one for one in judged(pipeline.build, intent).findings if one.severity != "info"]
-    assert {one.rule for one in findings} == set(pipeline.expected_warnings), findings
-    assert all(one.severity == "warning" and one.cost for one in findings)
+    report = judged(pipeline.build, intent)
+    findings = [finding for finding in report.findings if finding.severity != "info"]
+    assert {finding.rule for finding in findings} == set(pipeline.expected_warnings), findings
+    assert all(finding.severity == "warning" and finding.cost for finding in findings)
 
 
 @pytest.mark.parametrize("pipeline", EACH)
@@ -98,34 +99,37 @@ def test_a_correct_pipeline_gives_batches(
 def test_reproducible_pipelines_are_reproducible(
     pipeline: CorrectPipeline, workers_are_threads: Workers
 ) -> None:
-    """Eight batches are the same with 0 to 3 workers, just where the intent says so."""
-    seen = []
+    """Eight batches are the same with 0 to 3 workers, exactly if the intent says so."""
+    batches = []
     for count in range(4):
         workers_are_threads(count)
-        seen.append(first(pipeline, 8))
-    assert all(one == seen[0] for one in seen) == ("reproducible" in pipeline.intents)
+        batches.append(first(pipeline, 8))
+    is_reproducible = all(others == batches[0] for others in batches)
+    assert is_reproducible == ("reproducible" in pipeline.intents)
 
 
 @pytest.mark.parametrize("pipeline", EACH)
 def test_the_rules_recognise_worker_dependence(pipeline: CorrectPipeline) -> None:
-    """From the structure alone: what is right for throughput only is not reproducible."""
+    """A pipeline that is correct only for throughput has an error for reproducible."""
     findings = judged(pipeline.build, "reproducible").findings
-    errors = {one.rule for one in findings if one.severity == "error"}
+    errors = {finding.rule for finding in findings if finding.severity == "error"}
     assert bool(errors & DEPENDS_ON_WORKERS) == ("reproducible" not in pipeline.intents)
 
 
 @pytest.mark.parametrize("name", ["maxtext_first_fit", "seeded_once", "batch_after_workers"])
 def test_worker_processes_agree_with_threads(name: str, workers_are_threads: Workers) -> None:
-    """Two real workers give the batches that two threads in their place give."""
+    """Two worker processes give the same batches as two threads."""
     let_grain_start_workers()
-    (pipeline,) = (one for one in CORRECT if one.name == name)
+    (pipeline,) = (pipeline for pipeline in CORRECT if pipeline.name == name)
     by_processes = first(pipeline, 2)
     workers_are_threads(2)
     assert first(pipeline, 2) == by_processes
 
 
-@pytest.mark.parametrize("pipeline", [pytest.param(one, id=one.name) for one in WRONG])
+@pytest.mark.parametrize("pipeline", [pytest.param(wrong, id=wrong.name) for wrong in WRONG])
 def test_a_wrong_pipeline_is_blamed(pipeline: WrongPipeline) -> None:
-    """Its mistake is found, by the rule and with the severity that it deserves."""
+    """Its mistake is found by the expected rule, with the expected severity."""
     findings = judged(pipeline.build, pipeline.intent).findings
-    assert (pipeline.rule, pipeline.severity) in {(one.rule, one.severity) for one in findings}
+    assert (pipeline.rule, pipeline.severity) in {
+        (finding.rule, finding.severity) for finding in findings
+    }

@@ -1,6 +1,7 @@
-"""What a rule costs, in words and from the file."""
+"""The costs of rules, in words and from the file."""
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import asdict, replace
@@ -25,50 +26,51 @@ COSTS = RuleCosts(
 
 
 def test_a_figure_says_both_numbers_to_three_digits() -> None:
-    """More digits would be those of chance."""
+    """More digits would be noise."""
     assert str(SPEED) == "2,190 instead of 4,780 elements/s at batches of 32"
     assert str(replace(SPEED, wrong=0.0512, right=32.0)).startswith("0.0512 instead of 32 ")
 
 
 @pytest.mark.parametrize("rounds", [((1.0, 2.0), (3.0, 4.0)), ((2.0, 1.0), (3.0, 2.0))])
 def test_rounds_that_overlap_show_no_difference(rounds: tuple[tuple[float, float], ...]) -> None:
-    """A wrong pipeline that was once as fast as the right one ever was is not blamed."""
+    """If the rounds overlap, no difference is reported."""
     unclear = replace(SPEED, rounds=rounds)
-    assert str(unclear) == (
-        "2,190 and 4,780 elements/s at batches of 32, which is no clear difference"
-    )
+    assert not unclear.differs
+    assert str(unclear).startswith("2,190 and 4,780 elements/s")
 
 
 @pytest.mark.parametrize("rounds", [((1.0, 3.0), (2.0, 4.0)), ((3.0, 1.0), (4.0, 2.0)), ()])
 def test_rounds_apart_show_a_difference(rounds: tuple[tuple[float, float], ...]) -> None:
-    """Both numbers may move, if one stays below all of the other; one round alone is believed."""
-    assert " instead of " in str(replace(SPEED, rounds=rounds))
+    """All values of one pipeline lie below all values of the other; a single round counts."""
+    assert replace(SPEED, rounds=rounds).differs
 
 
 def test_the_figure_of_a_crash_names_the_exception() -> None:
     """The exception is what the user sees."""
-    crash = Figure(0, 5, "of the first 5 batches", error="TypeError: cannot pickle 'Device' object")
-    assert str(crash) == "no batch, but TypeError: cannot pickle 'Device' object"
+    crash = Figure(0, 5, "batches", error="TypeError: cannot pickle 'Device' object")
+    assert crash.error in str(crash)
 
 
 def test_a_sentence_says_where_it_was_measured() -> None:
-    """The Grain, the number of cores and the CPU stand behind the figures."""
-    assert COSTS.describe("no-workers") == (
-        f"{SPEED} (measured with Grain 0.2.18 on 2 cores, Intel Xeon Platinum 8481C)"
+    """The version of Grain, the number of cores and the CPU come after the figures."""
+    environment = r"Grain 0\.2\.18 on 2 cores, Intel Xeon Platinum 8481C"
+    assert re.fullmatch(
+        rf"{re.escape(str(SPEED))} \(.*{environment}\)", COSTS.describe("no-workers")
     )
 
 
 def test_several_figures_are_one_sentence() -> None:
-    """They share the place where they were measured."""
-    twice = replace(COSTS, rules={"no-workers": (SPEED, replace(SPEED, unit="s"))})
-    said = twice.describe("no-workers")
-    assert "elements/s at batches of 32; 2,190 instead of 4,780 s at" in said
-    assert said.count("measured with") == 1
+    """They share the environment in which they were measured."""
+    in_seconds = replace(SPEED, unit="s")
+    twice = replace(COSTS, rules={"no-workers": (SPEED, in_seconds)})
+    description = twice.describe("no-workers")
+    assert description.startswith(f"{SPEED}; {in_seconds} ")
+    assert description.count("Grain 0.2.18") == 1
 
 
 @pytest.mark.parametrize("rules", [{}, {"other": (SPEED,)}, {"no-workers": ()}])
 def test_a_rule_without_figures_has_no_cost(rules: dict[str, tuple[Figure, ...]]) -> None:
-    """Nothing is said, and nothing is raised."""
+    """The description is empty."""
     assert replace(COSTS, rules=rules).describe("no-workers") == ""
 
 
@@ -99,35 +101,33 @@ def test_the_packaged_figures_are_readable() -> None:
     ],
 )
 def test_a_damaged_file_is_refused(tmp_path: Path, field: str, value: object) -> None:
-    """The message names the file, what it must be and how to get a whole one."""
+    """The error names the file, the schema, and how to get a valid file."""
     file = tmp_path / "costs.json"
     file.write_text(json.dumps({**asdict(COSTS), field: value}))
     with pytest.raises(InputError) as caught:
         read_costs(file)
-    message = str(caught.value)
-    assert str(file) in message
-    assert "must be netpipe.rule_costs/1; found " in message
-    assert "--record" in message
-    assert "\n" not in message
+    assert (caught.value.where, caught.value.constraint) == (file, f"be {costs.SCHEMA}")
+    assert "--record" in caught.value.way_out
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": "netpipe.rule_costs/1"}'])
 def test_a_torn_file_is_refused(tmp_path: Path, text: str) -> None:
-    """A file that was cut off is named too."""
+    """The error names a truncated file."""
     file = tmp_path / "costs.json"
     file.write_text(text)
-    with pytest.raises(InputError, match=r"costs\.json: content must be"):
+    with pytest.raises(InputError, match=r"costs\.json: content"):
         read_costs(file)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    """A wheel without its data says so."""
-    with pytest.raises(InputError, match=r"costs\.json: content must be JSON"):
+    """A wheel without its data is reported."""
+    with pytest.raises(InputError, match=r"costs\.json.*JSON"):
         read_costs(tmp_path / "costs.json")
 
 
 def test_costs_import_no_grain() -> None:
-    """They are text: whoever prints them waits for no import of grain or jax."""
+    """Printing them does not wait for an import of grain or jax."""
     code = (
         "import sys, netpipe.linting.rules.costs; "
         "sys.exit(bool({'grain', 'jax'} & set(sys.modules)))"

@@ -1,4 +1,4 @@
-"""How many elements a pipeline gives, held against what Grain says or gives."""
+"""The counted elements of a pipeline, compared with those that Grain yields."""
 
 from collections.abc import Callable
 from math import inf
@@ -9,26 +9,16 @@ import pytest
 
 from netpipe.linting.graph.nodes import ENDLESS, Graph, Node
 from netpipe.linting.graph.reader import read_graph
-from netpipe.linting.rules.element_counts import count_elements
-from tests.linting.rules.linting import NO_THREADS, OneToThree, loader, source
+from netpipe.linting.rules.batch_contents import count_elements
+from tests.linting.rules.linting import NO_THREADS, OneToThree, loader, numbers, source, stream
 
 X = grain.experimental
 
 
 def amount(dataset: Any) -> float | None:
-    """What the structure tells of a dataset's end."""
+    """Return the count of a dataset's elements."""
     graph = read_graph(dataset)
     return count_elements(graph)[0]
-
-
-def numbers(length: int = 22) -> Any:
-    """A MapDataset that can be read."""
-    return grain.MapDataset.range(length)
-
-
-def stream(length: int = 22) -> Any:
-    """The same as an IterDataset."""
-    return numbers(length).to_iter_dataset(NO_THREADS)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +43,7 @@ def stream(length: int = 22) -> Any:
     ],
 )
 def test_the_count_equals_the_elements_that_come(make: Callable[[], Any]) -> None:
-    """To the element."""
+    """The count is exact."""
     assert amount(make()) == sum(1 for _ in make())
 
 
@@ -72,7 +62,7 @@ def test_the_count_equals_the_elements_that_come(make: Callable[[], Any]) -> Non
     ],
 )
 def test_endless_data_count_as_infinite(endless: Any) -> None:
-    """Also through what gives another number of elements than it takes."""
+    """Also through nodes that change the number of elements."""
     assert amount(endless) == inf
 
 
@@ -87,12 +77,12 @@ def test_endless_data_count_as_infinite(endless: Any) -> None:
     ],
 )
 def test_counts_that_depend_on_the_elements_are_unknown(open_ended: Any) -> None:
-    """No number is made up."""
+    """The count is None."""
     assert amount(open_ended) is None
 
 
 def test_a_node_with_many_readers_is_counted_once() -> None:
-    """A dataset that a million ways lead to costs no more than its nodes."""
+    """A dataset with millions of paths to it is counted once."""
     dataset = stream()
     for _ in range(40):
         dataset = X.ZipIterDataset([dataset, dataset])
@@ -100,7 +90,7 @@ def test_a_node_with_many_readers_is_counted_once() -> None:
 
 
 def test_a_long_pipeline_is_counted() -> None:
-    """Without a limit on how many calls follow each other."""
+    """The length of a pipeline has no limit."""
     first = Node(5_000, "Source", {"length": 22}, (), in_worker=False)
-    maps = [Node(one, "Map", {}, (one + 1,), in_worker=False) for one in range(5_000)]
+    maps = [Node(number, "Map", {}, (number + 1,), in_worker=False) for number in range(5_000)]
     assert count_elements(Graph((*maps, first)))[0] == 22

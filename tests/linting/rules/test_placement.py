@@ -1,4 +1,4 @@
-"""What stands on the wrong side of mp_prefetch."""
+"""The rules about the position of mp_prefetch."""
 
 from typing import Any
 
@@ -49,22 +49,22 @@ def by_place() -> Any:
     ids=["plain", "mix", "device_put", "to-jax", "grain-device_put", "thread"],
 )
 def test_a_pipeline_in_order_has_no_findings(dataset: Any, intent: str) -> None:
-    """Everything below mp_prefetch, and at most what belongs to the device above it."""
+    """Everything runs before mp_prefetch, except code for the device."""
     assert severities(dataset, intent) == {}
 
 
 def test_a_batch_after_mp_prefetch() -> None:
-    """It is an error for throughput, and only a remark where batches must not change."""
+    """It is an error for throughput, and info for reproducible."""
     assert by_intent(in_workers(elements()).batch(4), BATCH) == ("error", "info")
     assert by_intent(in_workers(elements().batch(4)), BATCH) == (None, None)
 
 
 def test_a_late_batch_names_the_pair_and_the_call() -> None:
-    """The finding says which nodes, why, and what to write instead."""
+    """The finding names both nodes and the call to write instead."""
     report = lint(in_workers(elements()).batch(4))
     finding = only(BATCH, report)
     assert kinds_of(finding, report) == ["Batch", "ProcessPrefetch"]
-    assert finding.message.startswith("Batch comes after mp_prefetch: the workers send single")
+    assert finding.message.startswith("Batch comes after mp_prefetch:")
     assert ".batch(batch_size=4).mp_prefetch(...)" in finding.fix
 
 
@@ -78,7 +78,7 @@ def test_a_batch_of_blocks_costs_less() -> None:
     """Where the workers send batches already, putting them together is a warning."""
     finding = only(BATCH, lint(in_workers(elements().batch(4)).batch(2)))
     assert finding.severity == "warning"
-    assert "the workers send blocks" in finding.message
+    assert "blocks" in finding.message
 
 
 @pytest.mark.parametrize(
@@ -90,14 +90,14 @@ def test_a_batch_of_blocks_costs_less() -> None:
     ids=["map", "random_map"],
 )
 def test_a_map_after_mp_prefetch(late: Any) -> None:
-    """It would be the same in any number of workers: a warning even for reproducible."""
+    """It does not depend on the number of workers: a warning even for reproducible."""
     assert by_intent(late, MAP) == ("error", "warning")
 
 
 def test_a_late_map_is_called_by_its_function() -> None:
     """The message says which function is meant."""
     finding = only(MAP, lint(in_workers(elements().batch(4)).map(increment)))
-    assert "increment comes after mp_prefetch" in finding.message
+    assert "increment" in finding.message
 
 
 @pytest.mark.parametrize(
@@ -110,12 +110,12 @@ def test_a_late_map_is_called_by_its_function() -> None:
     ids=["filter", "map_with_index", "flat_map"],
 )
 def test_order_dependent_code_after_mp_prefetch_may_be_intended(late: Any) -> None:
-    """Inside the workers its result would change with their number: then it is a remark."""
+    """Inside the workers its result would depend on their number, so it is info."""
     assert by_intent(late, MAP) == ("error", "info")
 
 
 def test_only_the_first_late_node_is_named() -> None:
-    """What follows it can only move with it."""
+    """Later nodes can only move with it."""
     chain = in_workers(elements()).batch(4).map(increment)
     assert (by_intent(chain, BATCH), by_intent(chain, MAP)) == (
         ("error", "info"),
@@ -128,7 +128,7 @@ def test_nested_mp_prefetch_is_an_error(intent: str) -> None:
     """Workers cannot start workers; the finding names the outer and the inner one."""
     report = lint(in_workers(in_workers(by_place())), intent)
     finding = only(NESTED, report)
-    outer, inner = (report.graph.nodes[one] for one in finding.nodes)
+    outer, inner = (report.graph.nodes[number] for number in finding.nodes)
     assert finding.severity == "error"
     assert (outer.kind, inner.kind) == ("ProcessPrefetch", "ProcessPrefetch")
     assert (outer.in_worker, inner.in_worker) == (False, True)
@@ -141,7 +141,7 @@ def test_nested_mp_prefetch_is_found_inside_a_mix() -> None:
 
 
 def test_a_batch_between_nested_workers_is_not_late() -> None:
-    """It does run in a worker, and what is wrong is the nesting."""
+    """It runs in a worker; only the nesting is wrong."""
     between = in_workers(in_workers(elements()).batch(4))
     assert (by_intent(between, BATCH), by_intent(between, NESTED)) == (
         (None, None),
@@ -150,7 +150,7 @@ def test_a_batch_between_nested_workers_is_not_late() -> None:
 
 
 def test_device_put_before_mp_prefetch_is_an_error_and_the_only_one() -> None:
-    """That its device cannot be pickled, and that it calls jax, has the same cause."""
+    """Its unpicklable device and its call of jax are not reported separately."""
     on_device = grain.experimental.device_put(by_place(), jax.devices()[0])
     report = lint(in_workers(on_device))
     finding = only(DEVICE_PUT, report)
@@ -176,7 +176,7 @@ def test_all_that_puts_on_a_device_in_a_worker_is_one_finding() -> None:
 
 
 def test_the_proposed_batch_loses_no_more_than_the_users() -> None:
-    """By place first, where nothing is that a MapDataset cannot do, and with its settings."""
+    """The MapDataset comes first, if it can do everything below, with the user's settings."""
     late = in_workers(elements(22)).batch(4, drop_remainder=True)
     call = ".batch(batch_size=4, drop_remainder=True)"
     fix = only(BATCH, lint(late)).fix
@@ -196,5 +196,5 @@ def test_the_proposed_batch_loses_no_more_than_the_users() -> None:
 def test_a_batch_that_no_map_dataset_can_make_moves_to_the_workers(below: Any) -> None:
     """The fix warns that each worker then drops its own remainder."""
     fix = only(BATCH, lint(in_workers(below).batch(4, drop_remainder=True))).fix
-    assert fix.startswith("Move .mp_prefetch(...) after")
-    assert "its own remainder" in fix
+    assert "to_iter_dataset" not in fix
+    assert "remainder, so repeat" in fix

@@ -1,4 +1,4 @@
-"""What a shuffle shuffles."""
+"""The rules about what a shuffle mixes."""
 
 from typing import Any
 
@@ -63,7 +63,7 @@ def test_a_shuffle_after_a_batch_is_an_error(shuffled: Any) -> None:
     ids=["before", "of-one", "both", "taken-apart", "blocks", "blocks-batched", "sampler"],
 )
 def test_a_shuffle_of_elements_or_of_blocks_to_read_is_none(shuffled: Any) -> None:
-    """Elements that are shuffled below, or taken apart or batched again above, are meant."""
+    """Elements are shuffled before the batch, or split or batched again after the shuffle."""
     assert by_intent(shuffled, BATCH) == (None, None)
 
 
@@ -71,12 +71,13 @@ def test_a_late_shuffle_names_the_pair_and_the_call() -> None:
     """The fix is the two calls in the other order, with the user's own numbers."""
     report = lint(source().batch(4).shuffle(seed=3))
     assert kinds_of(only(BATCH, report), report) == ["Shuffle", "Batch"]
-    assert only(BATCH, report).fix == "Shuffle the elements: .shuffle(seed=3).batch(batch_size=4)"
+    calls = ".shuffle(seed=3).batch(batch_size=4)"
+    assert only(BATCH, report).fix.endswith(f": {calls}")
     assert "before .batch(batch_size=4)" in only(BATCH, lint(window(source().batch(4)))).fix
 
 
 def test_a_seed_that_the_user_did_not_write_is_not_proposed() -> None:
-    """Below .seed(...) Grain derives the shuffle's own."""
+    """After .seed(...) Grain derives the seed of the shuffle."""
     seeded = source().seed(1).batch(4).shuffle()
     assert ".shuffle().batch(batch_size=4)" in only(BATCH, lint(seeded)).fix
 
@@ -89,26 +90,26 @@ def test_a_shuffle_after_a_repeat_is_a_warning() -> None:
     report = lint(source().repeat(3).map(increment).shuffle(seed=5))
     finding = only(REPEAT, report)
     assert kinds_of(finding, report) == ["Shuffle", "Repeat"]
-    assert "shuffles 3 epochs as one" in finding.message
+    assert "3 epochs" in finding.message
     assert finding.fix.endswith(".shuffle(seed=5).repeat(3)")
 
 
 def test_endless_epochs_are_named() -> None:
-    """No number stands where the user wrote none."""
+    """The fix has no number where the user wrote none."""
     finding = only(REPEAT, lint(source().repeat().shuffle(seed=5)))
     assert "endless epochs" in finding.message
     assert finding.fix.endswith(".shuffle(seed=5).repeat()")
 
 
 def test_a_repeat_of_one_branch_is_its_weight() -> None:
-    """Nor does a window mix more than the ends of two epochs."""
+    """A window mixes only the ends of two epochs."""
     weighted = grain.MapDataset.concatenate([source().repeat(3), source()]).shuffle(seed=5)
     assert by_intent(weighted, REPEAT) == (None, None)
     assert by_intent(window(source().repeat(3)), REPEAT) == (None, None)
 
 
 def test_sequential_slices_of_a_shuffle() -> None:
-    """An error where the number of workers must not show, and else a warning."""
+    """An error for reproducible, and a warning for throughput."""
     batches = source().shuffle(seed=5).batch(4).to_iter_dataset(NO_THREADS)
     assert by_intent(in_workers(batches, sequential_slice=True), SLICES) == (
         "warning",
@@ -122,14 +123,13 @@ def test_sequential_slices_of_a_shuffle() -> None:
 
 
 def test_a_batch_of_one_with_a_function_counts_as_a_batch() -> None:
-    """Grain's own makes nothing of it; the user's may join the rows of a block."""
+    """The user's function may join the rows of a block."""
 
     def joined(blocks: Any) -> Any:
         return np.concatenate(blocks)
 
     blocks = source().batch(1, batch_fn=joined).shuffle(seed=3)
     assert by_intent(blocks, BATCH) == ("error", "error")
-    finding = only(BATCH, lint(blocks))
-    assert "the elements of each stay" in finding.message
-    assert ".batch(batch_size=1, batch_fn=...)" in finding.fix
+    call = ".batch(batch_size=1, batch_fn=...)"
+    assert call in only(BATCH, lint(blocks)).fix
     assert by_intent(source().batch(1).shuffle(seed=3), BATCH) == (None, None)

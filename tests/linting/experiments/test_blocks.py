@@ -1,5 +1,6 @@
 """Rounds of blocks in turns, on a clock that the test holds, and what a block measures."""
 
+import re
 from collections.abc import Iterator
 from itertools import count
 from math import inf
@@ -11,9 +12,13 @@ import numpy as np
 import pytest
 
 from netpipe.errors import HangError, MisuseError
-from netpipe.linting.experiments import alternation, blocks
-from netpipe.linting.experiments.alternation import VariantComparison
-from netpipe.linting.experiments.blocks import ElementBlock, Pace, measure_block
+from netpipe.linting.experiments import blocks
+from netpipe.linting.experiments.blocks import (
+    ElementBlock,
+    Pace,
+    VariantComparison,
+    measure_block,
+)
 from netpipe.linting.experiments.variants import Variant
 from netpipe.linting.graph.reader import read_graph
 from netpipe.measuring import loader_puller
@@ -30,15 +35,15 @@ def factory() -> Any:
     return grain.MapDataset.source(range(8)).to_iter_dataset(THREADS)
 
 
-def name(loader: LoaderFactory) -> str:
-    """Tell which side a loader is of, by its settings."""
+def name_side(loader: LoaderFactory) -> str:
+    """Return the side that a loader belongs to, by its settings."""
     (node,) = read_graph(loader()).of_kind("ToIter")
     settings = f"{node.parameters['num_threads']} {node.parameters['prefetch_buffer_size']}"
     return {"2 7": "A", "0 7": "calm", "2 3": "small"}[settings]
 
 
 class Script:
-    """Measures blocks as a test wants them, and keeps their order."""
+    """Measures blocks as a test wants them, and records their order."""
 
     def __init__(self, clock: FakeClock, block_s: float = 0.1) -> None:
         self._clock = clock
@@ -50,7 +55,7 @@ class Script:
 
     def __call__(self, loader: LoaderFactory, pace: Pace) -> ElementBlock:
         """Let the block's time pass; its time is the number of the block."""
-        side = name(loader)
+        side = name_side(loader)
         self.order.append(side)
         self.asked.append(pace)
         self._clock.sleep(self._block_s)
@@ -65,9 +70,9 @@ def test_blocks_alternate(clock: FakeClock) -> None:
     compared = VariantComparison(factory, clock, 60.0, script).compare([CALM, SMALL], 1.0)
     there = ["A", "calm", "small"]
     assert script.order == ["A", *(there + there[::-1]) * 3]
-    assert [one.s_per_element for one in compared[CALM].before] == [2, 7, 8, 13, 14, 19]
-    assert [one.s_per_element for one in compared[CALM].after] == [3, 6, 9, 12, 15, 18]
-    assert [one.s_per_element for one in compared[SMALL].after] == [4, 5, 10, 11, 16, 17]
+    assert [block.s_per_element for block in compared[CALM].before] == [2, 7, 8, 13, 14, 19]
+    assert [block.s_per_element for block in compared[CALM].after] == [3, 6, 9, 12, 15, 18]
+    assert [block.s_per_element for block in compared[SMALL].after] == [4, 5, 10, 11, 16, 17]
     block_s = 60.0 / 12 / 3
     assert script.asked == [Pace(block_s, from_start=True), *[Pace(block_s)] * 18]
 
@@ -92,17 +97,14 @@ def test_short_data_are_compared_by_epochs(clock: FakeClock) -> None:
 def test_a_block_that_does_not_end_gives_its_reason(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The message leaves open whether it hangs or has too little time."""
+    """The message gives the limit and the flag that raises it."""
 
-    def left(_work: object, _limit_s: float) -> ElementBlock:
-        raise HangError("left")
+    def abandon(_work: object, _limit_s: float) -> ElementBlock:
+        raise HangError("abandoned")
 
-    monkeypatch.setattr(alternation, "call_within", left)
+    monkeypatch.setattr(blocks, "call_within", abandon)
     compared = VariantComparison(factory, clock, 1.0, Script(clock)).compare([CALM], 1.0)
-    assert compared[CALM].failure == (
-        "a few batches took longer than the 6 s that were left: it is slow, and a longer --budget"
-        " would do, or it hangs"
-    )
+    assert re.search("few batches .* 6 s .* --budget", compared[CALM].failure)
 
 
 def test_a_share_is_kept_to(clock: FakeClock) -> None:
@@ -116,10 +118,10 @@ def test_a_share_is_kept_to(clock: FakeClock) -> None:
 def test_three_rounds_may_take_more_than_the_share(clock: FakeClock) -> None:
     """An interval needs three rounds: they are done while there is time at all."""
     script = Script(clock, block_s=1.0)
-    bench = VariantComparison(factory, clock, 20.0, script)
-    assert len(bench.compare([CALM], 0.1)[CALM].after) == 3
-    assert len(bench.compare([SMALL], 0.1)[SMALL].after) == 3
-    assert len(bench.compare([SMALL], 1.0)[SMALL].after) == 2
+    comparison = VariantComparison(factory, clock, 20.0, script)
+    assert len(comparison.compare([CALM], 0.1)[CALM].after) == 3
+    assert len(comparison.compare([SMALL], 0.1)[SMALL].after) == 3
+    assert len(comparison.compare([SMALL], 1.0)[SMALL].after) == 2
 
 
 def test_a_variant_that_fails_is_left_out(clock: FakeClock) -> None:
@@ -138,7 +140,7 @@ def test_a_pipeline_that_fails_as_it_is_ends_all(clock: FakeClock, fails_at: int
     script = Script(clock)
     script.fails_at["A"] = fails_at
     compared = VariantComparison(factory, clock, 60.0, script).compare([CALM, SMALL], 1.0)
-    assert {one.failure for one in compared.values()} == {"ValueError: A broke"}
+    assert {blocks.failure for blocks in compared.values()} == {"ValueError: A broke"}
     assert script.order.count("A") == fails_at
 
 
@@ -147,7 +149,7 @@ def test_nothing_runs_once_all_variants_have_failed(clock: FakeClock) -> None:
     script = Script(clock)
     made = factory()
     compared = VariantComparison(lambda: made, clock, 60.0, script).compare([CALM], 1.0)
-    assert "must call to_iter_dataset" in compared[CALM].failure
+    assert "to_iter_dataset" in compared[CALM].failure
     assert script.order == ["A", "A"]
 
 
@@ -178,7 +180,7 @@ def paced(clock: FakeClock, gaps_s: Iterator[float], elements: int) -> LoaderFac
 def test_a_block_is_timed_per_element(clock: FakeClock) -> None:
     """Wall and CPU time are divided by the elements of the batches that were timed."""
     block = measure_block(paced(clock, (0.5 for _ in count()), 4), Pace(5.0), clock)
-    assert block == ElementBlock(0.125, 3.0 / 10 / 4, 4.0, 0.5)
+    assert block == ElementBlock(0.125, 3.0 / 10 / 4, 4.0)
 
 
 @pytest.mark.usefixtures("_one_process")
@@ -234,7 +236,7 @@ def test_a_step_counts_as_a_part_of_a_batch(clock: FakeClock) -> None:
     """Loading that waits for the trainer takes its time besides the step."""
     gaps_s = iter([0.25] * 1000)
     block = measure_block(paced(clock, gaps_s, 2), Pace(20.0, step_s=0.75), clock)
-    assert (block.s_per_element, block.load_s_per_batch) == (0.5, 0.25)
+    assert block.s_per_element == 0.5
 
 
 @pytest.mark.usefixtures("_one_process")
@@ -249,31 +251,27 @@ def test_an_epoch_is_timed_from_its_start(clock: FakeClock) -> None:
         measure_block(paced(clock, iter([]), 1), Pace(1.0, 0.0, from_start=True), clock)
 
 
-def test_the_most_severe_is_measured_where_there_is_no_time_for_all(clock: FakeClock) -> None:
-    """A pipeline that starts slowly leaves time for one variant: the others say that, and end."""
+def test_without_time_for_all_only_the_most_severe_is_measured(clock: FakeClock) -> None:
+    """A pipeline that starts slowly leaves time for one variant: the others are skipped."""
     script, reported = Script(clock, block_s=6.0), list[str]()
-    bench = VariantComparison(factory, clock, 25.0, script, reported.append)
-    compared = bench.compare([CALM, SMALL], 1.0)
+    comparison = VariantComparison(factory, clock, 25.0, script, reported.append)
+    compared = comparison.compare([CALM, SMALL], 1.0)
     assert script.order == ["A", "A", "calm"]
     assert len(compared[CALM].before) == len(compared[CALM].after) == 1
     assert compared[CALM].failure == ""
-    assert compared[SMALL].failure == (
-        "skipped for lack of time: starting the pipeline for a few batches takes 6 s, so a"
-        " --budget of about 60 s would do"
-    )
-    assert reported == [
-        "waiting for the first batches of the pipeline as it is",
-        "measuring 1 of 2 proposals, the most severe first",
-    ]
+    assert re.match("skipped .* 6 s, .* --budget .* 60 s", compared[SMALL].failure)
+    waiting, measuring = reported
+    assert "first batches" in waiting
+    assert "1 of 2 proposals" in measuring
 
 
 def test_nothing_is_begun_when_the_budget_is_over(clock: FakeClock) -> None:
     """Neither in a round nor in the comparison after it; skipping gives its reason."""
     script = Script(clock, block_s=20.0)
-    bench = VariantComparison(factory, clock, 25.0, script)
-    assert "about 200 s would do" in bench.compare([CALM, SMALL], 0.5)[CALM].failure
+    comparison = VariantComparison(factory, clock, 25.0, script)
+    assert "200 s" in comparison.compare([CALM, SMALL], 0.5)[CALM].failure
     assert script.order == ["A", "A"]
-    assert bench.compare([CALM], 1.0)[CALM].failure == "skipped for lack of time"
+    assert "skipped" in comparison.compare([CALM], 1.0)[CALM].failure
     assert script.order == ["A", "A"]
 
 
@@ -282,9 +280,9 @@ def test_a_round_that_the_budget_cuts_off_takes_nothing_back(clock: FakeClock) -
 
     class Late(Script):
         def __call__(self, loader: LoaderFactory, pace: Pace) -> ElementBlock:
-            if self.order.count("calm") == 2 and name(loader) == "calm":
+            if self.order.count("calm") == 2 and name_side(loader) == "calm":
                 clock.sleep(late_s)
-                raise ValueError("it broke late")
+                raise ValueError("broke late")
             return super().__call__(loader, pace)
 
     late_s = 100.0
@@ -296,4 +294,4 @@ def test_a_round_that_the_budget_cuts_off_takes_nothing_back(clock: FakeClock) -
     compared = VariantComparison(factory, clock, 10.0, Late(clock, block_s=1.0)).compare(
         [CALM], 1.0
     )
-    assert compared[CALM].failure == "ValueError: it broke late"
+    assert compared[CALM].failure == "ValueError: broke late"

@@ -1,0 +1,125 @@
+"""What rules look for in a graph: batches, the user's code, and the workers that share it."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from netpipe.linting.graph.nodes import Graph, Node
+
+BATCHES: Final = ("Batch", "Rebatch")
+# Kinds that run per element and whose result depends on the elements before it.
+DEPENDS_ON_ORDER: Final = (
+    "MapWithIndex",
+    "Filter",
+    "FlatMap",
+    "Pack",
+    "ConcatThenSplit",
+    "Operation",
+)
+USER_CODE: Final = ("Map", "RandomMap", *DEPENDS_ON_ORDER)
+
+_PROCESSES: Final = "ProcessPrefetch"
+_POOLS: Final = (_PROCESSES, "MultithreadPrefetch")
+
+
+def is_work(node: Node) -> bool:
+    """Whether workers could run a node; code that calls jax belongs in the training process."""
+    on_device = node.uses_jax or node.parameters.get("device_put")
+    return node.kind in (*BATCHES, *USER_CODE) and not on_device
+
+
+def changes_elements(node: Node) -> bool:
+    """Whether a node combines or splits elements; an unknown class may."""
+    kinds = (*BATCHES, "FlatMap", "Pack", "ConcatThenSplit", "Operation")
+    return node.kind in kinds or node.kind.startswith("Unknown:")
+
+
+def is_batch(node: Node) -> bool:
+    """Whether a node makes batches of several elements; a user's `batch_fn` may do so for one."""
+    is_single = node.parameters.get("batch_size") == 1
+    return node.kind in BATCHES and (not is_single or _has_own_function(node))
+
+
+def find_batch(graph: Graph, node: Node) -> Node | None:
+    """Return the node that made the batches that `node` yields; None if it yields elements."""
+    nodes = (node, *graph.below(node, lambda below: below.kind == "FlatMap"))
+    return next(filter(is_batch, nodes), None)
+
+
+def write_batch_call(node: Node) -> str:
+    """Return the `.batch(...)` call of a node with the user's arguments."""
+    arguments = [f"batch_size={node.parameters.get('batch_size')}"]
+    if node.parameters.get("drop_remainder") is True:
+        arguments.append("drop_remainder=True")
+    if _has_own_function(node):
+        arguments.append("batch_fn=...")
+    return f".batch({', '.join(arguments)})"
+
+
+def _has_own_function(batch: Node) -> bool:
+    return not str(batch.parameters.get("batch_fn") or "grain.").startswith("grain.")
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Workers that share a pipeline: each reads every n-th element.
+
+    Attributes:
+        prefetch: The node that starts the workers.
+        nodes: The nodes that run in them, the nearest to the trainer first. Of a pool nested in
+            them, only the node that starts it.
+    """
+
+    prefetch: Node
+    nodes: tuple[Node, ...]
+
+    @property
+    def size(self) -> int:
+        """The number of workers."""
+        return self.prefetch.integer("num_workers" if self.uses_processes else "num_threads") or 1
+
+    @property
+    def uses_processes(self) -> bool:
+        """Whether the workers are processes, which are sent their nodes by pickle."""
+        return self.prefetch.kind == _PROCESSES
+
+    @property
+    def is_sequential(self) -> bool:
+        """Whether each worker reads one contiguous slice of the source."""
+        return self.prefetch.parameters.get("sequential_slice") is True
+
+    @property
+    def each(self) -> str:
+        """How messages refer to every single worker."""
+        return f"each of {self}" if self.size > 1 else str(self)
+
+    def __str__(self) -> str:
+        """Return how messages refer to the workers."""
+        call = "mp_prefetch" if self.uses_processes else "multithread_prefetch"
+        return f"the {self.size} workers of {call}" if self.size > 1 else f"the worker of {call}"
+
+
+def worker_pools(graph: Graph) -> tuple[Pool, ...]:
+    """Return all pools, of processes or of threads, the nearest to the trainer first."""
+    return tuple(
+        Pool(prefetch, tuple(graph.below(prefetch, lambda node: node.kind in _POOLS)))
+        for prefetch in graph.of_kind(*_POOLS)
+    )
+
+
+def process_pools(graph: Graph) -> tuple[Pool, ...]:
+    """Return all pools of worker processes, the nearest to the trainer first."""
+    return tuple(pool for pool in worker_pools(graph) if pool.uses_processes)
+
+
+def choose_call(graph: Graph, for_loader: str, for_dataset: str) -> str:
+    """Return how a fix is written: as an argument of the DataLoader, if there is one."""
+    return for_dataset if graph.data_loader is None else for_loader
+
+
+def read_without_threads(graph: Graph, node: Node) -> str:
+    """Propose to read without threads, in the call that a node stands for."""
+    options = "grain.ReadOptions(num_threads=0)"
+    call = choose_call(graph, f"DataLoader(read_options={options})", f".to_iter_dataset({options})")
+    if node.kind == "Elastic":
+        call = f"ElasticIterator(read_options={options})"
+    return f"Read without threads: {call}"
