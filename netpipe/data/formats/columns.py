@@ -1,7 +1,7 @@
 """Columns of measurements: their types, and how their values are checked."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,23 +15,6 @@ from netpipe.data.sampling.counter_rng import fold_key
 from netpipe.errors import InputError
 
 
-@dataclass(frozen=True)
-class Column:
-    """One column of a file of measurements.
-
-    Attributes:
-        name: Its name.
-        wanted: The accepted types in words, to follow "must be" in an error.
-        accepts: Returns whether a type is accepted.
-        required: Whether every file must have it.
-    """
-
-    name: str
-    wanted: str
-    accepts: Callable[[pa.DataType], bool]
-    required: bool = True
-
-
 def _is_timestamp(kind: pa.DataType) -> bool:
     return pa.types.is_timestamp(kind) and kind.unit in ("us", "ns")
 
@@ -42,31 +25,33 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-COLUMNS = (
-    Column("event_time", "a timestamp in us or ns (UTC)", _is_timestamp),
-    Column("src_addr", "a string", _is_text),
-    Column("dst_addr", "a string", _is_text),
-    Column("ip_version", "an integer", pa.types.is_integer),
-    Column("rtt", "a floating-point number (milliseconds)", pa.types.is_floating),
-    Column("prb_id", "an integer", pa.types.is_integer, required=False),
-)
+# The accepted types of each column: in words that follow "must be", and as a predicate.
+_COLUMNS: Mapping[str, tuple[str, Callable[[pa.DataType], bool]]] = {
+    "event_time": ("a timestamp in us or ns (UTC)", _is_timestamp),
+    "src_addr": ("a string", _is_text),
+    "dst_addr": ("a string", _is_text),
+    "ip_version": ("an integer", pa.types.is_integer),
+    "rtt": ("a floating-point number (milliseconds)", pa.types.is_floating),
+    "prb_id": ("an integer", pa.types.is_integer),
+}
+_OPTIONAL = "prb_id"
 
 
 def check_columns(where: object, schema: pa.Schema) -> list[str]:
-    """Return which of `COLUMNS` a schema has, in their order; other columns are ignored.
+    """Return the names of the columns to read; other columns are ignored.
 
     Raises:
         InputError: A required column is missing, or a column is there twice or has a wrong type.
     """
-    for column in COLUMNS:
-        kinds = [field.type for field in schema if field.name == column.name]
-        if len(kinds) > 1 or (column.required and not kinds):
+    for name, (wanted, accepts) in _COLUMNS.items():
+        kinds = [field.type for field in schema if field.name == name]
+        if len(kinds) > 1 or not (kinds or name == _OPTIONAL):
             found = f"{len(kinds)} times" if kinds else ", ".join(schema.names) or "no column"
-            raise InputError(where, f"column {column.name}", "be there once", found)
+            raise InputError(where, f"column {name}", "be there once", found)
         for kind in kinds:
-            if not column.accepts(kind):
-                raise InputError(where, f"column {column.name}", f"be {column.wanted}", kind)
-    return [column.name for column in COLUMNS if column.name in schema.names]
+            if not accepts(kind):
+                raise InputError(where, f"column {name}", f"be {wanted}", kind)
+    return [name for name in _COLUMNS if name in schema.names]
 
 
 class MergedProbesWarning(UserWarning):
@@ -80,7 +65,7 @@ class MeasurementColumns:
     Attributes:
         where: The file, and the record in it if there are records; errors name it.
         first_row: The number of the first row in the file.
-        columns: Those of `COLUMNS` that the file has.
+        columns: Those that `check_columns` named.
     """
 
     where: object
@@ -128,8 +113,8 @@ class MeasurementColumns:
         return numbers
 
     def _probes(self, source: NDArray[np.int32], addresses: AddressTable) -> NDArray[np.int64]:
-        if "prb_id" in self.columns.schema.names:
-            return self._numbers("prb_id").astype(np.int64)
+        if _OPTIONAL in self.columns.schema.names:
+            return self._numbers(_OPTIONAL).astype(np.int64)
         distinct, which = np.unique(source, return_inverse=True)
         octets = addresses.octets(distinct)
         if is_translated(octets).any():

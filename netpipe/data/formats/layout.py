@@ -25,16 +25,8 @@ _HEADER = struct.Struct("<4sIqqIIII")
 
 def encode_row(row: ProbeRow) -> bytes:
     """Encode a row in the newest layout."""
-    header = _HEADER.pack(
-        _MAGIC,
-        LAYOUT_VERSION,
-        row.probe,
-        row.first_s,
-        len(row),
-        len(row.pair_source),
-        row.ipv4_pairs,
-        len(row.source),
-    )
+    counts = len(row), len(row.pair_source), row.ipv4_pairs, len(row.source)
+    header = _HEADER.pack(_MAGIC, LAYOUT_VERSION, row.probe, row.first_s, *counts)
     arrays = (
         row.offset_s.astype("<u4"),
         row.rtt_code.astype("<u2"),
@@ -47,11 +39,7 @@ def encode_row(row: ProbeRow) -> bytes:
 
 
 def decode_row(record: bytes, where: object) -> ProbeRow:
-    """Read a record of any known layout.
-
-    Args:
-        record: The record.
-        where: The file and the record's number in it; errors name it.
+    """Read a record of any known layout; errors name the file and record number in `where`.
 
     Raises:
         InputError: The layout is unknown or newer, or the length or a value is wrong.
@@ -96,10 +84,6 @@ def _decode_row_v1(record: bytes, where: object) -> ProbeRow:
 def check_layout_version(version: int, where: object) -> None:
     """Raise an InputError for a layout that is newer than this code."""
     if not 0 <= version <= LAYOUT_VERSION:
-        raise InputError(
-            where,
-            "layout version",
-            f"be between 0 and {LAYOUT_VERSION}",
-            version,
-            "A newer netpipe wrote it: upgrade, or prepare the measurements again",
-        )
+        constraint = f"be between 0 and {LAYOUT_VERSION}"
+        way_out = "A newer netpipe wrote it: upgrade, or prepare the measurements again"
+        raise InputError(where, "layout version", constraint, version, way_out)

@@ -16,20 +16,16 @@ ARROW_STREAM_START = b"\xff\xff\xff\xff"
 
 
 def decode_row_v0(record: bytes, where: object) -> ProbeRow:
-    """Read a record of version 0.
-
-    The outer row has `src_id` int64, `n_measurements` int32 and `measurements` binary, an Arrow
-    stream of `event_time` timestamp(us), `src_addr` and `dst_addr` utf8, `ip_version` int8 and
-    `rtt` float32.
-
-    Raises:
-        InputError: The record is not of that form, or a value in it is not what it must be.
-    """
+    """Read a record of version 0; see `decode_history_v0`."""
     return make_row(*decode_history_v0(record, where))
 
 
 def decode_history_v0(record: bytes, where: object) -> tuple[MeasurementArray, AddressTable]:
     """Read the measurements of a record of version 0, in time order, and their addresses.
+
+    The outer row has `src_id` int64, `n_measurements` int32 and `measurements` binary, an Arrow
+    stream of `event_time` timestamp(us), `src_addr` and `dst_addr` utf8, `ip_version` int8 and
+    `rtt` float32.
 
     Raises:
         InputError: The record is not of that form, or a value in it is not what it must be.

@@ -52,15 +52,9 @@ def open_parquet(path: Path) -> pq.ParquetFile:
 def read_parquet(
     path: Path, addresses: AddressTable, row_group: int | None = None
 ) -> Iterator[MeasurementArray]:
-    """Read a file piece by piece, in its order.
+    """Yield the measurements of a file, or of one row group, some hundred thousand at a time.
 
-    Args:
-        path: The file.
-        addresses: The table to which the addresses are added.
-        row_group: The row group to read; None reads all.
-
-    Yields:
-        Some hundred thousand measurements at a time.
+    Their addresses are added to `addresses`.
 
     Raises:
         InputError: The file cannot be read, or a value in it is invalid.

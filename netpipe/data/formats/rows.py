@@ -26,9 +26,7 @@ class ProbeRow:
     pairs come first, so that the number determines the family.
 
     Attributes:
-        probe: The probe's number.
         first_s: Seconds since 1970 (UTC) of the first measurement.
-        ipv4_pairs: How many of the pairs are IPv4.
         offset_s: uint32 (measurements,), seconds since `first_s`, never falling.
         rtt_code: uint16 (measurements,), as `netpipe.data.formats.rtt` codes it.
         pair: uint16 (measurements,); uint32 in a row of layout 0 with very many pairs.
@@ -90,15 +88,9 @@ def split_by_probe(measurements: MeasurementArray) -> Iterator[MeasurementArray]
 def cut_rows(
     history: MeasurementArray, addresses: AddressTable, row_bytes: int
 ) -> Iterator[ProbeRow]:
-    """Cut a probe's history into rows of about equal length.
+    """Cut measurements (n,), n >= 1, of one probe into rows of about equal length, in time order.
 
-    Args:
-        history: One probe's measurements (n,), n >= 1, in time order.
-        addresses: The table for the numbers in `history`.
-        row_bytes: The largest size of a row's arrays; one measurement is always a row.
-
-    Yields:
-        The rows, in time order.
+    The arrays of a row take at most `row_bytes`, unless it has a single measurement.
     """
     pieces = -(-len(history) // MAX_ROW_MEASUREMENTS)
     if _seconds(history[-1:])[0] - _seconds(history[:1])[0] > _MAX_OFFSET_S:

@@ -14,12 +14,9 @@ from netpipe.errors import InputError
 def whole_folder(out: Path, sources: Sequence[Path] = ()) -> Iterator[Path]:
     """Yield an empty folder beside `out` that replaces `out` if the block does not raise.
 
-    Args:
-        out: The folder to make; it may be new, empty or a prepared folder.
-        sources: Files that the block reads; none may be in `out`.
-
     Raises:
-        InputError: `out` holds other files, or is not writable.
+        InputError: `out` is not new, empty or a prepared folder, is not writable, or holds one of
+            the `sources`, the files that the block reads.
     """
     out = out.resolve()
     try:

@@ -1,6 +1,5 @@
 """Synthetic measurements, seeded, with the distributions of real ones."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from socket import AF_INET, AF_INET6, inet_ntop
@@ -32,17 +31,10 @@ def generate(
     profile: Profile = PROFILES["embedded"],
     progress: Progress | None = None,
 ) -> Index:
-    """Make a data set: `out/parquet/*.parquet`, and the prepared shards beside it.
+    """Make a data set: `out/parquet/*.parquet`, and the prepared shards and their index beside it.
 
-    Args:
-        out: The folder to make; a prepared folder is replaced when the new one is complete.
-        probes: Replaces the number of probes of the profile; at least 2.
-        seed: Seeds the measurements; at least 0.
-        profile: Describes the measurements.
-        progress: Called with the progress of their preparation.
-
-    Returns:
-        The index of the prepared shards.
+    A prepared folder at `out` is replaced when the new one is complete. `probes` replaces the
+    profile's number, and `progress` is that of `prepare`.
 
     Raises:
         InputError: There are too few probes, the seed is negative, or `out` cannot be written.
@@ -55,7 +47,10 @@ def generate(
     with whole_folder(out) as folder:
         parquet = folder / "parquet"
         parquet.mkdir()
-        for number, table in enumerate(_tables(probes, seed, profile)):
+        for number, first in enumerate(range(0, probes, _PROBES_PER_FILE)):
+            rng = np.random.default_rng([seed, first])
+            in_file = np.arange(first, min(first + _PROBES_PER_FILE, probes))
+            table = _table(rng, in_file, profile)
             # Without the Arrow schema the addresses are plain strings to whoever reads them.
             pq.write_table(table, parquet / f"{number:05d}.parquet", store_schema=False)
         index = prepare([parquet], folder / "prepared", seed=seed, progress=progress)
@@ -63,12 +58,6 @@ def generate(
             file.rename(folder / file.name)
         (folder / "prepared").rmdir()
     return index
-
-
-def _tables(probes: int, seed: int, profile: Profile) -> Iterator[pa.Table]:
-    for first in range(0, probes, _PROBES_PER_FILE):
-        rng = np.random.default_rng([seed, first])
-        yield _table(rng, np.arange(first, min(first + _PROBES_PER_FILE, probes)), profile)
 
 
 def _table(rng: np.random.Generator, probes: NDArray[np.int64], profile: Profile) -> pa.Table:

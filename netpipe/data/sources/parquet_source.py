@@ -16,14 +16,10 @@ _CACHED_GROUPS = 2
 
 
 class ParquetSource:
-    """The rows of one split, made from each row group of each file on its own.
+    """The rows of one split of a folder, made from each row group of each file on its own.
 
     All files are read once to count their rows, since there is no index. `read` makes the rows of a
-    row group again and caches the latest groups.
-
-    Args:
-        folder: Holds parquet files, at any depth.
-        split: "train" or "eval"; the same probes as `prepare` chooses by default.
+    row group again and caches the latest groups. The split is that which `prepare` makes by default.
 
     Raises:
         InputError: A file or a value in it is invalid, or the file names contradict each other

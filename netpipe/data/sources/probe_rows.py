@@ -37,10 +37,6 @@ class RowSource(Protocol):
 class ArrayRecordSource:
     """The rows of one split of a folder that was prepared.
 
-    Args:
-        folder: The folder, with its index.
-        split: "train" or "eval".
-
     Raises:
         InputError: The index or a shard is missing or damaged, or of a newer version.
     """
@@ -57,11 +53,7 @@ class ArrayRecordSource:
         self.row_group = None
 
     def read(self, rows: Sequence[int]) -> list[ProbeRow]:
-        """Read these rows, in this order.
-
-        Raises:
-            InputError: A record is damaged.
-        """
+        """Read these rows, in this order; raise an InputError for a damaged record."""
         return [decode_row(*record) for record in self._shards.read(rows)]
 
 
@@ -75,11 +67,7 @@ _FORMATS: Sequence[tuple[str, Callable[[Path, str], RowSource]]] = (
 
 
 def open_source(data: Path, split: str) -> RowSource:
-    """Open the rows of a split.
-
-    Args:
-        data: A prepared folder, one of inherited ArrayRecord files, or one of parquet measurements.
-        split: "train" or "eval".
+    """Open the rows of a split, in a folder of one of the formats above.
 
     Raises:
         InputError: There is no such folder, no format recognises it, the split has no rows, or
@@ -100,17 +88,12 @@ def open_source(data: Path, split: str) -> RowSource:
 
 
 def _check_shard(path: Path, records: int, split: str) -> None:
+    way_out = "Prepare the data again"
     if not path.name.startswith(f"{split}-"):
-        way_out = "Prepare the data again"
         raise InputError(path, "shard", f"be of split {split}", "another name", way_out)
+    constraint = f"hold the {records} records of the index"
     if not path.is_file():
-        raise InputError(path, "shard", f"hold the {records} records of the index", "no file")
-    found = count_records(path)
-    if found != records:
-        raise InputError(
-            path,
-            "shard",
-            f"hold the {records} records of the index",
-            f"{found or 0} ({path.stat().st_size} bytes: truncated, or not ArrayRecord)",
-            "Prepare the data again",
-        )
+        raise InputError(path, "shard", constraint, "no file")
+    if (count := count_records(path)) != records:
+        found = f"{count or 0} ({path.stat().st_size} bytes: truncated, or not ArrayRecord)"
+        raise InputError(path, "shard", constraint, found, way_out)

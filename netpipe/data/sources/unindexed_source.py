@@ -15,14 +15,10 @@ from netpipe.errors import InputError
 
 
 class UnindexedSource:
-    """The rows of one split, in the order of the file names.
+    """The rows of one split of a folder, in the order of the file names.
 
-    Every record is read once for its probe and number of measurements, since there is no index.
-
-    Args:
-        folder: Holds `*.arrayrecord` files, or folders of them.
-        split: "train" or "eval"; the same probes as `prepare` chooses.
-        seed: As in `prepare`.
+    Every record is read once for its probe and number of measurements, since there is no index. The
+    split is that which `prepare` makes with the same seed.
 
     Raises:
         InputError: A file is damaged, a record is not of layout 0, or the file names contradict
@@ -42,11 +38,7 @@ class UnindexedSource:
         self.row_group = None
 
     def read(self, rows: Sequence[int]) -> list[ProbeRow]:
-        """Read these rows, in this order.
-
-        Raises:
-            InputError: A record is damaged, or a value in it is invalid.
-        """
+        """Read these rows, in this order; raise an InputError for a damaged record."""
         numbers = self._records[list(rows)].tolist()
         return [decode_row_v0(*record) for record in self._shards.read(numbers)]
 
@@ -59,10 +51,8 @@ class UnindexedSource:
         [(record, where)] = self._shards.read([number])
         if not record.startswith(ARROW_STREAM_START):
             # A prepared shard; without its index nothing says which probes are for evaluation.
-            way_out = "Prepare the data again"
-            raise InputError(
-                where, "record", f"be of layout 0 without {INDEX_NAME}", "another", way_out
-            )
+            constraint = f"be of layout 0 without {INDEX_NAME}"
+            raise InputError(where, "record", constraint, "another", "Prepare the data again")
         return count_row_v0(record, where)
 
 

@@ -10,7 +10,7 @@ from netpipe.cli import main
 from netpipe.config import PipelineConfig
 from netpipe.data.formats.index import load_index
 from netpipe.data.pipeline import build
-from netpipe.data.preparation.convert import convert
+from netpipe.data.preparation.prepare import convert
 from netpipe.data.preparation.synthetic import generate
 from netpipe.data.sources.probe_rows import open_source
 from netpipe.errors import InputError

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from netpipe.data.formats.measurements import MEASUREMENT
-from netpipe.data.preparation.spill import Spill
+from netpipe.data.preparation.prepare import Spill
 
 
 def test_buckets_share_the_measurements(tmp_path: Path) -> None:
