@@ -26,11 +26,8 @@ _MIN_SHARED_BYTES = 1 << 19
 def build(data: Path, config: PipelineConfig) -> grain.IterDataset:
     """Assemble the pipeline; rows are read only when it is iterated.
 
-    A batch depends on the seed and its index alone, whatever the number of workers.
-
-    Args:
-        data: A folder for `open_source`; one without an index is read once to count its rows.
-        config: The settings.
+    The data are a folder for `open_source`; one without an index is read once to count its rows. A
+    batch depends on the seed and its index alone, whatever the number of workers.
 
     Returns:
         A dataset of batches (`netpipe.data.tokens.batches.Batch`), each int32 (batch_size,
@@ -72,38 +69,31 @@ def sequences_of_batches(data: Path, config: PipelineConfig) -> grain.MapDataset
 
 def _packed(source: RowSource, data: Path, config: PipelineConfig) -> grain.MapDataset:
     """Return blocks of full sequences; each row is in one block of an epoch."""
-    target, length = config.sequence_length // TOKENS_PER_MEASUREMENT, config.sequence_length
-    sequences = _block_sequences(config)
-    likely = likely_contexts(
-        source.row_measurements, target=target, sequences=sequences, sequence_length=length
-    )
+    size = {
+        "target": config.sequence_length // TOKENS_PER_MEASUREMENT,
+        "sequences": _block_sequences(config),
+        "sequence_length": config.sequence_length,
+    }
+    likely = likely_contexts(source.row_measurements, **size)
     epochs = Epochs(source.row_measurements, seed=config.seed, row_group=source.row_group)
-    contexts = int(epochs.contexts.sum())
+    contexts = epochs.contexts_per_epoch
     step_blocks = _blocks_per_batch(config) * config.shard_count
     _require_contexts(data, config, contexts, at_least=MAX_CONTEXTS * step_blocks)
     per_epoch = step_blocks * max(1, contexts // (step_blocks * max(likely, MAX_CONTEXTS)))
     blocks = per_epoch * (config.epochs or _ENDLESS_BLOCKS // per_epoch)
     order = RowOrder(epochs, blocks_per_epoch=per_epoch, blocks=blocks)
-    packing = partial(
-        pack,
-        seed=config.seed,
-        target=target,
-        sequences=sequences,
-        sequence_length=length,
-        at_first=likely,
-    )
     return (
         grain.MapDataset.source(order)
         .map(partial(read_block, source))
-        .map(packing)
-    )  # fmt: skip
+        .map(partial(pack, seed=config.seed, at_first=likely, **size))
+    )
 
 
 def _unpacked(source: RowSource, data: Path, config: PipelineConfig) -> grain.MapDataset:
     """Return blocks of sequences with one context each; an incomplete last batch is dropped."""
     epochs = Epochs(source.row_measurements, seed=config.seed, row_group=source.row_group)
-    contexts_per_epoch = int(epochs.contexts.sum())
-    contexts = contexts_per_epoch * (config.epochs or _ENDLESS_BLOCKS // contexts_per_epoch)
+    per_epoch = epochs.contexts_per_epoch
+    contexts = per_epoch * (config.epochs or _ENDLESS_BLOCKS // per_epoch)
     step_contexts = config.batch_size * config.shard_count
     _require_contexts(data, config, contexts, at_least=step_contexts)
     block_size = _block_sequences(config)

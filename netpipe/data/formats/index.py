@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 
 import cattrs
@@ -33,19 +34,18 @@ class Split:
     @property
     def row_measurements(self) -> NDArray[np.int64]:
         """Measurements of every row, int64 (rows,), shard after shard."""
-        return np.array(
-            [count for shard in self.shards for count in shard.row_measurements], np.int64
-        )
+        counts = chain.from_iterable(shard.row_measurements for shard in self.shards)
+        return np.fromiter(counts, np.int64)
 
     @property
     def rows(self) -> int:
         """The number of rows."""
-        return sum(len(shard.row_measurements) for shard in self.shards)
+        return len(self.row_measurements)
 
     @property
     def measurements(self) -> int:
         """The number of measurements."""
-        return sum(sum(shard.row_measurements) for shard in self.shards)
+        return int(self.row_measurements.sum())
 
 
 @dataclass(frozen=True)

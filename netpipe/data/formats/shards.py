@@ -57,7 +57,7 @@ class ShardWriter:
 
 
 class ShardReader:
-    """Random access to the records of several shards, numbered consecutively; small when pickled."""
+    """Random access to the records of shards, numbered consecutively; small when pickled."""
 
     def __init__(self, paths: Sequence[Path], records: Sequence[int]) -> None:
         self._paths = paths

@@ -19,10 +19,7 @@ def contexts_per_row(row_measurements: NDArray[np.int64]) -> NDArray[np.int64]:
 class Epochs:
     """The rows of every epoch: each shuffles the row groups, and the rows within them.
 
-    Args:
-        row_measurements: int64 (rows,), rows >= 1.
-        seed: Seeds the orders.
-        row_group: int64 (rows,), as in `RowSource`; None if each row is read alone.
+    `row_measurements`, at least one, and `row_group` are those of a `RowSource`.
     """
 
     def __init__(
@@ -33,6 +30,7 @@ class Epochs:
         row_group: NDArray[np.int64] | None = None,
     ) -> None:
         self.contexts = contexts_per_row(row_measurements)
+        self.contexts_per_epoch = int(self.contexts.sum())
         self._seed = seed
         self._row_group = np.arange(len(self.contexts)) if row_group is None else row_group
         self._latest: dict[int, _Epoch] = {}
@@ -41,18 +39,15 @@ class Epochs:
         # Reader threads can replace the dictionary meanwhile, so it is not read twice.
         epoch = self._latest.get(number)
         if epoch is None:
-            epoch = self._shuffle(number)
+            row_key = fold_key(self._seed, number, np.arange(len(self.contexts)))
+            rows = np.lexsort((row_key, fold_key(self._seed, number, self._row_group)))
+            contexts = self.contexts[rows]
+            ends = np.cumsum(contexts)
+            epoch = _Epoch(rows, ends - contexts, ends)
             # Two epochs are kept, since a block can reach from one into the next.
             previous = list(self._latest.items())[-1:]
             self._latest = dict([*previous, (number, epoch)])
         return epoch
-
-    def _shuffle(self, number: int) -> "_Epoch":
-        row_key = fold_key(self._seed, number, np.arange(len(self.contexts)))
-        rows = np.lexsort((row_key, fold_key(self._seed, number, self._row_group)))
-        contexts = self.contexts[rows]
-        ends = np.cumsum(contexts)
-        return _Epoch(rows, ends - contexts, ends)
 
     def __getstate__(self) -> dict[str, object]:
         return {**vars(self), "_latest": {}}  # Each worker process shuffles for itself.
@@ -84,7 +79,6 @@ class ContextBlock:
     """Contexts that are made together, as three int64 (contexts,).
 
     Attributes:
-        epoch: The pass over the data.
         row: The row from which the context is drawn; contexts of one row are consecutive.
         number: The number of the context in its row.
     """
@@ -103,7 +97,6 @@ class BlockOrder:
 
     def __init__(self, epochs: Epochs, *, block_size: int, blocks: int) -> None:
         self._epochs = epochs
-        self._contexts_per_epoch = int(epochs.contexts.sum())
         self._block_size = block_size
         self._blocks = blocks
 
@@ -112,7 +105,7 @@ class BlockOrder:
 
     def __getitem__(self, index: int) -> ContextBlock:
         sequence = np.arange(index * self._block_size, (index + 1) * self._block_size)
-        epoch, place = np.divmod(sequence, self._contexts_per_epoch)
+        epoch, place = np.divmod(sequence, self._epochs.contexts_per_epoch)
         row, number = np.empty_like(place), np.empty_like(place)
         for epoch_number in range(int(epoch[0]), int(epoch[-1]) + 1):
             inside = epoch == epoch_number
@@ -125,7 +118,6 @@ class RowBlock:
     """Rows whose contexts fill a block of sequences.
 
     Attributes:
-        epoch: The pass over the data.
         row: int64 (rows,), at least one.
         contexts: int64 (rows,), how many contexts each row gives per round of `ContextDraws`.
     """
@@ -139,12 +131,8 @@ class RowOrder:
     """A random-access source of row blocks, for `grain.MapDataset.source`.
 
     Each epoch is cut into blocks with about equally many contexts; every row is in exactly one
-    block of an epoch. A block depends on the seed and its index alone.
-
-    Args:
-        epochs: The rows of each epoch.
-        blocks_per_epoch: At most 1/`MAX_CONTEXTS` of the contexts, so that no block is empty.
-        blocks: The length of the source.
+    block of an epoch. A block depends on the seed and its index alone. `blocks_per_epoch` is at
+    most 1/`MAX_CONTEXTS` of the contexts, so that no block is empty.
     """
 
     def __init__(self, epochs: Epochs, *, blocks_per_epoch: int, blocks: int) -> None:

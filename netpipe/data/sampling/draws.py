@@ -31,12 +31,8 @@ class ContextDraws:
 
     In each round a row gives `block.contexts` contexts, and all are shuffled. In the first round
     the first context of each row precedes the others, so that no row is left out while there is
-    room. The sequence does not depend on how many contexts `take` returns at a time.
-
-    Args:
-        drawn_from: The block and its rows.
-        seed: The pipeline's seed.
-        target: The most measurements in a context.
+    room. The sequence does not depend on how many contexts `take` returns at a time. A context has
+    at most `target` measurements.
     """
 
     def __init__(self, drawn_from: DrawnRows, *, seed: int, target: int) -> None:
@@ -49,22 +45,17 @@ class ContextDraws:
 
     def take(self, count: int) -> Contexts:
         """Return the next contexts of the sequence."""
-        slots, numbers = self._next(count)
+        while len(self._slots) < count:
+            slots, numbers = next(self._rounds)
+            self._slots = np.concatenate([self._slots, slots])
+            self._numbers = np.concatenate([self._numbers, numbers])
+        slots, self._slots = self._slots[:count], self._slots[count:]
+        numbers, self._numbers = self._numbers[:count], self._numbers[count:]
         # The contexts of a row are sampled together.
         by_row = np.argsort(slots, kind="stable")
         drawn = self._sample(slots[by_row], numbers[by_row])
         back = np.argsort(by_row)
         return drawn.pick(back, drawn.sizes[back])
-
-    def _next(self, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the rows of the next contexts, and their numbers in the rows."""
-        while len(self._slots) < count:
-            slots, numbers = next(self._rounds)
-            self._slots = np.concatenate([self._slots, slots])
-            self._numbers = np.concatenate([self._numbers, numbers])
-        taken = self._slots[:count], self._numbers[:count]
-        self._slots, self._numbers = self._slots[count:], self._numbers[count:]
-        return taken
 
     def _sample(self, slots: NDArray[np.int64], numbers: NDArray[np.int64]) -> Contexts:
         is_first = np.diff(slots, prepend=-1) != 0

@@ -34,7 +34,6 @@ class BlockRows:
     """A block with the rows that its contexts are drawn from.
 
     Attributes:
-        block: The contexts.
         rows: One row for each run of consecutive contexts of the same row.
         run: int64 (contexts,), the run of each context: 0, 0, 1, 1, 1, ...
     """

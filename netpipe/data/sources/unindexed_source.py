@@ -18,7 +18,7 @@ class UnindexedSource:
     """The rows of one split of a folder, in the order of the file names.
 
     Every record is read once for its probe and number of measurements, since there is no index. The
-    split is that which `prepare` makes with the same seed.
+    split is the one that `prepare` makes with the same seed.
 
     Raises:
         InputError: A file is damaged, a record is not of layout 0, or the file names contradict
@@ -28,7 +28,12 @@ class UnindexedSource:
     def __init__(self, folder: Path, split: str, *, seed: int = 0) -> None:
         paths = find_array_records(folder)
         eval_files = find_eval_files(paths, [folder])
-        records = [_require_records(path) for path in paths]
+        records = []
+        for path in paths:
+            if (count := count_records(path)) is None:
+                found = f"{path.stat().st_size} bytes: truncated, or not ArrayRecord"
+                raise InputError(path, "file", "be a whole ArrayRecord file", found)
+            records.append(count)
         self._shards = ShardReader(paths, records)
         counted = np.array([self._count(number) for number in range(sum(records))], np.int64)
         probes, files = counted.reshape(-1, 2)[:, 0], np.repeat(np.arange(len(paths)), records)
@@ -59,11 +64,3 @@ class UnindexedSource:
 def find_array_records(folder: Path) -> list[Path]:
     """List the ArrayRecord files directly in a folder, else those at any depth."""
     return sorted(folder.glob("*.arrayrecord")) or sorted(folder.rglob("*.arrayrecord"))
-
-
-def _require_records(path: Path) -> int:
-    records = count_records(path)
-    if records is None:
-        found = f"{path.stat().st_size} bytes: truncated, or not ArrayRecord"
-        raise InputError(path, "file", "be a whole ArrayRecord file", found)
-    return records
