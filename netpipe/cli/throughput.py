@@ -77,7 +77,7 @@ def throughput(
     batches have no inputs_segmentation, every element of the first leaf counts as a token.
     """
     from netpipe.config import PipelineConfig, load_config
-    from netpipe.data.preparation.embedded import data_of_user
+    from netpipe.data.preparation.synthetic import data_of_user
     from netpipe.throughput.subjects import combinations
 
     if rounds < 1:

@@ -7,8 +7,7 @@ import grain
 
 from netpipe.config import PipelineConfig
 from netpipe.data.sampling.context_order import MAX_CONTEXTS, BlockOrder, Epochs, RowOrder
-from netpipe.data.sampling.draws import read_block
-from netpipe.data.sampling.sampler import TOKENS_PER_MEASUREMENT, read_rows, sample
+from netpipe.data.sampling.sampler import TOKENS_PER_MEASUREMENT, read_block, read_rows, sample
 from netpipe.data.sources.probe_rows import RowSource, open_source
 from netpipe.data.tokens.batches import concatenate, widen
 from netpipe.data.tokens.packing import fill, likely_contexts, pack

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from netpipe.data.formats import rtt
 from netpipe.data.formats.addresses import ADDRESS_BYTES
-from netpipe.data.formats.measurements import Measurements
+from netpipe.data.formats.rows import Measurements
 from netpipe.data.tokens import vocabulary
 
 _SOURCES = (vocabulary.SRC_IPV4, vocabulary.SRC_IPV6)

@@ -19,7 +19,7 @@ from netpipe.data.formats.index import INDEX_NAME, load_index
 from netpipe.data.formats.rows import ProbeRow
 from netpipe.data.pipeline import build
 from netpipe.data.sampling.context_order import RowBlock, contexts_per_row
-from netpipe.data.sampling.draws import DrawnRows, read_block
+from netpipe.data.sampling.sampler import DrawnRows, read_block
 from netpipe.data.sources.parquet_source import ParquetSource
 from netpipe.data.sources.probe_rows import ArrayRecordSource
 from netpipe.data.tokens.batches import Batch, Sequences, concatenate

@@ -1,13 +1,12 @@
-"""Probe rows: a probe's consecutive measurements as columns, small and ready to be sampled."""
+"""Measurements in memory, and probe rows: a probe's consecutive measurements, ready to sample."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
 
 from netpipe.data.formats.addresses import AddressTable
-from netpipe.data.formats.measurements import MeasurementArray, Measurements
 
 MAX_ROW_MEASUREMENTS = 1 << 16
 """Pairs are numbered in 16 bits, and a row has at most one pair per measurement."""
@@ -16,6 +15,52 @@ ROW_BYTES = 128 * 1024
 """A context reads its whole row, so this bounds the bytes read per token."""
 
 _MAX_OFFSET_S = (1 << 32) - 1
+
+MEASUREMENT = np.dtype(
+    [
+        ("probe", "<i8"),
+        ("time_us", "<i8"),
+        ("source", "<i4"),
+        ("destination", "<i4"),
+        ("rtt_code", "<u2"),
+    ]
+)
+"""One measurement: its probe, microseconds since 1970, numbers in an `AddressTable`, RTT code."""
+
+MeasurementArray = NDArray[np.void]
+"""Measurements (n,) of dtype `MEASUREMENT`."""
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """Measurements as columns.
+
+    Attributes:
+        second: int64 (n,), whole seconds since 1970 (UTC).
+        rtt_code: uint16 (n,), as `netpipe.data.formats.rtt` codes it; 0 is a failure.
+        is_ipv6: bool (n,), the family of both addresses.
+        source: uint8 (n, 16), network order; IPv4 in the first 4, then zeros.
+        destination: uint8 (n, 16), like `source`.
+    """
+
+    second: NDArray[np.int64]
+    rtt_code: NDArray[np.uint16]
+    is_ipv6: NDArray[np.bool_]
+    source: NDArray[np.uint8]
+    destination: NDArray[np.uint8]
+
+    def __len__(self) -> int:
+        return len(self.second)
+
+    def pick(self, places: NDArray[np.int64]) -> "Measurements":
+        """Return the measurements at these places."""
+        return type(self)(*(getattr(self, field.name)[places] for field in fields(self)))
+
+    @classmethod
+    def concatenate(cls, parts: Sequence["Measurements"]) -> "Measurements":
+        """Concatenate at least one part."""
+        names = [field.name for field in fields(cls)]
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,15 @@ from numpy.typing import NDArray
 
 from netpipe.data.formats.addresses import AddressTable
 from netpipe.data.formats.index import Index, Split, save_index
-from netpipe.data.formats.layout import LAYOUT_VERSION, encode_row
-from netpipe.data.formats.layout_v0 import decode_history_v0
-from netpipe.data.formats.measurements import MEASUREMENT, MeasurementArray
+from netpipe.data.formats.layout import LAYOUT_VERSION, decode_history_v0, encode_row
 from netpipe.data.formats.parquet import find_parquet, open_parquet, read_parquet
-from netpipe.data.formats.rows import ROW_BYTES, cut_rows, split_by_probe
+from netpipe.data.formats.rows import (
+    MEASUREMENT,
+    ROW_BYTES,
+    MeasurementArray,
+    cut_rows,
+    split_by_probe,
+)
 from netpipe.data.formats.shards import ShardWriter
 from netpipe.data.preparation.output_folder import whole_folder
 from netpipe.data.preparation.split import (

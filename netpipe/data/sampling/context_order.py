@@ -88,6 +88,7 @@ class ContextBlock:
     number: NDArray[np.int64]
 
 
+@dataclass(frozen=True)
 class BlockOrder:
     """A random-access source of context blocks, for `grain.MapDataset.source`.
 
@@ -95,21 +96,20 @@ class BlockOrder:
     block depends on the seed and its index alone. The length of the source is `blocks`.
     """
 
-    def __init__(self, epochs: Epochs, *, block_size: int, blocks: int) -> None:
-        self._epochs = epochs
-        self._block_size = block_size
-        self._blocks = blocks
+    epochs: Epochs
+    block_size: int
+    blocks: int
 
     def __len__(self) -> int:
-        return self._blocks
+        return self.blocks
 
     def __getitem__(self, index: int) -> ContextBlock:
-        sequence = np.arange(index * self._block_size, (index + 1) * self._block_size)
-        epoch, place = np.divmod(sequence, self._epochs.contexts_per_epoch)
+        sequence = np.arange(index * self.block_size, (index + 1) * self.block_size)
+        epoch, place = np.divmod(sequence, self.epochs.contexts_per_epoch)
         row, number = np.empty_like(place), np.empty_like(place)
         for epoch_number in range(int(epoch[0]), int(epoch[-1]) + 1):
             inside = epoch == epoch_number
-            row[inside], number[inside] = self._epochs[epoch_number].find(place[inside])
+            row[inside], number[inside] = self.epochs[epoch_number].find(place[inside])
         return ContextBlock(epoch, row, number)
 
 
@@ -127,6 +127,7 @@ class RowBlock:
     contexts: NDArray[np.int64]
 
 
+@dataclass(frozen=True)
 class RowOrder:
     """A random-access source of row blocks, for `grain.MapDataset.source`.
 
@@ -135,15 +136,14 @@ class RowOrder:
     most 1/`MAX_CONTEXTS` of the contexts, so that no block is empty.
     """
 
-    def __init__(self, epochs: Epochs, *, blocks_per_epoch: int, blocks: int) -> None:
-        self._epochs = epochs
-        self._blocks_per_epoch = blocks_per_epoch
-        self._blocks = blocks
+    epochs: Epochs
+    blocks_per_epoch: int
+    blocks: int
 
     def __len__(self) -> int:
-        return self._blocks
+        return self.blocks
 
     def __getitem__(self, index: int) -> RowBlock:
-        epoch, block = divmod(index, self._blocks_per_epoch)
-        row = self._epochs[epoch].part(block, self._blocks_per_epoch)
-        return RowBlock(epoch, row, self._epochs.contexts[row])
+        epoch, block = divmod(index, self.blocks_per_epoch)
+        row = self.epochs[epoch].part(block, self.blocks_per_epoch)
+        return RowBlock(epoch, row, self.epochs.contexts[row])

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netpipe.data.formats.index import INDEX_NAME
-from netpipe.data.formats.layout_v0 import ARROW_STREAM_START, count_row_v0, decode_row_v0
+from netpipe.data.formats.layout import ARROW_STREAM_START, count_row_v0, decode_row_v0
 from netpipe.data.formats.rows import ProbeRow
 from netpipe.data.formats.shards import ShardReader, count_records
 from netpipe.data.preparation.split import find_eval_files, split_rows

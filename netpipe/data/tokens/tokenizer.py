@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netpipe.data.formats import rtt
-from netpipe.data.formats.measurements import Measurements
+from netpipe.data.formats.rows import Measurements
 from netpipe.data.sampling.sampler import Contexts
 from netpipe.data.tokens import vocabulary
 

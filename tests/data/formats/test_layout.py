@@ -10,8 +10,7 @@ import pyarrow as pa
 import pytest
 
 from netpipe.data.formats.layout import decode_row, encode_row
-from netpipe.data.formats.measurements import Measurements
-from netpipe.data.formats.rows import ProbeRow, take
+from netpipe.data.formats.rows import Measurements, ProbeRow, take
 from netpipe.errors import InputError
 from tests.data.factories import as_row, make_pings
 from tests.data.layout_v0 import encode_row_v0

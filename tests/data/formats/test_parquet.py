@@ -11,9 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from netpipe.data.formats.addresses import AddressTable
-from netpipe.data.formats.columns import MergedProbesWarning
-from netpipe.data.formats.measurements import MeasurementArray
-from netpipe.data.formats.parquet import find_parquet, read_parquet
+from netpipe.data.formats.parquet import MergedProbesWarning, find_parquet, read_parquet
+from netpipe.data.formats.rows import MeasurementArray
 from netpipe.data.formats.rtt import encode_rtt
 from netpipe.errors import InputError
 from tests.data.factories import SCHEMA, as_table, make_pings

@@ -7,9 +7,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from netpipe.data.formats.addresses import AddressTable
-from netpipe.data.formats.measurements import MeasurementArray
 from netpipe.data.formats.parquet import read_parquet
-from netpipe.data.formats.rows import MAX_ROW_MEASUREMENTS, cut_rows, make_row, split_by_probe, take
+from netpipe.data.formats.rows import (
+    MAX_ROW_MEASUREMENTS,
+    MeasurementArray,
+    cut_rows,
+    make_row,
+    split_by_probe,
+    take,
+)
 from netpipe.data.sampling.sampler import Contexts
 from netpipe.data.tokens.tokenizer import encode as encode_vectorised
 from tests.data.factories import as_row, as_table, make_pings, write_probes

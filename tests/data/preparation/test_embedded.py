@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from netpipe.data.preparation import embedded
+from netpipe.data.preparation import synthetic
 
 
 @pytest.fixture
@@ -18,13 +18,13 @@ def generated(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
         out.mkdir(parents=True)
         (out / "index.json").write_text('{"schema": "netpipe.index/1"}')
 
-    monkeypatch.setattr(embedded, "generate", note)
+    monkeypatch.setattr(synthetic, "generate", note)
     return folders
 
 
 def test_data_is_generated_once(generated: list[Path], tmp_path: Path) -> None:
     """The second who asks finds what the first has made."""
-    assert embedded.embedded_data(tmp_path) == embedded.embedded_data(tmp_path) == generated[0]
+    assert synthetic.embedded_data(tmp_path) == synthetic.embedded_data(tmp_path) == generated[0]
     assert len(generated) == 1
 
 
@@ -39,8 +39,8 @@ def test_data_is_generated_by_one_process(
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         kept.append(out)
 
-    monkeypatch.setattr(embedded, "generate", generate_alone)
-    assert [embedded.embedded_data(tmp_path)] == kept
+    monkeypatch.setattr(synthetic, "generate", generate_alone)
+    assert [synthetic.embedded_data(tmp_path)] == kept
     assert generated == []
 
 
@@ -50,21 +50,21 @@ def test_data_that_another_process_made_is_used(
     """Who has waited for it finds it, leaves it alone and generates nothing."""
 
     def wait(*_: object) -> None:
-        made = tmp_path / embedded._NAME
+        made = tmp_path / synthetic._EMBEDDED_NAME
         made.mkdir()
         (made / "index.json").write_text('{"schema": "netpipe.index/1"}')
         (made / "shard").touch()
 
     monkeypatch.setattr(fcntl, "flock", wait)
-    assert (embedded.embedded_data(tmp_path) / "shard").exists()
+    assert (synthetic.embedded_data(tmp_path) / "shard").exists()
     assert generated == []
 
 
 def test_half_made_data_is_made_again(generated: list[Path], tmp_path: Path) -> None:
     """A folder without an index is none of use."""
-    target = embedded.embedded_data(tmp_path)
+    target = synthetic.embedded_data(tmp_path)
     (target / "index.json").unlink()
-    assert embedded.embedded_data(tmp_path) == target
+    assert synthetic.embedded_data(tmp_path) == target
     assert len(generated) == 2
 
 
@@ -74,10 +74,10 @@ def test_the_cache_of_the_user_is_taken(
     """XDG_CACHE_HOME, and ~/.cache without it; NETPIPE_DATA goes before both."""
     monkeypatch.delenv("NETPIPE_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert embedded.data_of_user().parent == tmp_path / "xdg" / "netpipe"
+    assert synthetic.data_of_user().parent == tmp_path / "xdg" / "netpipe"
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert embedded.data_of_user().parent == tmp_path / "home" / ".cache" / "netpipe"
+    assert synthetic.data_of_user().parent == tmp_path / "home" / ".cache" / "netpipe"
     monkeypatch.setenv("NETPIPE_DATA", "prepared")
-    assert embedded.data_of_user() == Path("prepared")
+    assert synthetic.data_of_user() == Path("prepared")
     assert len(generated) == 2

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from netpipe.data.formats.measurements import MEASUREMENT
+from netpipe.data.formats.rows import MEASUREMENT
 from netpipe.data.preparation.prepare import Spill
 
 

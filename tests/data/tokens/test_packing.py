@@ -8,7 +8,7 @@ import pytest
 
 from netpipe.data.formats.rows import ROW_BYTES
 from netpipe.data.sampling.context_order import Epochs, RowBlock, RowOrder, contexts_per_row
-from netpipe.data.sampling.draws import ContextDraws, DrawnRows
+from netpipe.data.sampling.sampler import ContextDraws, DrawnRows
 from netpipe.data.tokens.batches import Sequences, widen
 from netpipe.data.tokens.packing import fill, likely_contexts, pack
 from netpipe.data.tokens.tokenizer import TokenStream, encode

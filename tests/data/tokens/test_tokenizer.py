@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netpipe.data.formats.measurements import Measurements
-from netpipe.data.formats.rows import take
+from netpipe.data.formats.rows import Measurements, take
 from netpipe.data.formats.rtt import decode_rtt_us
 from netpipe.data.sampling.sampler import Contexts
 from netpipe.data.tokens import vocabulary
