@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import cloudpickle
@@ -15,12 +16,14 @@ import pytest
 
 from netpipe.config import PipelineConfig
 from netpipe.data import pipeline
+from netpipe.data.formats.addresses import AddressTable
 from netpipe.data.formats.index import INDEX_NAME, load_index
-from netpipe.data.formats.rows import ProbeRow
+from netpipe.data.formats.parquet import read_parquet
+from netpipe.data.formats.rows import MeasurementArray
 from netpipe.data.pipeline import build
 from netpipe.data.sampling.context_order import RowBlock, contexts_per_row
 from netpipe.data.sampling.sampler import DrawnRows, read_block
-from netpipe.data.sources.parquet_source import ParquetSource
+from netpipe.data.sources import parquet_source
 from netpipe.data.sources.probe_rows import ArrayRecordSource
 from netpipe.data.tokens.batches import Batch, Sequences, concatenate
 from netpipe.data.tokens.vocabulary import FIRST_BYTE, MEASUREMENT_START
@@ -263,14 +266,15 @@ def test_a_row_group_of_parquet_is_read_once_in_an_epoch(
         for _ in range(5):
             writer.write_table(pa.concat_tables(parts))
     read: Counter[int] = Counter()
-    plain = ParquetSource._make_rows
 
-    def read_and_note(source: ParquetSource, number: int) -> list[ProbeRow]:
-        read[number] += 1
-        return plain(source, number)
+    def read_and_count(
+        path: Path, addresses: AddressTable, row_group: int
+    ) -> Iterator[MeasurementArray]:
+        read[row_group] += 1
+        return read_parquet(path, addresses, row_group)
 
     dataset = build(tmp_path, dataclasses.replace(IN_PROCESS, batch_size=2, epochs=1))
-    monkeypatch.setattr(ParquetSource, "_make_rows", read_and_note)
+    monkeypatch.setattr(parquet_source, "read_parquet", read_and_count)
     assert len(list(dataset)) > 4
     assert read == dict.fromkeys(range(5), 1)
 
