@@ -10,7 +10,7 @@ from netpipe.device import host
 from netpipe.results.measurement import Host
 from netpipe.throughput import sessions
 from netpipe.throughput.figures import Tally
-from netpipe.throughput.subjects import Combination, Foreign, Subject
+from netpipe.throughput.sessions import Combination, Foreign, Subject
 from tests.command import Netpipe, document
 from tests.throughput.tallies import make_tally
 

@@ -21,7 +21,7 @@ from netpipe.errors import InputError
 
 if TYPE_CHECKING:
     from netpipe.throughput.report import Throughput
-    from netpipe.throughput.subjects import Combination
+    from netpipe.throughput.sessions import Combination
 
 
 @click.command()
@@ -78,7 +78,7 @@ def throughput(
     """
     from netpipe.config import PipelineConfig, load_config
     from netpipe.data.preparation.synthetic import data_of_user
-    from netpipe.throughput.subjects import combinations
+    from netpipe.throughput.sessions import combinations
 
     if rounds < 1:
         raise InputError("--rounds", "value", "be at least 1", rounds)
@@ -115,8 +115,7 @@ def _measure(
     selected: "list[Combination]", against: str | None, rounds: int, seconds: float
 ) -> "Throughput":
     from netpipe.throughput.report import Against, Throughput
-    from netpipe.throughput.sessions import expected_s, measure_in_turns
-    from netpipe.throughput.subjects import Foreign, Subject
+    from netpipe.throughput.sessions import Foreign, Subject, expected_s, measure_in_turns
 
     # The user's loader goes first: if it fails, the command fails early.
     foreign = [] if against is None else [Foreign(against)]

@@ -9,7 +9,7 @@ from netpipe.cli.progress_display import ProgressBar
 from netpipe.errors import InputError
 
 if TYPE_CHECKING:
-    from netpipe.throughput.subjects import Combination
+    from netpipe.throughput.sessions import Combination
     from netpipe.throughput.worker_choice import Candidate, WorkerChoice
 
 
@@ -54,8 +54,7 @@ def choose_workers(
         SessionError: No number of workers could be run.
     """
     from netpipe.device.host import this_host
-    from netpipe.throughput.worker_choice import choose, worker_counts
-    from netpipe.throughput.worker_trials import parse_budget
+    from netpipe.throughput.worker_choice import choose, parse_budget, worker_counts
 
     host, trial_s = this_host(), min(1.0, seconds)
     budget_bytes = host.memory_bytes // 2 if memory_budget is None else parse_budget(memory_budget)
@@ -71,7 +70,7 @@ def _announce(subjects: "Sequence[Combination]", budget_bytes: int, trial_s: flo
     from netpipe.measuring.interleaving import MIN_ROUNDS
     from netpipe.results.units import format_megabytes
     from netpipe.throughput.sessions import expected_s
-    from netpipe.throughput.worker_trials import MAX_ROUNDS
+    from netpipe.throughput.worker_choice import MAX_ROUNDS
 
     minutes = expected_s(len(subjects), MIN_ROUNDS, trial_s) / 60
     lines = [
@@ -96,8 +95,7 @@ def _try_all(
     from netpipe.measuring.interleaving import MIN_ROUNDS
     from netpipe.throughput.figures import Tally
     from netpipe.throughput.sessions import measure_once
-    from netpipe.throughput.worker_choice import Candidate
-    from netpipe.throughput.worker_trials import try_candidates
+    from netpipe.throughput.worker_choice import Candidate, try_candidates
 
     by_workers = {subject.pipeline.workers: subject for subject in subjects}
     untried = [Candidate(count, subject.finished_bytes) for count, subject in by_workers.items()]

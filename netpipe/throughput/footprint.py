@@ -13,9 +13,8 @@ import psutil
 class Memory:
     """Memory of this process and all its descendants.
 
-    Attributes:
-        pss_bytes: Proportional set size: memory shared by several processes counts once.
-        rss_bytes: Resident set size: memory shared by several processes counts in each.
+    Memory that several processes share counts once in the proportional set size (PSS), and in each
+    of them in the resident set size (RSS).
     """
 
     pss_bytes: int
@@ -46,9 +45,6 @@ def bytes_read(workers: Sequence[int]) -> dict[int, int]:
     page cache, the framing of ArrayRecord and pipes, but no files mapped into memory. A process
     with workers receives their batches through a pipe: so the workers count where there are any,
     and this process where there are none.
-
-    Args:
-        workers: Process ids of the workers.
     """
     read = {}
     for pid in workers or (getpid(),):

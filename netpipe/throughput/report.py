@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import isfinite
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final
 
 from rich.table import Table
@@ -19,11 +18,9 @@ from netpipe.results.units import (
     scale_of,
 )
 from netpipe.throughput.figures import FIGURES, Tally, over_rounds, ratio
-from netpipe.throughput.subjects import Combination
+from netpipe.throughput.sessions import Combination
 from netpipe.throughput.worker_choice import Candidate, WorkerChoice
 from netpipe.verdict.report import new_table
-
-SCHEMA: Final = "netpipe.throughput/1"
 
 _OTHER: Final = "other"
 _MARK: Final = " *"
@@ -44,9 +41,7 @@ class Throughput:
     Attributes:
         data: The folder that our pipeline read.
         seconds: How long each run measured the steady state.
-        combinations: Choices of our pipeline's settings.
         runs: What the runs of each combination counted.
-        against: Another loader, if there is one.
         choice: How the number of workers was chosen; None where it was given.
     """
 
@@ -59,7 +54,7 @@ class Throughput:
 
     @property
     def best(self) -> int:
-        """The place of the combination with the most tokens per second."""
+        """The index of the combination with the most tokens per second."""
         medians = [over_rounds("tokens_per_s", runs).median for runs in self.runs]
         return medians.index(max(medians))
 
@@ -68,23 +63,20 @@ def throughput_document(
     found: Throughput, device: Device, host: Host, versions: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return the `netpipe.throughput/1` document."""
-    against = found.against
+    against, choice = found.against, found.choice
     return {
-        "schema": SCHEMA,
+        "schema": "netpipe.throughput/1",
         "device": {**asdict(device), "emulated": device.emulated},
         "host": asdict(host),
         "versions": dict(versions),
         "data": str(found.data),
         "seconds": found.seconds,
         "rounds": len(found.runs[0]),
-        "combinations": [_combination(found, place) for place in range(len(found.combinations))],
+        "combinations": [_combination(found, index) for index in range(len(found.combinations))],
         "against": against and {"target": against.target, **_figures(against.runs)},
-        "choice": found.choice and _choice(found.choice),
+        "choice": choice
+        and {**asdict(choice), "candidates": [_candidate(each) for each in choice.candidates]},
     }
-
-
-def _choice(choice: WorkerChoice) -> dict[str, Any]:
-    return {**asdict(choice), "candidates": [*map(_candidate, choice.candidates)]}
 
 
 def _candidate(candidate: Candidate) -> dict[str, Any]:
@@ -97,16 +89,16 @@ def _candidate(candidate: Candidate) -> dict[str, Any]:
     }
 
 
-def _combination(found: Throughput, place: int) -> dict[str, Any]:
-    pipeline, runs = found.combinations[place].pipeline, found.runs[place]
+def _combination(found: Throughput, index: int) -> dict[str, Any]:
+    pipeline, runs, against = found.combinations[index].pipeline, found.runs[index], found.against
     return {
         "batch_size": pipeline.batch_size,
         "workers": pipeline.workers,
         "sequence_length": pipeline.sequence_length,
-        "best": place == found.best,
+        "best": index == found.best,
         **_figures(runs),
-        "ratios": found.against
-        and {name: _json_interval(ratio(name, runs, found.against.runs)) for name in FIGURES},
+        "ratios": against
+        and {name: _json_interval(ratio(name, runs, against.runs)) for name in FIGURES},
     }
 
 
@@ -129,11 +121,10 @@ def throughput_table(found: Throughput) -> Table:
     table.padding = (0, 1, 0, 0)
     for heading in ("batch", "workers", *_COLUMNS):
         table.add_column(heading)
-    for place, combination in enumerate(found.combinations):
-        runs, is_best = found.runs[place], place == found.best
+    for index, (combination, runs) in enumerate(zip(found.combinations, found.runs, strict=True)):
         pipeline = combination.pipeline
-        size = f"{pipeline.batch_size}{_MARK if is_best else ''}"
-        style = "bold" if is_best else ""
+        mark, style = (_MARK, "bold") if index == found.best else ("", "")
+        size = f"{pipeline.batch_size}{mark}"
         table.add_row(size, str(pipeline.workers), *_cells(runs), style=style)
         if found.against is not None:
             table.add_row("", f"/ {_OTHER}", *_ratio_cells(runs, found.against.runs))
@@ -175,15 +166,13 @@ def _bounds(name: str, interval: Interval, scale: float = 1.0) -> str:
 
 
 _WITH_BOUNDS: Final = ("tokens_per_s", "tokens_per_cpu_s")
-_COLUMNS: Final[Mapping[str, tuple[str, Callable[[float], str]]]] = MappingProxyType(
-    {
-        "tokens/s": ("tokens_per_s", format_amount),
-        "tokens/CPU s": ("tokens_per_cpu_s", format_amount),
-        "batches/s": ("batches_per_s", format_amount),
-        "padding": ("padding_fraction", format_percent),
-        "worst": ("padding_fraction_worst_batch", format_percent),
-        "B/token": ("bytes_read_per_token", format_amount),
-        "PSS": ("peak_pss_bytes", format_megabytes),
-        "1st batch": ("first_batch_s", format_seconds),
-    }
-)
+_COLUMNS: Final[Mapping[str, tuple[str, Callable[[float], str]]]] = {
+    "tokens/s": ("tokens_per_s", format_amount),
+    "tokens/CPU s": ("tokens_per_cpu_s", format_amount),
+    "batches/s": ("batches_per_s", format_amount),
+    "padding": ("padding_fraction", format_percent),
+    "worst": ("padding_fraction_worst_batch", format_percent),
+    "B/token": ("bytes_read_per_token", format_amount),
+    "PSS": ("peak_pss_bytes", format_megabytes),
+    "1st batch": ("first_batch_s", format_seconds),
+}

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from netpipe.throughput.figures import Tally
-from netpipe.throughput.token_counting import BY_SEGMENTATION
+from netpipe.throughput.figures import BY_SEGMENTATION, Tally
 
 _RUN: dict[str, Any] = {
     "wall_s": 4.0,

@@ -12,7 +12,7 @@ import netpipe
 from netpipe.config import PipelineConfig
 from netpipe.results import documents
 from netpipe.results.measurement import Device, Host
-from netpipe.throughput.figures import FIGURES
+from netpipe.throughput.figures import BY_ELEMENTS, FIGURES
 from netpipe.throughput.report import (
     Against,
     Throughput,
@@ -20,8 +20,7 @@ from netpipe.throughput.report import (
     throughput_document,
     throughput_table,
 )
-from netpipe.throughput.subjects import combinations
-from netpipe.throughput.token_counting import BY_ELEMENTS
+from netpipe.throughput.sessions import combinations
 from netpipe.throughput.worker_choice import Candidate, choose
 from tests.throughput.tallies import make_tally
 
