@@ -46,7 +46,7 @@ class Parameters(NamedTuple):
 class _Context(NamedTuple):
     """The mask and the rotary angles of a batch, used by every block."""
 
-    visible: Array  # bool (B, S, S)
+    visible: Array  # bool (B, S, S): whether a query (middle axis) sees a key (last axis)
     cosine: Array  # float32 (B, S, H / 2)
     sine: Array  # float32 (B, S, H / 2)
 
@@ -89,26 +89,24 @@ def forward(
     positions: Array,
     dtype: np.dtype,
 ) -> Array:
-    """Predict the next token at every position.
+    """Predict the next token at every position: logits, float32 (B, S, V).
 
-    Args:
-        architecture: The widths.
-        parameters: The model.
-        tokens: int32 (B, S).
-        segments: int32 (B, S); a token attends to itself and earlier tokens of its segment.
-            Padding, segment 0, attends to padding, so that no softmax is empty.
-        positions: int32 (B, S), counted from the start of each segment.
-        dtype: Of the matrix products; norms, softmax and logits are float32.
-
-    Returns:
-        Logits, float32 (B, S, V).
+    Tokens, segments and positions are int32 (B, S). A token attends to itself and earlier tokens
+    of its segment; padding, segment 0, attends to padding, so that no softmax is empty. Positions
+    count from the start of each segment. `dtype` is that of the matrix products; norms, softmax and
+    logits are float32.
     """
-    context = _Context(_visible(segments), *_rotation(positions, architecture.head_width))
+    length = tokens.shape[1]
+    causal = jnp.tril(jnp.ones((length, length), bool))
+    visible = causal & (segments[:, :, None] == segments[:, None, :])
+    context = _Context(visible, *_rotation(positions, architecture.head_width))
 
     def block(x: Array, layer: Layer) -> tuple[Array, None]:
         layer = jax.tree.map(lambda leaf: leaf.astype(dtype), layer)
         x = x + _attention(_rms_norm(x, layer.attention_norm), layer, context)
-        x = x + _mlp(_rms_norm(x, layer.mlp_norm), layer)
+        normed = _rms_norm(x, layer.mlp_norm)
+        # Gated MLP, SwiGLU (arXiv 2002.05202).
+        x = x + (jax.nn.silu(normed @ layer.gate) * (normed @ layer.up)) @ layer.down
         return x, None
 
     x = parameters.embedding.astype(dtype)[tokens.reshape(-1)]
@@ -119,13 +117,6 @@ def forward(
     unembedding = parameters.unembedding.astype(dtype)
     logits = jnp.dot(x, unembedding, preferred_element_type=jnp.float32)
     return logits.reshape(*tokens.shape, -1)
-
-
-def _visible(segments: Array) -> Array:
-    """Which key (last axis) each query (middle axis) may see: bool (B, S, S)."""
-    length = segments.shape[1]
-    causal = jnp.tril(jnp.ones((length, length), bool))
-    return causal & (segments[:, :, None] == segments[:, None, :])
 
 
 def _rms_norm(x: Array, scale: Array) -> Array:
@@ -162,8 +153,3 @@ def _attention(x: Array, layer: Layer, context: _Context) -> Array:
         mask=context.visible[:, None],
     )
     return mixed.reshape(x.shape) @ layer.output
-
-
-def _mlp(x: Array, layer: Layer) -> Array:
-    """Gated MLP of (T, D), SwiGLU (arXiv 2002.05202)."""
-    return (jax.nn.silu(x @ layer.gate) * (x @ layer.up)) @ layer.down

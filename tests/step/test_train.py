@@ -10,8 +10,16 @@ import pytest
 from netpipe.config import StepConfig
 from netpipe.errors import InputError
 from netpipe.step.presets import Architecture
-from netpipe.step.synthetic import synthetic_batch
-from netpipe.step.train import Batch, State, Step, build_step, compute_dtype, loss_of, make_step
+from netpipe.step.train import (
+    Batch,
+    State,
+    Step,
+    build_step,
+    compute_dtype,
+    loss_of,
+    make_step,
+    synthetic_batch,
+)
 
 FAST = StepConfig(learning_rate=1e-2)
 SHAPE = (2, 16)
