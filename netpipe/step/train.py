@@ -94,8 +94,9 @@ def loss_of(
 
     It is 0 without such targets. Padding has segmentation 0.
     """
-    inputs = (jnp.asarray(batch[f"inputs{part}"]) for part in ("", "_segmentation", "_position"))
-    logits = forward(architecture, parameters, *inputs, dtype=dtype)
+    keys = ("inputs", "inputs_segmentation", "inputs_position")
+    inputs = [jnp.asarray(batch[key]) for key in keys]
+    logits = forward(architecture, parameters, *inputs, dtype)
     losses = optax.softmax_cross_entropy_with_integer_labels(logits, batch["targets"])
     counted = batch["targets_segmentation"] != 0
     return jnp.sum(losses, where=counted) / jnp.maximum(jnp.sum(counted), 1)

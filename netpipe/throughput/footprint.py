@@ -20,10 +20,6 @@ class Memory:
     pss_bytes: int
     rss_bytes: int
 
-    def __or__(self, other: "Memory") -> "Memory":
-        """Return the higher value of each size."""
-        return Memory(max(self.pss_bytes, other.pss_bytes), max(self.rss_bytes, other.rss_bytes))
-
 
 def read_memory() -> Memory:
     """Read all processes' memory; the kernel walks their pages, about 10 ms for each of 200 MB."""
@@ -41,10 +37,9 @@ def read_memory() -> Memory:
 def bytes_read(workers: Sequence[int]) -> dict[int, int]:
     """Return the bytes that each loading process has read so far, by process id.
 
-    This is the kernel's count of read calls (`rchar` of proc_pid_io(5)). It includes files in the
-    page cache, the framing of ArrayRecord and pipes, but no files mapped into memory. A process
-    with workers receives their batches through a pipe: so the workers count where there are any,
-    and this process where there are none.
+    The kernel counts read calls (`rchar` of proc_pid_io(5)): also of files in the page cache and of
+    pipes, but not of files mapped into memory. A process with workers receives their batches
+    through a pipe, so it counts only where there are no workers.
     """
     read = {}
     for pid in workers or (getpid(),):

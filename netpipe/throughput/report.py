@@ -36,13 +36,9 @@ class Against:
 
 @dataclass(frozen=True)
 class Throughput:
-    """What was measured in one call.
+    """What was measured in one call: the runs of each combination, of some seconds.
 
-    Attributes:
-        data: The folder that our pipeline read.
-        seconds: How long each run measured the steady state.
-        runs: What the runs of each combination counted.
-        choice: How the number of workers was chosen; None where it was given.
+    `choice` is None where the number of workers was given.
     """
 
     data: Path

@@ -25,7 +25,7 @@ def run(
     closing: ExitStack,
     watch: Watch = UNWATCHED,
 ) -> Tally:
-    """Measure a loader's steady state.
+    """Measure a loader's steady state for some seconds.
 
     Batches made before the clock starts do not count. From the first batch on the loader is pulled
     without a pause, so its buffers never fill unless it is faster than this process can take
@@ -99,8 +99,9 @@ def _measure(puller: Puller, seconds: float, clock: Clock) -> Tally:
 
 
 def _peak_memory(puller: Puller, clock: Clock) -> Memory:
-    started, peak = clock(), read_memory()
+    started, samples = clock(), [read_memory()]
     while clock() - started < _MEMORY_S:
         puller.pull()
-        peak |= read_memory()
-    return peak
+        samples.append(read_memory())
+    pss_bytes = max(sample.pss_bytes for sample in samples)
+    return Memory(pss_bytes, max(sample.rss_bytes for sample in samples))

@@ -97,21 +97,12 @@ def combinations(
 
 
 def measure_in_turns(
-    subjects: Sequence[Subject],
-    rounds: int,
-    seconds: float,
-    say: Callable[[int, Subject], None],
+    subjects: Sequence[Subject], rounds: int, seconds: float, say: Callable[[int, Subject], None]
 ) -> list[tuple[Tally, ...]]:
-    """Measure each subject once a round, each time in a fresh process.
+    """Measure each subject once a round, each time in a fresh process; return its runs in order.
 
-    Args:
-        subjects: In the order of the first round.
-        rounds: At least 1.
-        seconds: How long each run measures the steady state.
-        say: Called before each run with the number of finished runs and the subject.
-
-    Returns:
-        What the runs of each subject counted, in the order of the rounds.
+    `seconds` is how long each run measures the steady state. `say` is called before each run with
+    the number of finished runs and the subject.
 
     Raises:
         MisuseError: A loader is not what it must be, or its data are not.

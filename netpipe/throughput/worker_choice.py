@@ -70,7 +70,7 @@ class WorkerChoice:
         reason: A sentence that compares it with its neighbors.
         memory_budget_bytes: What all processes together may take.
         seconds: How long each trial measured the steady state.
-        candidates: All candidates with their final status, the fewest workers first.
+        candidates: The fewest workers first.
     """
 
     workers: int
@@ -114,20 +114,14 @@ def open_candidates(candidates: Iterable[Candidate]) -> list[Candidate]:
 def try_candidates(
     candidates: Sequence[Candidate], budget_bytes: int, measure: Measure, say: Say
 ) -> list[Candidate]:
-    """Try every candidate once a round.
+    """Try the candidates, the fewest workers first, once a round; return them in this order.
 
     After three rounds only candidates that may still be chosen go on, and only while the rounds
-    differ too much to decide.
+    differ too much to decide. At least one remains open, and all open ones have the same rounds.
 
-    Args:
-        candidates: Untried, the fewest workers first.
-        budget_bytes: What all processes together may take.
-        measure: Runs the loader once with a number of workers.
-        say: Called before each run with the number of the round, from 1 on, and the candidate, and
-            again with each candidate that is left out.
-
-    Returns:
-        The candidates in their order. At least one is open, and all open ones have the same rounds.
+    `measure` runs the loader once with a number of workers. `say` is called before each run with
+    the number of the round, from 1 on, and the candidate, and again with each candidate that is
+    left out.
 
     Raises:
         InputError: The budget is below the smallest candidate.
@@ -266,24 +260,20 @@ def _has_lower_median(candidate: Candidate, fastest: Candidate) -> bool:
 def choose(
     candidates: Sequence[Candidate], memory_budget_bytes: int, seconds: float
 ) -> WorkerChoice:
-    """Choose the fewest workers that are not clearly slower than the fastest.
+    """Choose from what `try_candidates` returned the fewest workers that are not clearly slower.
 
     Workers that do not make loading faster cost memory, and cores that the trainer could use.
-
-    Args:
-        candidates: Those that `try_candidates` returned.
-        memory_budget_bytes: What all processes together may take.
-        seconds: How long each trial measured.
     """
     judged = drop_slower(candidates)
-    chosen, *others = open_candidates(judged)
+    chosen = open_candidates(judged)[0]
     reason = _explain(chosen, judged)
     unneeded = f"not clearly faster than {chosen.label}"
-    final = {chosen.workers: replace(chosen, status="chosen", reason=reason)}
-    for other in others:
-        final[other.workers] = replace(other, status="not needed", reason=unneeded)
-    all_judged = tuple(final.get(candidate.workers, candidate) for candidate in judged)
-    return WorkerChoice(chosen.workers, reason, memory_budget_bytes, seconds, all_judged)
+    for index, candidate in enumerate(judged):
+        if candidate is chosen:
+            judged[index] = replace(candidate, status="chosen", reason=reason)
+        elif candidate.status == "open":
+            judged[index] = replace(candidate, status="not needed", reason=unneeded)
+    return WorkerChoice(chosen.workers, reason, memory_budget_bytes, seconds, tuple(judged))
 
 
 def _explain(chosen: Candidate, candidates: Sequence[Candidate]) -> str:

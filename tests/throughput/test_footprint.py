@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from netpipe.throughput.footprint import Memory, bytes_read, read_between, read_memory
+from netpipe.throughput.footprint import bytes_read, read_between, read_memory
 
 _HELD = 64 << 20
 _HOLDER = f"held = b'x' * {_HELD}; print('ready', flush=True); input()"
@@ -47,8 +47,3 @@ def test_memory_is_that_of_all_processes() -> None:
     assert with_child.pss_bytes - before.pss_bytes > _HELD // 2
     assert with_child.rss_bytes - before.rss_bytes > _HELD // 2
     assert with_child.rss_bytes >= with_child.pss_bytes
-
-
-def test_a_peak_is_the_highest_of_each() -> None:
-    """Proportional and resident memory need not peak at the same moment."""
-    assert Memory(3, 5) | Memory(2, 9) == Memory(3, 9)
