@@ -1,14 +1,14 @@
 """The table and the document that `netpipe throughput` prints."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from typing import Any, Final
 
 from rich.table import Table
 
-from netpipe.results.measurement import Device, Host, Interval
+from netpipe.results.measurement import Device, Host, Interval, converter
 from netpipe.results.units import (
     format_amount,
     format_megabytes,
@@ -60,54 +60,49 @@ def throughput_document(
 ) -> dict[str, Any]:
     """Return the `netpipe.throughput/1` document."""
     against, choice = found.against, found.choice
-    return {
-        "schema": "netpipe.throughput/1",
-        "device": {**asdict(device), "emulated": device.emulated},
-        "host": asdict(host),
-        "versions": dict(versions),
-        "data": str(found.data),
-        "seconds": found.seconds,
-        "rounds": len(found.runs[0]),
-        "combinations": [_combination(found, index) for index in range(len(found.combinations))],
-        "against": against and {"target": against.target, **_figures(against.runs)},
-        "choice": choice
-        and {**asdict(choice), "candidates": [_candidate(each) for each in choice.candidates]},
-    }
+    rows = zip(found.combinations, found.runs, strict=True)
+    document: dict[str, Any] = converter().unstructure(
+        {
+            "schema": "netpipe.throughput/1",
+            "device": {**vars(device), "emulated": device.emulated},
+            "host": host,
+            "versions": dict(versions),
+            "data": str(found.data),
+            "seconds": found.seconds,
+            "rounds": len(found.runs[0]),
+            "combinations": [
+                {
+                    "batch_size": combination.pipeline.batch_size,
+                    "workers": combination.pipeline.workers,
+                    "sequence_length": combination.pipeline.sequence_length,
+                    "best": index == found.best,
+                    **_figures(runs),
+                    "ratios": against
+                    and {name: ratio(name, runs, against.runs) for name in FIGURES},
+                }
+                for index, (combination, runs) in enumerate(rows)
+            ],
+            "against": against and {"target": against.target, **_figures(against.runs)},
+            "choice": choice
+            and {**vars(choice), "candidates": [*map(_candidate, choice.candidates)]},
+        }
+    )
+    return document
 
 
 def _candidate(candidate: Candidate) -> dict[str, Any]:
-    runs, fields = candidate.runs, asdict(candidate)
+    runs, fields = candidate.runs, dict(vars(candidate))
     return {
         "fate": fields.pop("status"),
         **fields,
-        "tokens_per_s": _json_interval(over_rounds("tokens_per_s", runs)) if runs else None,
+        "tokens_per_s": over_rounds("tokens_per_s", runs) if runs else None,
         "peak_pss_bytes": candidate.peak_pss_bytes if runs else None,
     }
 
 
-def _combination(found: Throughput, index: int) -> dict[str, Any]:
-    pipeline, runs, against = found.combinations[index].pipeline, found.runs[index], found.against
-    return {
-        "batch_size": pipeline.batch_size,
-        "workers": pipeline.workers,
-        "sequence_length": pipeline.sequence_length,
-        "best": index == found.best,
-        **_figures(runs),
-        "ratios": against
-        and {name: _json_interval(ratio(name, runs, against.runs)) for name in FIGURES},
-    }
-
-
 def _figures(runs: Sequence[Tally]) -> dict[str, Any]:
-    figures = {name: _json_interval(over_rounds(name, runs)) for name in FIGURES}
-    return {**figures, "counted_by": runs[0].counted_by, "runs": [asdict(run) for run in runs]}
-
-
-def _json_interval(interval: Interval | None) -> dict[str, float | None] | None:
-    """Return an interval as JSON values, which know no infinity."""
-    if interval is None:
-        return None
-    return {name: value if isfinite(value) else None for name, value in asdict(interval).items()}
+    figures = {name: over_rounds(name, runs) for name in FIGURES}
+    return {**figures, "counted_by": runs[0].counted_by, "runs": runs}
 
 
 def throughput_table(found: Throughput) -> Table:
