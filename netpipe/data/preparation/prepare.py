@@ -31,7 +31,7 @@ from netpipe.data.preparation.split import (
     split_rows,
 )
 from netpipe.data.sampling.counter_rng import fold_key
-from netpipe.data.sources.unindexed_source import UnindexedSource, find_array_records
+from netpipe.data.sources.probe_rows import UnindexedSource, find_array_records
 from netpipe.errors import InputError
 
 Progress = Callable[[int, int], None]

@@ -30,16 +30,10 @@ FIELD_ORDERS = 24
 
 @dataclass(frozen=True)
 class BlockRows:
-    """A block with the rows that its contexts are drawn from.
-
-    Attributes:
-        rows: One row for each run of consecutive contexts of the same row.
-        run: int64 (contexts,), the run of each context: 0, 0, 1, 1, 1, ...
-    """
+    """A block, and one row for each run of consecutive contexts of the same row."""
 
     block: ContextBlock
     rows: Sequence[ProbeRow]
-    run: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -80,20 +74,21 @@ class Contexts:
 def read_rows(source: RowSource, block: ContextBlock) -> BlockRows:
     """Read the rows of a block; a row of consecutive contexts is read once."""
     is_first = np.diff(block.row, prepend=-1) != 0
-    rows = source.read(block.row[is_first].tolist())
-    return BlockRows(block, rows, np.cumsum(is_first) - 1)
+    return BlockRows(block, source.read(block.row[is_first].tolist()))
 
 
 def sample(drawn_from: BlockRows, *, seed: int, target: int) -> Contexts:
     """Draw the contexts of a block, in its order, each with at most `target` measurements."""
     block = drawn_from.block
     key = fold_key(seed, block.epoch, block.row, block.number)
-    row_sizes = np.array([len(row) for row in drawn_from.rows], np.int64)[drawn_from.run]
+    # The run of each context: 0, 0, 1, 1, 1, ...
+    run = np.cumsum(np.diff(block.row, prepend=-1) != 0) - 1
+    row_sizes = np.array([len(row) for row in drawn_from.rows], np.int64)[run]
     positions, sizes = _choose(key, row_sizes, target)
     positions, is_timed = _arrange(key, sizes, positions)
     filled = np.arange(target) < sizes[:, None]
     context, slot = np.nonzero(filled)
-    taken = np.bincount(drawn_from.run, sizes).astype(np.int64)
+    taken = np.bincount(run, sizes).astype(np.int64)
     return Contexts(
         measurements=take(drawn_from.rows, np.split(positions[filled], np.cumsum(taken)[:-1])),
         sizes=sizes,
@@ -151,23 +146,20 @@ def _choose_without_replacement(
 def _arrange(
     key: NDArray[np.uint64], sizes: NDArray[np.int64], positions: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Order each context's positions by its mode; return them and whether each is timed."""
-    untimed = _untimed_sizes(key, sizes)
+    """Order each context's positions by its mode; return them and whether each is timed.
+
+    By the mode none, some or all measurements lose their timestamp.
+    """
+    mode = uniform(key, MODE)
+    some = np.maximum(1, (sizes * (0.1 + 0.8 * uniform(key, UNTIMED))).astype(np.int64))
+    is_full, is_partial = mode < FULL_FRACTION, mode < FULL_FRACTION + PARTIAL_FRACTION
+    untimed = np.where(is_full, 0, np.where(is_partial, some, sizes))
     ordered, is_timed = positions.copy(), np.ones(positions.shape, np.bool_)
     mixed = np.flatnonzero(untimed)
     ordered[mixed], is_timed[mixed] = _merge(
         key[mixed, None], sizes[mixed, None], untimed[mixed, None], positions[mixed]
     )
     return ordered, is_timed
-
-
-def _untimed_sizes(key: NDArray[np.uint64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return how many measurements lose their timestamp: none, some or all, by the mode."""
-    mode = uniform(key, MODE)
-    share = 0.1 + 0.8 * uniform(key, UNTIMED)
-    some = np.maximum(1, (sizes * share).astype(np.int64))
-    is_full, is_partial = mode < FULL_FRACTION, mode < FULL_FRACTION + PARTIAL_FRACTION
-    return np.where(is_full, 0, np.where(is_partial, some, sizes))
 
 
 def _merge(
@@ -241,11 +233,11 @@ class ContextDraws:
         return drawn.pick(back, drawn.sizes[back])
 
     def _sample(self, slots: NDArray[np.int64], numbers: NDArray[np.int64]) -> Contexts:
+        epoch = np.full_like(slots, self._block.epoch)
+        block = ContextBlock(epoch, self._block.row[slots], numbers)
         is_first = np.diff(slots, prepend=-1) != 0
-        epoch, row = np.full_like(slots, self._block.epoch), self._block.row[slots]
         rows = [self._rows[slot] for slot in slots[is_first].tolist()]
-        block = BlockRows(ContextBlock(epoch, row, numbers), rows, np.cumsum(is_first) - 1)
-        return sample(block, seed=self._seed, target=self._target)
+        return sample(BlockRows(block, rows), seed=self._seed, target=self._target)
 
 
 def _rounds(block: RowBlock, seed: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:

@@ -1,6 +1,6 @@
-"""Random access to probe rows: the interface, prepared folders, and the table of formats."""
+"""Random access to probe rows: the interface, ArrayRecord files, and the table of formats."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netpipe.data.formats.index import INDEX_NAME, load_index
-from netpipe.data.formats.layout import decode_row
+from netpipe.data.formats.layout import ARROW_STREAM_START, count_row_v0, decode_row, decode_row_v0
 from netpipe.data.formats.rows import ProbeRow
 from netpipe.data.formats.shards import ShardReader, count_records
+from netpipe.data.preparation.split import find_eval_files, split_rows
 from netpipe.data.sources.parquet_source import ParquetSource
-from netpipe.data.sources.unindexed_source import UnindexedSource
 from netpipe.errors import InputError
 
 
@@ -57,6 +57,70 @@ class ArrayRecordSource:
         return [decode_row(*record) for record in self._shards.read(rows)]
 
 
+def _check_shard(path: Path, records: int, split: str) -> None:
+    way_out = "Prepare the data again"
+    if not path.name.startswith(f"{split}-"):
+        raise InputError(path, "shard", f"be of split {split}", "another name", way_out)
+    constraint = f"hold the {records} records of the index"
+    if not path.is_file():
+        raise InputError(path, "shard", constraint, "no file")
+    if (count := count_records(path)) != records:
+        found = f"{count or 0} ({path.stat().st_size} bytes: truncated, or not ArrayRecord)"
+        raise InputError(path, "shard", constraint, found, way_out)
+
+
+class UnindexedSource:
+    """The rows of one split of a folder, in the order of the file names.
+
+    Every record is read once for its probe and number of measurements, since there is no index. The
+    split is the one that `prepare` makes with the same seed.
+
+    Raises:
+        InputError: A file is damaged, a record is not of layout 0, or the file names contradict
+            each other about the split.
+    """
+
+    def __init__(self, folder: Path, split: str, *, seed: int = 0) -> None:
+        paths = find_array_records(folder)
+        eval_files = find_eval_files(paths, [folder])
+        records = []
+        for path in paths:
+            if (count := count_records(path)) is None:
+                found = f"{path.stat().st_size} bytes: truncated, or not ArrayRecord"
+                raise InputError(path, "file", "be a whole ArrayRecord file", found)
+            records.append(count)
+        self._shards = ShardReader(paths, records)
+        counted = np.array([self._count(number) for number in range(sum(records))], np.int64)
+        probes, files = counted.reshape(-1, 2)[:, 0], np.repeat(np.arange(len(paths)), records)
+        in_split = split_rows(probes, files, paths, eval_files, seed=seed) == (split == "eval")
+        self._records = np.flatnonzero(in_split)
+        self.row_measurements: NDArray[np.int64] = counted[in_split, 1]
+        self.row_group = None
+
+    def read(self, rows: Sequence[int]) -> list[ProbeRow]:
+        """Read these rows, in this order; raise an InputError for a damaged record."""
+        numbers = self._records[list(rows)].tolist()
+        return [decode_row_v0(*record) for record in self._shards.read(numbers)]
+
+    def records(self) -> Iterator[tuple[bytes, str]]:
+        """Yield the split's records, each with the file and number that errors name."""
+        for number in self._records.tolist():
+            yield from self._shards.read([number])
+
+    def _count(self, number: int) -> tuple[int, int]:
+        [(record, where)] = self._shards.read([number])
+        if not record.startswith(ARROW_STREAM_START):
+            # A prepared shard; without its index nothing says which probes are for evaluation.
+            constraint = f"be of layout 0 without {INDEX_NAME}"
+            raise InputError(where, "record", constraint, "another", "Prepare the data again")
+        return count_row_v0(record, where)
+
+
+def find_array_records(folder: Path) -> list[Path]:
+    """List the ArrayRecord files directly in a folder, else those at any depth."""
+    return sorted(folder.glob("*.arrayrecord")) or sorted(folder.rglob("*.arrayrecord"))
+
+
 # The first format whose pattern matches a file of the folder opens it.
 _FORMATS: Sequence[tuple[str, Callable[[Path, str], RowSource]]] = (
     (INDEX_NAME, ArrayRecordSource),
@@ -85,15 +149,3 @@ def open_source(data: Path, split: str) -> RowSource:
         way_out = "The names of the files and folders state the other split"
         raise InputError(data, f"split {split}", "have rows", "none", way_out)
     return source
-
-
-def _check_shard(path: Path, records: int, split: str) -> None:
-    way_out = "Prepare the data again"
-    if not path.name.startswith(f"{split}-"):
-        raise InputError(path, "shard", f"be of split {split}", "another name", way_out)
-    constraint = f"hold the {records} records of the index"
-    if not path.is_file():
-        raise InputError(path, "shard", constraint, "no file")
-    if (count := count_records(path)) != records:
-        found = f"{count or 0} ({path.stat().st_size} bytes: truncated, or not ArrayRecord)"
-        raise InputError(path, "shard", constraint, found, way_out)

@@ -4,8 +4,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netpipe.data.formats.rtt import FAILED, decode_rtt_us, encode_rtt
+from netpipe.data.formats.rtt import FAILED, encode_rtt
 from tests.data import reference
+from tests.data.decoder import decode_rtt_us
 
 any_ms = st.floats(allow_nan=False, allow_infinity=False, width=32)
 

@@ -11,8 +11,12 @@ import pytest
 from netpipe.data.formats.index import INDEX_NAME, load_index
 from netpipe.data.formats.rows import ProbeRow, take
 from netpipe.data.sources.parquet_source import ParquetSource
-from netpipe.data.sources.probe_rows import ArrayRecordSource, RowSource, open_source
-from netpipe.data.sources.unindexed_source import UnindexedSource
+from netpipe.data.sources.probe_rows import (
+    ArrayRecordSource,
+    RowSource,
+    UnindexedSource,
+    open_source,
+)
 from netpipe.errors import InputError
 from tests.data.factories import as_table, make_pings
 from tests.data.layout_v0 import encode_row_v0, write_records

@@ -8,12 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from netpipe.data.formats.rows import Measurements, take
-from netpipe.data.formats.rtt import decode_rtt_us
 from netpipe.data.sampling.sampler import Contexts
 from netpipe.data.tokens import vocabulary
 from netpipe.data.tokens.tokenizer import encode
 from tests.data import reference
-from tests.data.decoder import decode
+from tests.data.decoder import decode, decode_rtt_us
 from tests.data.factories import as_row
 from tests.data.reference import Ping, Told
 
