@@ -99,7 +99,11 @@ def forward(
     length = tokens.shape[1]
     causal = jnp.tril(jnp.ones((length, length), bool))
     visible = causal & (segments[:, :, None] == segments[:, None, :])
-    context = _Context(visible, *_rotation(positions, architecture.head_width))
+    # Rotary positions (arXiv 2104.09864).
+    exponents = jnp.arange(0, architecture.head_width, 2, dtype=jnp.float32)
+    frequencies = _ROTARY_BASE ** -(exponents / architecture.head_width)
+    angles = positions[..., None].astype(jnp.float32) * frequencies
+    context = _Context(visible, jnp.cos(angles), jnp.sin(angles))
 
     def block(x: Array, layer: Layer) -> tuple[Array, None]:
         layer = jax.tree.map(lambda leaf: leaf.astype(dtype), layer)
@@ -124,13 +128,6 @@ def _rms_norm(x: Array, scale: Array) -> Array:
     wide = x.astype(jnp.float32)
     mean_square = jnp.mean(wide * wide, axis=-1, keepdims=True)
     return (wide * jax.lax.rsqrt(mean_square + _NORM_EPSILON) * scale).astype(x.dtype)
-
-
-def _rotation(positions: Array, head_width: int) -> tuple[Array, Array]:
-    """Cosine and sine of every rotary angle (arXiv 2104.09864): float32 (B, S, H / 2) each."""
-    exponents = jnp.arange(0, head_width, 2, dtype=jnp.float32) / head_width
-    angles = positions[..., None].astype(jnp.float32) * _ROTARY_BASE**-exponents
-    return jnp.cos(angles), jnp.sin(angles)
 
 
 def _rotate(heads: Array, context: _Context) -> Array:

@@ -73,19 +73,17 @@ class ShardReader:
         shards = np.searchsorted(self._ends, numbers, side="right")
         places = np.asarray(numbers) - np.concatenate([[0], self._ends])[shards]
         # One at a time: the reader reads several in threads, which takes four times the CPU time.
-        return [
-            self._read(self._paths[shard], place)
-            for shard, place in zip(shards.tolist(), places.tolist(), strict=True)
-        ]
-
-    def _read(self, path: Path, place: int) -> tuple[bytes, str]:
-        where = f"{path}, record {place}"
-        try:
-            if path not in self._readers:
-                self._readers[path] = ArrayRecordReader(str(path), _READER_OPTIONS)
-            return self._readers[path].read([place])[0], where
-        except (RuntimeError, IndexError) as error:
-            raise InputError(where, "record", "be readable", error) from error
+        found = []
+        for shard, place in zip(shards.tolist(), places.tolist(), strict=True):
+            path = self._paths[shard]
+            where = f"{path}, record {place}"
+            try:
+                if path not in self._readers:
+                    self._readers[path] = ArrayRecordReader(str(path), _READER_OPTIONS)
+                found.append((self._readers[path].read([place])[0], where))
+            except (RuntimeError, IndexError) as error:
+                raise InputError(where, "record", "be readable", error) from error
+        return found
 
     def __getstate__(self) -> dict[str, object]:
         return {**vars(self), "_readers": {}}  # Each process opens its own.

@@ -20,7 +20,13 @@ def whole_folder(out: Path, sources: Sequence[Path] = ()) -> Iterator[Path]:
     """
     out = out.resolve()
     try:
-        _require_replaceable(out, sources)
+        if inside := [source for source in sources if out in source.resolve().parents]:
+            raise InputError(out, "output folder", "not hold what is read", inside[0])
+        if out.is_dir() and any(out.iterdir()) and not is_index(out / INDEX_NAME):
+            way_out = "Choose another folder, or remove it"
+            raise InputError(out, "output folder", "be new, empty or ours", "other files", way_out)
+        if out.exists() and not out.is_dir():
+            raise InputError(out, "output folder", "be a folder", "a file")
         out.parent.mkdir(parents=True, exist_ok=True)
         building = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     except OSError as error:
@@ -34,17 +40,6 @@ def whole_folder(out: Path, sources: Sequence[Path] = ()) -> Iterator[Path]:
         raise InputError(out, "output folder", "be writable", error) from error
     finally:
         shutil.rmtree(building, ignore_errors=True)
-
-
-def _require_replaceable(out: Path, sources: Sequence[Path]) -> None:
-    inside = [source for source in sources if out in source.resolve().parents]
-    if inside:
-        raise InputError(out, "output folder", "not hold what is read", inside[0])
-    if out.is_dir() and any(out.iterdir()) and not is_index(out / INDEX_NAME):
-        way_out = "Choose another folder, or remove it"
-        raise InputError(out, "output folder", "be new, empty or ours", "other files", way_out)
-    if out.exists() and not out.is_dir():
-        raise InputError(out, "output folder", "be a folder", "a file")
 
 
 def _swap(building: Path, out: Path) -> None:

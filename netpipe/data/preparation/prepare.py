@@ -24,12 +24,7 @@ from netpipe.data.formats.rows import (
 )
 from netpipe.data.formats.shards import ShardWriter
 from netpipe.data.preparation.output_folder import whole_folder
-from netpipe.data.preparation.split import (
-    EVAL_FRACTION,
-    check_eval_fraction,
-    find_eval_files,
-    split_rows,
-)
+from netpipe.data.preparation.split import EVAL_FRACTION, find_eval_files, split_rows
 from netpipe.data.sampling.counter_rng import fold_key
 from netpipe.data.sources.probe_rows import UnindexedSource, find_array_records
 from netpipe.errors import InputError
@@ -72,7 +67,8 @@ def prepare(
     for name, (value, minimum) in minima.items():
         if value < minimum:
             raise InputError("prepare", name, f"be at least {minimum}", value)
-    check_eval_fraction(eval_fraction)
+    if not 0 < eval_fraction < 1:
+        raise InputError("split", "eval_fraction", "be between 0 and 1", eval_fraction)
     files = find_parquet(sources)
     eval_files = find_eval_files(files, sources)
     work = 2 * sum(open_parquet(file).metadata.num_rows for file in files)

@@ -77,7 +77,7 @@ def split_rows(
     `find_eval_files` returned None, `choose_eval` chooses.
 
     Raises:
-        InputError: A probe is in files of both splits, or `choose_eval` raises.
+        InputError: A probe is in files of both splits, or there are fewer than two probes.
     """
     if eval_files is None:
         distinct, which = np.unique(probes, return_inverse=True)
@@ -103,9 +103,8 @@ def choose_eval(
     probes, unless a split would be empty: then the probe with the nearest hash moves there.
 
     Raises:
-        InputError: The fraction is out of range, or there are fewer than two probes.
+        InputError: There are fewer than two probes.
     """
-    check_eval_fraction(eval_fraction)
     if len(probes) < 2:
         constraint = "be at least 2, for train and eval"
         way_out = "A column prb_id tells probes apart that share an address"
@@ -115,9 +114,3 @@ def choose_eval(
     chosen[np.argmin(number)] = True
     chosen[np.argmax(number)] = False
     return chosen
-
-
-def check_eval_fraction(eval_fraction: float) -> None:
-    """Raise an InputError for a fraction that leaves a split empty."""
-    if not 0 < eval_fraction < 1:
-        raise InputError("split", "eval_fraction", "be between 0 and 1", eval_fraction)

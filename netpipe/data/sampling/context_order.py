@@ -61,18 +61,6 @@ class _Epoch:
     starts: NDArray[np.int64]
     ends: NDArray[np.int64]
 
-    def find(self, place: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the rows of the contexts at these places, and their numbers in the rows."""
-        slot = np.searchsorted(self.ends, place, side="right")
-        return self.rows[slot], place - self.starts[slot]
-
-    def part(self, number: int, parts: int) -> NDArray[np.int64]:
-        """Return the rows whose first contexts fall into a part of the epoch's contexts."""
-        contexts = int(self.ends[-1])
-        bounds = [-(-contexts * bound // parts) for bound in (number, number + 1)]
-        first, end = np.searchsorted(self.starts, bounds)
-        return self.rows[first:end]
-
 
 @dataclass(frozen=True)
 class ContextBlock:
@@ -108,8 +96,9 @@ class BlockOrder:
         epoch, place = np.divmod(sequence, self.epochs.contexts_per_epoch)
         row, number = np.empty_like(place), np.empty_like(place)
         for epoch_number in range(int(epoch[0]), int(epoch[-1]) + 1):
-            inside = epoch == epoch_number
-            row[inside], number[inside] = self.epochs[epoch_number].find(place[inside])
+            inside, order = epoch == epoch_number, self.epochs[epoch_number]
+            slot = np.searchsorted(order.ends, place[inside], side="right")
+            row[inside], number[inside] = order.rows[slot], place[inside] - order.starts[slot]
         return ContextBlock(epoch, row, number)
 
 
@@ -145,5 +134,9 @@ class RowOrder:
 
     def __getitem__(self, index: int) -> RowBlock:
         epoch, block = divmod(index, self.blocks_per_epoch)
-        row = self.epochs[epoch].part(block, self.blocks_per_epoch)
+        order, contexts = self.epochs[epoch], self.epochs.contexts_per_epoch
+        bounds = [-(-contexts * bound // self.blocks_per_epoch) for bound in (block, block + 1)]
+        # A row is in the block into which its first context falls.
+        first, end = np.searchsorted(order.starts, bounds)
+        row = order.rows[first:end]
         return RowBlock(epoch, row, self.epochs.contexts[row])

@@ -228,16 +228,14 @@ class ContextDraws:
         numbers, self._numbers = self._numbers[:count], self._numbers[count:]
         # The contexts of a row are sampled together.
         by_row = np.argsort(slots, kind="stable")
-        drawn = self._sample(slots[by_row], numbers[by_row])
-        back = np.argsort(by_row)
-        return drawn.pick(back, drawn.sizes[back])
-
-    def _sample(self, slots: NDArray[np.int64], numbers: NDArray[np.int64]) -> Contexts:
+        slots, numbers = slots[by_row], numbers[by_row]
         epoch = np.full_like(slots, self._block.epoch)
         block = ContextBlock(epoch, self._block.row[slots], numbers)
         is_first = np.diff(slots, prepend=-1) != 0
         rows = [self._rows[slot] for slot in slots[is_first].tolist()]
-        return sample(BlockRows(block, rows), seed=self._seed, target=self._target)
+        drawn = sample(BlockRows(block, rows), seed=self._seed, target=self._target)
+        back = np.argsort(by_row)
+        return drawn.pick(back, drawn.sizes[back])
 
 
 def _rounds(block: RowBlock, seed: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:

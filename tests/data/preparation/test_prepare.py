@@ -1,5 +1,6 @@
 """parquet to probe rows."""
 
+import math
 from collections import Counter
 from pathlib import Path
 
@@ -130,7 +131,9 @@ def test_a_failure_keeps_what_was_prepared_before(tmp_path: Path, parquet: Path)
         ({"seed": -1}, "prepare: seed must be at least 0; found -1"),
         ({"shards": 0}, "prepare: shards must be at least 1; found 0"),
         ({"row_bytes": 1}, "prepare: row_bytes must be at least 1024; found 1"),
-        ({"eval_fraction": 1.0}, "eval_fraction must be between 0 and 1; found 1.0"),
+        ({"eval_fraction": 0.0}, r"eval_fraction.*0\.0"),
+        ({"eval_fraction": 1.0}, r"eval_fraction.*1\.0"),
+        ({"eval_fraction": math.nan}, r"eval_fraction.*nan"),
     ],
 )
 def test_a_bad_setting_is_refused(

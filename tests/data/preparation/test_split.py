@@ -38,10 +38,3 @@ def test_one_probe_cannot_be_split() -> None:
     """A single probe is refused."""
     with pytest.raises(InputError, match="probes must be at least 2, for train and eval"):
         choose_eval(np.array([7]))
-
-
-@pytest.mark.parametrize("eval_fraction", [0, 1, -0.1, float("nan")])
-def test_a_fraction_that_is_none(eval_fraction: float) -> None:
-    """The fraction lies between 0 and 1, both excluded."""
-    with pytest.raises(InputError, match="eval_fraction must be between 0 and 1"):
-        choose_eval(np.arange(9), eval_fraction=eval_fraction)
