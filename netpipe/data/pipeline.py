@@ -68,12 +68,11 @@ def sequences_of_batches(data: Path, config: PipelineConfig) -> grain.MapDataset
 
 def _packed(source: RowSource, data: Path, config: PipelineConfig) -> grain.MapDataset:
     """Return blocks of full sequences; each row is in one block of an epoch."""
-    size = {
-        "target": config.sequence_length // TOKENS_PER_MEASUREMENT,
-        "sequences": _block_sequences(config),
-        "sequence_length": config.sequence_length,
-    }
-    likely = likely_contexts(source.row_measurements, **size)
+    target, length = config.sequence_length // TOKENS_PER_MEASUREMENT, config.sequence_length
+    sequences = _block_sequences(config)
+    likely = likely_contexts(
+        source.row_measurements, target=target, sequences=sequences, sequence_length=length
+    )
     epochs = Epochs(source.row_measurements, seed=config.seed, row_group=source.row_group)
     contexts = epochs.contexts_per_epoch
     step_blocks = _blocks_per_batch(config) * config.shard_count
@@ -81,11 +80,19 @@ def _packed(source: RowSource, data: Path, config: PipelineConfig) -> grain.MapD
     per_epoch = step_blocks * max(1, contexts // (step_blocks * max(likely, MAX_CONTEXTS)))
     blocks = per_epoch * (config.epochs or _ENDLESS_BLOCKS // per_epoch)
     order = RowOrder(epochs, blocks_per_epoch=per_epoch, blocks=blocks)
+    packing = partial(
+        pack,
+        seed=config.seed,
+        target=target,
+        sequences=sequences,
+        sequence_length=length,
+        at_first=likely,
+    )
     return (
         grain.MapDataset.source(order)
         .map(partial(read_block, source))
-        .map(partial(pack, seed=config.seed, at_first=likely, **size))
-    )
+        .map(packing)
+    )  # fmt: skip
 
 
 def _unpacked(source: RowSource, data: Path, config: PipelineConfig) -> grain.MapDataset:

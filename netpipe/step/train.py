@@ -94,9 +94,9 @@ def loss_of(
 
     It is 0 without such targets. Padding has segmentation 0.
     """
-    keys = ("inputs", "inputs_segmentation", "inputs_position")
-    inputs = [jnp.asarray(batch[key]) for key in keys]
-    logits = forward(architecture, parameters, *inputs, dtype)
+    inputs, segments = jnp.asarray(batch["inputs"]), jnp.asarray(batch["inputs_segmentation"])
+    positions = jnp.asarray(batch["inputs_position"])
+    logits = forward(architecture, parameters, inputs, segments, positions, dtype)
     losses = optax.softmax_cross_entropy_with_integer_labels(logits, batch["targets"])
     counted = batch["targets_segmentation"] != 0
     return jnp.sum(losses, where=counted) / jnp.maximum(jnp.sum(counted), 1)

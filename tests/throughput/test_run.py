@@ -87,11 +87,12 @@ def test_a_start_is_no_part_of_the_steady_state(clock: FakeClock) -> None:
 def test_time_between_two_pulls_belongs_to_the_run(clock: FakeClock) -> None:
     """Only restarts are left out; the clock moves on whenever it is read."""
 
-    def read_clock() -> float:
-        clock.sleep(0.01)
-        return clock.now_s
+    class AdvancingClock(FakeClock):
+        def __call__(self) -> float:
+            clock.sleep(0.01)
+            return clock()
 
-    tally = run(paced(clock, repeat(0.25), repeat(10)), 4.0, read_clock)
+    tally = run(paced(clock, repeat(0.25), repeat(10)), 4.0, AdvancingClock())
     assert tally.wall_s >= 4.0
 
 
