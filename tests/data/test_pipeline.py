@@ -320,14 +320,14 @@ def test_too_little_for_one_batch(prepared: Path) -> None:
     """Fewer contexts than one batch of every host needs are refused when it is built."""
     config = dataclasses.replace(UNPACKED, batch_size=500, shard_count=2, epochs=1)
     build(prepared, dataclasses.replace(config, epochs=30))
-    with pytest.raises(InputError, match=r"split train must have 1000 contexts .*; found \d+\. "):
+    with pytest.raises(InputError, match=r"split train.* 1000 .*found \d+\. "):
         build(prepared, config)
 
 
 def test_too_few_rows_to_share(prepared: Path) -> None:
     """Packed, each block of each host must have rows of its own."""
     config = dataclasses.replace(IN_PROCESS, shard_count=100)
-    with pytest.raises(InputError, match=r"split train must have 1600 contexts .*; found \d+\. "):
+    with pytest.raises(InputError, match=r"split train.* 1600 .*found \d+\. "):
         build(prepared, config)
 
 
@@ -339,7 +339,7 @@ def test_building_reads_no_row(tmp_path: Path, prepared: Path) -> None:
         content[100:120] = bytes(20)
         (damaged / shard.file).write_bytes(content)
     iterator = iter(build(damaged, IN_PROCESS))
-    with pytest.raises(InputError, match="record must be readable"):
+    with pytest.raises(InputError, match=r"train-\S+, record \d+: "):
         list(zip(iterator, range(100), strict=False))
     iterator.close()
 

@@ -122,8 +122,8 @@ def test_the_same_seed_gives_the_same_parameters(small: Architecture, state: Sta
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"inputs": np.zeros((2, 8), np.int32)}, r"inputs must be int32 \(2, 16\).*int32 \(2, 8\)"),
-        ({"targets": np.zeros(SHAPE, np.int16)}, r"targets must be int32.*int16 \(2, 16\)"),
+        ({"inputs": np.zeros((2, 8), np.int32)}, r"inputs .*int32 \(2, 16\).*int32 \(2, 8\)"),
+        ({"targets": np.zeros(SHAPE, np.int16)}, r"targets .*int32.*int16 \(2, 16\)"),
     ],
 )
 def test_a_batch_of_another_shape_or_dtype_is_refused(
@@ -143,7 +143,7 @@ def test_a_batch_without_a_key_is_refused(
 ) -> None:
     """A missing key is named."""
     del batch["targets_segmentation"]
-    with pytest.raises(InputError, match=r"targets_segmentation must be .* no such key"):
+    with pytest.raises(InputError, match="targets_segmentation.*no such key"):
         step(state, batch)
 
 

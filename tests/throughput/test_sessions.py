@@ -79,8 +79,8 @@ def test_a_session_measures_a_target() -> None:
     ("target", "error", "words"),
     [
         ("failing_loader", SessionError, "OSError: disk gone"),
-        ("no_loader", MisuseError, "must return an iterable of batches; found int"),
-        ("nothing", MisuseError, "name must be one of"),
+        ("no_loader", MisuseError, "found int"),
+        ("nothing", MisuseError, "name.*one of"),
     ],
 )
 def test_a_loader_that_fails_raises_its_error(
@@ -99,7 +99,7 @@ def test_a_loader_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
         return found
 
     monkeypatch.setattr(sessions, "run_session", impatient)
-    with pytest.raises(HangError, match=r"no batch for 0\.5 s after 2 batches"):
+    with pytest.raises(HangError, match=r" 0\.5 s after 2 batches"):
         _measure("hanging_loader")
 
 

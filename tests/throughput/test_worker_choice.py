@@ -273,7 +273,7 @@ def test_bad_data_end_it_at_once() -> None:
     """No other number of workers would read them."""
     machine = Machine(w0=[5.0], w1=[9.0])
     machine.failing = {0: MisuseError("data: file must be readable")}
-    with pytest.raises(MisuseError, match="must be readable"):
+    with pytest.raises(MisuseError, match="data"):
         machine.tried()
     assert machine.asked == [0]
 
@@ -289,7 +289,7 @@ def test_a_budget_below_the_least_is_an_error(
     """It says what the least candidate takes; nothing is run where that was known before."""
     machine = Machine(w0=[5.0], w1=[9.0], w2=[9.0])
     machine.untried = [Candidate(workers, finished_megabytes * MB) for workers in (0, 1, 2)]
-    with pytest.raises(InputError, match=f"must be at least the {least}.*Give more") as caught:
+    with pytest.raises(InputError, match=f"{least}.*Give more") as caught:
         machine.tried(budget_megabytes)
     assert caught.value.where == "--memory-budget"
     assert machine.asked == asked
@@ -315,7 +315,7 @@ def test_a_budget_has_a_unit(text: str, size_bytes: int) -> None:
 @pytest.mark.parametrize("text", ["4", "GB", "-4GB", "4gb", "0GB", "0.0001 B", "", "4GB/s"])
 def test_another_budget_is_refused(text: str) -> None:
     """What it must be, and what was found."""
-    with pytest.raises(InputError, match=f"--memory-budget: value must be a number.* '{text}'"):
+    with pytest.raises(InputError, match=f"--memory-budget: value.*GB.*'{text}'"):
         parse_budget(text)
 
 

@@ -49,11 +49,11 @@ def test_version_0_is_put_in_time_order() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"rtt_ms": math.nan}, r"column rtt, row 7, must be finite .*; found nan"),
-        ({"rtt_ms": math.inf}, r"column rtt, row 7, must be finite .*; found inf"),
-        ({"rtt_ms": None}, "column rtt, row 7, must not be null; found None"),
-        ({"source": "nowhere"}, "column src_addr, row 7, must be an IP address.*'nowhere'"),
-        ({"ip_version": 5}, "column ip_version, row 7, must be 4 or 6; found 5"),
+        ({"rtt_ms": math.nan}, "column rtt, row 7,.*found nan"),
+        ({"rtt_ms": math.inf}, "column rtt, row 7,.*found inf"),
+        ({"rtt_ms": None}, "column rtt, row 7,.*found None"),
+        ({"source": "nowhere"}, "column src_addr, row 7,.*'nowhere'"),
+        ({"ip_version": 5}, "column ip_version, row 7,.*found 5"),
     ],
 )
 def test_a_bad_value_of_version_0_is_named(change: dict[str, Any], message: str) -> None:
@@ -67,7 +67,7 @@ def test_a_bad_value_of_version_0_is_named(change: dict[str, Any], message: str)
 def test_version_0_must_have_what_it_says() -> None:
     """Contexts are planned with the number beside the measurements, so both must agree."""
     record = encode_row_v0(make_pings(20, seed=8), 1, measurements=21)
-    with pytest.raises(InputError, match="here: n_measurements must be 20; found 21"):
+    with pytest.raises(InputError, match="here: n_measurements.* 20.*found 21"):
         decode_row(record, "here")
 
 
@@ -75,7 +75,7 @@ def test_a_newer_version_is_refused() -> None:
     """The error of a newer layout names the version, and what to do."""
     record = bytearray(encode_row(as_row(make_pings(3, seed=0))))
     struct.pack_into("<I", record, 4, 2)
-    with pytest.raises(InputError, match=r"here: layout version must be .* found 2\. .*upgrade"):
+    with pytest.raises(InputError, match=r"layout version.* 2\. .*upgrade"):
         decode_row(bytes(record), "here")
 
 
@@ -83,7 +83,7 @@ def test_a_newer_version_is_refused() -> None:
 def test_a_record_of_another_length_is_refused(change: int) -> None:
     """A record that is cut, or longer than it says, is damaged."""
     record = encode_row(as_row(make_pings(30, seed=0)))
-    with pytest.raises(InputError, match=f"here: record must be {len(record)} bytes long"):
+    with pytest.raises(InputError, match=f"here: record.*{len(record)} bytes"):
         decode_row((record + b"!")[: len(record) + change], "here")
 
 
@@ -96,7 +96,7 @@ def test_something_else_is_refused() -> None:
     other = sink.getvalue().to_pybytes()
     whole = encode_row_v0(make_pings(30, seed=0), 1)
     for record in (b"", b"NPRW", b"TFRecord" * 20, other, whole[: len(whole) // 2]):
-        with pytest.raises(InputError, match="here: record must be a probe row"):
+        with pytest.raises(InputError, match="here: record.*probe row"):
             decode_row(record, "here")
 
 
@@ -107,5 +107,5 @@ def test_a_number_that_no_table_has(field: str) -> None:
     numbers = getattr(row, field).copy()
     numbers[3] = 500
     record = encode_row(dataclasses.replace(row, **{field: numbers}))
-    with pytest.raises(InputError, match=rf"here: {field} must be below \d+; found 500"):
+    with pytest.raises(InputError, match=rf"here: {field} .*below \d+.*500"):
         decode_row(record, "here")

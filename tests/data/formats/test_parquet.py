@@ -92,7 +92,7 @@ def test_private_sources_are_warned_of(tmp_path: Path) -> None:
     table = _with("src_addr", ["172.31.255.255"] * 3)
     table = table.set_column(3, "ip_version", pa.array([4] * 3))
     table = table.set_column(2, "dst_addr", pa.array(["192.0.2.1"] * 3))
-    with pytest.warns(MergedProbesWarning, match="private addresses merge unrelated probes"):
+    with pytest.warns(MergedProbesWarning, match="prb_id.*private addresses"):
         _read(_write(tmp_path, table))
     with warnings.catch_warnings(record=True) as shown:
         warnings.simplefilter("default")
@@ -107,23 +107,23 @@ def test_private_sources_are_warned_of(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "values", "message"),
     [
-        ("event_time", ["now", "now", "now"], "event_time must be a timestamp in us or ns"),
-        ("event_time", pa.array([1] * 3, pa.timestamp("s")), "event_time must be a timestamp"),
-        ("src_addr", [1, 2, 3], "src_addr must be a string; found int64"),
-        ("ip_version", [4.0, 4.0, 4.0], "ip_version must be an integer; found double"),
+        ("event_time", ["now", "now", "now"], "event_time.*us or ns.*string"),
+        ("event_time", pa.array([1] * 3, pa.timestamp("s")), r"event_time.*us or ns.*timestamp\[ms\]"),
+        ("src_addr", [1, 2, 3], "src_addr.*found int64"),
+        ("ip_version", [4.0, 4.0, 4.0], "ip_version.*found double"),
         (
             "ip_version",
             pa.array([4, 5, 4], pa.int8()),
-            "ip_version, row 1, must be 4 or 6; found 5",
+            "ip_version, row 1,.*found 5",
         ),
-        ("rtt", [1, 2, 3], "rtt must be a floating-point number"),
-        ("rtt", [1.0, 2.0, float("nan")], "rtt, row 2, must be finite .*; found nan"),
-        ("rtt", [1.0, float("-inf"), 2.0], "rtt, row 1, must be finite .*; found -inf"),
-        ("rtt", [1.0, None, 2.0], "rtt, row 1, must not be null; found None"),
-        ("dst_addr", ["192.0.2.1", None, ""], "dst_addr, row 1, must not be null"),
-        ("src_addr", ["256.0.0.1", "", ""], "src_addr, row 0, must be an IP address.*'256.0.0.1'"),
-        ("src_addr", ["fe80::1%eth0", "", ""], "src_addr, row 0, must be an IP address"),
-        ("src_addr", ["1.2.3", "", ""], "src_addr, row 0, must be an IP address"),
+        ("rtt", [1, 2, 3], "rtt.*found int64"),
+        ("rtt", [1.0, 2.0, float("nan")], "rtt, row 2,.*found nan"),
+        ("rtt", [1.0, float("-inf"), 2.0], "rtt, row 1,.*found -inf"),
+        ("rtt", [1.0, None, 2.0], "rtt, row 1,.*null.*None"),
+        ("dst_addr", ["192.0.2.1", None, ""], "dst_addr, row 1,.*null.*None"),
+        ("src_addr", ["256.0.0.1", "", ""], "src_addr, row 0,.*'256.0.0.1'"),
+        ("src_addr", ["fe80::1%eth0", "", ""], "src_addr, row 0,.*'fe80::1%eth0'"),
+        ("src_addr", ["1.2.3", "", ""], "src_addr, row 0,.*'1.2.3'"),
     ],
 )
 def test_a_bad_value_is_named(tmp_path: Path, name: str, values: object, message: str) -> None:
@@ -138,7 +138,7 @@ def test_an_address_of_the_other_family(tmp_path: Path) -> None:
     """An IPv6 address where ip_version says 4 is refused."""
     table = _with("ip_version", [4, 4, 4]).set_column(1, "src_addr", pa.array([""] * 3))
     table = table.set_column(2, "dst_addr", pa.array(["192.0.2.1", "192.0.2.1", "::1"]))
-    with pytest.raises(InputError, match=r"dst_addr, row 2, must be of the family .*found '::1'"):
+    with pytest.raises(InputError, match=r"dst_addr, row 2,.*ip_version.*'::1'"):
         _read(_write(tmp_path, table))
 
 
@@ -156,7 +156,7 @@ def test_rows_are_counted_over_batches_and_groups(tmp_path: Path) -> None:
 def test_a_missing_column_is_named(tmp_path: Path, name: str) -> None:
     """Each column is required, and the error lists what is there."""
     table = as_table(make_pings(3, seed=0)).drop_columns(name)
-    with pytest.raises(InputError, match=f"column {name} must be there once; found"):
+    with pytest.raises(InputError, match=f"column {name} .*once"):
         _read(_write(tmp_path, table))
 
 
@@ -164,13 +164,13 @@ def test_a_column_that_is_there_twice(tmp_path: Path) -> None:
     """Two columns of one name are refused."""
     table = as_table(make_pings(3, seed=0))
     table = table.append_column("rtt", table["rtt"])
-    with pytest.raises(InputError, match="column rtt must be there once; found 2 times"):
+    with pytest.raises(InputError, match="column rtt .*2 times"):
         _read(_write(tmp_path, table))
 
 
 def test_no_rows(tmp_path: Path) -> None:
     """A file without measurements is refused."""
-    with pytest.raises(InputError, match="must hold measurements; found 0 rows"):
+    with pytest.raises(InputError, match="found 0 rows"):
         _read(_write(tmp_path, as_table([])))
 
 
@@ -180,7 +180,7 @@ def test_a_file_cut_short(tmp_path: Path, kept: float) -> None:
     path = _write(tmp_path, as_table(make_pings(1000, seed=0)))
     whole = path.read_bytes()
     path.write_bytes(whole[: int(kept if kept > 1 else kept * len(whole))])
-    with pytest.raises(InputError, match="file must be a whole parquet file"):
+    with pytest.raises(InputError, match=r"\.parquet: file"):
         _read(path)
 
 
@@ -190,7 +190,7 @@ def test_damage_inside_a_file(tmp_path: Path) -> None:
     damaged = bytearray(path.read_bytes())
     damaged[4:400] = bytes(396)
     path.write_bytes(damaged)
-    with pytest.raises(InputError, match="file must be a whole parquet file"):
+    with pytest.raises(InputError, match=r"\.parquet: file"):
         _read(path)
 
 
@@ -198,7 +198,7 @@ def test_something_else(tmp_path: Path) -> None:
     """A file of another format is refused."""
     path = tmp_path / "notes.parquet"
     path.write_text("not parquet " * 100)
-    with pytest.raises(InputError, match="file must be a whole parquet file"):
+    with pytest.raises(InputError, match=r"\.parquet: file"):
         _read(path)
 
 
@@ -213,11 +213,11 @@ def test_finding_files(tmp_path: Path) -> None:
 
 def test_nothing_to_find(tmp_path: Path) -> None:
     """No source, a source that is not there and a folder without parquet are refused."""
-    with pytest.raises(InputError, match="name at least one parquet file"):
+    with pytest.raises(InputError, match="sources.*at least one"):
         find_parquet([])
-    with pytest.raises(InputError, match="found nothing there"):
+    with pytest.raises(InputError, match="absent: .*nothing there"):
         find_parquet([tmp_path / "absent"])
-    with pytest.raises(InputError, match=r"hold \*.parquet files; found none"):
+    with pytest.raises(InputError, match=r"\*\.parquet.*found none"):
         find_parquet([tmp_path])
 
 

@@ -96,7 +96,7 @@ def test_another_seed_chooses_other_probes(tmp_path: Path, inherited: Path) -> N
         (row,) = open_source(tmp_path / str(seed), "eval").read([0])
         chosen.add(row.probe)
     assert len(chosen) > 1
-    with pytest.raises(InputError, match="seed must be at least 0; found -1"):
+    with pytest.raises(InputError, match=r"seed.*at least 0.*-1"):
         convert(inherited, tmp_path / "out", seed=-1)
 
 
@@ -106,6 +106,6 @@ def test_a_damaged_record_leaves_nothing(tmp_path: Path) -> None:
     wrong = encode_row_v0(make_pings(9, seed=4), 4, measurements=5)
     (tmp_path / "in").mkdir()
     write_records(tmp_path / "in" / "one.arrayrecord", [*good, wrong])
-    with pytest.raises(InputError, match=r"one.arrayrecord, record 3: n_measurements must be 9"):
+    with pytest.raises(InputError, match=r"one\.arrayrecord, record 3: n_measurements.* 9.*found 5"):
         convert(tmp_path / "in", tmp_path / "out")
     assert [one.name for one in tmp_path.iterdir()] == ["in"]

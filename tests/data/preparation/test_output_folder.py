@@ -55,29 +55,29 @@ def test_ours_is_replaced_only_when_whole(tmp_path: Path) -> None:
 def test_other_files_are_not_touched(tmp_path: Path, content: str) -> None:
     """A folder with somebody else's files is refused."""
     (tmp_path / INDEX_NAME).write_text(content)
-    with pytest.raises(InputError, match="output folder must be new, empty or ours"):
+    with pytest.raises(InputError, match=r"other files.*another folder"):
         whole_folder(tmp_path).__enter__()
     assert (tmp_path / INDEX_NAME).read_text() == content
 
 
 def test_what_is_read_is_not_replaced(tmp_path: Path) -> None:
     """Sources inside the output folder are refused, since replacing it would remove them."""
-    with pytest.raises(InputError, match="output folder must not hold what is read"):
+    with pytest.raises(InputError, match=r"not hold.*0\.parquet"):
         whole_folder(tmp_path, [tmp_path / "parquet" / "0.parquet"]).__enter__()
 
 
 def test_a_file_in_the_way(tmp_path: Path) -> None:
     """A file at the place, or above it, is one line of error."""
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="output folder must be a folder; found a file"):
+    with pytest.raises(InputError, match="found a file"):
         whole_folder(tmp_path / "file").__enter__()
-    with pytest.raises(InputError, match="output folder must be writable"):
+    with pytest.raises(InputError, match=f"{tmp_path}/file/out: .*writable"):
         whole_folder(tmp_path / "file" / "out").__enter__()
 
 
 def test_a_failed_write_is_an_input_error(tmp_path: Path) -> None:
     """An operating system error inside the block names the output folder."""
-    match = "output folder must be writable; found disk full"
+    match = f"{tmp_path}/out: .*writable.*disk full"
     with pytest.raises(InputError, match=match), whole_folder(tmp_path / "out") as folder:
         _fail(folder, OSError("disk full"))
     assert not list(tmp_path.iterdir())

@@ -109,7 +109,7 @@ def test_a_bad_value_leaves_nothing_behind(tmp_path: Path, parquet: Path) -> Non
     table = as_table(make_pings(10, seed=0), probe=1)
     bad = table.set_column(4, "rtt", pa.array([float("nan")] * 10, pa.float32()))
     pq.write_table(bad, tmp_path / "bad.parquet")
-    with pytest.raises(InputError, match=r"bad\.parquet: column rtt, row 0, must be finite"):
+    with pytest.raises(InputError, match=r"bad\.parquet: column rtt, row 0,.*nan"):
         prepare([parquet, tmp_path / "bad.parquet"], tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["bad.parquet"]
 
@@ -128,9 +128,9 @@ def test_a_failure_keeps_what_was_prepared_before(tmp_path: Path, parquet: Path)
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"seed": -1}, "prepare: seed must be at least 0; found -1"),
-        ({"shards": 0}, "prepare: shards must be at least 1; found 0"),
-        ({"row_bytes": 1}, "prepare: row_bytes must be at least 1024; found 1"),
+        ({"seed": -1}, r"seed.*at least 0.*-1"),
+        ({"shards": 0}, r"shards.*at least 1.*found 0"),
+        ({"row_bytes": 1}, r"row_bytes.*at least 1024.*found 1"),
         ({"eval_fraction": 0.0}, r"eval_fraction.*0\.0"),
         ({"eval_fraction": 1.0}, r"eval_fraction.*1\.0"),
         ({"eval_fraction": math.nan}, r"eval_fraction.*nan"),
@@ -148,14 +148,14 @@ def test_a_bad_setting_is_refused(
 
 def test_an_unwritable_folder(parquet: Path) -> None:
     """A place where nothing can be made is one line of error."""
-    with pytest.raises(InputError, match="/proc/netpipe: output folder must be writable"):
+    with pytest.raises(InputError, match="/proc/netpipe: .*writable"):
         prepare([parquet], Path("/proc/netpipe"))
 
 
 def test_one_probe_is_refused(tmp_path: Path) -> None:
     """One probe cannot both train and evaluate, which is said, and nothing is written."""
     write_probes(tmp_path / "one.parquet", {1: make_pings(9, seed=0)})
-    with pytest.raises(InputError, match="probes must be at least 2"):
+    with pytest.raises(InputError, match=r"probes.*at least 2.*found 1"):
         prepare([tmp_path / "one.parquet"], tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -84,13 +84,13 @@ def test_profiles_have_the_rows_they_are_named_for() -> None:
 
 def test_too_few_probes(tmp_path: Path) -> None:
     """One probe cannot both train and evaluate."""
-    with pytest.raises(InputError, match="probes must be at least 2"):
+    with pytest.raises(InputError, match=r"probes.*at least 2.*found 1"):
         generate(tmp_path / "out", probes=1)
     assert not (tmp_path / "out").exists()
 
 
 def test_a_negative_seed(tmp_path: Path) -> None:
     """A negative seed is refused, and nothing is left behind."""
-    with pytest.raises(InputError, match="generate: seed must be at least 0; found -1"):
+    with pytest.raises(InputError, match=r"seed.*at least 0.*-1"):
         generate(tmp_path / "out", probes=2, seed=-1)
     assert not list(tmp_path.iterdir())

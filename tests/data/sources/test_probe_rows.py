@@ -94,19 +94,19 @@ def test_a_parquet_source_can_be_pickled(parquet: Path) -> None:
 
 def test_nothing_to_read(tmp_path: Path) -> None:
     """A folder without data, no folder and a file are told apart."""
-    with pytest.raises(InputError, match="must hold ArrayRecord shards or parquet files"):
+    with pytest.raises(InputError, match=r"folder.*none.*`netpipe prepare`"):
         open_source(tmp_path, "train")
-    with pytest.raises(InputError, match="data must be a folder; found nothing"):
+    with pytest.raises(InputError, match="absent: .*found nothing"):
         open_source(tmp_path / "absent", "train")
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="data must be a folder; found a file"):
+    with pytest.raises(InputError, match="file: .*found a file"):
         open_source(tmp_path / "file", "train")
 
 
 def test_shards_without_an_index(copied: Path) -> None:
     """Our own shards are not read without the index, which alone knows their splits."""
     (copied / INDEX_NAME).unlink()
-    with pytest.raises(InputError, match=r"record 0: record must be of layout 0 .*index\.json"):
+    with pytest.raises(InputError, match=r"record 0: .*index\.json"):
         open_source(copied, "train")
 
 
@@ -124,7 +124,7 @@ def test_inherited_rows_are_counted_without_reading_them(tmp_path: Path) -> None
     write_records(tmp_path / "lying.arrayrecord", lying)
     source = open_source(tmp_path, "train")
     assert source.row_measurements.tolist() == [5]
-    with pytest.raises(InputError, match=r"record \d: n_measurements must be 9; found 5"):
+    with pytest.raises(InputError, match=r"record \d: n_measurements.* 9.*found 5"):
         source.read([0])
 
 
@@ -143,8 +143,8 @@ def test_an_inherited_source_can_be_pickled(inherited: Path) -> None:
             encode_row_v0(make_pings(9, seed=0), 1, measurements=0),
             "n_measurements must be at least",
         ),
-        (encode_row_v0(make_pings(9, seed=0), None), "record must be a probe row of layout 0"),
-        (b"something else", "record must be of layout 0 without index.json"),
+        (encode_row_v0(make_pings(9, seed=0), None), "record.*layout 0"),
+        (b"something else", r"record.*layout 0.*index\.json"),
     ],
 )
 def test_an_inherited_record_that_cannot_be_counted(
@@ -152,7 +152,7 @@ def test_an_inherited_record_that_cannot_be_counted(
 ) -> None:
     """A record without measurements, without a probe or of another kind is named on opening."""
     write_records(tmp_path / "one.arrayrecord", [record])
-    with pytest.raises(InputError, match=f"one.arrayrecord, record 0: {message}"):
+    with pytest.raises(InputError, match=rf"one\.arrayrecord, record 0: {message}"):
         open_source(tmp_path, "train")
 
 
@@ -165,7 +165,7 @@ def test_inherited_files_that_cannot_be_used(tmp_path: Path, inherited: Path) ->
     with pytest.raises(InputError, match=match):
         open_source(tmp_path, "train")
     write_records(path, [])
-    with pytest.raises(InputError, match="probes must be at least 2, for train and eval; found 0"):
+    with pytest.raises(InputError, match="probes.*at least 2.*found 0"):
         open_source(tmp_path, "train")
 
 
@@ -187,7 +187,7 @@ def test_a_truncated_shard(copied: Path, kept: float) -> None:
     shard = copied / load_index(copied).train.shards[1].file
     whole = shard.read_bytes()
     shard.write_bytes(whole[: int(kept * len(whole))])
-    with pytest.raises(InputError, match=f"{shard.name}: shard must hold .* truncated"):
+    with pytest.raises(InputError, match=f"{shard.name}: shard .*truncated"):
         open_source(copied, "train")
 
 
@@ -195,7 +195,7 @@ def test_something_else_in_place_of_a_shard(copied: Path) -> None:
     """A file that is no ArrayRecord file is named."""
     shard = copied / load_index(copied).train.shards[0].file
     shard.write_bytes(b"something else" * 10_000)
-    with pytest.raises(InputError, match=f"{shard.name}: shard must hold"):
+    with pytest.raises(InputError, match=f"{shard.name}: shard "):
         open_source(copied, "train")
 
 
@@ -203,7 +203,7 @@ def test_a_missing_shard(copied: Path) -> None:
     """A shard that the index names must be there."""
     shard = copied / load_index(copied).train.shards[0].file
     shard.unlink()
-    with pytest.raises(InputError, match=f"{shard.name}: shard must hold .*; found no file"):
+    with pytest.raises(InputError, match=f"{shard.name}: shard .*no file"):
         open_source(copied, "train")
 
 
@@ -214,5 +214,5 @@ def test_a_damaged_record(copied: Path) -> None:
     damaged[100:120] = bytes(20)
     shard.write_bytes(damaged)
     source = open_source(copied, "train")
-    with pytest.raises(InputError, match=f"{shard.name}, record 0: record must be"):
+    with pytest.raises(InputError, match=f"{shard.name}, record 0: "):
         source.read([0])
