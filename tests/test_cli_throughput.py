@@ -1,5 +1,6 @@
 """`netpipe throughput` from the command line."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -83,8 +84,8 @@ def test_the_default_is_a_real_training_batch(
     assert combination.data == tmp_path
     assert (pipeline.sequence_length, pipeline.batch_size, pipeline.workers) == (1024, 128, 2)
     assert (rounds, seconds) == (5, 4.0)
-    assert "2 workers x 2 batches x 0.26 MB = 1 MB of finished batches" in result.stderr
-    assert "rounds: 5, runs in each: 1, every one a fresh process" in result.stderr
+    assert combination.memory_estimate in result.stderr
+    assert "rounds: 5, runs in each: 1," in result.stderr
     assert "finished batches" not in result.stdout
 
 
@@ -131,10 +132,10 @@ def test_workers_are_chosen_by_trials(netpipe: Netpipe, asked: Asked, trials: Tr
     assert (combination.pipeline.workers, combination.pipeline.batch_size) == (2, 256)
     assert (rounds, seconds) == (3, 4.0)
     assert "batch 256, 4 workers: 4 workers x 2 batches x 0.52 MB = 4.2 MB" in result.stderr
-    assert "memory budget: 1000 MB for all processes" in result.stderr
-    assert "trials: 3 in each of 3 rounds" in result.stderr
-    assert "1 worker, left out in round 3: clearly slower than 2 workers" in result.stderr
-    assert "2 workers: 750 k tokens/s; 4 give 750 k (0% more) for 200 MB more;" in result.stdout
+    assert "memory budget: 1000 MB" in result.stderr
+    assert re.search("trials: 3 .* 3 rounds", result.stderr)
+    assert re.search("1 worker, .*round 3:", result.stderr)
+    assert "2 workers: 750 k tokens/s; 4 give" in result.stdout
     assert "[pipeline]\nworkers = 2\n" in result.stdout
 
 
@@ -152,7 +153,7 @@ def test_the_choice_is_in_the_document(netpipe: Netpipe, asked: Asked, trials: T
     assert (choice["workers"], choice["memory_budget_bytes"]) == (2, 350_000_000)
     fates = {one["workers"]: one["fate"] for one in choice["candidates"]}
     assert fates == {1: "slower", 2: "chosen", 4: "over budget"}
-    assert "4 workers, left out in round 1: would take 500 MB" in result.stderr
+    assert re.search("4 workers, .*round 1: .*500 MB", result.stderr)
 
 
 @pytest.mark.usefixtures("trials")
@@ -161,19 +162,19 @@ def test_the_choice_is_in_the_document(netpipe: Netpipe, asked: Asked, trials: T
     [
         (
             ("--workers", "auto,2"),
-            "--workers: value must be auto alone, or numbers; found 'auto,2'.",
+            "--workers: value .*auto alone.*'auto,2'",
         ),
         (
             ("--workers", "auto", "--batch-size", "64,128"),
-            "--batch-size: value must be one size with --workers auto; found '64,128'.",
+            "--batch-size: value .*one.* --workers auto.*'64,128'",
         ),
         (
             ("--workers", "2", "--memory-budget", "4GB"),
-            "--memory-budget: option must go with --workers auto; found --workers 2.",
+            "--memory-budget: option .*--workers auto.*--workers 2",
         ),
-        (("--memory-budget", "4GB"), "must go with --workers auto; found no --workers. Add"),
-        (("--workers", "auto", "--memory-budget", "4"), "number above 0 and one of MB, GB, MiB"),
-        (("--workers", "auto", "--memory-budget", "50MB"), "be at least the 200 MB"),
+        (("--memory-budget", "4GB"), "--memory-budget: .*no --workers"),
+        (("--workers", "auto", "--memory-budget", "4"), "--memory-budget: value .*GB.*'4'"),
+        (("--workers", "auto", "--memory-budget", "50MB"), "--memory-budget: .*200 MB.*50 MB"),
     ],
 )
 def test_options_that_do_not_go_with_auto_are_refused(
@@ -182,7 +183,7 @@ def test_options_that_do_not_go_with_auto_are_refused(
     """Option, constraint, value and a way out; nothing is measured."""
     result = netpipe("throughput", *words)
     assert result.exit_code == 2
-    assert message in result.stderr
+    assert re.search(message, result.stderr)
     assert asked == []
     assert result.stdout == ""
 
@@ -190,14 +191,14 @@ def test_options_that_do_not_go_with_auto_are_refused(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--batch-size", "128,0"), "at least 1, with commas between them; found '128,0'"),
-        (("--batch-size", "many"), "--batch-size: value must be whole numbers of at least 1"),
-        (("--batch-size", ""), "--batch-size: value must be whole numbers of at least 1"),
-        (("--workers", "1,-1"), "--workers: value must be whole numbers of at least 0"),
-        (("--rounds", "0"), "--rounds: value must be at least 1; found 0"),
-        (("--seconds", "0"), "--seconds: value must be above 0, and finite; found 0"),
-        (("--seconds", "inf"), "--seconds: value must be above 0, and finite; found inf"),
-        (("--config", "nowhere.toml"), "nowhere.toml: file must be readable"),
+        (("--batch-size", "128,0"), "--batch-size: value .*1, .*'128,0'"),
+        (("--batch-size", "many"), "--batch-size: value .*'many'"),
+        (("--batch-size", ""), "--batch-size: value .*''"),
+        (("--workers", "1,-1"), "--workers: value .* 0, .*'1,-1'"),
+        (("--rounds", "0"), "--rounds: value .* 1; found 0"),
+        (("--seconds", "0"), "--seconds: value .*found 0"),
+        (("--seconds", "inf"), "--seconds: value .*found inf"),
+        (("--config", "nowhere.toml"), r"nowhere\.toml: file"),
     ],
 )
 def test_bad_values_are_refused(
@@ -206,6 +207,6 @@ def test_bad_values_are_refused(
     """Option, constraint and value, in one line, before anything is measured."""
     result = netpipe("throughput", *words)
     assert result.exit_code == 2
-    assert message in result.stderr
+    assert re.search(message, result.stderr)
     assert asked == []
     assert result.stdout == ""

@@ -112,17 +112,14 @@ def test_the_document_has_the_choice() -> None:
     assert fast["peak_pss_bytes"] == 300_000_000
     assert len(slow["runs"]) == 3
     assert (left["tokens_per_s"], left["peak_pss_bytes"], left["runs"]) == (None, None, [])
-    assert left["reason"] == "1000 MB of finished batches"
+    assert left["reason"] == CHOICE.candidates[2].reason
     assert _document(ALONE)["choice"] is None
 
 
 def test_the_choice_is_explained() -> None:
     """Below the table, with the lines that keep it."""
-    assert list(remarks(CHOSE)) == [
-        CHOICE.reason,
-        "To keep that, in the configuration file:",
-        "[pipeline]\nworkers = 2",
-    ]
+    first, *_, last = remarks(CHOSE)
+    assert (first, last) == (CHOICE.reason, "[pipeline]\nworkers = 2")
 
 
 def test_the_table_marks_the_best() -> None:
@@ -130,7 +127,9 @@ def test_the_table_marks_the_best() -> None:
     rows = [row.split() for row in _rows(ALONE)]
     assert ["128", "2", "2", "k", "(2-2)", "1", "k", "(1-1)"] in [row[:8] for row in rows]
     assert ["256", "*", "2", "4", "M", "(4-4)", "1", "k"] in [row[:8] for row in rows]
-    assert list(remarks(ALONE)) == ["* most tokens per second: batch 256, 2 workers"]
+    (remark,) = remarks(ALONE)
+    assert remark.startswith("* ")
+    assert remark.endswith(CHOSEN[1].label)
 
 
 def test_the_table_has_ratios() -> None:
@@ -142,7 +141,9 @@ def test_the_table_has_ratios() -> None:
         "other 500 (500-500) 1 k (1-1) 2.5 20.0% 50.0% 0 300 MB 1.5 s",
     ):
         assert sum(row.startswith(start) for row in rows) == 1
-    assert list(remarks(BESIDE))[1] == f"other: plain.py:loader; its tokens are {BY_ELEMENTS}"
+    remark = list(remarks(BESIDE))[1]
+    assert remark.startswith("other: plain.py:loader;")
+    assert BY_ELEMENTS in remark
 
 
 def test_the_table_of_one_round_has_medians_alone() -> None:

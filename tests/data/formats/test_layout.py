@@ -67,7 +67,7 @@ def test_a_bad_value_of_version_0_is_named(change: dict[str, Any], message: str)
 def test_version_0_must_have_what_it_says() -> None:
     """Contexts are planned with the number beside the measurements, so both must agree."""
     record = encode_row_v0(make_pings(20, seed=8), 1, measurements=21)
-    with pytest.raises(InputError, match="here: n_measurements.* 20.*found 21"):
+    with pytest.raises(InputError, match=r"here: n_measurements.* 20.*found 21"):
         decode_row(record, "here")
 
 
@@ -96,7 +96,7 @@ def test_something_else_is_refused() -> None:
     other = sink.getvalue().to_pybytes()
     whole = encode_row_v0(make_pings(30, seed=0), 1)
     for record in (b"", b"NPRW", b"TFRecord" * 20, other, whole[: len(whole) // 2]):
-        with pytest.raises(InputError, match="here: record.*probe row"):
+        with pytest.raises(InputError, match=r"here: record.*row"):
             decode_row(record, "here")
 
 

@@ -36,5 +36,5 @@ def test_no_side_is_empty(count: int, eval_fraction: float) -> None:
 
 def test_one_probe_cannot_be_split() -> None:
     """A single probe is refused."""
-    with pytest.raises(InputError, match=r"probes.*at least 2.*found 1"):
+    with pytest.raises(InputError, match=r"probes.* 2.*found 1"):
         choose_eval(np.array([7]))
