@@ -21,7 +21,7 @@ Trials = list[tuple[int, float]]
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Asked:
-    """What is to be measured; nothing is. The next one always gives 1000 tokens a second more."""
+    """The calls to measure; each further subject gives 1000 tokens a second more."""
     calls: Asked = []
 
     def measure(
@@ -37,7 +37,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Asked:
 
 @pytest.fixture
 def trials(monkeypatch: pytest.MonkeyPatch) -> Trials:
-    """Workers and seconds of trials; none is run. Of 4 cores 2 workers use all there is to gain."""
+    """The workers and seconds of each trial; more than 2 workers of 4 are no faster."""
     calls: Trials = []
 
     def measure(subject: Combination, seconds: float) -> Tally:
@@ -63,8 +63,8 @@ def test_it_measures_for_real(netpipe: Netpipe, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.stderr
     alone, with_worker = document(result, "throughput.1.json")["combinations"]
     assert (alone["workers"], with_worker["workers"]) == (0, 1)
-    for one in (alone, with_worker):
-        (run,) = one["runs"]
+    for combination in (alone, with_worker):
+        (run,) = combination["runs"]
         assert run["slots"] == 4 * 64 * run["batches"]
         assert 0 < run["tokens"] <= run["slots"]
         assert run["bytes_read"] > run["tokens"] / 100
@@ -90,14 +90,14 @@ def test_the_default_is_a_real_training_batch(
 
 
 def test_lists_are_all_combinations(netpipe: Netpipe, asked: Asked) -> None:
-    """What is compared with goes first in every round, and its figures are the other's."""
+    """The other loader goes first in every round, and its figures are in its own row."""
     result = netpipe(
         "throughput", "--batch-size", "256,512", "--workers", "0,2", "--against", "plain.py:loader",
         "--rounds", 3, "--seconds", 1.5,
     )  # fmt: skip
     assert result.exit_code == 0, result.stderr
     ((subjects, rounds, seconds),) = asked
-    assert [one.label for one in subjects] == [
+    assert [subject.label for subject in subjects] == [
         "plain.py:loader", "batch 256, 0 workers", "batch 256, 2 workers", "batch 512, 0 workers",
         "batch 512, 2 workers",
     ]  # fmt: skip
@@ -110,8 +110,8 @@ def test_lists_are_all_combinations(netpipe: Netpipe, asked: Asked) -> None:
     assert "512 * 2 5 k" in [line[:11] for line in lines]
 
 
-def test_a_configuration_is_taken_whole(netpipe: Netpipe, asked: Asked, tmp_path: Path) -> None:
-    """Its sequence, its batch and its seed; the options go before it."""
+def test_a_configuration_file_is_used(netpipe: Netpipe, asked: Asked, tmp_path: Path) -> None:
+    """Sequence, batch and seed are those of the file; options take precedence."""
     config = tmp_path / "config.toml"
     config.write_text("[pipeline]\nsequence_length = 512\nbatch_size = 64\nseed = 7\n")
     assert netpipe("throughput", "--config", config, "--workers", "3").exit_code == 0
@@ -123,7 +123,7 @@ def test_a_configuration_is_taken_whole(netpipe: Netpipe, asked: Asked, tmp_path
 
 
 def test_workers_are_chosen_by_trials(netpipe: Netpipe, asked: Asked, trials: Trials) -> None:
-    """Then the chosen ones are measured as any others, and both are reported."""
+    """The chosen number is then measured, and both trials and measurement are reported."""
     result = netpipe("throughput", "--workers", "auto", "--batch-size", "256", "--rounds", 3)
     assert result.exit_code == 0, result.stderr
     assert trials == [(workers, 1.0) for workers in (1, 2, 4, 4, 2, 1, 1, 2, 4)]
@@ -140,7 +140,7 @@ def test_workers_are_chosen_by_trials(netpipe: Netpipe, asked: Asked, trials: Tr
 
 
 def test_the_choice_is_in_the_document(netpipe: Netpipe, asked: Asked, trials: Trials) -> None:
-    """It lists what the budget left out untried; trials may be short."""
+    """The document lists a candidate that the budget excluded; trials may be short."""
     result = netpipe(
         "throughput", "--workers", "auto", "--memory-budget", "350MB", "--seconds", 0.5, "--json"
     )
@@ -151,7 +151,7 @@ def test_the_choice_is_in_the_document(netpipe: Netpipe, asked: Asked, trials: T
     assert isinstance(combination, Combination)
     assert combination.pipeline.workers == 2
     assert (choice["workers"], choice["memory_budget_bytes"]) == (2, 350_000_000)
-    fates = {one["workers"]: one["fate"] for one in choice["candidates"]}
+    fates = {each["workers"]: each["fate"] for each in choice["candidates"]}
     assert fates == {1: "slower", 2: "chosen", 4: "over budget"}
     assert re.search("4 workers, .*round 1: .*500 MB", result.stderr)
 
@@ -180,7 +180,7 @@ def test_the_choice_is_in_the_document(netpipe: Netpipe, asked: Asked, trials: T
 def test_options_that_do_not_go_with_auto_are_refused(
     netpipe: Netpipe, asked: Asked, words: tuple[str, ...], message: str
 ) -> None:
-    """Option, constraint, value and a way out; nothing is measured."""
+    """The error names option and value, and nothing is measured."""
     result = netpipe("throughput", *words)
     assert result.exit_code == 2
     assert re.search(message, result.stderr)
@@ -204,7 +204,7 @@ def test_options_that_do_not_go_with_auto_are_refused(
 def test_bad_values_are_refused(
     netpipe: Netpipe, asked: Asked, words: tuple[str, ...], message: str
 ) -> None:
-    """Option, constraint and value, in one line, before anything is measured."""
+    """The error names option and value, and nothing is measured."""
     result = netpipe("throughput", *words)
     assert result.exit_code == 2
     assert re.search(message, result.stderr)

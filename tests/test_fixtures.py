@@ -27,8 +27,8 @@ def test_a_wrong_configuration_is_refused(tmp_path: Path) -> None:
     assert re.search(f"ERROR: --netpipe-config: {path}: pipeline key .*'worker'", result.stderr)
 
 
-def test_data_and_configuration_of_ones_own_are_run_on(tmp_path: Path) -> None:
-    """The elements come from the folder given, in the shape that the file given asks for."""
+def test_the_options_choose_data_and_configuration(tmp_path: Path) -> None:
+    """The elements come from the given folder, in the shape that the given file states."""
     generate(tmp_path / "data", probes=30)
     path = tmp_path / "netpipe.toml"
     path.write_text("[pipeline]\nsequence_length = 64\nbatch_size = 4\n")

@@ -47,9 +47,8 @@ def _take(data: Path, config: PipelineConfig, count: int | None = None) -> list[
         iterator.close()
 
 
-def _assert_equal(one: list[Batch], other: list[Batch]) -> None:
-    assert len(one) == len(other)
-    for left, right in zip(one, other, strict=True):
+def _assert_equal(left_batches: list[Batch], right_batches: list[Batch]) -> None:
+    for left, right in zip(left_batches, right_batches, strict=True):
         assert left.keys() == right.keys()
         for key, value in left.items():
             np.testing.assert_array_equal(right[key], value)
@@ -83,7 +82,7 @@ def test_packed_batches_are_what_the_definition_says(
         )
         for line, segments in enumerate(reference.pack(contexts, sequences=4, room=257)):
             tokens = [token for segment in segments for token in segment]
-            numbers = [one for one, segment in enumerate(segments, 1) for _ in segment]
+            numbers = [number for number, segment in enumerate(segments, 1) for _ in segment]
             places = [place for segment in segments for place in range(len(segment))]
             assert batch["inputs"][line].tolist() == reference.padded(tokens, 257)[:-1]
             assert batch["targets"][line].tolist() == reference.padded(tokens, 257)[1:]
@@ -287,14 +286,15 @@ def test_batches_straight_from_parquet_are_alike(
     everything = everything.sort_by("event_time")
     pq.write_table(everything, tmp_path / "two.parquet", row_group_size=len(everything) // 2 + 1)
     assert pq.ParquetFile(tmp_path / "two.parquet").num_row_groups == 2
-    for one, other in zip(_shares(prepared), _shares(tmp_path), strict=True):
-        assert one == pytest.approx(other, abs=0.02)
+    assert _shares(prepared) == pytest.approx(_shares(tmp_path), abs=0.02)
 
 
 def _shares(data: Path) -> list[float]:
     """Return how many of the measurements have each role token."""
     batches = _take(data, dataclasses.replace(IN_PROCESS, batch_size=8), 150)
-    tokens = np.concatenate([one["inputs"][one["inputs_segmentation"] > 0] for one in batches])
+    tokens = np.concatenate(
+        [batch["inputs"][batch["inputs_segmentation"] > 0] for batch in batches]
+    )
     counts = np.bincount(tokens, minlength=FIRST_BYTE)[:FIRST_BYTE]
     return [float(count) for count in counts / counts[MEASUREMENT_START]]
 

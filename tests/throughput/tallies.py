@@ -1,4 +1,4 @@
-"""What runs counted, as tests make it up."""
+"""Made-up tallies of runs."""
 
 from typing import Any
 
@@ -20,5 +20,5 @@ _RUN: dict[str, Any] = {
 
 
 def make_tally(**changes: Any) -> Tally:
-    """A run of 4 seconds, 10 batches and 2000 tokens a second, but for the changes."""
+    """Return a run of 4 seconds, 10 batches and 2000 tokens a second, with changes."""
     return Tally(**{**_RUN, **changes})

@@ -52,9 +52,9 @@ class Measurements:
     def __len__(self) -> int:
         return len(self.second)
 
-    def pick(self, places: NDArray[np.int64]) -> "Measurements":
-        """Return the measurements at these places."""
-        return type(self)(*(getattr(self, field.name)[places] for field in fields(self)))
+    def pick(self, indices: NDArray[np.int64]) -> "Measurements":
+        """Return the measurements at these indices."""
+        return type(self)(*(getattr(self, field.name)[indices] for field in fields(self)))
 
     @classmethod
     def concatenate(cls, parts: Sequence["Measurements"]) -> "Measurements":
@@ -102,11 +102,11 @@ class ProbeRow:
 
 def take(rows: Sequence[ProbeRow], positions: Sequence[NDArray[np.int64]]) -> Measurements:
     """Return the measurements at these positions of each row, row after row; at least one row."""
-    taken = [len(places) for places in positions]
+    taken = [len(indices) for indices in positions]
     both = list(zip(rows, positions, strict=True))
-    pair = np.concatenate([row.pair.take(places) for row, places in both]).astype(np.int64)
-    offset_s = np.concatenate([row.offset_s.take(places) for row, places in both])
-    rtt_code = np.concatenate([row.rtt_code.take(places) for row, places in both])
+    pair = np.concatenate([row.pair.take(indices) for row, indices in both]).astype(np.int64)
+    offset_s = np.concatenate([row.offset_s.take(indices) for row, indices in both])
+    rtt_code = np.concatenate([row.rtt_code.take(indices) for row, indices in both])
     pairs = np.array([len(row.pair_source) for row in rows])
     sources = np.array([len(row.source) for row in rows])
     # The tables of all rows are concatenated, so numbers are shifted by the rows before their own.

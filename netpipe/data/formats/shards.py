@@ -71,16 +71,16 @@ class ShardReader:
             InputError: A record is damaged.
         """
         shards = np.searchsorted(self._ends, numbers, side="right")
-        places = np.asarray(numbers) - np.concatenate([[0], self._ends])[shards]
+        indices = np.asarray(numbers) - np.concatenate([[0], self._ends])[shards]
         # One at a time: the reader reads several in threads, which takes four times the CPU time.
         found = []
-        for shard, place in zip(shards.tolist(), places.tolist(), strict=True):
+        for shard, index in zip(shards.tolist(), indices.tolist(), strict=True):
             path = self._paths[shard]
-            where = f"{path}, record {place}"
+            where = f"{path}, record {index}"
             try:
                 if path not in self._readers:
                     self._readers[path] = ArrayRecordReader(str(path), _READER_OPTIONS)
-                found.append((self._readers[path].read([place])[0], where))
+                found.append((self._readers[path].read([index])[0], where))
             except (RuntimeError, IndexError) as error:
                 raise InputError(where, "record", "be readable", error) from error
         return found

@@ -93,12 +93,12 @@ class BlockOrder:
 
     def __getitem__(self, index: int) -> ContextBlock:
         sequence = np.arange(index * self.block_size, (index + 1) * self.block_size)
-        epoch, place = np.divmod(sequence, self.epochs.contexts_per_epoch)
-        row, number = np.empty_like(place), np.empty_like(place)
+        epoch, context = np.divmod(sequence, self.epochs.contexts_per_epoch)
+        row, number = np.empty_like(context), np.empty_like(context)
         for epoch_number in range(int(epoch[0]), int(epoch[-1]) + 1):
             inside, order = epoch == epoch_number, self.epochs[epoch_number]
-            slot = np.searchsorted(order.ends, place[inside], side="right")
-            row[inside], number[inside] = order.rows[slot], place[inside] - order.starts[slot]
+            slot = np.searchsorted(order.ends, context[inside], side="right")
+            row[inside], number[inside] = order.rows[slot], context[inside] - order.starts[slot]
         return ContextBlock(epoch, row, number)
 
 

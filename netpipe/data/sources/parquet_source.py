@@ -40,20 +40,20 @@ class ParquetSource:
         file_of_group = np.array([number for number, _ in groups], np.int64)
         self._kept: dict[int, list[ProbeRow]] = {}
         counts = [
-            (number, place, row.probe, len(row))
+            (number, index, row.probe, len(row))
             for number in range(len(self._groups))
-            for place, row in enumerate(self._rows(number))
+            for index, row in enumerate(self._rows(number))
         ]
         counted = np.array(counts, np.int64)
         in_eval = split_rows(counted[:, 2], file_of_group[counted[:, 0]], files, eval_files)
         in_split = in_eval == (split == "eval")
-        self._places = counted[in_split, :2]
+        self._row_indices = counted[in_split, :2]
         self.row_measurements: NDArray[np.int64] = counted[in_split, 3]
-        self.row_group: NDArray[np.int64] = self._places[:, 0]
+        self.row_group: NDArray[np.int64] = self._row_indices[:, 0]
 
     def read(self, rows: Sequence[int]) -> list[ProbeRow]:
         """Read these rows, in this order."""
-        return [self._rows(group)[place] for group, place in self._places[list(rows)].tolist()]
+        return [self._rows(group)[index] for group, index in self._row_indices[list(rows)].tolist()]
 
     def __getstate__(self) -> dict[str, object]:
         return {**vars(self), "_kept": {}}

@@ -48,14 +48,14 @@ def test_a_missing_index_says_how_to_make_one(tmp_path: Path) -> None:
     ],
 )
 def test_a_damaged_index_is_refused(tmp_path: Path, text: str, message: str) -> None:
-    """Broken JSON, another schema and missing fields are told apart."""
+    """Broken JSON, another schema and missing fields give different errors."""
     (tmp_path / INDEX_NAME).write_text(text)
     with pytest.raises(InputError, match=message):
         load_index(tmp_path)
 
 
 def test_counts_must_be_numbers(tmp_path: Path) -> None:
-    """A count that is no number is damage."""
+    """A count that is not a number is damage."""
     save_index(INDEX, tmp_path)
     path = tmp_path / INDEX_NAME
     path.write_text(path.read_text().replace("[9]", '["many"]'))

@@ -16,9 +16,9 @@ from tests.data.factories import as_row, make_pings
 from tests.data.layout_v0 import encode_row_v0
 
 
-def _assert_equal(one: ProbeRow | Measurements, other: ProbeRow | Measurements) -> None:
-    for name, value in vars(one).items():
-        np.testing.assert_array_equal(getattr(other, name), value, err_msg=name)
+def _assert_equal(expected: ProbeRow | Measurements, found: ProbeRow | Measurements) -> None:
+    for name, value in vars(expected).items():
+        np.testing.assert_array_equal(getattr(found, name), value, err_msg=name)
 
 
 @pytest.mark.parametrize("count", [1, 2, 333])
@@ -57,14 +57,14 @@ def test_version_0_is_put_in_time_order() -> None:
     ],
 )
 def test_a_bad_value_of_version_0_is_named(change: dict[str, Any], message: str) -> None:
-    """A value in a row of version 0 is held to what a value in parquet is."""
+    """Values in a row of version 0 are checked as values in parquet are."""
     pings = make_pings(20, seed=7)
     pings[7] = dataclasses.replace(pings[7], **change)
     with pytest.raises(InputError, match=f"^here: {message}"):
         decode_row(encode_row_v0(pings, 1), "here")
 
 
-def test_version_0_must_have_what_it_says() -> None:
+def test_the_stated_number_is_checked() -> None:
     """Contexts are planned with the number beside the measurements, so both must agree."""
     record = encode_row_v0(make_pings(20, seed=8), 1, measurements=21)
     with pytest.raises(InputError, match=r"here: n_measurements.* 20.*found 21"):
@@ -87,8 +87,8 @@ def test_a_record_of_another_length_is_refused(change: int) -> None:
         decode_row((record + b"!")[: len(record) + change], "here")
 
 
-def test_something_else_is_refused() -> None:
-    """Bytes that are no row of any layout are refused."""
+def test_other_bytes_are_refused() -> None:
+    """Bytes that are not a row of any layout are refused."""
     table = pa.table({"other": [1]})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
@@ -101,8 +101,8 @@ def test_something_else_is_refused() -> None:
 
 
 @pytest.mark.parametrize("field", ["pair", "pair_source"])
-def test_a_number_that_no_table_has(field: str) -> None:
-    """A record whose measurements name a pair, or a pair a source, that is not there is refused."""
+def test_a_number_outside_its_table_is_refused(field: str) -> None:
+    """The number of a pair or of a source must be below the length of its table."""
     row = as_row(make_pings(20, seed=0))
     numbers = getattr(row, field).copy()
     numbers[3] = 500

@@ -1,4 +1,4 @@
-"""Reading parquet: what is accepted, and what is refused with which words."""
+"""Reading parquet: what is accepted, and which error refuses the rest."""
 
 import warnings
 from datetime import datetime
@@ -34,7 +34,7 @@ def _read(path: Path) -> MeasurementArray:
 
 
 def test_values_come_through(tmp_path: Path) -> None:
-    """Times, times of answers and addresses are those of the file, in its order."""
+    """Times, round-trip times and addresses are those of the file, in its order."""
     pings = make_pings(50, seed=1)
     addresses = AddressTable()
     (read,) = read_parquet(_write(tmp_path, as_table(pings, probe=7)), addresses)
@@ -79,7 +79,7 @@ def test_empty_addresses_are_zeros(tmp_path: Path) -> None:
 
 
 def test_source_is_the_probe_without_prb_id(tmp_path: Path) -> None:
-    """Without prb_id there are as many probes as sources, 4.0.0.0 and 400:: not being one."""
+    """Without prb_id each source is a probe; 4.0.0.0 and 400:: are two."""
     table = _with("src_addr", ["4.0.0.0", "400::", "4.0.0.0"])
     table = table.set_column(3, "ip_version", pa.array([4, 6, 4]))
     table = table.set_column(2, "dst_addr", pa.array(["192.0.2.1", "2001:db8::1", ""]))
@@ -87,8 +87,8 @@ def test_source_is_the_probe_without_prb_id(tmp_path: Path) -> None:
     assert probe[0] == probe[2] != probe[1]
 
 
-def test_private_sources_are_warned_of(tmp_path: Path) -> None:
-    """Private addresses merge probes, which is said once; with prb_id they do not."""
+def test_private_sources_cause_a_warning(tmp_path: Path) -> None:
+    """Private addresses merge probes: one warning for all files, none with prb_id."""
     table = _with("src_addr", ["172.31.255.255"] * 3)
     table = table.set_column(3, "ip_version", pa.array([4] * 3))
     table = table.set_column(2, "dst_addr", pa.array(["192.0.2.1"] * 3))

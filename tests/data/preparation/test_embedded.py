@@ -1,4 +1,4 @@
-"""The embedded default data set in a cache: made once, by one process, and never half."""
+"""The default data set in a cache: generated once, by one process, and always complete."""
 
 import fcntl
 from pathlib import Path
@@ -10,7 +10,7 @@ from netpipe.data.preparation import synthetic
 
 @pytest.fixture
 def generated(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """The folders that data was generated in; nothing is but an index."""
+    """The folders in which data was generated; they get an index only."""
     folders: list[Path] = []
 
     def note(out: Path) -> None:
@@ -23,7 +23,7 @@ def generated(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 
 def test_data_is_generated_once(generated: list[Path], tmp_path: Path) -> None:
-    """The second who asks finds what the first has made."""
+    """The second call finds the data of the first."""
     assert synthetic.embedded_data(tmp_path) == synthetic.embedded_data(tmp_path) == generated[0]
     assert len(generated) == 1
 
@@ -31,7 +31,7 @@ def test_data_is_generated_once(generated: list[Path], tmp_path: Path) -> None:
 def test_data_is_generated_by_one_process(
     generated: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever else wants to is kept waiting meanwhile."""
+    """The lock is held while data is generated."""
     kept: list[Path] = []
 
     def generate_alone(out: Path) -> None:
@@ -47,7 +47,7 @@ def test_data_is_generated_by_one_process(
 def test_data_that_another_process_made_is_used(
     generated: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who has waited for it finds it, leaves it alone and generates nothing."""
+    """A process that waited for the lock uses the data that the other process made."""
 
     def wait(*_: object) -> None:
         made = tmp_path / synthetic._EMBEDDED_NAME
@@ -60,18 +60,18 @@ def test_data_that_another_process_made_is_used(
     assert generated == []
 
 
-def test_half_made_data_is_made_again(generated: list[Path], tmp_path: Path) -> None:
-    """A folder without an index is none of use."""
+def test_incomplete_data_is_generated_again(generated: list[Path], tmp_path: Path) -> None:
+    """A folder without an index is generated again."""
     target = synthetic.embedded_data(tmp_path)
     (target / "index.json").unlink()
     assert synthetic.embedded_data(tmp_path) == target
     assert len(generated) == 2
 
 
-def test_the_cache_of_the_user_is_taken(
+def test_the_cache_folder_of_the_user(
     generated: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """XDG_CACHE_HOME, and ~/.cache without it; NETPIPE_DATA goes before both."""
+    """NETPIPE_DATA takes precedence over XDG_CACHE_HOME, and that over ~/.cache."""
     monkeypatch.delenv("NETPIPE_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     assert synthetic.data_of_user().parent == tmp_path / "xdg" / "netpipe"

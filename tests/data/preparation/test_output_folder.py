@@ -1,4 +1,4 @@
-"""Folders that appear whole or not at all."""
+"""Output folders that appear complete or not at all."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ def _fail(folder: Path, error: Exception) -> None:
 
 
 def test_a_new_folder_appears_at_the_end(tmp_path: Path) -> None:
-    """Parents are made, and nothing is at the place before the block ends."""
+    """Parents are made, and the folder does not exist before the block ends."""
     out = tmp_path / "deep" / "out"
     with whole_folder(out) as folder:
         (folder / "data").write_text("new")
@@ -37,7 +37,7 @@ def test_an_empty_folder_is_taken(tmp_path: Path) -> None:
 
 
 def test_ours_is_replaced_only_when_whole(tmp_path: Path) -> None:
-    """A folder of ours survives a failure, and is replaced as a whole by a success."""
+    """A prepared folder survives a failure, and a success replaces it as a whole."""
     out = tmp_path / "out"
     out.mkdir()
     (out / INDEX_NAME).write_text(OURS)
@@ -67,7 +67,7 @@ def test_what_is_read_is_not_replaced(tmp_path: Path) -> None:
 
 
 def test_a_file_in_the_way(tmp_path: Path) -> None:
-    """A file at the place, or above it, is one line of error."""
+    """A file with the name of the folder or of its parent is an input error."""
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="found a file"):
         whole_folder(tmp_path / "file").__enter__()
@@ -85,7 +85,7 @@ def test_a_failed_write_is_an_input_error(tmp_path: Path) -> None:
 
 @pytest.fixture
 def ours(tmp_path: Path) -> Path:
-    """A folder that we made before."""
+    """A prepared folder."""
     out = tmp_path / "out"
     out.mkdir()
     (out / INDEX_NAME).write_text(OURS)

@@ -46,7 +46,7 @@ def test_the_seed_decides(tmp_path: Path) -> None:
 
 
 def test_it_looks_like_the_internet(made: tuple[Path, Index]) -> None:
-    """Families, failures, times of answers and history lengths are those of real probes."""
+    """Families, failures, round-trip times and history lengths are those of real probes."""
     table = _table(made[0])
     rtt_ms = table["rtt"].to_numpy()
     answered_ms = rtt_ms[rtt_ms >= 0]
@@ -62,7 +62,7 @@ def test_it_looks_like_the_internet(made: tuple[Path, Index]) -> None:
 
 
 def test_measurements_are_in_time_order(made: tuple[Path, Index]) -> None:
-    """A file is what an archive writes: everybody's measurements as they come."""
+    """A file has the measurements of all its probes in time order, as an archive has."""
     seconds = _table(made[0])["event_time"].cast(pa.int64()).to_numpy()
     assert (np.diff(seconds) >= 0).all()
 
@@ -75,7 +75,7 @@ def test_a_profile_shapes_the_histories(tmp_path: Path) -> None:
 
 
 def test_profiles_have_the_rows_they_are_named_for() -> None:
-    """Big rows come of probes with 170,000 measurements each, small ones of 25 on average."""
+    """Probes have 170,000 measurements each, and 25 on average."""
     big, small = PROFILES["big-rows"], PROFILES["small-rows"]
     assert (big.probes, big.median_measurements, big.log_sigma) == (24, 170_000, 0)
     mean = small.median_measurements * math.exp(small.log_sigma**2 / 2)  # of a log-normal

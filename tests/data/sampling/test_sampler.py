@@ -64,9 +64,9 @@ def test_modes_have_their_shares() -> None:
     contexts = sample(_block(as_row(make_pings(100, seed=0)), 5000), seed=0, target=10)
     timed = _split(contexts.timed, contexts)
     kinds = Counter(
-        "full" if one.all() else "none" if not one.any() else "partial"
-        for one in timed
-        if len(one) > 1
+        "full" if has_time.all() else "none" if not has_time.any() else "partial"
+        for has_time in timed
+        if len(has_time) > 1
     )
     total = sum(kinds.values())
     assert kinds["full"] / total == pytest.approx(0.4, abs=0.03)

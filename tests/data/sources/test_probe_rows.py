@@ -74,11 +74,17 @@ def test_parquet_gives_the_same_rows(prepared: Path, parquet: Path) -> None:
     direct = [ParquetSource(parquet, split) for split in ("train", "eval")]
     made = [ArrayRecordSource(prepared, split) for split in ("train", "eval")]
     contents = [
-        {_content(row) for one in side for row in one.read(range(len(one.row_measurements)))}
+        {
+            _content(row)
+            for source in side
+            for row in source.read(range(len(source.row_measurements)))
+        }
         for side in (direct, made)
     ]
     assert contents[0] == contents[1]
-    probes = [{row.probe for row in one.read(range(len(one.row_measurements)))} for one in direct]
+    probes = [
+        {row.probe for row in source.read(range(len(source.row_measurements)))} for source in direct
+    ]
     assert all(probes)
     assert not probes[0] & probes[1]
     assert isinstance(open_source(parquet, "eval"), ParquetSource)
@@ -93,7 +99,7 @@ def test_a_parquet_source_can_be_pickled(parquet: Path) -> None:
 
 
 def test_nothing_to_read(tmp_path: Path) -> None:
-    """A folder without data, no folder and a file are told apart."""
+    """A folder without data, a missing folder and a file give different errors."""
     with pytest.raises(InputError, match=r"none.*`netpipe prepare`"):
         open_source(tmp_path, "train")
     with pytest.raises(InputError, match=r"absent: .*found nothing"):
