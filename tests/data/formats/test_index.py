@@ -1,6 +1,5 @@
 """The index beside the shards."""
 
-import dataclasses
 import json
 from importlib.resources import files
 from pathlib import Path
@@ -54,17 +53,17 @@ def test_a_damaged_index_is_refused(tmp_path: Path, text: str, message: str) -> 
         load_index(tmp_path)
 
 
-def test_counts_must_be_numbers(tmp_path: Path) -> None:
-    """A count that is not a number is damage."""
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("[9]", '["many"]', r"index\.json: index"),
+        ('"layout_version": 1', '"layout_version": 2', r"layout version.*found 2"),
+    ],
+)
+def test_a_wrong_value_is_refused(tmp_path: Path, old: str, new: str, message: str) -> None:
+    """A count that is not a number is damage, and a newer layout needs a newer netpipe."""
     save_index(INDEX, tmp_path)
     path = tmp_path / INDEX_NAME
-    path.write_text(path.read_text().replace("[9]", '["many"]'))
-    with pytest.raises(InputError, match=r"index\.json: index"):
-        load_index(tmp_path)
-
-
-def test_a_newer_layout_is_refused(tmp_path: Path) -> None:
-    """An index of a newer layout is refused before any record is read."""
-    save_index(dataclasses.replace(INDEX, layout_version=2), tmp_path)
-    with pytest.raises(InputError, match=r"layout version.*found 2"):
+    path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(InputError, match=message):
         load_index(tmp_path)

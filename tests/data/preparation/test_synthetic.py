@@ -82,15 +82,12 @@ def test_profiles_have_the_rows_they_are_named_for() -> None:
     assert mean == pytest.approx(25, rel=0.02)
 
 
-def test_too_few_probes(tmp_path: Path) -> None:
-    """One probe cannot both train and evaluate."""
-    with pytest.raises(InputError, match=r"probes.* 2.*found 1"):
-        generate(tmp_path / "out", probes=1)
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_negative_seed(tmp_path: Path) -> None:
-    """A negative seed is refused, and nothing is left behind."""
-    with pytest.raises(InputError, match=r"seed.*at least 0.*-1"):
-        generate(tmp_path / "out", probes=2, seed=-1)
+@pytest.mark.parametrize(
+    ("probes", "seed", "message"),
+    [(1, 0, r"probes.* 2.*found 1"), (2, -1, r"seed.*at least 0.*-1")],
+)
+def test_a_bad_setting_is_refused(tmp_path: Path, probes: int, seed: int, message: str) -> None:
+    """One probe cannot both train and evaluate, and a seed is not negative; nothing is written."""
+    with pytest.raises(InputError, match=message):
+        generate(tmp_path / "out", probes=probes, seed=seed)
     assert not list(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""Random access to rows, and what is said when they are damaged."""
+"""Random access to rows, and the errors of damaged files."""
 
 import pickle
 import shutil
@@ -58,44 +58,27 @@ def test_rows_come_in_the_order_asked(prepared: Path) -> None:
     assert [len(row) for row in source.read(asked)] == counts[asked].tolist()
 
 
-def test_a_used_source_can_be_pickled(prepared: Path) -> None:
-    """A source with open readers travels without them, and reads on the other side."""
-    source = open_source(prepared, "train")
-    before = source.read([2])
-    pickled = pickle.dumps(source)
-    assert len(pickled) < 2000
-    assert [_content(row) for row in pickle.loads(pickled).read([2])] == [
-        _content(row) for row in before
-    ]
-
-
 def test_parquet_gives_the_same_rows(prepared: Path, parquet: Path) -> None:
     """Straight from parquet each probe has the measurements that prepare gives it."""
-    direct = [ParquetSource(parquet, split) for split in ("train", "eval")]
-    made = [ArrayRecordSource(prepared, split) for split in ("train", "eval")]
-    contents = [
-        {
-            _content(row)
-            for source in side
-            for row in source.read(range(len(source.row_measurements)))
-        }
-        for side in (direct, made)
-    ]
-    assert contents[0] == contents[1]
-    probes = [
-        {row.probe for row in source.read(range(len(source.row_measurements)))} for source in direct
-    ]
-    assert all(probes)
-    assert not probes[0] & probes[1]
+    sources = [ParquetSource(parquet, split) for split in ("train", "eval")]
+    prepared_sources = [ArrayRecordSource(prepared, split) for split in ("train", "eval")]
+    train, evaluation = map(_all_content, sources)
+    assert train | evaluation == set.union(*map(_all_content, prepared_sources))
+    probes, eval_probes = ({content[0] for content in rows} for rows in (train, evaluation))
+    assert probes
+    assert eval_probes
+    assert not probes & eval_probes
     assert isinstance(open_source(parquet, "eval"), ParquetSource)
 
 
-def test_a_parquet_source_can_be_pickled(parquet: Path) -> None:
-    """A parquet source travels without its rows."""
-    source = ParquetSource(parquet, "train")
+@pytest.mark.parametrize("data", ["prepared", "parquet", "inherited"])
+def test_a_used_source_can_be_pickled(request: pytest.FixtureRequest, data: str) -> None:
+    """A source is pickled without its open readers and rows, and reads the same afterwards."""
+    source = open_source(request.getfixturevalue(data), "train")
+    before = _all_content(source)
     pickled = pickle.dumps(source)
     assert len(pickled) < 2000
-    assert _content(pickle.loads(pickled).read([1])[0]) == _content(source.read([1])[0])
+    assert _all_content(pickle.loads(pickled)) == before
 
 
 def test_nothing_to_read(tmp_path: Path) -> None:
@@ -134,21 +117,10 @@ def test_inherited_rows_are_counted_without_reading_them(tmp_path: Path) -> None
         source.read([0])
 
 
-def test_an_inherited_source_can_be_pickled(inherited: Path) -> None:
-    """A source of inherited files travels without its readers."""
-    source = open_source(inherited, "train")
-    pickled = pickle.dumps(source)
-    assert len(pickled) < 2000
-    assert _all_content(pickle.loads(pickled)) == _all_content(source)
-
-
 @pytest.mark.parametrize(
     ("record", "message"),
     [
-        (
-            encode_row_v0(make_pings(9, seed=0), 1, measurements=0),
-            "n_measurements must be at least",
-        ),
+        (encode_row_v0(make_pings(9, seed=0), 1, measurements=0), "n_measurements.* 0"),
         (encode_row_v0(make_pings(9, seed=0), None), "record.*layout 0"),
         (b"something else", r"record.*layout 0.*index\.json"),
     ],
@@ -167,8 +139,7 @@ def test_inherited_files_that_cannot_be_used(tmp_path: Path, inherited: Path) ->
     whole = (inherited / "probes-2.arrayrecord").read_bytes()
     path = tmp_path / "cut.arrayrecord"
     path.write_bytes(whole[: len(whole) // 2])
-    match = r"cut.arrayrecord: file must be a whole ArrayRecord file; found \d+ bytes"
-    with pytest.raises(InputError, match=match):
+    with pytest.raises(InputError, match=r"cut\.arrayrecord: file.* \d+ bytes"):
         open_source(tmp_path, "train")
     write_records(path, [])
     with pytest.raises(InputError, match=r"probes.* 2.*found 0"):
@@ -187,21 +158,16 @@ def test_an_empty_row_group_is_passed_over(tmp_path: Path) -> None:
     assert [len(row) for row in source.read([0])] == source.row_measurements.tolist() == [9]
 
 
-@pytest.mark.parametrize("kept", [0, 0.5, 0.9])
-def test_a_truncated_shard(copied: Path, kept: float) -> None:
-    """A shard that is empty or cut short is named when it is opened."""
+@pytest.mark.parametrize(
+    "content", [0, 0.5, 0.9, b"something else" * 10_000], ids=["empty", "half", "90%", "other"]
+)
+def test_a_damaged_shard(copied: Path, content: float | bytes) -> None:
+    """A shard that is cut short, or not an ArrayRecord file, is named when it is opened."""
     shard = copied / load_index(copied).train.shards[1].file
     whole = shard.read_bytes()
-    shard.write_bytes(whole[: int(kept * len(whole))])
+    kept = content if isinstance(content, bytes) else whole[: int(content * len(whole))]
+    shard.write_bytes(kept)
     with pytest.raises(InputError, match=f"{shard.name}: shard .*truncated"):
-        open_source(copied, "train")
-
-
-def test_something_else_in_place_of_a_shard(copied: Path) -> None:
-    """A file that is no ArrayRecord file is named."""
-    shard = copied / load_index(copied).train.shards[0].file
-    shard.write_bytes(b"something else" * 10_000)
-    with pytest.raises(InputError, match=f"{shard.name}: shard "):
         open_source(copied, "train")
 
 
