@@ -47,17 +47,13 @@ def prepare(
 ) -> Index:
     """Turn parquet measurements into a folder that a pipeline can read, and return its index.
 
+    The sources are parquet files, or folders of them. A prepared folder at `out` is replaced when
+    the new one is complete. Unless file names state the split, the seed chooses the probes of the
+    eval split, which has `eval_fraction` as many files as the `shards` of the train split. The
+    arrays of a row take at most `row_bytes`.
+
     Memory holds 1/64 of the measurements (one bucket of the spill) and the distinct addresses; the
     rest is on disk, beside `out`.
-
-    Args:
-        sources: parquet files, or folders of them.
-        out: The folder to make; a prepared folder is replaced when the new one is complete.
-        seed: Chooses the eval probes, unless the file names state the split; at least 0.
-        shards: Files of the train split; the eval split has `eval_fraction` as many.
-        row_bytes: The largest size of a row's arrays.
-        eval_fraction: The fraction of probes in the eval split, unless file names state the split.
-        progress: See `Progress`.
 
     Raises:
         InputError: A setting, a source, a value in it, or `out` is invalid. `out` is then

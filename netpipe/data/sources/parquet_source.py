@@ -49,7 +49,7 @@ class ParquetSource:
         in_split = in_eval == (split == "eval")
         self._row_indices = counted[in_split, :2]
         self.row_measurements: NDArray[np.int64] = counted[in_split, 3]
-        self.row_group: NDArray[np.int64] = self._row_indices[:, 0]
+        self.row_group: NDArray[np.int64] | None = self._row_indices[:, 0]
 
     def read(self, rows: Sequence[int]) -> list[ProbeRow]:
         """Read these rows, in this order."""

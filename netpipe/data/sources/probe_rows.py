@@ -17,18 +17,16 @@ from netpipe.errors import InputError
 
 
 class RowSource(Protocol):
-    """Rows by their number; small when pickled, since every Grain worker gets a copy."""
+    """Rows by their number; small when pickled, since every Grain worker gets a copy.
 
-    @property
-    def row_measurements(self) -> NDArray[np.int64]:
-        """How many measurements each row has, int64 (rows,)."""
+    Attributes:
+        row_measurements: How many measurements each row has, int64 (rows,).
+        row_group: The group each row is read with, int64 (rows,): its first row costs the most.
+            None if every row is read alone.
+    """
 
-    @property
-    def row_group(self) -> NDArray[np.int64] | None:
-        """The group each row is read with, int64 (rows,): its first row costs the most.
-
-        None if every row is read alone.
-        """
+    row_measurements: NDArray[np.int64]
+    row_group: NDArray[np.int64] | None
 
     def read(self, rows: Sequence[int]) -> list[ProbeRow]:
         """Read these rows, in this order."""
@@ -50,7 +48,7 @@ class ArrayRecordSource:
             [len(shard.row_measurements) for shard in contents.shards],
         )
         self.row_measurements = contents.row_measurements
-        self.row_group = None
+        self.row_group: NDArray[np.int64] | None = None
 
     def read(self, rows: Sequence[int]) -> list[ProbeRow]:
         """Read these rows, in this order; raise an InputError for a damaged record."""
@@ -95,7 +93,7 @@ class UnindexedSource:
         in_split = split_rows(probes, files, paths, eval_files, seed=seed) == (split == "eval")
         self._records = np.flatnonzero(in_split)
         self.row_measurements: NDArray[np.int64] = counted[in_split, 1]
-        self.row_group = None
+        self.row_group: NDArray[np.int64] | None = None
 
     def read(self, rows: Sequence[int]) -> list[ProbeRow]:
         """Read these rows, in this order; raise an InputError for a damaged record."""
