@@ -48,9 +48,9 @@ def prepare(
     """Turn parquet measurements into a folder that a pipeline can read, and return its index.
 
     The sources are parquet files, or folders of them. A prepared folder at `out` is replaced when
-    the new one is complete. Unless file names state the split, the seed chooses the probes of the
-    eval split, which has `eval_fraction` as many files as the `shards` of the train split. The
-    arrays of a row take at most `row_bytes`.
+    the new one is complete. Unless file names state the split, the seed chooses `eval_fraction` of
+    the probes for evaluation. The train split has `shards` files, the eval split `eval_fraction` as
+    many, and the arrays of a row take at most `row_bytes`.
 
     Memory holds 1/64 of the measurements (one bucket of the spill) and the distinct addresses; the
     rest is on disk, beside `out`.
