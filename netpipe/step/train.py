@@ -61,7 +61,13 @@ def build_step(
         return State(parameters, optimizer.init(parameters))
 
     def step(state: State, batch: Batch) -> tuple[State, dict[str, Array]]:
-        _check_batch(batch, batch_shape)
+        wanted = f"be int32 {batch_shape}"
+        for key in BATCH_KEYS:
+            if key not in batch:
+                raise InputError("batch", key, wanted, "no such key")
+            found = batch[key]
+            if (found.shape, found.dtype) != (batch_shape, jnp.int32):
+                raise InputError("batch", key, wanted, f"{found.dtype} {found.shape}")
         loss, gradients = jax.value_and_grad(loss_of)(
             state.parameters, batch, architecture=architecture, dtype=dtype
         )
@@ -118,13 +124,3 @@ def synthetic_batch(
     segments = jnp.ones(shape, jnp.int32)
     arrays = tokens[:, :-1], tokens[:, 1:], segments, segments, positions, positions
     return dict(zip(BATCH_KEYS, arrays, strict=True))
-
-
-def _check_batch(batch: Batch, shape: tuple[int, int]) -> None:
-    wanted = f"be int32 {shape}"
-    for key in BATCH_KEYS:
-        if key not in batch:
-            raise InputError("batch", key, wanted, "no such key")
-        found = batch[key]
-        if (found.shape, found.dtype) != (shape, jnp.int32):
-            raise InputError("batch", key, wanted, f"{found.dtype} {found.shape}")

@@ -88,8 +88,16 @@ class UnindexedSource:
                 raise InputError(path, "file", "be a whole ArrayRecord file", found)
             records.append(count)
         self._shards = ShardReader(paths, records)
-        counted = np.array([self._count(number) for number in range(sum(records))], np.int64)
-        probes, files = counted.reshape(-1, 2)[:, 0], np.repeat(np.arange(len(paths)), records)
+        counts = []
+        for number in range(sum(records)):
+            [(record, where)] = self._shards.read([number])
+            if not record.startswith(ARROW_STREAM_START):
+                # A prepared shard; without its index nothing says which probes are for evaluation.
+                constraint = f"be of layout 0 without {INDEX_NAME}"
+                raise InputError(where, "record", constraint, "another", "Prepare the data again")
+            counts.append(count_row_v0(record, where))
+        counted = np.array(counts, np.int64).reshape(-1, 2)
+        probes, files = counted[:, 0], np.repeat(np.arange(len(paths)), records)
         in_split = split_rows(probes, files, paths, eval_files, seed=seed) == (split == "eval")
         self._records = np.flatnonzero(in_split)
         self.row_measurements: NDArray[np.int64] = counted[in_split, 1]
@@ -104,14 +112,6 @@ class UnindexedSource:
         """Yield the split's records, each with the file and number that errors name."""
         for number in self._records.tolist():
             yield from self._shards.read([number])
-
-    def _count(self, number: int) -> tuple[int, int]:
-        [(record, where)] = self._shards.read([number])
-        if not record.startswith(ARROW_STREAM_START):
-            # A prepared shard; without its index nothing says which probes are for evaluation.
-            constraint = f"be of layout 0 without {INDEX_NAME}"
-            raise InputError(where, "record", constraint, "another", "Prepare the data again")
-        return count_row_v0(record, where)
 
 
 def find_array_records(folder: Path) -> list[Path]:
