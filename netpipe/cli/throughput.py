@@ -15,7 +15,7 @@ from netpipe.results.units import format_megabytes
 
 if TYPE_CHECKING:
     from netpipe.throughput.report import Throughput
-    from netpipe.throughput.subjects import Combination
+    from netpipe.throughput.sessions import Combination
     from netpipe.throughput.worker_choice import Candidate, WorkerChoice
 
 
@@ -71,8 +71,8 @@ def throughput(
     batches have no inputs_segmentation, every element of the first leaf counts as a token.
     """
     from netpipe.config import PipelineConfig, load_config
-    from netpipe.data.preparation.embedded import data_of_user
-    from netpipe.throughput.subjects import combinations
+    from netpipe.data.preparation.synthetic import data_of_user
+    from netpipe.throughput.sessions import combinations
 
     if rounds < 1:
         raise InputError("--rounds", "value", "be at least 1", rounds)
@@ -131,8 +131,7 @@ def _choose_workers(
     from netpipe.device.host import this_host
     from netpipe.measuring.interleaving import MIN_ROUNDS
     from netpipe.throughput.sessions import expected_s
-    from netpipe.throughput.worker_choice import choose, worker_counts
-    from netpipe.throughput.worker_trials import MAX_ROUNDS, parse_budget
+    from netpipe.throughput.worker_choice import MAX_ROUNDS, choose, parse_budget, worker_counts
 
     host, trial_s = this_host(), min(1.0, seconds)
     budget_bytes = host.memory_bytes // 2 if memory_budget is None else parse_budget(memory_budget)
@@ -164,8 +163,7 @@ def _try_workers(
     from netpipe.measuring.interleaving import MIN_ROUNDS
     from netpipe.throughput.figures import Tally
     from netpipe.throughput.sessions import measure_once
-    from netpipe.throughput.worker_choice import Candidate
-    from netpipe.throughput.worker_trials import try_candidates
+    from netpipe.throughput.worker_choice import Candidate, try_candidates
 
     untried = [Candidate(count, subject.finished_bytes) for count, subject in subjects.items()]
     expected_runs, started_runs = MIN_ROUNDS * len(subjects), 0
@@ -193,8 +191,7 @@ def _measure(
     selected: "list[Combination]", against: str | None, rounds: int, seconds: float
 ) -> "Throughput":
     from netpipe.throughput.report import Against, Throughput
-    from netpipe.throughput.sessions import expected_s, measure_in_turns
-    from netpipe.throughput.subjects import Foreign, Subject
+    from netpipe.throughput.sessions import Foreign, Subject, expected_s, measure_in_turns
 
     # The user's loader goes first: if it fails, the command fails early.
     foreign = [] if against is None else [Foreign(against)]

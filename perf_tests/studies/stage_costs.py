@@ -15,7 +15,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from netpipe.data.preparation.embedded import data_of_user
+from netpipe.data.preparation.synthetic import data_of_user
 from netpipe.data.tokens.batches import Sequences, sequences_of, widen
 from netpipe.data.tokens.packing import cut
 from netpipe.data.tokens.tokenizer import encode

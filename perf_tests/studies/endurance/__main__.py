@@ -9,7 +9,7 @@ from rich.console import Console
 
 from netpipe.config import PipelineConfig
 from netpipe.data.pipeline import build
-from netpipe.data.preparation.embedded import data_of_user
+from netpipe.data.preparation.synthetic import data_of_user
 from netpipe.device.host import this_host
 from netpipe.errors import NetpipeError
 from netpipe.whole_file import write_whole

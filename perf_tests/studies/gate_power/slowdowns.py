@@ -14,7 +14,7 @@ import numpy as np
 
 from fixtures.workload import step_factory
 from netpipe.config import Config
-from netpipe.data.preparation.embedded import data_of_user
+from netpipe.data.preparation.synthetic import data_of_user
 
 KINDS: Final = ("cpu", "wait", "step", "transfer")
 _VALUES: Final = np.arange(800, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
