@@ -9,11 +9,9 @@ class Clock(Protocol):
 
     def __call__(self) -> float:
         """Return the seconds since an arbitrary, fixed moment."""
-        ...
 
     def sleep(self, duration_s: float) -> None:
         """Return after `duration_s` seconds."""
-        ...
 
 
 class MonotonicClock:
@@ -32,13 +30,10 @@ class RecordedClock:
     """A clock that moves only by recorded durations.
 
     As the timer of a timing tool, it makes the tool see durations that were measured elsewhere.
-
-    Attributes:
-        __name__: The name of the timer, which the tool prints.
     """
 
     def __init__(self) -> None:
-        self.__name__ = "netpipe.session"
+        self.__name__ = "netpipe.session"  # the tool prints it
         self._now_s = 0.0
 
     def __call__(self) -> float:

@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
 
@@ -26,8 +26,7 @@ class PipelineConfig:
         epochs: Passes over the data; None: endless.
         workers: Processes that make batches; 0 makes them in the calling process.
         worker_buffer_batches: Finished batches that each worker may hold.
-        shard_index: The index of this host among those that share the data.
-        shard_count: Hosts that share the data.
+        shard_count: Hosts that read the same data; `shard_index` is this host's, from 0.
     """
 
     seed: int = 0
@@ -42,11 +41,6 @@ class PipelineConfig:
     shard_count: int = 1
 
     def __post_init__(self) -> None:
-        """Check every setting.
-
-        Raises:
-            InputError: A setting is outside its range.
-        """
         minima = {
             "seed": 0,
             "sequence_length": _LONGEST_MEASUREMENT if self.packing else 30,
@@ -74,7 +68,6 @@ class StepConfig:
 
     Attributes:
         preset: A name in `PRESETS`; its widths are in `netpipe.step.model`.
-        learning_rate: The optimizer's learning rate.
         seed: Seeds the parameters and the synthetic tokens.
     """
 
@@ -83,11 +76,6 @@ class StepConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Check every setting.
-
-        Raises:
-            InputError: A setting is outside its range.
-        """
         if self.preset not in PRESETS:
             raise InputError("step", "preset", f"be one of {', '.join(PRESETS)}", repr(self.preset))
         if not self.learning_rate > 0:
@@ -131,10 +119,9 @@ def load_config(path: Path) -> Config:
 
 def _section(section: type[_Section], table: Mapping[str, Any], path: Path, name: str) -> _Section:
     hints = get_type_hints(section)
-    known = [entry.name for entry in fields(section)]  # type: ignore[arg-type]
     for key, value in table.items():
-        if key not in known:
-            raise InputError(path, f"{name} key", f"be one of {', '.join(known)}", repr(key))
+        if key not in hints:
+            raise InputError(path, f"{name} key", f"be one of {', '.join(hints)}", repr(key))
         allowed = get_args(hints[key]) or (hints[key],)
         if float in allowed:
             allowed = (*allowed, int)

@@ -11,8 +11,7 @@ class InputError(NetpipeError):
     Args:
         where: The file, folder or option that holds the value.
         field: The column, key or aspect of it that is wrong.
-        constraint: What the field must be, worded to follow "must".
-        found: The value found, as it is shown to the user.
+        constraint: Follows "must".
         way_out: What the user can do about it, as a sentence.
     """
 

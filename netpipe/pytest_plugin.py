@@ -7,8 +7,9 @@ every measurement runs in a session, a fresh process of its own.
 import os
 import shlex
 import tempfile
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -18,14 +19,7 @@ import pytest
 from netpipe.device.emulated_names import parse_accelerator
 from netpipe.errors import InconclusiveError, NetpipeError
 from netpipe.session.request import SessionRequest
-from netpipe.suite import (
-    baseline_recording,
-    benchmark_replay,
-    github,
-    session_nodes,
-    summary,
-    xdist_isolation,
-)
+from netpipe.suite import other_plugins, session_nodes, summary
 from netpipe.suite.acceptance import read_acceptance
 from netpipe.suite.against import Against, recorded_commit
 
@@ -50,8 +44,8 @@ from netpipe.suite.fixtures import (  # noqa: F401  # pytest looks for them here
     netpipe_synthetic,
 )
 from netpipe.suite.options import BASELINE, Options, add_options
+from netpipe.suite.outputs import run_document, write_outputs
 from netpipe.suite.run import RUN, Run
-from netpipe.suite.run_document import run_document, write_json
 from netpipe.whole_file import refuse_unwritable, writable_folder
 
 _COMPARE = pytest.StashKey[object]()
@@ -73,16 +67,19 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     options = Options.from_config(config)
     if SessionRequest.from_environment() is not None:
-        _become_session(config)
+        # These options concern only the run that started this session.
+        option = config.option
+        option.benchmark_compare = option.benchmark_save = option.benchmark_json = None
+        option.benchmark_autosave = option.benchmark_only = option.benchmark_skip = False
         return
-    benchmark_replay.refuse_only_beside_workers(config)
-    compare = benchmark_replay.take_comparison(config)
-    if xdist_isolation.is_worker(config):
+    other_plugins.refuse_only_beside_workers(config)
+    compare = other_plugins.take_comparison(config)
+    if other_plugins.is_worker(config):
         return
     config.stash[_COMPARE] = compare
     # A recorded run becomes the baseline of later ones, so it is not compared itself.
     compares = bool(compare) and not options.record
-    run = Run(options, compares, covers=session_nodes.coverage(config), say=_make_say(config))
+    run = Run(options, compares, covers=session_nodes.coverage(config), say=partial(_say, config))
     config.stash[RUN] = run
     with _as_usage_error():
         _check_options(run, config)
@@ -105,7 +102,6 @@ def _check_options(run: Run, config: pytest.Config) -> None:
 
 def _find_other_version(run: Run, config: pytest.Config, ref: str) -> None:
     run.against = Against.from_ref(config, ref, run.options.against_extras, run.say)
-    config.add_cleanup(run.against.remove)
 
 
 @contextmanager
@@ -116,24 +112,13 @@ def _as_usage_error() -> Iterator[None]:
         raise pytest.UsageError(str(error)) from error
 
 
-def _become_session(config: pytest.Config) -> None:
-    """Switch off the options that concern only the run that started this session."""
-    option = config.option
-    option.benchmark_compare = option.benchmark_save = option.benchmark_json = None
-    option.benchmark_autosave = option.benchmark_only = option.benchmark_skip = False
-
-
-def _make_say(config: pytest.Config) -> Callable[[str], None]:
-    def say(text: str) -> None:
-        reporter = config.pluginmanager.getplugin("terminalreporter")
-        capture = config.pluginmanager.getplugin("capturemanager")
-        if reporter is None:
-            return
+def _say(config: pytest.Config, text: str) -> None:
+    reporter = config.pluginmanager.getplugin("terminalreporter")
+    capture = config.pluginmanager.getplugin("capturemanager")
+    if reporter is not None:
         with capture.global_and_fixture_disabled():
             reporter.ensure_newline()
             reporter.write_line(f"  netpipe: {text}")
-
-    return say
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -158,9 +143,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                     f"{item.nodeid}: the netpipe marker takes {', '.join(_MARKER_KEYS)}; "
                     f"found {unknown[0]!r}"
                 )
-    xdist_isolation.select_for_process(config, items, _is_measured)
+    other_plugins.select_for_process(config, items, _is_measured)
     if any(_is_measured(item) for item in items):
-        benchmark_replay.enable_without_workers(config)
+        other_plugins.enable_without_workers(config)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -168,7 +153,7 @@ def pytest_testnodedown(node: Any) -> None:
     """Remember the timed tests that a worker of pytest-xdist left to this process."""
     run = node.config.stash.get(RUN, None)
     if run is not None:
-        run.left_to_run.update(dict.fromkeys(xdist_isolation.find_left_out(node)))
+        run.left_to_run.update(dict.fromkeys(other_plugins.find_left_out(node)))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -178,7 +163,7 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
     run = session.config.stash.get(RUN, None)
     if run is not None and run.left_to_run:
         run.say(f"the workers left out {len(run.left_to_run)} timed tests, which now run alone")
-        xdist_isolation.run_alone(session, list(run.left_to_run))
+        other_plugins.run_alone(session, list(run.left_to_run))
     return result
 
 
@@ -187,7 +172,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """Refuse a path that --benchmark-compare took for a run, before tests are collected."""
     config = session.config
     if config.stash.get(RUN, None) is not None:
-        benchmark_replay.refuse_path_as_run(config, config.stash[_COMPARE])
+        other_plugins.refuse_path_as_run(config, config.stash[_COMPARE])
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
@@ -200,11 +185,7 @@ def pytest_deselected(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Find the baselines and the other version, before anything is measured.
-
-    Raises:
-        pytest.UsageError: A baseline is damaged, or the other version is missing or cannot be run.
-    """
+    """Find the baselines and the other version, before anything is measured."""
     config = session.config
     session_nodes.report_missing_test(session)
     run = config.stash.get(RUN, None)
@@ -215,11 +196,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if config.option.collectonly:
         return
     if run.timed:
-        benchmark_replay.refuse_other_comparisons(config, config.stash[_COMPARE])
+        other_plugins.refuse_other_comparisons(config, config.stash[_COMPARE])
         run.say_limit()
-    is_plain = not run.timed or any(_is_plain_benchmark(item) for item in session.items)
+    is_plain = not run.timed or any(
+        _requests(item, "benchmark") and not _is_measured(item) for item in session.items
+    )
     if run.compares and is_plain:
-        benchmark_replay.give_comparison_back(config, config.stash[_COMPARE])
+        other_plugins.give_comparison_back(config, config.stash[_COMPARE])
     with _as_usage_error():
         if run.timed and (run.compares or run.options.against == BASELINE):
             _find_baselines(run, config)
@@ -243,22 +226,17 @@ def _find_baselines(run: Run, config: pytest.Config) -> None:
         return Path(made.name)
 
     run.acceptance = read_acceptance(run.options, config.rootpath, os.environ, temporary)
-    if run.options.accelerators == ("auto",):
-        baselines = run.baselines_of(run.device.key)
-        if baselines:
-            benchmark_replay.show_baseline(config, baselines[-1].path)
+    measures_device = run.options.accelerators == ("auto",)
+    if measures_device and (baselines := run.baselines_of(run.device.key)):
+        other_plugins.show_baseline(config, baselines[-1].path)
 
 
-def _is_plain_benchmark(item: pytest.Item) -> bool:
-    return "benchmark" in getattr(item, "fixturenames", ()) and not _is_measured(item)
+def _requests(item: pytest.Item, fixture: str) -> bool:
+    return fixture in getattr(item, "fixturenames", ())
 
 
-def _is_compared(item: pytest.Item) -> bool:
-    return "netpipe_benchmark" in getattr(item, "fixturenames", ())
-
-
-def _is_measured(item: pytest.Item) -> bool:
-    return "netpipe_accelerator" in getattr(item, "fixturenames", ())
+_is_compared = partial(_requests, fixture="netpipe_benchmark")
+_is_measured = partial(_requests, fixture="netpipe_accelerator")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -290,12 +268,15 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     )
     if is_incomplete:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
-    for write in (_record, _write_json, _write_report, _add_step_summary):
-        try:
-            write(run, session)
-        except NetpipeError as error:
-            run.notes.append(str(error))
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    write_outputs(run, session, _write_page)
+
+
+def _write_page(run: Run, session: pytest.Session) -> None:
+    if run.options.report is not None:
+        from netpipe.page.rendering import write_page  # Slow: it imports the drawing of plots.
+
+        typed = shlex.join(["pytest", *map(str, session.config.invocation_params.args)])
+        write_page([run_document(run)], run.options.report, "--netpipe-report", repeat=typed)
 
 
 def _only_lists(config: pytest.Config) -> bool:
@@ -304,43 +285,16 @@ def _only_lists(config: pytest.Config) -> bool:
     return bool(config.option.collectonly) and not typed.isdisjoint(config.invocation_params.args)
 
 
-def _record(run: Run, session: pytest.Session) -> None:
-    if run.options.record:
-        note = baseline_recording.record_baselines(run, session.config, int(session.exitstatus))
-        run.notes.append(note)
-
-
-def _write_json(run: Run, _: pytest.Session) -> None:
-    if run.options.json is not None:
-        write_json(run, run.options.json)
-
-
-def _write_report(run: Run, session: pytest.Session) -> None:
-    if run.options.report is not None:
-        from netpipe.page.rendering import write_page  # Slow: it imports the drawing of plots.
-
-        typed = shlex.join(["pytest", *map(str, session.config.invocation_params.args)])
-        write_page([run_document(run)], run.options.report, "--netpipe-report", repeat=typed)
-
-
-def _add_step_summary(run: Run, _: pytest.Session) -> None:
-    path = os.environ.get("GITHUB_STEP_SUMMARY")
-    if path and (run.timed or run.compares_nothing):
-        github.add_step_summary(run, Path(path))
-
-
 @pytest.hookimpl(trylast=True)  # below pytest-benchmark's table
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Print the verdicts, comparisons and notes, and the annotations for GitHub Actions."""
     run = config.stash.get(RUN, None)
-    if run is None or _only_lists(config):
-        return
-    if not (run.timed or run.notes or run.compares_nothing):
+    if run is None or _only_lists(config) or not (run.timed or run.notes or run.compares_nothing):
         return
     terminalreporter.section("netpipe")
     for line in summary.summary_lines(run):
         terminalreporter.write_line(line)
     if os.environ.get("GITHUB_ACTIONS") == "true":
         failed = (terminalreporter.stats.get(kind, ()) for kind in ("failed", "error"))
-        for command in github.annotations(chain.from_iterable(failed), run):
+        for command in summary.annotations(chain.from_iterable(failed), run):
             terminalreporter.write_line(command)

@@ -12,12 +12,8 @@ from netpipe.errors import InputError
 def refuse_unwritable(path: Path, option: str) -> None:
     """Refuse a file that cannot be written, before there is a result to lose.
 
-    Args:
-        path: The file; it is not touched.
-        option: The option that named it, for the error.
-
     Raises:
-        InputError: The file cannot be written.
+        InputError: The file, which an option named, cannot be written.
     """
     part = _part_of(path)
     try:
@@ -30,20 +26,14 @@ def refuse_unwritable(path: Path, option: str) -> None:
 
 
 def write_whole(path: Path, content: str | bytes, option: str) -> None:
-    """Replace a file once the new content is completely written.
-
-    Args:
-        path: The file.
-        content: Its new content; text is encoded as UTF-8.
-        option: The option that named the file, for the error.
+    """Replace a file once the new content, text as UTF-8, is completely written.
 
     Raises:
-        InputError: The file cannot be written.
+        InputError: The file, which an option named, cannot be written.
     """
-    encoded = content.encode("utf-8") if isinstance(content, str) else content
     part = _part_of(path)
     try:
-        part.write_bytes(encoded)
+        part.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
         part.replace(path)
     except OSError as error:
         with suppress(OSError):
@@ -58,12 +48,8 @@ def _part_of(path: Path) -> Path:
 def writable_folder(path: Path, option: str) -> Path:
     """Return the absolute path of a writable folder, which is made if it is missing.
 
-    Args:
-        path: The folder.
-        option: The option that named it, for the error.
-
     Raises:
-        InputError: The folder is not writable, or cannot be made.
+        InputError: The folder, which an option named, is not writable, or cannot be made.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)

@@ -6,8 +6,7 @@ from itertools import count
 from pathlib import Path
 
 from netpipe.data.sampling.context_order import Epochs, RowOrder, contexts_per_row
-from netpipe.data.sampling.draws import ContextDraws, DrawnRows, read_block
-from netpipe.data.sampling.sampler import Contexts
+from netpipe.data.sampling.sampler import ContextDraws, Contexts, DrawnRows, read_block
 from netpipe.data.sources.probe_rows import RowSource, open_source
 from netpipe.data.tokens.batches import Sequences
 from netpipe.data.tokens.packing import likely_contexts, pack

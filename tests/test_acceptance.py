@@ -72,7 +72,7 @@ def test_a_slow_sampler_fails_loading(project: Path) -> None:
     (project / "alone.toml").write_text("[pipeline]\nworkers = 0\n")
     suite = perf_tests_of(project, "perf_tests/test_emulated.py", "--netpipe-config", "alone.toml")
     assert suite.returncode == pytest.ExitCode.TESTS_FAILED, suite.stdout
-    assert "loader too slow: loading a batch takes" in suite.stdout
+    assert "loader too slow: " in suite.stdout
 
 
 def test_a_batch_behind_the_workers_fails_the_order(project: Path) -> None:

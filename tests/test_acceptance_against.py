@@ -79,9 +79,9 @@ def test_each_version_runs_its_own_code(project: Path, tmp_path: Path) -> None:
     assert done.returncode == 3, done.stdout + done.stderr
     found = json.loads((tmp_path / "run.json").read_text())["against"]
     assert found["commit"] == git(project, "rev-parse", "HEAD~1")
-    sizes = [(one["base"]["batch_bytes"], one["now"]["batch_bytes"]) for one in found["pairs"]]
+    sizes = [(pair["base"]["batch_bytes"], pair["now"]["batch_bytes"]) for pair in found["pairs"]]
     assert sizes == [(10 * 10, 20 * 20)]
-    assert " runs its own checkout, in this environment" in done.stdout
+    assert "runs its own checkout" in done.stdout
     assert worktrees(project) == 1
 
 
@@ -90,6 +90,6 @@ def test_an_installed_copy_is_not_compared_with_itself(project: Path, tmp_path: 
     shutil.copytree(project / "src", tmp_path / "site-packages")
     done = ab(project, ROOT, project, tmp_path / "site-packages")
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "contains it as src/inner/__init__.py" in done.stdout
+    assert "src/inner/__init__.py" in done.stdout
     assert f"found {tmp_path}/site-packages/inner/__init__.py" in done.stdout
     assert not json.loads((tmp_path / "run.json").read_text())["against"]["pairs"]

@@ -120,15 +120,15 @@ def disordered(tmp_path: Path, intent: str) -> Path:
 
 def test_each_disorder_fails_with_its_rule(disordered: Path, intent: str) -> None:
     """Every pipeline fails, and its message names the rule that it was made to break."""
-    tests = [f"perf_tests/test_{one.module}.py" for one in of_intent(intent)]
+    tests = [f"perf_tests/test_{disorder.module}.py" for disorder in of_intent(intent)]
     suite = perf_tests_of(disordered, *tests, f"--netpipe-intent={intent}", "--junitxml=run.xml")
     assert suite.returncode == pytest.ExitCode.TESTS_FAILED, suite.stdout
     cases = ElementTree.parse(disordered / "run.xml").iter("testcase")
     said = {str(case.get("classname")): "".join(case.itertext()) for case in cases}
-    failed = {one.rule: one.is_told_in(said) for one in of_intent(intent)}
+    failed = {disorder.rule: disorder.is_told_in(said) for disorder in of_intent(intent)}
     assert failed == dict.fromkeys(failed, True), suite.stdout
 
 
 def of_intent(intent: str) -> list[Disorder]:
     """Return what is an error for an intent."""
-    return [one for one in DISORDERS if one.intent == intent]
+    return [disorder for disorder in DISORDERS if disorder.intent == intent]

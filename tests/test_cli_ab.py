@@ -1,4 +1,4 @@
-"""`netpipe ab`: what it starts pytest with, where, and how it ends."""
+"""`netpipe ab`: the pytest that it starts, and its exit code."""
 
 import json
 from importlib import import_module
@@ -38,8 +38,8 @@ class Started:
         """Note what was started."""
         self.command, self.folder = command, cwd
         self.seen = (cwd / "perf_tests" / "test_a.py").read_text()
-        written = next(one for one in command if one.startswith("--netpipe-json="))
-        comparisons = [{"outcome": one, "against": "x"} for one in self._outcomes]
+        written = next(word for word in command if word.startswith("--netpipe-json="))
+        comparisons = [{"outcome": outcome, "against": "x"} for outcome in self._outcomes]
         Path(written.partition("=")[2]).write_text(json.dumps({"comparisons": comparisons}))
         return self
 
@@ -81,7 +81,7 @@ def test_a_folder_is_no_head(netpipe: Netpipe, repository: Path, passing: Starte
 def test_another_head_has_its_own_checkout(
     netpipe: Netpipe, repository: Path, passing: Started
 ) -> None:
-    """With HEAD pytest runs in a worktree of it, against a commit, for its names are not ours."""
+    """Pytest runs in a worktree of HEAD, against a commit: a ref may name another one there."""
     base = commit_files(repository, {"perf_tests/test_a.py": "3"})
     assert netpipe("ab", "HEAD", "HEAD~2", "perf_tests").exit_code == 0
     assert passing.seen == "1"
@@ -105,7 +105,7 @@ def test_another_head_has_its_own_checkout(
         (Started(4), 2),
         (Started(5), 2),
     ],
-    ids=lambda one: str(one) if isinstance(one, int) else "-".join(one._outcomes) or "none",
+    ids=lambda value: str(value) if isinstance(value, int) else "-".join(value._outcomes) or "none",
 )
 @pytest.mark.usefixtures("repository")
 def test_exit_codes(
@@ -128,9 +128,9 @@ def test_the_results_can_be_kept(netpipe: Netpipe, tmp_path: Path) -> None:
 def test_a_ref_that_is_not_there_is_misuse(
     netpipe: Netpipe, passing: Started, words: tuple[str, ...]
 ) -> None:
-    """Exit code 2 and one sentence; nothing is started."""
+    """Exit code 2 and the ref; nothing is started."""
     result = netpipe("ab", *words)
     assert result.exit_code == 2
-    assert "REF must name a commit of" in result.stderr
-    assert "found 'nowhere'" in result.stderr
+    assert "REF" in result.stderr
+    assert "'nowhere'" in result.stderr
     assert not passing.command

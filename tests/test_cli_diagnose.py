@@ -49,7 +49,7 @@ def test_the_sentence_comes_first(netpipe: Netpipe, asked: list[Any]) -> None:
     assert result.exit_code == 0
     assert lines[0] == f"Stage {ODD}."
     assert lines[-1] == f"warning no-prefetch: {ODD}"
-    assert lines[-2] == "nothing was tried: there was no time"
+    assert lines[-2].endswith(findings().unverified)
     assert any(ODD in line and "mine.py:7" in line for line in lines)
     assert asked[0][0].session.budget_s == 60.0
 
@@ -58,7 +58,7 @@ def test_the_sentence_comes_first(netpipe: Netpipe, asked: list[Any]) -> None:
 def test_the_longest_time_is_said_first(netpipe: Netpipe) -> None:
     """Twice the budget and 20 s, on standard error; nothing where all is to be quiet."""
     said = netpipe("diagnose", "--loader", "a:b", "--budget", "60").stderr
-    assert said.startswith("diagnosing takes at most 2:20 from the first batches on")
+    assert "at most 2:20" in said
     assert netpipe("diagnose", "--loader", "a:b", "--quiet").stderr == ""
 
 
@@ -127,7 +127,7 @@ def test_a_loader_that_raises_is_told(netpipe: Netpipe) -> None:
         "diagnose", "--loader", LOADERS.format("raising"), "--budget", "0.1", "--quiet"
     )
     assert result.exit_code == 2
-    assert result.stderr.startswith("netpipe: OSError: no [bold]data[/x] here")
+    assert result.stderr.startswith("netpipe: OSError: no [bold]data[/x]")
     assert "loaders.py" in result.stderr
 
 
@@ -165,8 +165,9 @@ def test_a_loader_is_diagnosed(netpipe: Netpipe) -> None:
     assert largest["without_s_per_batch"]["median"] < found["lane_s_per_batch"]["median"]
     made = {one["name"]: one for one in found["interventions"]}
     assert all(made[one]["speedup"] for one in ("two-threads", "two-processes", "without-stage"))
-    assert made["cached-bytes"]["says"] == "not made: no file of data is open"
+    assert made["cached-bytes"]["speedup"] is None
+    assert "no file" in made["cached-bytes"]["says"]
     assert {one["kind"] for one in found["what_if"]} >= {"workers", "without-stage"}
     assert found["measurement"] is None
     assert found["verified"] is None
-    assert "could not be tried: " in found["unverified"]
+    assert "tried: " in found["unverified"]

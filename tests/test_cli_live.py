@@ -1,4 +1,4 @@
-"""What a person sees while a session runs: on a terminal, in a pipe, when asked to be quiet."""
+"""The progress of a session: on a terminal, in a pipe, and with --quiet."""
 
 import os
 import pty
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from netpipe.cli import progress_display as shown
+from netpipe.cli import progress_display
 from netpipe.cli.progress_display import show_progress
 from netpipe.session import parent
 from netpipe.session.progress import OnProgress, Progress
@@ -22,7 +22,7 @@ from tests.measurements import EMULATED, make_measurement
 
 LIMIT = "20 s of rounds, at most 32 min in all, with 600 s for a start of the loader"
 ROUNDS = "step alone, loading, training"
-HEARD = (
+REPORTED = (
     Progress("starting a process"),
     Progress(ROUNDS, 0.0, 20.0, "round 1 of about 9"),
     Progress(ROUNDS, 8.2, 20.0, "round 3 of about 9"),
@@ -44,22 +44,23 @@ doing("loading", 60.0, "round 3 of about 9")
 time.sleep(1)
 write_result(request, {"measurement": make_measurement(device=EMULATED).to_document()})
 """
+PHASES = ("starting a process", "warming up the step", "loading")
 ROOT = Path(__file__).parents[1]
 
 
 class Terminal(StringIO):
-    """What is written on it, and that it is a terminal."""
+    """A file that says that it is a terminal."""
 
     def isatty(self) -> bool:
-        """Say that it is one."""
+        """Return that it is one."""
         return True
 
 
 def console_on(monkeypatch: pytest.MonkeyPatch, file: StringIO, **kwargs: Any) -> StringIO:
     """Let notes be written to a file."""
     look = {"width": 100, "markup": False, "emoji": False, "highlight": False, **kwargs}
-    made = Console(file=file, **look)
-    monkeypatch.setattr(shown, "notes", made)
+    console = Console(file=file, **look)
+    monkeypatch.setattr(progress_display, "notes", console)
     return file
 
 
@@ -71,33 +72,33 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> StringIO:
     return console_on(monkeypatch, Terminal(), force_terminal=True)
 
 
-def hear(label: str = "h100 (derived)", heard: tuple[Progress, ...] = HEARD) -> None:
-    """Show what a session says of itself."""
-    with show_progress(label) as tell:
-        assert tell is not None
-        for one in heard:
-            tell(one)
+def show(label: str = "h100 (derived)", reported: tuple[Progress, ...] = REPORTED) -> None:
+    """Show what a session reports."""
+    with show_progress(label) as on_progress:
+        assert on_progress is not None
+        for progress in reported:
+            on_progress(progress)
 
 
 def frames(written: str) -> list[str]:
     """Return every line that was drawn, without what colours and moves it."""
     uncoloured = re.sub(r"\x1b\[[\d;]*m", "", written)
     lines = re.split(r"(?:\x1b\[[\d;?]*[A-Za-z]|[\r\n])+", uncoloured)
-    return [" ".join(one.split()) for one in lines if one.strip()]
+    return [" ".join(line.split()) for line in lines if line.strip()]
 
 
-def test_a_terminal_shows_where_it_is_and_what_is_left(terminal: StringIO) -> None:
-    """What is measured against what, which round, how much is done, and the time left."""
-    hear()
+def test_a_terminal_shows_the_phase_and_the_time_left(terminal: StringIO) -> None:
+    """The line names the accelerator, the phase and the round."""
+    show()
     last = frames(terminal.getvalue())[-1]
-    assert "h100 (derived): step alone, loading, training, round 3 of about 9" in last
+    assert f"h100 (derived): {ROUNDS}, {REPORTED[-1].detail}" in last
     assert "41%" in last
     assert "0:12 left" in last
 
 
-def test_before_the_end_is_known_time_passes(terminal: StringIO) -> None:
-    """No percentage and no time left are made up."""
-    hear(heard=HEARD[:1])
+def test_without_a_total_the_elapsed_time_is_shown(terminal: StringIO) -> None:
+    """There is no percentage and no time left."""
+    show(reported=REPORTED[:1])
     text = terminal.getvalue()
     assert "h100 (derived): starting a process" in text
     assert "0:00" in text
@@ -105,9 +106,9 @@ def test_before_the_end_is_known_time_passes(terminal: StringIO) -> None:
     assert "left" not in text
 
 
-def test_after_the_time_that_was_likely_it_passes_again(terminal: StringIO) -> None:
-    """No seconds are left of a measurement that takes longer."""
-    hear(heard=(Progress("a trace of some steps", 20.0, 20.0),))
+def test_after_the_expected_end_the_elapsed_time_is_shown(terminal: StringIO) -> None:
+    """A measurement that takes longer has no time left."""
+    show(reported=(Progress("a trace of some steps", 20.0, 20.0),))
     text = terminal.getvalue()
     assert "100%" in text
     assert "0:00" in text
@@ -115,30 +116,28 @@ def test_after_the_time_that_was_likely_it_passes_again(terminal: StringIO) -> N
 
 
 @pytest.mark.parametrize("width", [50, 80])
-def test_a_narrow_terminal_takes_from_the_words(
+def test_a_narrow_terminal_cuts_the_description(
     monkeypatch: pytest.MonkeyPatch, width: int
 ) -> None:
-    """How much is done and left stays, in one line."""
+    """The percentage and the time left stay, in one line."""
     monkeypatch.setenv("TERM", "xterm")
     file = console_on(monkeypatch, Terminal(), force_terminal=True, width=width)
-    hear()
+    show()
     last = frames(file.getvalue())[-1]
     assert last.startswith("h100 (derived): step")
     assert re.search(r"… \S+ 41% 0:12 left$", last)
     assert len(last) <= width
 
 
-def test_the_bar_is_gone_at_the_end(terminal: StringIO) -> None:
-    """What is printed next stands where it was: its line is erased, and the cursor shown."""
-    hear()
+def test_the_bar_is_removed_at_the_end(terminal: StringIO) -> None:
+    """Its line is erased, and the cursor is shown again."""
+    show()
     assert terminal.getvalue().rstrip().endswith((f"{ESCAPE}[2K", f"{ESCAPE}[?25h"))
     assert f"{ESCAPE}[2K" in terminal.getvalue().rpartition("41%")[2]
 
 
 @pytest.mark.parametrize("how", ["pipe", "NO_COLOR", "dumb"])
-def test_without_a_terminal_to_draw_on_each_phase_is_a_line(
-    monkeypatch: pytest.MonkeyPatch, how: str
-) -> None:
+def test_without_a_terminal_each_phase_is_a_line(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     """No bar and no escape code: in a pipe, with NO_COLOR, and where lines cannot be redrawn."""
     monkeypatch.setenv("TERM", "dumb" if how == "dumb" else "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
@@ -146,84 +145,86 @@ def test_without_a_terminal_to_draw_on_each_phase_is_a_line(
         monkeypatch.setenv("NO_COLOR", "1")
     file = StringIO() if how == "pipe" else Terminal()
     console_on(monkeypatch, file, force_terminal=how != "pipe")
-    hear()
-    assert file.getvalue() == (f"h100 (derived): starting a process\nh100 (derived): {ROUNDS}\n")
+    show()
+    phases = [REPORTED[0].doing, ROUNDS]
+    assert file.getvalue().splitlines() == [f"h100 (derived): {phase}" for phase in phases]
 
 
 @pytest.mark.parametrize("drawn", [True, False])
-def test_names_of_the_users_do_nothing_to_a_terminal(
+def test_escape_codes_in_names_are_harmless(
     monkeypatch: pytest.MonkeyPatch, terminal: StringIO, drawn: bool
 ) -> None:
     """An escape code or markup in a stage's name is text."""
     file = terminal if drawn else console_on(monkeypatch, StringIO())
-    hear("[red]a\x1b[5mb", (Progress("stage [bold]\x1b]0;title\x07 \x9b5m", 0.0, 0.0),))
+    show("[red]a\x1b[5mb", (Progress("stage [bold]\x1b]0;title\x07 \x9b5m", 0.0, 0.0),))
     text = file.getvalue()
-    assert "[red]a?[5mb: stage [bold]?]0;title? ?5m" in text
+    assert "[red]a?[5mb: " in text
+    assert "[bold]?]0;title? ?5m" in text
     assert "\x1b[5m" not in text
     assert "\x1b]" not in text
 
 
 @pytest.fixture
-def talking(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a session be one that says how far it is, and is a healthy one."""
+def reporting_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replace the session by one that reports its progress and is healthy."""
 
     def measured(*_: object, progress: OnProgress | None = None) -> Any:
         if progress is not None:
-            for one in HEARD:
-                progress(one)
+            for reported in REPORTED:
+                progress(reported)
         return make_measurement(device=EMULATED)
 
     monkeypatch.setattr(parent, "run_measurement", measured)
 
 
-@pytest.mark.usefixtures("talking")
-def test_measure_tells_in_lines_beside_its_document(netpipe: Netpipe) -> None:
-    """Standard output has the document alone; standard error what is done, against what."""
+@pytest.mark.usefixtures("reporting_session")
+def test_measure_reports_progress_on_standard_error(netpipe: Netpipe) -> None:
+    """Standard output has the document alone."""
     result = netpipe("measure", "--loader", "a:b", "--accelerator", "emulated:8xh100", "--json")
     document(result, "measurement.1.json")
     assert result.stderr.splitlines() == [
         LIMIT,
-        "8xh100 (derived): starting a process",
+        f"8xh100 (derived): {REPORTED[0].doing}",
         f"8xh100 (derived): {ROUNDS}",
     ]
 
 
-@pytest.mark.usefixtures("talking")
-def test_a_quiet_measure_says_nothing(netpipe: Netpipe) -> None:
+@pytest.mark.usefixtures("reporting_session")
+def test_a_quiet_measure_reports_no_progress(netpipe: Netpipe) -> None:
     """`--quiet` leaves standard error empty where nothing is wrong."""
     result = netpipe("measure", "--loader", "a:b", "--accelerator", "emulated:30ms", "--quiet")
     assert (result.exit_code, result.stderr) == (0, "")
     assert "healthy" in result.stdout
 
 
-def test_a_quiet_measure_tells_its_error(netpipe: Netpipe) -> None:
-    """What failed is told all the same."""
+def test_a_quiet_measure_prints_its_error(netpipe: Netpipe) -> None:
+    """--quiet hides no error."""
     result = netpipe("measure", "--loader", "absent.py:b", "--accelerator", "auto", "--quiet")
     assert result.exit_code == 2
     assert len(result.stderr.strip().splitlines()) == 1
 
 
 @pytest.mark.parametrize("words", [(), ("--quiet",)])
-def test_lint_tells_what_it_tries(
+def test_lint_reports_progress_unless_quiet(
     netpipe: Netpipe, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
-    """A lint is told of as a measurement is, and is as quiet."""
-    said: list[object] = []
+    """A lint passes a callback for progress, as a measurement does."""
+    callbacks: list[object] = []
     empty = {"schema": "netpipe.lint/1", "intent": "throughput", "grain_version": "0.2.18",
              "graph": [], "findings": [], "silenced": [], "trials": []}  # fmt: skip
 
     def linted(*_: object, progress: OnProgress | None = None) -> dict[str, Any]:
-        said.append(progress)
+        callbacks.append(progress)
         return empty
 
     monkeypatch.setattr(parent, "run_session", linted)
     assert netpipe("lint", "a:b", *words).exit_code == 0
-    assert (said == [None]) is bool(words)
+    assert (callbacks == [None]) is bool(words)
 
 
 @pytest.fixture
 def command(tmp_path: Path) -> Callable[..., list[str]]:
-    """Return the command of a process that measures by a child that only talks."""
+    """Return the command of a process whose child only reports progress."""
     (tmp_path / "child.py").write_text(CHILD)
     run = (
         "from netpipe.cli import main; from netpipe.measuring import child; "
@@ -237,12 +238,12 @@ def command(tmp_path: Path) -> Callable[..., list[str]]:
 
 
 def environment(**further: str) -> dict[str, str]:
-    """Return this one's, with this repository on the path of Python."""
+    """Return the environment of this process, with this repository on Python's path."""
     kept = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
     return {**kept, "PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "120", **further}
 
 
-def test_a_real_terminal_sees_a_real_session(command: Callable[..., list[str]]) -> None:
+def test_a_real_session_reaches_a_real_terminal(command: Callable[..., list[str]]) -> None:
     """A child's phases reach the terminal of the process that waits for it."""
     ours, theirs = pty.openpty()
     with subprocess.Popen(
@@ -258,9 +259,8 @@ def test_a_real_terminal_sees_a_real_session(command: Callable[..., list[str]]) 
         assert child.stdout.read().startswith(b"{")
     os.close(ours)
     assert child.returncode == 0
-    assert "30ms (derived): starting a process" in written
-    assert "30ms (derived): warming up the step" in written
-    assert "30ms (derived): loading, round 3 of about 9" in written
+    for phase in (*PHASES[:2], "loading, round 3"):
+        assert f"30ms (derived): {phase}" in written
     assert re.search(r"(0:59|1:00) left", written)
 
 
@@ -275,9 +275,8 @@ def _read(terminal: int) -> bytes:
 def test_a_real_pipe_holds_plain_lines(
     command: Callable[..., list[str]], further: dict[str, str]
 ) -> None:
-    """Whatever else wants colours, what goes into a file is not drawn."""
+    """Nothing is drawn into a file, whatever else asks for colours."""
     done = subprocess.run(
         command(), env=environment(**further), capture_output=True, check=True, text=True
     )
-    told = ("starting a process", "warming up the step", "loading")
-    assert done.stderr.splitlines() == [LIMIT, *(f"30ms (derived): {one}" for one in told)]
+    assert done.stderr.splitlines() == [LIMIT, *(f"30ms (derived): {phase}" for phase in PHASES)]

@@ -55,12 +55,12 @@ def test_several_results_become_one_page(netpipe: Netpipe, result: Path, tmp_pat
 
 
 def test_a_wrong_result_leaves_no_page(netpipe: Netpipe, result: Path, tmp_path: Path) -> None:
-    """One that is none of netpipe's, behind one that is: misuse, in one line."""
+    """A file that is not netpipe's, after one that is, is misuse."""
     other = tmp_path / "other.json"
     other.write_text("{}")
     ended = netpipe("report", result, other, "--html", tmp_path / "page.html")
     assert ended.exit_code == 2
-    assert "other.json: schema must be one of netpipe.measurement/1" in ended.stderr
+    assert "other.json: schema" in ended.stderr
     assert not (tmp_path / "page.html").exists()
 
 
@@ -75,22 +75,22 @@ def test_measuring_writes_a_page_beside_its_output(
     assert "Healthy" in page(tmp_path / "page.html").texts
 
 
-def test_reading_an_order_writes_a_page(netpipe: Netpipe, asked: list[str], tmp_path: Path) -> None:
-    """It exits as without one: an error is an error."""
+def test_lint_writes_a_page(netpipe: Netpipe, asked: list[str], tmp_path: Path) -> None:
+    """The exit code is the same as without it."""
     ended = netpipe("lint", "a:b", "--html", tmp_path / "page.html")
     assert ended.exit_code == 1
     assert asked == ["lint"]
-    assert "The order of the calls" in page(tmp_path / "page.html").texts
+    assert page(tmp_path / "page.html").named("article")
 
 
 @pytest.mark.parametrize(
     "command", [("measure", "--loader", "a:b"), ("lint", "a:b"), ("report", __file__)]
 )
-def test_a_page_that_cannot_be_written_costs_nothing(
+def test_an_unwritable_page_is_refused_first(
     netpipe: Netpipe, asked: list[str], command: tuple[str, ...], tmp_path: Path
 ) -> None:
-    """That is found out before anything is measured or read."""
+    """Nothing is measured or read before."""
     ended = netpipe(*command, "--html", tmp_path / "absent" / "page.html")
     assert ended.exit_code == 2
-    assert "page.html: --html must be writable; found No such file or directory" in ended.stderr
+    assert "page.html: --html" in ended.stderr
     assert asked == []

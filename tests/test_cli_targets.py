@@ -105,8 +105,8 @@ def test_a_file_beside_the_target_that_is_hidden_is_named(project: Path, use: st
     (project / "pipe.py").write_text(f"{use}\n")
     result = run("lint", "pipe.py:loader", "--quiet", folder=project)
     assert result.returncode == 2
-    assert f"; {project / 'cattrs.py'} has the name of the module " in result.stderr
-    assert "cattrs/__init__.py: rename the file" in result.stderr
+    assert f" {project / 'cattrs.py'} " in result.stderr
+    assert "cattrs/__init__.py: rename" in result.stderr
 
 
 def test_a_target_named_like_an_installed_module_is_refused(project: Path) -> None:
@@ -114,4 +114,5 @@ def test_a_target_named_like_an_installed_module_is_refused(project: Path) -> No
     (project / "pipe.py").rename(project / "grain.py")
     result = run("lint", "grain.py:loader", "--quiet", folder=project)
     assert result.returncode == 2
-    assert "grain.py: its name must not hide another module; found grain in" in result.stderr
+    assert "grain.py: its name" in result.stderr
+    assert "found grain" in result.stderr

@@ -1,5 +1,6 @@
 """`netpipe throughput` from the command line."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from netpipe.device import host
 from netpipe.results.measurement import Host
 from netpipe.throughput import sessions
 from netpipe.throughput.figures import Tally
-from netpipe.throughput.subjects import Combination, Foreign, Subject
+from netpipe.throughput.sessions import Combination, Foreign, Subject
 from tests.command import Netpipe, document
 from tests.throughput.tallies import make_tally
 
@@ -20,7 +21,7 @@ Trials = list[tuple[int, float]]
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Asked:
-    """What is to be measured; nothing is. The next one always gives 1000 tokens a second more."""
+    """The calls to measure; each further subject gives 1000 tokens a second more."""
     calls: Asked = []
 
     def measure(
@@ -36,7 +37,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Asked:
 
 @pytest.fixture
 def trials(monkeypatch: pytest.MonkeyPatch) -> Trials:
-    """Workers and seconds of trials; none is run. Of 4 cores 2 workers use all there is to gain."""
+    """The workers and seconds of each trial; more than 2 workers of 4 are no faster."""
     calls: Trials = []
 
     def measure(subject: Combination, seconds: float) -> Tally:
@@ -62,8 +63,8 @@ def test_it_measures_for_real(netpipe: Netpipe, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.stderr
     alone, with_worker = document(result, "throughput.1.json")["combinations"]
     assert (alone["workers"], with_worker["workers"]) == (0, 1)
-    for one in (alone, with_worker):
-        (run,) = one["runs"]
+    for combination in (alone, with_worker):
+        (run,) = combination["runs"]
         assert run["slots"] == 4 * 64 * run["batches"]
         assert 0 < run["tokens"] <= run["slots"]
         assert run["bytes_read"] > run["tokens"] / 100
@@ -83,20 +84,20 @@ def test_the_default_is_a_real_training_batch(
     assert combination.data == tmp_path
     assert (pipeline.sequence_length, pipeline.batch_size, pipeline.workers) == (1024, 128, 2)
     assert (rounds, seconds) == (5, 4.0)
-    assert "2 workers x 2 batches x 0.26 MB = 1 MB of finished batches" in result.stderr
-    assert "rounds: 5, runs in each: 1, every one a fresh process" in result.stderr
+    assert combination.memory_estimate in result.stderr
+    assert "rounds: 5, runs in each: 1," in result.stderr
     assert "finished batches" not in result.stdout
 
 
 def test_lists_are_all_combinations(netpipe: Netpipe, asked: Asked) -> None:
-    """What is compared with goes first in every round, and its figures are the other's."""
+    """The other loader goes first in every round, and its figures are in its own row."""
     result = netpipe(
         "throughput", "--batch-size", "256,512", "--workers", "0,2", "--against", "plain.py:loader",
         "--rounds", 3, "--seconds", 1.5,
     )  # fmt: skip
     assert result.exit_code == 0, result.stderr
     ((subjects, rounds, seconds),) = asked
-    assert [one.label for one in subjects] == [
+    assert [subject.label for subject in subjects] == [
         "plain.py:loader", "batch 256, 0 workers", "batch 256, 2 workers", "batch 512, 0 workers",
         "batch 512, 2 workers",
     ]  # fmt: skip
@@ -109,8 +110,8 @@ def test_lists_are_all_combinations(netpipe: Netpipe, asked: Asked) -> None:
     assert "512 * 2 5 k" in [line[:11] for line in lines]
 
 
-def test_a_configuration_is_taken_whole(netpipe: Netpipe, asked: Asked, tmp_path: Path) -> None:
-    """Its sequence, its batch and its seed; the options go before it."""
+def test_a_configuration_file_is_used(netpipe: Netpipe, asked: Asked, tmp_path: Path) -> None:
+    """Sequence, batch and seed are those of the file; options take precedence."""
     config = tmp_path / "config.toml"
     config.write_text("[pipeline]\nsequence_length = 512\nbatch_size = 64\nseed = 7\n")
     assert netpipe("throughput", "--config", config, "--workers", "3").exit_code == 0
@@ -122,7 +123,7 @@ def test_a_configuration_is_taken_whole(netpipe: Netpipe, asked: Asked, tmp_path
 
 
 def test_workers_are_chosen_by_trials(netpipe: Netpipe, asked: Asked, trials: Trials) -> None:
-    """Then the chosen ones are measured as any others, and both are reported."""
+    """The chosen number is then measured, and both trials and measurement are reported."""
     result = netpipe("throughput", "--workers", "auto", "--batch-size", "256", "--rounds", 3)
     assert result.exit_code == 0, result.stderr
     assert trials == [(workers, 1.0) for workers in (1, 2, 4, 4, 2, 1, 1, 2, 4)]
@@ -131,15 +132,15 @@ def test_workers_are_chosen_by_trials(netpipe: Netpipe, asked: Asked, trials: Tr
     assert (combination.pipeline.workers, combination.pipeline.batch_size) == (2, 256)
     assert (rounds, seconds) == (3, 4.0)
     assert "batch 256, 4 workers: 4 workers x 2 batches x 0.52 MB = 4.2 MB" in result.stderr
-    assert "memory budget: 1000 MB for all processes" in result.stderr
-    assert "trials: 3 in each of 3 rounds" in result.stderr
-    assert "1 worker, left out in round 3: clearly slower than 2 workers" in result.stderr
-    assert "2 workers: 750 k tokens/s; 4 give 750 k (0% more) for 200 MB more;" in result.stdout
+    assert "memory budget: 1000 MB" in result.stderr
+    assert re.search("trials: 3 .* 3 rounds", result.stderr)
+    assert re.search("1 worker, .*round 3:", result.stderr)
+    assert "2 workers: 750 k tokens/s; 4 give" in result.stdout
     assert "[pipeline]\nworkers = 2\n" in result.stdout
 
 
 def test_the_choice_is_in_the_document(netpipe: Netpipe, asked: Asked, trials: Trials) -> None:
-    """It lists what the budget left out untried; trials may be short."""
+    """The document lists a candidate that the budget excluded; trials may be short."""
     result = netpipe(
         "throughput", "--workers", "auto", "--memory-budget", "350MB", "--seconds", 0.5, "--json"
     )
@@ -150,9 +151,9 @@ def test_the_choice_is_in_the_document(netpipe: Netpipe, asked: Asked, trials: T
     assert isinstance(combination, Combination)
     assert combination.pipeline.workers == 2
     assert (choice["workers"], choice["memory_budget_bytes"]) == (2, 350_000_000)
-    fates = {one["workers"]: one["fate"] for one in choice["candidates"]}
+    fates = {each["workers"]: each["fate"] for each in choice["candidates"]}
     assert fates == {1: "slower", 2: "chosen", 4: "over budget"}
-    assert "4 workers, left out in round 1: would take 500 MB" in result.stderr
+    assert re.search("4 workers, .*round 1: .*500 MB", result.stderr)
 
 
 @pytest.mark.usefixtures("trials")
@@ -161,28 +162,28 @@ def test_the_choice_is_in_the_document(netpipe: Netpipe, asked: Asked, trials: T
     [
         (
             ("--workers", "auto,2"),
-            "--workers: value must be auto alone, or numbers; found 'auto,2'.",
+            "--workers: value .*auto alone.*'auto,2'",
         ),
         (
             ("--workers", "auto", "--batch-size", "64,128"),
-            "--batch-size: value must be one size with --workers auto; found '64,128'.",
+            "--batch-size: value .*one.* --workers auto.*'64,128'",
         ),
         (
             ("--workers", "2", "--memory-budget", "4GB"),
-            "--memory-budget: option must go with --workers auto; found --workers 2.",
+            "--memory-budget: option .*--workers auto.*--workers 2",
         ),
-        (("--memory-budget", "4GB"), "must go with --workers auto; found no --workers. Add"),
-        (("--workers", "auto", "--memory-budget", "4"), "number above 0 and one of MB, GB, MiB"),
-        (("--workers", "auto", "--memory-budget", "50MB"), "be at least the 200 MB"),
+        (("--memory-budget", "4GB"), "--memory-budget: .*no --workers"),
+        (("--workers", "auto", "--memory-budget", "4"), "--memory-budget: value .*GB.*'4'"),
+        (("--workers", "auto", "--memory-budget", "50MB"), "--memory-budget: .*200 MB.*50 MB"),
     ],
 )
 def test_options_that_do_not_go_with_auto_are_refused(
     netpipe: Netpipe, asked: Asked, words: tuple[str, ...], message: str
 ) -> None:
-    """Option, constraint, value and a way out; nothing is measured."""
+    """The error names option and value, and nothing is measured."""
     result = netpipe("throughput", *words)
     assert result.exit_code == 2
-    assert message in result.stderr
+    assert re.search(message, result.stderr)
     assert asked == []
     assert result.stdout == ""
 
@@ -190,22 +191,22 @@ def test_options_that_do_not_go_with_auto_are_refused(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--batch-size", "128,0"), "at least 1, with commas between them; found '128,0'"),
-        (("--batch-size", "many"), "--batch-size: value must be whole numbers of at least 1"),
-        (("--batch-size", ""), "--batch-size: value must be whole numbers of at least 1"),
-        (("--workers", "1,-1"), "--workers: value must be whole numbers of at least 0"),
-        (("--rounds", "0"), "--rounds: value must be at least 1; found 0"),
-        (("--seconds", "0"), "--seconds: value must be above 0, and finite; found 0"),
-        (("--seconds", "inf"), "--seconds: value must be above 0, and finite; found inf"),
-        (("--config", "nowhere.toml"), "nowhere.toml: file must be readable"),
+        (("--batch-size", "128,0"), "--batch-size: value .*1, .*'128,0'"),
+        (("--batch-size", "many"), "--batch-size: value .*'many'"),
+        (("--batch-size", ""), "--batch-size: value .*''"),
+        (("--workers", "1,-1"), "--workers: value .* 0, .*'1,-1'"),
+        (("--rounds", "0"), "--rounds: value .* 1; found 0"),
+        (("--seconds", "0"), "--seconds: value .*found 0"),
+        (("--seconds", "inf"), "--seconds: value .*found inf"),
+        (("--config", "nowhere.toml"), r"nowhere\.toml: file"),
     ],
 )
 def test_bad_values_are_refused(
     netpipe: Netpipe, asked: Asked, words: tuple[str, ...], message: str
 ) -> None:
-    """Option, constraint and value, in one line, before anything is measured."""
+    """The error names option and value, and nothing is measured."""
     result = netpipe("throughput", *words)
     assert result.exit_code == 2
-    assert message in result.stderr
+    assert re.search(message, result.stderr)
     assert asked == []
     assert result.stdout == ""

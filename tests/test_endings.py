@@ -1,4 +1,4 @@
-"""However a measurement ends, it ends in time, says why, and leaves nothing behind."""
+"""Every measurement ends in time, with a reason, and leaves nothing behind."""
 
 import hashlib
 import json
@@ -21,11 +21,11 @@ LIMIT_S = 120.0  # of one command, on the slowest machine: only that it ends is 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended."""
+    """How a command ended: its exit code, its standard output, and its standard error."""
 
     code: int
     out: str
-    said: str
+    log: str
 
 
 @pytest.fixture
@@ -72,8 +72,8 @@ def followers_of(temporary: Path) -> list[int]:
     found = []
     for process in psutil.process_iter():
         try:
-            told = process.environ().get("TMPDIR", "")
-            if told.startswith(str(temporary)) and process.status() != psutil.STATUS_ZOMBIE:
+            folder = process.environ().get("TMPDIR", "")
+            if folder.startswith(str(temporary)) and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process.pid)
         except psutil.Error:
             continue
@@ -86,30 +86,29 @@ def kind_of(ended: Ended) -> Any:
 
 
 def test_a_hung_loader_is_ended(pipelines: Path) -> None:
-    """The message says after how many batches, and the line that waits."""
+    """The message has the number of batches, and the line that waits."""
     ended = measure(pipelines, "hanging", "--batch-limit", "1")
     assert ended.code == MISUSE
-    assert "the loader gave no batch for 1 s after 57 batches: it hangs" in ended.said
-    assert "in hanging" in ended.said
+    assert "1 s after 57 batches" in ended.log
+    assert "in hanging" in ended.log
     assert ended.out == ""
 
 
 def test_a_hung_worker_is_named(pipelines: Path) -> None:
-    """Every worker process is told by its id with what it does; all of them are ended."""
+    """The message has every worker process with its activity; all of them are ended."""
     ended = measure(pipelines, "hanging_worker", "--batch-limit", "2")
     assert ended.code == MISUSE
-    assert "no batch for 2 s after 57 batches" in ended.said
-    assert len(re.findall(r"worker process \d+: [a-z-]+, [\d.]+ CPU seconds used", ended.said)) == 2
+    assert "2 s after 57 batches" in ended.log
+    assert len(re.findall(r"process \d+: [a-z-]+, [\d.]+ CPU seconds", ended.log)) == 2
 
 
 def test_a_killed_worker_is_named(pipelines: Path) -> None:
-    """Its id, its signal and how far the loader came are told."""
+    """The message has its id, its signal and the number of batches before."""
     ended = measure(pipelines, "killed_worker")
     assert ended.code == MISUSE
     assert re.search(
-        r"loader failed after 5\d batches: its worker process \d+ was ended by SIGKILL|"
-        r"after 5\d batches: RuntimeError: Worker process was terminated .* exit code -9",
-        ended.said,
+        r"after 5\d batches: .*(process \d+ .*SIGKILL|RuntimeError: .*exit code -9)",
+        ended.log,
     )
 
 
@@ -117,8 +116,9 @@ def test_a_killed_worker_is_named(pipelines: Path) -> None:
 def test_a_loader_that_raises_is_quoted(pipelines: Path, loader: str, place: str) -> None:
     """In this process or in a worker: the exception first, then the user's line, no more."""
     ended = measure(pipelines, loader)
-    lines = ended.said.splitlines()
-    first = lines.index("netpipe: the loader failed after 57 batches: ValueError: bad record")
+    lines = ended.log.splitlines()
+    headline = r"netpipe: .* 57 batches: ValueError: bad record"
+    first = next(n for n, line in enumerate(lines) if re.fullmatch(headline, line))
     assert ended.code == MISUSE
     assert lines[-1].strip() == 'raise ValueError("bad record")'
     assert lines[-2].endswith(f"in {place}")
@@ -129,59 +129,57 @@ def test_a_thread_of_the_loader_that_raises_is_quoted(pipelines: Path) -> None:
     """It looks like a hang, and the message has what ended the thread, and where."""
     ended = measure(pipelines, "left_by_its_thread", "--batch-limit", "1")
     assert ended.code == MISUSE
-    assert "no batch for 1 s after 57 batches" in ended.said
-    assert "its thread reader ended: ValueError: bad record" in ended.said
-    assert "in failing\n" in ended.said
+    assert "1 s after 57 batches" in ended.log
+    assert "reader ended: ValueError" in ended.log
+    assert "in failing\n" in ended.log
 
 
 def test_a_process_that_leaves_its_session_is_ended(pipelines: Path) -> None:
     """`setsid` does not hide what a loader started."""
     ended = measure(pipelines, "escaping", "--batch-limit", "1")
-    assert "after 3 batches: it hangs" in ended.said
+    assert "after 3 batches" in ended.log
 
 
 def test_a_manager_goes_too(pipelines: Path) -> None:
     """A loader with a manager's process is ended with it, and leaves no folder of its own."""
     ended = measure(pipelines, "managing", "--batch-limit", "1")
-    assert "after 3 batches: it hangs" in ended.said
+    assert "after 3 batches" in ended.log
 
 
 def test_an_empty_loader_is_misuse(pipelines: Path) -> None:
-    """It is told at once, in one line."""
+    """The error is one line."""
     ended = measure(pipelines, "empty")
     assert ended.code == MISUSE
-    assert ended.said.splitlines()[-1] == (
-        "netpipe: loader() gave no batch: it must give at least one"
-    )
+    assert ended.log.splitlines()[-1].startswith("netpipe: loader() gave no batch")
 
 
 def test_a_loop_that_exits_is_quoted(pipelines: Path) -> None:
     """`sys.exit` in a loop ends the measurement with its words and its line."""
     ended = measure(pipelines, "endless", "--loop", f"{pipelines}:exiting_loop")
     assert ended.code == MISUSE
-    assert "SystemExit: that was enough" in ended.said
-    assert "in exiting_loop" in ended.said
+    assert "SystemExit: that was" in ended.log
+    assert "in exiting_loop" in ended.log
 
 
 def test_a_loader_that_is_too_short_is_misuse(pipelines: Path) -> None:
-    """One that ends before anything was measured, for good, is told how far it came."""
+    """The message has the number of batches before a loader ended for good."""
     ended = measure(pipelines, "only_few")
     assert ended.code == MISUSE
-    assert "the loader ended after 20 batches and could not be started again" in ended.said
+    assert "ended after 20 batches" in ended.log
 
 
 @pytest.mark.parametrize("loader", ["torch_style", "main_thread_only", "old_style", "only_once"])
 def test_every_kind_of_loader_is_measured(pipelines: Path, loader: str) -> None:
-    """One as torch's, an endless one of the main thread, an old one, one that ends for good."""
+    """A torch-style, an endless main-thread, an old-style, and a finite loader are measured."""
     ended = measure(pipelines, loader)
-    assert ended.code in (FINE, FAILED, INCONCLUSIVE), ended.said
+    assert ended.code in (FINE, FAILED, INCONCLUSIVE), ended.log
     assert json.loads(ended.out)["batch_bytes"] > 0
 
 
 def test_a_loss_that_is_no_number_is_inconclusive(pipelines: Path) -> None:
-    """A step that computes NaN is not what trains, and the verdict says so."""
+    """The verdict on a step that computes NaN mentions it."""
     ended = measure(pipelines, "endless", "--step", f"{pipelines}:nan_step")
-    assert ended.code == INCONCLUSIVE, ended.said
+    assert ended.code == INCONCLUSIVE, ended.log
     assert kind_of(ended) == "inconclusive"
     assert "nan" in json.dumps(json.loads(ended.out)["verdict"]).lower()
 
@@ -189,5 +187,5 @@ def test_a_loss_that_is_no_number_is_inconclusive(pipelines: Path) -> None:
 def test_a_step_that_compiles_every_time_is_recompiling(pipelines: Path) -> None:
     """Its warm-up ends although it would never end, and the verdict names it."""
     ended = measure(pipelines, "endless", "--step", f"{pipelines}:recompiling_step")
-    assert ended.code == FAILED, ended.said
+    assert ended.code == FAILED, ended.log
     assert kind_of(ended) == "recompiling"

@@ -1,5 +1,6 @@
 """The options of this repository's own fixtures."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ def test_data_that_is_not_prepared_is_refused(tmp_path: Path) -> None:
     """A folder without an index is a usage error of one line, and nothing is run."""
     result = run_module("pytest", ELEMENTS, "--netpipe-data", str(tmp_path))
     assert result.returncode == pytest.ExitCode.USAGE_ERROR
-    assert f"ERROR: --netpipe-data: {tmp_path}/index.json: index must be readable" in result.stderr
+    assert f"ERROR: --netpipe-data: {tmp_path}/index.json: " in result.stderr
 
 
 def test_a_wrong_configuration_is_refused(tmp_path: Path) -> None:
@@ -23,11 +24,11 @@ def test_a_wrong_configuration_is_refused(tmp_path: Path) -> None:
     path.write_text("[pipeline]\nworker = 2\n")
     result = run_module("pytest", ELEMENTS, "--netpipe-config", str(path))
     assert result.returncode == pytest.ExitCode.USAGE_ERROR
-    assert f"ERROR: --netpipe-config: {path}: pipeline key must be one of seed" in result.stderr
+    assert re.search(f"ERROR: --netpipe-config: {path}: pipeline key .*'worker'", result.stderr)
 
 
-def test_data_and_configuration_of_ones_own_are_run_on(tmp_path: Path) -> None:
-    """The elements come from the folder given, in the shape that the file given asks for."""
+def test_the_options_choose_data_and_configuration(tmp_path: Path) -> None:
+    """The elements come from the given folder, in the shape that the given file states."""
     generate(tmp_path / "data", probes=30)
     path = tmp_path / "netpipe.toml"
     path.write_text("[pipeline]\nsequence_length = 64\nbatch_size = 4\n")

@@ -1,4 +1,4 @@
-"""What the repository promises about itself: its commands, its packages, its light plugin."""
+"""The repository keeps its promises: its commands, its packages, its schemas."""
 
 import importlib.metadata
 import json

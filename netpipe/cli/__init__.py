@@ -1,4 +1,4 @@
-"""The `netpipe` command: thin commands, each of which imports what it needs inside itself."""
+"""The `netpipe` command: thin commands, which import what is slow to import when they run."""
 
 import signal
 import sys
@@ -7,21 +7,17 @@ import click
 
 import netpipe
 from netpipe.cli.ab import ab
-from netpipe.cli.baseline import baseline
+from netpipe.cli.baseline import baseline, devices
+from netpipe.cli.console import ErrorReportingGroup
 from netpipe.cli.data import generate, prepare
-from netpipe.cli.devices import devices
 from netpipe.cli.diagnose import diagnose
 from netpipe.cli.lint import lint
 from netpipe.cli.measure import measure
 from netpipe.cli.report import report
 from netpipe.cli.throughput import throughput
 
-COMMANDS = (
-    generate, prepare, throughput, measure, diagnose, lint, report, devices, baseline, ab,
-)  # fmt: skip
 
-
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=ErrorReportingGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(netpipe.__version__, prog_name="netpipe")
 def main() -> None:
     """Tell whether training waits for its data, and why."""
@@ -29,5 +25,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 
 
-for _command in COMMANDS:
+for _command in (
+    generate, prepare, throughput, measure, diagnose, lint, report, devices, baseline, ab,
+):  # fmt: skip
     main.add_command(_command)

@@ -1,37 +1,45 @@
-"""`netpipe baseline`: record, list, show, compare and remove baselines."""
+"""`netpipe devices`: this machine; `netpipe baseline`: the accepted results of each device."""
 
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from netpipe.cli.console import (
-    FAILED,
-    FINE,
-    as_json,
-    bold_first,
-    folder,
-    notes,
-    output,
-    print_json,
-    report_errors,
-)
+from netpipe.cli.console import FAILED, FINE, as_json, bold_first, folder, notes, output, print_json
+from netpipe.errors import InputError
+from netpipe.results.units import format_metric
+from netpipe.verdict.report import new_table
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
-    from netpipe.gate.baseline import Baseline
-    from netpipe.gate.baseline_changes import Spread
     from netpipe.gate.history import Entry
 
-_baselines = click.option(
+_file = click.Path(dir_okay=False, path_type=Path)
+_baselines_option = click.option(
     "--baselines", type=folder, default=Path("baselines"), show_default=True,
     help="The folder of baselines.",
 )  # fmt: skip
-_file = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command()
+@_baselines_option
+@as_json
+def devices(baselines: Path, as_json: bool) -> None:
+    """Print the device of this machine, its key, and whether a baseline matches it."""
+    from netpipe.device.detection import devices_document, find_device
+    from netpipe.device.host import this_host
+
+    document = devices_document(find_device(), this_host(), baselines)
+    if as_json:
+        print_json(document)
+        return
+    for part in ("device", "host", "versions", "baseline"):
+        output.print(bold_first(part))
+        for name, value in document[part].items():
+            output.print(f"  {name}: {value}")
 
 
 @click.group()
@@ -57,19 +65,18 @@ def record(name: str, sessions: int, words: tuple[str, ...]) -> None:
 
 
 @baseline.command("list")
-@_baselines
+@_baselines_option
 @as_json
-@report_errors
 def list_(baselines: Path, as_json: bool) -> None:
     """List all baselines; exit with 1 if one cannot be read."""
-    from netpipe.gate.history import device_folders, read_entries
+    from netpipe.gate.history import read_entries
 
-    entries = [e for device in device_folders(_existing(baselines)) for e in read_entries(device)]
+    entries = [entry for device in _device_folders(baselines) for entry in read_entries(device)]
     described = list(map(_describe, entries))
     if as_json:
         print_json({"schema": "netpipe.baselines/1", "baselines": described})
     elif entries:
-        output.print(_list_table(described))
+        _print_list(described)
     else:
         output.print(f"no baseline in {baselines}; record one: netpipe baseline record NAME")
     errors = [entry.error for entry in entries if entry.error]
@@ -78,13 +85,13 @@ def list_(baselines: Path, as_json: bool) -> None:
     sys.exit(FAILED if errors else FINE)
 
 
-def _existing(baselines: Path) -> Path:
-    from netpipe.errors import InputError
+def _device_folders(baselines: Path) -> list[Path]:
+    from netpipe.gate.history import device_folders
 
     if not baselines.is_dir():
         way_out = "Record a baseline, or say where it is"
         raise InputError(baselines, "--baselines", "be a folder", "none", way_out)
-    return baselines
+    return device_folders(baselines)
 
 
 def _describe(entry: "Entry") -> dict[str, Any]:
@@ -101,12 +108,8 @@ def _describe(entry: "Entry") -> dict[str, Any]:
     }
 
 
-def _list_table(described: "Iterable[Mapping[str, Any]]") -> "Table":
-    from netpipe.verdict.report import new_table
-
-    table = new_table("baselines")
-    for heading in ("device", "file", "recorded", "commit", "sessions", "benchmarks", ""):
-        table.add_column(heading, no_wrap=True)
+def _print_list(described: list[dict[str, Any]]) -> None:
+    rows: list[tuple[str, ...]] = []
     for row in described:
         content = ("damaged", "", "", "")
         if not row["error"]:
@@ -114,14 +117,23 @@ def _list_table(described: "Iterable[Mapping[str, Any]]") -> "Table":
             counts = str(row["sessions"]), str(len(row["benchmarks"]))
             content = (recorded, row["commit"][:7], *counts)
         use = "compared with" if row["is_compared"] else ""
-        table.add_row(row["device"], row["file"], *content, use)
-    return table
+        rows.append((row["device"], row["file"], *content, use))
+    headings = ("device", "file", "recorded", "commit", "sessions", "benchmarks", "")
+    _print_table("baselines", headings, rows)
+
+
+def _print_table(title: str, headings: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
+    table = new_table(title)
+    for heading in headings:
+        table.add_column(heading, no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    output.print(table)
 
 
 @baseline.command()
 @click.argument("file", type=_file)
 @as_json
-@report_errors
 def show(file: Path, as_json: bool) -> None:
     """Show a baseline: each figure over its sessions, the host, and the versions."""
     from netpipe.gate.baseline import load
@@ -130,50 +142,35 @@ def show(file: Path, as_json: bool) -> None:
     baseline = load(file)
     first, spreads = baseline.all_sessions[0], compute_spreads(baseline)
     if as_json:
-        print_json(_summary_document(baseline, spreads))
+        document = {
+            "schema": "netpipe.baseline-summary/1",
+            "recorded": baseline.recorded,
+            "commit": baseline.commit,
+            "host": asdict(first.host),
+            "versions": dict(first.versions),
+            "fingerprint": first.fingerprint,
+            "sessions": len(baseline.all_sessions),
+            "benchmarks": sorted(baseline.benchmarks),
+            "figures": {name: asdict(spread) for name, spread in spreads.items()},
+        }
+        print_json(document)
         return
     output.print(bold_first(str(file), f": {baseline.recorded}, commit {baseline.commit}"))
     output.print(f"  host: {first.host.cpu}, {first.host.cores} cores")
     output.print(f"  versions: {', '.join(f'{k} {v}' for k, v in first.versions.items())}")
     output.print(f"  data and configuration: {first.fingerprint or 'not named'}")
-    output.print(_figure_table(spreads, len(baseline.all_sessions)))
-
-
-def _summary_document(baseline: "Baseline", spreads: "Mapping[str, Spread]") -> dict[str, Any]:
-    from dataclasses import asdict
-
-    first = baseline.all_sessions[0]
-    return {
-        "schema": "netpipe.baseline-summary/1",
-        "recorded": baseline.recorded,
-        "commit": baseline.commit,
-        "host": asdict(first.host),
-        "versions": dict(first.versions),
-        "fingerprint": first.fingerprint,
-        "sessions": len(baseline.all_sessions),
-        "benchmarks": sorted(baseline.benchmarks),
-        "figures": {name: asdict(spread) for name, spread in spreads.items()},
-    }
-
-
-def _figure_table(spreads: "Mapping[str, Spread]", count: int) -> "Table":
-    from netpipe.results.units import format_metric
-    from netpipe.verdict.report import new_table
-
-    table = new_table(f"over {count} sessions")
-    for heading in ("figure", "median", "lowest", "highest"):
-        table.add_column(heading, no_wrap=True)
+    rows = []
     for name, spread in spreads.items():
         values = (spread.median, spread.low, spread.high)
-        table.add_row(name, *(format_metric(name, value) for value in values))
-    return table
+        rows.append((name, *(format_metric(name, value) for value in values)))
+    title = f"over {len(baseline.all_sessions)} sessions"
+    _print_table(title, ("figure", "median", "lowest", "highest"), rows)
 
 
 @baseline.command()
 @click.argument("before", type=_file)
 @click.argument("after", type=_file)
 @as_json
-@report_errors
 def diff(before: Path, after: Path, as_json: bool) -> None:
     """Put two baselines side by side: their figures, and what else differs."""
     from netpipe.gate.baseline import load
@@ -181,8 +178,6 @@ def diff(before: Path, after: Path, as_json: bool) -> None:
 
     found = compare_baselines(load(before), load(after))
     if as_json:
-        from dataclasses import asdict
-
         print_json({"schema": "netpipe.baseline-diff/1", **asdict(found)})
         return
     for line in found.differences:
@@ -191,19 +186,18 @@ def diff(before: Path, after: Path, as_json: bool) -> None:
 
 
 @baseline.command()
-@_baselines
+@_baselines_option
 @click.option(
     "--keep", type=click.IntRange(min=1), default=5, show_default=True,
     help="How many of each device's latest stay; the oldest comparable one always does.",
 )  # fmt: skip
 @click.option("--yes", is_flag=True, help="Remove them; without this flag they are only listed.")
-@report_errors
 def prune(baselines: Path, keep: int, yes: bool) -> None:
     """Remove old baselines, all but each device's latest few and the oldest comparable one."""
     from netpipe.gate.baseline import load_all
-    from netpipe.gate.history import device_folders, find_superfluous
+    from netpipe.gate.history import find_superfluous
 
-    for device in device_folders(_existing(baselines)):
+    for device in _device_folders(baselines):
         for path in find_superfluous(load_all(device), keep):
             output.print(f"{'removed' if yes else 'would remove'} {path}")
             if yes:

@@ -1,13 +1,12 @@
-"""What all commands share: consoles, exit codes, and how errors are printed."""
+"""What all commands share: consoles, options, exit codes, and how results and errors are shown."""
 
-import functools
 import json
 import shlex
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, ParamSpec, TypeVar
+from typing import Any, Final
 
 import click
 from rich.console import Console
@@ -23,9 +22,6 @@ INCONCLUSIVE: Final = 3
 # The extra "workload" of pyproject.toml installs them.
 _WORKLOAD_PACKAGES: Final = ("optax", "pyarrow")
 
-_Arguments = ParamSpec("_Arguments")
-_Result = TypeVar("_Result")
-
 # Output may contain the user's code and paths: metrics[name] is no markup, and [:x:] no emoji.
 notes = Console(stderr=True, markup=False, emoji=False, highlight=False)
 output = Console(
@@ -36,37 +32,32 @@ as_json = click.option("--json", "as_json", is_flag=True, help="One JSON documen
 as_html = click.option(
     "--html", type=folder, metavar="FILE", help="Also write one HTML page that needs nothing else."
 )
+quiet_option = click.option(
+    "--quiet", is_flag=True, help="Nothing on standard error but warnings and errors."
+)
 
 
-def command_line() -> str:
-    """Return the command that the user typed, for a result that says how to repeat it."""
-    return shlex.join(["netpipe", *sys.argv[1:]])
+class ErrorReportingGroup(click.Group):
+    """Prints warnings and errors for the user as one line each, and exits with 2 after an error."""
 
-
-def report_errors(command: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """Print warnings and errors for the user as one line each, and exit with 2 after an error."""
-
-    @functools.wraps(command)
-    def wrapped(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("default", UserWarning)
                 warnings.showwarning = _print_warning
-                return command(*args, **kwargs)
+                return super().invoke(ctx)
         except NetpipeError as error:
-            click.echo(f"netpipe: {error}", err=True)
-            sys.exit(MISUSE)
+            message = str(error)
         except ModuleNotFoundError as error:
             if error.name not in _WORKLOAD_PACKAGES:
                 raise
-            click.echo(
-                f"netpipe: this repository's own data and step need {error.name}; found none. "
-                "Install them: pip install 'netpipe[workload]'",
-                err=True,
+            message = (
+                f"this repository's own data and step need {error.name}; found none. "
+                "Install them: pip install 'netpipe[workload]'"
             )
-            sys.exit(MISUSE)
-
-    return wrapped
+        click.echo(f"netpipe: {message}", err=True)
+        sys.exit(MISUSE)
 
 
 def _print_warning(message: Warning | str, *_: object, **__: object) -> None:
@@ -81,3 +72,15 @@ def bold_first(first: str, rest: str = "") -> Text:
 def print_json(document: object) -> None:
     """Print one document on standard output."""
     click.echo(json.dumps(document, indent=2, allow_nan=False))
+
+
+def command_line() -> str:
+    """Return the command that the user typed, for a result that says how to repeat it."""
+    return shlex.join(["netpipe", *sys.argv[1:]])
+
+
+def write_html(document: Mapping[str, Any], path: Path) -> None:
+    """Write the page of a command's document."""
+    from netpipe.page.rendering import write_page
+
+    write_page([document], path, "--html", repeat=command_line())

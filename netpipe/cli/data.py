@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from netpipe.cli.console import folder, notes, report_errors
-from netpipe.cli.progress_display import ProgressBar
+from netpipe.cli.console import folder, notes
+from netpipe.cli.progress_display import show_bar
 from netpipe.data.preparation.profiles import PROFILES
 
 if TYPE_CHECKING:
@@ -18,17 +18,15 @@ if TYPE_CHECKING:
 @click.option("--probes", type=int, help="Number of probes (default: the profile's number).")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random data.")
 @click.option(
-    "--profile", type=click.Choice(list(PROFILES)), default="embedded",
-    show_default=True,
+    "--profile", type=click.Choice(list(PROFILES)), default="embedded", show_default=True,
     help="embedded: many short histories and a few long ones; big-rows: 24 probes with 170,000 "
     "measurements each; small-rows: 20,000 probes with about 25 measurements each.",
 )  # fmt: skip
-@report_errors
 def generate(out: Path, probes: int | None, seed: int, profile: str) -> None:
     """Generate a synthetic data set: parquet files, and the prepared rows made from them."""
     from netpipe.data.preparation.synthetic import generate as generate_data
 
-    with ProgressBar("generating") as progress:
+    with show_bar("generating") as progress:
         index = generate_data(
             out, probes=probes, seed=seed, profile=PROFILES[profile], progress=progress
         )
@@ -39,16 +37,12 @@ def generate(out: Path, probes: int | None, seed: int, profile: str) -> None:
 @click.argument("sources", nargs=-1, type=folder, required=True)
 @click.option("--out", type=folder, required=True, help="The folder to create.")
 @click.option(
-    "--seed",
-    type=int,
-    default=0,
-    show_default=True,
+    "--seed", type=int, default=0, show_default=True,
     help="Seed that chooses the probes of the eval split.",
-)
+)  # fmt: skip
 @click.option(
     "--shards", type=int, default=8, show_default=True, help="Number of files of the train split."
 )
-@report_errors
 def prepare(sources: tuple[Path, ...], out: Path, seed: int, shards: int) -> None:
     """Convert parquet measurements to prepared rows, each probe either in train or in eval.
 
@@ -58,10 +52,10 @@ def prepare(sources: tuple[Path, ...], out: Path, seed: int, shards: int) -> Non
     A folder with ArrayRecord files of the older layout 0 and no parquet is converted to the newest
     layout: the rows keep their order, in one file for each split.
     """
-    from netpipe.data.preparation.convert import convert, is_inherited
+    from netpipe.data.preparation.prepare import convert, is_inherited
     from netpipe.data.preparation.prepare import prepare as prepare_data
 
-    with ProgressBar("preparing") as progress:
+    with show_bar("preparing") as progress:
         if len(sources) == 1 and is_inherited(sources[0]):
             index = convert(sources[0], out, seed=seed, progress=progress)
         else:

@@ -2,14 +2,14 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from netpipe.cli.console import FINE, command_line, notes, output, print_json, report_errors
-from netpipe.cli.measure import exit_code
-from netpipe.cli.options import MeasureOptions, measure_options
+from netpipe.cli.console import FINE, notes, output, print_json, write_html
+from netpipe.cli.measure import MeasureOptions, exit_code, measure_options
 from netpipe.cli.progress_display import show_progress
+from netpipe.results.units import format_minutes
 
 if TYPE_CHECKING:
     from netpipe.diagnosis.diagnosis import Diagnosis
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     60.0,
     "Seconds to measure; it takes at most twice as long and 30 s, besides starting the loader.",
 )
-@report_errors
-def diagnose(chosen: MeasureOptions) -> None:
+def diagnose(**values: Any) -> None:
     """Find out which stage of a loader is slow, which resource binds it, and what would help.
 
     One predicted fix is tried in the same run. Without a step and an accelerator the loader is
@@ -30,8 +29,8 @@ def diagnose(chosen: MeasureOptions) -> None:
     """
     from netpipe.diagnosis.diagnose import DiagnosisRequest, run_diagnosis
     from netpipe.linting.settings import read_lint_settings
-    from netpipe.results.units import format_minutes
 
+    chosen = MeasureOptions(**values)
     settings = read_lint_settings(Path.cwd())
     request = chosen.request(chosen.accelerator)
     asked = DiagnosisRequest(chosen.loader, chosen.step, chosen.loop, request)
@@ -45,14 +44,8 @@ def diagnose(chosen: MeasureOptions) -> None:
     else:
         _print(found)
     if chosen.html is not None:
-        _write_page(found, chosen.html)
+        write_html(found.to_document(), chosen.html)
     sys.exit(FINE if found.measurement is None else exit_code(found.measurement))
-
-
-def _write_page(found: "Diagnosis", path: Path) -> None:
-    from netpipe.page.rendering import write_page
-
-    write_page([found.to_document()], path, "--html", repeat=command_line())
 
 
 def _print(found: "Diagnosis") -> None:
@@ -63,6 +56,5 @@ def _print(found: "Diagnosis") -> None:
         output.print(table)
     output.print(closing(found.findings), soft_wrap=True)
     for finding in found.lint["findings"]:
-        output.print(
-            f"{finding['severity']} {finding['rule']}: {finding['message']}", soft_wrap=True
-        )
+        line = f"{finding['severity']} {finding['rule']}: {finding['message']}"
+        output.print(line, soft_wrap=True)

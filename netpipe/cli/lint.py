@@ -1,7 +1,6 @@
 """`netpipe lint`: report which calls of a Grain pipeline stand in the wrong place."""
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
@@ -14,14 +13,14 @@ from netpipe.cli.console import (
     as_html,
     as_json,
     bold_first,
-    command_line,
     folder,
     notes,
     output,
     print_json,
-    report_errors,
+    quiet_option,
+    write_html,
 )
-from netpipe.cli.progress_display import printable, quiet_option, show_progress
+from netpipe.cli.progress_display import make_printable, show_progress
 from netpipe.linting.request import INTENTS
 from netpipe.whole_file import refuse_unwritable, write_whole
 
@@ -54,7 +53,6 @@ if TYPE_CHECKING:
 @as_html
 @quiet_option
 @as_json
-@report_errors
 def lint(
     target: str,
     intent: str | None,
@@ -90,34 +88,24 @@ def lint(
     )
     if (proves or tries) and not quiet:
         notes.print(
-            f"{printable(target)}: ends within {request.limit_s:g} s, of which {start_limit:g} s"
-            " are for importing and building the pipeline",
+            f"{make_printable(target)}: ends within {request.limit_s:g} s, of which "
+            f"{start_limit:g} s are for importing and building the pipeline",
             soft_wrap=True,
         )
     with show_progress(target, quiet=quiet) as progress:
         document = run_session(child_command(target), request, progress=progress)
     report = parse_report(document)
     if svg is not None:
-        _draw(report, svg)
+        from netpipe.linting.picture.drawing import draw_svg
+
+        write_whole(svg, draw_svg(report), "--svg")
     if html is not None:
-        _write_page(document, html)
+        write_html(document, html)
     if as_json:
         print_json(document)
     else:
         _print_report(report, document["trials"])
     sys.exit(FAILED if report.errors else FINE)
-
-
-def _draw(report: "LintReport", path: Path) -> None:
-    from netpipe.linting.picture.drawing import draw_svg
-
-    write_whole(path, draw_svg(report), "--svg")
-
-
-def _write_page(document: dict[str, Any], path: Path) -> None:
-    from netpipe.page.rendering import write_page
-
-    write_page([document], path, "--html", repeat=command_line())
 
 
 def _print_report(report: "LintReport", trials: list[dict[str, Any]]) -> None:
@@ -126,23 +114,17 @@ def _print_report(report: "LintReport", trials: list[dict[str, Any]]) -> None:
 
     if report.graph.nodes:
         output.print(TextPicture(report, output.width))
-    for one in sort_by_severity(report.findings):
-        output.print(bold_first(one.severity, f" {one.rule}: {one.message}"))
+    for finding in sort_by_severity(report.findings):
+        output.print(bold_first(finding.severity, f" {finding.rule}: {finding.message}"))
         for word in ("proof", "cost", "fix"):
-            if text := getattr(one, word):
-                output.print(_indented(f"{word}: {text}"), soft_wrap=True)
+            if text := getattr(finding, word):
+                indented = fill(
+                    f"{word}: {text}", output.width, initial_indent="  ", subsequent_indent="  "
+                )
+                output.print(indented, soft_wrap=True)
     if not report.findings:
         output.print(f"no findings (intent: {report.intent})")
-    for line in _further(report, trials):
-        output.print(line)
-
-
-def _indented(text: str) -> str:
-    return fill(text, output.width, initial_indent="  ", subsequent_indent="  ")
-
-
-def _further(report: "LintReport", trials: list[dict[str, Any]]) -> Iterator[str]:
     for silenced in report.silenced:
-        yield f"silenced: {silenced.finding.rule}: {silenced.reason}"
+        output.print(f"silenced: {silenced.finding.rule}: {silenced.reason}")
     for trial in trials:
-        yield f"tried: {trial['rule']}: {trial['message']}"
+        output.print(f"tried: {trial['rule']}: {trial['message']}")

@@ -1,113 +1,78 @@
 """Progress on standard error: a bar on a terminal, else a line for each phase of a session."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
-import click
 
 from netpipe.cli.console import notes
-
-if TYPE_CHECKING:
-    from netpipe.session.progress import OnProgress, Progress
-
-quiet_option = click.option(
-    "--quiet", is_flag=True, help="Nothing on standard error but warnings and errors."
-)
-
-
-class ProgressBar:
-    """A bar with a description, how much is done, and a time.
-
-    Args:
-        label: The first description.
-        is_timed: Whether seconds are counted, for a bar that shows the time that is left and is
-            removed at its end; else the bar shows the time that has passed, and stays.
-    """
-
-    def __init__(self, label: str, *, is_timed: bool = False) -> None:
-        from rich.progress import (
-            BarColumn,
-            Progress,
-            TaskProgressColumn,
-            TextColumn,
-            TimeElapsedColumn,
-        )
-        from rich.table import Column
-
-        # On a narrow terminal the description is cut, not the time.
-        words = Column(ratio=1, no_wrap=True, overflow="ellipsis") if is_timed else None
-        self._is_timed = is_timed
-        self._bar = Progress(
-            TextColumn("{task.description}", markup=False, table_column=words),
-            BarColumn(bar_width=10 if is_timed else 40),
-            TaskProgressColumn(),
-            TextColumn("{task.fields[time]}") if is_timed else TimeElapsedColumn(),
-            console=notes,
-            expand=is_timed,
-            # A thread that draws would take CPU time from the session that is measured.
-            auto_refresh=not is_timed,
-            transient=is_timed,
-        )
-        self._task = self._bar.add_task(label, total=None, time="")
-
-    def __enter__(self) -> "ProgressBar":
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def __call__(self, done: float, total: float | None) -> None:
-        """Show how much of how much is done; None: the total is unknown."""
-        self._bar.update(self._task, completed=done, total=total, time=self._time(done, total))
-        if self._is_timed:
-            self._bar.refresh()
-
-    def describe(self, description: str) -> None:
-        """Show what is done now."""
-        self._bar.update(self._task, description=description)
-
-    def _time(self, done_s: float, total_s: float | None) -> str:
-        from netpipe.results.units import format_minutes
-
-        if total_s is not None and done_s < total_s:
-            return f"{format_minutes(total_s - done_s)} left"
-        return format_minutes(self._bar.tasks[0].elapsed or 0.0)
+from netpipe.results.units import format_minutes
+from netpipe.session.progress import OnProgress, Progress
 
 
 @contextmanager
-def show_progress(label: str, *, quiet: bool = False) -> "Iterator[OnProgress | None]":
-    """Show on standard error how far a session is, until it ends.
+def show_bar(label: str, *, is_timed: bool = False) -> Iterator[Callable[..., None]]:
+    """Show a bar with a description, how much is done, and a time.
 
-    Args:
-        label: What the session is about; precedes all that is shown.
-        quiet: Show nothing.
+    One that `is_timed` counts seconds: it shows the time that is left and is removed at its end.
+    Any other shows the time that has passed, and stays.
 
     Yields:
-        What to pass to `run_session` as `progress`.
+        Takes how much is done, of how much (None: unknown), and the description if it changed.
     """
+    from rich import progress
+    from rich.table import Column
+
+    # On a narrow terminal the description is cut, not the time.
+    words = Column(ratio=1, no_wrap=True, overflow="ellipsis") if is_timed else None
+    time_column = progress.TextColumn("{task.fields[time]}")
+    bar = progress.Progress(
+        progress.TextColumn("{task.description}", markup=False, table_column=words),
+        progress.BarColumn(bar_width=10 if is_timed else 40),
+        progress.TaskProgressColumn(),
+        time_column if is_timed else progress.TimeElapsedColumn(),
+        console=notes,
+        expand=is_timed,
+        # A thread that draws would take CPU time from the session that is measured.
+        auto_refresh=not is_timed,
+        transient=is_timed,
+    )
+    task = bar.add_task(label, total=None, time="")
+
+    def update(done: float, total: float | None, description: str | None = None) -> None:
+        time = format_minutes(bar.tasks[0].elapsed or 0.0)
+        if total is not None and done < total:
+            time = f"{format_minutes(total - done)} left"
+        bar.update(task, completed=done, total=total, description=description, time=time)
+        if is_timed:
+            bar.refresh()
+
+    with bar:
+        yield update
+
+
+@contextmanager
+def show_progress(label: str, *, quiet: bool = False) -> Iterator[OnProgress | None]:
+    """Show on standard error how far a session is; yields what `run_session` calls `progress`."""
     if quiet:
         yield None
     elif notes.file.isatty() and not (notes.no_color or notes.is_dumb_terminal):
-        with ProgressBar(printable(label), is_timed=True) as bar:
+        with show_bar(make_printable(label), is_timed=True) as update:
 
-            def show(progress: "Progress") -> None:
-                bar.describe(f"{printable(label)}: {printable(progress.description)}")
-                bar(progress.done_s, progress.of_s or None)
+            def show(progress: Progress) -> None:
+                description = make_printable(f"{label}: {progress.description}")
+                update(progress.done_s, progress.of_s or None, description)
 
             yield show
     else:
         printed: set[str] = set()
 
-        def print_phase(progress: "Progress") -> None:
+        def print_phase(progress: Progress) -> None:
             if progress.doing not in printed:
                 printed.add(progress.doing)
-                notes.print(printable(f"{label}: {progress.doing}"), soft_wrap=True)
+                notes.print(make_printable(f"{label}: {progress.doing}"), soft_wrap=True)
 
         yield print_phase
 
 
-def printable(words: str) -> str:
+def make_printable(words: str) -> str:
     """Replace the characters that a terminal would act on, which names of users may hold."""
     return "".join(letter if letter.isprintable() else "?" for letter in words)

@@ -4,13 +4,12 @@ from pathlib import Path
 
 import click
 
-from netpipe.cli.console import command_line, folder, notes, report_errors
+from netpipe.cli.console import command_line, folder, notes
 
 
 @click.command()
 @click.argument("results", nargs=-1, required=True, metavar="RESULT...", type=folder)
 @click.option("--html", "path", type=folder, required=True, metavar="FILE", help="The page.")
-@report_errors
 def report(results: tuple[Path, ...], path: Path) -> None:
     """Make one self-contained HTML page from results.
 
@@ -21,7 +20,7 @@ def report(results: tuple[Path, ...], path: Path) -> None:
     from netpipe.whole_file import refuse_unwritable
 
     refuse_unwritable(path, "--html")
-    documents = [read_document(one) for one in results]
-    names = [one.name for one in results] if len(results) > 1 else []
+    names = [result.name for result in results] if len(results) > 1 else []
+    documents = list(map(read_document, results))
     write_page(documents, path, "--html", names=names, repeat=command_line())
     notes.print(f"written: {path}")

@@ -1,5 +1,6 @@
 """`netpipe throughput`: how fast this repository's pipeline loads, by batch size and workers."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -7,21 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from netpipe.cli.console import (
-    as_json,
-    folder,
-    notes,
-    output,
-    print_json,
-    report_errors,
-)
-from netpipe.cli.progress_display import ProgressBar
-from netpipe.cli.worker_choice import choose_workers, wants_choice
+from netpipe.cli.console import as_json, folder, notes, output, print_json
+from netpipe.cli.progress_display import show_bar
 from netpipe.errors import InputError
+from netpipe.results.units import format_megabytes
 
 if TYPE_CHECKING:
     from netpipe.throughput.report import Throughput
-    from netpipe.throughput.subjects import Combination
+    from netpipe.throughput.sessions import Combination
+    from netpipe.throughput.worker_choice import Candidate, WorkerChoice
 
 
 @click.command()
@@ -57,7 +52,6 @@ if TYPE_CHECKING:
     "--against", metavar="TARGET", help="Another loader to compare with, in the same rounds."
 )
 @as_json
-@report_errors
 def throughput(
     data: Path | None,
     config: Path | None,
@@ -77,22 +71,22 @@ def throughput(
     batches have no inputs_segmentation, every element of the first leaf counts as a token.
     """
     from netpipe.config import PipelineConfig, load_config
-    from netpipe.data.preparation.embedded import data_of_user
-    from netpipe.throughput.subjects import combinations
+    from netpipe.data.preparation.synthetic import data_of_user
+    from netpipe.throughput.sessions import combinations
 
     if rounds < 1:
         raise InputError("--rounds", "value", "be at least 1", rounds)
     if not 0 < seconds < inf:
         raise InputError("--seconds", "value", "be above 0, and finite", seconds)
     batch_sizes = _read_numbers("--batch-size", batch_size, minimum=1)
-    automatic = wants_choice(workers, memory_budget, batch_sizes)
+    automatic = _wants_choice(workers, memory_budget, batch_sizes)
     counts = [] if automatic else _read_numbers("--workers", workers, minimum=0)
-    pipeline = PipelineConfig(sequence_length=1024, batch_size=128, workers=2)
-    pipeline = pipeline if config is None else load_config(config).pipeline
+    default = PipelineConfig(sequence_length=1024, batch_size=128, workers=2)
+    pipeline = load_config(config).pipeline if config else default
     selected = combinations(data or data_of_user(), pipeline, batch_sizes, counts)
     choice = None
     if automatic:
-        choice = choose_workers(selected[0], memory_budget, seconds)
+        choice = _choose_workers(selected[0], memory_budget, seconds)
         selected = combinations(selected[0].data, selected[0].pipeline, [], [choice.workers])
     measured = _measure(selected, against, rounds, seconds)
     _print(replace(measured, choice=choice), as_json)
@@ -111,33 +105,112 @@ def _read_numbers(option: str, text: str | None, *, minimum: int) -> list[int]:
     return numbers
 
 
+def _wants_choice(workers: str | None, memory_budget: str | None, batch_sizes: list[int]) -> bool:
+    words = [word.strip() for word in (workers or "").split(",")]
+    if "auto" not in words:
+        if memory_budget is not None:
+            way_out = "Add --workers auto, or leave it out"
+            found = "no --workers" if workers is None else f"--workers {workers}"
+            raise InputError("--memory-budget", "option", "go with --workers auto", found, way_out)
+        return False
+    if len(words) > 1:
+        way_out = "Leave auto out to compare the numbers, or leave them out to have one chosen"
+        raise InputError("--workers", "value", "be auto alone, or numbers", repr(workers), way_out)
+    if len(batch_sizes) > 1:
+        sizes = repr(",".join(map(str, batch_sizes)))
+        way_out = "Choose the workers for one size after the other"
+        constraint = "be one size with --workers auto"
+        raise InputError("--batch-size", "value", constraint, sizes, way_out)
+    return True
+
+
+def _choose_workers(
+    combination: "Combination", memory_budget: str | None, seconds: float
+) -> "WorkerChoice":
+    """Try numbers of workers, each run for at most 1 s, and choose one."""
+    from netpipe.device.host import this_host
+    from netpipe.measuring.interleaving import MIN_ROUNDS
+    from netpipe.throughput.sessions import expected_s
+    from netpipe.throughput.worker_choice import MAX_ROUNDS, choose, parse_budget, worker_counts
+
+    host, trial_s = this_host(), min(1.0, seconds)
+    budget_bytes = host.memory_bytes // 2 if memory_budget is None else parse_budget(memory_budget)
+    subjects = {
+        count: replace(combination, pipeline=replace(combination.pipeline, workers=count))
+        for count in worker_counts(host.cores)
+    }
+    _print_estimates(subjects.values())
+    minutes = expected_s(len(subjects), MIN_ROUNDS, trial_s) / 60
+    notes.print(
+        f"memory budget: {format_megabytes(budget_bytes)} for all processes; what they take "
+        "beside finished batches is measured in the trials\n"
+        f"trials: {len(subjects)} in each of {MIN_ROUNDS} rounds, of {MAX_ROUNDS} where those "
+        f"leave it open, every one a fresh process that measures {trial_s:g} s of steady "
+        f"state: about {minutes:.1f} minutes",
+        soft_wrap=True,
+    )
+    return choose(_try_workers(subjects, budget_bytes, trial_s), budget_bytes, trial_s)
+
+
+def _print_estimates(combinations: "Iterable[Combination]") -> None:
+    for combination in combinations:
+        notes.print(f"{combination.label}: {combination.memory_estimate}", soft_wrap=True)
+
+
+def _try_workers(
+    subjects: "Mapping[int, Combination]", budget_bytes: int, trial_s: float
+) -> "list[Candidate]":
+    from netpipe.measuring.interleaving import MIN_ROUNDS
+    from netpipe.throughput.figures import Tally
+    from netpipe.throughput.sessions import measure_once
+    from netpipe.throughput.worker_choice import Candidate, try_candidates
+
+    untried = [Candidate(count, subject.finished_bytes) for count, subject in subjects.items()]
+    expected_runs, started_runs = MIN_ROUNDS * len(subjects), 0
+    with show_bar("trials") as progress:
+
+        def say(number: int, candidate: Candidate) -> None:
+            if candidate.status == "open":
+                description = f"trials, round {number}, {candidate.label}"
+                progress(min(started_runs, expected_runs), expected_runs, description)
+            else:
+                reason = f"left out in round {number}: {candidate.reason}"
+                notes.print(f"{candidate.label}, {reason}", soft_wrap=True)
+
+        def measure(count: int) -> Tally:
+            nonlocal started_runs
+            started_runs += 1
+            return measure_once(subjects[count], trial_s)
+
+        tried = try_candidates(untried, budget_bytes, measure, say)
+        progress(expected_runs, expected_runs, "tried")
+    return tried
+
+
 def _measure(
     selected: "list[Combination]", against: str | None, rounds: int, seconds: float
 ) -> "Throughput":
     from netpipe.throughput.report import Against, Throughput
-    from netpipe.throughput.sessions import expected_s, measure_in_turns
-    from netpipe.throughput.subjects import Foreign, Subject
+    from netpipe.throughput.sessions import Foreign, Subject, expected_s, measure_in_turns
 
     # The user's loader goes first: if it fails, the command fails early.
     foreign = [] if against is None else [Foreign(against)]
     subjects: list[Subject] = [*foreign, *selected]
-    for combination in selected:
-        notes.print(f"{combination.label}: {combination.memory_estimate}", soft_wrap=True)
+    runs_in_all = rounds * len(subjects)
+    _print_estimates(selected)
     notes.print(
         f"rounds: {rounds}, runs in each: {len(subjects)}, every one a fresh process that measures "
         f"{seconds:g} s of steady state: about "
         f"{expected_s(len(subjects), rounds, seconds) / 60:.1f} minutes",
         soft_wrap=True,
     )
-    with ProgressBar("measuring") as progress:
+    with show_bar("measuring") as progress:
 
         def report_run(done: int, subject: Subject) -> None:
-            progress.describe(f"round {done // len(subjects) + 1}, {subject.label}")
-            progress(done, rounds * len(subjects))
+            progress(done, runs_in_all, f"round {done // len(subjects) + 1}, {subject.label}")
 
         runs = measure_in_turns(subjects, rounds, seconds, report_run)
-        progress.describe("measured")
-        progress(rounds * len(subjects), rounds * len(subjects))
+        progress(runs_in_all, runs_in_all, "measured")
     other = None if against is None else Against(against, runs[0])
     return Throughput(selected[0].data, seconds, selected, runs[len(foreign) :], other)
 

@@ -7,8 +7,7 @@ import grain
 
 from netpipe.config import PipelineConfig
 from netpipe.data.sampling.context_order import MAX_CONTEXTS, BlockOrder, Epochs, RowOrder
-from netpipe.data.sampling.draws import read_block
-from netpipe.data.sampling.sampler import TOKENS_PER_MEASUREMENT, read_rows, sample
+from netpipe.data.sampling.sampler import TOKENS_PER_MEASUREMENT, read_block, read_rows, sample
 from netpipe.data.sources.probe_rows import RowSource, open_source
 from netpipe.data.tokens.batches import concatenate, widen
 from netpipe.data.tokens.packing import fill, likely_contexts, pack
@@ -26,11 +25,8 @@ _MIN_SHARED_BYTES = 1 << 19
 def build(data: Path, config: PipelineConfig) -> grain.IterDataset:
     """Assemble the pipeline; rows are read only when it is iterated.
 
-    A batch depends on the seed and its index alone, whatever the number of workers.
-
-    Args:
-        data: A folder for `open_source`; one without an index is read once to count its rows.
-        config: The settings.
+    The data are a folder for `open_source`; one without an index is read once to count its rows. A
+    batch depends on the seed and its index alone, whatever the number of workers.
 
     Returns:
         A dataset of batches (`netpipe.data.tokens.batches.Batch`), each int32 (batch_size,
@@ -78,7 +74,7 @@ def _packed(source: RowSource, data: Path, config: PipelineConfig) -> grain.MapD
         source.row_measurements, target=target, sequences=sequences, sequence_length=length
     )
     epochs = Epochs(source.row_measurements, seed=config.seed, row_group=source.row_group)
-    contexts = int(epochs.contexts.sum())
+    contexts = epochs.contexts_per_epoch
     step_blocks = _blocks_per_batch(config) * config.shard_count
     _require_contexts(data, config, contexts, at_least=MAX_CONTEXTS * step_blocks)
     per_epoch = step_blocks * max(1, contexts // (step_blocks * max(likely, MAX_CONTEXTS)))
@@ -102,8 +98,8 @@ def _packed(source: RowSource, data: Path, config: PipelineConfig) -> grain.MapD
 def _unpacked(source: RowSource, data: Path, config: PipelineConfig) -> grain.MapDataset:
     """Return blocks of sequences with one context each; an incomplete last batch is dropped."""
     epochs = Epochs(source.row_measurements, seed=config.seed, row_group=source.row_group)
-    contexts_per_epoch = int(epochs.contexts.sum())
-    contexts = contexts_per_epoch * (config.epochs or _ENDLESS_BLOCKS // contexts_per_epoch)
+    per_epoch = epochs.contexts_per_epoch
+    contexts = per_epoch * (config.epochs or _ENDLESS_BLOCKS // per_epoch)
     step_contexts = config.batch_size * config.shard_count
     _require_contexts(data, config, contexts, at_least=step_contexts)
     block_size = _block_sequences(config)

@@ -18,7 +18,7 @@ class Accelerator:
     """One model of the table below.
 
     Attributes:
-        key: Its device key without a count.
+        key: Without a count.
         kind: jax's `device_kind`.
         peak_flops: Dense FLOP/s in bfloat16, or in float16 for a model that has no bfloat16.
         cuda_extra: The extra of netpipe that its tox environment installs, which is named after
@@ -69,15 +69,13 @@ TOX_DEVICES: Final = (
 def device_key(platform: str, kind: str, count: int) -> str:
     """Name the baselines of a device: `<model>-<form>-<memory>-<MIG profile>-x<count>`.
 
+    The key is in lower case, absent parts left out: "a100-sxm-80gb-x1", "cpu-intel-xeon-2". A
+    kind of unknown grammar gives a slug of its own name, never the key of a neighbour.
+
     Args:
         platform: jax's name of the platform: "cpu", "gpu", "tpu".
-        kind: jax's `device_kind`, such as "NVIDIA A100-SXM4-80GB"; for a CPU, jax says only "cpu",
-            so the processor's own model name is wanted here.
+        kind: jax's `device_kind`, or a processor's model name, as jax calls every CPU "cpu".
         count: How many such devices are used; for a CPU, how many cores may be used.
-
-    Returns:
-        The key in lower case, absent parts left out: "a100-sxm-80gb-x1", "cpu-intel-xeon-2". A
-        kind of unknown grammar gives a slug of its own name, never the key of a neighbour.
     """
     if platform == "cpu":
         return f"cpu-{_slug(_CPU_NOISE.sub(' ', kind.lower()))}-{count}"
@@ -85,11 +83,7 @@ def device_key(platform: str, kind: str, count: int) -> str:
 
 
 def peak_flops(kind: str) -> float | None:
-    """Return the dense peak of one device in FLOP/s, see `Accelerator`.
-
-    Returns:
-        None for a CPU, for an unknown device, and for a MIG slice, which is a fraction of one.
-    """
+    """Return the dense peak of one device in FLOP/s; None: a CPU, a MIG slice, or unknown."""
     key = _name(kind)
     return next((model.peak_flops for model in ACCELERATORS if model.key == key), None)
 
@@ -97,9 +91,8 @@ def peak_flops(kind: str) -> float | None:
 def peak_flops_of_name(name: str) -> float | None:
     """Return the dense peak of an accelerator that a user names, in FLOP/s; None: unknown.
 
-    Args:
-        name: A key without a count, "h100-pcie", or its beginning up to some hyphen, which means
-            the SXM variant unless it says otherwise: "a100".
+    The name is a key without a count, "h100-pcie", or its beginning up to some hyphen, which means
+    the SXM variant unless it says otherwise: "a100".
     """
     models = (model for model in ACCELERATORS if f"{model.key}-".startswith(f"{name}-"))
     return next((model.peak_flops for model in models), None)
@@ -122,16 +115,14 @@ def matches(key: str, wanted: str) -> bool:
     name, count = _split_count(key)
     wanted_name, wanted_count = _split_count(wanted.strip().lower())
     parts, wanted_parts = name.split("-"), wanted_name.split("-")
-    variant = parts[len(wanted_parts) :]
     return (
         parts[: len(wanted_parts)] == wanted_parts
         and wanted_count <= count
-        and not any(map(_is_mig_profile, variant))
+        and not any(map(_MIG_PROFILE.fullmatch, parts[len(wanted_parts) :]))
     )
 
 
 def _split_count(key: str) -> tuple[str, int]:
-    """Split "h200-x8" into its name and its count, which is 1 when the key has none."""
     match = _COUNT.fullmatch(key)
     return (match["name"], int(match["count"])) if match else (key, 1)
 
@@ -151,7 +142,7 @@ def _join_parts(model: str, words: list[str]) -> str:
             form = matched[1]
         elif _MEMORY.fullmatch(word):
             memory = word
-        elif _is_mig_profile(word):
+        elif _MIG_PROFILE.fullmatch(word):
             mig_profile = word
         elif word == "hbm3" and model == "h100":
             # "NVIDIA H100 80GB HBM3" is the SXM card; the PCIe and NVL cards say what they are.
@@ -159,10 +150,6 @@ def _join_parts(model: str, words: list[str]) -> str:
         elif word != "mig":
             return ""
     return "-".join(part for part in (model, form, memory, mig_profile) if part) if model else ""
-
-
-def _is_mig_profile(word: str) -> bool:
-    return _MIG_PROFILE.fullmatch(word) is not None
 
 
 def _slug(text: str) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -37,9 +38,8 @@ class WrongDeviceError(MisuseError):
 def local_device(used: int | None = None) -> Device:
     """Describe the device that jax uses in this process, which initialises its backend.
 
-    Args:
-        used: How many devices a step ran on; by default all devices of the default device's kind
-            that jax may use, as CUDA_VISIBLE_DEVICES restricts them.
+    Its count is that of the devices `used`, by default of all devices of the default device's kind
+    that jax may use, as CUDA_VISIBLE_DEVICES restricts them.
     """
     import jax
 
@@ -51,9 +51,7 @@ def local_device(used: int | None = None) -> Device:
 def find_device(time_limit_s: float = 180.0, command: Sequence[str] = _COMMAND) -> Device:
     """Describe the device from a child process, so that jax is not initialised here.
 
-    Args:
-        time_limit_s: Seconds after which the child is killed.
-        command: Prints `{"platform", "kind", "count"}` as the last line of its standard output.
+    The command prints `{"platform", "kind", "count"}` as the last line of its standard output.
 
     Raises:
         NoDeviceError: The child failed, took too long, or printed something else.
@@ -84,11 +82,7 @@ def find_device(time_limit_s: float = 180.0, command: Sequence[str] = _COMMAND) 
 
 
 def require_device(device: Device, wanted: str) -> None:
-    """Refuse a device that is not the wanted one.
-
-    Args:
-        device: The device of this machine.
-        wanted: A device key, or a family such as "a100".
+    """Refuse a device that is not of the wanted key, or of the wanted family, such as "a100".
 
     Raises:
         WrongDeviceError: One sentence names the wanted device, this one, and what to run instead.
@@ -106,7 +100,9 @@ def require_device(device: Device, wanted: str) -> None:
 
 def _explain_unused_gpus(device: Device) -> str:
     """Name the GPUs that the NVIDIA driver lists and jax does not use; "" if there are none."""
-    gpus = _listed_gpus() if device.platform == "cpu" else ()
+    files = _DRIVER.glob("gpus/*/information") if device.platform == "cpu" else ()
+    lines = "\n".join(file.read_text(encoding="utf-8") for file in files)
+    gpus = re.findall(r"^Model[ \t]*:[ \t]*(.*\S)", lines, re.MULTILINE)
     if not gpus:
         return ""
     settings = (f"{name} {os.environ.get(name, 'not set')}" for name in _RESTRICTING_VARIABLES)
@@ -114,12 +110,6 @@ def _explain_unused_gpus(device: Device) -> str:
         f"jax does not use the {' and '.join(dict.fromkeys(gpus))} that is in this machine, with "
         f"{', '.join(settings)}: install jax[cuda12] or jax[cuda13] and leave these unset"
     )
-
-
-def _listed_gpus() -> tuple[str, ...]:
-    texts = (path.read_text(encoding="utf-8") for path in _DRIVER.glob("gpus/*/information"))
-    lines = (line.partition(":") for text in texts for line in text.splitlines())
-    return tuple(value.strip() for name, _, value in lines if name == "Model")
 
 
 def installed_versions() -> dict[str, str]:
@@ -135,13 +125,7 @@ def measured_versions() -> dict[str, str]:
 
 
 def devices_document(device: Device, host: Host, baselines: Path) -> dict[str, Any]:
-    """Return the `netpipe.devices/1` document.
-
-    Args:
-        device: As `find_device` returns it.
-        host: As `this_host` returns it.
-        baselines: The folder that holds one folder of baselines for each device key.
-    """
+    """Return the `netpipe.devices/1` document; `baselines` has a folder for each device key."""
     folder = baselines / device.key
     return {
         "schema": "netpipe.devices/1",
@@ -171,11 +155,5 @@ def _last_line(text: str) -> str:
     return text.strip().rpartition("\n")[2]
 
 
-def _main() -> None:
-    device = local_device()
-    seen = {"platform": device.platform, "kind": device.kind, "count": device.count}
-    sys.stdout.write(json.dumps(seen) + "\n")
-
-
 if __name__ == "__main__":
-    _main()
+    sys.stdout.write(json.dumps(asdict(local_device())) + "\n")

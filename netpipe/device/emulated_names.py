@@ -27,9 +27,9 @@ class EmulatedAccelerator:
 
     Attributes:
         name: As the user wrote it, `emulated:36ms` or `emulated:8xh100@25GB/s`.
-        key: Its device key, `emulated-h100-x8-25gb-s`.
+        key: `emulated-h100-x8-25gb-s`.
         count: Devices that one host feeds.
-        set_step_s: Seconds that every step takes; None: they follow from the step's FLOPs.
+        set_step_s: The time of every step; None: it follows from the step's FLOPs.
         peak_flops: FLOP/s of all devices together; 0 where the name gives the time of a step.
         copy_bytes_per_s: Bandwidth from the host to the device; infinite: copies cost nothing.
     """
@@ -55,11 +55,6 @@ class EmulatedAccelerator:
         """
         if self.set_step_s is not None:
             return self.set_step_s, self.name
-        counted = self._counted(flops)
-        described = f"{self.name}, {counted / 1e12:.3g} TFLOP a step at MFU {mfu:g}"
-        return counted / (self.peak_flops * mfu), described
-
-    def _counted(self, flops: Flops) -> float:
         counted = flops() if callable(flops) else flops
         if counted is None:
             raise MisuseError(
@@ -67,7 +62,8 @@ class EmulatedAccelerator:
                 "pytest --netpipe-flops-per-step or the fixture netpipe_flops_per_step), a step "
                 "factory with an attribute flops_per_step, or a step time as emulated:36ms"
             )
-        return check_flops(counted)
+        step_s = check_flops(counted) / (self.peak_flops * mfu)
+        return step_s, f"{self.name}, {counted / 1e12:.3g} TFLOP a step at MFU {mfu:g}"
 
 
 def check_flops(flops: float) -> float:
@@ -114,13 +110,12 @@ def parse_accelerators(text: str) -> tuple[str, ...]:
 
 def accelerator_label(text: str) -> str:
     """Return how a verdict calls an accelerator: `h100 (derived)`."""
-    if parse_accelerator(text) is None:
-        return "the device here"
-    return f"{text.removeprefix('emulated:')} (derived)"
+    is_real = parse_accelerator(text) is None
+    return "the device here" if is_real else f"{text.removeprefix('emulated:')} (derived)"
 
 
 def _from_match(match: re.Match[str]) -> EmulatedAccelerator | None:
-    """Build the accelerator; None for an unknown model, or a time or bandwidth of 0."""
+    """Return None for an unknown model, or a time or bandwidth of 0."""
     name, count, time, rate = match.group("name", "count", "time", "rate")
     peak = peak_flops_of_name(name) if name else 0.0
     set_step_s, copy_bytes_per_s = _quantity(time), _quantity(rate)

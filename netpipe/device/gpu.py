@@ -7,7 +7,6 @@ answer is no error: the health is then unknown.
 import ctypes
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Self
 from uuid import UUID
@@ -19,7 +18,7 @@ from netpipe.results.measurement import GpuHealth
 
 # Values of NVML's C interface (nvml.h), which do not change. The other reasons for a lower clock
 # are normal operation: idleness, a power cap, clocks that an administrator set.
-_HARMFUL_REASONS = {
+_HARMFUL = {
     0x08: "hardware slowdown",
     0x20: "software thermal slowdown",
     0x40: "hardware thermal slowdown",
@@ -27,43 +26,22 @@ _HARMFUL_REASONS = {
 }
 _SM_CLOCK = 1
 _GPU_SENSOR = 0
-
 # The newest name first: older drivers lack it, newer ones will drop the older.
-_CLOCK = ("nvmlDeviceGetClockInfo",)
 _TEMPERATURE = ("nvmlDeviceGetTemperatureV", "nvmlDeviceGetTemperature")
 _REASONS = (
-    "nvmlDeviceGetCurrentClocksEventReasons",
-    "nvmlDeviceGetCurrentClocksThrottleReasons",
-)
-# Processes that draw a display are always there, so only those that compute are listed.
-_COMPUTING = ("nvmlDeviceGetComputeRunningProcesses",)
-
-
-@dataclass(frozen=True)
-class _Card:
-    """NVML's handles of a jax device.
-
-    Attributes:
-        used: What jax computes on: a whole card or a MIG instance. It lists the processes.
-        board: The whole card. It has the clock and the temperature.
-    """
-
-    used: Any
-    board: Any
+    "nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons",
+)  # fmt: skip
 
 
 class GpuWatch:
-    """Watches the GPUs that jax uses; made by `open`.
+    """Watches the GPUs that jax uses; made by `open`."""
 
-    Args:
-        nvml: The binding, initialised.
-        cards: The cards to watch.
-        opened: Shuts the binding down.
-    """
-
-    def __init__(self, nvml: Any, cards: Sequence[_Card], opened: ExitStack) -> None:
+    def __init__(
+        self, nvml: Any, used: Sequence[Any], boards: Sequence[Any], opened: ExitStack
+    ) -> None:
         self._nvml = nvml
-        self._cards = cards
+        self._used = used
+        self._boards = boards
         self._opened = opened
         self._has_answer = False
         self._clocks_mhz: list[float] = []
@@ -81,31 +59,32 @@ class GpuWatch:
         (`local_hardware_id`), and the CUDA driver of this process knows that device's UUID,
         whatever CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER are.
 
-        Returns:
-            None when a device is no NVIDIA GPU, NVML is not available, or a card is not found.
+        None stands for a device that is no NVIDIA GPU, or for NVML or a card that is not found.
         """
         # Any failure here means that a driver, a binding or a permission is missing.
         with suppress(Exception), ExitStack() as opened:
             nvml = import_module("pynvml")
             nvml.nvmlInit()
             opened.callback(nvml.nvmlShutdown)
-            cards = [_card(nvml, _cuda_uuid(device)) for device in devices]
-            return cls(nvml, cards, opened.pop_all()) if cards else None
+            cards = [_find_card(nvml, _cuda_uuid(device)) for device in devices]
+            if cards:
+                used, boards = zip(*cards, strict=True)
+                return cls(nvml, used, boards, opened.pop_all())
         return None
 
     def look(self) -> None:
         """Record the state of the cards: once a round, outside timed windows."""
-        boards = [card.board for card in self._cards]
-        if clocks := self._answers(_CLOCK, boards, _SM_CLOCK):
+        if clocks := self._answers(self._boards, ["nvmlDeviceGetClockInfo"], _SM_CLOCK):
             self._clocks_mhz.append(float(min(clocks)))
-        if temperatures := self._answers(_TEMPERATURE, boards, _GPU_SENSOR):
+        if temperatures := self._answers(self._boards, _TEMPERATURE, _GPU_SENSOR):
             self._temperatures_c.append(float(max(temperatures)))
-        reasons = _harmful(self._answers(_REASONS, boards))
+        masks = self._answers(self._boards, _REASONS)
+        reasons = {why for bit, why in _HARMFUL.items() if any(mask & bit for mask in masks)}
         self._throttled_rounds += bool(reasons)
         self._reasons |= reasons
-        for card in self._cards:
-            listed = self._answer(_COMPUTING, card.used) or ()
-            self._foreign_pids |= _foreign({process.pid for process in listed})
+        # Processes that draw a display are always there, so only those that compute are listed.
+        for processes in self._answers(self._used, ["nvmlDeviceGetComputeRunningProcesses"]):
+            self._foreign_pids |= _find_foreign({process.pid for process in processes})
 
     def health(self) -> GpuHealth | None:
         """Return what was recorded so far; None when NVML gave no answer.
@@ -128,27 +107,29 @@ class GpuWatch:
         with suppress(Exception):
             self._opened.close()
 
-    def _answers(self, names: Sequence[str], handles: Sequence[Any], *arguments: int) -> list[Any]:
-        """Query each handle, and omit those without an answer."""
-        answers = (self._answer(names, handle, *arguments) for handle in handles)
-        return [answer for answer in answers if answer is not None]
-
-    def _answer(self, names: Sequence[str], handle: Any, *arguments: int) -> Any:
-        for name in names:
-            with suppress(Exception):
-                answer = getattr(self._nvml, name)(handle, *arguments)
-                self._has_answer = True
-                return answer
-        return None
+    def _answers(self, handles: Sequence[Any], names: Sequence[str], *arguments: int) -> list[Any]:
+        """Query each handle by the first name that answers; omit those without an answer."""
+        answers = []
+        for handle in handles:
+            for name in names:
+                with suppress(Exception):
+                    answers.append(getattr(self._nvml, name)(handle, *arguments))
+                    break
+        self._has_answer |= bool(answers)
+        return answers
 
 
-def _card(nvml: Any, uuid: UUID) -> _Card:
+def _find_card(nvml: Any, uuid: UUID) -> tuple[Any, Any]:
+    """Return two handles of a device: what jax computes on, which may be a MIG instance; the card.
+
+    The first lists the processes; the second has the clock and the temperature.
+    """
     try:
-        whole = nvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
+        card = nvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
     except nvml.NVMLError:
         instance = nvml.nvmlDeviceGetHandleByUUID(f"MIG-{uuid}")
-        return _Card(instance, nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(instance))
-    return _Card(whole, whole)
+        return instance, nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(instance)
+    return card, card
 
 
 def _cuda_uuid(device: jax.Device) -> UUID:
@@ -171,11 +152,7 @@ def _cuda_uuid(device: jax.Device) -> UUID:
     return UUID(bytes=bytes(uuid))
 
 
-def _harmful(masks: Sequence[int]) -> set[str]:
-    return {why for bit, why in _HARMFUL_REASONS.items() if any(mask & bit for mask in masks)}
-
-
-def _foreign(listed: set[int]) -> set[int]:
+def _find_foreign(listed: set[int]) -> set[int]:
     """Return the processes on a card that do not belong to this one, as far as it can tell.
 
     This process uses the card too. A list without it comes from another PID namespace, outside

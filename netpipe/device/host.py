@@ -3,8 +3,7 @@
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping
-from math import inf
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from platform import machine
 from typing import Final
@@ -19,10 +18,8 @@ _CONTAINER_MARKS: Final = (
     "run/secrets/kubernetes.io",
     "var/run/secrets/kubernetes.io",
 )
-MEMORY_TOLERANCE_FRACTION: Final = 0.10
-"""By which fraction the memory of two hosts of the same class may differ."""
-
 _CONTAINER_CGROUPS: Final = ("docker", "kubepods", "containerd", "libpod", "lxc")
+_MEMORY_TOLERANCE_FRACTION: Final = 0.10
 
 
 def host_class(host: Host) -> str:
@@ -35,17 +32,17 @@ def host_class(host: Host) -> str:
 def host_difference(now: Host, then: Host) -> str:
     """Return how two hosts differ in class; "" for hosts of one class.
 
-    Absolute times are compared only between hosts of one class. Memory may differ by
-    `MEMORY_TOLERANCE_FRACTION`: firmware and kernel keep some of it, and not always as much.
+    Absolute times are compared only between hosts of one class. Memory may differ by a tenth:
+    firmware and kernel keep some of it, and not always as much.
     """
-    larger = max(now.memory_bytes, then.memory_bytes)
+    tolerance_bytes = _MEMORY_TOLERANCE_FRACTION * max(now.memory_bytes, then.memory_bytes)
     if now.cpu != then.cpu:
         return f"{now.cpu} now, {then.cpu} then"
     if now.cpu_model != then.cpu_model:
         return f"CPU {now.cpu_model or 'unknown'} now, {then.cpu_model or 'unknown'} then"
     if now.cores != then.cores:
         return f"{now.cores} cores now, {then.cores} then"
-    if abs(now.memory_bytes - then.memory_bytes) > MEMORY_TOLERANCE_FRACTION * larger:
+    if abs(now.memory_bytes - then.memory_bytes) > tolerance_bytes:
         return f"{now.memory_bytes / 2**30:.1f} GiB now, {then.memory_bytes / 2**30:.1f} GiB then"
     if now.container != then.container:
         return "in a container now, not then" if now.container else "in a container then, not now"
@@ -53,25 +50,24 @@ def host_difference(now: Host, then: Host) -> str:
 
 
 def this_host(root: Path = Path("/")) -> Host:
-    """Describe the host of this process.
+    """Describe the host of this process, from the kernel's files under a folder.
 
     The cores are those that the process may use: those of its CPU affinity, or the quota of its
     cgroup if that is lower, rounded down but at least 1. The memory is the machine's, or its
     cgroup's limit if that is lower.
-
-    Args:
-        root: The folder that contains `proc`, `sys`, `run` and `var`.
 
     Raises:
         InputError: `proc/meminfo` does not say how much memory there is.
     """
     text = _text(root / "proc/cpuinfo")
     cpuinfo = dict(re.findall(r"^([^\t:]+?)[\t ]*: (.*)$", text, re.MULTILINE))
+    # An ARM processor has no model name.
+    arm = [cpuinfo[name] for name in ("CPU implementer", "CPU part") if name in cpuinfo]
     return Host(
-        cpu=_cpu_name(cpuinfo),
+        cpu=cpuinfo.get("model name") or " ".join([machine(), *arm]),
         cpu_model=cpu_model(*map(cpuinfo.get, ("cpu family", "model", "stepping"))),
-        cores=max(1, int(min(len(os.sched_getaffinity(0)), _quota_cores(root)))),
-        memory_bytes=min([_machine_memory_bytes(root / "proc/meminfo"), *_memory_limits(root)]),
+        cores=max(1, int(min([len(os.sched_getaffinity(0)), *_quotas(root)]))),
+        memory_bytes=min(_memory_limits(root)),
         container=_in_container(root),
         machine=_machine(root),
     )
@@ -100,27 +96,21 @@ def cpu_model(family: object, model: object, stepping: object) -> str:
     return f"family {family}, model {model}, stepping {stepping}"
 
 
-def _cpu_name(fields: Mapping[str, str]) -> str:
-    """Return the model name, or for an ARM processor, which has none, implementer and part."""
-    arm = [fields[name] for name in ("CPU implementer", "CPU part") if name in fields]
-    return fields.get("model name") or " ".join([machine(), *arm])
-
-
-def _quota_cores(root: Path) -> float:
-    """Return the lowest CPU quota in cores; infinite when there is none."""
-    cores = inf
+def _quotas(root: Path) -> Iterator[float]:
     for folder in _cgroup_folders(root, "cpu"):
-        limit = _text(folder / "cpu.max") or " ".join(
-            _text(folder / name) for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us")
-        )
-        match limit.split():
+        quota, period = (_text(folder / f"cpu.cfs_{name}_us") for name in ("quota", "period"))
+        match (_text(folder / "cpu.max") or f"{quota} {period}").split():
             # "max" and -1 stand for no quota.
             case [quota, period] if quota.isdigit():
-                cores = min(cores, int(quota) / int(period))
-    return cores
+                yield int(quota) / int(period)
 
 
 def _memory_limits(root: Path) -> Iterator[int]:
+    meminfo = root / "proc/meminfo"
+    total = re.search(r"^MemTotal:\s+(\d+) kB$", _text(meminfo), re.MULTILINE)
+    if total is None:
+        raise InputError(meminfo, "MemTotal", "be given in kB", "no such line")
+    yield int(total[1]) * 1024
     for folder in _cgroup_folders(root, "memory"):
         limit = _text(folder / "memory.max") or _text(folder / "memory.limit_in_bytes")
         if limit.isdigit():
@@ -142,13 +132,6 @@ def _cgroup_folders(root: Path, controller: str) -> Iterator[Path]:
         inner = PurePosixPath(path.lstrip("/"))
         for folder in (inner, *inner.parents):
             yield mount / folder
-
-
-def _machine_memory_bytes(meminfo: Path) -> int:
-    total = re.search(r"^MemTotal:\s+(\d+) kB$", _text(meminfo), re.MULTILINE)
-    if total is None:
-        raise InputError(meminfo, "MemTotal", "be given in kB", "no such line")
-    return int(total[1]) * 1024
 
 
 def _in_container(root: Path) -> bool:

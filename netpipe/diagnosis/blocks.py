@@ -3,15 +3,14 @@
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
-from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from netpipe.clock import Clock
-from netpipe.diagnosis.stage_ablation import copying_s
+from netpipe.diagnosis.loader_variants import copying_s
 from netpipe.measuring.loader_puller import LoaderFactory, Puller
 from netpipe.session.heartbeat import UNWATCHED, Watch
 from netpipe.session.processes import ProcessTree
@@ -39,8 +38,6 @@ class Block:
         s_per_batch: Wall seconds; with several pulling threads, the inverse of their summed rates.
         undelayed_s_per_batch: The same without the time that those threads waited for a core or
             copied for an intervention. Valid only if the loader is idle while a thread copies.
-        trainer_cpu_s_per_batch: CPU seconds of all threads of this process.
-        workers_cpu_s_per_batch: CPU seconds of its children.
         read_bytes_per_batch: Bytes that came from a disk, not from the page cache; 0 where the
             kernel does not report them.
     """
@@ -63,11 +60,7 @@ class PullCost:
 
     Attributes:
         batches: The number of batches, not counting the first one after each restart.
-        wall_s: Seconds for these batches.
         delay_s: Seconds that the thread waited for a core; 0 where the kernel does not report it.
-        restarts: How often the loader had ended and was started again.
-        restarts_own_cpu_s: CPU seconds of this process during restarts.
-        restarts_workers_cpu_s: CPU seconds of its children during restarts.
         copying_s: CPU seconds that the thread copied for an intervention.
     """
 
@@ -89,42 +82,27 @@ class PullCost:
 class PullingThread:
     """A thread that pulls from a loader of its own, which no other thread touches.
 
-    Args:
-        loader: Makes the loader.
-        clock: Seconds.
-        watch: Guards every wait for a batch.
-        until_s: The time on the clock after which a pull returns as soon as it has one batch.
+    After `until_s`, a time on the clock, a pull returns as soon as it has one batch.
     """
 
     def __init__(
-        self,
-        loader: LoaderFactory,
-        clock: Clock,
-        watch: Watch = UNWATCHED,
-        until_s: float = inf,
+        self, loader: LoaderFactory, clock: Clock, watch: Watch = UNWATCHED, until_s: float = inf
     ) -> None:
-        self._loader = loader
+        def start_loader() -> Iterable[Any]:
+            self._own_s_at_start, self._workers_s_at_start = _own_cpu_s(), _workers_cpu_s()
+            return loader()
+
         self._clock = clock
         self._until_s = until_s
         self._thread = ThreadPoolExecutor(1, "netpipe-pulling")
         try:
-            make = partial(Puller, self._start_loader, clock, watch)
-            self._puller = self._thread.submit(make).result()
+            self._puller = self._thread.submit(Puller, start_loader, clock, watch).result()
         except BaseException:
             self._thread.shutdown()
             raise
 
-    def _start_loader(self) -> Iterable[Any]:
-        self._own_s_at_start, self._workers_s_at_start = _own_cpu_s(), _workers_cpu_s()
-        return self._loader()
-
     def start_pulling(self, enough_s: float, least: int = MIN_BATCHES) -> Callable[[], PullCost]:
-        """Start to pull; return a function that waits for the end and returns the cost.
-
-        Args:
-            enough_s: The minimum duration.
-            least: The minimum number of batches.
-        """
+        """Start to pull for some time; return a function that waits for the end."""
         return self._thread.submit(self._pull, enough_s, least).result
 
     def _pull(self, enough_s: float, least: int) -> PullCost:
@@ -148,32 +126,26 @@ class PullingThread:
 
     def close(self) -> None:
         """Stop the loader, where it can be stopped."""
-        closing = self._thread.submit(self._puller.close)
+        ending = self._thread.submit(self._puller.close)
         # Do not wait longer for a loader that cannot be closed: it ends with its process.
-        is_closed = bool(wait([closing], _CLOSING_S).done)
+        is_closed = bool(wait([ending], _CLOSING_S).done)
         self._thread.shutdown(wait=is_closed)
 
 
 def measure_block(threads: Sequence[PullingThread], enough_s: float) -> Block:
-    """Let threads pull at the same time.
-
-    Args:
-        threads: At least one.
-        enough_s: The minimum time that each thread pulls, after a warm-up that is discarded.
-    """
+    """Let threads pull at the same time, each for some time after a warm-up that is discarded."""
     for finish in [thread.start_pulling(_WARM_UP_FRACTION * enough_s) for thread in threads]:
         finish()
-    return _measure(lambda: [thread.start_pulling(enough_s) for thread in threads])
+    return measure_cold_block(threads, enough_s)
 
 
-def measure_batch_count(thread: PullingThread, count: int) -> Block:
-    """Let a thread pull a given number of batches."""
-    return _measure(lambda: [thread.start_pulling(0.0, least=count)])
-
-
-def _measure(start: Callable[[], list[Callable[[], PullCost]]]) -> Block:
+def measure_cold_block(
+    threads: Sequence[PullingThread], enough_s: float, least: int = MIN_BATCHES
+) -> Block:
+    """Let threads pull at the same time without a warm-up."""
     workers_s, own_s, read = _workers_cpu_s(), time.process_time(), _read_bytes()
-    costs = [finish() for finish in start()]
+    running = [thread.start_pulling(enough_s, least) for thread in threads]
+    costs = [finish() for finish in running]
     own_s, read = time.process_time() - own_s, _read_bytes() - read
     own_s -= sum(cost.copying_s for cost in costs)
     workers_s = _workers_cpu_s() - workers_s
@@ -191,17 +163,6 @@ def _measure(start: Callable[[], list[Callable[[], PullCost]]]) -> Block:
     )
 
 
-def measure_fresh_block(
-    loader: LoaderFactory, enough_s: float, clock: Clock, watch: Watch, until_s: float = inf
-) -> Block:
-    """Start a loader with empty buffers, pull a block of batches, and stop the loader."""
-    thread = PullingThread(loader, clock, watch, until_s)
-    try:
-        return measure_block([thread], enough_s)
-    finally:
-        thread.close()
-
-
 class FirstLook(NamedTuple):
     """Seconds that a start takes, and an estimate of the seconds per batch."""
 
@@ -212,12 +173,9 @@ class FirstLook(NamedTuple):
 def take_first_look(loader: LoaderFactory, clock: Clock, watch: Watch, until_s: float) -> FirstLook:
     """Start a loader, pull a few batches, and stop the loader."""
     started_s = clock()
-    thread = PullingThread(loader, clock, watch, until_s)
-    start_s = clock() - started_s
-    try:
+    with closing(PullingThread(loader, clock, watch, until_s)) as thread:
+        start_s = clock() - started_s
         cost = thread.start_pulling(0.0, least=_FIRST_LOOK_BATCHES)()
-    finally:
-        thread.close()
     return FirstLook(start_s, cost.wall_s / cost.batches)
 
 

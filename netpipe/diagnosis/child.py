@@ -1,13 +1,32 @@
-"""The process of a session that investigates one loader and writes one result."""
+"""The processes of a diagnosis: its session, and a second one that pulls from the same loader.
+
+Loader workers import this again, and the second process sets its environment before it imports
+jax, so the top level imports nothing heavy.
+"""
 
 import argparse
 import json
-from contextlib import ExitStack
-from typing import Any
+import os
+from collections.abc import Callable
+from contextlib import ExitStack, closing, suppress
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, Any, Final
+
+import psutil
 
 from netpipe.device.emulated_names import Flops, check_flops
+from netpipe.errors import SessionError
+from netpipe.session.processes import is_resource_tracker
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+    from netpipe.diagnosis.blocks import PullCost
 
 KIND = "diagnose"
+_FAREWELL_S: Final = 5.0
+# Beyond the requested seconds: a slow batch is pulled to its end.
+_GRACE_S: Final = 20.0
 
 
 def main() -> None:
@@ -36,22 +55,18 @@ def main() -> None:
 
         let_grain_start_workers()
         announce_import(request, arguments.loader)
-        loader, cores = resolve(arguments.loader), this_host().cores
-        load_s = None
-        if arguments.load_s:
-            load_s = Interval(*arguments.load_s)
+        loader = resolve(arguments.loader)
         # To the watchdog the whole session is start-up; the investigation keeps its own budget.
-        limit_s = START_UP_S + request.budget_s
-        with Watchdog(request, start_up_s=limit_s) as watch:
+        with Watchdog(request, start_up_s=START_UP_S + request.budget_s) as watch:
             investigation = Investigation(
                 loader=loader,
                 target=arguments.loader,
                 step_s=arguments.step_s,
-                cores=cores,
+                cores=this_host().cores,
                 budget_s=arguments.budget_s,
                 clock=MonotonicClock(),
                 watch=watch,
-                load_s=load_s,
+                load_s=Interval(*arguments.load_s) if arguments.load_s else None,
             )
             findings = investigation.run().to_document()
         step = resolve(arguments.step) if arguments.step else None
@@ -62,13 +77,93 @@ def main() -> None:
 
 
 def count_flops(flops: Flops) -> float | None:
-    """Return the FLOPs per step from the step factory's attribute: a number, a callable or None.
-
-    Raises:
-        MisuseError: The number is not above 0, or not finite.
-    """
+    """Return the FLOPs per step from the step factory's attribute: a number, a callable or None."""
     counted = flops() if callable(flops) else flops
     return None if counted is None else float(check_flops(counted))
+
+
+class SecondProcess:
+    """A process with a single-thread run of the same loader; started when it is entered.
+
+    Raises:
+        SessionError: It could not start, or does not answer.
+    """
+
+    def __init__(self, target: str, start_limit_s: float = 60.0) -> None:
+        self._target = target
+        self._start_limit_s = start_limit_s
+
+    def __enter__(self) -> "SecondProcess":
+        context = get_context("spawn")
+        self._pipe, other_end = context.Pipe()
+        self._process = context.Process(target=_serve, args=(self._target, other_end))
+        self._process.start()
+        other_end.close()
+        try:
+            self._receive(self._start_limit_s)
+        except BaseException:
+            self._end(0.0)
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end(_FAREWELL_S)
+
+    def start_pulling(self, min_s: float) -> "Callable[[], PullCost]":
+        """Let the process pull for a while; return a function that waits for its result."""
+        # If the process has ended, receiving its answer says so.
+        with suppress(OSError):
+            self._pipe.send(min_s)
+        return lambda: self._receive(min_s + _GRACE_S)
+
+    def _receive(self, limit_s: float) -> Any:
+        how = f"gave no answer for {limit_s:g} s"
+        with suppress(EOFError, OSError):
+            if self._pipe.poll(limit_s):
+                how = "ended"
+                answer = self._pipe.recv()
+                if not isinstance(answer, str):
+                    return answer
+                how = f"failed: {answer}"
+        # Left alone, it would go on using the cores beside the other measurements.
+        self._end(0.0)
+        raise SessionError(f"a second process with the same loader {how}")
+
+    def _end(self, farewell_s: float) -> None:
+        """Let the process stop its loader; after a while kill it and all its children."""
+        self._pipe.close()
+        # A process that was ended before is closed, and raises a ValueError.
+        with suppress(ValueError):
+            self._process.join(farewell_s)
+            with suppress(psutil.NoSuchProcess):
+                for child in psutil.Process(self._process.pid).children(recursive=True):
+                    # The tracker still has to remove the shared memory of the others.
+                    if not is_resource_tracker(child.pid):
+                        child.kill()
+            self._process.kill()
+            self._process.join()
+            self._process.close()
+
+
+def _serve(target: str, pipe: "Connection[Any, Any]") -> None:
+    """Pull whenever the parent asks; send what it costs, or the loader's error."""
+    os.environ["JAX_PLATFORMS"] = "cpu"
+    from netpipe.clock import MonotonicClock
+    from netpipe.diagnosis.blocks import PullingThread
+    from netpipe.diagnosis.loader_variants import single_thread_variant
+    from netpipe.grain_workers import let_grain_start_workers
+    from netpipe.session.bounded_calls import summarize_error
+    from netpipe.session.targets import resolve
+
+    try:
+        let_grain_start_workers()
+        loader, _ = single_thread_variant(resolve(target))
+        with closing(PullingThread(loader, MonotonicClock())) as puller, suppress(EOFError):
+            pipe.send(None)
+            while True:
+                pipe.send(puller.start_pulling(pipe.recv())())
+    except Exception as error:  # noqa: BLE001  # the user's code may raise anything
+        pipe.send(summarize_error(error))
 
 
 if __name__ == "__main__":

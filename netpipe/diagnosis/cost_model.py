@@ -7,29 +7,49 @@ contention term of the Universal Scalability Law (Gunther, Guerrilla Capacity Pl
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
+from operator import add, itemgetter
 from statistics import median
 from typing import Final
 
 from netpipe.diagnosis.blocks import Block
-from netpipe.diagnosis.interventions import SINGLE_THREAD, TWO_PROCESSES, TWO_THREADS
 from netpipe.diagnosis.loader_variants import count_threads, count_workers
 from netpipe.diagnosis.stage_times import StageTime
-from netpipe.diagnosis.turns import SideBlocks
+from netpipe.diagnosis.turns import Side, SideBlocks
 from netpipe.linting.graph.nodes import Graph
+from netpipe.results.measurement import Interval
 
 _MIN_S_PER_BATCH: Final = 1e-7
 _MIN_WORKING_FRACTION: Final = 0.2
 
 
 @dataclass(frozen=True)
+class Evidence:
+    """The measurements of a loader that everything is concluded from.
+
+    Attributes:
+        is_rebuilt: Whether the single-thread run has no workers and no threads; otherwise it is
+            the unmodified loader.
+        times: The stages, the largest first.
+        scaling: The single-thread run in turns with its variants.
+        variants: The unmodified loader in turns with its variants.
+        load_s: Seconds per batch of the unmodified loader, the one figure that is given for it.
+    """
+
+    graph: Graph
+    cores: int
+    is_rebuilt: bool
+    times: Sequence[StageTime]
+    scaling: SideBlocks
+    variants: SideBlocks
+    load_s: Interval
+
+
+@dataclass(frozen=True)
 class StageCost:
     """Seconds per batch of one stage or of several, in one thread.
 
-    Attributes:
-        wall_s: Wall seconds.
-        cpu_s: CPU seconds.
-        threaded_wall_s: Wall seconds that reader threads can share.
+    Reader threads can share `threaded_wall_s` of the wall time.
     """
 
     wall_s: float = 0.0
@@ -37,11 +57,7 @@ class StageCost:
     threaded_wall_s: float = 0.0
 
     def __add__(self, other: "StageCost") -> "StageCost":
-        return StageCost(
-            self.wall_s + other.wall_s,
-            self.cpu_s + other.cpu_s,
-            self.threaded_wall_s + other.threaded_wall_s,
-        )
+        return StageCost(*map(add, astuple(self), astuple(other)))
 
     def __mul__(self, factor: float) -> "StageCost":
         return StageCost(self.wall_s * factor, self.cpu_s * factor, self.threaded_wall_s * factor)
@@ -58,18 +74,12 @@ class LoaderModel:
 
     Attributes:
         stages: The cost of each stage, and whether a worker does it if there are workers.
-        workers: Worker processes; 0: the training process does everything.
-        threads: Reader threads of each process that reads; 0: none.
-        cores: The usable cores.
         send_s: CPU seconds of a worker for sending a batch, its payload aside.
         receive_s: CPU seconds of the training process for receiving it, its payload aside; without
             workers the CPU seconds that reader threads cost besides the stages.
-        payload_send_s: What the payload adds to `send_s`.
-        payload_receive_s: What the payload adds to `receive_s`.
         gil_fraction: Share of the CPU time under Python's lock; 1: threads do not help.
         contention: By what share each further computing process slows every other one.
         worker_overhead_s: Wall seconds of a worker that no stage accounts for.
-        trainer_overhead_s: The same for the training process.
     """
 
     stages: tuple[tuple[StageCost, bool], ...]
@@ -119,8 +129,7 @@ class LoaderModel:
 
     def limiting_resource(self) -> str:
         """Return the name of the resource that bounds the rate."""
-        bounds = self.bounds_s()
-        return max(bounds, key=lambda name: bounds[name])
+        return max(self.bounds_s().items(), key=itemgetter(1))[0]
 
     def _process_s(self, cost: StageCost) -> float:
         """Return the seconds of one process, whose threads read ahead under one lock."""
@@ -142,8 +151,8 @@ class LoaderModel:
     def calibrated_to(self, measured_s: float) -> "LoaderModel":
         """Return the model with the overhead that makes it as slow as the measured loader.
 
-        That overhead, as late wake-ups, stays when a stage is removed. None is assumed where the
-        cores are used up: other programs may have used them too.
+        That overhead, such as late wake-ups, stays when a stage is removed. If the cores are used
+        up, none is assumed: other programs may have used them too.
         """
         missing_s, limit = measured_s - self.s_per_batch(), self.limiting_resource()
         if missing_s <= 0 or limit == "cores":
@@ -174,11 +183,11 @@ def with_workers(model: LoaderModel, workers: int) -> LoaderModel:
     return replace(model, workers=workers)
 
 
-def with_stage_times(model: LoaderModel, place: int, factor: float) -> LoaderModel:
+def with_stage_times(model: LoaderModel, index: int, factor: float) -> LoaderModel:
     """Return the loader with one stage that takes `factor` times as long."""
     stages = list(model.stages)
-    cost, movable = stages[place]
-    stages[place] = (cost * factor, movable)
+    cost, movable = stages[index]
+    stages[index] = (cost * factor, movable)
     return replace(model, stages=tuple(stages))
 
 
@@ -191,49 +200,45 @@ def with_payload(model: LoaderModel, factor: float) -> LoaderModel:
     )
 
 
-def build_model(
-    times: Sequence[StageTime],
-    graph: Graph,
-    scaling: SideBlocks,
-    unmodified: Sequence[Block],
-    tiny: Sequence[Block],
-    workers: int,
-    cores: int,
-) -> LoaderModel:
-    """Return the model of a measured loader.
-
-    Args:
-        times: Its stages as timed; they are scaled to add up to the single-thread run, which no
-            timing slowed down.
-        graph: Of the loader; empty if it is not Grain's.
-        scaling: The result of `SingleThreadRun.measure_scaling`.
-        unmodified: Blocks of the loader with its `workers`.
-        tiny: Blocks of it with a tiny payload; may be empty.
-        workers: Its worker processes.
-        cores: The usable cores.
-    """
-    threads = count_threads(graph)
-    stages = _scaled_stages(times, graph, scaling)
+def build_model(evidence: Evidence, side: str = Side.UNMODIFIED) -> LoaderModel:
+    """Return the model of the unmodified loader, or of the same with one worker."""
+    stages, scaling = _scale_stages(evidence), evidence.scaling
     in_workers, in_trainer = _total(stages, in_workers=True), _total(stages, in_workers=False)
-    total, cpu_s = in_workers + in_trainer, _cpu_s(unmodified)
+    total = in_workers + in_trainer
+    gil_fraction, contention = 1.0, 0.0
+    if scaling.has(Side.TWO_THREADS):
+        # Two threads share one core while one of them holds the lock.
+        gil_fraction = _clip(2 / scaling.speedup(Side.TWO_THREADS, Side.SINGLE_THREAD).median - 1)
+    if scaling.has(Side.TWO_PROCESSES):
+        # A process slows another one only while it computes.
+        working = max(_MIN_WORKING_FRACTION, total.working_fraction)
+        slowdown = 2 / scaling.speedup(Side.TWO_PROCESSES, Side.SINGLE_THREAD).median - 1
+        contention = _clip(slowdown / working)
     model = LoaderModel(
         stages,
-        workers,
-        threads,
-        cores,
-        gil_fraction=_gil_fraction(scaling),
-        contention=_contention(scaling, total),
+        workers=1 if side == Side.ONE_WORKER else count_workers(evidence.graph),
+        threads=count_threads(evidence.graph),
+        cores=evidence.cores,
+        gil_fraction=gil_fraction,
+        contention=contention,
     )
-    if workers:
-        bare_s = _cpu_s(tiny) if tiny else cpu_s
-        return replace(
-            model,
-            send_s=max(0.0, bare_s[1] - in_workers.cpu_s),
-            receive_s=max(0.0, bare_s[0] - in_trainer.cpu_s),
-            payload_send_s=max(0.0, cpu_s[1] - bare_s[1]),
-            payload_receive_s=max(0.0, cpu_s[0] - bare_s[0]),
-        )
-    return replace(model, receive_s=max(0.0, cpu_s[0] - total.cpu_s)) if threads else model
+    trainer_s, workers_s = _cpu_s(evidence.variants.blocks[side])
+    if not model.workers:
+        receive_s = max(0.0, trainer_s - total.cpu_s) if model.threads else 0.0
+        return replace(model, receive_s=receive_s)
+    tiny = evidence.variants.blocks.get(Side.TINY_PAYLOAD)
+    bare_trainer_s, bare_workers_s = _cpu_s(tiny) if tiny else (trainer_s, workers_s)
+    return replace(
+        model,
+        send_s=max(0.0, bare_workers_s - in_workers.cpu_s),
+        receive_s=max(0.0, bare_trainer_s - in_trainer.cpu_s),
+        payload_send_s=max(0.0, workers_s - bare_workers_s),
+        payload_receive_s=max(0.0, trainer_s - bare_trainer_s),
+    )
+
+
+def _clip(fraction: float) -> float:
+    return min(1.0, max(0.0, fraction))
 
 
 def _cpu_s(blocks: Sequence[Block]) -> tuple[float, float]:
@@ -244,38 +249,18 @@ def _cpu_s(blocks: Sequence[Block]) -> tuple[float, float]:
     )
 
 
-def _scaled_stages(
-    times: Sequence[StageTime], graph: Graph, scaling: SideBlocks
-) -> tuple[tuple[StageCost, bool], ...]:
-    blocks = scaling.blocks(SINGLE_THREAD)
-    wall_s, cpu_s = (
-        sum(time.s_per_batch for time in times),
-        sum(time.cpu_s_per_batch for time in times),
-    )
+def _scale_stages(evidence: Evidence) -> tuple[tuple[StageCost, bool], ...]:
+    """Scale the stages to add up to the single-thread run, which no timing slowed down."""
+    times, blocks = evidence.times, evidence.scaling.blocks[Side.SINGLE_THREAD]
+    wall_s = sum(time.s_per_batch for time in times)
+    cpu_s = sum(time.cpu_s_per_batch for time in times)
     wall_scale = median(block.s_per_batch for block in blocks) / wall_s if wall_s else 1.0
     cpu_scale = _cpu_s(blocks)[0] / cpu_s if cpu_s else 1.0
-    has_workers, has_threads = count_workers(graph) > 0, count_threads(graph) > 0
     stages = []
     for time in times:
-        wall = time.s_per_batch * wall_scale
-        is_threaded = has_threads and time.node is not None and time.node.random_access
-        cost = StageCost(wall, time.cpu_s_per_batch * cpu_scale, wall if is_threaded else 0.0)
+        stage_s, node = time.s_per_batch * wall_scale, time.node
+        is_threaded = count_threads(evidence.graph) > 0 and node is not None and node.random_access
+        cost = StageCost(stage_s, time.cpu_s_per_batch * cpu_scale, stage_s if is_threaded else 0.0)
         # A stage that Grain added to the single-thread run has no node in the unmodified loader.
-        stages.append((cost, not has_workers or time.node is None or time.node.in_worker))
+        stages.append((cost, not count_workers(evidence.graph) or node is None or node.in_worker))
     return tuple(stages)
-
-
-def _gil_fraction(scaling: SideBlocks) -> float:
-    """Return the share of computing under the lock: two threads then share one core."""
-    if not scaling.has(TWO_THREADS):
-        return 1.0
-    return min(1.0, max(0.0, 2 / scaling.speedup(TWO_THREADS, SINGLE_THREAD).median - 1))
-
-
-def _contention(scaling: SideBlocks, cost: StageCost) -> float:
-    """Return by what share a process that computes all the time slows another one."""
-    if not scaling.has(TWO_PROCESSES):
-        return 0.0
-    slowdown = 2 / scaling.speedup(TWO_PROCESSES, SINGLE_THREAD).median - 1
-    working = max(_MIN_WORKING_FRACTION, cost.working_fraction)
-    return min(1.0, max(0.0, slowdown / working))

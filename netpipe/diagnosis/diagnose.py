@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any, Final
 
 from netpipe.device.accelerators import names_with_peak, peak_flops_of_name
@@ -12,7 +12,7 @@ from netpipe.device.host import this_host
 from netpipe.diagnosis.child import KIND
 from netpipe.diagnosis.diagnosis import Bottleneck, Diagnosis, Findings, Need, findings_from
 from netpipe.diagnosis.report import summarize
-from netpipe.diagnosis.schedule import max_duration_s
+from netpipe.diagnosis.turns import max_duration_s
 from netpipe.linting import child as linting_child
 from netpipe.linting.request import LintRequest
 from netpipe.measuring import child as measuring_child
@@ -25,19 +25,15 @@ from netpipe.verdict.decision import judge
 from netpipe.verdict.kinds import VerdictKind
 from netpipe.verdict.worker_sizing import enough_workers
 
+# Of the budget, for measuring the loader with its step, if there is one.
 _STEP_FRACTION: Final = 1 / 3
-"""Fraction of the budget for measuring the loader with its step, if there is one."""
 
 
 @dataclass(frozen=True)
 class DiagnosisRequest:
-    """The loader to diagnose, and how.
+    """The targets of a diagnosis, and its settings; the budget covers all sessions.
 
-    Attributes:
-        loader: The loader's target.
-        step: The step's target; None without one.
-        loop: The loop's target; None for netpipe's own.
-        session: Accelerator, FLOPs, MFU, limits and trace; its budget covers all sessions.
+    Without a loop's target, netpipe's own loop runs the step.
     """
 
     loader: str
@@ -71,11 +67,7 @@ def run_diagnosis(
 ) -> Diagnosis:
     """Measure a loader with its step, if it has one, and find out what limits it.
 
-    Args:
-        asked: The loader to diagnose, and how.
-        silences: The silenced lint rules, each with its reason.
-        intent: The lint's intent: "throughput" or "reproducible".
-        progress: Called with each progress report.
+    `silences` are the silenced lint rules, each with its reason.
 
     Raises:
         MisuseError: The loader, the step or the loop cannot be used as such.
@@ -98,29 +90,24 @@ def run_diagnosis(
         ),
         progress=progress,
     )
-    diagnose_request = SessionRequest(
-        KIND,
-        accelerator=asked.session.accelerator,
-        budget_s=max_duration_s(budget_s),
-        batch_limit_s=asked.session.batch_limit_s,
-        start_limit_s=asked.session.start_limit_s,
-    )
-    command = _child_command(asked, measurement, budget_s)
-    answer = run_session(command, diagnose_request, progress=progress)
-    return compose_diagnosis(answer, measurement, lint, asked.session)
-
-
-def _child_command(
-    asked: DiagnosisRequest, measurement: Measurement | None, budget_s: float
-) -> list[str]:
     command = [sys.executable, "-P", "-m", "netpipe.diagnosis.child", "--loader", asked.loader]
     command += ["--step", asked.step] if asked.step else []
     if measurement is not None:
-        load_s = measurement.load_s_per_batch
         # One word: argparse would take an unbounded interval's -inf for an option.
-        interval = json.dumps([load_s.median, load_s.low, load_s.high, load_s.n])
-        command += ["--step-s", repr(measurement.step_s.median), f"--load-s={interval}"]
-    return [*command, "--budget-s", repr(budget_s)]
+        load_s = json.dumps(astuple(measurement.load_s_per_batch))
+        command += ["--step-s", repr(measurement.step_s.median), f"--load-s={load_s}"]
+    answer = run_session(
+        [*command, "--budget-s", repr(budget_s)],
+        SessionRequest(
+            KIND,
+            accelerator=asked.session.accelerator,
+            budget_s=max_duration_s(budget_s),
+            batch_limit_s=asked.session.batch_limit_s,
+            start_limit_s=asked.session.start_limit_s,
+        ),
+        progress=progress,
+    )
+    return compose_diagnosis(answer, measurement, lint, asked.session)
 
 
 def compose_diagnosis(
@@ -132,11 +119,7 @@ def compose_diagnosis(
     """Combine the answers of all sessions into a diagnosis."""
     findings = findings_from(answer["findings"])
     verdict = None if measurement is None else judge(measurement)
-    if (
-        measurement is not None
-        and verdict is not None
-        and verdict.kind == VerdictKind.TRANSFER_BOUND
-    ):
+    if measurement and verdict and verdict.kind == VerdictKind.TRANSFER_BOUND:
         transfer_s = measurement.step_transfer_s or measurement.step_s
         fraction = 1 - min(1.0, measurement.step_s.median / transfer_s.median)
         bottleneck = Bottleneck(None, "device-transfer", fraction, verdict.message)

@@ -1,4 +1,7 @@
-"""The results of a diagnosis: frozen dataclasses that are passed between processes as JSON."""
+"""The results of a diagnosis: frozen dataclasses that are passed between processes as JSON.
+
+`netpipe/schemas/diagnosis.1.json` describes their fields.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,16 +19,11 @@ MIN_EFFECT_FRACTION: Final = 0.05
 """A ratio is clearly different from 1 if its whole interval is further from 1 than this."""
 
 RESOURCES: Final = (
-    "cpu",
-    "gil",
-    "disk",
-    "memory",
-    "process-transfer",
-    "device-transfer",
-    "waiting",
-    "none",
+    "cpu", "gil", "disk", "memory", "process-transfer", "device-transfer", "waiting", "none",
     "unknown",
-)
+)  # fmt: skip
+
+_COULD_NOT_BE_TRIED: Final = " could not be tried: "
 
 
 @dataclass(frozen=True)
@@ -33,15 +31,10 @@ class Stage:
     """One stage of a loader, measured in the single-thread run.
 
     Attributes:
-        name: The node's name as lint prints it; for a loader that is not Grain's, its functions,
-            the outermost first.
-        node: The node's id in the lint graph; None without a graph.
-        function: The user's function that the stage calls; "" if there is none.
-        made_at: The line of the user's code that created the stage, as file:line; "" if unknown.
-        section: Where the stage runs in the unmodified loader: "workers", "threads" or "trainer".
-        s_per_batch: Wall seconds, without those of the stages that it reads from.
-        cpu_s_per_batch: CPU seconds, also without those stages.
-        fraction: The stage's share of the single-thread time; near 1: it takes almost all of it.
+        section: Where it runs in the unmodified loader: "workers", "threads" or "trainer".
+        s_per_batch: Wall seconds, without those of the stages that it reads from; so is
+            `cpu_s_per_batch`.
+        fraction: Its share of the single-thread time; near 1: it takes almost all of it.
         by: How it was measured: "timing" of every call, or "sampling" of stacks.
         without_s_per_batch: The single-thread time when the stage returns its earlier results;
             None if not measured.
@@ -64,11 +57,7 @@ class Intervention:
     """One change of the loader, measured in turns with the unchanged loader.
 
     Attributes:
-        name: "cached-bytes", "without-stage", "two-threads", "two-processes", "tiny-payload" or
-            "half-the-cores".
         what: A description of the changed loader.
-        before_s_per_batch: Without the change.
-        after_s_per_batch: With it.
         speedup: The rate of batches with the change over the rate without; above 1: it helps.
         says: The conclusion, or why the change was not made.
     """
@@ -99,13 +88,9 @@ def clear_factor(ratio: Interval) -> float:
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """What limits the loader.
+    """What limits the loader: a stage, if any, and one of `RESOURCES`.
 
-    Attributes:
-        stage: The name of a stage; None if no stage limits.
-        resource: One of `RESOURCES`.
-        fraction: The stage's share of the loading time.
-        why: The figures that the conclusion is drawn from.
+    `fraction` is the share of the loading time, and `why` has the figures that say so.
     """
 
     stage: str | None
@@ -116,14 +101,9 @@ class Bottleneck:
 
 @dataclass(frozen=True)
 class Prediction:
-    """The load time that a change would give.
+    """The load time that a change would give, and the headroom if there is a step.
 
-    Attributes:
-        change: In words that can follow "with": "3 workers".
-        kind: "no-threads", "workers", "without-stage", "faster-stage", "smaller-batch",
-            "narrower-dtype" or "no-transfer".
-        load_s_per_batch: Seconds.
-        headroom: Step time / load time; None without a step.
+    The change is in words that can follow "with": "3 workers".
     """
 
     change: str
@@ -148,10 +128,7 @@ class Need:
 class Verification:
     """A prediction and the measurement of the same change in the same run.
 
-    Attributes:
-        before_s_per_batch: The load time without the change.
-        error_fraction: Predicted / measured - 1.
-        says: The comparison as a sentence.
+    The error is predicted / measured - 1.
     """
 
     change: str
@@ -164,24 +141,27 @@ class Verification:
 
 
 @dataclass(frozen=True)
+class Untried:
+    """Why no prediction was tried, and the change that was chosen, if there was one."""
+
+    why: str
+    change: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.change}{_COULD_NOT_BE_TRIED}{self.why}" if self.change else self.why
+
+
+@dataclass(frozen=True)
 class Findings:
     """All findings of a session about a loader.
 
     Attributes:
-        load_s_per_batch: Wall seconds of the unmodified loader, pulled as fast as possible.
-        load_cpu_s_per_batch: CPU seconds of all its processes.
         lane: How the single-thread run was made: "rebuilt", without workers and threads, or
             "as-it-is", the unmodified loader.
         lane_s_per_batch: Wall seconds of the single-thread run.
-        lane_cpu_s_per_batch: CPU seconds of the single-thread run.
-        workers: Worker processes of the unmodified loader.
-        threads: Reader threads of each of its processes.
         stages: The slowest first.
         interventions: Those with the clearest effect first.
-        what_if: The predictions, one for each change.
-        verified: The prediction that was tried; None if none was.
         unverified: Why no prediction was tried; "" if one was.
-        elapsed_s: Duration of the whole diagnosis.
         remarks: The parts that were left out, and why.
     """
 
@@ -200,6 +180,11 @@ class Findings:
     unverified: str
     elapsed_s: float
     remarks: tuple[str, ...] = ()
+
+    @property
+    def why_untried(self) -> str:
+        """Why no prediction was tried, without the name of the change that was chosen."""
+        return self.unverified.rpartition(_COULD_NOT_BE_TRIED)[2]
 
     def to_document(self) -> dict[str, Any]:
         """Return the findings as plain JSON values."""

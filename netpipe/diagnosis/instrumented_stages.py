@@ -8,12 +8,14 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
-from functools import partial, wraps
+from dataclasses import dataclass, replace
+from functools import partial
 from threading import local
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import grain
+
+from netpipe.diagnosis.loader_variants import replaced_method
 
 _CALIBRATION_CALLS: Final = 2_000
 _CALIBRATION_ROUNDS: Final = 5
@@ -30,17 +32,13 @@ class Spent:
     calls_below: int = 0
 
 
-@dataclass(frozen=True)
-class Overhead:
-    """The wall and CPU seconds that timing one call adds.
+class Overhead(NamedTuple):
+    """What timing one call adds to the dataset that is called, and to the one that calls it."""
 
-    Attributes:
-        own: To the dataset that is called.
-        caller: To the dataset that calls it.
-    """
-
-    own: tuple[float, float]
-    caller: tuple[float, float]
+    own_wall_s: float
+    own_cpu_s: float
+    caller_wall_s: float
+    caller_cpu_s: float
 
 
 @dataclass(slots=True)
@@ -53,16 +51,12 @@ class _Call:
     calls: int = 0
 
 
-@dataclass
 class Timing:
-    """The calls of some datasets while they are timed, by the number of the dataset."""
+    """Times the calls of datasets, which it tells apart by their numbers."""
 
-    spent: dict[int, Spent] = field(default_factory=lambda: defaultdict(Spent))
-    _thread: local = field(default_factory=local)
-
-    def reset(self) -> None:
-        """Forget the calls so far."""
-        self.spent.clear()
+    def __init__(self) -> None:
+        self.spent: dict[int, Spent] = defaultdict(Spent)
+        self._thread = local()
 
     def call(self, number: int, function: _Method, *arguments: Any) -> Any:
         """Call a function for a dataset, and add its time."""
@@ -91,53 +85,74 @@ class Timing:
 
 @contextmanager
 def timed(numbered: Mapping[int, Any]) -> Iterator[Timing]:
-    """Time the calls of datasets, by replacing methods of their classes meanwhile.
-
-    Args:
-        numbered: The datasets by their numbers; they must be iterated within.
-    """
-    timing = Timing()
-    numbers = {id(dataset): number for number, dataset in numbered.items()}
+    """Time the calls of numbered datasets, by replacing methods of their classes meanwhile."""
     with ExitStack() as stack:
+        wrappers = _Wrappers(numbered, stack)
         for kind in {type(dataset) for dataset in numbered.values()}:
             if issubclass(kind, grain.MapDataset):
-                _replace(stack, kind, "__getitem__", partial(_timed_getitem, timing, numbers))
-                _replace(stack, kind, "__len__", partial(_timed_len, timing, numbers))
+                wrappers.replace(kind, "__getitem__", wrappers.time_getitem)
+                wrappers.replace(kind, "__len__", wrappers.time_len)
             else:
-                _replace(stack, kind, "__iter__", partial(_timed_iter, stack, timing, numbers))
-        yield timing
+                wrappers.replace(kind, "__iter__", wrappers.time_iter)
+        yield wrappers.timing
 
 
-def _timed_getitem(timing: Timing, numbers: Mapping[int, int], original: _Method) -> _Method:
-    def __getitem__(dataset: Any, index: Any) -> Any:  # noqa: N807  # the method it replaces
-        number = numbers.get(id(dataset))
-        if number is None or isinstance(index, slice):
-            return original(dataset, index)
-        return timing.call(number, original, dataset, index)
+class _Wrappers:
+    """Methods that time those of the numbered datasets and of their iterators."""
 
-    return __getitem__
+    def __init__(self, numbered: Mapping[int, Any], stack: ExitStack) -> None:
+        self.timing = Timing()
+        self._stack = stack
+        self._numbers = {id(dataset): number for number, dataset in numbered.items()}
 
+    def replace(self, kind: type, name: str, wrapper: Callable[[_Method], _Method]) -> None:
+        self._stack.enter_context(replaced_method(kind, name, wrapper))
 
-def _timed_len(timing: Timing, numbers: Mapping[int, int], original: _Method) -> _Method:
-    """Time the length of a source, which Grain asks for with each element."""
+    def time_getitem(self, original: _Method) -> _Method:
+        timing, numbers = self.timing, self._numbers
 
-    def __len__(dataset: Any) -> Any:  # noqa: N807  # the method it replaces
-        number = numbers.get(id(dataset))
-        if number is None or dataset.parents:
-            return original(dataset)
-        return timing.call(number, original, dataset)
+        def __getitem__(dataset: Any, index: Any) -> Any:  # noqa: N807  # the method it replaces
+            number = numbers.get(id(dataset))
+            if number is None or isinstance(index, slice):
+                return original(dataset, index)
+            return timing.call(number, original, dataset, index)
 
-    return __len__
+        return __getitem__
 
+    def time_len(self, original: _Method) -> _Method:
+        """Time the length of a source, which Grain asks for with each element."""
+        timing, numbers = self.timing, self._numbers
 
-def _timed_iter(
-    stack: ExitStack, timing: Timing, numbers: Mapping[int, int], original: _Method
-) -> _Method:
-    # Holds the iterators too: an id is only unique while its object lives.
-    known: dict[int, tuple[Any, int]] = {}
-    kinds: set[type] = set()
+        def __len__(dataset: Any) -> Any:  # noqa: N807  # the method it replaces
+            number = numbers.get(id(dataset))
+            if number is None or dataset.parents:
+                return original(dataset)
+            return timing.call(number, original, dataset)
 
-    def timed_next(original: _Method) -> _Method:
+        return __len__
+
+    def time_iter(self, original: _Method) -> _Method:
+        # Holds the iterators too: an id is only unique while its object lives.
+        known: dict[int, tuple[Any, int]] = {}
+        kinds: set[type] = set()
+
+        def __iter__(dataset: Any) -> Any:  # noqa: N807  # the method it replaces
+            iterator, number = original(dataset), self._numbers.get(id(dataset))
+            if number is None or id(iterator) in known:
+                return iterator
+            if not isinstance(iterator, grain.DatasetIterator):
+                return _wrap_iterator(self.timing, number, iterator)
+            known[id(iterator)] = (iterator, number)
+            if type(iterator) not in kinds:
+                kinds.add(type(iterator))
+                self.replace(type(iterator), "__next__", partial(self._time_next, known))
+            return iterator
+
+        return __iter__
+
+    def _time_next(self, known: Mapping[int, tuple[Any, int]], original: _Method) -> _Method:
+        timing = self.timing
+
         def __next__(iterator: Any) -> Any:  # noqa: N807  # the method it replaces
             if id(iterator) not in known:
                 return original(iterator)
@@ -145,22 +160,8 @@ def _timed_iter(
 
         return __next__
 
-    def __iter__(dataset: Any) -> Any:  # noqa: N807  # the method it replaces
-        iterator, number = original(dataset), numbers.get(id(dataset))
-        if number is None or id(iterator) in known:
-            return iterator
-        if not isinstance(iterator, grain.DatasetIterator):
-            return _wrapped(timing, number, iterator)
-        known[id(iterator)] = (iterator, number)
-        if type(iterator) not in kinds:
-            kinds.add(type(iterator))
-            _replace(stack, type(iterator), "__next__", timed_next)
-        return iterator
 
-    return __iter__
-
-
-def _wrapped(timing: Timing, number: int, iterator: Iterator[Any]) -> Iterator[Any]:
+def _wrap_iterator(timing: Timing, number: int, iterator: Iterator[Any]) -> Iterator[Any]:
     """Time an iterator that is not Grain's, whose class may not allow changes."""
 
     # A new class each time, because Grain changes the class of the iterator that it returns.
@@ -174,47 +175,28 @@ def _wrapped(timing: Timing, number: int, iterator: Iterator[Any]) -> Iterator[A
     return Wrapped()
 
 
-def _replace(
-    stack: ExitStack, kind: type, name: str, wrapper: Callable[[_Method], _Method]
-) -> None:
-    original = getattr(kind, name)
-    if name in vars(kind):
-        stack.callback(setattr, kind, name, original)
-    else:
-        stack.callback(delattr, kind, name)
-    setattr(kind, name, wraps(original)(wrapper(original)))
-
-
 def without_overhead(spent: Spent, overhead: Overhead) -> Spent:
     """Return the calls as if they had not been timed; at least 0 seconds."""
-    wall_s, cpu_s = (
-        max(0.0, raw - spent.calls * own - spent.calls_below * caller)
-        for raw, own, caller in zip(
-            (spent.wall_s, spent.cpu_s), overhead.own, overhead.caller, strict=True
-        )
-    )
-    return Spent(wall_s, cpu_s, spent.calls, spent.calls_below)
+    own, below = spent.calls, spent.calls_below
+    wall_s = spent.wall_s - own * overhead.own_wall_s - below * overhead.caller_wall_s
+    cpu_s = spent.cpu_s - own * overhead.own_cpu_s - below * overhead.caller_cpu_s
+    return replace(spent, wall_s=max(0.0, wall_s), cpu_s=max(0.0, cpu_s))
 
 
 def measure_overhead() -> Overhead:
     """Return the least overhead of calls that do nothing, one within the other."""
-    rounds = [_calibrate() for _ in range(_CALIBRATION_ROUNDS)]
-    wall_s, cpu_s, caller_wall_s, caller_cpu_s = (
-        min(figures) / _CALIBRATION_CALLS for figures in zip(*rounds, strict=True)
-    )
-    return Overhead((wall_s, cpu_s), (caller_wall_s, caller_cpu_s))
 
-
-def _calibrate() -> tuple[float, float, float, float]:
-    timing = Timing()
+    def call_repeatedly(timing: Timing) -> None:
+        for _ in range(_CALIBRATION_CALLS):
+            timing.call(1, do_nothing)
 
     def do_nothing() -> None:
         return None
 
-    def call_repeatedly() -> None:
-        for _ in range(_CALIBRATION_CALLS):
-            timing.call(1, do_nothing)
-
-    timing.call(0, call_repeatedly)
-    own, caller = timing.spent[1], timing.spent[0]
-    return own.wall_s, own.cpu_s, caller.wall_s, caller.cpu_s
+    rounds = []
+    for _ in range(_CALIBRATION_ROUNDS):
+        timing = Timing()
+        timing.call(0, call_repeatedly, timing)
+        own, caller = timing.spent[1], timing.spent[0]
+        rounds.append((own.wall_s, own.cpu_s, caller.wall_s, caller.cpu_s))
+    return Overhead(*(min(seconds) / _CALIBRATION_CALLS for seconds in zip(*rounds, strict=True)))

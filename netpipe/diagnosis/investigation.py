@@ -1,82 +1,91 @@
 """Finds out in one session why a loader takes as long as it does."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
-from statistics import median
 from typing import Final
 
 from netpipe.clock import Clock
-from netpipe.diagnosis.blocks import FirstLook, take_first_look
-from netpipe.diagnosis.bottleneck import Evidence, find_bottleneck
-from netpipe.diagnosis.cost_model import build_model
-from netpipe.diagnosis.diagnosis import Findings, Intervention, Stage
-from netpipe.diagnosis.interventions import (
-    ONE_WORKER,
-    SINGLE_THREAD,
-    TINY_PAYLOAD,
-    UNMODIFIED,
-    WITHOUT_STAGE,
-    loader_interventions,
-    scaling_interventions,
+from netpipe.diagnosis.blocks import Block, FirstLook, PullingThread, measure_block, take_first_look
+from netpipe.diagnosis.conclusions import (
+    NOT_MADE,
+    find_bottleneck,
+    list_interventions,
+    list_stages,
+    verify,
 )
+from netpipe.diagnosis.cost_model import Evidence
+from netpipe.diagnosis.diagnosis import Findings, Untried, Verification
 from netpipe.diagnosis.loader_variants import (
     count_threads,
     count_workers,
-    section_of,
+    on_half_the_cores,
     single_thread_variant,
+    with_tiny_payload,
+    with_workers,
+    without_read_threads,
+    without_stage,
 )
-from netpipe.diagnosis.schedule import NO_TIME, Schedule
 from netpipe.diagnosis.single_thread_run import END_FRACTION, SingleThreadRun
 from netpipe.diagnosis.stage_times import StageTime
-from netpipe.diagnosis.turns import SideBlocks, describe_error, log_interval
-from netpipe.diagnosis.variant_runs import VariantRuns
-from netpipe.diagnosis.what_if import MeasuredLoader, choose_change, list_changes, predict_all
+from netpipe.diagnosis.turns import (
+    MIN_ROUNDS,
+    NO_TIME,
+    Schedule,
+    Side,
+    SideBlocks,
+    TimeSlot,
+    describe_error,
+    measure_in_turns,
+    note_failure,
+    require_side,
+)
+from netpipe.diagnosis.what_if import (
+    Change,
+    choose_change,
+    list_changes,
+    model_loader,
+    model_without_threads,
+)
 from netpipe.measuring.loader_puller import LoaderFactory
 from netpipe.results.measurement import Interval
 from netpipe.session.bounded_calls import call_within
 from netpipe.session.heartbeat import UNWATCHED, Watch
 
 _WORKERS_START_S: Final = 1.0
+_VARIANTS_FRACTION: Final = 0.32
+_VARIANTS_END_FRACTION: Final = 0.85  # Trying a change still needs the time after it.
+_TRYING_FRACTION: Final = 0.25
+_ROUNDS: Final = 4
+_MIN_BLOCK_S: Final = 0.4
+_MIN_BATCHES: Final = 4
+_WITH_WARM_UP: Final = 1.25
 
 
+@dataclass
 class Investigation:
     """Investigates one loader within a budget.
 
-    Args:
-        loader: Makes it.
-        target: Names the factory, so that another process can import it.
+    Attributes:
+        target: Names the factory `loader`, so that another process can import it.
         step_s: Seconds of the step that it feeds; None without one.
-        cores: The usable cores.
-        budget_s: Seconds for everything.
-        clock: Seconds.
-        watch: Hears of every wait for a batch, and what is being done.
         load_s: The load time as measured with the step; None without one.
     """
 
-    def __init__(
-        self,
-        loader: LoaderFactory,
-        target: str,
-        step_s: float | None,
-        cores: int,
-        budget_s: float,
-        clock: Clock,
-        watch: Watch,
-        load_s: Interval | None = None,
-    ) -> None:
-        self._loader = loader
-        self._target = target
-        self._step_s = step_s
-        self._load_s = load_s
-        self._cores = cores
-        self._budget_s = budget_s
-        self._clock = clock
-        self._watch = watch
-        self._started_s = clock()
-        self._single_thread, self._graph = single_thread_variant(loader)
-        self._workers = count_workers(self._graph)
-        self._threads = count_threads(self._graph)
+    loader: LoaderFactory
+    target: str
+    step_s: float | None
+    cores: int
+    budget_s: float
+    clock: Clock
+    watch: Watch
+    load_s: Interval | None = None
+
+    def __post_init__(self) -> None:
+        self._started_s = self.clock()
+        self._single_thread, self._graph = single_thread_variant(self.loader)
         self._remarks: list[str] = []
 
     def run(self) -> Findings:
@@ -86,160 +95,144 @@ class Investigation:
             SessionError: The loader failed.
         """
         # Before any variant of it runs, so that a failure here is the loader's own.
-        look = take_first_look(self._loader, self._clock, self._watch, inf)
+        look = take_first_look(self.loader, self.clock, self.watch, inf)
         # Variants may have workers even if the unmodified loader has none.
         look = look._replace(start_s=max(look.start_s, _WORKERS_START_S * bool(self._graph.nodes)))
-        schedule = Schedule(self._clock, self._budget_s, self._watch)
-        single, times, scaling = self._run_single_thread(look, schedule)
-        look = look._replace(batch_s=single.look.batch_s)
-        runs = VariantRuns(
-            *(self._loader, self._graph, self._cores, single.is_rebuilt),
-            *(look, schedule, self._watch),
+        self._schedule = Schedule(self.clock, self.budget_s, self.watch, self.clock())
+        single, times, scaling = self._run_single_thread(look)
+        self._look = look._replace(batch_s=single.look.batch_s)
+        variants = self._measure_variants(can_add_workers=single.is_rebuilt)
+        load_s = self.load_s or variants.interval(Side.UNMODIFIED)
+        evidence = Evidence(
+            self._graph, self.cores, single.is_rebuilt, times, scaling, variants, load_s
         )
-        variants = runs.measure()
-        load_s = self._load_s or variants.interval(UNMODIFIED)
-        loader = self._measured(times, scaling, variants, load_s, UNMODIFIED, self._workers)
+        loader = model_loader(evidence)
         one_worker = None
-        if variants.has(ONE_WORKER):
-            one_worker = self._measured(times, scaling, variants, load_s, ONE_WORKER, 1)
-        without_threads = None
-        if single.is_rebuilt:
-            without_threads = self._without_threads(loader, scaling, variants, load_s)
-        changes = list_changes(loader, one_worker, times, self._step_s, without_threads)
-        ablated = runs.without_stages(times, self._remarks)
-        change = choose_change(changes, load_s.median, self._step_s, tuple(ablated))
-        verified, unverified = runs.try_change(change, load_s, ablated)
-        interventions = self._interventions(times, scaling, variants, load_s, single.disk())
-        self._remarks += _describe_skipped(interventions, unverified)
-        blocks, alone = variants.blocks(UNMODIFIED), scaling.blocks(SINGLE_THREAD)
-        tiny = variants.speedup(TINY_PAYLOAD, UNMODIFIED) if variants.has(TINY_PAYLOAD) else None
-        evidence = Evidence(scaling, tiny, blocks, self._sender(), interventions)
+        if variants.has(Side.ONE_WORKER):
+            one_worker = model_loader(evidence, Side.ONE_WORKER)
+        without_threads = model_without_threads(evidence, loader)
+        changes = list(list_changes(loader, one_worker, times, self.step_s, without_threads))
+        outcome = self._try_change(changes, evidence)
+        interventions = list_interventions(evidence, single.compare_disk_with_cache())
+        skipped = [made.what for made in interventions if made.says == NOT_MADE + NO_TIME]
+        if isinstance(outcome, Untried) and outcome.why == NO_TIME:
+            skipped.append(outcome.change)
+        if skipped:
+            names = ", ".join(skipped)
+            self._remarks.append(f"not tried for lack of time: {names}; give a larger --budget")
         return Findings(
             load_s_per_batch=load_s,
-            load_cpu_s_per_batch=log_interval([block.cpu_s_per_batch for block in blocks]),
+            load_cpu_s_per_batch=variants.cpu_interval(Side.UNMODIFIED),
             lane="rebuilt" if single.is_rebuilt else "as-it-is",
-            lane_s_per_batch=scaling.interval(SINGLE_THREAD),
-            lane_cpu_s_per_batch=log_interval([block.cpu_s_per_batch for block in alone]),
-            workers=self._workers,
-            threads=self._threads,
-            stages=self._stages(times, loader, interventions),
-            bottleneck=find_bottleneck(loader, times, evidence),
+            lane_s_per_batch=scaling.interval(Side.SINGLE_THREAD),
+            lane_cpu_s_per_batch=scaling.cpu_interval(Side.SINGLE_THREAD),
+            workers=count_workers(self._graph),
+            threads=count_threads(self._graph),
+            stages=list_stages(evidence, loader, interventions),
+            bottleneck=find_bottleneck(loader, evidence, interventions),
             interventions=interventions,
-            what_if=predict_all(changes, self._step_s),
-            verified=verified,
-            unverified=unverified,
-            elapsed_s=self._clock() - self._started_s,
+            what_if=tuple(change.predict(self.step_s) for change in changes),
+            verified=None if isinstance(outcome, Untried) else outcome,
+            unverified=str(outcome) if isinstance(outcome, Untried) else "",
+            elapsed_s=self.clock() - self._started_s,
             remarks=tuple(dict.fromkeys(self._remarks)),
         )
 
     def _run_single_thread(
-        self, unmodified: FirstLook, schedule: Schedule
-    ) -> tuple[SingleThreadRun, tuple[StageTime, ...], SideBlocks]:
-        """Run the loader in one thread, or unmodified if that fails."""
-        try:
-            if self._single_thread is not self._loader:
-                slot = schedule.slot(1.0, END_FRACTION)
-                start = partial(
-                    take_first_look, self._single_thread, self._clock, UNWATCHED, slot.until_s
-                )
-                look = call_within(start, slot.remaining_s())
-                return self._measure_single_thread(self._single_thread, look, schedule)
-        except Exception as error:  # noqa: BLE001  # a failure of ours costs only this part
-            self._remarks.append(
-                f"the loader does not run in one thread ({describe_error(error)}): it was "
-                "diagnosed as it is"
-            )
-        return self._measure_single_thread(self._loader, unmodified, schedule)
-
-    def _measure_single_thread(
-        self, loader: LoaderFactory, look: FirstLook, schedule: Schedule
+        self, unmodified: FirstLook
     ) -> tuple[SingleThreadRun, tuple[StageTime, ...], SideBlocks]:
         run = SingleThreadRun(
-            *(loader, self._target, self._graph, loader is not self._loader, look),
-            *(schedule, self._watch, self._remarks),
+            loader=self.loader,
+            target=self.target,
+            graph=self._graph,
+            is_rebuilt=False,
+            look=unmodified,
+            schedule=self._schedule,
+            watch=self.watch,
+            remarks=self._remarks,
         )
+        if self._single_thread is not self.loader:
+            try:
+                loader, slot = self._single_thread, self._schedule.slot(1.0, END_FRACTION)
+                start = partial(take_first_look, loader, self.clock, UNWATCHED, slot.until_s)
+                look = call_within(start, slot.remaining_s())
+                # The watchdog would report a variant that hangs as a loader that hangs.
+                rebuilt = replace(run, loader=loader, is_rebuilt=True, look=look, watch=UNWATCHED)
+                times = rebuilt.stage_times()
+                return rebuilt, times, rebuilt.measure_scaling(times)
+            except Exception as error:  # noqa: BLE001  # a failure of ours costs only this part
+                why = describe_error(error)
+                self._remarks.append(
+                    f"the loader does not run in one thread ({why}): it was diagnosed as it is"
+                )
         times = run.stage_times()
         return run, times, run.measure_scaling(times)
 
-    def _measured(
-        self,
-        times: tuple[StageTime, ...],
-        scaling: SideBlocks,
-        variants: SideBlocks,
-        load_s: Interval,
-        side: str,
-        workers: int,
-    ) -> MeasuredLoader:
-        has_tiny = side == UNMODIFIED and variants.has(TINY_PAYLOAD)
-        tiny = variants.blocks(TINY_PAYLOAD) if has_tiny else []
-        blocks, rounds_s = variants.blocks(side), variants.s_per_batch(side)
-        model = build_model(times, self._graph, scaling, blocks, tiny, workers, self._cores)
-        # One figure for the load time everywhere: only the ratios to it come from these rounds.
-        factor = load_s.median / median(variants.s_per_batch(UNMODIFIED))
-        scaled_s = tuple(factor * round_s for round_s in rounds_s)
-        return MeasuredLoader(model.calibrated_to(median(rounds_s)), scaled_s)
+    def _measure_variants(self, *, can_add_workers: bool) -> SideBlocks:
+        variants = dict[str, LoaderFactory]()
+        if count_workers(self._graph):
+            variants[Side.TINY_PAYLOAD] = with_tiny_payload(self.loader, self._graph)
+        elif can_add_workers:
+            variants[Side.ONE_WORKER] = with_workers(self.loader, self._graph, 1)
+        if self.cores > 1:
+            variants[Side.HALF_THE_CORES] = on_half_the_cores(self.loader)
+        slot = self._schedule.slot(_VARIANTS_FRACTION, _VARIANTS_END_FRACTION)
+        turns = self._in_turns(variants, slot, "the unmodified loader")
+        return require_side(Side.UNMODIFIED, turns)
 
-    def _without_threads(
-        self, loader: MeasuredLoader, scaling: SideBlocks, variants: SideBlocks, load_s: Interval
-    ) -> MeasuredLoader | None:
-        """Return the single-thread run if it clearly beats reader threads in this process."""
-        unmodified_s = variants.interval(UNMODIFIED)
-        is_faster = scaling.interval(SINGLE_THREAD).high < unmodified_s.low
-        if self._workers or not self._threads or not is_faster:
-            return None
-        factor = load_s.median / unmodified_s.median
-        scaled_s = tuple(factor * round_s for round_s in scaling.s_per_batch(SINGLE_THREAD))
-        return MeasuredLoader(loader.model, scaled_s)
+    def _try_change(self, changes: Sequence[Change], evidence: Evidence) -> Verification | Untried:
+        if not evidence.is_rebuilt:
+            return Untried("only a Grain pipeline made anew that runs in one thread can be changed")
+        load_s, ablated = evidence.load_s, self._without_stages(evidence.times)
+        change = choose_change(changes, load_s.median, self.step_s, ablated)
+        if change is None:
+            return Untried("no change that can be tried is predicted to help")
+        if change.stage is not None:
+            changed = ablated[change.stage]
+        elif change.workers is not None:
+            changed = with_workers(self.loader, self._graph, change.workers)
+        else:
+            changed = without_read_threads(self.loader)
+        slot = self._schedule.slot(_TRYING_FRACTION)
+        if 2 * MIN_ROUNDS * self._cost_s(self._block_s(slot, sides=2)) > slot.remaining_s():
+            return Untried(NO_TIME, change.name)
+        turns = self._in_turns({change.name: changed}, slot, f"trying {change.name}")
+        if not turns.has(change.name, Side.UNMODIFIED):
+            return Untried(turns.why_missing(change.name, Side.UNMODIFIED), change.name)
+        return verify(change.predict(), turns, load_s)
 
-    def _interventions(
-        self,
-        times: tuple[StageTime, ...],
-        scaling: SideBlocks,
-        variants: SideBlocks,
-        load_s: Interval,
-        disk: Intervention,
-    ) -> tuple[Intervention, ...]:
-        """Return all interventions, those with the clearest effect first."""
-        largest = times[0].name if times else "no stage"
-        made = (
-            *scaling_interventions(scaling, largest),
-            *loader_interventions(variants, load_s, self._cores),
-            disk,
-        )
-        return tuple(sorted(made, key=lambda one: (-one.clear_factor, one.speedup is None)))
+    def _without_stages(self, times: Sequence[StageTime]) -> dict[int, LoaderFactory]:
+        """Return the loaders without one stage, by the index of the stage."""
+        ablated = dict[int, LoaderFactory]()
+        for index, stage in enumerate(times):
+            # A worker's batch lies in shared memory that its receiver frees: it cannot be resent.
+            if stage.node is None or (stage.node.in_worker and stage.node.kind == "Batch"):
+                continue
+            with note_failure(self._remarks, f"{stage.name} could not be left out"):
+                if made := without_stage(self.loader, stage.node.id):
+                    ablated[index] = made
+        return ablated
 
-    def _stages(
-        self,
-        times: tuple[StageTime, ...],
-        loader: MeasuredLoader,
-        interventions: Sequence[Intervention],
-    ) -> tuple[Stage, ...]:
-        costs = [cost for cost, _ in loader.model.stages]
-        total_s = sum(cost.wall_s for cost in costs)
-        without_s = [one.after_s_per_batch for one in interventions if one.name == WITHOUT_STAGE]
-        return tuple(
-            Stage(
-                time.name,
-                None if time.node is None else time.node.id,
-                time.function,
-                time.made_at,
-                section_of(time.node, self._graph),
-                cost.wall_s,
-                cost.cpu_s,
-                cost.wall_s / total_s if total_s else 0.0,
-                "sampling" if time.single_thread_node is None else "timing",
-                without_s[0] if place == 0 and without_s else None,
-            )
-            for place, (time, cost) in enumerate(zip(times, costs, strict=True))
-        )
+    def _in_turns(
+        self, variants: Mapping[str, LoaderFactory], slot: TimeSlot, name: str
+    ) -> SideBlocks:
+        def measure(side: str, loader: LoaderFactory) -> Block:
+            watch = self.watch if side == Side.UNMODIFIED else UNWATCHED
+            # Started anew, with empty buffers.
+            with closing(PullingThread(loader, slot.clock, watch, slot.until_s)) as thread:
+                return measure_block([thread], block_s)
 
-    def _sender(self) -> str:
-        nodes = self._graph.of_kind("ProcessPrefetch", "DataLoader")
-        return str(nodes[0]) if nodes else ""
+        loaders = {Side.UNMODIFIED: self.loader, **variants}
+        block_s = self._block_s(slot, len(loaders))
+        sides = {side: partial(measure, side, loader) for side, loader in loaders.items()}
+        progress, cost_s = self._schedule.progress(name), self._cost_s(block_s)
+        return measure_in_turns(sides, slot, progress, cost_s, Side.UNMODIFIED)
 
+    def _block_s(self, slot: TimeSlot, sides: int) -> float:
+        share_s = slot.budget_s / (_ROUNDS * sides) - self._look.start_s
+        wanted_s = max(_MIN_BLOCK_S, _MIN_BATCHES * self._look.batch_s, share_s)
+        fitting_s = slot.remaining_s() / MIN_ROUNDS - self._look.start_s
+        return min(wanted_s, max(_MIN_BLOCK_S, fitting_s))
 
-def _describe_skipped(interventions: Sequence[Intervention], unverified: str) -> Iterator[str]:
-    skipped = [one.what for one in interventions if one.says.endswith(NO_TIME)]
-    skipped += [unverified.split(" could not be tried")[0]] * unverified.endswith(NO_TIME)
-    if skipped:
-        yield f"not tried for lack of time: {', '.join(skipped)}; give a larger --budget"
+    def _cost_s(self, block_s: float) -> float:
+        return self._look.start_s + _WITH_WARM_UP * block_s

@@ -1,10 +1,12 @@
-"""Variants of a loader: in one thread, with other workers, without payload, on half the cores."""
+"""Variants of a loader: in one thread, with other workers, without a stage or its payload."""
 
 import os
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from copy import deepcopy
-from functools import partial, wraps
+from functools import wraps
 from typing import Any, Final
 
 import grain
@@ -15,22 +17,23 @@ from netpipe.linting.experiments.variants import (
     Variant,
     build_variant,
 )
+from netpipe.linting.graph.grain_classes import replace_user_code
 from netpipe.linting.graph.nodes import Graph, Node
-from netpipe.linting.graph.reader import read_graph
+from netpipe.linting.graph.reader import collect_datasets, read_graph
 from netpipe.linting.graph.source_lines import record_source_lines
 from netpipe.measuring.loader_puller import LoaderFactory
+
+KEPT: Final = 4
+"""Results that an ablated stage computes before it repeats them."""
 
 _DEFAULT_READER_THREADS: Final = 16
 _Method = Callable[..., Any]
 
 
 def single_thread_variant(loader: LoaderFactory) -> tuple[LoaderFactory, Graph]:
-    """Return the factory of the same loader in one thread, if it is Grain's.
+    """Return the factory of the same loader in one thread, and the unmodified loader's graph.
 
-    Returns:
-        The factory, which makes a `OneThread` if the pipeline could be rebuilt and is `loader`
-        itself otherwise; and the graph of the unmodified loader, which is empty if it is not
-        Grain's.
+    The factory makes a `OneThread`; it is `loader` itself if the pipeline cannot be rebuilt.
     """
     with record_source_lines() as recording:
         graph = read_graph(loader(), recording)
@@ -75,10 +78,22 @@ def with_tiny_payload(loader: LoaderFactory, graph: Graph) -> LoaderFactory:
     """
     # Copies cost time, and only the user's code behind the workers can need them.
     is_changed = any("transform" in node.parameters and not node.in_worker for node in graph.nodes)
-    sending_nothing = partial(_sending_nothing, deepcopy if is_changed else lambda first: first)
+    copy: Callable[[Any], Any] = deepcopy if is_changed else lambda first: first
+
+    def send_nothing(original: _Method) -> _Method:
+        def mp_prefetch(dataset: Any, *arguments: Any, **named: Any) -> Any:
+            # Taken before workers start: their batches are in shared memory, which only they free.
+            iterator = iter(dataset)
+            first = next(iterator)
+            iterator.close()
+            return original(dataset.map(lambda _: 0), *arguments, **named).map(
+                lambda _: copy(first)
+            )
+
+        return mp_prefetch
 
     def make() -> Any:
-        with _replaced(grain.IterDataset, "mp_prefetch", sending_nothing):
+        with replaced_method(grain.IterDataset, "mp_prefetch", send_nothing):
             return loader()
 
     return make
@@ -99,17 +114,130 @@ def on_half_the_cores(loader: LoaderFactory) -> LoaderFactory:
     return make
 
 
+def without_stage(loader: LoaderFactory, node: int) -> LoaderFactory | None:
+    """Return the factory of the same Grain pipeline with one stage at no cost.
+
+    The stage, given by its node in the pipeline's graph, returns its earlier results.
+
+    Returns:
+        None if the stage is no map, batch or source, or if `loader` returns the same dataset each
+        time, so that the change would reach the unmodified loader too.
+    """
+
+    def find_stage(made: Any) -> object:
+        return collect_datasets(made.dataset if isinstance(made, OneThread) else made)[node]
+
+    def record(value: Any) -> Any:
+        return Recorded(value) if callable(value) else RecordedSource(value)
+
+    def make() -> Any:
+        made = loader()
+        replace_user_code(find_stage(made), record)
+        return made
+
+    stage = find_stage(loader())
+    is_shared = stage is find_stage(loader())
+    return None if is_shared or not replace_user_code(stage, record) else make
+
+
+class Recorded:
+    """A function that computes its first results, and then returns copies of them.
+
+    They are copies because the stages behind it may change their element in place.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self._kept: list[Any] = []
+        # A plain number, because a lock or an iterator could not be sent to a worker.
+        self._calls = 0
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Return a result of the function, maybe one for other arguments."""
+        if len(self._kept) < KEPT:
+            result = self._function(*arguments, **named)
+            self._kept.append(_timed_copy(result))
+            return result
+        self._calls += 1
+        return _timed_copy(self._kept[self._calls % KEPT])
+
+
+class RecordedSource:
+    """A source that reads its first elements, and then repeats them; its length stays."""
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+        self._read = Recorded(source.__getitem__)
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def __getitem__(self, index: int) -> Any:
+        return self._read(index)
+
+
+class _Copying(threading.local):
+    cpu_s = 0.0
+
+
+_COPYING: Final = _Copying()
+
+
+def copying_s() -> float:
+    """Return the CPU seconds that this thread spent on copies: they are not loading."""
+    return _COPYING.cpu_s
+
+
+def _timed_copy(value: Any) -> Any:
+    started_s = time.thread_time()
+    try:
+        return deepcopy(value)
+    finally:
+        _COPYING.cpu_s += time.thread_time() - started_s
+
+
+class OneThread(Iterable[Any]):
+    """A dataset that is iterated without its prefetching threads."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+
+    def __iter__(self) -> Iterator[Any]:
+        def skip_thread(_: _Method) -> _Method:
+            return lambda dataset: iter(dataset.parents[0])
+
+        with replaced_method(grain.experimental.ThreadPrefetchIterDataset, "__iter__", skip_thread):
+            return iter(self.dataset)
+
+
+@contextmanager
+def replaced_method(
+    owner: type, name: str, wrapper: Callable[[_Method], _Method]
+) -> Iterator[None]:
+    """Replace a method meanwhile by what `wrapper` makes of it."""
+    original, is_own = getattr(owner, name), name in vars(owner)
+    setattr(owner, name, wraps(original)(wrapper(original)))
+    try:
+        yield
+    finally:
+        if is_own:
+            setattr(owner, name, original)
+        else:
+            delattr(owner, name)
+
+
 def count_workers(graph: Graph) -> int:
     """Return the worker processes of a Grain pipeline."""
-    return sum(_counts(graph, "num_workers", "ProcessPrefetch", "DataLoader"))
+    nodes = graph.of_kind("ProcessPrefetch", "DataLoader")
+    return sum(node.integer("num_workers") or 0 for node in nodes)
 
 
 def count_threads(graph: Graph) -> int:
     """Return the reader threads of each process of a Grain pipeline that reads."""
-    most = max(_counts(graph, "num_threads", "ToIter"), default=0)
+    threads = max((node.integer("num_threads") or 0 for node in graph.of_kind("ToIter")), default=0)
     # Grain iterates a MapDataset with its default options.
     is_map = bool(graph.nodes) and graph.nodes[0].random_access
-    return most or (_DEFAULT_READER_THREADS if is_map else 0)
+    return threads or (_DEFAULT_READER_THREADS if is_map else 0)
 
 
 def section_of(node: Node | None, graph: Graph) -> str:
@@ -120,50 +248,6 @@ def section_of(node: Node | None, graph: Graph) -> str:
     return "threads" if is_threaded else "trainer"
 
 
-def _counts(graph: Graph, parameter: str, *kinds: str) -> list[int]:
-    counts = (node.parameters.get(parameter, 0) for node in graph.of_kind(*kinds))
-    return [count for count in counts if isinstance(count, int)]
-
-
 def _has_reader(graph: Graph) -> bool:
     """Return whether the loader, or iterating its MapDataset, calls `to_iter_dataset`."""
     return bool(graph.of_kind("ToIter", "DataLoader")) or graph.nodes[0].random_access
-
-
-class OneThread(Iterable[Any]):
-    """A dataset that is iterated without its prefetching threads."""
-
-    def __init__(self, dataset: Any) -> None:
-        self.dataset = dataset
-
-    def __iter__(self) -> Iterator[Any]:
-        with _replaced(grain.experimental.ThreadPrefetchIterDataset, "__iter__", _skipping):
-            return iter(self.dataset)
-
-
-def _skipping(_: _Method) -> _Method:
-    return lambda dataset: iter(dataset.parents[0])
-
-
-def _sending_nothing(copy: Callable[[Any], Any], original: _Method) -> _Method:
-    def mp_prefetch(dataset: Any, *arguments: Any, **named: Any) -> Any:
-        # Taken before workers start: their batches are in shared memory, which only they free.
-        iterator = iter(dataset)
-        first = next(iterator)
-        iterator.close()
-        return original(dataset.map(_nothing), *arguments, **named).map(lambda _: copy(first))
-
-    return mp_prefetch
-
-
-def _nothing(_: object) -> int:
-    return 0
-
-
-@contextmanager
-def _replaced(owner: type, name: str, wrapper: Callable[[_Method], _Method]) -> Iterator[None]:
-    with ExitStack() as stack:
-        original = vars(owner)[name]
-        stack.callback(setattr, owner, name, original)
-        setattr(owner, name, wraps(original)(wrapper(original)))
-        yield

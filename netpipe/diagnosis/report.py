@@ -1,14 +1,15 @@
 """Renders a diagnosis as text: its summary sentence, and its tables."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from rich.console import JustifyMethod
 from rich.table import Table
 
-from netpipe.diagnosis.diagnosis import Bottleneck, Diagnosis, Findings, Intervention, Prediction
-from netpipe.diagnosis.schedule import NO_TIME
+from netpipe.diagnosis.diagnosis import Bottleneck, Diagnosis, Findings, Prediction
+from netpipe.diagnosis.turns import NO_TIME
 from netpipe.diagnosis.what_if import MAX_HELPFUL_RATIO
-from netpipe.results.measurement import Interval, Measurement
+from netpipe.results.measurement import Measurement
 from netpipe.results.units import (
     format_number,
     format_percent,
@@ -29,14 +30,9 @@ _BOUND: Final = {
 }
 # Verdicts whose summary names the limiting stage; the others end with the verdict's advice.
 _LOADING_KINDS: Final = (
-    VerdictKind.LOADER_BOUND,
-    VerdictKind.MASKED_LOADER_BOUND,
-    VerdictKind.AT_RISK,
-    VerdictKind.HEALTHY,
-    VerdictKind.JITTER,
-    VerdictKind.CONTENTION,
-    VerdictKind.INCONCLUSIVE,
-)
+    VerdictKind.LOADER_BOUND, VerdictKind.MASKED_LOADER_BOUND, VerdictKind.AT_RISK,
+    VerdictKind.HEALTHY, VerdictKind.JITTER, VerdictKind.CONTENTION, VerdictKind.INCONCLUSIVE,
+)  # fmt: skip
 
 
 def summarize(findings: Findings, measurement: Measurement | None, verdict: Verdict | None) -> str:
@@ -98,125 +94,114 @@ def _describe_help(findings: Findings) -> Iterator[str]:
         )
         return
     helpful_s = MAX_HELPFUL_RATIO * findings.load_s_per_batch.median
-    helpful = [
-        prediction
-        for prediction in findings.what_if
-        if prediction.load_s_per_batch.median < helpful_s
-    ]
-    simple = [prediction for prediction in helpful if prediction.kind in ("no-threads", "workers")]
+    helpful = [guess for guess in findings.what_if if guess.load_s_per_batch.median < helpful_s]
+    simple = [guess for guess in helpful if guess.kind in ("no-threads", "workers")]
     for best in (*simple, *helpful)[:1]:
-        why = findings.unverified.rpartition(" could not be tried: ")[2]
-        yield f"{_describe_prediction(best)} (not tried: {why})."
+        yield f"{_describe_prediction(best)} (not tried: {findings.why_untried})."
 
 
 def _describe_prediction(prediction: Prediction) -> str:
-    change, headroom = prediction.change, prediction.headroom
+    change, load_s, headroom = prediction.change, prediction.load_s_per_batch, prediction.headroom
     # These two begin with the name of a stage, whose case is the user's.
     if prediction.kind not in ("without-stage", "faster-stage"):
         change = change[0].upper() + change[1:]
+    scale, unit = (1e3, "ms") if load_s.median < 1 else (1.0, "s")
+    median, low, high = (
+        format_number(scale * seconds) for seconds in (load_s.median, load_s.low, load_s.high)
+    )
     headroom_clause = f"; headroom then {headroom.median:.2g}" if headroom else ""
-    return f"{change} would give {_format_interval(prediction.load_s_per_batch)}{headroom_clause}"
-
-
-def _format_interval(interval: Interval) -> str:
-    scale, unit = (1e3, "ms") if interval.median < 1 else (1.0, "s")
-    low, high = format_number(scale * interval.low), format_number(scale * interval.high)
-    return f"{format_number(scale * interval.median)} {unit} [{low}, {high}]"
+    return f"{change} would give {median} {unit} [{low}, {high}]{headroom_clause}"
 
 
 def tables(diagnosis: Diagnosis) -> Iterator[Table]:
     """Yield the tables in reading order; none is empty."""
     findings = diagnosis.findings
     if findings.stages:
-        yield _stage_table(findings)
-    yield _intervention_table(findings)
+        yield _build_stage_table(findings)
+    yield _build_intervention_table(findings)
     if findings.what_if:
-        yield _prediction_table(findings)
+        yield _build_prediction_table(findings)
     if diagnosis.needs:
-        yield _need_table(diagnosis)
+        yield _build_need_table(diagnosis)
 
 
 def closing(findings: Findings) -> str:
     """Return the lines after the tables: the remarks, and how the tried change turned out."""
-    tried, why = findings.verified, findings.unverified
     lines = [f"remark: {remark}" for remark in findings.remarks]
-    if tried:
-        lines.append(f"tried: {tried.says}")
-    elif not (lines and why.endswith(NO_TIME)):
-        lines.append(f"nothing was tried: {why}")
+    if findings.verified:
+        lines.append(f"tried: {findings.verified.says}")
+    elif not (lines and findings.why_untried == NO_TIME):
+        lines.append(f"nothing was tried: {findings.unverified}")
     return "\n".join(lines)
 
 
-def _stage_table(findings: Findings) -> Table:
+_WRAPPED: Final = ("stage", "made at", "change", "", "with")
+_FIGURES: Final = (
+    "share", "time", "CPU time", "step", "batches/s", "workers", "cores", "headroom now",
+)  # fmt: skip
+
+
+def _build_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    table = new_table(title)
+    for heading in headings:
+        if heading in _WRAPPED:
+            table.add_column(heading, overflow="fold")
+        else:
+            justify: JustifyMethod = "right" if heading in _FIGURES else "left"
+            table.add_column(heading, no_wrap=True, justify=justify)
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _build_stage_table(findings: Findings) -> Table:
     total = format_seconds(findings.lane_s_per_batch.median)
-    table = new_table(f"stages: what a batch takes in one thread of one process, {total} in all")
-    table.add_column("stage", overflow="fold")
-    for heading in ("share", "time", "CPU time"):
-        table.add_column(heading, no_wrap=True, justify="right")
-    table.add_column("without it", no_wrap=True)
-    table.add_column("runs in", no_wrap=True)
-    table.add_column("made at", overflow="fold")
+    rows = []
     for stage in findings.stages[:_MAX_STAGES]:
-        without = stage.without_s_per_batch
-        table.add_row(
-            stage.name,
-            format_percent(stage.fraction),
-            format_seconds(stage.s_per_batch),
-            format_seconds(stage.cpu_s_per_batch),
-            format_seconds(without.median) if without else "",
-            stage.section,
-            stage.made_at,
-        )
-    return table
+        without_s, share = stage.without_s_per_batch, format_percent(stage.fraction)
+        wall, cpu = map(format_seconds, (stage.s_per_batch, stage.cpu_s_per_batch))
+        without = format_seconds(without_s.median) if without_s else ""
+        rows.append((stage.name, share, wall, cpu, without, stage.section, stage.made_at))
+    return _build_table(
+        f"stages: what a batch takes in one thread of one process, {total} in all",
+        ("stage", "share", "time", "CPU time", "without it", "runs in", "made at"),
+        rows,
+    )
 
 
-def _intervention_table(findings: Findings) -> Table:
-    table = new_table("interventions: what was changed to find out, in turns with the loader")
-    table.add_column("change", overflow="fold")
-    table.add_column("times as fast", no_wrap=True)
-    table.add_column("", overflow="fold")
-    for intervention in findings.interventions:
-        speedup = intervention.speedup
-        ratio = format_ratio_interval(speedup) if speedup else ""
-        conclusion = f"{intervention.says}{_describe_times(intervention)}"
-        table.add_row(intervention.what, ratio, conclusion)
-    return table
+def _build_intervention_table(findings: Findings) -> Table:
+    rows = []
+    for made in findings.interventions:
+        says, ratio = made.says, format_ratio_interval(made.speedup) if made.speedup else ""
+        if made.before_s_per_batch and made.after_s_per_batch:
+            before_s, after_s = made.before_s_per_batch.median, made.after_s_per_batch.median
+            says += f": {format_seconds(after_s)} instead of {format_seconds(before_s)} a batch"
+        rows.append((made.what, ratio, says))
+    return _build_table(
+        "interventions: what was changed to find out, in turns with the loader",
+        ("change", "times as fast", ""),
+        rows,
+    )
 
 
-def _describe_times(intervention: Intervention) -> str:
-    before_s, after_s = intervention.before_s_per_batch, intervention.after_s_per_batch
-    if before_s is None or after_s is None:
-        return ""
-    after, before = format_seconds(after_s.median), format_seconds(before_s.median)
-    return f": {after} instead of {before} a batch"
+def _build_prediction_table(findings: Findings) -> Table:
+    unmodified = Prediction("the loader as it is (measured)", "", findings.load_s_per_batch)
+    rows = []
+    for guess in (unmodified, *findings.what_if):
+        headroom = f"{guess.headroom.median:.2f}" if guess.headroom else ""
+        rows.append((guess.change, format_seconds_interval(guess.load_s_per_batch), headroom))
+    headings = ("with", "load time", "headroom")
+    return _build_table("what if: predicted load time of a batch", headings, rows)
 
 
-def _prediction_table(findings: Findings) -> Table:
-    table = new_table("what if: predicted load time of a batch")
-    table.add_column("with", overflow="fold")
-    table.add_column("load time", no_wrap=True)
-    table.add_column("headroom", no_wrap=True)
-    now_s = format_seconds_interval(findings.load_s_per_batch)
-    table.add_row("the loader as it is (measured)", now_s, "")
-    for prediction in findings.what_if:
-        headroom = f"{prediction.headroom.median:.2f}" if prediction.headroom else ""
-        load_s = format_seconds_interval(prediction.load_s_per_batch)
-        table.add_row(prediction.change, load_s, headroom)
-    return table
-
-
-def _need_table(diagnosis: Diagnosis) -> Table:
-    table = new_table("what each accelerator needs (step times are derived)")
-    table.add_column("accelerator", no_wrap=True)
-    for heading in ("step", "batches/s", "workers", "cores", "headroom now"):
-        table.add_column(heading, no_wrap=True, justify="right")
+def _build_need_table(diagnosis: Diagnosis) -> Table:
+    rows = []
     for need in diagnosis.needs:
-        table.add_row(
-            need.accelerator,
-            format_seconds(need.step_s),
-            format_number(need.batches_per_s),
-            str(need.workers),
-            f"{need.cores:.2g}",
-            f"{need.headroom:.2f}",
-        )
-    return table
+        step, rate = format_seconds(need.step_s), format_number(need.batches_per_s)
+        cores, headroom = f"{need.cores:.2g}", f"{need.headroom:.2f}"
+        rows.append((need.accelerator, step, rate, str(need.workers), cores, headroom))
+    return _build_table(
+        "what each accelerator needs (step times are derived)",
+        ("accelerator", "step", "batches/s", "workers", "cores", "headroom now"),
+        rows,
+    )

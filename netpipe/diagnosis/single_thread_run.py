@@ -4,39 +4,45 @@ Each measurement is in turns with the plain single-thread run. Times are without
 waited for a core that another program had.
 """
 
-from collections.abc import Callable
-from contextlib import ExitStack
+import os
+import site
+import sys
+import sysconfig
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, replace
+from fcntl import F_GETFL, fcntl
 from functools import partial
+from pathlib import Path
 from typing import Final
 
-from netpipe.diagnosis.blocks import Block, FirstLook, PullingThread, measure_block
-from netpipe.diagnosis.diagnosis import Intervention, clear_factor
-from netpipe.diagnosis.interventions import (
-    CACHED,
-    SINGLE_THREAD,
-    TWO_PROCESSES,
-    TWO_THREADS,
-    WITHOUT_STAGE,
-    disk_intervention,
+from netpipe.diagnosis.blocks import (
+    Block,
+    FirstLook,
+    PullingThread,
+    measure_block,
+    measure_cold_block,
 )
-from netpipe.diagnosis.page_cache import compare_disk_with_cache
-from netpipe.diagnosis.schedule import Schedule, TimeSlot
-from netpipe.diagnosis.second_process import SecondProcess
-from netpipe.diagnosis.stage_ablation import KEPT, without_stage
+from netpipe.diagnosis.child import SecondProcess
+from netpipe.diagnosis.diagnosis import clear_factor
+from netpipe.diagnosis.loader_variants import KEPT, without_stage
 from netpipe.diagnosis.stage_times import StageTime, measure_stage_times
 from netpipe.diagnosis.turns import (
     MIN_ROUNDS,
+    MeasureSide,
+    Schedule,
     Side,
     SideBlocks,
+    TimeSlot,
     describe_error,
     measure_in_turns,
+    note_failure,
     require_side,
 )
 from netpipe.linting.graph.nodes import Graph
 from netpipe.measuring.loader_puller import LoaderFactory
 from netpipe.session.bounded_calls import call_within
-from netpipe.session.heartbeat import UNWATCHED, Watch
+from netpipe.session.heartbeat import Watch
 
 END_FRACTION: Final = 0.6
 """Of the longest duration, when stages and scaling must end: what comes later needs the rest."""
@@ -49,12 +55,25 @@ _MIN_BLOCK_S: Final = 0.2
 _MIN_BATCHES: Final = 4
 _WITH_WARM_UP: Final = 1.25
 
+_DISK_ROUNDS: Final = 4
+_MIN_DISK_BATCHES: Final = 3
+_MAX_DISK_BATCHES: Final = 500
+# A batch from the disk is assumed to take this many times as long as from the page cache.
+_COLD_SLOWDOWN: Final = 1.5
+_PYTHON_FOLDERS: Final = (sys.prefix, sys.base_prefix, sysconfig.get_paths()["stdlib"])
+_CODE: Final = tuple(
+    {os.path.realpath(path) + os.sep for path in (*_PYTHON_FOLDERS, *site.getsitepackages())}
+)
+# /usr/lib holds the locale files, which every process maps.
+_SYSTEM_FOLDERS: Final = ("/dev/", "/proc/", "/sys/", "/usr/lib/")
+_CODE_SUFFIXES: Final = (".so", ".py", ".pyc")
+
 
 @dataclass(frozen=True)
 class SingleThreadRun:
-    """The single-thread run of a loader, made by `loader`.
+    """The single-thread run of a loader.
 
-    `target` and `graph` are those of the unmodified loader; so is `loader` unless `is_rebuilt`.
+    The target and the graph are those of the unmodified loader; so is `loader` unless `is_rebuilt`.
     """
 
     loader: LoaderFactory
@@ -68,18 +87,16 @@ class SingleThreadRun:
 
     def stage_times(self) -> tuple[StageTime, ...]:
         """Return the stages, the largest first; none if they cannot be timed."""
-        try:
-            slot = self.schedule.slot(_STAGES_FRACTION, END_FRACTION)
+        slot = self.schedule.slot(_STAGES_FRACTION, END_FRACTION)
+        measure = partial(
+            measure_stage_times, self.loader, self.graph, slot.budget_s, slot.clock, self.watch
+        )
+        times = list[StageTime]()
+        with note_failure(self.remarks, "the stages could not be timed"):
             # The loader is started once more afterwards, for what everything is compared with.
             slot.require(2 * self.look.start_s + _MIN_BATCHES * self.look.batch_s)
-            measure = partial(
-                measure_stage_times,
-                *(self.loader, self.graph, slot.budget_s, slot.clock, self._own_watch),
-            )
-            return call_within(measure, slot.remaining_s()) if self.is_rebuilt else measure()
-        except Exception as error:  # noqa: BLE001  # a failure of ours costs only this part
-            self.remarks.append(f"the stages could not be timed: {describe_error(error)}")
-            return ()
+            times += call_within(measure, slot.remaining_s()) if self.is_rebuilt else measure()
+        return tuple(times)
 
     def measure_scaling(self, times: tuple[StageTime, ...]) -> SideBlocks:
         """Return the run in turns with two at once, in two ways, and with one without a stage.
@@ -87,94 +104,97 @@ class SingleThreadRun:
         Raises:
             SessionError: The run failed.
         """
-        slot = self.schedule.slot(_SCALING_FRACTION, END_FRACTION)
-        ablated = self._without_largest(times)
-        with ExitStack() as stack:
-            sides, block_s = self._scaling_sides(stack, slot, ablated)
-            watched = "" if self.is_rebuilt else SINGLE_THREAD
-            progress = self.schedule.progress("single-thread runs")
-            turns = measure_in_turns(sides, slot, progress, _WITH_WARM_UP * block_s, watched)
-        return drop_costly_ablation(require_side(SINGLE_THREAD, turns.undelayed()))
-
-    def disk(self) -> Intervention:
-        """Return what cached bytes give."""
-        try:
-            slot = self.schedule.slot(_DISK_FRACTION)
-            slot.require(2 * MIN_ROUNDS * (self.look.start_s + self.look.batch_s))
-            turns = compare_disk_with_cache(
-                *(self.loader, slot, self.look.batch_s, self._own_watch),
-                self.schedule.progress("disk"),
-            )
-        except Exception as error:  # noqa: BLE001  # a failure of ours costs only this part
-            turns = SideBlocks((), {CACHED: describe_error(error)})
-        return disk_intervention(turns)
-
-    def _without_largest(self, times: tuple[StageTime, ...]) -> LoaderFactory | None:
+        slot, ablated = self.schedule.slot(_SCALING_FRACTION, END_FRACTION), None
         node = times[0].single_thread_node if self.is_rebuilt and times else None
+        if node is not None:
+            with note_failure(self.remarks, f"{times[0].name} could not be left out"):
+                ablated = without_stage(self.loader, node)
+        share_s = slot.budget_s / (_ROUNDS * (4 if ablated else 3) * _WITH_WARM_UP)
+        wanted_s = max(_MIN_BLOCK_S, _MIN_BATCHES * self.look.batch_s, share_s)
+        fitting_s = slot.remaining_s() / (MIN_ROUNDS * _WITH_WARM_UP)
+        block_s = min(wanted_s, max(_MIN_BLOCK_S, fitting_s))
+        watched = "" if self.is_rebuilt else Side.SINGLE_THREAD
+        progress = self.schedule.progress("single-thread runs")
+        with ExitStack() as stack:
+            sides = self._start_sides(stack, slot, block_s, ablated)
+            turns = measure_in_turns(sides, slot, progress, _WITH_WARM_UP * block_s, watched)
+        return drop_costly_ablation(require_side(Side.SINGLE_THREAD, turns).undelayed())
+
+    def compare_disk_with_cache(self) -> SideBlocks | None:
+        """Pull the first batches from the disk and from the page cache, in turns.
+
+        Only the files that the loader has open are dropped from the page cache; None: it has none.
+        """
         try:
-            return None if node is None else without_stage(self.loader, node)
+            slot, batch_s = self.schedule.slot(_DISK_FRACTION), self.look.batch_s
+            slot.require(2 * MIN_ROUNDS * (self.look.start_s + batch_s))
+            count = round(slot.budget_s / (2 * _DISK_ROUNDS * _COLD_SLOWDOWN * batch_s))
+            count = min(_MAX_DISK_BATCHES, max(_MIN_DISK_BATCHES, count))
+
+            def pull(dropped: Iterable[str]) -> Block:
+                drop_from_page_cache(dropped)
+                # Start the loader again, so that it reads the same files from their beginning.
+                with self._start(self.loader, slot) as puller:
+                    return measure_cold_block([puller], 0.0, least=count)
+
+            with self._start(self.loader, slot):
+                files = open_files()
+            if not files:
+                return None
+            sides: dict[str, MeasureSide] = {
+                Side.FROM_DISK: lambda: pull(files),
+                Side.CACHED: lambda: pull(()),
+            }
+            return measure_in_turns(sides, slot, self.schedule.progress("disk"), count * batch_s)
         except Exception as error:  # noqa: BLE001  # a failure of ours costs only this part
-            self.remarks.append(f"{times[0].name} could not be left out: {describe_error(error)}")
-            return None
+            return SideBlocks({}, {Side.CACHED: describe_error(error)})
 
-    def _scaling_sides(
-        self, stack: ExitStack, slot: TimeSlot, ablated: LoaderFactory | None
-    ) -> tuple[dict[str, Side], float]:
-        def start(loader: LoaderFactory) -> PullingThread:
-            puller = PullingThread(loader, slot.clock, self._own_watch, slot.until_s)
-            stack.callback(puller.close)
-            return puller
+    def _start(self, loader: LoaderFactory, slot: TimeSlot) -> closing[PullingThread]:
+        return closing(PullingThread(loader, slot.clock, self.watch, slot.until_s))
 
-        def start_without_stage(loader: LoaderFactory) -> Side:
-            puller = start(loader)
-            puller.start_pulling(0.0, least=KEPT)()
-            return partial(measure_block, [puller], block_s)
+    def _start_sides(
+        self, stack: ExitStack, slot: TimeSlot, block_s: float, ablated: LoaderFactory | None
+    ) -> dict[str, MeasureSide]:
+        def start_second_thread() -> MeasureSide:
+            second = stack.enter_context(self._start(self.loader, slot))
+            return partial(measure_block, [puller, second], block_s)
 
-        def start_second_process() -> Side:
+        def start_second_process() -> MeasureSide:
             second = stack.enter_context(SecondProcess(self.target, slot.remaining_s() / 2))
             return partial(pull_beside, puller, second, block_s)
 
-        block_s = self._block_s(slot, sides=3 + (ablated is not None))
+        def start_without_stage(loader: LoaderFactory) -> MeasureSide:
+            other = stack.enter_context(self._start(loader, slot))
+            other.start_pulling(0.0, least=KEPT)()
+            return partial(measure_block, [other], block_s)
+
         started_s = slot.clock()
-        puller = start(self.loader)
+        puller = stack.enter_context(self._start(self.loader, slot))
         # The cost of one more run, until it has been measured in the least rounds.
         cost_s = slot.clock() - started_s + MIN_ROUNDS * _WITH_WARM_UP * block_s
-        prepare = partial(_prepare, slot, cost_s)
-        sides: dict[str, Side] = {
-            SINGLE_THREAD: partial(measure_block, [puller], block_s),
-            TWO_THREADS: prepare(
-                lambda: partial(measure_block, [puller, start(self.loader)], block_s)
-            ),
-            TWO_PROCESSES: prepare(start_second_process),
+        starts: dict[str, Callable[[], MeasureSide]] = {
+            Side.TWO_THREADS: start_second_thread,
+            Side.TWO_PROCESSES: start_second_process,
         }
         if ablated is not None:
-            sides[WITHOUT_STAGE] = prepare(partial(start_without_stage, ablated))
-        return sides, block_s
-
-    def _block_s(self, slot: TimeSlot, sides: int) -> float:
-        share_s = slot.budget_s / (_ROUNDS * sides * _WITH_WARM_UP)
-        wanted_s = max(_MIN_BLOCK_S, _MIN_BATCHES * self.look.batch_s, share_s)
-        fitting_s = slot.remaining_s() / (MIN_ROUNDS * _WITH_WARM_UP)
-        return min(wanted_s, max(_MIN_BLOCK_S, fitting_s))
-
-    @property
-    def _own_watch(self) -> Watch:
-        # The watchdog would report a variant that hangs as a loader that hangs.
-        return UNWATCHED if self.is_rebuilt else self.watch
+            starts[Side.WITHOUT_STAGE] = partial(start_without_stage, ablated)
+        sides = {side: _prepare(slot, cost_s, start) for side, start in starts.items()}
+        return {Side.SINGLE_THREAD: partial(measure_block, [puller], block_s), **sides}
 
 
 def drop_costly_ablation(scaling: SideBlocks) -> SideBlocks:
     """Drop the run without a stage if copying the stage's results slows it down."""
-    if not scaling.has(WITHOUT_STAGE):
+    if not scaling.has(Side.WITHOUT_STAGE):
         return scaling
-    speedup = scaling.speedup(WITHOUT_STAGE, SINGLE_THREAD)
+    speedup = scaling.speedup(Side.WITHOUT_STAGE, Side.SINGLE_THREAD)
     if speedup.median > 1 or not clear_factor(speedup):
         return scaling
+    kept = {side: blocks for side, blocks in scaling.blocks.items() if side != Side.WITHOUT_STAGE}
     why = "copying what the stage returns takes longer than the stage"
-    return scaling.without_side(WITHOUT_STAGE, why)
+    return SideBlocks(kept, {**scaling.failures, Side.WITHOUT_STAGE: why})
 
 
-def _prepare(slot: TimeSlot, cost_s: float, start: Callable[[], Side]) -> Side:
+def _prepare(slot: TimeSlot, cost_s: float, start: Callable[[], MeasureSide]) -> MeasureSide:
     """Return a side; if it cannot be started, that side fails and the others do not."""
     try:
         slot.require(cost_s)
@@ -195,9 +215,43 @@ def pull_beside(puller: PullingThread, second: SecondProcess, min_s: float) -> B
     """
     wait = second.start_pulling(_WITH_WARM_UP * min_s)
     own, other = measure_block([puller], min_s), wait()
+    rate, undelayed_rate = 1 / own.s_per_batch, 1 / own.undelayed_s_per_batch
     return replace(
         own,
-        s_per_batch=1 / (1 / own.s_per_batch + other.batches / other.wall_s),
-        undelayed_s_per_batch=1
-        / (1 / own.undelayed_s_per_batch + other.batches / other.undelayed_s),
+        s_per_batch=1 / (rate + other.batches / other.wall_s),
+        undelayed_s_per_batch=1 / (undelayed_rate + other.batches / other.undelayed_s),
     )
+
+
+def open_files() -> list[str]:
+    """Return the data files that this process has open or mapped."""
+    paths = set()
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            # Skip files that are open only for writing, such as the session's log.
+            if fcntl(int(descriptor.name), F_GETFL) & os.O_ACCMODE != os.O_WRONLY:
+                paths.add(str(descriptor.readlink()))
+    with suppress(OSError):
+        for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
+            _, slash, path = line.partition("/")
+            paths.add(slash + path)
+    return sorted(filter(_is_data, paths))
+
+
+def _is_data(path: str) -> bool:
+    is_code = path.startswith(_CODE) or path.endswith(_CODE_SUFFIXES) or ".so." in path
+    with suppress(OSError):
+        if not is_code and not path.startswith(_SYSTEM_FOLDERS):
+            return Path(path).is_file() and Path(path).stat().st_size > 0
+    return False
+
+
+def drop_from_page_cache(files: Iterable[str]) -> None:
+    """Ask the kernel to drop files from the page cache: the next read is from the disk."""
+    for file in files:
+        with suppress(OSError):
+            descriptor = os.open(file, os.O_RDONLY)
+            try:
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            finally:
+                os.close(descriptor)

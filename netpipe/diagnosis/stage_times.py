@@ -1,24 +1,42 @@
-"""The time of each stage of a loader: timed if the loader is Grain's, sampled otherwise."""
+"""The time of each stage of a loader: timed if it is Grain's, sampled otherwise."""
 
+import os
+import sys
+import sysconfig
+import threading
+import time
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Final, NamedTuple
 
 from netpipe.clock import Clock
 from netpipe.diagnosis.blocks import PullingThread
 from netpipe.diagnosis.instrumented_stages import measure_overhead, timed, without_overhead
 from netpipe.diagnosis.loader_variants import OneThread
-from netpipe.diagnosis.stack_sampling import Samples, UsersPath, function_names, sampled
 from netpipe.linting.graph.nodes import Graph, Node
 from netpipe.linting.graph.reader import collect_datasets, read_graph
 from netpipe.measuring.loader_puller import LoaderFactory
 from netpipe.session.heartbeat import Watch
+from netpipe.session.processes import thread_cpu_s
 
 _INFRASTRUCTURE: Final = ("ProcessPrefetch", "NoWorkers", "ThreadPrefetch", "Options", "DataLoader")
 _MIN_PATH_FRACTION: Final = 0.5
 _MAX_SAMPLED_STAGES: Final = 9
 _WARM_UP_FRACTION: Final = 0.2
+_SAMPLE_INTERVAL_S: Final = 0.002
+_SWITCH_S: Final = 5e-5
+_HARNESS: Final = str(Path(__file__).parent.parent) + os.sep
+_PYTHON: Final = sysconfig.get_paths()["stdlib"] + os.sep
+_SITE: Final = ("site-packages", "dist-packages")
+# A thread whose innermost code is here waits for another one.
+_WAITING: Final = tuple(
+    _PYTHON + file for file in ("threading.py", "queue.py", "selectors.py", "concurrent")
+)
 
 
 @dataclass(frozen=True)
@@ -45,57 +63,50 @@ class StageTime:
 def measure_stage_times(
     loader: LoaderFactory, graph: Graph, budget_s: float, clock: Clock, watch: Watch
 ) -> tuple[StageTime, ...]:
-    """Return the stages of a single-thread run, the largest first."""
-    made = loader()
+    """Return the stages of a single-thread run, the largest first; each has a name of its own."""
+    made, start = loader(), partial(PullingThread, clock=clock, watch=watch)
     if isinstance(made, OneThread):
-        times = _time_nodes(made, graph, budget_s, clock, watch)
+        times = _time_nodes(made, graph, budget_s, start)
     else:
-        times = stages_of_samples(*_sample(loader, budget_s, clock, watch))
-    return _largest_first(times)
+        with closing(start(loader)) as puller:
+            puller.start_pulling(_WARM_UP_FRACTION * budget_s)()
+            with sampled() as samples:
+                cost = puller.start_pulling(budget_s)()
+        times = stages_of_samples(samples, cost.wall_s / cost.batches)
+    ordered = sorted(times, key=lambda stage: -stage.s_per_batch)
+    names = Counter(stage.name for stage in ordered)
+    return tuple(
+        replace(stage, name=f"{stage.name} #{rank}") if names[stage.name] > 1 else stage
+        for rank, stage in enumerate(ordered, 1)
+    )
 
 
 def _time_nodes(
-    made: OneThread, graph: Graph, budget_s: float, clock: Clock, watch: Watch
+    made: OneThread, graph: Graph, budget_s: float, start: Callable[[LoaderFactory], PullingThread]
 ) -> list[StageTime]:
     overhead, own_graph = measure_overhead(), read_graph(made.dataset)
-    with timed(collect_datasets(made.dataset)) as timing:
-        puller = PullingThread(lambda: made, clock, watch)
-        try:
-            # Starting the loader opened files: those calls do not count.
-            timing.reset()
-            batches = puller.start_pulling(budget_s)().batches
-        finally:
-            puller.close()
+    datasets = collect_datasets(made.dataset)
+    with timed(datasets) as timing, closing(start(lambda: made)) as puller:
+        # Starting the loader opened files: those calls do not count.
+        timing.spent.clear()
+        batches = puller.start_pulling(budget_s)().batches
     unmodified = match_nodes(own_graph, graph)
     times = []
     for number, raw in timing.spent.items():
         spent, node = without_overhead(raw, overhead), own_graph.nodes[number]
+        function = node.parameters.get("transform") or node.parameters.get("source") or ""
         times.append(
             StageTime(
-                str(node),
-                unmodified.get(number),
-                number,
-                str(node.parameters.get("transform") or node.parameters.get("source") or ""),
-                getattr(unmodified.get(number), "made_at", ""),
-                spent.wall_s / batches,
-                spent.cpu_s / batches,
+                name=str(node),
+                node=unmodified.get(number),
+                single_thread_node=number,
+                function=str(function),
+                made_at=getattr(unmodified.get(number), "made_at", ""),
+                s_per_batch=spent.wall_s / batches,
+                cpu_s_per_batch=spent.cpu_s / batches,
             )
         )
     return times
-
-
-def _sample(
-    loader: LoaderFactory, budget_s: float, clock: Clock, watch: Watch
-) -> tuple[Samples, float]:
-    """Return the stacks seen while a loader was pulled, and its seconds per batch."""
-    puller = PullingThread(loader, clock, watch)
-    try:
-        puller.start_pulling(_WARM_UP_FRACTION * budget_s)()
-        with sampled() as samples:
-            pulled = puller.start_pulling(budget_s)()
-    finally:
-        puller.close()
-    return samples, pulled.wall_s / pulled.batches
 
 
 def match_nodes(single_thread: Graph, graph: Graph) -> dict[int, Node]:
@@ -110,6 +121,85 @@ def match_nodes(single_thread: Graph, graph: Graph) -> dict[int, Node]:
     }
 
 
+class Function(NamedTuple):
+    """A function of the user's; its line is where it begins, from 1."""
+
+    name: str
+    file: str
+    line: int
+
+
+UsersPath = tuple[Function, ...]
+"""From the outermost function to the innermost."""
+
+
+@dataclass
+class Samples:
+    """How long each path was seen, and the CPU seconds of its thread meanwhile."""
+
+    wall_s: dict[UsersPath, float] = field(default_factory=lambda: defaultdict(float))
+    cpu_s: dict[UsersPath, float] = field(default_factory=lambda: defaultdict(float))
+
+
+@contextmanager
+def sampled() -> Iterator[Samples]:
+    """Sample all threads but those of the harness and those that wait for another thread."""
+    samples, is_over = Samples(), threading.Event()
+    sampler = threading.Thread(target=_sample, args=(samples, is_over), name="netpipe-stacks")
+    # Otherwise a computing thread would only be seen where it releases Python's lock.
+    switch_s = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH_S)
+    sampler.start()
+    try:
+        yield samples
+    finally:
+        is_over.set()
+        sampler.join()
+        sys.setswitchinterval(switch_s)
+
+
+def _sample(samples: Samples, is_over: threading.Event) -> None:
+    now_s, used_s = time.monotonic(), dict[int, float]()
+    while not is_over.wait(_SAMPLE_INTERVAL_S):
+        before_s, now_s = now_s, time.monotonic()
+        native = {thread.ident: thread.native_id for thread in threading.enumerate()}
+        for ident, frame in sys._current_frames().items():  # noqa: SLF001  # the documented way
+            thread = native.get(ident)
+            if thread is None or ident == threading.get_ident():
+                continue
+            cpu_before_s = used_s.get(ident)
+            used_s[ident] = thread_cpu_s(thread)
+            path = users_path(frame)
+            if path and cpu_before_s is not None:
+                samples.wall_s[path] += now_s - before_s
+                samples.cpu_s[path] += used_s[ident] - cpu_before_s
+
+
+def users_path(frame: FrameType | None) -> UsersPath:
+    """Return the user's functions on a stack, or a library's if none is the user's own.
+
+    The path of a thread that waits for another one is empty.
+    """
+    if frame is None or frame.f_code.co_filename.startswith(_WAITING):
+        return ()
+    own: list[Function] = []
+    library: list[Function] = []
+    while frame is not None:
+        code, file = frame.f_code, frame.f_code.co_filename
+        function = Function(code.co_qualname, file, code.co_firstlineno)
+        if any(folder in file for folder in _SITE) and not file.startswith((_HARNESS, "<")):
+            library.append(function)
+        elif not file.startswith((_HARNESS, "<", _PYTHON)):
+            own.append(function)
+        frame = frame.f_back
+    return tuple(reversed(own or library))
+
+
+def function_names(path: UsersPath) -> tuple[str, ...]:
+    """Return the names of a path's functions."""
+    return tuple(function.name for function in path)
+
+
 def stages_of_samples(samples: Samples, batch_s: float) -> list[StageTime]:
     """Return the main path as one stage and every other path as one; the largest, and first."""
     total_s, main = sum(samples.wall_s.values()), find_main_path(samples.wall_s)
@@ -117,41 +207,29 @@ def stages_of_samples(samples: Samples, batch_s: float) -> list[StageTime]:
     for path in samples.wall_s:
         names = function_names(path)
         stages[main if main and names[: len(main)] == main else names].append(path)
-    times = [
-        StageTime(
-            " > ".join(names),
-            None,
-            None,
-            names[-1],
-            f"{paths[0][len(names) - 1].file}:{paths[0][len(names) - 1].line}",
-            sum(samples.wall_s[path] for path in paths) / total_s * batch_s,
-            sum(samples.cpu_s[path] for path in paths) / total_s * batch_s,
+    times = []
+    for names, paths in stages.items():
+        innermost = paths[0][len(names) - 1]
+        times.append(
+            StageTime(
+                name=" > ".join(names),
+                node=None,
+                single_thread_node=None,
+                function=innermost.name,
+                made_at=f"{innermost.file}:{innermost.line}",
+                s_per_batch=sum(samples.wall_s[path] for path in paths) / total_s * batch_s,
+                cpu_s_per_batch=sum(samples.cpu_s[path] for path in paths) / total_s * batch_s,
+            )
         )
-        for names, paths in stages.items()
-    ]
-    return sorted(times, key=lambda time: -time.s_per_batch)[:_MAX_SAMPLED_STAGES]
+    return sorted(times, key=lambda stage: -stage.s_per_batch)[:_MAX_SAMPLED_STAGES]
 
 
 def find_main_path(wall_s: Mapping[UsersPath, float]) -> tuple[str, ...]:
     """Return the functions that hold at least half of the time, the outermost first."""
-    total_s, main = sum(wall_s.values()), tuple[str, ...]()
-    while True:
-        below: dict[str, float] = defaultdict(float)
-        for path, path_s in wall_s.items():
-            names = function_names(path)
-            if names[: len(main)] == main and len(names) > len(main):
-                below[names[len(main)]] += path_s
-        most = max(below, key=lambda name: below[name], default=None)
-        if most is None or below[most] < _MIN_PATH_FRACTION * total_s:
-            return main
-        main = (*main, most)
-
-
-def _largest_first(times: Sequence[StageTime]) -> tuple[StageTime, ...]:
-    """Sort stages, and number those that share a name."""
-    ordered = sorted(times, key=lambda time: -time.s_per_batch)
-    names = Counter(time.name for time in ordered)
-    return tuple(
-        replace(time, name=f"{time.name} #{place}") if names[time.name] > 1 else time
-        for place, time in enumerate(ordered, 1)
-    )
+    within_s: dict[tuple[str, ...], float] = defaultdict(float)
+    for path, path_s in wall_s.items():
+        names = function_names(path)
+        for length in range(1, len(names) + 1):
+            within_s[names[:length]] += path_s
+    enough_s = _MIN_PATH_FRACTION * sum(wall_s.values())
+    return max((names for names, s in within_s.items() if s >= enough_s), key=len, default=())

@@ -1,88 +1,133 @@
-"""Blocks of several sides, measured in turns, and the figures that they give."""
+"""Blocks of several sides, measured in turns within a time slot, and the figures that they give."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from math import exp, inf, log, sqrt
 from statistics import fmean, median, stdev
 from typing import Final
 
+from netpipe.clock import Clock
 from netpipe.diagnosis.blocks import Block
-from netpipe.diagnosis.schedule import NO_TIME, TimeSlot
 from netpipe.errors import LoaderFailedError, SessionError
 from netpipe.gate.comparison import student_quantile
 from netpipe.measuring.interleaving import MIN_ROUNDS as MIN_ROUNDS
 from netpipe.measuring.interleaving import Interleaved, interleave
 from netpipe.results.measurement import Interval
 from netpipe.session.bounded_calls import call_within, summarize_error
+from netpipe.session.heartbeat import Watch
 
+NO_TIME: Final = "no time was left"
+"""The reason given for a part that was left out."""
+
+_EXTRA_S: Final = 20.0
 _MAX_ROUNDS: Final = 9
 # A block that begins shortly before the deadline may still take this long.
 _MIN_LIMIT_S: Final = 5.0
 
-Side = Callable[[], Block]
-"""Measures one block."""
+MeasureSide = Callable[[], Block]
+
+
+class Side(StrEnum):
+    """The single-thread run and its variants, and from `UNMODIFIED` on those of the loader."""
+
+    SINGLE_THREAD = "single-thread"
+    TWO_THREADS = "two-threads"
+    TWO_PROCESSES = "two-processes"
+    WITHOUT_STAGE = "without-stage"
+    FROM_DISK = "from-disk"
+    CACHED = "cached-bytes"
+    UNMODIFIED = "unmodified"
+    ONE_WORKER = "one-worker"
+    TINY_PAYLOAD = "tiny-payload"
+    HALF_THE_CORES = "half-the-cores"
+
+
+def max_duration_s(budget_s: float) -> float:
+    """Return the seconds from the loader's first batches until a diagnosis must end.
+
+    Starting workers and the minimum number of rounds may take longer than the budget.
+    """
+    return 2 * budget_s + _EXTRA_S
+
+
+@dataclass(frozen=True)
+class TimeSlot:
+    """The time of a part of a diagnosis: it should take its budget, and must end at `until_s`."""
+
+    clock: Clock
+    budget_s: float
+    until_s: float
+
+    def remaining_s(self) -> float:
+        """Return the seconds until the part must end, at least 0."""
+        return max(0.0, self.until_s - self.clock())
+
+    def require(self, cost_s: float) -> None:
+        """Raise a SessionError with `NO_TIME` if something takes longer than the time left."""
+        if cost_s > self.remaining_s():
+            raise SessionError(NO_TIME)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Gives each part of a diagnosis its time slot, counted from the first batches."""
+
+    clock: Clock
+    budget_s: float
+    watch: Watch
+    started_s: float
+
+    def slot(self, budget_fraction: float, end_fraction: float = 1.0) -> TimeSlot:
+        """Return the time slot of a part; the end is a fraction of `max_duration_s`."""
+        until_s = self.started_s + end_fraction * max_duration_s(self.budget_s)
+        return TimeSlot(self.clock, budget_fraction * self.budget_s, until_s)
+
+    def progress(self, what: str) -> Callable[[int], None]:
+        """Return a function that reports the number of each round of a part."""
+        return lambda number: self.watch.enter_phase(what, self.budget_s, f"round {number}")
 
 
 @dataclass(frozen=True)
 class SideBlocks:
-    """Blocks of several sides, one of each in a round.
+    """One block per round of each side, and why the missing sides failed."""
 
-    Attributes:
-        rounds: The blocks of each round by side. A side that failed is in none of them.
-        failures: Why a side failed, by side.
-    """
-
-    rounds: tuple[Mapping[str, Block], ...] = ()
+    blocks: Mapping[str, Sequence[Block]] = field(default_factory=dict)
     failures: Mapping[str, str] = field(default_factory=dict)
 
-    def has(self, side: str) -> bool:
-        """Whether a side was measured."""
-        return bool(self.rounds) and side in self.rounds[0]
+    def has(self, *sides: str) -> bool:
+        """Whether all of these sides were measured."""
+        return all(side in self.blocks for side in sides)
 
-    def blocks(self, side: str) -> list[Block]:
-        """Return the blocks of a side, one per round."""
-        return [blocks[side] for blocks in self.rounds]
+    def why_missing(self, *sides: str) -> str:
+        """Return why the first of some sides that failed was not measured."""
+        return next((self.failures[side] for side in sides if side in self.failures), NO_TIME)
 
     def s_per_batch(self, side: str) -> tuple[float, ...]:
         """Return a side's seconds per batch, one value per round."""
-        return tuple(block.s_per_batch for block in self.blocks(side))
+        return tuple(block.s_per_batch for block in self.blocks[side])
 
     def undelayed(self) -> "SideBlocks":
         """Return the blocks with the times of a machine that does nothing else."""
-        rounds = tuple(
-            {
-                side: replace(block, s_per_batch=block.undelayed_s_per_batch)
-                for side, block in blocks.items()
-            }
-            for blocks in self.rounds
-        )
-        return replace(self, rounds=rounds)
-
-    def without_side(self, side: str, why: str) -> "SideBlocks":
-        """Return the blocks of the other sides, with the reason why this one was dropped."""
-        rounds = tuple(
-            {name: blocks[name] for name in blocks if name != side} for blocks in self.rounds
-        )
-        return SideBlocks(rounds, {**self.failures, side: why})
+        blocks = {
+            side: [replace(block, s_per_batch=block.undelayed_s_per_batch) for block in measured]
+            for side, measured in self.blocks.items()
+        }
+        return replace(self, blocks=blocks)
 
     def interval(self, side: str) -> Interval:
         """Return a side's seconds per batch."""
         return log_interval(self.s_per_batch(side))
 
+    def cpu_interval(self, side: str) -> Interval:
+        """Return the CPU seconds per batch of a side, all processes."""
+        return log_interval([block.cpu_s_per_batch for block in self.blocks[side]])
+
     def speedup(self, side: str, over: str) -> Interval:
         """Return a side's batches per second over those of another side."""
         pairs = zip(self.s_per_batch(over), self.s_per_batch(side), strict=True)
         return log_interval([before / after for before, after in pairs])
-
-    def paired_interval(self, side: str, over: str) -> Interval:
-        """Return a side's seconds per batch, as those of another side over the speedup.
-
-        The two were measured in turns, so their ratio is known better than either of them.
-        """
-        before_s, speedup = self.interval(over).median, self.speedup(side, over)
-        low_s = before_s / speedup.high
-        high_s = before_s / speedup.low if speedup.low else inf
-        return Interval(before_s / speedup.median, low_s, high_s, speedup.n)
 
 
 def log_interval(values: Sequence[float]) -> Interval:
@@ -90,31 +135,36 @@ def log_interval(values: Sequence[float]) -> Interval:
 
     Times and their ratios vary by factors, and there are too few rounds for an interval between
     two of the values.
-
-    Args:
-        values: At least one, all above 0.
     """
     n, middle = len(values), median(values)
     if n == 1:
-        return Interval(middle, 0.0, inf, n)
+        return Interval(middle, 0.0, inf, 1)
     logs = [log(value) for value in values]
     reach = student_quantile(0.975, n - 1) * stdev(logs) / sqrt(n)
     low, high = exp(fmean(logs) - reach), exp(fmean(logs) + reach)
     return Interval(middle, min(low, middle), max(high, middle), n)
 
 
+def divide(seconds: float, by: Interval) -> Interval:
+    """Return a duration over an interval; it is unbounded if the divisor may be 0."""
+    low = seconds / by.high if by.high else 0.0
+    high = seconds / by.low if by.low else inf
+    return Interval(seconds / by.median, low, high, by.n)
+
+
 def measure_in_turns(
-    sides: Mapping[str, Side],
+    sides: Mapping[str, MeasureSide],
     time: TimeSlot,
     say: Callable[[int], None],
     cost_s: float = 0.0,
     watched: str = "",
 ) -> SideBlocks:
-    """Measure sides until the time is up, for at least three rounds where they fit.
+    """Measure sides until the time is up, for at least three rounds if they fit.
+
+    A side that raises is left out, and so are the last sides if three rounds do not fit.
 
     Args:
-        sides: What measures each side, the most informative side first. A side that raises is left
-            out, and so are the last sides where there is no time for three rounds of them.
+        sides: What measures each side, the most informative side first.
         time: How long it may take.
         say: Called with the number of each round, from 1 on.
         cost_s: About how many seconds a block of a side takes, its start included.
@@ -153,24 +203,30 @@ def measure_in_turns(
     )  # fmt: skip
     failures = {side: NO_TIME for side in sides if not done.results(side)} | done.failures
     kept = [side for side in sides if side not in failures]
-    complete = [blocks for blocks in done.rounds if kept and all(side in blocks for side in kept)]
-    return SideBlocks(tuple({side: blocks[side] for side in kept} for blocks in complete), failures)
+    complete = [blocks for blocks in done.rounds if all(side in blocks for side in kept)]
+    measured = {side: [blocks[side] for blocks in complete] for side in kept if complete}
+    return SideBlocks(measured, failures)
 
 
 def require_side(side: str, turns: SideBlocks) -> SideBlocks:
-    """Return the blocks if they have the side that all others are compared with.
-
-    Raises:
-        SessionError: They do not.
-    """
+    """Return the blocks; raise a SessionError without the side that others are compared with."""
     if not turns.has(side):
         # It has given batches in this process before, so that a variant may have caused this.
         raise SessionError(
-            f"the loader gave batches at first, but failed when it was started again: "
-            f"{turns.failures[side]}. If its source hands out the same objects each time and a map "
-            "changes them in place, let the source return copies"
+            "the loader gave batches at first, but failed when it was started again: "
+            f"{turns.why_missing(side)}. If its source hands out the same objects each time and a "
+            "map changes them in place, let the source return copies"
         )
     return turns
+
+
+@contextmanager
+def note_failure(remarks: list[str], what: str) -> Iterator[None]:
+    """Turn an error into a remark: it costs only this part of a diagnosis."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001  # the user's code may raise anything
+        remarks.append(f"{what}: {describe_error(error)}")
 
 
 def describe_error(error: Exception) -> str:

@@ -1,6 +1,6 @@
 """Predictions of what each change would give, and the choice of the one to try. Pure."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
@@ -9,14 +9,18 @@ from typing import Final
 import numpy as np
 
 from netpipe.diagnosis.cost_model import (
+    Evidence,
     LoaderModel,
+    build_model,
     with_batch_size,
     with_payload,
     with_stage_times,
     with_workers,
 )
 from netpipe.diagnosis.diagnosis import Prediction
+from netpipe.diagnosis.loader_variants import count_threads, count_workers
 from netpipe.diagnosis.stage_times import StageTime
+from netpipe.diagnosis.turns import Side, divide
 from netpipe.results.measurement import Interval
 
 WORKERS: Final = "workers"
@@ -38,15 +42,12 @@ _SEED: Final = 0
 # 0.09 in the two files of trials in perf_tests/studies/diagnosis.
 _MODEL_ERROR: Final = 0.09
 
+_ModelChange = Callable[[LoaderModel], LoaderModel]
+
 
 @dataclass(frozen=True)
 class MeasuredLoader:
-    """A loader's model, and what the loader really takes.
-
-    Attributes:
-        model: Calibrated to the measured loader.
-        rounds_s: Seconds per batch of each round.
-    """
+    """A loader's model, calibrated to it, and the seconds per batch of each round."""
 
     model: LoaderModel
     rounds_s: tuple[float, ...]
@@ -56,11 +57,11 @@ class MeasuredLoader:
         """The median of the rounds."""
         return median(self.rounds_s)
 
-    def ratio(self, change: Callable[[LoaderModel], LoaderModel]) -> float:
+    def ratio(self, change: _ModelChange) -> float:
         """Return the load time after a change over that before, by the model."""
         return change(self.model).s_per_batch() / self.model.s_per_batch()
 
-    def predict(self, change: Callable[[LoaderModel], LoaderModel]) -> Interval:
+    def predict(self, change: _ModelChange) -> Interval:
         """Return the seconds per batch after a change.
 
         The 95% interval is the bootstrap over the rounds, widened by the model's own error.
@@ -73,30 +74,60 @@ class MeasuredLoader:
         return Interval(self.s_per_batch * ratio, float(low), float(high), len(self.rounds_s))
 
 
+def model_loader(evidence: Evidence, side: str = Side.UNMODIFIED) -> MeasuredLoader:
+    """Return the unmodified loader, or the same with one worker, with its model."""
+    rounds_s = evidence.variants.s_per_batch(side)
+    model = build_model(evidence, side).calibrated_to(median(rounds_s))
+    return MeasuredLoader(model, _scale_rounds(evidence, rounds_s))
+
+
+def model_without_threads(evidence: Evidence, loader: MeasuredLoader) -> MeasuredLoader | None:
+    """Return the single-thread run if it clearly beats reader threads in this process."""
+    has_own_threads = count_threads(evidence.graph) > 0 and not count_workers(evidence.graph)
+    if not (evidence.is_rebuilt and has_own_threads):
+        return None
+    unmodified_s = evidence.variants.interval(Side.UNMODIFIED)
+    if evidence.scaling.interval(Side.SINGLE_THREAD).high >= unmodified_s.low:
+        return None
+    rounds_s = evidence.scaling.s_per_batch(Side.SINGLE_THREAD)
+    return MeasuredLoader(loader.model, _scale_rounds(evidence, rounds_s))
+
+
+def _scale_rounds(evidence: Evidence, rounds_s: Sequence[float]) -> tuple[float, ...]:
+    # One figure for the load time everywhere: only the ratios to it come from these rounds.
+    factor = evidence.load_s.median / median(evidence.variants.s_per_batch(Side.UNMODIFIED))
+    return tuple(factor * round_s for round_s in rounds_s)
+
+
 @dataclass(frozen=True)
 class Change:
-    """A change that the model can make.
+    """A change that the model can make to a measured loader.
 
     Attributes:
         name: "3 workers".
-        kind: As in a `Prediction`.
-        apply: Makes it to a model.
-        base: The measured loader that it is made to.
         workers: Their number after the change; None if it stays.
-        place: The place of the stage that the change removes; None for none.
+        stage: The index of the stage that the change removes; None for none.
     """
 
     name: str
     kind: str
-    apply: Callable[[LoaderModel], LoaderModel]
+    apply: _ModelChange
     base: MeasuredLoader
     workers: int | None = None
-    place: int | None = None
+    stage: int | None = None
+
+    def predict(self, step_s: float | None = None) -> Prediction:
+        """Return what the change gives, with the headroom if it leaves the step as it is."""
+        load_s = self.base.predict(self.apply)
+        # A step on fewer sequences takes another time.
+        if step_s is None or self.kind == SMALLER_BATCH:
+            return Prediction(self.name, self.kind, load_s)
+        return Prediction(self.name, self.kind, load_s, divide(step_s, load_s))
 
     @property
-    def predicted_s(self) -> Interval:
-        """Seconds per batch after the change."""
-        return self.base.predict(self.apply)
+    def load_s(self) -> float:
+        """The predicted seconds per batch."""
+        return self.base.s_per_batch * self.base.ratio(self.apply)
 
 
 def list_changes(
@@ -105,95 +136,22 @@ def list_changes(
     times: Sequence[StageTime],
     step_s: float | None,
     single_thread: MeasuredLoader | None = None,
-) -> list[Change]:
-    """Return the changes that could be made.
-
-    Args:
-        loader: The unmodified loader.
-        one_worker: The same with one worker, if it has none and that was measured.
-        times: Its stages, the largest first.
-        step_s: Seconds of a step; None without one.
-        single_thread: The single-thread run, if it is clearly faster than the unmodified loader
-            with its reader threads: it then predicts what leaving out the threads gives.
-    """
-    name = "no reader threads (grain.ReadOptions(num_threads=0))"
-    return [
-        *([Change(name, NO_THREADS, lambda model: model, single_thread)] if single_thread else []),
-        *_worker_changes(loader, one_worker or loader, step_s),
-        *_stage_changes(loader, times),
-        *_size_changes(loader),
-    ]
-
-
-def predict_all(changes: Sequence[Change], step_s: float | None) -> tuple[Prediction, ...]:
-    """Return the prediction of each change."""
-    return tuple(
-        Prediction(
-            change.name,
-            change.kind,
-            change.predicted_s,
-            # A step on fewer sequences takes another time.
-            None if change.kind == SMALLER_BATCH else headroom(change.predicted_s, step_s),
-        )
-        for change in changes
-    )
-
-
-def headroom(load_s: Interval, step_s: float | None) -> Interval | None:
-    """Return the step time over the load time."""
-    if step_s is None:
-        return None
-    low = step_s / load_s.high if load_s.high > 0 else 0.0
-    high = step_s / load_s.low if load_s.low > 0 else float("inf")
-    return Interval(step_s / load_s.median, low, high, load_s.n)
-
-
-def choose_change(
-    changes: Sequence[Change], load_s: float, step_s: float | None, removable: Sequence[int]
-) -> Change | None:
-    """Return the change to try: no threads, else enough workers, more workers, a stage less."""
-    helpful = [
-        change for change in changes if change.predicted_s.median < MAX_HELPFUL_RATIO * load_s
-    ]
-    workers = [change for change in helpful if change.kind == WORKERS]
-    threads = [change for change in helpful if change.kind == NO_THREADS]
-    stages = [change for change in helpful if change.place in removable]
-    enough = [
-        change
-        for change in workers
-        if step_s and step_s / change.predicted_s.median >= _ENOUGH_HEADROOM
-    ]
-    return next(iter((*threads, *enough, *workers, *stages)), None)
-
-
-def _worker_changes(
-    loader: MeasuredLoader, base: MeasuredLoader, step_s: float | None
 ) -> Iterator[Change]:
-    now = loader.model.workers
-    listed = {*range(1, _MAX_LISTED_WORKERS + 1), now + 1, 2 * now, _enough_workers(base, step_s)}
-    for count in sorted(listed - {0, now}):
-        apply = partial(with_workers, workers=count)
-        yield Change(f"{count} worker{'s' * (count > 1)}", WORKERS, apply, base, workers=count)
+    """Yield the changes that could be made to a loader.
 
-
-def _enough_workers(base: MeasuredLoader, step_s: float | None) -> int:
-    """Return the fewest workers that feed the step with room to spare; 0 if none do."""
-    for count in range(1, _MAX_WORKERS + 1) if step_s else ():
-        load_s = base.s_per_batch * base.ratio(partial(with_workers, workers=count))
-        if step_s and step_s / load_s >= _ENOUGH_HEADROOM:
-            return count
-    return 0
-
-
-def _stage_changes(loader: MeasuredLoader, times: Sequence[StageTime]) -> Iterator[Change]:
-    for place, stage in enumerate(times[:_MAX_STAGES]):
-        faster = partial(with_stage_times, place=place, factor=0.5)
-        free = partial(with_stage_times, place=place, factor=0.0)
+    `one_worker` is the loader with one worker, if it has none and that was measured.
+    `single_thread` is the single-thread run, if it is clearly faster than the loader with its
+    reader threads: it predicts what leaving out the threads gives.
+    """
+    if single_thread:
+        name = "no reader threads (grain.ReadOptions(num_threads=0))"
+        yield Change(name, NO_THREADS, lambda model: model, single_thread)
+    yield from _worker_changes(loader.model.workers, one_worker or loader, step_s)
+    for index, stage in enumerate(times[:_MAX_STAGES]):
+        faster = partial(with_stage_times, index=index, factor=0.5)
+        free = partial(with_stage_times, index=index, factor=0.0)
         yield Change(f"{stage.name} twice as fast", "faster-stage", faster, loader)
-        yield Change(f"{stage.name} at no cost", WITHOUT_STAGE, free, loader, place=place)
-
-
-def _size_changes(loader: MeasuredLoader) -> Iterator[Change]:
+        yield Change(f"{stage.name} at no cost", WITHOUT_STAGE, free, loader, stage=index)
     half_size = partial(with_batch_size, factor=0.5)
     yield Change("batches of half the size", SMALLER_BATCH, half_size, loader)
     sending_s = loader.model.payload_send_s + loader.model.payload_receive_s
@@ -201,3 +159,31 @@ def _size_changes(loader: MeasuredLoader) -> Iterator[Change]:
         half, none = (partial(with_payload, factor=factor) for factor in (0.5, 0.0))
         yield Change("half the bytes a batch", "narrower-dtype", half, loader)
         yield Change("nothing sent between processes", "no-transfer", none, loader)
+
+
+def _worker_changes(now: int, base: MeasuredLoader, step_s: float | None) -> Iterator[Change]:
+    def change_to(count: int) -> Change:
+        apply = partial(with_workers, workers=count)
+        return Change(f"{count} worker{'s' * (count > 1)}", WORKERS, apply, base, workers=count)
+
+    counts = range(1, _MAX_WORKERS + 1)
+    enough = next((count for count in counts if _feeds(change_to(count), step_s)), 0)
+    listed = {*range(1, _MAX_LISTED_WORKERS + 1), now + 1, 2 * now, enough}
+    yield from map(change_to, sorted(listed - {0, now}))
+
+
+def _feeds(change: Change, step_s: float | None) -> bool:
+    """Return whether the loader then feeds the step with room to spare."""
+    return bool(step_s and step_s / change.load_s >= _ENOUGH_HEADROOM)
+
+
+def choose_change(
+    changes: Sequence[Change], load_s: float, step_s: float | None, removable: Collection[int]
+) -> Change | None:
+    """Return the change to try: no threads, else enough workers, more workers, a stage less."""
+    helpful = [change for change in changes if change.load_s < MAX_HELPFUL_RATIO * load_s]
+    workers = [change for change in helpful if change.kind == WORKERS]
+    threads = [change for change in helpful if change.kind == NO_THREADS]
+    stages = [change for change in helpful if change.stage in removable]
+    enough = [change for change in workers if _feeds(change, step_s)]
+    return next(iter((*threads, *enough, *workers, *stages)), None)

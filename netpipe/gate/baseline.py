@@ -32,9 +32,7 @@ class Baseline:
     """One accepted recording.
 
     Attributes:
-        path: Its file.
         recorded: The time of the recording, as ISO 8601.
-        commit: The commit that was measured.
         sessions: The sessions of every benchmark, by the benchmark's full name. A benchmark whose
             test was removed since an earlier baseline has none.
         dirty: Whether the working tree had uncommitted changes.
@@ -59,10 +57,15 @@ class Baseline:
     @property
     def all_sessions(self) -> tuple[Measurement, ...]:
         """Every session once; benchmarks may share sessions."""
-        found: list[Measurement] = []
-        for sessions in self.sessions.values():
-            found += [session for session in sessions if session not in found]
-        return tuple(found)
+        return tuple(_distinct(self.sessions))
+
+
+def _distinct(benchmarks: Mapping[str, Sequence[Measurement]]) -> list[Measurement]:
+    distinct: list[Measurement] = []
+    for sessions in benchmarks.values():
+        # Sessions of one benchmark are different ones, even where they are equal.
+        distinct += [session for session in sessions if session not in distinct]
+    return distinct
 
 
 def baseline_paths(folder: Path) -> list[Path]:
@@ -87,7 +90,12 @@ def load_all(folder: Path) -> tuple[Baseline, ...]:
             a file has lost its number.
     """
     paths = baseline_paths(folder)
-    _refuse_unnumbered(folder)
+    # Ignoring a renamed baseline would compare with an older one.
+    for path in sorted(set(folder.glob("*.json")).difference(paths)):
+        with suppress(OSError):
+            if SCHEMA.encode() in path.read_bytes():
+                way_out = "Give it its number back, or remove it"
+                raise InputError(path, "name", "be NNNN_<name>.json", path.name, way_out)
     newest = [path.name for path in paths if path.name[:4] == paths[-1].name[:4]]
     if len(newest) > 1:
         way_out = "Two branches recorded: keep one, or record again"
@@ -103,37 +111,24 @@ def load_all(folder: Path) -> tuple[Baseline, ...]:
 
 
 def load_latest(folder: Path) -> Baseline | None:
-    """Read the baseline with the highest number in `<baselines>/<device key>`; None without one.
-
-    Raises:
-        InputError: As `load_all` does.
-    """
-    baselines = load_all(folder)
-    return baselines[-1] if baselines else None
+    """Read the baseline with the highest number, as `load_all` does; None without one."""
+    return next(reversed(load_all(folder)), None)
 
 
 def find_holders(baselines: Sequence[Baseline]) -> dict[str, Baseline]:
-    """Return the newest baseline that holds each benchmark, without those whose test was removed.
+    """Return the newest of a device's baselines that holds each benchmark with a test.
 
     A recording of some benchmarks leaves the others in the gate.
-
-    Args:
-        baselines: The baselines of one device, the latest last.
     """
     newest = {name: baseline for baseline in baselines for name in baseline.sessions}
     return {name: baseline for name, baseline in newest.items() if baseline.sessions[name]}
 
 
 def find_holder(benchmark: str, baselines: Sequence[Baseline], host: Host) -> Baseline | None:
-    """Return the baseline to compare a benchmark with; None without one.
+    """Return which of a device's baselines to compare a benchmark with; None without one.
 
     Each class of host has baselines of its own: it is the newest that holds the benchmark and was
     recorded on a host of this class, else the newest that holds it.
-
-    Args:
-        benchmark: Its full name.
-        baselines: The baselines of one device, the latest last.
-        host: The host that this run measured on.
     """
     newest = find_holders(baselines).get(benchmark)
     if newest is None:
@@ -145,15 +140,6 @@ def find_holder(benchmark: str, baselines: Sequence[Baseline], host: Host) -> Ba
         and not host_difference(host, sessions[0].host)
     )
     return next(on_same_class, newest)
-
-
-def _refuse_unnumbered(folder: Path) -> None:
-    """Refuse a renamed baseline; ignoring it would compare with an older one."""
-    for path in sorted(folder.glob("*.json")):
-        with suppress(OSError):
-            if not NUMBERED.fullmatch(path.name) and SCHEMA.encode() in path.read_bytes():
-                way_out = "Give it its number back, or remove it"
-                raise InputError(path, "name", "be NNNN_<name>.json", path.name, way_out)
 
 
 def load(path: Path) -> Baseline:
@@ -169,13 +155,28 @@ def load(path: Path) -> Baseline:
     except ValueError as error:
         raise InputError(path, "file", "be JSON", error, _RECORD_AGAIN) from error
     _check(document, path)
+    ours, machine_info = document["netpipe"], document.get("machine_info", {})
+    measured = (parse_measurement(session, path) for session in ours["sessions"])
+    sessions = [_with_cpu_model(session, machine_info) for session in measured]
     return Baseline(
         path=path,
         recorded=document["datetime"],
         commit=str(document["commit_info"].get("id")),
-        sessions=_sessions(document, path),
+        sessions={
+            benchmark: tuple(sessions[index] for index in indices)
+            for benchmark, indices in ours["benchmarks"].items()
+        },
         dirty=bool(document["commit_info"].get("dirty")),
     )
+
+
+def _with_cpu_model(session: Measurement, machine_info: Mapping[str, Any]) -> Measurement:
+    """Complete the host of an older recording from pytest-benchmark's own fields."""
+    if session.host.cpu_model:
+        return session
+    cpu = machine_info.get("cpu", {})
+    model = cpu_model(*map(cpu.get, ("family", "model", "stepping")))
+    return replace(session, host=replace(session.host, cpu_model=model))
 
 
 def _check(document: Any, path: Path) -> None:
@@ -194,7 +195,7 @@ def _check(document: Any, path: Path) -> None:
 
 
 def _digest(document: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of a baseline's content without the digest itself, as hexadecimal."""
+    """Return the SHA-256 of a baseline's content without the digest itself."""
     ours = {name: value for name, value in document["netpipe"].items() if name != "digest"}
     content = json.dumps({**document, "netpipe": ours}, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(content.encode()).hexdigest()
@@ -214,9 +215,6 @@ def save(
         document: pytest-benchmark's own document.
         sessions: The sessions of every benchmark, by the benchmark's full name.
 
-    Returns:
-        The file written.
-
     Raises:
         InputError: The folder cannot be written to; the message says where the baseline was kept.
     """
@@ -227,53 +225,25 @@ def save(
     try:
         return write_numbered(folder, name, text)
     except OSError as error:
-        way_out = _keep(folder, name, text)
+        try:
+            way_out = f"It is kept: copy {write_to_temporary(folder, name, text)} there"
+        except OSError as second:
+            way_out = f"Nor can it be kept among the temporary files: {second.strerror}"
         raise InputError(folder, "folder", "be writable", error.strerror, way_out) from error
 
 
-def _keep(folder: Path, name: str, text: str) -> str:
-    """Keep a recording that took minutes in a temporary folder; return a sentence that says so."""
-    try:
-        return f"It is kept: copy {write_to_temporary(folder, name, text)} there"
-    except OSError as error:
-        return f"Nor can it be kept among the temporary files: {error.strerror}"
-
-
-def _own_part(sessions: Mapping[str, tuple[Measurement, ...]]) -> dict[str, Any]:
+def _own_part(sessions: Mapping[str, Sequence[Measurement]]) -> dict[str, Any]:
     """Return the value of the key `netpipe`: each session once, and the sessions by benchmark."""
-    distinct: list[Measurement] = []
-    for measured in sessions.values():
-        distinct += [session for session in measured if session not in distinct]
+    distinct = _distinct(sessions)
+    documents = [session.to_document() for session in distinct]
     return {
         "schema": SCHEMA,
         "sessions": [
-            {
-                name: value
-                for name, value in session.to_document().items()
-                if name not in _ONLY_FOR_PAGES
-            }
-            for session in distinct
+            {name: value for name, value in document.items() if name not in _ONLY_FOR_PAGES}
+            for document in documents
         ],
         "benchmarks": {
             benchmark: [distinct.index(session) for session in measured]
             for benchmark, measured in sessions.items()
         },
     }
-
-
-def _sessions(document: Mapping[str, Any], path: Path) -> dict[str, tuple[Measurement, ...]]:
-    ours, machine = document["netpipe"], document.get("machine_info", {})
-    sessions = [_with_cpu_model(parse_measurement(one, path), machine) for one in ours["sessions"]]
-    return {
-        benchmark: tuple(sessions[index] for index in indices)
-        for benchmark, indices in ours["benchmarks"].items()
-    }
-
-
-def _with_cpu_model(session: Measurement, machine_info: Mapping[str, Any]) -> Measurement:
-    """Complete the host of an older recording from pytest-benchmark's own fields."""
-    if session.host.cpu_model:
-        return session
-    cpu = machine_info.get("cpu", {})
-    model = cpu_model(*map(cpu.get, ("family", "model", "stepping")))
-    return replace(session, host=replace(session.host, cpu_model=model))

@@ -1,6 +1,7 @@
 """Two baselines side by side, and the baseline files that a change adds, removes or replaces."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -11,7 +12,7 @@ from rich.table import Table
 from netpipe.device.host import host_class, host_difference
 from netpipe.errors import InputError
 from netpipe.gate.baseline import Baseline, baseline_paths, load, load_latest
-from netpipe.results.measurement import Interval, Measurement
+from netpipe.results.measurement import Measurement
 from netpipe.results.units import format_metric
 from netpipe.verdict.report import new_table
 
@@ -40,7 +41,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class FigureChange:
-    """A figure of two baselines, each the median over its sessions."""
+    """A figure of two baselines, in each the median over its sessions."""
 
     before: float
     after: float
@@ -49,12 +50,7 @@ class FigureChange:
 
 @dataclass(frozen=True)
 class BaselineDifference:
-    """Two baselines side by side.
-
-    Attributes:
-        differences: Differences of benchmarks, device, host and versions, which may explain others.
-        figures: The change of each of `FIGURES`, by name.
-    """
+    """Two baselines side by side: each of `FIGURES`, and what may explain how they differ."""
 
     differences: tuple[str, ...]
     figures: Mapping[str, FigureChange]
@@ -65,7 +61,6 @@ class FileChange:
     """A baseline file that the change under test adds, removes or replaces.
 
     Attributes:
-        kind: What the change does to the file.
         file: `<device key>/NNNN_<name>.json`.
         before: The file's old content, or, without one, the baseline that its device was compared
             with; None without a readable one.
@@ -77,11 +72,6 @@ class FileChange:
     file: str
     before: Baseline | None
     after: Baseline | None
-
-    @property
-    def device(self) -> str:
-        """The device key."""
-        return self.file.partition("/")[0]
 
     @property
     def difference(self) -> BaselineDifference | None:
@@ -104,31 +94,28 @@ class FileChange:
             "before": self.before and self.before.path.name,
             "after": self.after and self.after.path.name,
             "differences": list(found.differences) if found else [],
-            "figures": found and {name: asdict(one) for name, one in found.figures.items()},
+            "figures": found and {name: asdict(change) for name, change in found.figures.items()},
         }
 
 
 def compute_spreads(baseline: Baseline) -> dict[str, Spread]:
     """Return each of `FIGURES` over the sessions of a baseline."""
-    return {name: _spread(baseline.all_sessions, name) for name in FIGURES}
-
-
-def _spread(sessions: tuple[Measurement, ...], name: str) -> Spread:
-    values: list[Interval] = [getattr(session, name) for session in sessions]
-    medians = sorted(value.median for value in values)
-    return Spread(medians[0], median(medians), medians[-1])
+    sessions, spreads = baseline.all_sessions, {}
+    for name in FIGURES:
+        medians = sorted(getattr(session, name).median for session in sessions)
+        spreads[name] = Spread(medians[0], median(medians), medians[-1])
+    return spreads
 
 
 def compare_baselines(before: Baseline, after: Baseline) -> BaselineDifference:
     """Put two baselines side by side."""
-    old, new = compute_spreads(before), compute_spreads(after)
-    figures = {name: _figure_change(old[name].median, new[name].median) for name in FIGURES}
+    spreads = compute_spreads(after)
+    figures = {}
+    for name, spread in compute_spreads(before).items():
+        old, new = spread.median, spreads[name].median
+        figures[name] = FigureChange(old, new, new / old if old else None)
     sessions = before.all_sessions[0], after.all_sessions[0]
     return BaselineDifference((*_dropped(before, after), *_differences(*sessions)), figures)
-
-
-def _figure_change(before: float, after: float) -> FigureChange:
-    return FigureChange(before, after, after / before if before else None)
 
 
 def _dropped(before: Baseline, after: Baseline) -> Iterator[str]:
@@ -153,11 +140,7 @@ def _differences(before: Measurement, after: Measurement) -> Iterator[str]:
 
 
 def file_changes(before: Path, after: Path) -> Iterator[FileChange]:
-    """Yield the differences of two folders of baselines, by device key and number.
-
-    Args:
-        before: The accepted baselines, some of which may be damaged.
-        after: The proposed ones.
+    """Yield the differences of the accepted baselines and the proposed ones, by device and number.
 
     Raises:
         InputError: A proposed baseline is damaged, or two share a number.
@@ -168,10 +151,9 @@ def file_changes(before: Path, after: Path) -> Iterator[FileChange]:
         if was is None or now is None or was.read_bytes() != now.read_bytes():
             device = file.partition("/")[0]
             kind: Kind = "added" if was is None else "removed" if now is None else "replaced"
-            try:
+            accepted = None
+            with suppress(InputError):
                 accepted = _load_or_latest(before / device, was)
-            except InputError:
-                accepted = None
             yield FileChange(kind, file, accepted, _load_or_latest(after / device, now))
 
 
@@ -190,11 +172,12 @@ def _load_or_latest(folder: Path, path: Path | None) -> Baseline | None:
 
 
 def change_table(difference: BaselineDifference, title: str = "baseline changed") -> Table:
-    """Return one row for each figure of two baselines: before, after, and their ratio."""
+    """Return one row for each figure of two baselines."""
     table = new_table(title)
     for heading in ("figure", "before", "after", "after / before"):
         table.add_column(heading, no_wrap=True)
-    for name, one in difference.figures.items():
-        ratio = "" if one.ratio is None else f"{one.ratio:.2f} x"
-        table.add_row(name, format_metric(name, one.before), format_metric(name, one.after), ratio)
+    for name, change in difference.figures.items():
+        ratio = "" if change.ratio is None else f"{change.ratio:.2f} x"
+        before, after = format_metric(name, change.before), format_metric(name, change.after)
+        table.add_row(name, before, after, ratio)
     return table

@@ -29,37 +29,30 @@ MAX_SESSIONS: Final = 5
 DRIFT_BOUND: Final = 0.10
 """How much worse a metric may be than in the oldest baseline, as a fraction."""
 
+# One-sided confidence levels of the last look, and of every look before it.
 _LAST_LEVEL: Final = 0.995
-"""The one-sided confidence level of the last look."""
-
 _EARLY_LEVEL: Final = 0.9995
-"""The one-sided confidence level of every look before the last."""
 
-_MIN_SESSIONS_FOR_SPREAD: Final = 3
+# The spread of sessions is at least this, even where they happen to agree.
 _MIN_SPREAD: Final = 0.002
-"""The spread of sessions is at least this, even where they happen to agree."""
 
+# With fewer sessions, a baseline does not show their spread, and this one is assumed.
+_MIN_SESSIONS_FOR_SPREAD: Final = 3
 _ASSUMED_SPREAD: Final = 0.10
-"""The spread of sessions where the baseline has too few to show one."""
 
 # With so many degrees of freedom, Student's quantile is that of the normal distribution.
 _NORMAL_FREEDOM: Final = 10_000
 
+# Other programs count as leaving at least this fraction of the host's CPU time.
 _MIN_CPU_LEFT_FRACTION: Final = 0.1
-"""Other programs count as leaving at least this fraction of the host's CPU time."""
 
+# A change beyond this fraction of the bound is measured again.
 _RECHECK_FRACTION: Final = 0.5
-"""A change beyond this fraction of the bound is measured again."""
 
 
 @dataclass(frozen=True)
 class BaselineSessions:
-    """The sessions of one benchmark in a baseline.
-
-    Attributes:
-        baseline: The baseline's name.
-        sessions: What was measured; empty where the baseline has no such benchmark.
-    """
+    """The sessions of one benchmark in a baseline; none where it has no such benchmark."""
 
     baseline: str
     sessions: Sequence[Measurement]
@@ -71,13 +64,9 @@ def compare(
     baseline: BaselineSessions,
     earlier: Sequence[BaselineSessions] = (),
 ) -> Comparison:
-    """Compare one quantity with a baseline, and with the oldest comparable one.
+    """Compare one quantity, a key of `GATED`, with a baseline and with the oldest comparable one.
 
-    Args:
-        quantity: A key of `GATED`.
-        now: The sessions of this run, at least one.
-        baseline: The baseline to compare with.
-        earlier: The baselines before it, the oldest first.
+    `now` holds at least one session of this run; `earlier` starts with the oldest baseline.
     """
     if not baseline.sessions:
         reason = f"{baseline.baseline} has no such benchmark"
@@ -86,7 +75,12 @@ def compare(
     drifts: list[MetricComparison] = []
     for metric in GATED[quantity]:
         found = _compare_metric(metric, now, baseline)
-        oldest = _oldest_comparable(metric, now[-1], earlier)
+        comparable = (
+            other
+            for other in earlier
+            if other.sessions and not why_not_comparable(metric, now[-1], other.sessions[0])
+        )
+        oldest = next(comparable, None)
         if oldest is not None:
             found = replace(found, oldest=oldest.baseline)
             drift = _compare_metric(metric, now, oldest, DRIFT_BOUND)
@@ -96,17 +90,6 @@ def compare(
     return Comparison.from_metrics([*compared, *drifts])
 
 
-def _oldest_comparable(
-    metric: Metric, now: Measurement, earlier: Sequence[BaselineSessions]
-) -> BaselineSessions | None:
-    comparable = (
-        baseline
-        for baseline in earlier
-        if baseline.sessions and not why_not_comparable(metric, now, baseline.sessions[0])
-    )
-    return next(comparable, None)
-
-
 def compare_until_decided(
     quantity: str,
     now: Sequence[Measurement],
@@ -114,18 +97,10 @@ def compare_until_decided(
     earlier: Sequence[BaselineSessions],
     measure_again: Callable[[Comparison], Measurement],
 ) -> tuple[Comparison, tuple[Measurement, ...]]:
-    """Compare, and measure again while another session may change the outcome.
+    """Compare as `compare` does, and measure again while that may change the outcome.
 
-    Args:
-        quantity: A key of `GATED`.
-        now: The sessions of this run so far, at least one.
-        baseline: The baseline to compare with.
-        earlier: The baselines before it, the oldest first.
-        measure_again: Measures a further session, given the comparison so far. Raises
-            OutOfTimeError where there is no time for it.
-
-    Returns:
-        The comparison, and all sessions behind it.
+    `measure_again` is given the comparison so far, and raises OutOfTimeError where there is no
+    time for a further session. Returns the comparison, and all sessions behind it.
     """
     comparison = compare(quantity, now, baseline, earlier)
     while comparison.is_open:
@@ -141,19 +116,16 @@ def mark_undecided(comparison: Comparison, error: OutOfTimeError) -> Comparison:
     """Make open metrics INCONCLUSIVE, since there is no time to decide them."""
     return Comparison.from_metrics(
         [
-            replace(one, outcome=Outcome.INCONCLUSIVE, reason=f"{one.reason}; {error}")
-            if one.is_open
-            else one
-            for one in comparison.metrics
+            replace(metric, outcome=Outcome.INCONCLUSIVE, reason=f"{metric.reason}; {error}")
+            if metric.is_open
+            else metric
+            for metric in comparison.metrics
         ]
     )
 
 
 def _compare_metric(
-    metric: Metric,
-    now: Sequence[Measurement],
-    baseline: BaselineSessions,
-    min_bound: float = 0.0,
+    metric: Metric, now: Sequence[Measurement], baseline: BaselineSessions, min_bound: float = 0.0
 ) -> MetricComparison:
     """Compare one metric; `min_bound` is a fraction below which its bound must not lie."""
     then = baseline.sessions
@@ -196,11 +168,7 @@ def mark_if_not_comparable(
 ) -> MetricComparison:
     """Make a comparison NOT_COMPARED where its metric cannot be judged between two sessions.
 
-    Args:
-        found: The comparison of the figures.
-        now: A session of this version.
-        then: A session of the baseline or of the other version.
-        reported: The figures in words, for a metric that is reported only; "" for others.
+    `reported` is the figures in words for a metric that is reported only, "" for others.
     """
     difference = why_not_comparable(found.metric, now, then)
     if difference:
@@ -263,18 +231,16 @@ def _estimate_change(
 
     The change is a difference of medians, so its deviation is that of medians, not of means.
     """
-    new, old = [metric.level(session) for session in now], [metric.level(one) for one in then]
+    new, old = list(map(metric.level, now)), list(map(metric.level, then))
     freedom = len(new) + len(old) - 2
     if len(old) < _MIN_SESSIONS_FOR_SPREAD:
-        # A spread taken for known: one session can show no more.
         spread, freedom = _ASSUMED_SPREAD, _NORMAL_FREEDOM
     else:
         squares = len(new) * pvariance(new) + len(old) * pvariance(old)
         spread = max(_MIN_SPREAD, sqrt(squares / freedom))
     deviation = spread * sqrt(median_variance(len(new)) + median_variance(len(old)))
-    early, last = (
-        student_quantile(level, freedom) * deviation for level in (_EARLY_LEVEL, _LAST_LEVEL)
-    )
+    early = student_quantile(_EARLY_LEVEL, freedom) * deviation
+    last = student_quantile(_LAST_LEVEL, freedom) * deviation
     return median(new) - median(old), early, last
 
 

@@ -1,6 +1,6 @@
 """The baselines of all devices: which are in use, and which may be removed."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -17,7 +17,6 @@ class Entry:
     """A file in a folder of baselines.
 
     Attributes:
-        path: The file.
         is_compared: Whether runs on its device are compared with it: the latest, and each that
             holds a benchmark that no later one has of that class of host.
         baseline: The baseline; None where it cannot be read.
@@ -62,12 +61,8 @@ def read_entries(device: Path) -> list[Entry]:
 def find_superfluous(baselines: Sequence[Baseline], keep: int) -> tuple[Path, ...]:
     """Return which baselines of one device may be removed.
 
-    The latest stay. So do, for each benchmark and class of host, the newest that holds it and the
-    oldest comparable with that one, from which small steps are added up.
-
-    Args:
-        baselines: All of one device, the latest last.
-        keep: How many of the latest stay, at least 1.
+    The latest `keep`, at least 1, stay. So do, for each benchmark and class of host, the newest
+    that holds it and the oldest comparable with that one, from which small steps are added up.
     """
     kept = {baseline.path for baseline in baselines[-keep:]}
     sessions = (session for baseline in baselines for session in baseline.all_sessions)
@@ -76,19 +71,12 @@ def find_superfluous(baselines: Sequence[Baseline], keep: int) -> tuple[Path, ..
         holder = find_holder(benchmark, baselines, host)
         assert holder is not None
         kept.add(holder.path)
-        kept.update(_oldest_comparable(holder, benchmark, baselines))
+        for metric in METRICS.values():
+            comparable = (
+                baseline.path
+                for baseline in baselines
+                if (then := baseline.sessions.get(benchmark))
+                and not why_not_comparable(metric, holder.sessions[benchmark][-1], then[0])
+            )
+            kept.add(next(comparable, holder.path))
     return tuple(baseline.path for baseline in baselines if baseline.path not in kept)
-
-
-def _oldest_comparable(
-    holder: Baseline, benchmark: str, baselines: Sequence[Baseline]
-) -> Iterator[Path]:
-    """Yield, for each metric, the oldest baseline comparable with the holder of a benchmark."""
-    for metric in METRICS.values():
-        comparable = (
-            baseline.path
-            for baseline in baselines
-            if (then := baseline.sessions.get(benchmark))
-            and not why_not_comparable(metric, holder.sessions[benchmark][-1], then[0])
-        )
-        yield next(comparable, holder.path)

@@ -11,8 +11,8 @@ from typing import Final
 
 from netpipe.results.measurement import Interval, Measurement
 
+# Smaller values, of which no logarithm is taken, count as this.
 _SMALLEST_VALUE: Final = 1e-12
-"""Smaller values, of which no logarithm is taken, count as this."""
 
 # Machines of one class differ by their clocks, chips and neighbours.
 _BOUND_ON_ANOTHER_MACHINE: Final = 0.10
@@ -35,10 +35,8 @@ class Metric:
     Attributes:
         name: The Measurement's field.
         unit: The unit of its values; "" for a ratio.
-        lower_is_better: The metric's direction.
         bound: The smallest change that fails a run, as a fraction of the baseline; for a share, as
             a difference.
-        scope: Where two values can be compared.
         is_host_time: Whether it is a wall time of work on the host, which other programs move.
         neighbour_sensitivity: The change when others take all of the host's CPU time instead of
             none.
@@ -90,10 +88,8 @@ class Metric:
     def bound_change(self, *, shared_cores: bool, same_machine: bool) -> float:
         """Return the smallest change that fails a run.
 
-        Args:
-            shared_cores: Whether the device shares its cores with the loader.
-            same_machine: Whether the baseline was recorded on this very machine, not just on one
-                of the same class.
+        `shared_cores` says whether the device shares its cores with the loader, `same_machine`
+        whether the baseline is of this very machine, not just of one of the same class.
         """
         if self.is_share:
             return self.bound

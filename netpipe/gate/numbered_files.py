@@ -18,40 +18,28 @@ def write_numbered(folder: Path, name: str, text: str) -> Path:
         OSError: The file cannot be written; nothing of it is left in the folder.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    number, descriptor = _claim(folder)
-    part = _claim_of(folder, number)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        part.chmod(0o644)
-        path = folder / _file_name(number, name)
-        path.hardlink_to(part)  # unlike a rename, a link never replaces anything
-        return path
-    finally:
-        part.unlink()
-
-
-def _claim(folder: Path) -> tuple[int, int]:
-    """Claim a number with a file that only one process can create; return both.
-
-    Without it, two processes that use different names could take the same number.
-    """
+    number = max(_numbers(folder, NUMBERED) | _numbers(folder, _CLAIM), default=0)
     while True:
-        number = max(_numbers(folder, NUMBERED) | _numbers(folder, _CLAIM), default=0) + 1
-        claim = _claim_of(folder, number)
+        number += 1
+        # This file, which only one process can create, claims the number. Without it, two
+        # processes that use different names could take the same one.
+        part = folder / f"{number:04}.part"
         try:
-            descriptor = os.open(claim, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+            descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
         except FileExistsError:
             continue
-        # Another process may have used and released the number between listing and claim.
-        if number not in _numbers(folder, NUMBERED):
-            return number, descriptor
-        os.close(descriptor)
-        claim.unlink()
-
-
-def _claim_of(folder: Path, number: int) -> Path:
-    return folder / f"{number:04}.part"
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+                # Another process may have used and released the number before the claim.
+                if number in _numbers(folder, NUMBERED):
+                    continue
+                stream.write(text)
+            part.chmod(0o644)
+            path = folder / f"{number:04}_{name}.json"
+            path.hardlink_to(part)  # Unlike a rename, a link never replaces anything.
+            return path
+        finally:
+            part.unlink()
 
 
 def _numbers(folder: Path, pattern: re.Pattern[str]) -> set[int]:
@@ -67,14 +55,10 @@ def write_to_temporary(folder: Path, name: str, text: str) -> Path:
     """
     number = max(_numbers(folder, NUMBERED), default=0) + 1 if folder.is_dir() else 1
     elsewhere = Path(tempfile.mkdtemp(prefix="netpipe-"))
-    path = elsewhere / _file_name(number, name)
+    path = elsewhere / f"{number:04}_{name}.json"
     try:
         path.write_text(text, encoding="utf-8")
     except OSError:
         shutil.rmtree(elsewhere, ignore_errors=True)
         raise
     return path
-
-
-def _file_name(number: int, name: str) -> str:
-    return f"{number:04}_{name}.json"

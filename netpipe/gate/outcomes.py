@@ -33,13 +33,10 @@ class MetricComparison:
     """One metric against a baseline.
 
     Attributes:
-        metric: The metric.
-        outcome: Its outcome.
         now: Its value now, the median over sessions.
         then: The baseline's median over sessions.
         worse: How much worse it is, with its interval over sessions: a factor, above 1 is worse;
             for a share the difference, above 0 is worse.
-        bound: How much worse it may be.
         baseline: The baseline's name; "" for pairs.
         reason: The figures behind the outcome, in one sentence.
         is_open: Whether another session may change the outcome.
@@ -71,14 +68,10 @@ class Comparison:
     """One quantity against a baseline.
 
     Attributes:
-        outcome: The outcome of its worst metric.
         metric: The metric that decided; "" without a baseline.
-        now: Its value now.
         then: The baseline's median over sessions; None without a baseline.
         worse_ratio: By what factor it is worse than the baseline; above 1 is worse. For a share, 1
             plus the difference. None where the two cannot be compared.
-        reason: The reason of the metric that decided, in one sentence.
-        metrics: Every metric that was compared.
         decisive: The metric that decided, compared; None without a baseline.
     """
 
@@ -121,11 +114,6 @@ class Comparison:
     def open_reason(self) -> str:
         """The reason of the first metric that is open; "" where none is."""
         return next((metric.reason for metric in self.metrics if metric.is_open), "")
-
-    @property
-    def why_not(self) -> str:
-        """Why the metric that decided is NOT_COMPARED; "" for every other outcome."""
-        return self.decisive.why_not if self.decisive else ""
 
     @property
     def oldest(self) -> str:

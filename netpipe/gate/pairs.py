@@ -25,28 +25,21 @@ from netpipe.results.statistics import median_quantile
 MIN_PAIRS: Final = 3
 MAX_PAIRS: Final = 7
 
+# One-sided confidence levels of the last look, and of every look before it.
 _LAST_LEVEL: Final = 0.995
-"""The one-sided confidence level of the last look."""
-
 _EARLY_LEVEL: Final = 0.998
-"""The one-sided confidence level of every look before the last."""
 
+# Where an interval at this level reaches this change, it may hide a slowdown of 10%.
 _OPEN_LEVEL: Final = 0.975
 _OPEN_BOUND: Final = log(1.10)
-"""Where an interval at `_OPEN_LEVEL` reaches this change, it may hide a slowdown of 10%."""
 
+# The spread of pairs is at least this, even where they happen to agree.
 _MIN_SPREAD: Final = 0.002
-"""The spread of pairs is at least this, even where they happen to agree."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A session of each version, measured one right after the other.
-
-    Attributes:
-        base: The session of the version to compare with.
-        now: The session of the version that is judged.
-    """
+    """A session of each version, measured one right after the other; `now` is judged."""
 
     base: Measurement
     now: Measurement
@@ -54,26 +47,16 @@ class Pair:
 
 @dataclass(frozen=True)
 class Decision:
-    """What the pairs so far decide.
-
-    Attributes:
-        comparison: The comparison so far; its `then` is the base's median over sessions.
-        is_open: Whether another pair may change it.
-    """
+    """What the pairs so far decide, and whether another pair may change it."""
 
     comparison: Comparison
     is_open: bool
 
 
 def decide(quantity: str, pairs: Sequence[Pair]) -> Decision:
-    """Decide on one quantity from pairs of measurements.
+    """Decide on one quantity, a key of `GATED`, from at least one pair of measurements.
 
-    Args:
-        quantity: A key of `GATED`.
-        pairs: At least one.
-
-    Returns:
-        The comparison of all metrics; open while any of them is, unless one has regressed.
+    The decision is open while any of its metrics is, unless one has regressed.
     """
     comparison = Comparison.from_metrics(
         [_compare_metric(metric, pairs) for metric in GATED[quantity]]
@@ -91,7 +74,11 @@ def _compare_metric(metric: Metric, pairs: Sequence[Pair]) -> MetricComparison:
     level = _LAST_LEVEL if len(pairs) >= MAX_PAIRS else _EARLY_LEVEL
     outcome = _outcome(_interval(changes, level), bound)
     change = _interval(changes, _LAST_LEVEL)
-    figures = _format_figures(metric, change)
+    ends = sorted(map(metric.format_change, (change.low, change.high)), key=float)
+    figures = (
+        f"{metric.name} is {metric.format_change(change.median)}{'' if metric.is_share else ' x'} "
+        f"({' to '.join(ends)}), {change.n} pair{'s' * (change.n != 1)}"
+    )
     too_spread = ": too spread to be sure" if outcome is Outcome.INCONCLUSIVE else ""
     open_bound = bound if metric.is_share else max(bound, _OPEN_BOUND)
     is_open = outcome is Outcome.INCONCLUSIVE or _interval(changes, _OPEN_LEVEL).high > open_bound
@@ -127,12 +114,3 @@ def _outcome(change: Interval, bound: float) -> Outcome:
     if change.median < -bound and change.high < 0:
         return Outcome.IMPROVED
     return Outcome.PASS
-
-
-def _format_figures(metric: Metric, change: Interval) -> str:
-    ends = sorted(map(metric.format_change, (change.low, change.high)), key=float)
-    times = "" if metric.is_share else " x"
-    return (
-        f"{metric.name} is {metric.format_change(change.median)}{times} ({' to '.join(ends)}), "
-        f"{change.n} pair{'s' * (change.n != 1)}"
-    )

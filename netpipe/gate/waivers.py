@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from itertools import combinations
 from math import inf
@@ -23,10 +23,7 @@ class Waiver:
     """Permission for one metric of one benchmark to be worse than its baseline for a while.
 
     Attributes:
-        benchmark: The benchmark's full name, path::test.
-        metric: A name in `METRICS`.
         bound: The metric may be at most this many times as bad as the baseline; above 1.
-        reason: Why that is accepted, in one line.
         expires: The last day of the waiver.
         device: A device key or family; "" for every device.
     """
@@ -59,28 +56,29 @@ class Waiver:
     def overlaps(self, other: "Waiver") -> bool:
         """Return whether both apply to the same comparison."""
         same = (self.benchmark, self.metric) == (other.benchmark, other.metric)
-        return same and (
-            not self.device or not other.device or self.is_for(other.device)
-            or other.is_for(self.device)
-        )  # fmt: skip
+        return same and (not other.device or self.is_for(other.device) or other.is_for(self.device))
 
 
-def find_waiver(
-    waivers: Iterable[Waiver], benchmark: str, metric: str, device_key: str
-) -> Waiver | None:
-    """Return the waiver for a metric of a benchmark on a device, expired or not."""
+def apply_waivers(
+    waivers: Iterable[Waiver], comparison: Comparison, benchmark: str, device_key: str, today: date
+) -> tuple[Comparison, Waiver | None]:
+    """Return the waiver that covers the regression of one metric of a benchmark; None without one.
+
+    Where its waiver does not cover it, the comparison's reason says why.
+    """
+    if comparison.outcome is not Outcome.REGRESSED:
+        return comparison, None
     for waiver in waivers:
-        if (waiver.benchmark, waiver.metric) == (benchmark, metric) and waiver.is_for(device_key):
-            return waiver
-    return None
-
-
-def covers(waiver: Waiver, comparison: Comparison, today: date) -> bool:
-    """Return whether a regression of the waiver's metric does not fail under it."""
-    ratio = comparison.worse_ratio
-    if comparison.outcome is not Outcome.REGRESSED or waiver.is_expired(today):
-        return False
-    return ratio is not None and ratio <= waiver.bound
+        names = (waiver.benchmark, waiver.metric)
+        if names == (benchmark, comparison.metric) and waiver.is_for(device_key):
+            if waiver.is_expired(today):
+                why = f"expired on {waiver.expires}"
+            elif comparison.worse_ratio is None or comparison.worse_ratio > waiver.bound:
+                why = f"allows {waiver.bound:g} x"
+            else:
+                return comparison, waiver
+            return replace(comparison, reason=f"{comparison.reason}; its waiver {why}"), None
+    return comparison, None
 
 
 def load(path: Path) -> tuple[Waiver, ...]:
@@ -106,10 +104,9 @@ def _tables(path: Path) -> list[Any]:
         raise InputError(path, "file", "be readable", error.strerror) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(path, "file", "be TOML", error) from error
-    for key in document:
-        if key != "waiver":
-            raise InputError(path, "key", "be waiver", repr(key))
-    tables = document.get("waiver", [])
+    tables = document.pop("waiver", [])
+    if document:
+        raise InputError(path, "key", "be waiver", repr(next(iter(document))))
     if not isinstance(tables, list):
         raise InputError(path, "waiver", "be an array of tables: [[waiver]]", repr(tables))
     return tables
@@ -119,20 +116,18 @@ def _is_line(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip()) and len(value.splitlines()) == 1
 
 
-def _is_bound(value: object) -> bool:
-    return isinstance(value, int | float) and 1 < value < inf
-
-
-_FIELDS: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = {
+_FIELDS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     "benchmark": (_is_line, "be the full name of a benchmark, path::test"),
-    "metric": (lambda value: value in METRICS, f"be one of {', '.join(METRICS)}"),
-    "bound": (_is_bound, "be a number above 1"),
+    "metric": (lambda value: value in tuple(METRICS), f"be one of {', '.join(METRICS)}"),
+    "bound": (
+        lambda value: isinstance(value, int | float) and 1 < value < inf,
+        "be a number above 1",
+    ),
     "reason": (_is_line, "be the reason, in one line"),
     # A datetime is a date too for Python, but would end the waiver within a day.
     "expires": (lambda value: type(value) is date, "be a date, as 2026-12-31 without quotes"),
     "device": (_is_line, "be a device key or a family"),
 }
-_OPTIONAL: Final = {"device": ""}
 
 
 def _waiver(path: Path, index: int, table: object) -> Waiver:
@@ -140,18 +135,13 @@ def _waiver(path: Path, index: int, table: object) -> Waiver:
         raise InputError(path, f"waiver {index}", "be a table: [[waiver]]", repr(table))
     for key in table:
         if key not in _FIELDS:
-            raise InputError(
-                path, f"key of waiver {index}", f"be one of {', '.join(_FIELDS)}", repr(key)
-            )
-    return Waiver(**{name: _field(path, index, table, name) for name in _FIELDS})
-
-
-def _field(path: Path, index: int, table: Mapping[str, Any], name: str) -> Any:
-    if name not in table and name in _OPTIONAL:
-        return _OPTIONAL[name]
-    fits, constraint = _FIELDS[name]
-    if name not in table:
-        raise InputError(path, f"{name} of waiver {index}", constraint, "none")
-    if not fits(table[name]):
-        raise InputError(path, f"{name} of waiver {index}", constraint, repr(table[name]))
-    return table[name]
+            constraint = f"be one of {', '.join(_FIELDS)}"
+            raise InputError(path, f"key of waiver {index}", constraint, repr(key))
+    for name, (fits, constraint) in _FIELDS.items():
+        if name in table:
+            is_right, found = fits(table[name]), repr(table[name])
+        else:
+            is_right, found = name == "device", "none"
+        if not is_right:
+            raise InputError(path, f"{name} of waiver {index}", constraint, found)
+    return Waiver(**table)

@@ -1,13 +1,11 @@
 """A reference loader, pulled in turns with the loader that is measured.
 
-The CPU time of a batch depends on the machine's clock, caches and other programs at that moment. A
-loader of fixed work with as many workers is slowed down by the same factor at the same moment, so
-the ratio of the two varies less than either. Calibration comes first, on the first batches of a
-fresh loader, because these have the same contents in every session.
+A loader of fixed work is slowed down by the machine's clock, caches and other programs by the same
+factor at the same moment, so the ratio of the two varies less than either. Calibration comes first,
+because a fresh loader's first batches have the same contents in every session.
 """
 
 import time
-from dataclasses import dataclass
 from typing import Final
 
 import grain
@@ -18,15 +16,12 @@ from netpipe.device.host import this_host
 from netpipe.grain_workers import let_grain_start_workers
 from netpipe.measuring.loader_puller import Puller, wait_until_quiet
 from netpipe.results.measurement import CalibrationTurns
-from netpipe.session.descendants import thread_cpu_s
-from netpipe.session.processes import ProcessTree, list_own_threads
+from netpipe.session.processes import ProcessTree, list_own_threads, thread_cpu_s
 
 VERSION: Final = "reference-loader/1"
 # Short compared with changes of the machine's load, long compared with a pull.
 _TURN_S = 0.02
 _MAX_FILLING_S = 2.0
-# Runs of a block that a restart of the loader fell into.
-_MAX_TRIES = 3
 _REFERENCE_PIECES = 4
 # As many arrays as a batch of packed sequences has.
 _KEYS = "abcdef"
@@ -37,13 +32,13 @@ _VALUES: Final = np.arange(4_000, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C1
 class ReferenceLoader:
     """The reference loader, running.
 
-    Args:
-        workers: Worker processes of the loader that is measured; the reference has as many, but
-            no more than there are CPUs. 0: it loads in this process.
+    It has as many workers as the measured loader, but no more than there are CPUs; without any it
+    loads in this process. Only ratios to a reference of the same `name` are comparable.
     """
 
     def __init__(self, workers: int) -> None:
         self.workers = min(workers, this_host().cores)
+        self.name = f"{VERSION}, {self.workers} workers"
         others, threads = ProcessTree(), list_own_threads()
         let_grain_start_workers()
         self._iterator = iter(_dataset(self.workers))
@@ -51,27 +46,15 @@ class ReferenceLoader:
         self.processes = ProcessTree(without=others.pids)
         self._threads = list_own_threads() - threads
 
-    @property
-    def name(self) -> str:
-        """The name that a baseline must share for its ratio to be comparable."""
-        return f"{VERSION}, {self.workers} workers"
-
     def measure_beside(self, puller: Puller, enough_s: float, clock: Clock) -> CalibrationTurns:
         """Pull the loader that is measured and this one in turns.
 
         A loader whose batch takes longer than a turn gets a batch, and this one as much time.
         Workers and threads go on during the other's turn, so CPU time is taken between moments
-        when all buffers are full: one batch was made for every batch that was pulled. Turns in
-        which the loader was started again are repeated if possible, because starting is not
-        loading. No turn begins after `enough_s` seconds.
+        when all buffers are full. Turns in which the loader was started again are repeated if
+        possible, because starting is not loading. No turn begins after `enough_s` seconds.
         """
-        for _ in range(_MAX_TRIES):
-            puller.ensure_epoch_has(2)
-            restarts = puller.restarts
-            turns = self._run_turns(puller, enough_s, clock)
-            if puller.restarts == restarts:
-                break
-        return turns
+        return puller.run_within_epoch(2, lambda: self._run_turns(puller, enough_s, clock))[0]
 
     def _run_turns(self, puller: Puller, enough_s: float, clock: Clock) -> CalibrationTurns:
         before = self._read_when_quiet(puller, clock)
@@ -85,21 +68,21 @@ class ReferenceLoader:
         spent = self._read_when_quiet(puller, clock) - before
         # Reading the CPU clocks of all processes takes this thread up to a millisecond.
         reading_s = time.thread_time() - pulled_s
-        load_s = spent.load_s - spent.threads_s - here_s - reading_s
+        load_s, workers_s, threads_s = spent.tolist()
         return CalibrationTurns(
-            load_s / pulled, (spent.workers_s + spent.threads_s + here_s) / batches
+            (load_s - threads_s - here_s - reading_s) / pulled,
+            (workers_s + threads_s + here_s) / batches,
         )
 
-    def _read_when_quiet(self, puller: Puller, clock: Clock) -> "_Spent":
+    def _read_when_quiet(self, puller: Puller, clock: Clock) -> np.ndarray:
+        """Return the CPU seconds of the loader, the reference's workers and its threads, (3,)."""
+
         def all_s() -> float:
             return puller.processes.cpu_s() + self.processes.children_cpu_s()
 
         wait_until_quiet(all_s, clock, _MAX_FILLING_S)
-        return _Spent(
-            puller.processes.cpu_s(),
-            self.processes.children_cpu_s(),
-            sum(map(thread_cpu_s, self._threads)),
-        )
+        load_s, workers_s = puller.processes.cpu_s(), self.processes.children_cpu_s()
+        return np.array([load_s, workers_s, sum(map(thread_cpu_s, self._threads))])
 
     def _run_turn(self, puller: Puller, clock: Clock) -> tuple[int, float]:
         """Pull each once; return the reference's batches and this thread's CPU seconds for them."""
@@ -116,22 +99,6 @@ class ReferenceLoader:
     def close(self) -> None:
         """Stop its workers."""
         self._iterator.close()
-
-
-@dataclass(frozen=True)
-class _Spent:
-    """CPU seconds so far: the loader and this process, and the reference's workers and threads."""
-
-    load_s: float
-    workers_s: float
-    threads_s: float
-
-    def __sub__(self, other: "_Spent") -> "_Spent":
-        return _Spent(
-            self.load_s - other.load_s,
-            self.workers_s - other.workers_s,
-            self.threads_s - other.threads_s,
-        )
 
 
 def _dataset(workers: int) -> grain.IterDataset:

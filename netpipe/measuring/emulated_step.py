@@ -5,8 +5,12 @@ dispatch. Its results are real `jax.Array`s, so everything that waits for a real
 this one, and the runtime limits the steps in flight as for a real device.
 """
 
+import ctypes
+import errno
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
 from math import inf
 from typing import Any, NoReturn
 from weakref import WeakValueDictionary
@@ -16,8 +20,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from netpipe.errors import MisuseError
-from netpipe.measuring.sleep_call import register_sleep_target
-from netpipe.measuring.stand_ins import EmulatedState, OnlyLoss, refuse_attribute
 from netpipe.measuring.step_runner import StepFactory, array_of, make_step
 from netpipe.results.step_times import DeviceStep
 
@@ -25,10 +27,70 @@ _NS = 1_000_000_000
 _TOKEN = jax.ShapeDtypeStruct((8, 8), jnp.float32)
 _DEADLINE = jax.ShapeDtypeStruct((2,), jnp.uint32)
 
-_Arrays = Sequence[Any]
-"""For each leaf of a batch: the array that goes to the device, or None if it stays."""
 
-_Computation = Callable[[Any, Any], tuple[Any, Any]]
+class AbsentError(MisuseError, AttributeError):
+    """An attribute that a stand-in does not have; `hasattr` and `getattr` see it as absent."""
+
+
+class _StandIn:
+    """A part of an emulated training: reading an attribute that it does not have is misuse."""
+
+    _name: str
+    _way_out: str
+
+    def __getattr__(self, name: str) -> NoReturn:
+        # Python's protocols probe for names that begin with an underscore.
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise AbsentError(f"{self._name}.{name} was read. {self._way_out}")
+
+
+@dataclass(eq=False, repr=False)
+class EmulatedState(_StandIn):
+    """A state that only keeps the steps in order.
+
+    Its token, float32 (8, 8), is ready when the step is done that returned it; the initial state
+    has no `device_step`.
+    """
+
+    token: Any
+    device_step: DeviceStep | None = None
+
+    _name = "state"
+    _way_out = (
+        "An emulated accelerator keeps no state: do not read it in what is measured, or "
+        "measure on a real device (--accelerator auto)"
+    )
+
+    def __getitem__(self, key: object) -> NoReturn:
+        raise MisuseError(f"state[{key!r}] was read. {self._way_out}")
+
+    def __iter__(self) -> NoReturn:
+        raise MisuseError(f"the state was iterated over. {self._way_out}")
+
+
+class OnlyLoss(dict[str, Any], _StandIn):
+    """The aux without a real step to stand in for: a dict with the only key `loss`."""
+
+    _name = "aux"
+    _way_out = (
+        "Without a step to stand in for, an emulated accelerator's aux is a dict with 'loss' "
+        "alone: give --step (or the fixture netpipe_step)"
+    )
+
+    def __missing__(self, key: object) -> NoReturn:
+        raise MisuseError(f"aux[{key!r}] was read. {self._way_out}")
+
+    def __float__(self) -> NoReturn:
+        raise MisuseError(f"float(aux) was called. {self._way_out}")
+
+
+jax.tree_util.register_pytree_node(
+    EmulatedState, lambda state: ((state.token,), None), lambda _, leaves: EmulatedState(*leaves)
+)
+jax.tree_util.register_pytree_node(
+    OnlyLoss, lambda aux: ((aux["loss"],), None), lambda _, leaves: OnlyLoss(loss=leaves[0])
+)
 
 
 class Engines:
@@ -36,10 +98,6 @@ class Engines:
 
     Each does one thing at a time, in order. A deadline follows from the previous deadline, not from
     when the sleeper woke up, so that short steps take exactly their time on average.
-
-    Args:
-        step_s: Seconds a step takes.
-        copy_bytes_per_s: Bandwidth from the host to the device.
     """
 
     def __init__(self, step_s: float, copy_bytes_per_s: float = inf) -> None:
@@ -60,19 +118,19 @@ class Engines:
         return DeviceStep((done_ns - self._step_ns) / _NS, done_ns / _NS)
 
 
-class EmulatedStep:
+class EmulatedStep(_StandIn):
     """A stand-in for a training step: `step(state, batch) -> (state, aux)`.
 
     An array is copied when the step first sees it: a resident batch once, and arrays computed from
     it on the device once more. The step begins when its copy and the step before it are done. It
     compiles anew for new shapes or dtypes of the batch.
 
-    Args:
-        step_s: Seconds a step takes.
-        real: Makes the real `(state, step)`, which is traced for the shapes of its aux and never
-            run. Without it, aux is `{"loss": float32 ()}`.
-        copy_bytes_per_s: Bandwidth from the host to the device; infinite: copies cost nothing.
+    The `real` step is traced for the shapes of its aux and never run; without it, aux is
+    `{"loss": float32 ()}`.
     """
+
+    _name = "step"
+    _way_out = "An emulated accelerator's step can only be called"
 
     def __init__(
         self, step_s: float, real: StepFactory | None = None, copy_bytes_per_s: float = inf
@@ -80,10 +138,7 @@ class EmulatedStep:
         self._engines = Engines(step_s, copy_bytes_per_s)
         self._real = real
         self._on_device: WeakValueDictionary[int, jax.Array] = WeakValueDictionary()
-        self._compiled: dict[object, _Computation] = {}
-
-    def __getattr__(self, name: str) -> NoReturn:
-        refuse_attribute("step", name, "An emulated accelerator's step can only be called")
+        self._compiled: dict[object, Callable[[Any, Any], tuple[Any, Any]]] = {}
 
     def initial_state(self) -> EmulatedState:
         """Return the state to hand to the first step."""
@@ -102,15 +157,18 @@ class EmulatedStep:
             )
         leaves, structure = jax.tree.flatten(batch)
         arrays = [array_of(leaf) for leaf in leaves]
-        compute = self._computation(leaves, arrays, structure)
+        # The key of jax.jit's own cache.
+        kind = (structure, tuple(array if array is None else jax.typeof(array) for array in arrays))
+        if kind not in self._compiled:
+            self._compiled[kind] = _compile(_trace_aux(self._real, leaves, arrays, structure))
         # After compiling, because a real device does not begin before its program is compiled.
         done_ns = self._engines.dispatch(time.monotonic_ns(), self._copied_bytes(arrays))
         # As two uint32, because by default jax converts 64 bits to 32.
         deadline = np.array([done_ns], np.uint64).view(np.uint32)
-        token, aux = compute(deadline, *jax.tree.leaves(state))
+        token, aux = self._compiled[kind](deadline, state.token)
         return EmulatedState(token, self._engines.device_step(done_ns)), aux
 
-    def _copied_bytes(self, arrays: _Arrays) -> int:
+    def _copied_bytes(self, arrays: Sequence[Any]) -> int:
         """Return the bytes that the device does not have yet, and record that it has them."""
         copied = 0
         for array in arrays:
@@ -123,24 +181,14 @@ class EmulatedStep:
                 self._on_device[id(array)] = array
         return copied
 
-    def _computation(self, leaves: Sequence[Any], arrays: _Arrays, structure: Any) -> _Computation:
-        # The key of jax.jit's own cache.
-        kind = (structure, tuple(array if array is None else jax.typeof(array) for array in arrays))
-        if kind not in self._compiled:
-            self._compiled[kind] = _compile(_trace_aux(self._real, leaves, arrays, structure))
-        return self._compiled[kind]
-
 
 def _trace_aux(
-    real: StepFactory | None, leaves: Sequence[Any], arrays: _Arrays, structure: Any
+    real: StepFactory | None, leaves: Sequence[Any], arrays: Sequence[Any], structure: Any
 ) -> Any:
     """Trace the real step and return its aux as `jax.ShapeDtypeStruct`s.
 
     The factory is traced too, because its state may not fit into this host's memory. A factory
-    that cannot be traced is run.
-
-    Raises:
-        MisuseError: The step reads values, which a trace does not have.
+    that cannot be traced is run. Of `arrays`, None stands for a leaf that stays on the host.
     """
     if real is None:
         return OnlyLoss(loss=jax.ShapeDtypeStruct((), jnp.float32))
@@ -168,9 +216,9 @@ def _trace_aux(
         ) from error
 
 
-def _compile(aux_shapes: Any) -> _Computation:
+def _compile(aux_shapes: Any) -> Callable[[Any, Any], tuple[Any, Any]]:
     """Compile `(deadline, token) -> (token, aux)`, done at the deadline."""
-    sleep_until = jax.ffi.ffi_call(register_sleep_target(), _TOKEN, has_side_effect=True)
+    sleep_until = jax.ffi.ffi_call(_register_sleep_target(), _TOKEN, has_side_effect=True)
 
     def compute(deadline: Any, token: Any) -> tuple[Any, Any]:
         # Without real work beside the call, the runtime runs the computation inline, and the
@@ -183,3 +231,73 @@ def _compile(aux_shapes: Any) -> _Computation:
         return done, aux
 
     return jax.jit(compute).lower(_DEADLINE, _TOKEN).compile()
+
+
+@cache
+def _register_sleep_target() -> str:
+    """Teach XLA's CPU runtime a custom call that sleeps until a deadline, and return its name.
+
+    Its operands are the deadline on `CLOCK_MONOTONIC` in nanoseconds, uint32 (2,) in memory order,
+    and whatever must be computed before; its result is not written and holds anything.
+    """
+    handler = jax.ffi.pycapsule(ctypes.cast(_HANDLER, ctypes.c_void_p))
+    jax.ffi.register_ffi_target("netpipe_sleep_until", handler, platform="cpu")
+    return "netpipe_sleep_until"
+
+
+def _structure(**fields: Any) -> type[ctypes.Structure]:
+    return type("_Structure", (ctypes.Structure,), {"_fields_": list(fields.items())})
+
+
+# XLA's foreign function interface (xla/ffi/api/c_api.h, version 0.3), up to the last field used.
+_SIZE, _INT, _POINTER = ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p
+_EXTENSION = _structure(struct_size=_SIZE, type=_INT, next=_POINTER)
+_VERSION = _structure(struct_size=_SIZE, extension_start=_POINTER, major=_INT, minor=_INT)
+_METADATA = _structure(struct_size=_SIZE, api_version=_VERSION)
+_METADATA_EXTENSION = _structure(base=_EXTENSION, metadata=ctypes.POINTER(_METADATA))
+_BUFFER = _structure(struct_size=_SIZE, extension_start=_POINTER, dtype=_INT, data=_POINTER)
+_ARGUMENTS = _structure(
+    struct_size=_SIZE,
+    extension_start=_POINTER,
+    size=ctypes.c_int64,
+    types=_POINTER,
+    values=ctypes.POINTER(ctypes.POINTER(_BUFFER)),
+)
+_CALL_FRAME = _structure(
+    struct_size=_SIZE,
+    extension_start=ctypes.POINTER(_EXTENSION),
+    api=_POINTER,
+    context=_POINTER,
+    stage=_INT,
+    arguments=_ARGUMENTS,
+)
+_TIMESPEC = _structure(seconds=ctypes.c_long, nanoseconds=ctypes.c_long)
+
+_METADATA_TYPE = 1
+_EXECUTE_STAGE = 3
+# The version of a handler that uses only these fields.
+_API_VERSION = (0, 1)
+_TIMER_ABSTIME = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _sleep_until(frame: Any) -> None:
+    """Answer XLA's question for metadata, or sleep until the deadline in the first argument."""
+    call = frame.contents
+    if call.extension_start and call.extension_start.contents.type == _METADATA_TYPE:
+        extension = ctypes.cast(call.extension_start, ctypes.POINTER(_METADATA_EXTENSION))
+        version = extension.contents.metadata.contents.api_version
+        version.major, version.minor = _API_VERSION
+        return
+    if call.stage != _EXECUTE_STAGE:
+        return
+    deadline = ctypes.c_uint64.from_address(call.arguments.values[0].contents.data).value
+    moment = _TIMESPEC(*divmod(deadline, _NS))
+    interrupted = errno.EINTR
+    while interrupted == errno.EINTR:
+        interrupted = _libc.clock_nanosleep(
+            time.CLOCK_MONOTONIC, _TIMER_ABSTIME, ctypes.byref(moment), None
+        )
+
+
+_HANDLER = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.POINTER(_CALL_FRAME))(_sleep_until)

@@ -18,13 +18,11 @@ MIN_ROUNDS: Final = 3
 
 @dataclass
 class Interleaved(Generic[Side, Result]):
-    """What was measured so far.
+    """What was measured so far, and why each side that failed did.
 
     Attributes:
         rounds: The results of each round by side. A side is missing from the round in which it
             failed and from all later ones; the deadline may leave the last round incomplete.
-        failures: Why each failed side failed.
-        longest_round_s: Seconds.
     """
 
     rounds: list[dict[Side, Result]] = field(default_factory=list)
@@ -67,29 +65,18 @@ def interleave(
     while (remaining := [side for side in sides if side not in done.failures]) and wants_round(
         done
     ):
-        _measure_round(remaining, measure, done, clock, until_s, describe_error)
+        began_s, results = clock(), dict[Side, Result]()
+        order = order_of_round(remaining, len(done.rounds))
+        done.rounds.append(results)
+        for index, side in enumerate(order):
+            if index and clock() >= until_s:
+                break
+            try:
+                results[side] = measure(side)
+            except Exception as error:
+                if describe_error is None:
+                    raise
+                if clock() < until_s or not done.results(side):
+                    done.failures[side] = describe_error(error)
+        done.longest_round_s = max(done.longest_round_s, clock() - began_s)
     return done
-
-
-def _measure_round(
-    sides: Sequence[Side],
-    measure: Callable[[Side], Result],
-    done: Interleaved[Side, Result],
-    clock: Callable[[], float],
-    until_s: float,
-    describe_error: Callable[[Exception], str] | None,
-) -> None:
-    began_s, results = clock(), dict[Side, Result]()
-    order = order_of_round(sides, len(done.rounds))
-    done.rounds.append(results)
-    for place, side in enumerate(order):
-        if place and clock() >= until_s:
-            break
-        try:
-            results[side] = measure(side)
-        except Exception as error:
-            if describe_error is None:
-                raise
-            if clock() < until_s or not done.results(side):
-                done.failures[side] = describe_error(error)
-    done.longest_round_s = max(done.longest_round_s, clock() - began_s)

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from statistics import fmean, median
-from typing import Any
+from typing import Any, TypeVar
 
 from netpipe.clock import Clock
 from netpipe.errors import LoaderEndedError, LoaderFailedError, MisuseError, NetpipeError
@@ -13,6 +13,7 @@ from netpipe.session.processes import ProcessTree
 
 Batch = Any
 LoaderFactory = Callable[[], Iterable[Batch]]
+T = TypeVar("T")
 
 _MIN_GROUP = 2
 _MAX_GROUP = 16
@@ -27,15 +28,16 @@ _QUIET_CORES = 0.1
 _QUIET_SAMPLE_S = 0.03
 # Seconds to wait for workers to stop; slower ones are ended with the session.
 _CLOSE_TIMEOUT_S = 1.0
+# Runs of a window that the end of an epoch fell into; epochs may differ in length.
+MAX_WINDOW_RUNS = 3
 
 
 @dataclass(frozen=True)
 class PulledBatches:
-    """A block of flat-out pulls.
+    """A block of flat-out pulls; `cpu_s` is of all processes.
 
     Attributes:
         gaps_s: Seconds from each batch to the next.
-        cpu_s: CPU seconds of all processes in that time.
         group: Batches that arrive together, in a burst.
     """
 
@@ -61,19 +63,13 @@ class PulledBatches:
 
 
 class Puller:
-    """A running loader that times its batches.
-
-    Args:
-        loader: Makes the loader; called again when a finite loader has ended.
-        clock: Seconds.
-        watch: Told of every wait for a batch, and of the processes that load.
+    """A running loader that times its batches; a finite one is made again when it has ended.
 
     Attributes:
         pulled: Batches that the loader has given so far.
         making_s: Seconds that `loader()` and `iter` took the first time.
         first_batch_s: Seconds to the first batch, `making_s` included.
         longest_start_s: The same for the slowest start.
-        restarts: How often the loader had ended and was started again.
         epoch_batches: Batches that it gave when it last ended; None: it has not ended yet.
     """
 
@@ -110,11 +106,7 @@ class Puller:
         return self.pulled - self._epoch_began + batches <= self.epoch_batches
 
     def ensure_epoch_has(self, batches: int) -> None:
-        """Begin the next epoch if this one has fewer batches left and a new one has more.
-
-        Raises:
-            LoaderEndedError: The loader cannot be started again.
-        """
+        """Begin the next epoch if this one has fewer batches left and a new one has more."""
         if self.epoch_batches is None or self.epoch_has(min(batches, self.epoch_batches - 1)):
             return
         try:
@@ -122,6 +114,22 @@ class Puller:
         finally:
             self._watch.note_wait(None)
         self.pulled += 1
+
+    def run_within_epoch(
+        self, batches: int, window: Callable[[], T], runs: int = MAX_WINDOW_RUNS
+    ) -> tuple[T, bool]:
+        """Run a timed window of some batches, or of all that an epoch has.
+
+        If the loader restarted in it, it runs again from the start of the next epoch. Return what
+        the last run measured, and whether it had no restart.
+        """
+        for _ in range(runs):
+            self.ensure_epoch_has(batches)
+            restarts = self.restarts
+            measured = window()
+            if self.restarts == restarts:
+                return measured, True
+        return measured, False
 
     def _start(self) -> Iterator[Batch]:
         loader = self._loader()
@@ -187,8 +195,7 @@ class Puller:
     def pull(self) -> tuple[Batch, float]:
         """Return the next batch and the seconds that it was waited for.
 
-        The first batch after a restart waits for workers to start, which is not loading: it is
-        left out.
+        The first batch after a restart is left out, because starting workers is not loading.
 
         Raises:
             LoaderEndedError: The loader has ended and cannot be started again.
@@ -202,12 +209,10 @@ class Puller:
         return batch, self._clock() - asked
 
     def pull_flat_out(self, enough_s: float, *, in_epoch: bool = False) -> PulledBatches:
-        """Pull whole groups of batches as fast as they come and throw them away.
+        """Pull whole groups of batches as fast as they come, for `enough_s` seconds.
 
-        Args:
-            enough_s: Seconds after which to stop, once there are two groups; one group is enough
-                for a loader that takes twice as long for it.
-            in_epoch: Whether to stop before the epoch ends, as far as its length is known.
+        These are at least two groups, or one of a loader that takes twice as long for it. With
+        `in_epoch` pulling stops before the epoch ends, as far as its length is known.
         """
         started, cpu_s = self._clock(), self.processes.cpu_s()
 
@@ -228,7 +233,7 @@ class Puller:
     def drain(
         self, load_s: float, typical_s: float, enough_s: float, limit_s: float
     ) -> tuple[bool, float]:
-        """Pull flat out until batches no longer come out of the buffers.
+        """Pull until batches no longer come out of the buffers; return whether, and how many did.
 
         Args:
             load_s: The loader's steady seconds per batch, as far as they are known.
@@ -236,9 +241,6 @@ class Puller:
             enough_s: Seconds that may be spent to make sure that the buffers are drained.
             limit_s: Seconds after which to give up. It also gives up in an epoch that is known to
                 have no more batches left than a measurement needs.
-
-        Returns:
-            Whether the buffers are drained, and how many batches they held.
         """
         # In a single group a stutter looks like a drained loader; the median over several groups
         # does not, when it is compared with the median of a drained loader.

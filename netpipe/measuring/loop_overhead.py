@@ -8,20 +8,13 @@ from typing import Any
 
 import jax
 
-from netpipe.clock import Clock
 from netpipe.measuring.loader_puller import Batch, Puller
 from netpipe.measuring.step_runner import Aux, State, Step, StepRunner, copy_tree
-from netpipe.measuring.training_loop import (
-    BlockLength,
-    Loop,
-    WatchedBatches,
-    WatchedStep,
-    run_loop,
-)
+from netpipe.measuring.training_loop import BlockLength, Loop, WatchedBatches, WatchedStep, run_loop
 
 
 def measure_host_s_per_step(
-    stepper: StepRunner, loop: Loop, steps: int, clock: Clock, limit_s: float = inf
+    stepper: StepRunner, loop: Loop, steps: int, limit_s: float = inf
 ) -> float:
     """Return H: seconds of the loop's own work per batch, when there is nothing to wait for.
 
@@ -29,7 +22,7 @@ def measure_host_s_per_step(
     time from one batch to the request for the next is the loop's own work. It gets no more batches
     after `limit_s` seconds.
     """
-    step = _ReadyStep(stepper, clock)
+    step, clock = _ReadyStep(stepper), stepper.clock
     own_s: list[float] = []
 
     def batches() -> Iterator[Batch]:
@@ -49,15 +42,13 @@ def measure_host_s_per_step(
     return max(0.0, fmean(counted)) if counted else 0.0
 
 
-def measure_instruments_s_per_step(
-    stepper: StepRunner, steps: int, repeats: int, clock: Clock
-) -> float:
+def measure_instruments_s_per_step(stepper: StepRunner, steps: int, repeats: int) -> float:
     """Return the seconds per step that the harness's instruments add to a bare loop.
 
     Both loops run on a step that returns at once, so that nothing hides their cost. The fastest
     of several runs counts, because other programs can only add to it.
     """
-    batch, aux = stepper.host_batches[0], stepper.ready_aux
+    batch, aux, clock = stepper.host_batches[0], stepper.ready_aux, stepper.clock
 
     def ready_step(state: State, _: Batch) -> tuple[State, Aux]:
         return state, aux
@@ -68,7 +59,7 @@ def measure_instruments_s_per_step(
         return clock() - started
 
     def watched_s() -> float:
-        watched = WatchedStep(stepper, clock, ready_step)
+        watched = WatchedStep(stepper, ready_step)
         length = BlockLength(steps, skipped=0)
         batches = WatchedBatches(Puller(lambda: repeat(batch), clock), watched, length, clock)
         started = clock()
@@ -87,22 +78,18 @@ def _bare_loop(batches: Iterable[Batch], state: State, step: Step) -> None:
 
 
 class _ReadyStep:
-    """A step that does nothing: it returns its state, and an aux that is ready.
+    """A step that does nothing: it returns its state, and an aux that is ready."""
 
-    Each aux is a new copy, because reading an array again costs less than the first time.
-    """
-
-    def __init__(self, stepper: StepRunner, clock: Clock) -> None:
+    def __init__(self, stepper: StepRunner) -> None:
         self.spent_s = 0.0
-        self._step = stepper.step
-        self._aux = stepper.ready_aux
-        self._clock = clock
+        self._stepper = stepper
 
     def __call__(self, state: State, _: Batch) -> tuple[State, Aux]:
-        started = self._clock()
-        aux = jax.block_until_ready(copy_tree(self._aux))
-        self.spent_s += self._clock() - started
+        started = self._stepper.clock()
+        # A new copy, because reading an array again costs less than the first time.
+        aux = jax.block_until_ready(copy_tree(self._stepper.ready_aux))
+        self.spent_s += self._stepper.clock() - started
         return state, aux
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._step, name)
+        return getattr(self._stepper.step, name)

@@ -1,46 +1,39 @@
-"""The profiler: the harness's marks in its traces, and the overlap that a trace shows.
+"""The profiler: the harness's marks in its traces, the overlap that a trace shows, a trace to keep.
 
-The overlap says how much of loading is hidden behind the device's work. Tracing slows down what it
-watches, so a traced block is never timed.
+Tracing slows down what it watches, so a traced block is never timed.
 """
 
+import gzip
+import json
 import os
-import shutil
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
 from math import inf
 from pathlib import Path
-from tempfile import mkdtemp
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, Final
 
 import jax
 
-from netpipe.errors import HarnessError
+from netpipe.errors import HarnessError, InputError
+from netpipe.whole_file import write_whole
 
 Span = tuple[float, float]
 """Start and end in nanoseconds."""
 
+# A real step as its loop sees it, from the request for its batch to the next one's, numbered.
 STEP = "netpipe.step"
-"""A real step as its loop sees it: from the request for its batch to the next one's, numbered."""
-
+# Within a step: the wait for its batch, then what the loop does until it asks for the next.
 LOADING = "netpipe.loading"
-"""Within a step: the wait for its batch."""
-
 LOOP = "netpipe.loop"
-"""Within a step: what the loop does with the batch, until it asks for the next."""
-
+# Within what the loop does: the call of the step, which returns before the device is done.
 DISPATCH = "netpipe.dispatch"
-"""Within what the loop does: the call of the step, which returns before the device is done."""
-
+# Before the steps: buffered batches are pulled and thrown away.
 DRAIN = "netpipe.drain"
-"""Before the steps: buffered batches are pulled and thrown away."""
-
+# On a thread of its own: a step on the device, from the previous step's end to its own.
 DEVICE = "netpipe.device"
-"""On a thread of its own: a step on the device, from the previous step's end to its own."""
-
-# Contains the process id, by which the folder of a killed process is recognised.
-_FOLDER = "netpipe-trace-{}-"
 
 # GPU planes have a line for each CUDA stream, "Stream #7(Compute,MemcpyH2D)"; TPU planes have one
 # of operations. Their other lines, as "Steps", are derived from these and span idle time too.
@@ -50,36 +43,78 @@ _COPIES = ("MemcpyH2D", "MemcpyD2H")
 # XLA's CPU client has no plane of its own: its operations carry this statistic on any thread.
 _OPERATION = "hlo_op"
 
+# The profiler names every Python thread "python"; the marks on a thread tell which it is.
+THREADS: Final = {
+    LOADING: "loading, ahead of the training loop",
+    DISPATCH: "training loop",
+    DEVICE: "device, by the completion of steps",
+}
+_MAX_NAME_LENGTH: Final = 120
+
+mark = jax.profiler.TraceAnnotation
+"""Marks the `with` block in a trace; costs next to nothing when nobody traces."""
+
+mark_step = jax.profiler.StepTraceAnnotation
+"""Marks the `with` block as a step, by which TensorBoard groups the other marks."""
+
 
 class NoTraceError(HarnessError):
     """The profiler gives no trace: it is forbidden, in use, or has no room."""
 
 
-def mark(name: str) -> jax.profiler.TraceAnnotation:
-    """Mark the `with` block in a trace; costs next to nothing when nobody traces."""
-    return jax.profiler.TraceAnnotation(name)
+def trace_file(folder: Path, name: str, device_key: str) -> Path:
+    """Return the file for the trace of what has this name, which may be "", on a device."""
+    words = re.sub(r"[^A-Za-z0-9.+-]+", "-", name).strip("-.")[-_MAX_NAME_LENGTH:]
+    return folder / f"{'_'.join(filter(None, (device_key, words)))}.trace.json.gz"
 
 
-def mark_step(name: str, number: int) -> jax.profiler.TraceAnnotation:
-    """Mark the `with` block as a step, by which TensorBoard groups the other marks."""
-    return jax.profiler.StepTraceAnnotation(name, step_num=number)
+def keep_trace(run: Callable[[], object], file: Path) -> None:
+    """Run a function under the profiler and keep the trace, for a person to open in Perfetto.
+
+    The file is gzipped JSON in Chrome's trace event format.
+
+    Raises:
+        NoTraceError: There is no trace; no file was written.
+    """
+    # Perfetto rejects the metadata that the profiler adds, and only the JSON file names the thread
+    # of each event.
+    with record_trace(run, "*.trace.json.gz") as found:
+        try:
+            events = json.loads(gzip.decompress(found.read_bytes()))["traceEvents"]
+        except (OSError, EOFError, ValueError, KeyError) as error:
+            raise NoTraceError(f"what the profiler wrote cannot be read: {error}") from error
+    content = json.dumps({"displayTimeUnit": "ms", "traceEvents": name_threads(events)})
+    try:
+        write_whole(file, gzip.compress(content.encode("utf-8")), "--trace")
+    except InputError as error:
+        raise NoTraceError(str(error)) from error
+
+
+def name_threads(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a trace's events, in which a thread that holds marks is named after them."""
+    names = {
+        (event["pid"], event["tid"]): thread
+        for marked, thread in THREADS.items()
+        for event in events
+        if event.get("name") == marked
+    }
+    renamed = []
+    for event in filter(None, events):
+        name = names.get((event.get("pid", -1), event.get("tid", -1)))
+        is_renamed = event.get("name") == "thread_name" and name is not None
+        renamed.append({**event, "args": {"name": name}} if is_renamed else event)
+    return renamed
 
 
 def load_overlap_fraction(run: Callable[[], object]) -> float | None:
     """Return the shared time of loading and device work over the shorter of the two.
 
-    0: the loop loads and computes in turns; 1: one is hidden behind the other. Never call it
-    inside a timed window.
+    0: the loop loads and computes in turns; 1: one is hidden behind the other; None without a
+    trace, or when it shows no loading or no device work. Never call it inside a timed window.
 
     Args:
         run: A block of real steps that loads inside `mark(LOADING)` and returns when the device is
-            done; some 20 steps are enough. Not called when the profiler cannot be started.
-
-    Returns:
-        The fraction; None without a trace, or when it shows no loading or no device work.
-
-    Raises:
-        Exception: What `run` raises.
+            done; some 20 steps are enough.
     """
     with suppress(NoTraceError), record_trace(run, "*.xplane.pb") as trace:
         try:
@@ -92,58 +127,47 @@ def load_overlap_fraction(run: Callable[[], object]) -> float | None:
 
 @contextmanager
 def record_trace(run: Callable[[], object], wanted: str) -> Iterator[Path]:
-    """Run a function under the profiler.
-
-    Args:
-        run: Not called when the profiler cannot be started.
-        wanted: Pattern of the name of the profiler's file to yield.
-
-    Yields:
-        The file, which is removed after the `with` block.
+    """Run a function under the profiler, unless it cannot be started, and yield its `wanted` file.
 
     Raises:
         NoTraceError: There is no trace.
-        Exception: What `run` raises.
     """
+    # By the process id the folder of a killed process is recognised.
+    prefix = f"netpipe-trace-{os.getpid()}-"
     try:
-        folder = Path(mkdtemp(prefix=_FOLDER.format(os.getpid())))
+        temporary = TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
     except OSError as error:
         raise NoTraceError(f"there is no room for it: {error}") from error
-    try:
-        _trace(run, folder)
-        found = list(folder.rglob(wanted))
+    with temporary as folder:
+        with _explain_failure("started"):
+            options = jax.profiler.ProfileOptions()
+            # Recording every Python call would take most of the time.
+            options.python_tracer_level = 0
+            # Annotations, and the CPU client's operations.
+            options.host_tracer_level = 1
+            options.enable_hlo_proto = False
+            jax.profiler.start_trace(folder, profiler_options=options)
+        try:
+            run()
+        except BaseException:
+            with suppress(Exception):
+                jax.profiler.stop_trace()
+            raise
+        with _explain_failure("ended"):
+            jax.profiler.stop_trace()
+        found = list(Path(folder).rglob(wanted))
         if len(found) != 1:
             raise NoTraceError(f"the profiler wrote {len(found)} files {wanted}")
         yield found[0]
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
-def _trace(run: Callable[[], object], folder: Path) -> None:
+@contextmanager
+def _explain_failure(action: str) -> Iterator[None]:
     try:
-        options = jax.profiler.ProfileOptions()
-        # Recording every Python call would take most of the time.
-        options.python_tracer_level = 0
-        # Annotations, and the CPU client's operations.
-        options.host_tracer_level = 1
-        options.enable_hlo_proto = False
-        jax.profiler.start_trace(folder, profiler_options=options)
+        yield
     except Exception as error:
-        raise NoTraceError(f"the profiler cannot be started: {_first_line(error)}") from error
-    try:
-        run()
-    except BaseException:
-        with suppress(Exception):
-            jax.profiler.stop_trace()
-        raise
-    try:
-        jax.profiler.stop_trace()
-    except Exception as error:
-        raise NoTraceError(f"the profiler cannot be ended: {_first_line(error)}") from error
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0] or type(error).__name__
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise NoTraceError(f"the profiler cannot be {action}: {reason}") from error
 
 
 def load_and_busy_spans(trace: jax.profiler.ProfileData) -> tuple[list[Span], list[Span]]:
@@ -172,14 +196,13 @@ def _span(event: Any) -> Span:
     return event.start_ns, event.start_ns + event.duration_ns
 
 
-def overlap_fraction(loads: Iterable[Span], busy: Iterable[Span]) -> float | None:
+def overlap_fraction(loads: Sequence[Span], busy: Sequence[Span]) -> float | None:
     """Return |loads and busy| / min(|loads|, |busy|), or None when one of them takes no time."""
-    loads, busy = list(loads), list(busy)
     loads_ns, busy_ns = covered_ns(loads), covered_ns(busy)
     shorter_ns = min(loads_ns, busy_ns)
     if shorter_ns <= 0:
         return None
-    shared_ns = loads_ns + busy_ns - covered_ns(loads + busy)
+    shared_ns = loads_ns + busy_ns - covered_ns(chain(loads, busy))
     return max(0.0, shared_ns) / shorter_ns
 
 

@@ -9,11 +9,11 @@ from statistics import median
 
 from netpipe.clock import Clock
 from netpipe.errors import LoaderEndedError
-from netpipe.measuring.kept_trace import TraceTarget, keep_trace
 from netpipe.measuring.loader_puller import Puller, close_with_timeout
-from netpipe.measuring.profiler_trace import NoTraceError
+from netpipe.measuring.profiler_trace import NoTraceError, keep_trace
+from netpipe.measuring.request import Factories
 from netpipe.measuring.round_log import RoundLog
-from netpipe.measuring.rounds import RoundRunner, Subject
+from netpipe.measuring.rounds import RoundRunner
 from netpipe.measuring.step_runner import StepRunner
 from netpipe.results import statistics
 from netpipe.results.measurement import Device, Finding, Host, Measurement, Waits
@@ -33,7 +33,6 @@ class Environment:
 
     Attributes:
         device_of: Returns the device for the number of devices that the step uses.
-        host: The machine that loads.
         versions: Version of every package that matters, by name.
     """
 
@@ -43,27 +42,19 @@ class Environment:
 
 
 def measure(
-    subject: Subject,
+    subject: Factories,
     environment: Environment,
     budget_s: float,
     clock: Clock,
     closing: ExitStack,
     watch: Watch = UNWATCHED,
-    trace: TraceTarget | None = None,
+    trace: Callable[[str], Path] | None = None,
 ) -> Iterator[Measurement]:
-    """Measure a loader and a step together.
+    """Measure a loader and a step together, in rounds that may take `budget_s` seconds.
 
-    Args:
-        subject: The loader, the step and the loop.
-        environment: The device and the host to record.
-        budget_s: Seconds that the rounds may take.
-        clock: Seconds.
-        closing: Closes the loaders; the caller closes it once the measurement is safe.
-        watch: Told of everything that could hang.
-        trace: Where to keep a profiler's trace of some real steps; None: none is taken.
-
-    Yields:
-        The measurement; with `trace`, once before the trace is taken and once after.
+    The caller closes `closing`, which closes the loaders, once the measurement is safe. `trace`
+    returns the file for a profiler's trace of some real steps, by the device's key: with it the
+    measurement is yielded once before the trace is taken and once after.
 
     Raises:
         MisuseError: A factory does not return what it must.
@@ -73,9 +64,9 @@ def measure(
     puller = Puller(subject.loader, clock, watch)
     closing.callback(close_with_timeout, puller.close)
     watch.enter_phase("making the step")
-    runner = RoundRunner(subject, puller, clock, budget_s)
+    runner = RoundRunner(subject, puller, clock, budget_s, watch)
     closing.callback(close_with_timeout, runner.reference.close)
-    runner.run(watch)
+    runner.run()
     busy = processes.busy_elsewhere_fraction(host_cpu, processes.read_host_cpu())
     if trace is not None:
         runner.log.no_trace = "taking it did not end"
@@ -83,29 +74,33 @@ def measure(
         watch.enter_phase("a trace of some steps", budget_s)
         # The trace has a budget of its own.
         watch.begin_rounds()
-        _keep_trace(runner, trace.file(_device(runner, environment).key))
+        file = trace(environment.device_of(len(runner.stepper.devices)).key)
+        try:
+            keep_trace(runner.train_for_trace, file)
+        except (NoTraceError, LoaderEndedError) as error:
+            runner.log.no_trace = str(error)
+        else:
+            runner.log.trace, runner.log.no_trace = str(file), ""
     yield _summarize(runner, environment, clock() - started, busy)
-
-
-def _device(runner: RoundRunner, environment: Environment) -> Device:
-    return environment.device_of(len(runner.stepper.devices))
-
-
-def _keep_trace(runner: RoundRunner, file: Path) -> None:
-    try:
-        keep_trace(runner.train_for_trace, file)
-    except (NoTraceError, LoaderEndedError) as error:
-        runner.log.no_trace = str(error)
-    else:
-        runner.log.trace, runner.log.no_trace = str(file), ""
 
 
 def _summarize(
     runner: RoundRunner, environment: Environment, elapsed_s: float, busy_elsewhere: float
 ) -> Measurement:
     log, rounds, stepper = runner.log, runner.log.columns(), runner.stepper
-    device, fingerprint = _device(runner, environment), runner.subject.fingerprint
+    device = environment.device_of(len(stepper.devices))
+    fingerprint, step_s = runner.subject.fingerprint, median(rounds.step_s)
     interval, trains = statistics.median_interval, log.train_blocks
+    steps_s = list(chain.from_iterable(train.steps_s for train in trains))
+    waits_s = list(chain.from_iterable(train.waits_s for train in trains))
+    gaps_s = list(chain.from_iterable(load.pulled.gaps_s for load in log.loads))
+    stalls_s = [max(0.0, real_s - step_s) for real_s in steps_s]
+    buffered = [load.buffered for load in log.loads]
+    # In turn, drains find full buffers and those that real steps have left.
+    full, after_training = buffered[::2], buffered[1::2]
+    buffered_start: float | None = median(full)
+    if 2 * sum(load.trained_drained for load in log.loads) > len(log.loads):
+        buffered_start = 0.0 if log.mostly_drained else None
     return Measurement(
         device=device,
         host=environment.host,
@@ -125,23 +120,28 @@ def _summarize(
             [turns.load_cpu_s_per_batch for turns in log.turns],
             [turns.reference_cpu_s_per_batch for turns in log.turns],
         ),
-        wait_s=_waits(log),
+        wait_s=Waits(
+            p50=statistics.percentile(waits_s, 0.50),
+            p95=statistics.percentile(waits_s, 0.95),
+            p99=statistics.percentile(waits_s, 0.99),
+            cv=statistics.variation(gaps_s),
+        ),
         sync_probe_fraction=log.probe_fraction,
         sync_probe_idle_fraction=stepper.ready_before_next / max(1, stepper.asked_before_next),
-        worst_tenth_fraction=_worst_tenth_fraction(log, median(rounds.step_s)),
+        worst_tenth_fraction=statistics.worst_tenth_fraction(stalls_s),
         compilations=int(sum(rounds.compilations)),
-        buffered_batches=median(log.buffered) if log.mostly_drained else None,
+        buffered_batches=median(buffered) if log.mostly_drained else None,
         dispatch_depth=max(train.depth for train in trains),
-        overhead_fraction=log.overhead_s / median(rounds.step_s),
+        overhead_fraction=log.overhead_s / step_s,
         busy_elsewhere_fraction=busy_elsewhere,
         batch_bytes=runner.batch_bytes,
         first_batch_s=runner.puller.first_batch_s,
         drained=log.mostly_drained,
         elapsed_s=elapsed_s,
         rounds=rounds,
-        findings=(*_loader_findings(runner.puller, log), *_step_findings(stepper)),
-        buffered_batches_start=_buffered_at_start(log),
-        buffered_batches_end=_median_or_none(log.buffered_after(train=True)),
+        findings=tuple(_list_findings(runner.puller, log, stepper)),
+        buffered_batches_start=buffered_start,
+        buffered_batches_end=median(after_training) if after_training else None,
         host_s_per_step=interval(rounds.host_s_per_step),
         blocking_lines=log.blocking_lines,
         losses_are_finite=all(train.finite for train in trains),
@@ -152,8 +152,7 @@ def _summarize(
         turns=tuple(log.turns),
         timeline=trains[-1].timeline,
         distributions=Distributions(
-            statistics.percentiles(log.steps_s), statistics.percentiles(log.waits_s),
-            len(log.steps_s),
+            statistics.percentiles(steps_s), statistics.percentiles(waits_s), len(steps_s)
         ),
         trace=log.trace,
         epoch_batches=runner.puller.epoch_batches,
@@ -161,29 +160,7 @@ def _summarize(
     )  # fmt: skip
 
 
-def _waits(log: RoundLog) -> Waits:
-    gaps_s = list(chain.from_iterable(load.pulled.gaps_s for load in log.loads))
-    p50, p95, p99 = (statistics.percentile(log.waits_s, part) for part in (0.50, 0.95, 0.99))
-    return Waits(p50, p95, p99, cv=statistics.variation(gaps_s))
-
-
-def _buffered_at_start(log: RoundLog) -> float | None:
-    """Return the batches in the buffers when real steps began: none, or all that they hold."""
-    if 2 * sum(load.trained_drained for load in log.loads) > len(log.loads):
-        return 0.0 if log.mostly_drained else None
-    return _median_or_none(log.buffered_after(train=False))
-
-
-def _median_or_none(values: list[float]) -> float | None:
-    return median(values) if values else None
-
-
-def _worst_tenth_fraction(log: RoundLog, step_s: float) -> float:
-    """Return the share of the stall, real steps' time beyond S0, in the worst tenth of steps."""
-    return statistics.worst_tenth_fraction([max(0.0, real_s - step_s) for real_s in log.steps_s])
-
-
-def _loader_findings(puller: Puller, log: RoundLog) -> Iterator[Finding]:
+def _list_findings(puller: Puller, log: RoundLog, stepper: StepRunner) -> Iterator[Finding]:
     if puller.longest_start_s > _SLOW_START_S:
         yield Finding(
             "slow-start",
@@ -192,11 +169,9 @@ def _loader_findings(puller: Puller, log: RoundLog) -> Iterator[Finding]:
             "loader()); every start of the training waits as long. Build an index once and keep it",
         )
     if puller.restarts:
-        where = (
-            "outside all timed windows"
-            if log.within_epochs
-            else "also inside timed windows: let it go on (repeat)"
-        )
+        where = "outside all timed windows"
+        if not log.within_epochs:
+            where = "also inside timed windows: let it go on (repeat)"
         yield Finding(
             "loader-restarted",
             f"an epoch of the loader has {puller.epoch_batches} batches; it was started again "
@@ -207,13 +182,9 @@ def _loader_findings(puller: Puller, log: RoundLog) -> Iterator[Finding]:
     if log.no_trace:
         yield Finding("no-trace", f"no trace was kept: {log.no_trace}")
     if not log.mostly_drained:
-        yield Finding(
-            "undrained-buffers",
-            f"the loader's buffers were not empty after {max(log.buffered):.0f} batches",
-        )
-
-
-def _step_findings(stepper: StepRunner) -> Iterator[Finding]:
+        most = max(load.buffered for load in log.loads)
+        message = f"the loader's buffers were not empty after {most:.0f} batches"
+        yield Finding("undrained-buffers", message)
     if stepper.kept_state_bytes >= _MIN_KEPT_STATE_BYTES:
         yield Finding(
             "donation-missing",
@@ -221,8 +192,5 @@ def _step_findings(stepper: StepRunner) -> Iterator[Finding]:
             "after it: donate the state, jax.jit(step, donate_argnums=0)",
         )
     if not stepper.runs_in_a_thread:
-        yield Finding(
-            "step-needs-its-thread",
-            "the step cannot run in a side thread, so S1, its time beside the loader, is not "
-            "measured",
-        )
+        message = "the step cannot run in a side thread, so S1, its time beside the loader, is not"
+        yield Finding("step-needs-its-thread", f"{message} measured")

@@ -1,8 +1,10 @@
-"""What a session that measures is asked for."""
+"""What a session that measures is asked for, and what it measures."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-from netpipe.device.emulated_names import check_flops
+from netpipe.device.emulated_names import Flops, check_flops
 from netpipe.errors import MisuseError
 from netpipe.session.request import SessionRequest
 
@@ -14,9 +16,9 @@ class MeasureRequest(SessionRequest):
     Attributes:
         flops_per_step: FLOPs of a step, for an emulated accelerator of a known peak; None: the step
             knows them.
-        mfu: The fraction of that peak that a step reaches, above 0 and at most 1.
+        mfu: The fraction of that peak that a step reaches.
         trace: The folder in which to keep a profiler's trace of some real steps; "" for none.
-        trace_name: What was traced, for the trace's file name; the device's name follows it.
+        trace_name: What was traced, for the trace's file name.
         code_from: The checkout whose code is measured; "" for any. See `check_origin`.
         not_from: Other checkouts of its repository, from which no file may be loaded.
     """
@@ -30,11 +32,7 @@ class MeasureRequest(SessionRequest):
     not_from: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check the values that a user can set.
-
-        Raises:
-            MisuseError: A value is outside its range.
-        """
+        """Check the values that a user can set."""
         super().__post_init__()
         object.__setattr__(self, "not_from", tuple(self.not_from))  # JSON has lists only
         if self.flops_per_step is not None:
@@ -46,3 +44,24 @@ class MeasureRequest(SessionRequest):
     def result_key(self) -> str:
         """The key of the result in the document that the session writes."""
         return "measurement"
+
+
+@dataclass(frozen=True)
+class Factories:
+    """What the user provides.
+
+    Attributes:
+        step: Makes `(state, step)`; optional with an emulated accelerator.
+        loop: The trainer's own loop; by default the harness's.
+        synthetic: Makes the batches that the step is timed on alone, at least two; by default the
+            loader's first ones.
+        fingerprint: Names the data and the configuration; only equal ones are compared.
+        flops_per_step: As in `MeasureRequest`; by default the step's attribute of this name.
+    """
+
+    loader: Callable[[], Any]
+    step: Callable[[], Any] | None = None
+    loop: Callable[..., object] | None = None
+    synthetic: Callable[[], Any] | None = None
+    fingerprint: str = ""
+    flops_per_step: Flops = None

@@ -1,10 +1,11 @@
-"""The rounds of a measurement so far, and its other findings."""
+"""The rounds of a measurement so far, and the sizes of the blocks of the next one."""
 
 from dataclasses import dataclass, field
+from math import ceil
 from statistics import median
 
 from netpipe.measuring.loader_puller import PulledBatches
-from netpipe.measuring.training_loop import TrainBlock
+from netpipe.measuring.training_loop import BlockLength, TrainBlock
 from netpipe.results import statistics
 from netpipe.results.measurement import BlockingLine, CalibrationTurns, GpuHealth, Rounds
 
@@ -15,6 +16,78 @@ _TIGHT_LOAD = 0.03
 _TIGHT_TRAIN = 0.02
 # Share of a step from which a stall is looked at more closely.
 _MIN_STALL = 0.05
+# Seconds per batch that a loader which costs nothing is taken to need.
+MIN_LOAD_S = 1e-9
+_MAX_SKIPPED_STEPS = 5
+_MAX_STUTTER = 3.0
+_MAX_TRAIN_STUTTER = 2.0
+# Real steps end after this many times their share, whatever the loop does between them.
+_TRAIN_LIMIT_RATIO = 2.0
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """Median seconds so far, from which the sizes of the next blocks follow.
+
+    Attributes:
+        typical_load_s: A batch where loading does not stutter.
+        step_s: A step alone.
+        transfer_s: A step with a copy of its batch before it.
+        train_s: A real step.
+    """
+
+    load_s: float
+    typical_load_s: float
+    step_s: float
+    transfer_s: float
+    train_s: float
+
+
+@dataclass(frozen=True)
+class BlockSizes:
+    """How much each block of a round does.
+
+    Attributes:
+        short_steps: Steps alone, synced or beside the loader.
+        copied_steps: Steps with a copy of their batch before them.
+        host_steps: Batches for the loop's own work, which is not measured after `host_limit_s`.
+    """
+
+    load_s: float
+    steps: int
+    short_steps: int
+    copied_steps: int
+    host_steps: int
+    host_limit_s: float
+    train: BlockLength
+
+    @classmethod
+    def within(cls, round_s: float, estimates: Estimates) -> "BlockSizes":
+        """Divide `round_s` seconds among the blocks."""
+        step_s, slower_s = estimates.step_s, max(estimates.train_s, estimates.load_s)
+        # So much longer must a block be for the loader's pauses to even out.
+        stutter = estimates.load_s / max(estimates.typical_load_s, MIN_LOAD_S)
+        stutter = min(_MAX_STUTTER, max(1.0, stutter))
+        real_s = 0.35 * round_s * min(stutter, _MAX_TRAIN_STUTTER)
+        train_steps = clamp(3, ceil(real_s / slower_s), 400)
+        return cls(
+            load_s=0.15 * round_s * stutter,
+            steps=clamp(2, ceil(0.15 * round_s / step_s), 200),
+            short_steps=clamp(1, ceil(0.1 * round_s / step_s), 100),
+            copied_steps=clamp(1, ceil(0.1 * round_s / estimates.transfer_s), 100),
+            host_steps=clamp(2, ceil(0.1 * round_s / step_s), 50),
+            host_limit_s=0.1 * round_s,
+            train=BlockLength(
+                steps=train_steps,
+                skipped=clamp(1, train_steps // 2, _MAX_SKIPPED_STEPS),
+                limit_s=_TRAIN_LIMIT_RATIO * real_s,
+            ),
+        )
+
+
+def clamp(least: int, wanted: int, most: int) -> int:
+    """Return `wanted`, or the end of the range that it is beyond."""
+    return min(most, max(least, wanted))
 
 
 @dataclass(frozen=True)
@@ -36,9 +109,7 @@ class LoadingBlocks:
     Attributes:
         drained: Whether the buffers were drained before the loader was timed alone.
         buffered: Batches that the buffers held before that.
-        pulled: The loader alone.
         trained_drained: Whether real steps began with empty buffers, not with full ones.
-        train: Real steps.
     """
 
     drained: bool
@@ -48,20 +119,15 @@ class LoadingBlocks:
     train: TrainBlock
 
 
-@dataclass(frozen=True)
-class Round:
-    """One whole round; `step_first` says which blocks came first."""
-
-    step: StepBlocks
-    load: LoadingBlocks
-    step_first: bool
-
-
 @dataclass
 class RoundLog:
-    """The whole rounds, and the findings beside them."""
+    """The blocks of the whole rounds, and the findings beside them.
 
-    rounds: list[Round] = field(default_factory=list)
+    In the first round, the third and so on, the blocks of the step came first.
+    """
+
+    steps: list[StepBlocks] = field(default_factory=list)
+    loads: list[LoadingBlocks] = field(default_factory=list)
     turns: list[CalibrationTurns] = field(default_factory=list)
     blocking_lines: tuple[BlockingLine, ...] = ()
     load_overlap_fraction: float | None = None
@@ -73,33 +139,9 @@ class RoundLog:
     no_trace: str = ""
 
     @property
-    def loads(self) -> list[LoadingBlocks]:
-        """The loading blocks of each round."""
-        return [entry.load for entry in self.rounds]
-
-    @property
     def train_blocks(self) -> list[TrainBlock]:
         """The real steps of each round."""
         return [load.train for load in self.loads]
-
-    @property
-    def steps_s(self) -> list[float]:
-        """Seconds of every real step."""
-        return [step_s for train in self.train_blocks for step_s in train.steps_s]
-
-    @property
-    def waits_s(self) -> list[float]:
-        """Seconds that every real step waited for its batch."""
-        return [wait_s for train in self.train_blocks for wait_s in train.waits_s]
-
-    @property
-    def buffered(self) -> list[float]:
-        """Batches that each drain found in the buffers."""
-        return [load.buffered for load in self.loads]
-
-    def buffered_after(self, *, train: bool) -> list[float]:
-        """Return the batches that drains found: left by real steps, or in full buffers."""
-        return [entry.load.buffered for entry in self.rounds if entry.step_first is not train]
 
     @property
     def probe_fraction(self) -> float:
@@ -121,7 +163,7 @@ class RoundLog:
 
     def is_tight(self) -> bool:
         """Return whether the intervals are so narrow that no more rounds are needed."""
-        if len(self.rounds) < MIN_ROUNDS:
+        if len(self.loads) < MIN_ROUNDS:
             return False
         columns = self.columns()
         load = statistics.median_interval(columns.load_s_per_batch)
@@ -131,9 +173,20 @@ class RoundLog:
             and statistics.half_width_fraction(ratio) < _TIGHT_TRAIN
         )
 
+    def estimates(self) -> Estimates:
+        """Return the medians."""
+        columns = self.columns()
+        return Estimates(
+            load_s=max(median(columns.load_s_per_batch), MIN_LOAD_S),
+            typical_load_s=median(load.pulled.typical_s_per_batch for load in self.loads),
+            step_s=median(columns.step_s),
+            transfer_s=median(columns.step_transfer_s),
+            train_s=median(columns.train_s_per_step),
+        )
+
     def columns(self) -> Rounds:
         """Return the raw values as one series per quantity."""
-        steps, loads, trains = [entry.step for entry in self.rounds], self.loads, self.train_blocks
+        steps, loads, trains = self.steps, self.loads, self.train_blocks
         return Rounds(
             load_s_per_batch=tuple(load.pulled.s_per_batch for load in loads),
             load_cpu_s_per_batch=tuple(load.pulled.cpu_s_per_batch for load in loads),
@@ -147,5 +200,5 @@ class RoundLog:
                 step.compilations + train.compilations
                 for step, train in zip(steps, trains, strict=True)
             ),
-            exposed_s_per_step=tuple(train.exposed_s_per_step for train in trains),
+            exposed_s_per_step=tuple(train.exposed_s / len(train.steps_s) for train in trains),
         )

@@ -10,14 +10,13 @@ from collections import defaultdict
 from operator import itemgetter
 from pathlib import Path
 from types import FrameType
-from typing import NamedTuple
 
 import jax
 import jaxlib
 import numpy as np
 
 from netpipe.results.measurement import BlockingLine
-from netpipe.session.own_code import HARNESS_FOLDERS
+from netpipe.session.failure import HARNESS_FOLDERS
 
 _SAMPLE_INTERVAL_S = 0.001
 _MAX_LINES = 3
@@ -28,24 +27,14 @@ _STDLIB_FOLDER = sysconfig.get_paths()["stdlib"] + os.sep
 _SITE_FOLDERS = ("site-packages", "dist-packages")
 
 _Line = tuple[str, int]
-
-
-class _Sample(NamedTuple):
-    """The line that the main thread was at, for how long, and its CPU time meanwhile.
-
-    Samples of a thread that computes are further apart, because it holds Python's lock.
-    """
-
-    line: _Line | None
-    lasted_s: float
-    worked_s: float
+# A line that the main thread was at, for how many seconds, and its CPU seconds meanwhile.
+_Sample = tuple[_Line | None, float, float]
 
 
 class StackSampler:
     """Samples every millisecond which line of the trainer's code the main thread is at.
 
-    It costs the main thread nothing while that waits, and little while it computes. Even so, the
-    times of a sampled block do not count.
+    The times of a sampled block do not count, although it costs the main thread little.
     """
 
     def __init__(self) -> None:
@@ -79,9 +68,9 @@ class StackSampler:
         """Return the lines that took the most time, the worst first."""
         lasted_s: dict[_Line | None, float] = defaultdict(float)
         worked_s: dict[_Line | None, float] = defaultdict(float)
-        for sample in self._kept:
-            lasted_s[sample.line] += sample.lasted_s
-            worked_s[sample.line] += sample.worked_s
+        for sampled, lasted, worked in self._kept:
+            lasted_s[sampled] += lasted
+            worked_s[sampled] += worked
         longest = sorted(lasted_s.items(), key=itemgetter(1), reverse=True)
         total_s = sum(lasted_s.values())
         return tuple(
@@ -103,7 +92,7 @@ class StackSampler:
             if self._sampling:
                 frame = sys._current_frames().get(self._main)  # noqa: SLF001  # the documented way
                 line = find_trainers_line(frame)
-                self._current.append(_Sample(line, now_s - before_s, used_s - used_before_s))
+                self._current.append((line, now_s - before_s, used_s - used_before_s))
 
 
 def find_trainers_line(frame: FrameType | None) -> _Line | None:

@@ -74,12 +74,12 @@ def is_finite(array: jax.Array) -> bool:
 
 def to_device(batch: Batch) -> Batch:
     """Copy every array of a batch to the device; other leaves stay as they are."""
-    return jax.tree.map(_put, batch)
 
+    def put(leaf: Any) -> Any:
+        array = array_of(leaf)
+        return leaf if array is None else jax.device_put(array)
 
-def _put(leaf: Any) -> Any:
-    array = array_of(leaf)
-    return leaf if array is None else jax.device_put(array)
+    return jax.tree.map(put, batch)
 
 
 def array_of(leaf: Any) -> jax.Array | np.ndarray | None:
@@ -105,12 +105,8 @@ def batch_bytes(batch: Batch) -> int:
 class StepRunner:
     """A training state, and the step that is timed on it.
 
-    Args:
-        factory: Makes `(state, step)`.
-        host_batches: At least two batches as the loader gives them, used in rotation.
-        clock: Seconds.
-        synthetic: Makes the batches that the step is timed on alone; the host batches when left
-            out.
+    It is timed alone on the `synthetic` batches, or else on the `host_batches`, which are as the
+    loader gives them. Either are at least two, used in rotation.
 
     Attributes:
         ready_aux: The aux of the first step of the warm-up, which is done.
@@ -128,10 +124,14 @@ class StepRunner:
     ) -> None:
         self.state, self.step = make_step(factory)
         self.ready_aux: Aux = None
-        self._clock = clock
+        self.clock = clock
         self.host_batches = host_batches
         self._host = cycle(host_batches)
-        resident = host_batches if synthetic is None else _make_batches(synthetic)
+        resident = host_batches if synthetic is None else synthetic()
+        if len(resident) < _MIN_RESIDENT:
+            raise MisuseError(
+                f"synthetic() must return at least {_MIN_RESIDENT} batches; found {len(resident)}"
+            )
         self._resident = cycle([jax.block_until_ready(to_device(batch)) for batch in resident])
         self.compilations = compilation_count()
         self.kept_state_bytes = 0
@@ -151,12 +151,16 @@ class StepRunner:
     def warm_up(self, limit_s: float) -> bool:
         """Run steps on resident and on host batches until none compiles; return whether none does.
 
-        Args:
-            limit_s: Seconds after which a step that goes on compiling is given up.
+        A step that goes on compiling is given up after `limit_s` seconds.
         """
         self._detect_donation()
-        self._detect_threading()
-        started, quiet = self._clock(), 0
+        # A jax context is bound to its thread.
+        with ThreadPoolExecutor(1, "netpipe-first-step-aside") as thread:
+            try:
+                thread.submit(self.measure_resident_s, 1, probes=False).result()
+            except Exception:  # noqa: BLE001  # any error of the step
+                self.runs_in_a_thread = False
+        started, quiet = self.clock(), 0
         for steps in range(1, _MAX_WARM_UP_STEPS + 1):
             before = self.compilations()
             for batch in (*self._take(self._resident, 1), *self._take(self._host, 1)):
@@ -164,7 +168,7 @@ class StepRunner:
             quiet = quiet + 1 if self.compilations() == before else 0
             if quiet == _QUIET_STEPS:
                 return True
-            if steps >= _MIN_WARM_UP_STEPS and self._clock() - started > limit_s and not quiet:
+            if steps >= _MIN_WARM_UP_STEPS and self.clock() - started > limit_s and not quiet:
                 return False
         return False
 
@@ -184,33 +188,21 @@ class StepRunner:
         taken = list(islice(batches, count))
         return jax.block_until_ready(copy_tree(taken)) if self.donates_batches else taken
 
-    def _detect_threading(self) -> None:
-        """Find out whether the step runs in a side thread; a jax context is bound to its thread."""
-        with ThreadPoolExecutor(1, "netpipe-first-step-aside") as thread:
-            try:
-                thread.submit(self._resident_s, 1).result()
-            except Exception:  # noqa: BLE001  # any error of the step
-                self.runs_in_a_thread = False
+    def measure_resident_s(self, steps: int, *, probes: bool = True) -> float:
+        """Return the seconds of one step on resident batches, blocked once at the end.
 
-    def measure_resident_s(self, steps: int) -> float:
-        """Return the seconds of one step on resident batches, blocked once at the end."""
-        return self._resident_s(steps, self._probe)
-
-    def _probe(self, last: jax.Array) -> None:
-        self.asked_before_next += 1
-        self.ready_before_next += is_ready(last)
-
-    def _resident_s(
-        self, steps: int, before_next: Callable[[jax.Array], None] = lambda _: None
-    ) -> float:
+        With `probes` it counts how often a step is done when the next one is dispatched.
+        """
         batches = self._take(self._resident, steps)
-        started = self._clock()
+        started = self.clock()
         last = self.advance(batches[0])
         for batch in batches[1:]:
-            before_next(last)
+            if probes:
+                self.asked_before_next += 1
+                self.ready_before_next += is_ready(last)
             last = self.advance(batch)
         jax.block_until_ready(last)
-        return (self._clock() - started) / steps
+        return (self.clock() - started) / steps
 
     def catch_up(self) -> None:
         """Run a step and wait for it, and so for all work that a loop has left on the device."""
@@ -220,10 +212,10 @@ class StepRunner:
     def measure_synced_s(self, steps: int) -> float:
         """Return the seconds of one step on resident batches, blocked after every step."""
         batches = self._take(self._resident, steps)
-        started = self._clock()
+        started = self.clock()
         for batch in batches:
             jax.block_until_ready(self.advance(batch))
-        return (self._clock() - started) / steps
+        return (self.clock() - started) / steps
 
     def measure_transfer_s(self, steps: int) -> float:
         """Return the seconds of one step with a transfer of a cached host batch before each.
@@ -236,28 +228,24 @@ class StepRunner:
         jax.block_until_ready(first)
         # A step that is done as soon as it is dispatched is not running: time one more.
         timed = batches[2:] if is_ready(last) else batches[2:-1]
-        started = self._clock()
+        started = self.clock()
         for batch in timed:
             last = self.advance(to_device(batch))
         jax.block_until_ready(last)
-        return (self._clock() - started) / steps
+        return (self.clock() - started) / steps
 
     def measure_shadow_s(self, steps: int, puller: Puller, step_s: float) -> float:
         """Return the seconds of one resident step while the loader is drained beside it.
 
-        The main thread pulls the loader, as in training, because some loaders need that.
-
-        Args:
-            steps: Steps to run.
-            puller: The loader, pulled at most once every `step_s` seconds.
-            step_s: The time of a step alone.
+        The main thread pulls the loader, as in training, because some loaders need that: at most
+        once every `step_s` seconds, the time of a step alone.
         """
         with ThreadPoolExecutor(1, "netpipe-shadowed-step") as thread:
-            stepping = thread.submit(self._resident_s, steps)
-            due = self._clock() + step_s
+            stepping = thread.submit(self.measure_resident_s, steps, probes=False)
+            due = self.clock() + step_s
             puller.pull()
-            while wait([stepping], timeout=max(0.0, due - self._clock())).not_done:
-                due = max(due, self._clock()) + step_s
+            while wait([stepping], timeout=max(0.0, due - self.clock())).not_done:
+                due = max(due, self.clock()) + step_s
                 puller.pull()
             return stepping.result()
 
@@ -278,15 +266,6 @@ def make_step(factory: StepFactory) -> tuple[State, Step]:
             f"the step factory must return (state, step); found {type(made).__name__}"
         )
     return made
-
-
-def _make_batches(factory: BatchesFactory) -> Sequence[Batch]:
-    batches = factory()
-    if len(batches) < _MIN_RESIDENT:
-        raise MisuseError(
-            f"synthetic() must return at least {_MIN_RESIDENT} batches; found {len(batches)}"
-        )
-    return batches
 
 
 @cache

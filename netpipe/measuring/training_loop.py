@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from queue import SimpleQueue
 from typing import Any
@@ -13,18 +13,10 @@ import numpy as np
 
 from netpipe.clock import Clock
 from netpipe.errors import MisuseError
+from netpipe.measuring.emulated_step import EmulatedState
 from netpipe.measuring.loader_puller import Batch, Puller
-from netpipe.measuring.profiler_trace import (
-    DEVICE,
-    DISPATCH,
-    LOADING,
-    LOOP,
-    STEP,
-    mark,
-    mark_step,
-)
+from netpipe.measuring.profiler_trace import DEVICE, DISPATCH, LOADING, LOOP, STEP, mark, mark_step
 from netpipe.measuring.stack_sampler import StackSampler
-from netpipe.measuring.stand_ins import EmulatedState
 from netpipe.measuring.step_runner import (
     Aux,
     State,
@@ -65,9 +57,7 @@ class TrainBlock:
         asked: How often a batch was asked for.
         ready: How often the step before was done by then.
         depth: Most steps in flight at once.
-        compilations: Compilations after the first steps, in which every run of a loop may compile.
         finite: Whether the last loss was a number.
-        timeline: The moments of the last steps.
         exposed_s: Seconds in which the device idles: from requests that found the step done to the
             next call of the step.
     """
@@ -87,21 +77,13 @@ class TrainBlock:
         """Wall seconds of one step."""
         return sum(self.steps_s) / len(self.steps_s)
 
-    @property
-    def exposed_s_per_step(self) -> float:
-        """Seconds per step in which the device idles because a request found the step done."""
-        return self.exposed_s / len(self.steps_s)
-
 
 @dataclass(frozen=True)
 class BlockLength:
-    """How long a block of real steps is.
+    """The length of a block of real steps.
 
-    Attributes:
-        steps: Steps to count.
-        skipped: Steps before them, at least 1, until loading and computing overlap.
-        limit_s: Seconds after which the block ends, once it has a few steps. It also ends where
-            the loader's epoch is known to end.
+    The first ones, at least 1, are skipped until loading and computing overlap; then `steps` count.
+    With a few of these, the block also ends after `limit_s` seconds or at the end of the epoch.
     """
 
     steps: int
@@ -120,7 +102,6 @@ def run_train_block(
     stepper: StepRunner,
     loop: Loop,
     length: BlockLength,
-    clock: Clock,
     sampler: StackSampler | None = None,
 ) -> TrainBlock:
     """Run the trainer's loop over some batches; with a sampler, its times do not count.
@@ -128,8 +109,8 @@ def run_train_block(
     Raises:
         MisuseError: The loop does not call the step once a batch.
     """
-    watched = WatchedStep(stepper, clock)
-    batches = WatchedBatches(puller, watched, length, clock, sampler)
+    watched = WatchedStep(stepper)
+    batches = WatchedBatches(puller, watched, length, stepper.clock, sampler)
     try:
         run_loop(loop, iter(batches), stepper.state, watched)
     finally:
@@ -137,24 +118,7 @@ def run_train_block(
     # A loop may treat a failure of the loader as the end of the batches.
     if batches.failure is not None:
         raise batches.failure
-    _check_calls(batches.given, len(device_steps), length.skipped)
-    skipped = length.skipped
-    return TrainBlock(
-        steps_s=tuple(np.diff([step.done_s for step in device_steps[skipped - 1 :]]).tolist()),
-        waits_s=tuple(batches.waits_s[skipped:]),
-        asked=batches.asked,
-        ready=batches.ready,
-        depth=watched.depth,
-        compilations=batches.compilations(),
-        finite=is_finite(first_array(watched.aux)),
-        timeline=timeline(
-            batches.asked_s, batches.waits_s, watched.dispatched_s, device_steps, skipped
-        ),
-        exposed_s=watched.exposed_s,
-    )
-
-
-def _check_calls(given: int, called: int, skipped: int) -> None:
+    given, called, skipped = batches.given, len(device_steps), length.skipped
     if not given <= _MAX_BATCHES_PER_STEP * called <= _MAX_BATCHES_PER_STEP * given:
         raise MisuseError(
             f"loop(batches, state, step) must call step once a batch; it was given {given} batches "
@@ -165,6 +129,19 @@ def _check_calls(given: int, called: int, skipped: int) -> None:
             "loop(batches, state, step) must go on while there are batches; it stopped after "
             f"{called} steps"
         )
+    return TrainBlock(
+        steps_s=tuple(np.diff([step.done_s for step in device_steps[skipped - 1 :]]).tolist()),
+        waits_s=tuple(batches.waits_s[skipped:]),
+        asked=batches.asked,
+        ready=batches.ready,
+        depth=watched.depth,
+        compilations=stepper.compilations() - batches.compiled_before,
+        finite=is_finite(first_array(watched.aux)),
+        timeline=timeline(
+            batches.asked_s, batches.waits_s, watched.dispatched_s, device_steps, skipped
+        ),
+        exposed_s=watched.exposed_s,
+    )
 
 
 class WatchedStep:
@@ -173,7 +150,7 @@ class WatchedStep:
     Other attributes are those of the step itself.
     """
 
-    def __init__(self, stepper: StepRunner, clock: Clock, step: Step | None = None) -> None:
+    def __init__(self, stepper: StepRunner, step: Step | None = None) -> None:
         self.aux: Aux = None
         self.latest: jax.Array | None = None
         self.depth = 0
@@ -182,7 +159,7 @@ class WatchedStep:
         self.exposed_s = 0.0
         self._stepper = stepper
         self._step = step or stepper.step
-        self._clock = clock
+        self._clock = stepper.clock
         self._called_s: list[float] = []
         self._done_s: list[float] = []
         self._emulated: list[DeviceStep] = []
@@ -219,7 +196,7 @@ class WatchedStep:
                     "the loop deletes or donates what the step returned before its completion is "
                     "seen; keep it until the next step"
                 )
-            with mark_step(DEVICE, len(self._done_s)):
+            with mark_step(DEVICE, step_num=len(self._done_s)):
                 array.block_until_ready()
             self._done_s.append(self._clock())
 
@@ -237,6 +214,7 @@ class WatchedStep:
         return list(map(DeviceStep, self._called_s, self._done_s))
 
 
+@dataclass
 class WatchedBatches:
     """A finite run of batches that records how long the loop waits for each.
 
@@ -244,74 +222,58 @@ class WatchedBatches:
     the loop has waited for it.
     """
 
-    def __init__(
-        self,
-        puller: Puller,
-        step: WatchedStep,
-        length: BlockLength,
-        clock: Clock,
-        sampler: StackSampler | None = None,
-    ) -> None:
-        self.given = 0
-        self.asked = 0
-        self.ready = 0
-        self.asked_s: list[float] = []
-        self.waits_s: list[float] = []
-        self.failure: Exception | None = None
-        self._puller = puller
-        self._step = step
-        self._length = length
-        self._clock = clock
-        self._sampler = sampler
-        self._compiled = compilation_count()
-        self._compiled_before = self._compiled()
+    puller: Puller
+    step: WatchedStep
+    length: BlockLength
+    clock: Clock
+    sampler: StackSampler | None = None
+    given: int = 0
+    asked: int = 0
+    ready: int = 0
+    asked_s: list[float] = field(default_factory=list)
+    waits_s: list[float] = field(default_factory=list)
+    compiled_before: int = 0
+    failure: Exception | None = None
 
     def __iter__(self) -> Iterator[Batch]:
-        started = self._clock()
+        started, compilations = self.clock(), compilation_count()
         while not self._is_over(started):
-            with mark_step(STEP, self.given):
-                batch = self._next()
+            with mark_step(STEP, step_num=self.given):
+                if self.given == self.length.skipped:
+                    self.compiled_before = compilations()
+                if self.step.latest is not None and self.given >= self.length.skipped:
+                    self._probe(self.step.latest)
+                batch = self._pull()
+                self.given += 1
+                if self.sampler is not None:
+                    self.sampler.begin()
                 with mark(LOOP):
                     yield batch
 
-    def _next(self) -> Batch:
-        if self.given == self._length.skipped:
-            self._compiled_before = self._compiled()
-        if self._step.latest is not None and self.given >= self._length.skipped:
-            self._probe(is_ready(self._step.latest))
-        batch = self._pull()
-        self.given += 1
-        if self._sampler is not None:
-            self._sampler.begin()
-        return batch
-
     def _is_over(self, started: float) -> bool:
-        if self.given >= self._length.skipped + self._length.steps:
+        counted = self.given - self.length.skipped
+        if counted >= self.length.steps:
             return True
-        few = self.given < self._length.skipped + _MIN_STEPS
-        late = self._clock() - started > self._length.limit_s
-        return not few and (late or not self._puller.epoch_has(1))
+        late = self.clock() - started > self.length.limit_s
+        return counted >= _MIN_STEPS and (late or not self.puller.epoch_has(1))
+
+    def _probe(self, latest: jax.Array) -> None:
+        ready = is_ready(latest)
+        self.asked += 1
+        self.ready += ready
+        if ready:
+            self.step.idle_since_s = self.clock()
+        if self.sampler is not None:
+            self.sampler.end(counts=ready)
 
     def _pull(self) -> Batch:
         try:
             with mark(LOADING):
-                batch, wait_s = self._puller.pull()
+                batch, wait_s = self.puller.pull()
         except Exception as error:
             self.failure = error
             raise
         # Like the wait, this leaves out the time in which the loader was started again.
-        self.asked_s.append(self._clock() - wait_s)
+        self.asked_s.append(self.clock() - wait_s)
         self.waits_s.append(wait_s)
         return batch
-
-    def compilations(self) -> int:
-        """Return the compilations after the steps that are skipped."""
-        return self._compiled() - self._compiled_before
-
-    def _probe(self, ready: bool) -> None:
-        self.asked += 1
-        self.ready += ready
-        if ready:
-            self._step.idle_since_s = self._clock()
-        if self._sampler is not None:
-            self._sampler.end(counts=ready)

@@ -1,30 +1,15 @@
 """What a page shows: the parts of results as cards of text, figures and drawings."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import ClassVar, TypeAlias
 
-
-class Tone(StrEnum):
-    """Whether a result is good news; the page shows it by a colour, a sign and a word."""
-
-    GOOD = "good"
-    WARN = "warn"
-    BAD = "bad"
-    OPEN = "open"
-    PLAIN = "plain"
+from netpipe.page.tones import Tone
 
 
 @dataclass(frozen=True)
 class Headline:
-    """What a reader sees first.
-
-    Attributes:
-        tone: Whether it is good news.
-        word: The outcome: "Loader-bound".
-        sentence: What was found.
-        next: What to do about it; "" for nothing.
-    """
+    """What a reader sees first: "Loader-bound", what was found, and what to do about it, if any."""
 
     tone: Tone
     word: str
@@ -42,54 +27,60 @@ class Fact:
 
 
 @dataclass(frozen=True)
-class Drawing:
-    """A whole SVG document; `is_scrolled` keeps it at a readable size on a narrow page."""
-
-    kind: ClassVar[str] = "drawing"
-    is_wide: ClassVar[bool] = False
-    heading: str
-    svg: str
-    caption: str
-    is_scrolled: bool = False
-
-
-@dataclass(frozen=True)
 class Cell:
     """A cell of a table.
 
     Attributes:
-        text: Its text.
-        tone: Any other than plain puts a sign before the text.
         note: Smaller text below.
+        tone: Any other than plain puts a sign before the text.
         svg: A drawing in place of the text, which is then its title.
         is_code: The text is code, or a name in it.
     """
 
     text: str
-    tone: Tone = Tone.PLAIN
     note: str = ""
+    tone: Tone = Tone.PLAIN
     svg: str = ""
     is_code: bool = False
-
-
-@dataclass(frozen=True)
-class Column:
-    """The head of a column; figures are aligned to the right."""
-
-    name: str
     is_figure: bool = False
 
 
 @dataclass(frozen=True)
+class Figure(Cell):
+    """A cell that is aligned to the right."""
+
+    is_figure: bool = True
+
+
+@dataclass(frozen=True)
 class Table:
-    """Rows of cells; a wide table scrolls in its own box where the page is narrow."""
+    """At least one row: a cell for each heading. A wide table takes the page's whole width."""
 
     kind: ClassVar[str] = "table"
     heading: str
     caption: str
-    columns: tuple[Column, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: Sequence[Mapping[str, Cell]]
     is_wide: bool = False
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A whole SVG document, and the table of its figures beside it where there is room.
+
+    `is_scrolled` keeps it at a readable size on a narrow page.
+    """
+
+    kind: ClassVar[str] = "drawing"
+    heading: str
+    svg: str
+    caption: str
+    table: Table | None = None
+    is_scrolled: bool = False
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether it takes the whole width of the page."""
+        return self.table is not None
 
 
 @dataclass(frozen=True)
@@ -109,7 +100,7 @@ class Notes:
     kind: ClassVar[str] = "notes"
     is_wide: ClassVar[bool] = False
     heading: str
-    notes: tuple[Note, ...]
+    notes: Sequence[Note]
 
 
 @dataclass(frozen=True)
@@ -119,45 +110,17 @@ class Facts:
     kind: ClassVar[str] = "facts"
     is_wide: ClassVar[bool] = False
     heading: str
-    facts: tuple[Fact, ...]
+    facts: Sequence[Fact]
 
 
-@dataclass(frozen=True)
-class Pair:
-    """A drawing and the table of its figures, side by side where there is room."""
-
-    kind: ClassVar[str] = "pair"
-    is_wide: ClassVar[bool] = True
-    drawing: Drawing
-    table: Table
-
-    @property
-    def heading(self) -> str:
-        """The drawing's heading."""
-        return self.drawing.heading
-
-
-Card: TypeAlias = Drawing | Table | Notes | Facts | Pair
+Card: TypeAlias = Drawing | Table | Notes | Facts
 
 
 @dataclass(frozen=True)
 class Part:
-    """A result on the page.
-
-    Attributes:
-        title: A device, or what was examined: "The order of the calls".
-        headline: The outcome.
-        facts: The few most important figures.
-        cards: Everything else, the most important first.
-    """
+    """A result on the page: the few most important figures, then cards with everything else."""
 
     title: str
     headline: Headline
-    facts: tuple[Fact, ...] = ()
-    cards: tuple[Card, ...] = ()
-
-
-def head_columns(*names: str, figures: tuple[str, ...]) -> tuple[Column, ...]:
-    """Return the columns of texts, then those of figures."""
-    texts = (Column(name) for name in names)
-    return (*texts, *(Column(name, is_figure=True) for name in figures))
+    facts: Sequence[Fact] = ()
+    cards: Sequence[Card] = ()

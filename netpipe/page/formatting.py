@@ -6,10 +6,9 @@ from math import isfinite
 from typing import Final
 
 from netpipe.results.measurement import Interval
-from netpipe.results.units import format_number, format_seconds
+from netpipe.results.units import format_amount, format_number, format_seconds
 
 _BYTES: Final = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
-_COUNTS: Final = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 _MODULES: Final = re.compile(r"\b(?:[^\W\d]\w*\.)+(?=[^\W\d])")
 
 
@@ -18,25 +17,18 @@ def format_ratio(value: float) -> str:
     return f"{value:.2f}" if abs(value) < 10 else format_number(value)
 
 
-def format_whole_percent(fraction: float) -> str:
-    """Format a fraction as a whole percentage: `71%`."""
-    return f"{100 * fraction:.0f}%"
-
-
 def format_size(count: float) -> str:
     """Format a number of bytes: `48 KiB`."""
-    if count < _BYTES[-1][0]:
-        return f"{count:.0f} bytes"
-    scale, unit = next(row for row in _BYTES if count >= row[0])
-    return f"{format_number(count / scale)} {unit}"
+    for scale, unit in _BYTES:
+        if count >= scale:
+            return f"{format_number(count / scale)} {unit}"
+    return f"{count:.0f} bytes"
 
 
 def format_short_count(value: float) -> str:
     """Format a large number with three digits: `20.9 M`."""
     # Rounded before the unit is chosen, or 999,900 would become 1000 k.
-    rounded = float(format_number(value))
-    scale, unit = next((row for row in _COUNTS if rounded >= row[0]), (1, ""))
-    return f"{format_number(rounded / scale)} {unit}".rstrip()
+    return format_amount(float(format_number(value)))
 
 
 def strip_modules(text: str) -> str:
@@ -51,10 +43,17 @@ def capitalize(text: str) -> str:
 
 def format_bounds(interval: Interval, write: Callable[[float], str] = format_seconds) -> str:
     """Format the ends of an interval: `35.9 ms to 36.8 ms`, or `35.9 ms or more`."""
-    if not (isfinite(interval.low) or isfinite(interval.high)):
-        return "too few rounds to bound it"
-    if not isfinite(interval.high):
+    if isfinite(interval.low) and isfinite(interval.high):
+        return f"{write(interval.low)} to {write(interval.high)}"
+    if isfinite(interval.low):
         return f"{write(interval.low)} or more"
-    if not isfinite(interval.low):
+    if isfinite(interval.high):
         return f"{write(interval.high)} or less"
-    return f"{write(interval.low)} to {write(interval.high)}"
+    return "too few rounds to bound it"
+
+
+def describe_interval(
+    interval: Interval, write: Callable[[float], str] = format_seconds
+) -> tuple[str, str]:
+    """Format the median of an interval, and its ends."""
+    return write(interval.median), format_bounds(interval, write)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from netpipe.errors import InputError
-from netpipe.page.parts.registry import SCHEMAS
+from netpipe.page.parts import SCHEMAS
 from netpipe.results.documents import check_document
 
 _NEWER_SCHEMA: Final = re.compile(r"netpipe\.[a-z]+/([2-9]|[1-9]\d+)")
@@ -25,27 +25,21 @@ def read_document(path: Path) -> dict[str, Any]:
         InputError: The file cannot be read, is not JSON, or does not fit its schema.
     """
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document: Any = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(path, "file", "be readable", error.strerror) from error
     except (ValueError, RecursionError) as error:
         way_out = "The commands print JSON with --json"
         raise InputError(path, "file", "be JSON", error, way_out) from error
     schema = document.get("schema") if isinstance(document, dict) else None
-    if schema not in SCHEMAS:
-        raise _unknown_schema(path, schema)
-    check_document(document, schema.removeprefix("netpipe.").replace("/", "."), path)
-    checked: dict[str, Any] = document
-    return checked
-
-
-def _unknown_schema(path: Path, schema: object) -> InputError:
-    if isinstance(schema, str) and _NEWER_SCHEMA.fullmatch(schema):
-        way_out = "A newer netpipe wrote it: upgrade this one"
-    else:
+    if not isinstance(document, dict) or schema not in SCHEMAS:
         way_out = "measure, lint, diagnose and throughput print such a document with --json"
-    constraint = f"be one of {', '.join(SCHEMAS)}"
-    return InputError(path, "schema", constraint, repr(schema), way_out)
+        if _NEWER_SCHEMA.fullmatch(str(schema)):
+            way_out = "A newer netpipe wrote it: upgrade this one"
+        constraint = f"be one of {', '.join(SCHEMAS)}"
+        raise InputError(path, "schema", constraint, repr(schema), way_out)
+    check_document(document, schema.removeprefix("netpipe.").replace("/", "."), path)
+    return document
 
 
 def replace_unprintable(value: Any) -> Any:

@@ -1,18 +1,26 @@
 """The tone of each outcome, severity and verdict, and a sign for readers who see no colours."""
 
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Final
 
-from netpipe.page.content import Tone
 from netpipe.verdict.kinds import VerdictKind
 
-SIGNS: Final[Mapping[Tone, str]] = {
-    Tone.GOOD: "✓",
-    Tone.WARN: "!",
-    Tone.BAD: "✗",
-    Tone.OPEN: "?",
-    Tone.PLAIN: "",
-}
+
+class Tone(StrEnum):
+    """Whether a result is good news, the worst first; shown by a colour, a sign and a word."""
+
+    BAD = "bad"
+    OPEN = "open"
+    WARN = "warn"
+    GOOD = "good"
+    PLAIN = "plain"
+
+    @property
+    def sign(self) -> str:
+        """The sign before a text of this tone; "" for plain."""
+        return {"bad": "✗", "open": "?", "warn": "!", "good": "✓", "plain": ""}[self]
+
 
 BY_OUTCOME: Final[Mapping[str, Tone]] = {
     "PASS": Tone.GOOD,
@@ -23,13 +31,7 @@ BY_OUTCOME: Final[Mapping[str, Tone]] = {
     "NO_BASELINE": Tone.OPEN,
 }
 
-BY_SEVERITY: Final[Mapping[str, Tone]] = {
-    "error": Tone.BAD,
-    "warning": Tone.WARN,
-    "info": Tone.PLAIN,
-}
-
-WORST_FIRST: Final = (Tone.BAD, Tone.OPEN, Tone.WARN, Tone.GOOD, Tone.PLAIN)
+BY_SEVERITY: Final = {"error": Tone.BAD, "warning": Tone.WARN, "info": Tone.PLAIN}
 
 BY_VERDICT: Final[Mapping[VerdictKind, Tone]] = {
     VerdictKind.HEALTHY: Tone.GOOD,
@@ -48,12 +50,6 @@ BY_VERDICT: Final[Mapping[VerdictKind, Tone]] = {
 }
 
 
-def rate_verdict(kind: VerdictKind, *, passes: bool) -> Tone:
-    """Return the tone of a verdict; a bad kind that passes on this device is only a warning."""
-    tone = BY_VERDICT[kind]
-    return Tone.WARN if passes and tone is Tone.BAD else tone
-
-
 def pick_worst(tones: list[Tone]) -> Tone:
     """Return the worst tone; plain if there is none."""
-    return min(tones, key=WORST_FIRST.index, default=Tone.PLAIN)
+    return min(tones, key=list(Tone).index, default=Tone.PLAIN)

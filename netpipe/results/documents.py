@@ -18,14 +18,10 @@ _MAX_SHOWN_LENGTH: Final = 80
 def check_document(
     document: object, name: str, where: object, within: str = "", way_out: str = ""
 ) -> None:
-    """Check a document against its schema.
+    """Check a document against a schema, such as "baseline.1".
 
-    Args:
-        document: Plain JSON values.
-        name: The schema, such as "baseline.1".
-        where: The file that the document comes from.
-        within: The field of the file that holds it; "" for the whole file.
-        way_out: What the user can do about an error.
+    For the error, `where` is the document's file, `within` its field there, "" for the whole file,
+    and `way_out` what the user can do.
 
     Raises:
         InputError: The document does not fit; the error names the best matching field.
@@ -33,7 +29,9 @@ def check_document(
     error = best_match(_validator(name).iter_errors(document))
     if error is not None:
         field = within + error.json_path.removeprefix("$")
-        found = _shorten(error.instance)
+        found = repr(error.instance)
+        if len(found) > _MAX_SHOWN_LENGTH:
+            found = f"{found[:_MAX_SHOWN_LENGTH]}..."
         raise InputError(where, field.lstrip(".") or "content", _constraint(error), found, way_out)
 
 
@@ -67,12 +65,6 @@ def _constraint(error: ValidationError) -> str:
     if error.validator in ("required", "additionalProperties"):
         # jsonschema's message names the missing or the additional property.
         return f"fit its schema ({error.message})"
-    describe = _CONSTRAINTS.get(str(error.validator))
-    if describe is None:
-        return f"fit its schema ({error.validator} {error.validator_value})"
-    return describe(error.validator_value)
-
-
-def _shorten(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= _MAX_SHOWN_LENGTH else f"{text[:_MAX_SHOWN_LENGTH]}..."
+    if describe := _CONSTRAINTS.get(str(error.validator)):
+        return describe(error.validator_value)
+    return f"fit its schema ({error.validator} {error.validator_value})"

@@ -1,7 +1,7 @@
 """The result of a session: plain, frozen numbers that travel as JSON."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from math import inf, isfinite
 from typing import Any
@@ -23,7 +23,6 @@ class Device:
         key: Names the folder of its baselines, such as `h100-sxm-80gb-x1`.
         kind: The runtime's name of the device.
         platform: The runtime's name of the platform: "cpu", "gpu", "tpu"; or "emulated".
-        count: Devices used.
     """
 
     key: str
@@ -47,10 +46,8 @@ class Host:
     """The machine that loads, as far as a loader's speed depends on it.
 
     Attributes:
-        cpu: The model of the CPU.
         cores: CPUs that this process may use, by affinity and cgroup quota.
         memory_bytes: Memory that this process may use.
-        container: Whether the process runs in a container.
         cpu_model: The CPU's family, model and stepping, which differ between CPUs that a cloud
             calls "Intel Xeon Processor"; "" where the kernel does not give them.
         machine: An anonymous id of this machine among others of its class; "" where there is none,
@@ -77,12 +74,9 @@ class Interval:
 
 @dataclass(frozen=True)
 class Waits:
-    """The time a real training step spent inside `next()` of the loader.
+    """The time a real training step spent inside `next()` of the loader: percentiles in seconds.
 
     Attributes:
-        p50: Median wait of a step in seconds.
-        p95: 95th percentile in seconds.
-        p99: 99th percentile in seconds.
         cv: Standard deviation over mean of the time between batches when pulled flat out;
             0: every batch takes the same time; 1: as irregular as a Poisson process.
     """
@@ -106,11 +100,9 @@ class BlockingLine:
     """A line of the trainer's loop that blocks until the device is done.
 
     Attributes:
-        file: The file, as Python names it.
-        line: The number of the line, from 1.
         code: The text of the line.
-        fraction: Share of the time from a batch to the next request that the loop spends there.
-        working_fraction: Share of that during which it computes; near 0: it only waits.
+        fraction: Of the time from a batch to the next request, what the loop spends there.
+        working_fraction: Of that, the part in which it computes; near 0: it only waits.
     """
 
     file: str
@@ -128,7 +120,6 @@ class GpuHealth:
         sm_clock_mhz: Clock of its multiprocessors, one entry per round.
         temperature_c: Its temperature in degrees Celsius, one entry per round.
         throttled_rounds: Rounds in which heat or the power supply slowed it down.
-        throttle_reasons: The reasons, each once.
         foreign_pids: Other programs' processes that were on it at any time.
     """
 
@@ -141,12 +132,7 @@ class GpuHealth:
 
 @dataclass(frozen=True)
 class CalibrationTurns:
-    """The costs of two loaders that were pulled in turns.
-
-    Attributes:
-        load_cpu_s_per_batch: CPU seconds of the measured loader, all processes.
-        reference_cpu_s_per_batch: CPU seconds of the reference loader, all processes.
-    """
+    """CPU seconds, all processes, of the measured and the reference loader, pulled in turns."""
 
     load_cpu_s_per_batch: float
     reference_cpu_s_per_batch: float
@@ -181,9 +167,6 @@ class Measurement:
     """Everything one session measured.
 
     Attributes:
-        device: The device that the step ran on.
-        host: The host that the loader ran on.
-        versions: Version of every package that matters, by name.
         fingerprint: Names the data and the configuration; only equal ones are compared.
         load_s_per_batch: L, wall time of one batch with the loader alone, buffers drained.
         step_s: S0, wall time of one step on resident batches, blocked once at the end.
@@ -196,12 +179,11 @@ class Measurement:
         accelerator_utilisation: S0 / R.
         load_cpu_ratio: CPU time of a batch, all processes, over that of a batch of the reference
             loader, pulled in turns: a loader's cost without the machine's speed.
-        wait_s: Waits in the real loop.
-        sync_probe_fraction: Share of requests for a batch in the real loop that find the step
+        sync_probe_fraction: Of the requests for a batch in the real loop, those that find the step
             before done. 0: nothing forces a sync; 1: every step is synced.
         sync_probe_idle_fraction: The same in the S0 loop, which never syncs; unless it is near 0,
             the probe proves nothing.
-        worst_tenth_fraction: Share of the stall in the worst tenth of the steps.
+        worst_tenth_fraction: Of the stall, what the worst tenth of the steps has.
         compilations: Compilations inside timed windows.
         buffered_batches: Batches in the loader's buffers when a drain began.
         buffered_batches_start: Batches in the loader's buffers when a block of real steps began.
@@ -214,25 +196,22 @@ class Measurement:
             done, the worst first; only sampled where training stalls, or a loop seems to wait.
         losses_are_finite: Whether the last loss of every block of real steps was a number.
         loader_processes: Worker processes; 0 when this process loads.
-        load_overlap_fraction: Share of loading during which the device computed, by a profiler's
-            trace; 0: they take turns; 1: loading is hidden. None without a trace.
-        gpu: The state of the GPU; None where there is none, or it cannot be read.
+        load_overlap_fraction: Of the time of loading, that in which the device computed, by a
+            profiler's trace; 0: they take turns; 1: loading is hidden. None without a trace.
+        gpu: None where there is no GPU, or its state cannot be read.
         calibration: The reference loader of `load_cpu_ratio`; only equal ones are compared.
         turns: The raw values behind `load_cpu_ratio`, of the loader's first batches.
-        timeline: The moments of the last real steps of the last round.
+        timeline: The last real steps of the last round.
         epoch_batches: Batches after which the loader last ended; None: it did not end.
         within_epochs: Whether no restart of the loader fell into a timed window.
         trace: The file with a profiler's trace of some real steps; "" for none.
-        distributions: Percentiles of all real steps; None in an older document.
+        distributions: None in an older document.
         overhead_fraction: The time that the harness's instruments add to a bare step, over S0;
             None when not measured.
-        busy_elsewhere_fraction: Share of the host's CPU time that other programs took.
-        batch_bytes: Bytes of one batch as the trainer sees it.
+        busy_elsewhere_fraction: Of the host's CPU time, what other programs took.
+        batch_bytes: One batch as the trainer sees it.
         first_batch_s: Wall time from the loader's start to its first batch.
         drained: Whether the buffers could be drained within the time for it.
-        elapsed_s: Wall time of the whole measurement.
-        rounds: The raw values.
-        findings: Observations beside the verdict.
     """
 
     device: Device
@@ -307,15 +286,14 @@ def parse_measurement(document: Mapping[str, Any], where: object) -> Measurement
 def converter() -> cattrs.Converter:
     """Return the converter of results; JSON has no infinity, so an unbounded end is null."""
     converter = cattrs.Converter(forbid_extra_keys=True)
-    converter.register_unstructure_hook(Interval, _interval_document)
+    converter.register_unstructure_hook(
+        Interval,
+        lambda interval: {
+            name: value if isfinite(value) else None for name, value in asdict(interval).items()
+        },
+    )
     converter.register_structure_hook(Interval, _parse_interval)
     return converter
-
-
-def _interval_document(interval: Interval) -> dict[str, float | None]:
-    document = {"median": interval.median, "low": interval.low, "high": interval.high}
-    finite = {name: value if isfinite(value) else None for name, value in document.items()}
-    return {**finite, "n": interval.n}
 
 
 def _parse_interval(document: Mapping[str, Any], _: type) -> Interval:

@@ -7,7 +7,6 @@ from statistics import fmean, median, stdev
 
 from netpipe.results.measurement import Interval
 
-CONFIDENCE = 0.95
 # With fewer values, no interval between two of them reaches 95%.
 _MIN_FOR_ORDER_STATISTICS = 6
 _MIN_FOR_RANGE = 3
@@ -25,9 +24,6 @@ def median_interval(values: Sequence[float]) -> Interval:
     range of 1.69 s) and for four and five is wider. Times and ratios spread by factors, so their
     interval never reaches 0, and inverting a ratio inverts its interval. Where a value is 0 or
     less, the range of the values themselves is widened. Below 3 values the interval is unbounded.
-
-    Args:
-        values: One value per round, at least one; the interval has their unit.
     """
     n, ordered = len(values), sorted(values)
     if n < _MIN_FOR_RANGE:
@@ -115,7 +111,7 @@ def variation(values: Sequence[float]) -> float:
 
 
 def worst_tenth_fraction(values: Sequence[float]) -> float:
-    """Return the share of the sum that the largest tenth of the values holds, 0 for no sum."""
+    """Return the largest tenth of the values as a fraction of the sum of all; 0 for no sum."""
     total = sum(values)
     worst = sorted(values, reverse=True)[: max(1, len(values) // 10)]
     return sum(worst) / total if total > 0 else 0.0

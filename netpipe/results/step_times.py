@@ -33,12 +33,7 @@ class StepTimes:
 
 @dataclass(frozen=True)
 class DeviceStep:
-    """When a device does a step, in seconds of the monotonic clock.
-
-    Attributes:
-        began_s: The earliest moment at which it could begin.
-        done_s: It is done.
-    """
+    """When a device can begin a step, and when it is done, in seconds of the monotonic clock."""
 
     began_s: float
     done_s: float
@@ -49,9 +44,8 @@ class Distributions:
     """Percentiles 0 to 100 over the real steps of all rounds.
 
     Attributes:
-        train_step_s: Seconds from one step's completion to the next one's, 101 numbers.
-        wait_s: Seconds that a step waited for its batch, 101 numbers.
-        steps: The number of steps.
+        train_step_s: From one step's completion to the next one's, 101 numbers.
+        wait_s: How long a step waited for its batch, 101 numbers.
     """
 
     train_step_s: tuple[float, ...]

@@ -1,5 +1,7 @@
 """Figures as text for people."""
 
+import re
+from collections.abc import Callable
 from math import isfinite
 
 from netpipe.results.measurement import Interval
@@ -47,27 +49,23 @@ def format_minutes(value: float) -> str:
 
 def format_seconds_interval(interval: Interval | None) -> str:
     """Write a duration with its interval: `36.2 ms (35.9 to 36.8 ms)`."""
-    if interval is None:
-        return "not measured"
-    if not isfinite(interval.high):
-        return f"{format_seconds(interval.median)} ({_unbounded(interval)})"
-    low, high = format_seconds(interval.low), format_seconds(interval.high)
-    if low.split()[1] == high.split()[1]:
-        low = low.split()[0]
-    return f"{format_seconds(interval.median)} ({low} to {high})"
+    # Two ends of one unit need it once.
+    return re.sub(r" (\w+) to (\S+ \1\))$", r" to \2", _format_interval(interval, format_seconds))
 
 
 def format_ratio_interval(interval: Interval | None) -> str:
     """Write a ratio with its interval: `1.02 (1.00 to 1.04)`."""
+    return _format_interval(interval, "{:.2f}".format)
+
+
+def _format_interval(interval: Interval | None, write: Callable[[float], str]) -> str:
     if interval is None:
         return "not measured"
     if not isfinite(interval.high):
-        return f"{interval.median:.2f} ({_unbounded(interval)})"
-    return f"{interval.median:.2f} ({interval.low:.2f} to {interval.high:.2f})"
-
-
-def _unbounded(interval: Interval) -> str:
-    return f"{format_rounds(interval.n)}, too few for an interval"
+        ends = f"{format_rounds(interval.n)}, too few for an interval"
+    else:
+        ends = f"{write(interval.low)} to {write(interval.high)}"
+    return f"{write(interval.median)} ({ends})"
 
 
 def format_rounds(count: int) -> str:
@@ -82,6 +80,5 @@ def format_percent(fraction: float | None) -> str:
 
 def format_metric(name: str, value: float) -> str:
     """Write a metric; its name says whether it is a duration."""
-    return (
-        format_seconds(value) if name.partition("_per_")[0].endswith("_s") else format_number(value)
-    )
+    is_duration = name.partition("_per_")[0].endswith("_s")
+    return format_seconds(value) if is_duration else format_number(value)

@@ -22,19 +22,14 @@ def call_within(
 ) -> Result:
     """Call a function in a daemon thread and wait for it for a limited time.
 
-    When the limit is exceeded, the processes that the call has started are killed, which usually
-    ends it.
-
-    Args:
-        work: The function.
-        limit_s: Seconds to wait.
-        grace_s: Called when the limit is reached; returns extra seconds to wait.
+    When the limit is reached, `grace_s` is called for extra seconds to wait. After them the
+    processes that the call has started are killed, which usually ends it.
 
     Raises:
         HangError: The call did not end in time.
         Exception: Whatever the call raised.
     """
-    others = ProcessTree().worker_pids
+    before = ProcessTree().worker_pids
     done: Future[Result] = Future()
 
     def settle() -> None:
@@ -45,7 +40,7 @@ def call_within(
 
     Thread(target=settle, name="netpipe-bounded", daemon=True).start()
     if not wait([done], limit_s).done and not wait([done], grace_s()).done:
-        for pid in set(ProcessTree().worker_pids).difference(others):
+        for pid in set(ProcessTree().worker_pids).difference(before):
             with suppress(psutil.NoSuchProcess):
                 psutil.Process(pid).kill()
         wait([done], _FAREWELL_S)

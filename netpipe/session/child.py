@@ -13,7 +13,7 @@ from netpipe.session.cleanup import (
     end_this_session,
     is_abandoned,
     keep_sockets_in_session_folder,
-)
+)  # fmt: skip
 from netpipe.session.failure import format_failure
 from netpipe.session.progress import ProgressWriter
 from netpipe.session.request import SessionRequest
@@ -35,10 +35,8 @@ def require_request(parser: argparse.ArgumentParser, request_type: type[_Request
 def run_job(request: SessionRequest, job: Callable[[ExitStack], dict[str, Any]]) -> None:
     """Write what a job returns, or how it failed, as the result of the session.
 
-    Args:
-        request: What the session was asked for.
-        job: Returns a document with one key, that of the result. What it leaves to the stack, such
-            as closing a loader, is done once the result is written: it may take long, or never end.
+    The job returns a document with one key, that of the result. What it leaves to the stack, such
+    as closing a loader, is done once the result is written: it may take long, or never end.
     """
     keep_sockets_in_session_folder(request)
     if request.parent is not None:
@@ -49,11 +47,11 @@ def run_job(request: SessionRequest, job: Callable[[ExitStack], dict[str, Any]])
         try:
             write_result(request, job(closing))
         except BaseException as error:  # noqa: BLE001  # what the user's code raises is the result
-            is_misuse = isinstance(error, NetpipeError) and not isinstance(error, LoaderFailedError)
-            kind, message = (
-                ("misuse", str(error)) if is_misuse else ("failed", format_failure(error))
-            )
-            write_result(request, error_document(kind, message))
+            if isinstance(error, NetpipeError) and not isinstance(error, LoaderFailedError):
+                document = error_document("misuse", str(error))
+            else:
+                document = error_document("failed", format_failure(error))
+            write_result(request, document)
 
 
 def announce_import(request: SessionRequest, target: str) -> None:
@@ -62,7 +60,7 @@ def announce_import(request: SessionRequest, target: str) -> None:
 
 
 def _end_when_abandoned(request: SessionRequest) -> None:
-    """End this session when nobody waits for its result any more: it would use the machine."""
+    # A session for whose result nobody waits would only use the machine.
     while not is_abandoned(request):
         time.sleep(_POLL_S)
     end_this_session(request)

@@ -35,9 +35,7 @@ def keep_sockets_in_session_folder(request: SessionRequest) -> None:
 def end_child(child: "subprocess.Popen[bytes]", result: str) -> None:
     """Kill a session's process and everything that it started.
 
-    Args:
-        child: The session's process.
-        result: Its result file, by which processes that have left the session are found.
+    Its result file identifies processes that have left the session.
     """
     child.kill()
     trackers = _kill_followers(child.pid, result)
@@ -49,10 +47,7 @@ def end_child(child: "subprocess.Popen[bytes]", result: str) -> None:
 
 
 def end_this_session(request: SessionRequest) -> NoReturn:
-    """End this process at once, and everything that it started; a written result stays.
-
-    When nobody waits for the result, its folder is removed too.
-    """
+    """End this process at once, and everything that it started; a result that is awaited stays."""
     _kill_followers(os.getpid(), request.result)
     _remove_traces(os.getpid())
     folder = Path(request.result).parent
@@ -78,8 +73,9 @@ def _kill_followers(leader: int, result: str) -> list[psutil.Process]:
     A tracker ends by itself, after everything that could use the session's shared memory and
     semaphores has ended, and removes them.
     """
+    followers = [process for process in psutil.process_iter() if _follows(process, leader, result)]
     trackers = []
-    for process in _session_members(leader, result):
+    for process in followers:
         if is_resource_tracker(process.pid):
             trackers.append(process)
         elif process.pid != leader:
@@ -87,23 +83,20 @@ def _kill_followers(leader: int, result: str) -> list[psutil.Process]:
     return trackers
 
 
+def _follows(process: psutil.Process, leader: int, result: str) -> bool:
+    """Return whether a process lives and was started by `leader`, directly or not.
+
+    It is in the Unix session that the leader leads, even as an orphan; or it has left that session
+    (setsid) and its environment still holds the request, which names the result file.
+    """
+    with suppress(OSError, psutil.Error):
+        return process.status() != psutil.STATUS_ZOMBIE and (
+            os.getsid(process.pid) == leader
+            or result in process.environ().get(REQUEST_VARIABLE, "")
+        )
+    return False
+
+
 def _kill(process: psutil.Process) -> None:
     with suppress(psutil.NoSuchProcess):
         process.send_signal(signal.SIGKILL)
-
-
-def _session_members(leader: int, result: str) -> list[psutil.Process]:
-    """Return the living processes that were started by `leader`, directly or not.
-
-    They are in the Unix session that it leads, even as orphans; or they have left that session
-    (setsid) and their environment still holds its request, which names its result file.
-    """
-    members = []
-    for process in psutil.process_iter():
-        with suppress(OSError, psutil.Error):
-            if process.status() != psutil.STATUS_ZOMBIE and (
-                os.getsid(process.pid) == leader
-                or result in process.environ().get(REQUEST_VARIABLE, "")
-            ):
-                members.append(process)
-    return members

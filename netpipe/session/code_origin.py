@@ -41,18 +41,20 @@ def check_origin(
     """
     if not code_from:
         return
-    files = dict(_files(dict(sys.modules) if modules is None else modules))
+    loaded = dict(sys.modules if modules is None else modules)
+    named = {name: getattr(module, "__file__", None) for name, module in loaded.items()}
+    files = {name: Path(file).resolve() for name, file in named.items() if isinstance(file, str)}
     allowed = [Path(folder).resolve() for folder in (code_from, sys.prefix, sys.base_prefix)]
     others = [Path(folder).resolve() for folder in not_from]
     for name, file in files.items():
-        if _innermost(file, [*allowed, *others]) in others:
+        around = [folder for folder in (*allowed, *others) if file.is_relative_to(folder)]
+        if max(around, key=lambda folder: len(folder.parts), default=None) in others:
             raise MisuseError(
                 f"this session must run the code of {code_from}; found {name} from {file}"
             )
     checkout = _Checkout(allowed[0], [*allowed[1:], *others])
     owners = metadata.packages_distributions()
-    own_code = list(filter(checkout.contains, files.values()))
-    for name, file in (*_loaded_units(files), *_imported_units(own_code, checkout)):
+    for name, file in (*_loaded_units(files), *_imported_units(files.values(), checkout)):
         checkout.refuse_copy(name, file, owners.get(name.partition(".")[0], ()))
 
 
@@ -73,8 +75,8 @@ class _Checkout:
             if not any((folder / file).is_relative_to(other) for other in inside)
         }
         self._sources = dict(self._importable())
-        declared = (_declared_name(folder / file) for file in self.files)
-        self._projects = {name for name in declared if name}
+        declared = [file for file in map(Path, self.files) if file.name == "pyproject.toml"]
+        self._projects = {_project_name(folder / file) for file in declared} - {""}
 
     def contains(self, file: Path) -> bool:
         """Return whether a file is part of the checkout's code."""
@@ -85,14 +87,6 @@ class _Checkout:
 
         A file of the checkout may have the name of an unrelated installed package, for example of
         a vendored one. That package is no copy of the checkout's module.
-
-        Args:
-            name: The module.
-            file: The file that was found for it.
-            owners: The installed distributions that have a package or module of this name.
-
-        Raises:
-            MisuseError: The module must come from the checkout, and the file lies elsewhere.
         """
         if self.contains(file):
             return
@@ -114,27 +108,15 @@ class _Checkout:
 
     def _importable(self) -> Iterator[tuple[str, str]]:
         """Yield top-level packages and modules by every name that a search path can give them."""
-        for file in map(PurePosixPath, self.files):
+        files = [PurePosixPath(file) for file in self.files]
+        folders = [file.parent for file in files if file.name == "__init__.py"]
+        # In these, modules are imported only as parts of a package.
+        packages = {folder for folder in folders if folder.name not in ("", "src")}
+        for file in files:
             unit = file.parent if file.name == "__init__.py" else file.with_suffix("")
-            if file.suffix == ".py" and not any(map(self._is_package, unit.parents)):
+            if file.suffix == ".py" and packages.isdisjoint(unit.parents):
                 for start in range(len(unit.parts)):
                     yield ".".join(unit.parts[start:]), str(file)
-
-    def _is_package(self, folder: PurePosixPath) -> bool:
-        """Return whether modules in a folder are imported only as parts of a package."""
-        return folder.name not in ("", "src") and str(folder / "__init__.py") in self.files
-
-
-def _files(modules: Mapping[str, ModuleType]) -> Iterator[tuple[str, Path]]:
-    for name, module in modules.items():
-        file = getattr(module, "__file__", None)
-        if isinstance(file, str):
-            yield name, Path(file).resolve()
-
-
-def _innermost(file: Path, folders: Sequence[Path]) -> Path | None:
-    around = (folder for folder in folders if file.is_relative_to(folder))
-    return max(around, key=lambda folder: len(folder.parts), default=None)
 
 
 def _loaded_units(files: Mapping[str, Path]) -> Iterator[tuple[str, Path]]:
@@ -145,18 +127,17 @@ def _loaded_units(files: Mapping[str, Path]) -> Iterator[tuple[str, Path]]:
             yield name, file
 
 
-def _imported_units(files: Sequence[Path], checkout: _Checkout) -> Iterator[tuple[str, Path]]:
+def _imported_units(files: Iterable[Path], checkout: _Checkout) -> Iterator[tuple[str, Path]]:
     """Yield what files of the checkout import, also through other files of the checkout."""
-    left, seen = list(files), set(files)
+    left = list(filter(checkout.contains, files))
+    seen = set(left)
     while left:
         for name in _imports(left.pop()):
-            found = _found(name)
-            if found is None:
-                continue
-            yield found
-            if checkout.contains(found[1]) and found[1] not in seen:
-                seen.add(found[1])
-                left.append(found[1])
+            if found := _find_unit(name):
+                yield found
+                if checkout.contains(found[1]) and found[1] not in seen:
+                    seen.add(found[1])
+                    left.append(found[1])
 
 
 def _imports(file: Path) -> Iterator[str]:
@@ -168,7 +149,7 @@ def _imports(file: Path) -> Iterator[str]:
                 yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def _found(name: str) -> tuple[str, Path] | None:
+def _find_unit(name: str) -> tuple[str, Path] | None:
     """Return the first package or module of a dotted name with its file, without importing it."""
     if name.partition(".")[0] in _LOADED_OTHERWISE:
         return None
@@ -185,12 +166,12 @@ def _found(name: str) -> tuple[str, Path] | None:
     return None
 
 
-def _declared_name(file: Path) -> str | None:
-    if file.name == "pyproject.toml":
-        with suppress(OSError, tomllib.TOMLDecodeError, UnicodeDecodeError, AttributeError):
-            project = tomllib.loads(file.read_text(encoding="utf-8")).get("project", {})
-            return _normalized(project.get("name", ""))
-    return None
+def _project_name(file: Path) -> str:
+    """Return the normalized name that a pyproject.toml declares; "" where it declares none."""
+    with suppress(OSError, tomllib.TOMLDecodeError, UnicodeDecodeError, AttributeError):
+        project = tomllib.loads(file.read_text(encoding="utf-8")).get("project", {})
+        return _normalized(project.get("name", ""))
+    return ""
 
 
 def _normalized(name: str) -> str:

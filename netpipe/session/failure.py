@@ -1,4 +1,4 @@
-"""Formatting an exception for the user: its type, its text, and the frames of the user's code."""
+"""Whose code a stack runs, and exceptions as text: type, message, and frames of the user's code."""
 
 import os
 import sys
@@ -6,13 +6,22 @@ import sysconfig
 import traceback
 from pathlib import Path
 from types import ModuleType
+from typing import Final
 
 from netpipe.errors import LoaderFailedError
+
+_PACKAGE: Final = Path(__file__).parents[1]
+_HARNESS_ROOMS: Final = ("device", "linting", "measuring", "session")
+# The instruments in the trainer's loop call the clock.
+HARNESS_FOLDERS: Final = (
+    *(str(_PACKAGE / room) + os.sep for room in _HARNESS_ROOMS), str(_PACKAGE / "clock.py"),
+)  # fmt: skip
+HARNESS_MODULES: Final = tuple(f"{_PACKAGE.name}.{room}." for room in _HARNESS_ROOMS)
 
 _MAX_FRAMES = 4
 _FOREIGN_FOLDERS = {
     *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
-    str(Path(__file__).parents[1]),
+    str(_PACKAGE),
 }
 _FOREIGN = (*(folder + os.sep for folder in _FOREIGN_FOLDERS), "<")
 
@@ -23,13 +32,15 @@ def format_failure(error: BaseException) -> str:
     The type and the text come first, then the last frames in the user's files, or the last frames
     at all when there are none. The thirty frames of a loader's library would hide both.
     """
-    failed = isinstance(error, LoaderFailedError) and error.__cause__ is not None
-    source = error.__cause__ if failed and error.__cause__ is not None else error
-    first = str(error) if failed else f"{type(error).__name__}: {error}"
+    first, source = f"{type(error).__name__}: {error}", error
+    if isinstance(error, LoaderFailedError) and error.__cause__ is not None:
+        first, source = str(error), error.__cause__
     passed = traceback.extract_tb(source.__traceback__)
     if isinstance(source, SyntaxError) and source.filename:  # it has no frame in that file
-        place = (source.filename, source.lineno or 0, "<module>")
-        passed.append(traceback.FrameSummary(*place, line=(source.text or "").strip()))
+        line = (source.text or "").strip()
+        passed.append(
+            traceback.FrameSummary(source.filename, source.lineno or 0, "<module>", line=line)
+        )
     return f"{first}{_hidden_file(source)}\n{format_frames(passed)}".rstrip()
 
 
@@ -50,15 +61,14 @@ def _hidden_file(error: BaseException) -> str:
 def format_frames(frames: traceback.StackSummary, innermost: int = 0) -> str:
     """Format the last frames that lie in the user's files, or else the last of all frames.
 
-    Args:
-        frames: All frames, the innermost last.
-        innermost: How many of the last frames to add, in whichever file they lie.
+    So many of the innermost frames are added, in whichever file they lie.
     """
     own = [frame for frame in frames if not frame.filename.startswith(_FOREIGN)]
     chosen = (own or list(frames))[-_MAX_FRAMES:]
     chosen += [frame for frame in frames[len(frames) - innermost :] if frame not in chosen]
-    # As Python prints them, without the markers below a part of the line.
-    return "\n".join(
-        f'  File "{one.filename}", line {one.lineno}, in {one.name}\n    {one.line}'.rstrip()
-        for one in chosen
-    )
+    lines = []
+    for frame in chosen:
+        # As Python prints them, without the markers below a part of the line.
+        lines.append(f'  File "{frame.filename}", line {frame.lineno}, in {frame.name}')
+        lines += [f"    {frame.line}"] if frame.line else []
+    return "\n".join(lines)

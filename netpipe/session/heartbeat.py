@@ -8,11 +8,9 @@ class Watch:
     """Receives the events of a measurement. This one ignores them; a watchdog acts on them."""
 
     def note_wait(self, since_s: float | None, *, starts: bool = False) -> None:
-        """Note that this thread asks for a batch, or has got one.
+        """Note that this thread asked for a batch at `since_s`; None: it has come, or never will.
 
-        Args:
-            since_s: When it asked for the batch; None when the batch has come, or never will.
-            starts: Whether the loader starts for it, which may take longer.
+        It may take longer if the loader `starts` for it.
         """
 
     def note_workers(self, worker_pids: Sequence[int]) -> None:
@@ -22,13 +20,10 @@ class Watch:
         """Note that the start-up is over: the budget counts from now on, again if called again."""
 
     def enter_phase(self, phase: str, of_s: float = 0.0, detail: str = "") -> None:
-        """Note what is done from now on; never called inside a timed window.
+        """Note what is done from now on, for the user; never called inside a timed window.
 
-        Args:
-            phase: In words for the user; there are few phases.
-            of_s: Seconds that the whole session takes, counted from the first call that gives them;
-                0: not known yet.
-            detail: Where in the phase it is.
+        The whole session takes `of_s` seconds, counted from the first call that gives them; 0: not
+        known yet.
         """
 
 

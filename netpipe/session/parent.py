@@ -33,8 +33,8 @@ class ProcessEnvironment:
     """The working directory and the environment variables of a process.
 
     Attributes:
-        folder: Its working directory; None: that of this process.
-        variables: Variables that are added to those of this process, or replace them.
+        folder: None: that of this process.
+        variables: They are added to those of this process, or replace them.
     """
 
     folder: Path | None = None
@@ -62,11 +62,7 @@ def run_session(
 ) -> Any:
     """Run a session and return its result; nothing that it started outlives it.
 
-    Args:
-        command: The command of the session's process.
-        request: What it is asked for; `result` and `parent` are set here.
-        environment: Where it runs.
-        progress: Called with its progress.
+    The request's `result` and `parent` are set here.
 
     Raises:
         MisuseError: The loader, the step or the loop is not what it must be.
@@ -75,42 +71,26 @@ def run_session(
     with tempfile.TemporaryDirectory(prefix=SESSION_FOLDER_PREFIX) as folder:
         request = replace(request, result=str(Path(folder, "result.json")), parent=os.getpid())
         log = Path(folder, "log.txt")
-        returncode = _run_child(command, request, environment, progress, log)
-        result = Path(request.result)
-        if not result.exists():
-            result = partial_result_file(request)
-        if not result.exists():
-            lines = f"{_last_lines(log)}{_main_stack(stacks_file(request))}"
-            raise _failure(returncode, request, lines)
-        return read_result(result, request.result_key)
-
-
-def _run_child(
-    command: Sequence[str],
-    request: SessionRequest,
-    environment: ProcessEnvironment,
-    progress: OnProgress | None,
-    log: Path,
-) -> int | None:
-    """Run a session's process; return its exit code, None when it had to be killed."""
-    reader = None
-    if progress is not None:
-        reader = ProgressReader(progress_file(request), progress, MonotonicClock())
-    with log.open("wb") as stream:
-        child = subprocess.Popen(
-            command,
-            cwd=environment.folder,
-            env=_variables({**os.environ, **environment.variables}, request),
-            stdin=subprocess.DEVNULL,
-            stdout=stream,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
-            _wait(child, request, reader)
-            return child.returncode
-        finally:
-            end_child(child, request.result)
+        with log.open("wb") as stream:
+            child = subprocess.Popen(
+                command,
+                cwd=environment.folder,
+                env=_variables({**os.environ, **environment.variables}, request),
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            try:
+                _wait(child, request, progress)
+                # Read before `end_child` changes it: None means that the process has not ended.
+                returncode = child.returncode
+            finally:
+                end_child(child, request.result)
+        for result in (Path(request.result), partial_result_file(request)):
+            if result.exists():
+                return read_result(result, request.result_key)
+        raise _failure(returncode, request, log)
 
 
 def _variables(base: Mapping[str, str], request: SessionRequest) -> dict[str, str]:
@@ -122,9 +102,12 @@ def _variables(base: Mapping[str, str], request: SessionRequest) -> dict[str, st
 
 
 def _wait(
-    child: "subprocess.Popen[bytes]", request: SessionRequest, reader: ProgressReader | None
+    child: "subprocess.Popen[bytes]", request: SessionRequest, progress: OnProgress | None
 ) -> None:
     """Wait until the child has ended, or wrote its result a while ago, or is out of time."""
+    reader = None
+    if progress is not None:
+        reader = ProgressReader(progress_file(request), progress, MonotonicClock())
     deadline = time.monotonic() + request.limit_s
     wrote = False
     while time.monotonic() < deadline:
@@ -138,26 +121,19 @@ def _wait(
         time.sleep(_POLL_S)
 
 
-def _failure(returncode: int | None, request: SessionRequest, lines: str) -> SessionError:
+def _failure(returncode: int | None, request: SessionRequest, log: Path) -> SessionError:
     if returncode is None:
         ending = f"did not end within {request.limit_s:g} s and was killed"
     elif returncode < 0:
         ending = f"was ended by {signal.Signals(-returncode).name}"
     else:
         ending = f"ended with code {returncode}"
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_LINES:]
+    if (stacks := stacks_file(request)).exists():
+        # The stack of the main thread comes last.
+        text = stacks.read_text(encoding="utf-8", errors="replace")
+        lines += "".join(text.rpartition("Thread ")[1:]).splitlines()[:_LOG_LINES]
     is_cut_short = returncode is None and request.limit_s == request.time_left_s
     error = OutOfTimeError if is_cut_short else SessionError
-    return error(f"the session {ending} without a result; its last lines:\n{lines}")
-
-
-def _last_lines(log: Path) -> str:
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    return "\n".join(lines[-_LOG_LINES:])
-
-
-def _main_stack(stacks: Path) -> str:
-    """Return the stack of the main thread, which comes last; "" where no stacks were left."""
-    if not stacks.exists():
-        return ""
-    _, thread, frames = stacks.read_text(encoding="utf-8", errors="replace").rpartition("Thread ")
-    return "\n".join(["", *f"{thread}{frames}".splitlines()[:_LOG_LINES]])
+    last_lines = "\n".join(lines)
+    return error(f"the session {ending} without a result; its last lines:\n{last_lines}")

@@ -2,9 +2,12 @@
 
 import multiprocessing.process
 import os
+import resource
 import signal
+import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,15 +15,15 @@ from typing import NamedTuple
 
 import psutil
 
-from netpipe.session.descendants import (
-    DESCENDANTS,
-    list_descendants,
-    process_cpu_s,
-    without_subtrees,
-)
-
 _TRACKER = "multiprocessing.resource_tracker"
 _HELPERS = (_TRACKER, "multiprocessing.forkserver")
+# CPUCLOCK_SCHED and CPUCLOCK_PERTHREAD_MASK of the kernel's posix-timers.h
+_SCHEDULER_CLOCK = 2
+_THREAD_CLOCK = 4
+_MAX_READINGS = 5
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+# False where the kernel was built without CONFIG_PROC_CHILDREN.
+_THREADS_LIST_CHILDREN = Path(f"/proc/self/task/{os.getpid()}/children").exists()
 
 
 class ProcessTree:
@@ -34,23 +37,18 @@ class ProcessTree:
 
     def __init__(self, without: Collection[int] = ()) -> None:
         self._without = frozenset(without)
-        self._parents = list_descendants()
-        self._children = without_subtrees(self._parents, self._without)
-
-    @property
-    def pids(self) -> tuple[int, ...]:
-        """The children."""
-        return tuple(self._children)
+        self._parents = _list_descendants()
+        self.pids = tuple(_without_subtrees(self._parents, self._without))
 
     @property
     def children(self) -> int:
         """How many child processes there are."""
-        return len(self._children)
+        return len(self.pids)
 
     @cached_property
     def worker_pids(self) -> tuple[int, ...]:
         """The children without the helpers that Python's multiprocessing starts."""
-        return tuple(pid for pid in self._children if not _is_running(pid, _HELPERS))
+        return tuple(pid for pid in self.pids if not _is_running(pid, _HELPERS))
 
     @property
     def workers(self) -> int:
@@ -59,11 +57,141 @@ class ProcessTree:
 
     def cpu_s(self) -> float:
         """Return the CPU seconds used so far, also by descendants that have ended."""
-        return time.process_time() + DESCENDANTS.cpu_s(self._without)
+        return time.process_time() + _DESCENDANTS.cpu_s(self._without)
 
     def children_cpu_s(self) -> float:
         """Return the CPU seconds that the children have used; an ended child counts 0."""
-        return sum(map(process_cpu_s, self._children))
+        return sum(map(process_cpu_s, self.pids))
+
+
+class _Descendants:
+    """The CPU time of all processes that descend from this one.
+
+    The kernel adds the time of an ended process to the parent that waits for it. The time of an
+    orphan, and of a process whose parent ignores its children's ends, is lost to the kernel; of
+    those the last reading counts.
+    """
+
+    def __init__(self) -> None:
+        self._forget()
+        # A forked child has descendants of its own.
+        os.register_at_fork(after_in_child=self._forget)
+
+    def _forget(self) -> None:
+        self._lock = threading.Lock()
+        self._last_s = self._lost_s = 0.0
+
+    def cpu_s(self, without: frozenset[int]) -> float:
+        """Return the CPU seconds of all descendants but some children and their descendants."""
+        with self._lock:
+            parents, used_s, is_steady = _read_used()
+            if sum(used_s.values()) < self._last_s:
+                # The kernel may leave a child out of its list while another one ends.
+                parents, used_s, is_steady = _read_used()
+            now_s = sum(used_s.values())
+            if is_steady:
+                self._lost_s += max(0.0, self._last_s - now_s)
+                self._last_s = now_s
+            counted = {os.getpid(), *_without_subtrees(parents, without)}
+            return now_s + self._lost_s - sum(used_s[pid] for pid in used_s.keys() - counted)
+
+
+_DESCENDANTS = _Descendants()
+
+
+def _read_used() -> tuple[Mapping[int, int], Mapping[int, float], bool]:
+    """Return the parent and the CPU seconds of every descendant, and whether these are exact.
+
+    The seconds include those of ended children; under this process's pid are only these. They are
+    not exact if a process was waited for during the reading.
+    """
+    for _ in range(_MAX_READINGS):
+        parents = _list_descendants()
+        ended_s = _ended_s(parents)
+        used_s = {pid: ended_s[pid] + process_cpu_s(pid) for pid in parents}
+        used_s[os.getpid()] = ended_s[os.getpid()]
+        is_steady = _ended_s(parents) == ended_s
+        if is_steady:
+            break
+    return parents, used_s, is_steady
+
+
+def _list_descendants() -> dict[int, int]:
+    """Return the parent of every descendant of this process, by pid; parents come first."""
+    found: dict[int, int] = {}
+    parents = [os.getpid()]
+    while parents:
+        parent = parents.pop()
+        children = [pid for pid in _children_of(parent) if pid not in found]
+        found |= dict.fromkeys(children, parent)
+        parents += children
+    return found
+
+
+def _children_of(pid: int) -> list[int]:
+    """Return the children of a process, zombies included, as its threads list them.
+
+    psutil reads every process of the host, which takes five times as long: too long beside a
+    loader that is watched until it is idle.
+    """
+    if not _THREADS_LIST_CHILDREN:
+        with suppress(psutil.Error):
+            return [child.pid for child in psutil.Process(pid).children()]
+    found: list[int] = []
+    with suppress(OSError), os.scandir(f"/proc/{pid}/task") as tasks:
+        for thread in tasks:
+            found += map(int, _read(f"{thread.path}/children").split())
+    return found
+
+
+def _without_subtrees(tree: Mapping[int, int], without: Collection[int]) -> list[int]:
+    """Return the processes of a tree that are not in `without` and do not descend from it."""
+    excluded = set(without)
+    for pid, parent in tree.items():
+        if parent in excluded:
+            excluded.add(pid)
+    return [pid for pid in tree if pid not in excluded]
+
+
+def _ended_s(living: Collection[int]) -> dict[int, float]:
+    """Return the CPU seconds of the ended children of this process and of each living one."""
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    found = {os.getpid(): ended.ru_utime + ended.ru_stime}
+    for pid in living:
+        # cutime and cstime in proc(5)
+        words = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[13:15]
+        found[pid] = sum(map(int, words)) / _TICKS_PER_S
+    return found
+
+
+def _read(path: str) -> bytes:
+    """Read a file of /proc; b"" when its process or thread has ended."""
+    try:
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123  # a Path takes twice as long
+            return file.read()
+    except OSError:
+        return b""
+
+
+def process_cpu_s(pid: int) -> float:
+    """Read another process's CPU clock, to the nanosecond; 0 when it has ended.
+
+    The clock's number is built as in the kernel's MAKE_PROCESS_CPUCLOCK: Python does not offer
+    clock_getcpuclockid(3).
+    """
+    return _clock_s((~pid << 3) | _SCHEDULER_CLOCK)
+
+
+def thread_cpu_s(thread: int) -> float:
+    """Return the CPU time that a thread of this process has used; 0 when it has ended."""
+    return _clock_s((~thread << 3) | _SCHEDULER_CLOCK | _THREAD_CLOCK)
+
+
+def _clock_s(number: int) -> float:
+    try:
+        return time.clock_gettime(number)
+    except OSError:
+        return 0.0
 
 
 def list_own_threads() -> frozenset[int]:
@@ -84,24 +212,26 @@ def _is_running(pid: int, modules: tuple[str, ...]) -> bool:
     return any(module in word for module in modules for word in words)
 
 
-def describe_crash(pid: int) -> str | None:
+def describe_crash(pid: int) -> str:
     """Return how a child of this process crashed: "by SIGKILL", "with code 3".
 
-    Whoever started the child can still wait for it. None stands for a child that runs, that ended
+    Whoever started the child can still wait for it. "" stands for a child that runs, that ended
     without an error, or that somebody has waited for.
     """
     try:
         ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
-        return None
-    if ended is None or ended.si_status == 0:
-        return None
+        return ""
+    if ended is None:
+        return ""
     exited = ended.si_code == os.CLD_EXITED
-    return _ending(ended.si_status if exited else -ended.si_status)
+    return _describe_exit(ended.si_status if exited else -ended.si_status)
 
 
-def _ending(exit_code: int) -> str:
-    return f"with code {exit_code}" if exit_code > 0 else f"by {signal.Signals(-exit_code).name}"
+def _describe_exit(code: int | None) -> str:
+    if not code:
+        return ""
+    return f"with code {code}" if code > 0 else f"by {signal.Signals(-code).name}"
 
 
 class Worker(NamedTuple):
@@ -115,11 +245,7 @@ def list_workers() -> list[Worker]:
     """Return the processes of multiprocessing that nobody has joined, also ended ones."""
     # `active_children` would forget the ended ones.
     known = multiprocessing.process._children.copy()  # type: ignore[attr-defined]  # noqa: SLF001
-    return [
-        Worker(process.pid, _ending(process.exitcode) if process.exitcode else "")
-        for process in known
-        if process.pid
-    ]
+    return [Worker(child.pid, _describe_exit(child.exitcode)) for child in known if child.pid]
 
 
 def describe_activity(pid: int) -> str:
@@ -139,9 +265,9 @@ class HostCpu:
     """A reading of the host's CPU time.
 
     Attributes:
-        busy_s: CPU seconds used by any program, or taken from this virtual machine.
-        total_s: CPU seconds that passed, over all CPUs.
-        own_s: CPU seconds that this process and its descendants used.
+        busy_s: Used by any program, or taken from this virtual machine.
+        total_s: Passed, over all CPUs.
+        own_s: Used by this process and its descendants.
     """
 
     busy_s: float
@@ -152,13 +278,12 @@ class HostCpu:
 def read_host_cpu() -> HostCpu:
     """Read how much CPU time the host has spent until now."""
     times = psutil.cpu_times()
-    idle = times.idle + times.iowait
-    total = sum(times) - times.guest - times.guest_nice
-    return HostCpu(busy_s=total - idle, total_s=total, own_s=ProcessTree().cpu_s())
+    total_s = sum(times) - times.guest - times.guest_nice
+    return HostCpu(total_s - times.idle - times.iowait, total_s, ProcessTree().cpu_s())
 
 
 def busy_elsewhere_fraction(before: HostCpu, after: HostCpu) -> float:
     """Return the fraction of the host's CPU time that other programs took between two readings."""
-    total = after.total_s - before.total_s
-    elsewhere = (after.busy_s - before.busy_s) - (after.own_s - before.own_s)
-    return min(1.0, max(0.0, elsewhere / total)) if total > 0 else 0.0
+    total_s = after.total_s - before.total_s
+    elsewhere_s = (after.busy_s - before.busy_s) - (after.own_s - before.own_s)
+    return min(1.0, max(0.0, elsewhere_s / total_s)) if total_s > 0 else 0.0

@@ -7,11 +7,13 @@ when nobody reads it.
 import json
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
 from netpipe.clock import Clock
+from netpipe.errors import InputError
+from netpipe.whole_file import write_whole
 
 # Drawing more often would take time from what is measured.
 _REPEAT_S: Final = 0.5
@@ -22,8 +24,6 @@ class Progress:
     """What a session does, and how much of its time is over.
 
     Attributes:
-        doing: The phase it is in, in words.
-        detail: Where it is in that phase; "" where there is nothing to say.
         done_s: Seconds of `of_s` that are over; 0 while `of_s` is unknown.
         of_s: Seconds that the whole session is likely to take; 0: not known yet.
     """
@@ -46,12 +46,7 @@ OnProgress = Callable[[Progress], object]
 
 
 class ProgressWriter:
-    """Writes this session's progress.
-
-    Args:
-        file: The file to write.
-        clock: Seconds.
-    """
+    """Writes this session's progress to a file."""
 
     def __init__(self, file: Path, clock: Clock) -> None:
         self._file = file
@@ -66,21 +61,13 @@ class ProgressWriter:
             self._since_s = now_s
         self._of_s = of_s
         progress = Progress(phase, now_s - self._since_s, of_s, detail)
-        part = self._file.with_suffix(".part")
         # A folder that is full or gone is no reason to lose a measurement.
-        with suppress(OSError):
-            part.write_text(json.dumps(asdict(progress)), encoding="utf-8")
-            part.replace(self._file)
+        with suppress(InputError):
+            write_whole(self._file, json.dumps(asdict(progress)), "progress")
 
 
 class ProgressReader:
-    """Passes on the progress that a session writes.
-
-    Args:
-        file: The file that the session writes.
-        on_progress: Called with the progress.
-        clock: Seconds.
-    """
+    """Passes on the progress that a session writes to a file."""
 
     def __init__(self, file: Path, on_progress: OnProgress, clock: Clock) -> None:
         self._file = file
@@ -102,11 +89,7 @@ class ProgressReader:
         elif now_s - self._passed_on_s < _REPEAT_S:
             return
         self._passed_on_s = now_s
-        written = _read_progress(text) if text else _STARTING
-        done_s = min(written.done_s + now_s - self._read_s, written.of_s)
-        self._on_progress(replace(written, done_s=done_s))
-
-
-def _read_progress(text: str) -> Progress:
-    values = json.loads(text)
-    return Progress(values["doing"], values["done_s"], values["of_s"], values["detail"])
+        progress = json.loads(text) if text else asdict(_STARTING)
+        of_s = progress["of_s"]
+        done_s = min(progress["done_s"] + now_s - self._read_s, of_s)
+        self._on_progress(Progress(progress["doing"], done_s, of_s, progress["detail"]))

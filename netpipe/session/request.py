@@ -26,7 +26,6 @@ class SessionRequest:
 
     Attributes:
         kind: The job: "measure", "lint", or another that its own command knows.
-        result: The file to write the result to.
         accelerator: "auto" or an emulated one; with the latter, jax gets no real device.
         budget_s: Seconds for the measured rounds.
         batch_limit_s: Seconds without a batch after which a loader counts as hung.
@@ -46,11 +45,6 @@ class SessionRequest:
     time_left_s: float = inf
 
     def __post_init__(self) -> None:
-        """Check the values that a user can set.
-
-        Raises:
-            MisuseError: A value is outside its range.
-        """
         parse_accelerator(self.accelerator)
         for name in ("budget", "batch limit", "start limit"):
             limit_s: float = getattr(self, f"{name.replace(' ', '_')}_s")

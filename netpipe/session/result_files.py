@@ -35,13 +35,10 @@ def progress_file(request: SessionRequest) -> Path:
 def write_result(
     request: SessionRequest, document: Mapping[str, object], *, is_whole: bool = True
 ) -> None:
-    """Write a session's result, completely or not at all.
+    """Write a result under its key, or an `error_document`, completely or not at all.
 
-    Args:
-        request: What the session was asked for.
-        document: The result under its key, or an `error_document`.
-        is_whole: Whether that is all. An incomplete result counts only if the session ends without
-            a complete one.
+    An incomplete result (`is_whole` is false) counts only if the session ends without a complete
+    one.
     """
     result = Path(request.result) if is_whole else partial_result_file(request)
     part = result.with_suffix(".part")
@@ -50,12 +47,7 @@ def write_result(
 
 
 def error_document(kind: str, message: str) -> dict[str, object]:
-    """Return the result of a failed session.
-
-    Args:
-        kind: "misuse", "hang", "missing" or "failed".
-        message: The text that the user sees.
-    """
+    """Return the result of a failed session; the kind is one of `_ERRORS`."""
     return {"error": {"kind": kind, "message": message}}
 
 

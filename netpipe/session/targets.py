@@ -68,11 +68,7 @@ def _add_folder(folder: Path, wanted: str = "") -> None:
 
     Usually it comes before the installed packages, so that a checkout is measured and not an
     installed copy of it. It comes last if one of its files has the name of an installed module,
-    such as `grain.py` or `datasets.py`.
-
-    Args:
-        folder: The folder.
-        wanted: A module of the folder that is imported even if another one is installed.
+    such as `grain.py` or `datasets.py`; the module `wanted` may have such a name.
     """
     if str(folder) in sys.path:
         return

@@ -5,15 +5,14 @@ import sys
 import threading
 import traceback
 from collections.abc import Sequence
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import NamedTuple
 
 from netpipe.clock import Clock, MonotonicClock
 from netpipe.session.cleanup import end_this_session
-from netpipe.session.failure import format_failure, format_frames
+from netpipe.session.failure import HARNESS_MODULES, format_failure, format_frames
 from netpipe.session.heartbeat import Watch
-from netpipe.session.own_code import HARNESS_MODULES
-from netpipe.session.processes import describe_activity, describe_crash, list_workers
+from netpipe.session.processes import Worker, describe_activity, describe_crash, list_workers
 from netpipe.session.progress import ProgressWriter
 from netpipe.session.request import OVERTIME_S, START_UP_S, SessionRequest
 from netpipe.session.result_files import (
@@ -34,7 +33,13 @@ _SLOW_START_S = 2.0
 _GIL_GRACE_S = 3.0
 _POLL_S = 0.2
 _INNERMOST_FRAMES = 3
-_STEP_MODULES = ("netpipe.measuring.step_runner", "netpipe.measuring.emulated_step")
+_AWAITED = {
+    "netpipe.measuring.loader_puller": "the loader",
+    "netpipe.measuring.loop_overhead": "the loop",
+    "netpipe.measuring.training_loop": "the loop",
+    "netpipe.measuring.step_runner": "the step",
+    "netpipe.measuring.emulated_step": "the step",
+}
 # Functions of `training_loop` that wait for a step.
 _WAIT_FOR_STEPS = ("__call__", "wait_for_device", "late_reading_loop")
 
@@ -46,17 +51,18 @@ class Alarm(NamedTuple):
     message: str
 
 
-class _Start(NamedTuple):
-    """A start of the loader: its phase, and the worker processes that existed before."""
-
-    phase: str
-    others: frozenset[int]
-
-
 class _Wait(NamedTuple):
+    """A thread's wait for a batch.
+
+    Attributes:
+        start: The phase of the loader's start; "" when the loader runs.
+        others: The worker processes that existed before the start.
+    """
+
     since_s: float
     thread: int
-    start: _Start | None
+    start: str = ""
+    others: frozenset[int] = frozenset()
 
 
 class _Stage(NamedTuple):
@@ -69,10 +75,7 @@ class _Stage(NamedTuple):
 class Watchdog(Watch):
     """Watches a measurement from its own thread, as a context manager.
 
-    Args:
-        request: The limits of the session.
-        clock: Seconds.
-        start_up_s: Seconds for everything before `begin_rounds`, except for the loader's start.
+    Everything before `begin_rounds` may take `start_up_s`, not counting the loader's start.
     """
 
     def __init__(
@@ -87,13 +90,12 @@ class Watchdog(Watch):
         self._crashes_s: dict[int, float] = {}
         self._deaths: list[str] = []
         self._of_s = 0.0
-        self._stage: _Stage
         self._over = threading.Event()
         self._progress = ProgressWriter(progress_file(request), self._clock)
         # pytest captures standard error into a file that is lost with the process.
         self._stacks = stacks_file(request).open("w", encoding="utf-8")
         self._thread = threading.Thread(target=self._run, name="netpipe-watchdog", daemon=True)
-        self._enter_stage("start-up", start_up_s, "its limit")
+        self._stage = _Stage("start-up", self._clock(), start_up_s, "its limit")
 
     def __enter__(self) -> "Watchdog":
         self._hook = threading.excepthook
@@ -102,12 +104,7 @@ class Watchdog(Watch):
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join()
         faulthandler.cancel_dump_traceback_later()
@@ -120,20 +117,22 @@ class Watchdog(Watch):
         thread = threading.get_ident()
         before = self._waits.get(thread)
         if since_s is None:
-            if before is not None and before.start is not None:
-                self._exclude_start(self._clock() - before.since_s)
+            if before is not None and before.start:
+                # A start has its own limit, so the stage's limit excludes it.
+                start_s = self._clock() - before.since_s
+                self._stage = self._stage._replace(since_s=self._stage.since_s + start_s)
+                self._end_without_gil()
             self._batches += 1
             self._waits.pop(thread, None)
         elif not starts:
-            self._waits[thread] = _Wait(since_s, thread, None)
-        elif before is not None and before.start is not None:
+            self._waits[thread] = _Wait(since_s, thread)
+        elif before is not None and before.start:
             # Making a loader and getting its first batch are one start.
-            start = before.start._replace(phase="waiting for the first batch")
-            self._waits[thread] = before._replace(start=start)
+            self._waits[thread] = before._replace(start="waiting for the first batch")
         else:
-            phase = "starting the loader again" if self._batches else "making the loader"
-            start = _Start(phase, frozenset(worker.pid for worker in list_workers()))
-            self._waits[thread] = _Wait(since_s, thread, start)
+            start = "starting the loader again" if self._batches else "making the loader"
+            others = frozenset(worker.pid for worker in list_workers())
+            self._waits[thread] = _Wait(since_s, thread, start, others)
             self._end_without_gil(self._request.start_limit_s)
 
     def note_workers(self, worker_pids: Sequence[int]) -> None:
@@ -144,7 +143,7 @@ class Watchdog(Watch):
         """Count the budget from now on."""
         budget_s = self._request.budget_s
         means = f"the budget of {budget_s:g} s and {OVERTIME_S:g} s more"
-        self._enter_stage("rounds", budget_s + OVERTIME_S, means)
+        self._stage = _Stage("rounds", self._clock(), budget_s + OVERTIME_S, means)
         self._end_without_gil()
 
     def enter_phase(self, phase: str, of_s: float = 0.0, detail: str = "") -> None:
@@ -154,41 +153,38 @@ class Watchdog(Watch):
 
     def alarm(self) -> Alarm | None:
         """Return why the session has to be ended now; None: it may go on."""
-        now_s = self._clock()
+        now_s, request = self._clock(), self._request
         waits = sorted(self._waits.copy().values(), key=lambda wait: wait.since_s)
         for wait in waits:
-            if alarm := self._alarm_of_wait(wait, now_s):
-                return alarm
-        starts = any(wait.start is not None for wait in waits)
-        if not starts and now_s - self._stage.since_s > self._stage.limit_s:
+            limit_s = request.start_limit_s if wait.start else request.batch_limit_s
+            if now_s - wait.since_s > limit_s:
+                return self._hang(wait, limit_s)
+            if worker := self._find_crash(wait, now_s):
+                return Alarm(
+                    "failed",
+                    f"the loader failed after {self._batches} batches: its worker process "
+                    f"{worker.pid} was ended {worker.crash}",
+                )
+        is_starting = any(wait.start for wait in waits)
+        if not is_starting and now_s - self._stage.since_s > self._stage.limit_s:
             return self._overdue(waits[0] if waits else None)
         return None
 
-    def _alarm_of_wait(self, wait: _Wait, now_s: float) -> Alarm | None:
-        request, waited_s = self._request, now_s - wait.since_s
-        limit_s = request.batch_limit_s if wait.start is None else request.start_limit_s
-        if waited_s > limit_s:
-            return self._hang(wait, limit_s)
-        if wait.start is not None:
-            crash = self._crash_at_start(wait.start, now_s)
-        else:
-            crash = self._crash() if waited_s > _CRASH_GRACE_S else None
-        return Alarm("failed", crash) if crash else None
-
-    def _exclude_start(self, start_s: float) -> None:
-        """Exclude a start of the loader, which has its own limit, from the limit of the stage."""
-        self._stage = self._stage._replace(since_s=self._stage.since_s + start_s)
-        self._end_without_gil()
-
-    def _enter_stage(self, name: str, limit_s: float, limit_means: str) -> None:
-        self._stage = _Stage(name, self._clock(), limit_s, limit_means)
+    def _find_crash(self, wait: _Wait, now_s: float) -> Worker | None:
+        """Return a worker process without which the loader will give no batch."""
+        if wait.start:
+            for worker in list_workers():
+                if worker.pid not in wait.others and worker.crash:
+                    since_s = self._crashes_s.setdefault(worker.pid, now_s)
+                    if now_s - since_s > _START_CRASH_GRACE_S:
+                        return worker
+        elif now_s - wait.since_s > _CRASH_GRACE_S:
+            workers = (Worker(pid, describe_crash(pid)) for pid in self._workers)
+            return next((worker for worker in workers if worker.crash), None)
+        return None
 
     def _end_without_gil(self, start_s: float = 0.0) -> None:
-        """Have a thread that needs no GIL end the process if this one does not get the GIL.
-
-        Args:
-            start_s: Seconds that the loader may take to start, beyond the limit of the stage.
-        """
+        """Have a thread that needs no GIL end the process if this one does not get the GIL."""
         left_s = self._stage.since_s + self._stage.limit_s - self._clock()
         limit_s = max(0.0, left_s) + start_s + _GIL_GRACE_S
         faulthandler.dump_traceback_later(limit_s, exit=True, file=self._stacks)
@@ -211,8 +207,8 @@ class Watchdog(Watch):
     def _show_slow_start(self) -> None:
         for wait in self._waits.copy().values():
             waited_s = self._clock() - wait.since_s
-            if wait.start is not None and waited_s > _SLOW_START_S:
-                phase = f"{wait.start.phase}, at most {self._request.start_limit_s:g} s"
+            if wait.start and waited_s > _SLOW_START_S:
+                phase = f"{wait.start}, at most {self._request.start_limit_s:g} s"
                 self._progress.enter_phase(phase, self._of_s, f"{waited_s:.0f} s so far")
 
     def _hang(self, wait: _Wait, limit_s: float) -> Alarm:
@@ -220,41 +216,24 @@ class Watchdog(Watch):
             f"the loader gave no batch for {limit_s:g} s after {self._batches} batches: it hangs, "
             "or an exception ended one of its own threads or processes"
         )
-        if wait.start is not None:
+        if wait.start:
             message += (
                 ". If it only starts slowly, give a larger start limit: --start-limit, in pytest "
                 "--netpipe-start-limit"
             )
         return Alarm("hang", "\n".join([message, *self._loader_lines(), _location(wait.thread)]))
 
-    def _crash(self) -> str | None:
-        crashes = ((pid, describe_crash(pid)) for pid in self._workers)
-        return next((self._crashed(pid, crash) for pid, crash in crashes if crash), None)
-
-    def _crash_at_start(self, start: _Start, now_s: float) -> str | None:
-        for worker in list_workers():
-            if worker.pid not in start.others and worker.crash:
-                since_s = self._crashes_s.setdefault(worker.pid, now_s)
-                if now_s - since_s > _START_CRASH_GRACE_S:
-                    return self._crashed(worker.pid, worker.crash)
-        return None
-
-    def _crashed(self, pid: int, crash: str) -> str:
-        return (
-            f"the loader failed after {self._batches} batches: its worker process {pid} "
-            f"was ended {crash}"
-        )
-
     def _overdue(self, wait: _Wait | None) -> Alarm:
-        thread = self._main if wait is None else wait.thread
-        awaited = "the loader" if wait is not None else _awaited(thread)
+        if wait is None:
+            thread, awaited, lines = self._main, _awaited(self._main), []
+        else:
+            thread, awaited, lines = wait.thread, "the loader", self._loader_lines()
         stage = self._stage
         message = (
             f"the {stage.name} did not end within {stage.limit_s:g} s, {stage.limit_means}: after "
             f"{self._batches} batches it waits for {awaited}. If that is slow and does not hang, "
             "give a larger budget"
         )
-        lines = self._loader_lines() if wait is not None else []
         return Alarm("hang", "\n".join([message, *lines, _location(thread)]))
 
     def _loader_lines(self) -> list[str]:
@@ -279,14 +258,10 @@ def _awaited(thread: int) -> str:
     frame = _frame_of(thread)
     while frame is not None:
         module, function = frame.f_globals.get("__name__", ""), frame.f_code.co_name
-        if module == "netpipe.measuring.loader_puller":
-            return "the loader"
-        if module == "netpipe.measuring.loop_overhead":
-            return "the loop"
-        if module == "netpipe.measuring.training_loop":
-            return "the step" if function in _WAIT_FOR_STEPS else "the loop"
-        if module in _STEP_MODULES:
+        if module == "netpipe.measuring.training_loop" and function in _WAIT_FOR_STEPS:
             return "the step"
+        if module in _AWAITED:
+            return _AWAITED[module]
         if module.startswith(HARNESS_MODULES):
             return "netpipe itself"
         frame = frame.f_back

@@ -46,7 +46,7 @@ class Parameters(NamedTuple):
 class _Context(NamedTuple):
     """The mask and the rotary angles of a batch, used by every block."""
 
-    visible: Array  # bool (B, S, S)
+    visible: Array  # bool (B, S, S): whether a query (middle axis) sees a key (last axis)
     cosine: Array  # float32 (B, S, H / 2)
     sine: Array  # float32 (B, S, H / 2)
 
@@ -89,26 +89,28 @@ def forward(
     positions: Array,
     dtype: np.dtype,
 ) -> Array:
-    """Predict the next token at every position.
+    """Predict the next token at every position: logits, float32 (B, S, V).
 
-    Args:
-        architecture: The widths.
-        parameters: The model.
-        tokens: int32 (B, S).
-        segments: int32 (B, S); a token attends to itself and earlier tokens of its segment.
-            Padding, segment 0, attends to padding, so that no softmax is empty.
-        positions: int32 (B, S), counted from the start of each segment.
-        dtype: Of the matrix products; norms, softmax and logits are float32.
-
-    Returns:
-        Logits, float32 (B, S, V).
+    Tokens, segments and positions are int32 (B, S). A token attends to itself and earlier tokens
+    of its segment; padding, segment 0, attends to padding, so that no softmax is empty. Positions
+    count from the start of each segment. `dtype` is that of the matrix products; norms, softmax and
+    logits are float32.
     """
-    context = _Context(_visible(segments), *_rotation(positions, architecture.head_width))
+    length = tokens.shape[1]
+    causal = jnp.tril(jnp.ones((length, length), bool))
+    visible = causal & (segments[:, :, None] == segments[:, None, :])
+    # Rotary positions (arXiv 2104.09864).
+    exponents = jnp.arange(0, architecture.head_width, 2, dtype=jnp.float32)
+    frequencies = _ROTARY_BASE ** -(exponents / architecture.head_width)
+    angles = positions[..., None].astype(jnp.float32) * frequencies
+    context = _Context(visible, jnp.cos(angles), jnp.sin(angles))
 
     def block(x: Array, layer: Layer) -> tuple[Array, None]:
         layer = jax.tree.map(lambda leaf: leaf.astype(dtype), layer)
         x = x + _attention(_rms_norm(x, layer.attention_norm), layer, context)
-        x = x + _mlp(_rms_norm(x, layer.mlp_norm), layer)
+        normed = _rms_norm(x, layer.mlp_norm)
+        # Gated MLP, SwiGLU (arXiv 2002.05202).
+        x = x + (jax.nn.silu(normed @ layer.gate) * (normed @ layer.up)) @ layer.down
         return x, None
 
     x = parameters.embedding.astype(dtype)[tokens.reshape(-1)]
@@ -121,25 +123,11 @@ def forward(
     return logits.reshape(*tokens.shape, -1)
 
 
-def _visible(segments: Array) -> Array:
-    """Which key (last axis) each query (middle axis) may see: bool (B, S, S)."""
-    length = segments.shape[1]
-    causal = jnp.tril(jnp.ones((length, length), bool))
-    return causal & (segments[:, :, None] == segments[:, None, :])
-
-
 def _rms_norm(x: Array, scale: Array) -> Array:
     """Root mean square normalisation (arXiv 1910.07467), computed in float32."""
     wide = x.astype(jnp.float32)
     mean_square = jnp.mean(wide * wide, axis=-1, keepdims=True)
     return (wide * jax.lax.rsqrt(mean_square + _NORM_EPSILON) * scale).astype(x.dtype)
-
-
-def _rotation(positions: Array, head_width: int) -> tuple[Array, Array]:
-    """Cosine and sine of every rotary angle (arXiv 2104.09864): float32 (B, S, H / 2) each."""
-    exponents = jnp.arange(0, head_width, 2, dtype=jnp.float32) / head_width
-    angles = positions[..., None].astype(jnp.float32) * _ROTARY_BASE**-exponents
-    return jnp.cos(angles), jnp.sin(angles)
 
 
 def _rotate(heads: Array, context: _Context) -> Array:
@@ -162,8 +150,3 @@ def _attention(x: Array, layer: Layer, context: _Context) -> Array:
         mask=context.visible[:, None],
     )
     return mixed.reshape(x.shape) @ layer.output
-
-
-def _mlp(x: Array, layer: Layer) -> Array:
-    """Gated MLP of (T, D), SwiGLU (arXiv 2002.05202)."""
-    return (jax.nn.silu(x @ layer.gate) * (x @ layer.up)) @ layer.down

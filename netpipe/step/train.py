@@ -1,4 +1,4 @@
-"""The training step: loss, gradients and AdamW in one compiled function."""
+"""The training step, one compiled function, and random batches to time it without loading."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -37,16 +37,12 @@ Step = Callable[[State, Batch], tuple[State, dict[str, Array]]]
 
 
 def make_step(config: StepConfig, sequence_length: int, batch_size: int) -> tuple[State, Step]:
-    """Build a preset's initial state and its training step on jax's default device.
+    """Build a preset's initial state and `step(state, batch) -> (state, aux)` on jax's device.
 
     The step is compiled at its first call and is asynchronous: only reading the loss waits for
     the device. It donates the state it is given. A batch maps `BATCH_KEYS` to numpy or jax
-    arrays, each int32 (batch_size, sequence_length). `aux["loss"]` is the mean cross-entropy in
-    nats over the targets that are not padding, float32 (), 0 without such targets.
-
-    Returns:
-        The state and `step(state, batch) -> (state, aux)`. The step raises InputError while it
-        is traced if keys, shapes or dtypes of the batch differ.
+    arrays, each int32 (batch_size, sequence_length); otherwise tracing raises an InputError.
+    `aux["loss"]` is what `loss_of` returns.
     """
     architecture = PRESET_BY_NAME[config.preset].architecture
     return build_step(architecture, config, (batch_size, sequence_length))
@@ -55,13 +51,7 @@ def make_step(config: StepConfig, sequence_length: int, batch_size: int) -> tupl
 def build_step(
     architecture: Architecture, config: StepConfig, batch_shape: tuple[int, int]
 ) -> tuple[State, Step]:
-    """Build the state and the step of any architecture; see `make_step`.
-
-    Args:
-        architecture: The model; it replaces `config.preset`.
-        config: The learning rate and the seed.
-        batch_shape: (batch_size, sequence_length).
-    """
+    """Build the state and the step of an architecture instead of a preset; see `make_step`."""
     optimizer = optax.adamw(config.learning_rate)
     dtype = compute_dtype(jax.devices()[0])
 
@@ -71,7 +61,13 @@ def build_step(
         return State(parameters, optimizer.init(parameters))
 
     def step(state: State, batch: Batch) -> tuple[State, dict[str, Array]]:
-        _check_batch(batch, batch_shape)
+        wanted = f"be int32 {batch_shape}"
+        for key in BATCH_KEYS:
+            if key not in batch:
+                raise InputError("batch", key, wanted, "no such key")
+            found = batch[key]
+            if (found.shape, found.dtype) != (batch_shape, jnp.int32):
+                raise InputError("batch", key, wanted, f"{found.dtype} {found.shape}")
         loss, gradients = jax.value_and_grad(loss_of)(
             state.parameters, batch, architecture=architecture, dtype=dtype
         )
@@ -100,25 +96,31 @@ def compute_dtype(device: jax.Device) -> np.dtype:
 def loss_of(
     parameters: Parameters, batch: Batch, *, architecture: Architecture, dtype: np.dtype
 ) -> Array:
-    """Mean cross-entropy in nats over the targets whose segmentation is not 0: float32 ()."""
-    logits = forward(
-        architecture,
-        parameters,
-        jnp.asarray(batch["inputs"]),
-        jnp.asarray(batch["inputs_segmentation"]),
-        jnp.asarray(batch["inputs_position"]),
-        dtype,
-    )
+    """Return the mean cross-entropy in nats over the targets that are not padding, float32 ().
+
+    It is 0 without such targets. Padding has segmentation 0.
+    """
+    inputs, segments = jnp.asarray(batch["inputs"]), jnp.asarray(batch["inputs_segmentation"])
+    positions = jnp.asarray(batch["inputs_position"])
+    logits = forward(architecture, parameters, inputs, segments, positions, dtype)
     losses = optax.softmax_cross_entropy_with_integer_labels(logits, batch["targets"])
     counted = batch["targets_segmentation"] != 0
     return jnp.sum(losses, where=counted) / jnp.maximum(jnp.sum(counted), 1)
 
 
-def _check_batch(batch: Batch, shape: tuple[int, int]) -> None:
-    wanted = f"be int32 {shape}"
-    for key in BATCH_KEYS:
-        if key not in batch:
-            raise InputError("batch", key, wanted, "no such key")
-        found = batch[key]
-        if (found.shape, found.dtype) != (shape, jnp.int32):
-            raise InputError("batch", key, wanted, f"{found.dtype} {found.shape}")
+def synthetic_batch(
+    config: StepConfig, sequence_length: int, batch_size: int, index: int = 0
+) -> dict[str, Array]:
+    """Draw a batch without padding, int32 (batch_size, sequence_length), on the default device.
+
+    The tokens are uniformly random, since devices draw less power and clock higher on zeros.
+    Batches of at least two values of `index` should alternate.
+    """
+    key = jax.random.fold_in(jax.random.key(config.seed), index)
+    vocabulary = PRESET_BY_NAME[config.preset].architecture.vocabulary
+    tokens = jax.random.randint(key, (batch_size, sequence_length + 1), 0, vocabulary, jnp.int32)
+    shape = (batch_size, sequence_length)
+    positions = jnp.broadcast_to(jnp.arange(sequence_length, dtype=jnp.int32), shape)
+    segments = jnp.ones(shape, jnp.int32)
+    arrays = tokens[:, :-1], tokens[:, 1:], segments, segments, positions, positions
+    return dict(zip(BATCH_KEYS, arrays, strict=True))

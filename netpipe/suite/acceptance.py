@@ -4,39 +4,30 @@ Where a pull or merge request is tested, the baselines are read from the commit 
 off from, so that a change cannot accept its own regressions unseen.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
 from typing import Final
 
-from rich.table import Table
-
 from netpipe.errors import InputError
 from netpipe.gate import waivers
-from netpipe.gate.baseline_changes import FileChange, change_table, file_changes
-from netpipe.gate.outcomes import Comparison, Outcome
+from netpipe.gate.baseline_changes import FileChange, file_changes
 from netpipe.gate.waivers import Waiver
 from netpipe.git import GitError, git, git_bytes
 from netpipe.suite.options import Options
 
-HERE: Final = "here"
-AUTO: Final = "auto"
+_HERE: Final = "here"
 _OPTION: Final = "--netpipe-baselines-at"
 _WAY_OUT: Final = (
     "Fetch the whole history (fetch-depth: 0 of actions/checkout, GIT_DEPTH: 0 on GitLab), or read "
-    f"the baselines of the working tree with {_OPTION} {HERE}"
+    f"the baselines of the working tree with {_OPTION} {_HERE}"
 )
 
 
 @dataclass(frozen=True)
 class AcceptedCommit:
-    """The commit that baselines are read from.
-
-    Attributes:
-        sha: Its full name.
-        description: Its relation to the change under test.
-    """
+    """The commit that baselines are read from, and its relation to the change under test."""
 
     sha: str
     description: str
@@ -68,25 +59,6 @@ class Acceptance:
     def waivers_file(self) -> str:
         """The path of the waivers, from the root."""
         return f"{self.shown}/{waivers.FILE}"
-
-    def apply_waivers(
-        self, comparison: Comparison, benchmark: str, device_key: str
-    ) -> tuple[Comparison, Waiver | None]:
-        """Return the waiver that covers a regression; else the reason says why its waiver does not.
-
-        Args:
-            comparison: One metric against its baseline.
-            benchmark: The benchmark's full name.
-            device_key: The key of the device that was measured.
-        """
-        waiver = waivers.find_waiver(self.waivers, benchmark, comparison.metric, device_key)
-        if waiver is None or comparison.outcome is not Outcome.REGRESSED:
-            return comparison, None
-        if waivers.covers(waiver, comparison, self.today):
-            return comparison, waiver
-        is_expired = waiver.is_expired(self.today)
-        why = f"expired on {waiver.expires}" if is_expired else f"allows {waiver.bound:g} x"
-        return replace(comparison, reason=f"{comparison.reason}; its waiver {why}"), None
 
 
 def read_acceptance(
@@ -132,32 +104,24 @@ def find_accepted_commit(
 ) -> AcceptedCommit | None:
     """Find the commit whose baselines a run is compared with; None for the working tree.
 
-    Args:
-        at: A commit, `here` for none, or `auto`: where a pull or merge request is tested, the
-            commit that it branched off from.
-        root: A folder of the repository.
-        environment: The environment variables of GitHub Actions and GitLab.
+    `at` is a commit, `here` for none, or `auto`: where a pull or merge request is tested, the
+    commit that it branched off from.
 
     Raises:
         InputError: The commit is not in the local history.
     """
-    target = environment.get("GITHUB_BASE_REF")
-    diff_base = environment.get("CI_MERGE_REQUEST_DIFF_BASE_SHA")
-    if at == AUTO and target:
-        branch = f"origin/{target}"
-        return _find_commit(
-            root, f"the merge base of HEAD and {branch}", "merge-base", "HEAD", branch
-        )
-    if at == AUTO:
-        name, description = diff_base or None, "the base of the merge request"
-    else:
-        name, description = at, at
-    if name in (None, HERE):
+    if at == _HERE:
         return None
-    return _find_commit(root, description, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
-
-
-def _find_commit(root: Path, description: str, *words: str) -> AcceptedCommit:
+    words, description = ["rev-parse", "--verify", "--quiet", f"{at}^{{commit}}"], at
+    if at == "auto":
+        if target := environment.get("GITHUB_BASE_REF"):
+            words = ["merge-base", "HEAD", f"origin/{target}"]
+            description = f"the merge base of HEAD and origin/{target}"
+        elif base := environment.get("CI_MERGE_REQUEST_DIFF_BASE_SHA"):
+            words[-1] = f"{base}^{{commit}}"
+            description = "the base of the merge request"
+        else:
+            return None
     try:
         return AcceptedCommit(git(root, *words), description)
     except GitError as error:
@@ -166,82 +130,26 @@ def _find_commit(root: Path, description: str, *words: str) -> AcceptedCommit:
 
 
 def write_tree(commit: AcceptedCommit, folder: Path, root: Path, target: Path) -> None:
-    """Write the content that a folder had at a commit into a new one.
-
-    Args:
-        commit: A commit in the repository of `root`.
-        folder: The folder's path in the working tree, which may lack it.
-        root: A folder of the repository.
-        target: Made; stays empty where the commit had no such folder.
+    """Write the plain files that a folder had at a commit into a new folder, `target`.
 
     Raises:
-        InputError: The folder lies outside the repository, or git cannot read the commit.
+        InputError: The folder lies outside the repository of `root`, or git cannot read the commit.
     """
     target.mkdir(parents=True)
     try:
         top = Path(git(root, "rev-parse", "--show-toplevel"))
         if not folder.resolve().is_relative_to(top):
-            way_out = f"Or read what lies there now: {_OPTION} {HERE}"
+            way_out = f"Or read what lies there now: {_OPTION} {_HERE}"
             raise InputError(_OPTION, "baselines", f"lie in the repository {top}", folder, way_out)
         within = folder.resolve().relative_to(top).as_posix()
-        for blob, name in _list_blobs(top, commit, within):
-            path = target / Path(name).relative_to(within)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(git_bytes(top, "cat-file", "blob", blob))
+        # git archive would apply the attributes of that commit, which may leave files out.
+        listing = git_bytes(top, "ls-tree", "-r", "-z", commit.sha, "--", f"{within}/")
+        for entry in listing.decode().split("\0")[:-1]:
+            about, _, name = entry.partition("\t")
+            mode, _, blob = about.split()
+            if mode.startswith("100"):
+                path = target / Path(name).relative_to(within)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(git_bytes(top, "cat-file", "blob", blob))
     except GitError as error:
         raise InputError(_OPTION, "git", f"read {commit.sha}", error, _WAY_OUT) from error
-
-
-def _list_blobs(top: Path, commit: AcceptedCommit, within: str) -> Iterator[tuple[str, str]]:
-    """Yield object and path of every plain file that a commit has in a folder."""
-    # git archive would apply the attributes of that commit, which may leave files out.
-    listing = git_bytes(top, "ls-tree", "-r", "-z", commit.sha, "--", f"{within}/")
-    for entry in listing.decode().split("\0")[:-1]:
-        about, _, name = entry.partition("\t")
-        mode, _, blob = about.split()
-        if mode.startswith("100"):
-            yield blob, name
-
-
-def acceptance_lines(acceptance: Acceptance) -> Iterator[str]:
-    """Yield which baselines were compared with, and how the change alters them and the waivers."""
-    if acceptance.commit is not None:
-        yield f"baselines of {acceptance.commit.sha[:7]}, {acceptance.commit.description}"
-    for _, line in change_notes(acceptance):
-        yield line
-
-
-def change_notes(acceptance: Acceptance) -> Iterator[tuple[str, str]]:
-    """Yield each altered baseline or added waiver: its file, from the root, and a line."""
-    for change in acceptance.changes:
-        description = "; ".join((_describe(change), *change.dropped))
-        yield f"{acceptance.shown}/{change.file}", f"baseline changed: {description}"
-    for waiver in acceptance.added:
-        terms = f"at most {waiver.bound:g} x the baseline's, {waiver.remark}"
-        yield acceptance.waivers_file, f"waiver added by this change: {waiver.name}, {terms}"
-
-
-def _describe(change: FileChange) -> str:
-    if change.after is None:
-        return f"{change.kind} {change.file}, which leaves {change.device} without a baseline"
-    if change.kind == "removed":
-        return f"removed {change.file}; {change.after.path.name} would be compared with"
-    if change.before is None:
-        return f"{change.kind} {change.file}, the first that can be read of {change.device}"
-    if change.kind == "replaced":
-        return f"replaced {change.file}, under the same name"
-    return f"added {change.file}; {change.before.path.name} is what was accepted before"
-
-
-def change_tables(acceptance: Acceptance) -> Iterator[Table]:
-    """Yield a table of old and new figures for each baseline file that changed."""
-    for change in acceptance.changes:
-        if (difference := change.difference) is not None:
-            yield change_table(difference, f"baseline changed: {change.file}")
-
-
-def difference_lines(acceptance: Acceptance) -> Iterator[str]:
-    """Yield other differences of old and new, which may explain those of the figures."""
-    for change in acceptance.changes:
-        for line in change.difference.differences if change.difference else ():
-            yield f"not alike in {change.file}: {line}"

@@ -4,20 +4,14 @@ import os
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from netpipe.errors import (
-    InputError,
-    NetpipeError,
-    NoSuchTestError,
-    OutOfTimeError,
-    SessionError,
-)
+from netpipe.errors import InputError, NetpipeError, NoSuchTestError, OutOfTimeError, SessionError
 from netpipe.gate.baseline import Baseline
 from netpipe.gate.comparison import mark_undecided
 from netpipe.gate.outcomes import ALARMS, NO_WORSE, Comparison, Outcome
@@ -25,6 +19,7 @@ from netpipe.gate.pairs import MAX_PAIRS, MIN_PAIRS, Decision, Pair, decide
 from netpipe.measuring.request import MeasureRequest
 from netpipe.results.measurement import Measurement
 from netpipe.session import parent
+from netpipe.suite.gate_results import GateResult
 from netpipe.suite.other_version import Version, open_version
 from netpipe.suite.time_limit import LongPhases, TimeLimit, limit_s
 from netpipe.suite.worktrees import Commit, find_commit
@@ -40,14 +35,9 @@ def pairs_limit_s(request: MeasureRequest) -> float:
 
 @dataclass
 class Against:
-    """Another version, and what was measured in turns with this one.
+    """Another version, and the pairs measured so far of it and this one, by subject.
 
-    Attributes:
-        commit: The other version.
-        config: The config of this run.
-        extras: The extras to install where the other version needs an environment of its own.
-        say: Tells the user what happens.
-        pairs: The pairs measured so far, by subject.
+    The extras are installed where the other version needs an environment of its own.
     """
 
     commit: Commit
@@ -57,8 +47,6 @@ class Against:
     pairs: dict[Hashable, list[Pair]] = field(default_factory=dict)
     _limits: dict[Hashable, TimeLimit] = field(default_factory=dict)
     _version: Version | None = None
-    _other_folders: tuple[str, ...] = ()
-    _opened: ExitStack = field(default_factory=ExitStack)
 
     @classmethod
     def from_ref(
@@ -73,21 +61,23 @@ class Against:
         commit = find_commit(config.rootpath, ref, "--netpipe-against", typed)
         return cls(commit, config, extras, say)
 
-    def prepare(self) -> None:
-        """Check the other version out and find its environment, once.
+    def prepare(self) -> Version:
+        """Check the other version out and find its environment, once, until the end of the run.
 
         Raises:
             InputError: It cannot be checked out, or its environment cannot be made.
         """
         if self._version is None:
+            opened = ExitStack()
+            self.config.add_cleanup(opened.close)
             root = self.config.rootpath.resolve()
-            opened = open_version(self.commit, root, self.extras, self.say)
-            self._version = self._opened.enter_context(opened)
-            self._other_folders = self._version.checkout.other_folders()
+            other = open_version(self.commit, root, self.extras, self.say)
+            self._version = opened.enter_context(other)
+        return self._version
 
-    def remove(self) -> None:
-        """Remove the other version from this machine."""
-        self._opened.close()
+    @cached_property
+    def _other_folders(self) -> tuple[str, ...]:
+        return self.prepare().checkout.other_folders()
 
     def all_pairs(self) -> Iterator[Pair]:
         """Yield every pair, subject by subject."""
@@ -98,15 +88,8 @@ class Against:
     ) -> tuple[Comparison, Measurement] | None:
         """Measure both versions in turns until the pairs decide on a quantity.
 
-        Args:
-            quantity: A key of `GATED`.
-            key: Identifies the subject, whose earlier pairs count too.
-            command: The command that a session of the subject runs here.
-            request: The request to each session.
-
-        Returns:
-            The comparison, and the last session of this version; None where the other version has
-            no such test.
+        Earlier pairs of the same key count too. Returns the comparison, and the last session of
+        this version; None where the other version has no such test.
 
         Raises:
             NetpipeError: A session of either version has failed.
@@ -138,17 +121,19 @@ class Against:
 
     def _measure_now(self, command: Sequence[str], request: MeasureRequest) -> Measurement:
         here = self.commit.repository
-        others = [*self._other_folders, str(self._prepared.checkout.folder)]
+        others = [*self._other_folders, str(self.prepare().checkout.folder)]
         not_from = tuple(folder for folder in others if Path(folder).resolve() != here)
         request = replace(request, code_from=str(here), not_from=not_from)
         return parent.run_measurement(command, request, progress=LongPhases(self.say))
 
     def _measure_base(self, command: Sequence[str], request: MeasureRequest) -> Measurement:
-        version = self._prepared
+        version, folder = self.prepare(), self.config.invocation_params.dir
         _, dash_m, pytest_, *words = command
-        folder = self.config.invocation_params.dir
         moved = [version.python, dash_m, pytest_, *version.move_paths(words, folder)]
-        moved += self._cache_flags()
+        if self.config.pluginmanager.hasplugin("cacheprovider"):
+            # Data in this run's cache serve both versions. `mkdir` returns <cache>/d/<name>: the
+            # public way to find <cache>.
+            moved += ["-o", f"cache_dir={self.config.cache.mkdir('netpipe').parents[1]}"]
         code_from = str(version.checkout.folder)
         request = replace(request, code_from=code_from, not_from=self._other_folders)
         try:
@@ -160,25 +145,9 @@ class Against:
         except NetpipeError as error:
             raise SessionError(f"the session of {self.commit.label} failed: {error}") from error
 
-    def _cache_flags(self) -> list[str]:
-        """Return the flags for this run's cache, so that data in it serve both versions."""
-        if not self.config.pluginmanager.hasplugin("cacheprovider"):
-            return []
-        # `mkdir` returns <cache>/d/<name>: the public way to find <cache>.
-        return ["-o", f"cache_dir={self.config.cache.mkdir('netpipe').parents[1]}"]
-
-    @property
-    def _prepared(self) -> Version:
-        assert self._version is not None, "prepare() comes first"
-        return self._version
-
 
 def recorded_commit(baselines: Sequence[Baseline], key: str) -> str:
-    """Return the commit that was measured for the latest baseline of a device.
-
-    Args:
-        baselines: All of the device, the latest last.
-        key: The key of the device.
+    """Return the commit that was measured for the latest of the baselines of a device.
 
     Raises:
         InputError: There is no baseline, or it was recorded from uncommitted changes.
@@ -198,26 +167,21 @@ def recorded_commit(baselines: Sequence[Baseline], key: str) -> str:
 
 
 def dismiss_machine_alarm(
-    stored: Comparison, paired: Iterable[Comparison], commit: str, baselines: Iterable[Baseline]
-) -> Comparison:
+    result: GateResult, paired: Iterable[GateResult], commit: str, baselines: Iterable[Baseline]
+) -> GateResult:
     """Make a comparison with a baseline NOT_COMPARED where the machine has caused its alarm.
 
     It has where pairs with the commit of that very baseline find the metric no worse.
-
-    Args:
-        stored: The comparison of one metric with the baseline.
-        paired: The comparisons by pairs, metric by metric.
-        commit: The commit of the other version of the pairs.
-        baselines: The baselines of the device.
     """
-    decisive = stored.decisive
+    stored, decisive = result.comparison, result.comparison.decisive
     if decisive is None or stored.outcome not in ALARMS:
-        return stored
-    if not any(one.metric == stored.metric and one.outcome in NO_WORSE for one in paired):
-        return stored
-    recorded = next((one for one in baselines if one.name == decisive.baseline), None)
+        return result
+    found = [pair.comparison.outcome for pair in paired if pair.comparison.metric == stored.metric]
+    recorded = next((base for base in baselines if base.name == decisive.baseline), None)
     if recorded is None or recorded.dirty or recorded.commit != commit:
-        return stored
+        return result
+    if not any(outcome in NO_WORSE for outcome in found):
+        return result
     # The machine is another one now, of which this is no baseline.
     why_not = "the machine has changed, not the code"
     slow_too = f"and so is its commit {commit[:12]} on this machine now"
@@ -228,4 +192,4 @@ def dismiss_machine_alarm(
         is_open=False,
         why_not=why_not,
     )
-    return Comparison.from_metrics([dismissed])
+    return replace(result, comparison=Comparison.from_metrics([dismissed]), waiver=None)

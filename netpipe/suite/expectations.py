@@ -1,16 +1,11 @@
 """The assertions of performance tests; every failure message names its figures."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from netpipe.errors import (
-    InconclusiveError,
-    MisuseError,
-    PipelineOrderError,
-    PipelineTooSlowError,
-)
+from netpipe.errors import InconclusiveError, MisuseError, PipelineOrderError, PipelineTooSlowError
 from netpipe.results.measurement import Measurement
 from netpipe.results.units import format_ratio_interval, format_seconds_interval
 from netpipe.verdict.decision import judge
@@ -20,12 +15,7 @@ from netpipe.verdict.quantities import EPSILON
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits that a pipeline must keep.
-
-    Attributes:
-        headroom: S0 / L must be at least this.
-        stall_fraction: (R - S0) / R must be at most this.
-    """
+    """The limits that a pipeline must keep: at least this headroom, at most this stall."""
 
     headroom: float = 1.0
     stall_fraction: float = EPSILON
@@ -101,17 +91,13 @@ def expect_order(lint: Mapping[str, Any]) -> None:
         PipelineOrderError: One is; the message holds each with its cost and its fix.
     """
     __tracebackhide__ = True
-    errors = [finding for finding in lint["findings"] if finding["severity"] == "error"]
-    if errors:
-        lines = (line for finding in errors for line in _finding_lines(finding, lint["graph"]))
+    lines = []
+    for finding in lint["findings"]:
+        if finding["severity"] == "error":
+            made_at = dict.fromkeys(lint["graph"][node]["made_at"] for node in finding["nodes"])
+            places = ", ".join(filter(None, made_at))
+            figures = {"at": places, "cost": finding["cost"], "fix": finding["fix"]}
+            lines.append(f"order: {finding['rule']}: {finding['message']}")
+            lines += [f"{word}: {figure}" for word, figure in figures.items() if figure]
+    if lines:
         raise PipelineOrderError("\n".join(lines))
-
-
-def _finding_lines(finding: Mapping[str, Any], graph: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    yield f"order: {finding['rule']}: {finding['message']}"
-    places = dict.fromkeys(graph[number]["made_at"] for number in finding["nodes"])
-    if any(places):
-        yield f"at: {', '.join(filter(None, places))}"
-    for word in ("cost", "fix"):
-        if finding[word]:
-            yield f"{word}: {finding[word]}"

@@ -11,7 +11,7 @@ from netpipe.gate.metrics import GATED
 from netpipe.gate.outcomes import UNJUDGED, Outcome
 from netpipe.results.measurement import Measurement
 from netpipe.session.request import SessionRequest
-from netpipe.suite import benchmark_replay, session_nodes, xdist_isolation
+from netpipe.suite import other_plugins, session_nodes
 from netpipe.suite.expectations import Limits
 from netpipe.suite.gate_results import find_worst, junit_properties, render_failure
 from netpipe.suite.run import RUN, Run, Subject
@@ -99,11 +99,10 @@ def netpipe_limits(request: pytest.FixtureRequest) -> Limits:
 @pytest.fixture
 def _netpipe_alone(request: pytest.FixtureRequest) -> None:
     """Fail a test that reached a worker because it requests its fixtures dynamically."""
-    if xdist_isolation.is_worker(request.config):
-        pytest.fail(
+    if other_plugins.is_worker(request.config):
+        raise make_failure(
             "a timed test must run alone, not in a pytest-xdist worker: take netpipe's fixtures "
-            "as arguments, which keeps a test out of workers, or run it with -n0",
-            pytrace=False,
+            "as arguments, which keeps a test out of workers, or run it with -n0"
         )
 
 
@@ -127,17 +126,17 @@ def netpipe_measurement(request: pytest.FixtureRequest, _netpipe_subject: Subjec
     """
     run = request.config.stash[RUN]
     measured = _without_traceback(lambda: run.measure(_netpipe_subject)[-1])
-    return _add_verdict_properties(request.node, measured)
+    _add_verdict_properties(request.node, measured)
+    return measured
 
 
-def _add_verdict_properties(node: pytest.Item, measured: Measurement) -> Measurement:
+def _add_verdict_properties(node: pytest.Item, measured: Measurement) -> None:
     verdict = judge(measured)
     node.user_properties += [
         ("netpipe_device", measured.device.key),
         ("netpipe_verdict", verdict.kind),
         ("netpipe_verdict_message", verdict.message),
     ]
-    return measured
 
 
 @pytest.fixture
@@ -175,7 +174,6 @@ def netpipe_benchmark(
     compared with the baseline; a regression fails the test.
     """
     run = request.config.stash[RUN]
-    replay = benchmark_replay.Replay(benchmark, _netpipe_clock)
     request.node.stash[UNUSED] = benchmark.enabled
 
     def put(quantity: str) -> Measurement:
@@ -185,16 +183,29 @@ def netpipe_benchmark(
             raise pytest.UsageError(
                 f"netpipe_benchmark takes one of {', '.join(GATED)}; found {quantity!r}"
             )
-        replay.check_enabled()
+        if not benchmark.enabled:
+            raise make_failure(
+                "benchmarks are disabled (--benchmark-disable): nothing was measured. Run: "
+                "pytest perf_tests --benchmark-compare"
+            )
         sessions = run.benchmark(request.node.nodeid, _netpipe_subject)
-        measured = _add_verdict_properties(request.node, sessions[-1])
+        measured = sessions[-1]
+        _add_verdict_properties(request.node, measured)
         # A recording stores one median for each session.
-        durations_s = (
-            [getattr(session, quantity).median for session in sessions]
-            if run.options.record
-            else list(getattr(measured.rounds, quantity))
+        durations_s = list(getattr(measured.rounds, quantity))
+        if run.options.record:
+            durations_s = [getattr(session, quantity).median for session in sessions]
+        remaining = iter(durations_s)
+        benchmark.extra_info.update(
+            device=measured.device.key,
+            verdict=judge(measured).kind,
+            headroom=measured.headroom.median,
+            stall_fraction=measured.stall_fraction.median,
+            load_cpu_ratio=measured.load_cpu_ratio.median,
         )
-        replay.play(durations_s, _extra_info(measured))
+        benchmark.pedantic(
+            lambda: _netpipe_clock.advance(next(remaining)), rounds=len(durations_s), iterations=1
+        )
         if run.compares or run.against:
             _gate(run, request.node, quantity, _netpipe_subject)
         return measured
@@ -202,16 +213,6 @@ def netpipe_benchmark(
     yield put
     # Without it, pytest-benchmark warns that it was not used, also after a failed measurement.
     benchmark.skipped = True
-
-
-def _extra_info(measurement: Measurement) -> dict[str, Any]:
-    return {
-        "device": measurement.device.key,
-        "verdict": judge(measurement).kind,
-        "headroom": measurement.headroom.median,
-        "stall_fraction": measurement.stall_fraction.median,
-        "load_cpu_ratio": measurement.load_cpu_ratio.median,
-    }
 
 
 def _gate(run: Run, node: pytest.Item, quantity: str, subject: Subject) -> None:
@@ -231,8 +232,8 @@ def _gate(run: Run, node: pytest.Item, quantity: str, subject: Subject) -> None:
     if worst.fails:
         baselines = run.baselines_of(worst.now.device.key) if run.compares else ()
         command = session_nodes.repeating_command(node.config, node.nodeid)
-        pytest.fail(render_failure(worst, baselines, command), pytrace=False)
+        raise make_failure(render_failure(worst, baselines, command))
     if worst.is_missing and run.options.fail_when_missing:
-        pytest.fail(f"{worst.outcome}: {comparison.reason}", pytrace=False)
+        raise make_failure(f"{worst.outcome}: {comparison.reason}")
     if comparison.outcome is Outcome.INCONCLUSIVE:
         raise InconclusiveError(f"{worst.outcome}: {comparison.reason}")

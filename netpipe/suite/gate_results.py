@@ -32,7 +32,6 @@ class GateResult:
 
     Attributes:
         benchmark: The benchmark's full name.
-        quantity: The quantity that the benchmark measures.
         comparison: The comparison, before any waiver.
         now: The last session of this version.
         waiver: The waiver under which a regression does not fail.
@@ -96,79 +95,68 @@ def render_failure(failed: GateResult, baselines: Sequence[Baseline], command: s
         command: The command that repeats it.
     """
     lines = [f"{failed.outcome}: {failed.comparison.reason}"]
-    decisive = failed.comparison.decisive
-    if decisive is not None:
-        lines += _figure_lines(decisive, failed.against or "the baseline")
-        lines += [
-            f"baseline:  {baseline.path}, commit {baseline.commit[:12]}, {baseline.recorded[:16]}"
-            for baseline in baselines
-            if decisive.baseline.endswith(baseline.path.name)
-        ]
-        lines += _history_lines(decisive.metric, failed.benchmark, baselines)
+    if failed.comparison.decisive is not None:
+        lines += _figure_lines(failed, failed.comparison.decisive, baselines)
+    verdict = judge(failed.now)
+    lines.append(f"verdict:   {verdict.message}; next: {verdict.next}")
     holder = find_holder(failed.benchmark, baselines, failed.now.host)
-    lines += _cause_lines(failed.now, holder.sessions[failed.benchmark] if holder else ())
+    then = holder.sessions[failed.benchmark][0].versions if holder else failed.now.versions
+    changed = [
+        f"{name} {then.get(name, 'none')} -> {version}"
+        for name, version in failed.now.versions.items()
+        if then.get(name) != version
+    ]
+    if changed:
+        lines.append(f"versions:  {', '.join(changed[:_MAX_VERSIONS])}")
+    busy = format_percent(failed.now.busy_elsewhere_fraction)
+    lines.append(f"machine:   other programs took {busy} of the host's CPU time")
     return "\n".join((*lines, f"again:     {command}"))
 
 
-def _figure_lines(found: MetricComparison, beside: str) -> Iterator[str]:
-    now, then = (_format_value(found.metric, value) for value in (found.now, found.then))
-    worse = found.worse
-    better = "lower" if found.metric.lower_is_better else "higher"
-    yield f"metric:    {found.metric.name}, {better} is better"
+def _figure_lines(
+    failed: GateResult, decisive: MetricComparison, baselines: Sequence[Baseline]
+) -> Iterator[str]:
+    metric, worse = decisive.metric, decisive.worse
+    now, then = _format_value(metric, decisive.now), _format_value(metric, decisive.then)
+    beside = failed.against or "the baseline"
+    yield f"metric:    {metric.name}, {'lower' if metric.lower_is_better else 'higher'} is better"
     yield f"value:     {now}, {beside} {then} (medians over sessions)"
     yield (
         f"worse by:  {worse.median:.3f} ({worse.low:.3f} to {worse.high:.3f}) over {worse.n} "
-        f"sessions; bound {found.bound:.3f}"
+        f"sessions; bound {decisive.bound:.3f}"
     )
+    history = []
+    for baseline in baselines:
+        path = baseline.path
+        if decisive.baseline.endswith(path.name):
+            yield f"baseline:  {path}, commit {baseline.commit[:12]}, {baseline.recorded[:16]}"
+        if sessions := baseline.sessions.get(failed.benchmark, ()):
+            value = median(map(metric.value, sessions))
+            history.append(f"{path.name[:4]} {_format_value(metric, value)}")
+    if history:
+        yield f"history:   {', '.join(history)}"
 
 
 def _format_value(metric: Metric, value: float) -> str:
     return format_seconds(value) if metric.unit == "s" else f"{value:.3g} {metric.unit}".rstrip()
 
 
-def _history_lines(metric: Metric, benchmark: str, baselines: Sequence[Baseline]) -> Iterator[str]:
-    values = [
-        f"{baseline.path.name[:4]} {_format_value(metric, median(map(metric.value, sessions)))}"
-        for baseline in baselines
-        if (sessions := baseline.sessions.get(benchmark, ()))
-    ]
-    if values:
-        yield f"history:   {', '.join(values)}"
-
-
-def _cause_lines(now: Measurement, then: Sequence[Measurement]) -> Iterator[str]:
-    verdict = judge(now)
-    yield f"verdict:   {verdict.message}; next: {verdict.next}"
-    if then:
-        changed = [
-            f"{name} {then[0].versions.get(name, 'none')} -> {version}"
-            for name, version in now.versions.items()
-            if then[0].versions.get(name) != version
-        ]
-        if changed:
-            yield f"versions:  {', '.join(changed[:_MAX_VERSIONS])}"
-    busy = format_percent(now.busy_elsewhere_fraction)
-    yield f"machine:   other programs took {busy} of the host's CPU time"
-
-
 def junit_properties(comparison: Comparison) -> list[tuple[str, object]]:
     """Return the JUnit properties of a comparison, pass or fail."""
     properties: list[tuple[str, object]] = [("netpipe_outcome", comparison.outcome.value)]
     decisive = comparison.decisive
-    if decisive is None:
-        return properties
-    properties += [
-        ("netpipe_metric", decisive.metric.name),
-        ("netpipe_unit", decisive.metric.unit),
-        ("netpipe_value", decisive.now),
-        ("netpipe_baseline", decisive.baseline),
-        ("netpipe_baseline_value", decisive.then),
-    ]
-    if decisive.why_not:
-        return properties
-    return [
-        *properties,
-        ("netpipe_worse", decisive.worse.median),
-        ("netpipe_bound", decisive.bound),
-        ("netpipe_sessions", decisive.worse.n),
-    ]
+    if decisive is not None:
+        properties += [
+            ("netpipe_metric", decisive.metric.name),
+            ("netpipe_unit", decisive.metric.unit),
+            ("netpipe_value", decisive.now),
+            ("netpipe_baseline", decisive.baseline),
+            ("netpipe_baseline_value", decisive.then),
+        ]
+    if decisive is not None and not decisive.why_not:
+        properties += [
+            ("netpipe_worse", decisive.worse.median),
+            ("netpipe_bound", decisive.bound),
+            ("netpipe_sessions", decisive.worse.n),
+        ]
+    return properties

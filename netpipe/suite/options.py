@@ -13,58 +13,37 @@ from netpipe.linting.request import LintRequest
 from netpipe.linting.settings import read_lint_settings
 from netpipe.measuring.request import MeasureRequest
 
-_POLICIES: Final = ("warn", "fail")
 BASELINE: Final = "baseline"
 """The ref that names the commit at which the baseline in use was recorded."""
-
-_NAME: Final = re.compile(r"[\w.-]*")
 
 # name: (default, metavar, help)
 _FLAGS: Final = {
     "device": ("", "KEY", "this run must be on that device; a family (a100) matches its variants"),
-    "against": (
-        "",
-        "REF",
-        "a git ref to measure in turns with this version; baseline: the commit of the baseline",
-    ),
-    "against_extras": (
-        "",
-        "EXTRAS",
-        "extras to install with REF where it declares other dependencies",
-    ),
+    "against": ("", "REF",
+        "a git ref to measure in turns with this version; baseline: the commit of the baseline"),
+    "against_extras": ("", "EXTRAS",
+        "extras to install with REF where it declares other dependencies"),
     "accelerator": ("auto", "A", "auto, emulated:36ms, emulated:8xh100, or a list of them"),
     "flops_per_step": ("", "FLOPS", "FLOPs of a step, for an emulated accelerator with a name"),
     "mfu": ("0.4", "FRACTION", "the part of its peak that an emulated accelerator reaches"),
     "budget": ("20", "SECONDS", "seconds for the rounds of one measurement"),
-    "batch_limit": (
-        "10",
-        "SECONDS",
-        "seconds without a batch after which a loader counts as hanging",
-    ),
+    "batch_limit": ("10", "SECONDS",
+        "seconds without a batch after which a loader counts as hanging"),
     "start_limit": ("600", "SECONDS", "seconds until the first batch must be there"),
-    "intent": (
-        "",
-        "INTENT",
-        "throughput or reproducible (else that of [tool.netpipe.lint] in pyproject.toml)",
-    ),
+    "intent": ("", "INTENT",
+        "throughput or reproducible (else that of [tool.netpipe.lint] in pyproject.toml)"),
     "missing": ("warn", "POLICY", "warn or fail where there is no comparable baseline"),
-    "inconclusive": (
-        "warn",
-        "POLICY",
-        "warn or fail where a noisy machine leaves the outcome open",
-    ),
+    "inconclusive": ("warn", "POLICY",
+        "warn or fail where a noisy machine leaves the outcome open"),
     "record": ("", "NAME", "write this run as a baseline, if every verdict was valid"),
     "sessions": ("10", "N", "fresh processes that a recorded baseline consists of"),
     "baselines": ("baselines", "DIR", "where baselines lie, from the root folder"),
-    "baselines_at": (
-        "auto",
-        "REF",
-        "the commit that baselines are read from; auto, or here for the working tree",
-    ),
+    "baselines_at": ("auto", "REF",
+        "the commit that baselines are read from; auto, or here for the working tree"),
     "trace": ("", "DIR", "keep a profiler's trace of some steps of each measurement in DIR"),
     "json": ("", "FILE", "write every measurement, verdict and comparison to FILE"),
     "report": ("", "FILE.html", "write one HTML page of them to FILE.html"),
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -75,17 +54,10 @@ class Options:
         device: The device key or family that must be here; "" for any.
         against: The git ref to measure in turns with this version, or `BASELINE`; "" for none, as
             in a run that is recorded.
-        against_extras: The extras to install with it, where it declares other dependencies.
         accelerators: The accelerators to measure with: "auto" or emulated ones.
         request: The limits, FLOPs, MFU and trace folder of every session that measures.
         lint_request: The start limit, intent and silences of every session that lints.
-        fail_when_missing: Whether a missing baseline fails a test.
-        fail_when_inconclusive: Whether an INCONCLUSIVE outcome fails a test.
         record: The name of the baseline to write; "" to write none.
-        sessions: Fresh processes that a recorded baseline consists of.
-        baselines: The folder of baselines.
-        baselines_at: The commit that they are read from: its name, "auto", or "here" for the
-            working tree.
         json: The file for all results; None for no file.
         report: The file for the HTML page; None for no page.
     """
@@ -112,21 +84,23 @@ class Options:
         Raises:
             pytest.UsageError: A value is not one of those allowed.
         """
-        values = {name: _value(config, name) for name in _FLAGS}
+        values = {}
+        for name in _FLAGS:
+            flag = config.getoption(f"netpipe_{name}")
+            values[name] = str(config.getini(f"netpipe_{name}") if flag is None else flag)
         for name in ("missing", "inconclusive"):
-            if values[name] not in _POLICIES:
+            if values[name] not in ("warn", "fail"):
                 raise _usage(name, "be warn or fail", values[name])
-        if not _NAME.fullmatch(values["record"]):
+        if not re.fullmatch(r"[\w.-]*", values["record"]):
             raise _usage("record", "consist of letters, digits and _ . -", values["record"])
         try:
             lint = read_lint_settings(config.rootpath)
+            flops = values["flops_per_step"]
             request = MeasureRequest(
                 budget_s=_number(values, "budget"),
                 batch_limit_s=_number(values, "batch_limit"),
                 start_limit_s=_number(values, "start_limit"),
-                flops_per_step=(
-                    _number(values, "flops_per_step") if values["flops_per_step"] else None
-                ),
+                flops_per_step=_number(values, "flops_per_step") if flops else None,
                 mfu=_number(values, "mfu"),
                 trace=str(Path(values["trace"]).absolute()) if values["trace"] else "",
             )
@@ -171,11 +145,6 @@ def add_options(parser: pytest.Parser) -> None:
             help=f"{text} (default: {default or 'none'})",
         )
         parser.addini(f"netpipe_{name}", f"{text}; the flag overrides it", default=default)
-
-
-def _value(config: pytest.Config, name: str) -> str:
-    flag = config.getoption(f"netpipe_{name}")
-    return str(config.getini(f"netpipe_{name}") if flag is None else flag)
 
 
 def _number(values: dict[str, str], name: str) -> float:

@@ -17,13 +17,7 @@ from typing import Final
 
 from netpipe.errors import InputError
 from netpipe.session.parent import ProcessEnvironment
-from netpipe.suite.worktrees import (
-    Checkout,
-    Commit,
-    check_out,
-    declares_other_dependencies,
-    remove,
-)
+from netpipe.suite.worktrees import Checkout, Commit, check_out, declares_other_dependencies
 
 _PROJECT_FILES: Final = ("pyproject.toml", "setup.py", "setup.cfg")
 _MAX_LOG_LINES: Final = 25
@@ -31,12 +25,9 @@ _MAX_LOG_LINES: Final = 25
 
 @dataclass(frozen=True)
 class Version:
-    """Another version of the project.
+    """Another version of the project, and the interpreter that runs it.
 
-    Attributes:
-        checkout: Its code.
-        python: The interpreter that runs it.
-        path: The folders to put before the interpreter's own `sys.path`.
+    The folders in `path` go before the interpreter's own `sys.path`.
     """
 
     checkout: Checkout
@@ -50,14 +41,10 @@ class Version:
         return ProcessEnvironment(there if there.is_dir() else self.checkout.folder, variables)
 
     def move_paths(self, words: Sequence[str], folder: Path) -> list[str]:
-        """Return words of a command line with every path in this checkout moved into the other.
+        """Return words of a pytest command with every path in this checkout moved into the other.
 
         A file that the other version lacks (data that git does not know) is used from here; a test
-        never is.
-
-        Args:
-            words: Arguments and flags of pytest.
-            folder: The folder that relative paths start from here.
+        never is. Relative paths start from `folder` here.
         """
         return [self._move_path(word, folder.resolve()) for word in words]
 
@@ -93,18 +80,15 @@ def open_version(
     with (
         _interrupted_by_sigterm(),
         tempfile.TemporaryDirectory(prefix="netpipe-against-", ignore_cleanup_errors=True) as made,
+        check_out(commit, Path(made, "checkout")) as checkout,
     ):
-        folder = Path(made, "checkout")
-        try:
-            checkout = check_out(commit, folder)
-            if declares_other_dependencies(checkout, project):
-                say(f"{commit.label} declares other dependencies: making an environment for it")
-                yield _install(checkout, project, Path(made, "environment"), extras)
-            else:
-                say(f"{commit.label} runs its own checkout, in this environment")
-                yield share_environment(checkout)
-        finally:
-            remove(commit, folder)
+        if declares_other_dependencies(checkout, project):
+            say(f"{commit.label} declares other dependencies: making an environment for it")
+            yield _install(checkout, project, Path(made, "environment"), extras)
+        else:
+            say(f"{commit.label} runs its own checkout, in this environment")
+            path = _moved_path(checkout, [*sys.path, *_editable_roots()])
+            yield Version(checkout, sys.executable, path)
 
 
 @contextmanager
@@ -126,27 +110,17 @@ def _interrupted_by_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def share_environment(checkout: Checkout) -> Version:
-    """Return a version that runs in this interpreter, with its own code instead of this one's."""
-    return Version(checkout, sys.executable, _moved_path(checkout, [*sys.path, *_editable_roots()]))
-
-
 def _install(checkout: Checkout, project: Path, folder: Path, extras: str) -> Version:
     """Make a virtual environment and install another version into it, editable."""
-    version = Version(
-        checkout, str(folder / "bin" / "python"), _moved_path(checkout, _given_path())
-    )
-    wanted = _install_arguments(checkout.locate(project), extras)
+    python, path = str(folder / "bin" / "python"), _moved_path(checkout, _given_path())
+    there = checkout.locate(project)
+    wanted = ["-r", str(there / "requirements.txt")]
+    if any((there / name).is_file() for name in _PROJECT_FILES):
+        wanted = ["-e", f"{there}[{extras}]" if extras else str(there)]
     _run([sys.executable, "-m", "venv", str(folder)], checkout.commit)
-    _run([version.python, "-m", "pip", "install", "--quiet", *wanted], checkout.commit)
-    _run([version.python, "-c", "import netpipe.pytest_plugin"], checkout.commit, version.path)
-    return version
-
-
-def _install_arguments(project: Path, extras: str) -> list[str]:
-    if any((project / name).is_file() for name in _PROJECT_FILES):
-        return ["-e", f"{project}[{extras}]" if extras else str(project)]
-    return ["-r", str(project / "requirements.txt")]
+    _run([python, "-m", "pip", "install", "--quiet", *wanted], checkout.commit)
+    _run([python, "-c", "import netpipe.pytest_plugin"], checkout.commit, path)
+    return Version(checkout, python, path)
 
 
 def _run(command: list[str], commit: Commit, path: Iterable[str] = ()) -> None:
@@ -175,26 +149,19 @@ def _moved_path(checkout: Checkout, entries: list[str]) -> tuple[str, ...]:
 
     Other entries stay if the user set them; the interpreter knows the rest.
     """
+    repository = checkout.commit.repository
+    prefixes = map(Path, (sys.prefix, sys.base_prefix))
+    environments = [prefix for prefix in prefixes if prefix.is_relative_to(repository)]
     moved: dict[str, None] = {}
     for entry in filter(None, entries):
-        if _is_own_code(checkout.commit.repository, Path(entry)):
+        is_installed = any(map(Path(entry).is_relative_to, environments))
+        if not is_installed and Path(entry).resolve().is_relative_to(repository):
             there = checkout.locate(Path(entry).resolve())
             if there.exists():
                 moved[str(there)] = None
         elif entry in _given_path():
             moved[entry] = None
     return tuple(moved)
-
-
-def _is_own_code(repository: Path, entry: Path) -> bool:
-    """Return whether an entry is code of this checkout, and not of an environment inside it."""
-    environments = [
-        prefix
-        for prefix in map(Path, (sys.prefix, sys.base_prefix))
-        if prefix.is_relative_to(repository)
-    ]
-    is_installed = any(entry.is_relative_to(prefix) for prefix in environments)
-    return not is_installed and entry.resolve().is_relative_to(repository)
 
 
 def _editable_roots() -> Iterator[str]:

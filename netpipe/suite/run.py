@@ -14,6 +14,7 @@ from netpipe.gate import baseline
 from netpipe.gate.baseline import Baseline
 from netpipe.gate.comparison import MAX_SESSIONS, BaselineSessions, compare_until_decided
 from netpipe.gate.outcomes import UNJUDGED, Comparison
+from netpipe.gate.waivers import apply_waivers
 from netpipe.measuring.request import MeasureRequest
 from netpipe.results.measurement import Device, Finding, Measurement
 from netpipe.session import parent
@@ -29,13 +30,9 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True)
 class Subject:
-    """One loader with its step and loop, against one accelerator.
+    """One loader with its step and loop, which the key identifies, against one accelerator.
 
-    Attributes:
-        key: Identifies the loader, step and loop.
-        accelerator: "auto" or an emulated one.
-        command: The command that a session of it runs.
-        name: The id of the test that asked for it first.
+    A session of it runs the command; the name is the id of the test that asked for it first.
     """
 
     key: tuple[object, ...]
@@ -45,7 +42,7 @@ class Subject:
 
     @property
     def full_key(self) -> tuple[object, ...]:
-        """Identifies the subject, with its accelerator."""
+        """The key, with the accelerator."""
         return (self.key, self.accelerator)
 
 
@@ -54,21 +51,17 @@ class Run:
     """Everything that this run measured and decided.
 
     Attributes:
-        options: The options of the run.
         compares: Whether results are compared with baselines.
         covers: Whether this run would have found a test of a given id.
-        say: Tells the user what happens.
         against: The other version, whose pairs with this one decide; None without one.
         sessions: The sessions of every subject measured, by its full key.
-        results: Every comparison made, in order.
         lints: The `netpipe.lint/1` document of every loader, by the subject's key.
+        results: Every comparison made, in order.
         recorded: The sessions behind every benchmark, by full name.
+        has_benchmarks: Whether any test is to be compared, selected or not.
         notes: Lines for the summary: files written, and older baselines that were needed.
         timed: The ids of the tests that need a session.
         left_to_run: The ids of the timed tests that pytest-xdist's workers left out, in order.
-        deselected: The ids of the tests that were deselected.
-        has_benchmarks: Whether any test is to be compared, selected or not.
-        acceptance: The baselines and waivers that the run is compared with.
     """
 
     options: Options
@@ -98,10 +91,10 @@ class Run:
     def say_limit(self) -> None:
         """Tell the user how long the timed tests may take."""
         request = self.options.request
-        limit_s = self.sessions_limit_s + bool(self.options.against) * pairs_limit_s(request)
+        all_s = self.sessions_limit_s + bool(self.options.against) * pairs_limit_s(request)
         self.say(
             f"timed tests: {len(self.timed)}; a session measures for {request.budget_s:g} s; all "
-            f"sessions of one loader and step end within {ceil(limit_s / 60)} min, of which the "
+            f"sessions of one loader and step end within {ceil(all_s / 60)} min, of which the "
             f"first batch may take {request.start_limit_s:g} s"
         )
 
@@ -115,10 +108,8 @@ class Run:
             return False
         fails = self.options.fail_when_missing
         if self.results:
-            needs_judged = fails or bool(self.options.against)
-            return needs_judged and all(
-                result.comparison.outcome in UNJUDGED for result in self.results
-            )
+            outcomes = {result.comparison.outcome for result in self.results}
+            return (fails or bool(self.options.against)) and outcomes.issubset(UNJUDGED)
         is_unmeasured = bool(self.timed or fails) and not self.sessions and not self.lints
         return is_unmeasured or self.has_benchmarks or bool(self.lost_benchmarks())
 
@@ -144,13 +135,12 @@ class Run:
 
     def _measure_confirmed(self, subject: Subject, which: str) -> Measurement:
         """Measure once, and again when the verdict is bad: the machine may have caused it."""
-        self.say(f"measuring against {subject.accelerator}, {which}")
-        first = self._measure_once(subject)
+        first = self._measure_once(subject, f"against {subject.accelerator}, {which}")
         verdict = judge(first)
         if verdict.passes(first):
             return first
         try:
-            second = self._measure_again(subject, f"to confirm: {verdict.message}")
+            second = self._measure_once(subject, f"again, to confirm: {verdict.message}")
         except OutOfTimeError as error:
             return replace(first, findings=(*first.findings, Finding("not-repeated", str(error))))
         again = judge(second).kind
@@ -158,12 +148,9 @@ class Run:
         finding = Finding(name, f"first {verdict.kind}, then {again}")
         return replace(second, findings=(*second.findings, finding))
 
-    def _measure_again(self, subject: Subject, why: str) -> Measurement:
-        self.say(f"measuring again, {why}")
-        return self._measure_once(subject)
-
-    def _measure_once(self, subject: Subject) -> Measurement:
+    def _measure_once(self, subject: Subject, description: str) -> Measurement:
         """Measure in the time that the sessions of this subject have left."""
+        self.say(f"measuring {description}")
         limit = self._limits.setdefault(subject.full_key, TimeLimit(self.sessions_limit_s))
         measure = partial(parent.run_measurement, subject.command, progress=LongPhases(self.say))
         return limit.run(self._request(subject), measure)
@@ -187,32 +174,34 @@ class Run:
         """Return the `netpipe.lint/1` document of a subject's loader."""
         if subject.key not in self.lints:
             self.say("reading the order of the pipeline")
-            slow = LongPhases(self.say)
             request = replace(self.options.lint_request, accelerator=subject.accelerator)
-            self.lints[subject.key] = self._raise_again(
-                (subject.key, "lint"),
-                partial(parent.run_session, subject.command, request, progress=slow),
-            )
+            progress = LongPhases(self.say)
+            lint = partial(parent.run_session, subject.command, request, progress=progress)
+            self.lints[subject.key] = self._raise_again((subject.key, "lint"), lint)
         return self.lints[subject.key]
 
-    def decide(self, benchmark: str, quantity: str, subject: Subject) -> tuple[GateResult, ...]:
+    def decide(self, benchmark: str, quantity: str, subject: Subject) -> list[GateResult]:
         """Compare a benchmark with the other version and the baseline.
 
-        Returns:
-            The results that were judged; where none was, those of the baseline, else of the pairs.
+        Returns the results that were judged; where none was, those of the baseline, else of the
+        pairs.
         """
-        paired: tuple[GateResult, ...] = ()
+        paired: list[GateResult] = []
         if self.against is not None:
             paired = self._compare_pairs(self.against, benchmark, quantity, subject)
-        stored = self._compare_stored(benchmark, quantity, subject) if self.compares else ()
-        stored = tuple(self._dismiss_machine_alarm(result, paired) for result in stored)
-        self.results += (*paired, *stored)
-        judged = [one for one in (*paired, *stored) if one.comparison.outcome not in UNJUDGED]
-        return tuple(judged) or stored or paired
+        stored = self._compare_stored(benchmark, quantity, subject) if self.compares else []
+        if self.against is not None and stored:
+            baselines = self.baselines_of(stored[0].now.device.key)
+            commit = self.against.commit.sha
+            stored = [dismiss_machine_alarm(result, paired, commit, baselines) for result in stored]
+        results = [*paired, *stored]
+        self.results += results
+        judged = [result for result in results if result.comparison.outcome not in UNJUDGED]
+        return judged or stored or paired
 
     def _compare_pairs(
         self, against: Against, benchmark: str, quantity: str, subject: Subject
-    ) -> tuple[GateResult, ...]:
+    ) -> list[GateResult]:
         # A trace of this version exists already, and the other version needs none.
         request = replace(self._request(subject), trace="", trace_name="")
         key = ("pairs", *subject.full_key)
@@ -227,16 +216,15 @@ class Run:
 
     def _results(
         self, benchmark: str, quantity: str, found: Comparison, now: Measurement, against: str = ""
-    ) -> tuple[GateResult, ...]:
+    ) -> list[GateResult]:
+        waivers, today = self.acceptance.waivers, self.acceptance.today
         results = []
-        for one in found.by_metric:
-            comparison, waiver = self.acceptance.apply_waivers(one, benchmark, now.device.key)
+        for alone in found.by_metric:
+            comparison, waiver = apply_waivers(waivers, alone, benchmark, now.device.key, today)
             results.append(GateResult(benchmark, quantity, comparison, now, waiver, against))
-        return tuple(results)
+        return results
 
-    def _compare_stored(
-        self, benchmark: str, quantity: str, subject: Subject
-    ) -> tuple[GateResult, ...]:
+    def _compare_stored(self, benchmark: str, quantity: str, subject: Subject) -> list[GateResult]:
         """Compare a benchmark with its baseline, in more sessions while the outcome is open."""
         sessions = self.measure(subject)
         key = sessions[-1].device.key
@@ -245,45 +233,26 @@ class Run:
             reason = f"there is no baseline for {key}"
             found = Comparison.without_baseline(quantity, sessions, reason)
             return self._results(benchmark, quantity, found, sessions[-1])
-        holder = baseline.find_holder(benchmark, baselines, sessions[-1].host) or baselines[-1]
-        if holder is not baselines[-1]:
-            self._note_older(holder, baselines[-1], benchmark)
+        latest = baselines[-1]
+        holder = baseline.find_holder(benchmark, baselines, sessions[-1].host) or latest
+        if holder is not latest:
+            why = "was recorded on another class of host"
+            if not latest.sessions.get(benchmark):
+                why = f"does not hold {benchmark}"
+            note = f"{latest.path.name} {why}: {benchmark} is compared with {holder.path.name}"
+            if note not in self.notes:
+                self.notes.append(note)
         stored, *earlier = (
-            BaselineSessions(one.name, one.sessions.get(benchmark, ()))
-            for one in (holder, *baselines[: baselines.index(holder)])
+            BaselineSessions(recording.name, recording.sessions.get(benchmark, ()))
+            for recording in (holder, *baselines[: baselines.index(holder)])
         )
-        found, sessions = compare_until_decided(
-            quantity,
-            sessions,
-            stored,
-            earlier,
-            lambda so_far: self._measure_again(subject, f"to be sure: {so_far.open_reason}"),
-        )
+
+        def measure_again(undecided: Comparison) -> Measurement:
+            return self._measure_once(subject, f"again, to be sure: {undecided.open_reason}")
+
+        found, sessions = compare_until_decided(quantity, sessions, stored, earlier, measure_again)
         self.sessions[subject.full_key] = sessions
         return self._results(benchmark, quantity, found, sessions[-1])
-
-    def _note_older(self, holder: Baseline, latest: Baseline, benchmark: str) -> None:
-        why = "was recorded on another class of host"
-        if not latest.sessions.get(benchmark):
-            why = f"does not hold {benchmark}"
-        note = f"{latest.path.name} {why}: {benchmark} is compared with {holder.path.name}"
-        if note not in self.notes:
-            self.notes.append(note)
-
-    def _dismiss_machine_alarm(
-        self, result: GateResult, paired: Sequence[GateResult]
-    ) -> GateResult:
-        if self.against is None:
-            return result
-        comparison = dismiss_machine_alarm(
-            result.comparison,
-            [one.comparison for one in paired],
-            self.against.commit.sha,
-            self.baselines_of(result.now.device.key),
-        )
-        if comparison is result.comparison:
-            return result
-        return replace(result, comparison=comparison, waiver=None)
 
     def is_removed(self, benchmark: str) -> bool:
         """Return whether this run would have found the benchmark's test, and there is none."""
@@ -291,7 +260,7 @@ class Run:
 
     def lost_benchmarks(self) -> list[str]:
         """Return the benchmarks that baselines in use hold and that no test produced."""
-        stored = {name for one in self._baselines.values() for name in baseline.find_holders(one)}
+        stored = set().union(*map(baseline.find_holders, self._baselines.values()))
         return sorted(filter(self.covers, stored - set(self.recorded) - self.deselected))
 
     def baselines_of(self, key: str) -> tuple[Baseline, ...]:

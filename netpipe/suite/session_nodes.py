@@ -3,52 +3,30 @@
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
 from netpipe.linting.request import LintRequest
-from netpipe.measuring.child import Factories, serve
-from netpipe.measuring.request import MeasureRequest
+from netpipe.measuring.child import serve
+from netpipe.measuring.request import Factories, MeasureRequest
 from netpipe.session.child import run_job
 from netpipe.session.request import SessionRequest
 from netpipe.session.result_files import error_document, write_result
 
-SUBJECT_FIXTURES: Final = tuple(f"netpipe_{one.name}" for one in fields(Factories))
+SUBJECT_FIXTURES: Final = tuple(f"netpipe_{field.name}" for field in fields(Factories))
 
 # Flags whose effect belongs to the run, not to a session of it.
 _RUN_ONLY: Final = (
-    "--basetemp",
-    "--benchmark",
-    "--cache",
-    "--collect",
-    "--cov",
-    "--dist",
-    "--durations",
-    "--exitfirst",
-    "--ff",
-    "--failed-first",
-    "--junit",
-    "--last-failed",
-    "--lf",
-    "--maxfail",
-    "--netpipe-against",
-    "--netpipe-device",
-    "--netpipe-json",
-    "--netpipe-report",
-    "--netpipe-record",
-    "--netpipe-sessions",
-    "--numprocesses",
-    "--pdb",
-    "--reruns",
-    "--stepwise",
-    "--sw",
-    "--tx",
-)
-_RUN_ONLY_SHORT: Final = ("-n", "-x", "-k", "-m", "-v", "-q", "-s")
+    "--basetemp", "--benchmark", "--cache", "--collect", "--cov", "--dist", "--durations",
+    "--exitfirst", "--ff", "--failed-first", "--junit", "--last-failed", "--lf", "--maxfail",
+    "--netpipe-against", "--netpipe-device", "--netpipe-json", "--netpipe-report",
+    "--netpipe-record", "--netpipe-sessions", "--numprocesses", "--pdb", "--reruns", "--stepwise",
+    "--sw", "--tx", "-n", "-x", "-k", "-m", "-v", "-q", "-s",
+)  # fmt: skip
 
 
 def node_command(config: pytest.Config, node_id: str) -> list[str]:
@@ -59,24 +37,24 @@ def node_command(config: pytest.Config, node_id: str) -> list[str]:
         command += ["-c", str(config.inipath)]
     if config.pluginmanager.hasplugin("xdist"):
         command += ["-n0"]
-    return command + list(_forwarded(config.invocation_params.args, config.args))
+    return [*command, *_forwarded(config)]
 
 
 def repeating_command(config: pytest.Config, node_id: str) -> str:
     """Return the command line that compares one benchmark with its baseline again."""
     path, colons, name = node_id.partition("::")
     here = os.path.relpath(config.rootpath / path, config.invocation_params.dir)
-    forwarded = _forwarded(config.invocation_params.args, config.args)
-    return shlex.join(["pytest", f"{here}{colons}{name}", "--benchmark-compare", *forwarded])
+    command = ["pytest", f"{here}{colons}{name}", "--benchmark-compare", *_forwarded(config)]
+    return shlex.join(command)
 
 
-def _forwarded(arguments: Iterable[str | Any], positional: list[str]) -> Iterable[str]:
-    """Return the flags of this run that a session needs too, with their values."""
-    dropping = False
-    for argument in map(str, arguments):
+def _forwarded(config: pytest.Config) -> Iterator[str]:
+    """Yield the flags of this run that a session needs too, with their values."""
+    is_run_only = False
+    for argument in map(str, config.invocation_params.args):
         if argument.startswith("-"):
-            dropping = argument.startswith((*_RUN_ONLY, *_RUN_ONLY_SHORT))
-        if not dropping and argument not in positional:
+            is_run_only = argument.startswith(_RUN_ONLY)
+        if not is_run_only and argument not in config.args:
             yield argument
 
 
@@ -107,29 +85,21 @@ def subject_key(request: pytest.FixtureRequest) -> tuple[object, ...]:
     Tests share a measurement when they see the same definitions of the subject's fixtures, and of
     all fixtures that those request, with the same parameters.
     """
+    manager = request.session._fixturemanager  # noqa: SLF001  # pytest offers no other way
     definitions: dict[str, tuple[object, ...]] = {}
-    for name in SUBJECT_FIXTURES:
-        _add_definitions(request, name, definitions)
+    names = list(SUBJECT_FIXTURES)
+    for name in names:
+        if name not in definitions:
+            found = manager.getfixturedefs(name, request.node) or ()
+            definitions[name] = tuple((definition.baseid, definition.func) for definition in found)
+            for definition in found:
+                names += definition.argnames
     callspec = getattr(request.node, "callspec", None)
     parameters = {} if callspec is None else callspec.params
     return (
-        tuple(sorted(definitions.items(), key=lambda item: item[0])),
+        tuple((name, definitions[name]) for name in sorted(definitions)),
         tuple((name, parameters[name]) for name in sorted(parameters) if name in definitions),
     )
-
-
-def _add_definitions(
-    request: pytest.FixtureRequest, name: str, definitions: dict[str, tuple[object, ...]]
-) -> None:
-    """Add the definitions of a fixture that a node sees, and of those that it requests."""
-    if name in definitions:
-        return
-    manager = request.session._fixturemanager  # noqa: SLF001  # pytest offers no other way
-    found = manager.getfixturedefs(name, request.node) or ()
-    definitions[name] = tuple((definition.baseid, definition.func) for definition in found)
-    for definition in found:
-        for argument in definition.argnames:
-            _add_definitions(request, argument, definitions)
 
 
 def report_missing_test(collected: pytest.Session) -> None:

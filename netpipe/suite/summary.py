@@ -1,18 +1,20 @@
-"""The summary that the terminal shows at the end of a run."""
+"""The summary at the end of a run, for the terminal and for GitHub Actions."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from io import StringIO
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
 
+from netpipe.errors import InputError
+from netpipe.gate.baseline_changes import FileChange, change_table
 from netpipe.gate.metrics import GATED
 from netpipe.gate.outcomes import NO_WORSE, Outcome
 from netpipe.gate.waivers import Waiver
 from netpipe.linting.rules import UNUSED_SILENCE
-from netpipe.results.measurement import Measurement
-from netpipe.suite.acceptance import acceptance_lines, change_tables, difference_lines
+from netpipe.suite.acceptance import Acceptance
 from netpipe.suite.gate_results import GateResult
 from netpipe.suite.run import Run
 from netpipe.verdict.decision import find_remarks, judge
@@ -29,19 +31,26 @@ _NOTHING_JUDGED: Final = (
     "no metric was judged, which fails a run with --netpipe-against or --netpipe-missing fail"
 )
 
+# https://github.com/actions/toolkit/blob/main/packages/core/src/command.ts
+_ESCAPES = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
+_PROPERTY_ESCAPES = _ESCAPES | str.maketrans({":": "%3A", ",": "%2C"})
+
+# A table or a line may hold the user's code and names.
+_MARKDOWN_ESCAPES = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_{}[]<>|#~"})
+
 
 def summary_lines(run: Run) -> Iterator[str]:
-    """Yield the lines of the summary."""
-    yield from order_lines(run)
+    """Yield the lines of the terminal's summary."""
+    yield from _order_lines(run)
     if run.sessions:
-        yield from _render(verdict_table(last_sessions(run)))
-        yield from verdict_lines(run)
+        yield from _render(_verdict_table(run))
+        yield from _verdict_lines(run)
     elif not run.lints:
         yield "nothing was measured: no test asked for it, or all that did were skipped"
     if run.compares or run.options.against:
-        for table in (*comparison_tables(run), *change_tables(run.acceptance)):
+        for table in comparison_tables(run):
             yield from _render(table)
-        yield from comparison_lines(run)
+        yield from _comparison_lines(run)
     elif run.sessions and not run.options.record:
         yield "compared with no baseline: --benchmark-compare does that"
     yield from run.notes
@@ -54,14 +63,12 @@ def _render(table: Table) -> Iterator[str]:
     yield from (line.rstrip() for line in stream.getvalue().rstrip().splitlines())
 
 
-def last_sessions(run: Run) -> list[Measurement]:
-    """Return the last session of every subject that was measured."""
-    return [sessions[-1] for sessions in run.sessions.values()]
+def _verdict_table(run: Run) -> Table:
+    return verdict_table(sessions[-1] for sessions in run.sessions.values())
 
 
-def verdict_lines(run: Run) -> Iterator[str]:
-    """Yield the verdict and the remarks of each measurement."""
-    for session in last_sessions(run):
+def _verdict_lines(run: Run) -> Iterator[str]:
+    for *_, session in run.sessions.values():
         verdict, label = judge(session), device_label(session.device)
         if verdict.kind is not VerdictKind.HEALTHY:
             yield f"{label}: {verdict.message}"
@@ -72,46 +79,46 @@ def verdict_lines(run: Run) -> Iterator[str]:
             yield f"{label}: {trace_line(session)}"
 
 
-def order_lines(run: Run) -> Iterator[str]:
-    """Yield the findings on the order of every loader."""
+def _order_lines(run: Run) -> Iterator[str]:
     findings = [finding for lint in run.lints.values() for finding in lint["findings"]]
     for lint in run.lints.values():
-        for one in lint["findings"]:
+        for finding in lint["findings"]:
             # A silence belongs to the project: it is unused if none of its pipelines needs it.
-            if one["rule"] != UNUSED_SILENCE or findings.count(one) == len(run.lints):
-                yield f"order: {one['severity']}: {one['rule']}: {one['message']}"
-        for one in lint["silenced"]:
-            yield f"order: silenced: {one['rule']}: {one['reason']}"
+            if finding["rule"] != UNUSED_SILENCE or findings.count(finding) == len(run.lints):
+                yield f"order: {finding['severity']}: {finding['rule']}: {finding['message']}"
+        for silence in lint["silenced"]:
+            yield f"order: silenced: {silence['rule']}: {silence['reason']}"
         if not lint["findings"]:
             yield f"order: no findings (intent: {lint['intent']})"
 
 
 def comparison_tables(run: Run) -> Iterator[Table]:
-    """Yield a table of the comparisons with pairs, and one of those with the baseline."""
+    """Yield the comparisons with pairs, those with the baseline, and changed baselines."""
     for against in dict.fromkeys(result.against for result in run.results):
-        results = [result for result in run.results if result.against == against]
-        yield _comparison_table(results, against)
+        table = new_table(f"against {against or 'the baseline'}")
+        for heading in ("benchmark", "metric", f"now / {against or 'baseline'}", "outcome"):
+            table.add_column(heading)
+        for result in run.results:
+            if result.against == against:
+                table.add_row(*_comparison_cells(result))
+        yield table
+    for change in run.acceptance.changes:
+        if (difference := change.difference) is not None:
+            yield change_table(difference, f"baseline changed: {change.file}")
 
 
-def _comparison_table(results: Sequence[GateResult], against: str) -> Table:
-    table = new_table(f"against {against or 'the baseline'}")
-    for heading in ("benchmark", "metric", f"now / {against or 'baseline'}", "outcome"):
-        table.add_column(heading)
-    for result in results:
-        comparison = result.comparison
-        is_drift = comparison.decisive is not None and comparison.decisive.is_drift
-        metric = comparison.metric or result.quantity
-        why_not = comparison.why_not
-        table.add_row(
-            result.benchmark.rpartition("::")[2],
-            f"{metric} since the oldest" if is_drift else metric,
-            "" if comparison.worse_ratio is None else f"{comparison.worse_ratio:.2f} x",
-            f"{result.outcome}: {why_not}" if why_not else result.outcome,
-        )
-    return table
+def _comparison_cells(result: GateResult) -> Iterator[str]:
+    comparison, decisive = result.comparison, result.comparison.decisive
+    ratio = comparison.worse_ratio
+    yield result.benchmark.rpartition("::")[2]
+    is_drift = decisive is not None and decisive.is_drift
+    yield f"{comparison.metric or result.quantity}{' since the oldest' if is_drift else ''}"
+    yield "" if ratio is None else f"{ratio:.2f} x"
+    why_not = decisive.why_not if decisive else ""
+    yield f"{result.outcome}: {why_not}" if why_not else result.outcome
 
 
-def comparison_lines(run: Run) -> Iterator[str]:
+def _comparison_lines(run: Run) -> Iterator[str]:
     """Yield why a comparison did not PASS, which benchmarks were lost, and what changed."""
     if run.compares_nothing:
         yield _NOTHING_JUDGED if run.results else _NOTHING_COMPARED
@@ -129,8 +136,36 @@ def comparison_lines(run: Run) -> Iterator[str]:
     for name in run.lost_benchmarks():
         yield f"in the baseline, but no test produced it: {name}"
     yield from waiver_problems(run)
-    yield from acceptance_lines(run.acceptance)
-    yield from difference_lines(run.acceptance)
+    acceptance = run.acceptance
+    if acceptance.commit is not None:
+        yield f"baselines of {acceptance.commit.sha[:7]}, {acceptance.commit.description}"
+    yield from (line for _, line in _change_notes(acceptance))
+    for change in acceptance.changes:
+        for line in change.difference.differences if change.difference else ():
+            yield f"not alike in {change.file}: {line}"
+
+
+def _change_notes(acceptance: Acceptance) -> Iterator[tuple[str, str]]:
+    """Yield each altered baseline or added waiver: its file, from the root, and a line."""
+    for change in acceptance.changes:
+        description = "; ".join((_describe(change), *change.dropped))
+        yield f"{acceptance.shown}/{change.file}", f"baseline changed: {description}"
+    for waiver in acceptance.added:
+        terms = f"at most {waiver.bound:g} x the baseline's, {waiver.remark}"
+        yield acceptance.waivers_file, f"waiver added by this change: {waiver.name}, {terms}"
+
+
+def _describe(change: FileChange) -> str:
+    device = change.file.partition("/")[0]
+    if change.after is None:
+        return f"{change.kind} {change.file}, which leaves {device} without a baseline"
+    if change.kind == "removed":
+        return f"removed {change.file}; {change.after.path.name} would be compared with"
+    if change.before is None:
+        return f"{change.kind} {change.file}, the first that can be read of {device}"
+    if change.kind == "replaced":
+        return f"replaced {change.file}, under the same name"
+    return f"added {change.file}; {change.before.path.name} is what was accepted before"
 
 
 def waiver_problems(run: Run) -> Iterator[str]:
@@ -165,3 +200,61 @@ def _why_superfluous(run: Run, waiver: Waiver) -> str | None:
     if judged and all(result.comparison.outcome in NO_WORSE for result in judged):
         return f"without it, it is {judged[-1].comparison.outcome} on {judged[-1].now.device.key}"
     return None
+
+
+def annotations(reports: Iterable[Any], run: Run) -> Iterator[str]:
+    """Yield a GitHub command for each failure, missing baseline, bad waiver and baseline change.
+
+    `reports` are pytest's reports of failures.
+    """
+    for report in reports:
+        if report.nodeid in run.timed:
+            path, line, name = report.location
+            yield _command("error", report.longreprtext, path, name, (line or 0) + 1)
+    for result in run.results:
+        if result.is_missing:
+            path, _, name = result.benchmark.partition("::")
+            yield _command("warning", f"{result.outcome}: {result.comparison.reason}", path, name)
+    for sentence in waiver_problems(run):
+        yield _command("error", sentence, run.acceptance.waivers_file, "waiver")
+    for path, line in _change_notes(run.acceptance):
+        yield _command("warning", line, path, line.partition(":")[0])
+
+
+def _command(level: str, message: str, path: str, title: str, line: int | None = None) -> str:
+    file, title = (text.translate(_PROPERTY_ESCAPES) for text in (path, title))
+    at_line = "" if line is None else f",line={line}"
+    return f"::{level} file={file}{at_line},title={title}::{message.translate(_ESCAPES)}"
+
+
+def add_step_summary(run: Run, path: Path) -> None:
+    """Append the terminal's summary to GitHub's step summary, as Markdown.
+
+    Raises:
+        InputError: The file cannot be written.
+    """
+    tables = [_verdict_table(run)] if run.sessions else []
+    compared = _comparison_lines(run) if run.compares or run.options.against else ()
+    lines = ["## netpipe"]
+    for table in (*tables, *comparison_tables(run)):
+        lines += _markdown(table)
+    for line in (*_order_lines(run), *_verdict_lines(run), *compared, *run.notes):
+        lines.append(f"- {_escape(line)}")
+    try:
+        with path.open("a", encoding="utf-8") as stream:
+            stream.write("\n".join(lines) + "\n")
+    except OSError as error:
+        raise InputError(path, "GITHUB_STEP_SUMMARY", "be writable", error.strerror) from error
+
+
+def _markdown(table: Table) -> Iterator[str]:
+    headings = [str(column.header) for column in table.columns]
+    rows = zip(*(column.cells for column in table.columns), strict=True)
+    yield f"\n**{table.title}**\n"
+    for cells in (headings, ["---"] * len(headings), *rows):
+        yield f"| {' | '.join(_escape(str(cell)) for cell in cells)} |"
+    yield ""
+
+
+def _escape(text: str) -> str:
+    return " ".join(text.split()).translate(_MARKDOWN_ESCAPES)

@@ -28,12 +28,7 @@ def limit_s(request: SessionRequest, sessions: int) -> float:
 
 @dataclass
 class TimeLimit:
-    """The seconds that sessions may take in all.
-
-    Attributes:
-        limit_s: Seconds for all of them.
-        clock: Returns seconds.
-    """
+    """The seconds that sessions may take in all."""
 
     limit_s: float
     clock: Clock = field(default_factory=MonotonicClock)
@@ -46,11 +41,11 @@ class TimeLimit:
         measure: Callable[[MeasureRequest], _Result],
         sessions: int = 1,
     ) -> _Result:
-        """Measure within the time that is left.
+        """Run some sessions within the time that is left.
 
         Args:
             request: The request to each session.
-            measure: Runs the sessions with that request, limited to the time that each may take.
+            measure: Runs them, given that request limited to the time that each may take.
             sessions: The number of sessions that it runs.
 
         Raises:
@@ -71,12 +66,7 @@ class TimeLimit:
 
 
 class LongPhases:
-    """Tells the user what a session is waiting for, when a phase of unknown length takes long.
-
-    Args:
-        say: Tells the user.
-        clock: Returns seconds.
-    """
+    """Tells the user what a session is waiting for, when a phase of unknown length takes long."""
 
     def __init__(self, say: Callable[[str], None], clock: Clock | None = None) -> None:
         self._say = say

@@ -3,9 +3,10 @@
 import os
 import shutil
 import tomllib
+from collections.abc import Iterator
 from configparser import ConfigParser
 from configparser import Error as ConfigError
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -27,13 +28,9 @@ _TOOLS: Final = ("poetry", "pdm", "uv", "pixi")
 
 @dataclass(frozen=True)
 class Commit:
-    """A commit that a user named.
+    """A commit that a user named in a checkout, whose top folder is `repository`.
 
-    Attributes:
-        repository: The top folder of the checkout in which it was named.
-        ref: Its name.
-        sha: Its full hash.
-        typed: The name that the user typed, where `ref` is only the hash of that.
+    `typed` is the name that the user typed, where `ref` is only the hash of that.
     """
 
     repository: Path
@@ -51,18 +48,13 @@ class Commit:
 
 @dataclass(frozen=True)
 class Checkout:
-    """A worktree of a commit, beside the checkout in which it was named.
-
-    Attributes:
-        commit: The commit that is checked out.
-        folder: The top folder of the worktree.
-    """
+    """A worktree of a commit, beside the checkout in which it was named."""
 
     commit: Commit
     folder: Path
 
     def locate(self, path: Path) -> Path:
-        """Return the place of a path of this checkout in the other one; itself when outside.
+        """Return the path in the other checkout of a path in this one; itself when outside.
 
         Links that lead into this checkout are followed, those in it that lead out of it are not.
         """
@@ -81,13 +73,7 @@ class Checkout:
 
 
 def find_commit(folder: Path, ref: str, option: str, typed: str = "") -> Commit:
-    """Find the commit that a ref names in the repository of a folder.
-
-    Args:
-        folder: A folder in a checkout.
-        ref: A branch, a tag, a commit.
-        option: The option that named it, for the message.
-        typed: The name that the user typed, where `ref` is only the hash of that.
+    """Find the commit that a ref names in the repository of a folder; `option` named it.
 
     Raises:
         InputError: The folder is in no checkout, or the repository has no such commit.
@@ -105,44 +91,39 @@ def find_commit(folder: Path, ref: str, option: str, typed: str = "") -> Commit:
         raise InputError(option, "REF", f"name a commit of {top}", repr(ref), way_out) from None
 
 
-def check_out(commit: Commit, folder: Path) -> Checkout:
-    """Make a detached worktree of a commit in a folder that does not exist yet.
+@contextmanager
+def check_out(commit: Commit, folder: Path) -> Iterator[Checkout]:
+    """Make a detached worktree of a commit in a new folder; remove it at the end.
 
     Raises:
-        InputError: git cannot.
+        InputError: git cannot make it.
     """
+    repository = commit.repository
+    # The hooks of a repository are not meant for temporary worktrees.
+    add = ("-c", f"core.hooksPath={os.devnull}", "worktree", "add", "--detach")
     try:
-        # The hooks of a repository are not meant for temporary worktrees.
-        git(
-            commit.repository, "-c", f"core.hooksPath={os.devnull}",
-            "worktree", "add", "--detach", str(folder), commit.sha,
-        )  # fmt: skip
-    except GitError as error:
-        raise InputError(commit.repository, "git", "check out", commit.ref, str(error)) from None
-    return Checkout(commit, folder.resolve())
-
-
-def remove(commit: Commit, folder: Path) -> None:
-    """Remove a worktree, also an incomplete one, and git's record of it."""
-    try:
-        git(commit.repository, "worktree", "remove", "--force", "--force", str(folder))
-    except GitError:
-        shutil.rmtree(folder, ignore_errors=True)
-        with suppress(GitError):
-            git(commit.repository, "worktree", "prune")
+        try:
+            git(repository, *add, str(folder), commit.sha)
+        except GitError as error:
+            raise InputError(repository, "git", "check out", commit.ref, str(error)) from None
+        yield Checkout(commit, folder.resolve())
+    finally:
+        try:
+            git(repository, "worktree", "remove", "--force", "--force", str(folder))
+        except GitError:  # It is incomplete.
+            shutil.rmtree(folder, ignore_errors=True)
+            with suppress(GitError):
+                git(repository, "worktree", "prune")
 
 
 def declares_other_dependencies(checkout: Checkout, project: Path) -> bool:
     """Return whether another version declares other dependencies than this one.
 
-    Args:
-        checkout: The other version.
-        project: The folder of the project here, in or below the checkout's repository.
+    `project` is the folder of the project here, in or below the checkout's repository.
     """
-    folders = {project, checkout.commit.repository}
     return any(
         _declared_dependencies(folder) != _declared_dependencies(checkout.locate(folder))
-        for folder in folders
+        for folder in {project, checkout.commit.repository}
     )
 
 
@@ -151,33 +132,30 @@ def _declared_dependencies(folder: Path) -> dict[str, object]:
     if not folder.is_dir():
         return {}
     words = ("ls-files", "-z", "--cached", "--others", "--exclude-standard", ":(glob)*")
-    names = [name for name in git(folder, *words).split("\0") if (folder / name).is_file()]
-    found: dict[str, object] = {
-        name: (folder / name).read_bytes()
-        for name in names
-        if any(fnmatch(name, pattern) for pattern in _DEPENDENCY_FILES)
-    }
-    for name, read in (("pyproject.toml", _read_pyproject), ("setup.cfg", _read_setup_cfg)):
-        if name in names:
-            text = (folder / name).read_text(encoding="utf-8", errors="replace")
+    found: dict[str, object] = {}
+    for name in git(folder, *words).split("\0"):
+        path = folder / name
+        if name in ("pyproject.toml", "setup.cfg") and path.is_file():
+            text = path.read_text(encoding="utf-8", errors="replace")
             try:
-                found[name] = read(text)
+                found[name] = _read_dependencies(name, text)
             except (tomllib.TOMLDecodeError, ConfigError):
                 found[name] = text  # Equal only to the same text.
+        elif path.is_file() and any(fnmatch(name, pattern) for pattern in _DEPENDENCY_FILES):
+            found[name] = path.read_bytes()
     return found
 
 
-def _read_pyproject(text: str) -> dict[str, Any]:
+def _read_dependencies(name: str, text: str) -> dict[str, Any]:
+    if name == "setup.cfg":
+        parser = ConfigParser(interpolation=None)
+        parser.read_string(text)
+        sections = [section for section in parser.sections() if section.startswith("options")]
+        return {section: dict(parser[section]) for section in sections}
     document = tomllib.loads(text)
     project, tools = document.get("project", {}), document.get("tool", {})
     return {
-        **{name: project.get(name) for name in _PROJECT_KEYS},
+        **{key: project.get(key) for key in _PROJECT_KEYS},
         "dependency-groups": document.get("dependency-groups"),
-        **{f"tool.{name}": tools.get(name) for name in _TOOLS},
+        **{f"tool.{key}": tools.get(key) for key in _TOOLS},
     }
-
-
-def _read_setup_cfg(text: str) -> dict[str, dict[str, str]]:
-    parser = ConfigParser(interpolation=None)
-    parser.read_string(text)
-    return {name: dict(parser[name]) for name in parser.sections() if name.startswith("options")}

@@ -1,5 +1,5 @@
 """How fast a loader is when nothing waits for it.
 
 `sessions.py` measures loaders in turns, each run in a fresh process that executes `run.py`.
-`worker_trials.py` tries numbers of workers in the same way, and `worker_choice.py` chooses one.
+`worker_choice.py` tries numbers of workers in the same way, and chooses one.
 """

@@ -8,6 +8,8 @@ import argparse
 import json
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 
@@ -45,13 +47,10 @@ def _loader(arguments: argparse.Namespace) -> Callable[[], Any]:
         from netpipe.session.targets import resolve
 
         return resolve(arguments.target)
-    from pathlib import Path
-
     from netpipe.config import PipelineConfig
     from netpipe.data.pipeline import build
 
-    data, pipeline = Path(arguments.data), PipelineConfig(**arguments.pipeline)
-    return lambda: build(data, pipeline)
+    return partial(build, Path(arguments.data), PipelineConfig(**arguments.pipeline))
 
 
 if __name__ == "__main__":

@@ -1,30 +1,66 @@
-"""What a run counted, and the figures computed from it. Pure."""
+"""What a run counts, and the figures computed from it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
+
+import numpy as np
 
 from netpipe.results.measurement import Interval
 from netpipe.results.statistics import median_interval, ratio_interval
 
+BY_SEGMENTATION: Final = "those whose inputs_segmentation is above 0"
+BY_ELEMENTS: Final = "all elements of a batch's first leaf, padding too"
+
+_SEGMENTATION: Final = "inputs_segmentation"
+
+
+@dataclass(frozen=True)
+class Counted:
+    """The tokens of one batch.
+
+    Attributes:
+        tokens: Without padding.
+        slots: Token positions, padding included.
+        rule: `BY_SEGMENTATION` or `BY_ELEMENTS`.
+    """
+
+    tokens: int
+    slots: int
+    rule: str
+
+    @property
+    def padding_fraction(self) -> float:
+        """The fraction of the positions that is padding; 0 for a batch without positions."""
+        return 1 - self.tokens / self.slots if self.slots else 0.0
+
+
+def count_tokens(batch: object) -> Counted:
+    """Count by `inputs_segmentation` where a batch has it; else every element is a token."""
+    if isinstance(batch, Mapping) and _SEGMENTATION in batch:
+        segmentation = np.asarray(batch[_SEGMENTATION])
+        tokens = int(np.count_nonzero(segmentation > 0))
+        return Counted(tokens, segmentation.size, BY_SEGMENTATION)
+    leaf: Any = batch
+    while isinstance(leaf, Mapping | list | tuple) and len(leaf):
+        leaf = next(iter(leaf.values() if isinstance(leaf, Mapping) else leaf))
+    elements = int(np.size(leaf))
+    return Counted(elements, elements, BY_ELEMENTS)
+
 
 @dataclass(frozen=True)
 class Tally:
-    """What one run counted.
+    """What one run counted in its steady state.
 
     Attributes:
-        wall_s: Seconds of its steady state.
-        cpu_s: CPU seconds of all processes in the steady state, without those of counting tokens.
-        batches: Batches in the steady state.
-        tokens: Real tokens in those batches.
-        slots: Token positions in those batches, padding included.
-        worst_padding_fraction: The largest share of padding in any batch.
-        bytes_read: Bytes that the loading processes read in the steady state.
+        cpu_s: Of all processes, without counting tokens.
+        slots: Token positions, padding included.
+        worst_padding_fraction: The largest of any batch.
+        bytes_read: By the processes that load.
         peak_pss_bytes: The most memory of all processes, shared memory counted once.
         peak_rss_bytes: The same, shared memory counted in each process.
         first_batch_s: Seconds from building the pipeline to its first batch, after the imports.
-        counted_by: What counts as a token: see `netpipe.throughput.token_counting`.
+        counted_by: What counts as a token: `BY_SEGMENTATION` or `BY_ELEMENTS`.
     """
 
     wall_s: float
@@ -40,20 +76,17 @@ class Tally:
     counted_by: str
 
 
-FIGURES: Final[Mapping[str, Callable[[Tally], float]]] = MappingProxyType(
-    {
-        "tokens_per_s": lambda run: run.tokens / run.wall_s,
-        "tokens_per_cpu_s": lambda run: run.tokens / run.cpu_s,
-        "batches_per_s": lambda run: run.batches / run.wall_s,
-        "padding_fraction": lambda run: 1 - run.tokens / run.slots,
-        "padding_fraction_worst_batch": lambda run: run.worst_padding_fraction,
-        "bytes_read_per_token": lambda run: run.bytes_read / run.tokens,
-        "peak_pss_bytes": lambda run: run.peak_pss_bytes,
-        "peak_rss_bytes": lambda run: run.peak_rss_bytes,
-        "first_batch_s": lambda run: run.first_batch_s,
-    }
-)
-"""Every figure of a run, by its name."""
+FIGURES: Final[Mapping[str, Callable[[Tally], float]]] = {
+    "tokens_per_s": lambda run: run.tokens / run.wall_s,
+    "tokens_per_cpu_s": lambda run: run.tokens / run.cpu_s,
+    "batches_per_s": lambda run: run.batches / run.wall_s,
+    "padding_fraction": lambda run: 1 - run.tokens / run.slots,
+    "padding_fraction_worst_batch": lambda run: run.worst_padding_fraction,
+    "bytes_read_per_token": lambda run: run.bytes_read / run.tokens,
+    "peak_pss_bytes": lambda run: run.peak_pss_bytes,
+    "peak_rss_bytes": lambda run: run.peak_rss_bytes,
+    "first_batch_s": lambda run: run.first_batch_s,
+}
 
 
 def over_rounds(name: str, runs: Sequence[Tally]) -> Interval:

@@ -13,17 +13,12 @@ import psutil
 class Memory:
     """Memory of this process and all its descendants.
 
-    Attributes:
-        pss_bytes: Proportional set size: memory shared by several processes counts once.
-        rss_bytes: Resident set size: memory shared by several processes counts in each.
+    Memory that several processes share counts once in the proportional set size (PSS), and in each
+    of them in the resident set size (RSS).
     """
 
     pss_bytes: int
     rss_bytes: int
-
-    def __or__(self, other: "Memory") -> "Memory":
-        """Return the higher value of each size."""
-        return Memory(max(self.pss_bytes, other.pss_bytes), max(self.rss_bytes, other.rss_bytes))
 
 
 def read_memory() -> Memory:
@@ -42,13 +37,9 @@ def read_memory() -> Memory:
 def bytes_read(workers: Sequence[int]) -> dict[int, int]:
     """Return the bytes that each loading process has read so far, by process id.
 
-    This is the kernel's count of read calls (`rchar` of proc_pid_io(5)). It includes files in the
-    page cache, the framing of ArrayRecord and pipes, but no files mapped into memory. A process
-    with workers receives their batches through a pipe: so the workers count where there are any,
-    and this process where there are none.
-
-    Args:
-        workers: Process ids of the workers.
+    The kernel counts read calls (`rchar` of proc_pid_io(5)): also of files in the page cache and of
+    pipes, but not of files mapped into memory. A process with workers receives their batches
+    through a pipe, so it counts only where there are no workers.
     """
     read = {}
     for pid in workers or (getpid(),):

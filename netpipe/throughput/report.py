@@ -1,15 +1,14 @@
 """The table and the document that `netpipe throughput` prints."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final
 
 from rich.table import Table
 
-from netpipe.results.measurement import Device, Host, Interval
+from netpipe.results.measurement import Device, Host, Interval, converter
 from netpipe.results.units import (
     format_amount,
     format_megabytes,
@@ -19,11 +18,9 @@ from netpipe.results.units import (
     scale_of,
 )
 from netpipe.throughput.figures import FIGURES, Tally, over_rounds, ratio
-from netpipe.throughput.subjects import Combination
+from netpipe.throughput.sessions import Combination
 from netpipe.throughput.worker_choice import Candidate, WorkerChoice
 from netpipe.verdict.report import new_table
-
-SCHEMA: Final = "netpipe.throughput/1"
 
 _OTHER: Final = "other"
 _MARK: Final = " *"
@@ -39,15 +36,9 @@ class Against:
 
 @dataclass(frozen=True)
 class Throughput:
-    """What was measured in one call.
+    """What was measured in one call: the runs of each combination, of some seconds.
 
-    Attributes:
-        data: The folder that our pipeline read.
-        seconds: How long each run measured the steady state.
-        combinations: Choices of our pipeline's settings.
-        runs: What the runs of each combination counted.
-        against: Another loader, if there is one.
-        choice: How the number of workers was chosen; None where it was given.
+    `choice` is None where the number of workers was given.
     """
 
     data: Path
@@ -59,7 +50,7 @@ class Throughput:
 
     @property
     def best(self) -> int:
-        """The place of the combination with the most tokens per second."""
+        """The index of the combination with the most tokens per second."""
         medians = [over_rounds("tokens_per_s", runs).median for runs in self.runs]
         return medians.index(max(medians))
 
@@ -68,58 +59,50 @@ def throughput_document(
     found: Throughput, device: Device, host: Host, versions: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return the `netpipe.throughput/1` document."""
-    against = found.against
-    return {
-        "schema": SCHEMA,
-        "device": {**asdict(device), "emulated": device.emulated},
-        "host": asdict(host),
-        "versions": dict(versions),
-        "data": str(found.data),
-        "seconds": found.seconds,
-        "rounds": len(found.runs[0]),
-        "combinations": [_combination(found, place) for place in range(len(found.combinations))],
-        "against": against and {"target": against.target, **_figures(against.runs)},
-        "choice": found.choice and _choice(found.choice),
-    }
-
-
-def _choice(choice: WorkerChoice) -> dict[str, Any]:
-    return {**asdict(choice), "candidates": [*map(_candidate, choice.candidates)]}
+    against, choice = found.against, found.choice
+    rows = zip(found.combinations, found.runs, strict=True)
+    document: dict[str, Any] = converter().unstructure(
+        {
+            "schema": "netpipe.throughput/1",
+            "device": {**vars(device), "emulated": device.emulated},
+            "host": host,
+            "versions": dict(versions),
+            "data": str(found.data),
+            "seconds": found.seconds,
+            "rounds": len(found.runs[0]),
+            "combinations": [
+                {
+                    "batch_size": combination.pipeline.batch_size,
+                    "workers": combination.pipeline.workers,
+                    "sequence_length": combination.pipeline.sequence_length,
+                    "best": index == found.best,
+                    **_figures(runs),
+                    "ratios": against
+                    and {name: ratio(name, runs, against.runs) for name in FIGURES},
+                }
+                for index, (combination, runs) in enumerate(rows)
+            ],
+            "against": against and {"target": against.target, **_figures(against.runs)},
+            "choice": choice
+            and {**vars(choice), "candidates": [*map(_candidate, choice.candidates)]},
+        }
+    )
+    return document
 
 
 def _candidate(candidate: Candidate) -> dict[str, Any]:
-    runs, fields = candidate.runs, asdict(candidate)
+    runs, fields = candidate.runs, dict(vars(candidate))
     return {
         "fate": fields.pop("status"),
         **fields,
-        "tokens_per_s": _json_interval(over_rounds("tokens_per_s", runs)) if runs else None,
+        "tokens_per_s": over_rounds("tokens_per_s", runs) if runs else None,
         "peak_pss_bytes": candidate.peak_pss_bytes if runs else None,
     }
 
 
-def _combination(found: Throughput, place: int) -> dict[str, Any]:
-    pipeline, runs = found.combinations[place].pipeline, found.runs[place]
-    return {
-        "batch_size": pipeline.batch_size,
-        "workers": pipeline.workers,
-        "sequence_length": pipeline.sequence_length,
-        "best": place == found.best,
-        **_figures(runs),
-        "ratios": found.against
-        and {name: _json_interval(ratio(name, runs, found.against.runs)) for name in FIGURES},
-    }
-
-
 def _figures(runs: Sequence[Tally]) -> dict[str, Any]:
-    figures = {name: _json_interval(over_rounds(name, runs)) for name in FIGURES}
-    return {**figures, "counted_by": runs[0].counted_by, "runs": [asdict(run) for run in runs]}
-
-
-def _json_interval(interval: Interval | None) -> dict[str, float | None] | None:
-    """Return an interval as JSON values, which know no infinity."""
-    if interval is None:
-        return None
-    return {name: value if isfinite(value) else None for name, value in asdict(interval).items()}
+    figures = {name: over_rounds(name, runs) for name in FIGURES}
+    return {**figures, "counted_by": runs[0].counted_by, "runs": runs}
 
 
 def throughput_table(found: Throughput) -> Table:
@@ -129,11 +112,10 @@ def throughput_table(found: Throughput) -> Table:
     table.padding = (0, 1, 0, 0)
     for heading in ("batch", "workers", *_COLUMNS):
         table.add_column(heading)
-    for place, combination in enumerate(found.combinations):
-        runs, is_best = found.runs[place], place == found.best
+    for index, (combination, runs) in enumerate(zip(found.combinations, found.runs, strict=True)):
         pipeline = combination.pipeline
-        size = f"{pipeline.batch_size}{_MARK if is_best else ''}"
-        style = "bold" if is_best else ""
+        mark, style = (_MARK, "bold") if index == found.best else ("", "")
+        size = f"{pipeline.batch_size}{mark}"
         table.add_row(size, str(pipeline.workers), *_cells(runs), style=style)
         if found.against is not None:
             table.add_row("", f"/ {_OTHER}", *_ratio_cells(runs, found.against.runs))
@@ -175,15 +157,13 @@ def _bounds(name: str, interval: Interval, scale: float = 1.0) -> str:
 
 
 _WITH_BOUNDS: Final = ("tokens_per_s", "tokens_per_cpu_s")
-_COLUMNS: Final[Mapping[str, tuple[str, Callable[[float], str]]]] = MappingProxyType(
-    {
-        "tokens/s": ("tokens_per_s", format_amount),
-        "tokens/CPU s": ("tokens_per_cpu_s", format_amount),
-        "batches/s": ("batches_per_s", format_amount),
-        "padding": ("padding_fraction", format_percent),
-        "worst": ("padding_fraction_worst_batch", format_percent),
-        "B/token": ("bytes_read_per_token", format_amount),
-        "PSS": ("peak_pss_bytes", format_megabytes),
-        "1st batch": ("first_batch_s", format_seconds),
-    }
-)
+_COLUMNS: Final[Mapping[str, tuple[str, Callable[[float], str]]]] = {
+    "tokens/s": ("tokens_per_s", format_amount),
+    "tokens/CPU s": ("tokens_per_cpu_s", format_amount),
+    "batches/s": ("batches_per_s", format_amount),
+    "padding": ("padding_fraction", format_percent),
+    "worst": ("padding_fraction_worst_batch", format_percent),
+    "B/token": ("bytes_read_per_token", format_amount),
+    "PSS": ("peak_pss_bytes", format_megabytes),
+    "1st batch": ("first_batch_s", format_seconds),
+}

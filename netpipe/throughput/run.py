@@ -9,13 +9,12 @@ from netpipe.clock import Clock
 from netpipe.errors import MisuseError
 from netpipe.measuring.loader_puller import LoaderFactory, Puller, close_with_timeout
 from netpipe.session.heartbeat import UNWATCHED, Watch
-from netpipe.throughput.figures import Tally
+from netpipe.throughput.figures import Counted, Tally, count_tokens
 from netpipe.throughput.footprint import Memory, bytes_read, read_between, read_memory
-from netpipe.throughput.token_counting import Counted, count_tokens
 
 _MEMORY_S: Final = 1.0
 # Looks of this part of the measured time warm the loader up, until two in a row agree.
-_LOOK_SHARE: Final = 0.125
+_LOOK_FRACTION: Final = 0.125
 _AGREEMENT: Final = 0.1
 
 
@@ -26,7 +25,7 @@ def run(
     closing: ExitStack,
     watch: Watch = UNWATCHED,
 ) -> Tally:
-    """Measure a loader's steady state.
+    """Measure a loader's steady state for some seconds.
 
     Batches made before the clock starts do not count. From the first batch on the loader is pulled
     without a pause, so its buffers never fill unless it is faster than this process can take
@@ -35,14 +34,8 @@ def run(
     the start. The clock starts and stops when every worker has delivered a batch.
 
     Memory is read afterwards, during another second of pulling: reading it costs too much CPU time
-    to be part of the measurement.
-
-    Args:
-        loader: Makes the loader.
-        seconds: How long the steady state is measured.
-        clock: Seconds.
-        closing: Gets the call that closes the loader, for after the result is safe.
-        watch: Guards against hangs.
+    to be part of the measurement. `closing` gets the call that closes the loader, for after the
+    result is safe.
 
     Raises:
         MisuseError: The loader gives no batches, or none with tokens in it.
@@ -51,7 +44,13 @@ def run(
     puller = Puller(loader, clock, watch)
     closing.callback(close_with_timeout, puller.close)
     watch.begin_rounds()
-    _warm_up(puller, seconds, clock)
+    # Warm-up
+    started, before_s = clock(), 0.0
+    for look in count():
+        now_s = puller.pull_flat_out(_LOOK_FRACTION * seconds).s_per_batch
+        if (look and abs(now_s - before_s) <= _AGREEMENT * now_s) or clock() - started > seconds:
+            break
+        before_s = now_s
     return _measure(puller, seconds, clock)
 
 
@@ -61,15 +60,6 @@ def longest_s(seconds: float) -> float:
     The warm-up takes at most as long as the measurement.
     """
     return 2 * seconds + _MEMORY_S
-
-
-def _warm_up(puller: Puller, seconds: float, clock: Clock) -> None:
-    started, before_s = clock(), 0.0
-    for look in count():
-        now_s = puller.pull_flat_out(_LOOK_SHARE * seconds).s_per_batch
-        if (look and abs(now_s - before_s) <= _AGREEMENT * now_s) or clock() - started > seconds:
-            return
-        before_s = now_s
 
 
 def _measure(puller: Puller, seconds: float, clock: Clock) -> Tally:
@@ -109,8 +99,9 @@ def _measure(puller: Puller, seconds: float, clock: Clock) -> Tally:
 
 
 def _peak_memory(puller: Puller, clock: Clock) -> Memory:
-    started, peak = clock(), read_memory()
+    started, samples = clock(), [read_memory()]
     while clock() - started < _MEMORY_S:
         puller.pull()
-        peak |= read_memory()
-    return peak
+        samples.append(read_memory())
+    pss_bytes = max(sample.pss_bytes for sample in samples)
+    return Memory(pss_bytes, max(sample.rss_bytes for sample in samples))

@@ -1,16 +1,25 @@
-"""The fewest workers that load as fast as any, chosen from trials of a loader. Pure."""
+"""The fewest workers that load as fast as any, chosen by short runs within a memory budget."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from netpipe.errors import InputError, SessionError
+from netpipe.measuring.interleaving import MIN_ROUNDS, order_of_round
 from netpipe.results.units import format_amount, format_megabytes
 from netpipe.throughput.figures import FIGURES, Tally, over_rounds, ratio
+
+MAX_ROUNDS: Final = 6
 
 # The part of another's tokens per second from which on a candidate counts as fast as it.
 _AS_FAST: Final = 0.95
 # Of the fastest; runs of one candidate were seen to differ by a factor of 1.7.
 _HOPELESS_FRACTION: Final = 1 / 3
+
+_OPTION: Final = "--memory-budget"
+_AMOUNT: Final = re.compile(r"(\d+(?:\.\d+)?) ?([MG]i?B)")
+_UNITS: Final = {"MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30}
 
 Status = Literal["open", "chosen", "not needed", "slower", "over budget", "failed"]
 
@@ -20,7 +29,6 @@ class Candidate:
     """A number of workers, and what is known of it.
 
     Attributes:
-        workers: How many.
         finished_bytes: About what its finished batches take while they wait.
         runs: What its trials counted, in the order of the rounds.
         status: "open" while it can still be chosen.
@@ -59,11 +67,10 @@ class WorkerChoice:
     """The number of workers to use, and why not another.
 
     Attributes:
-        workers: How many.
         reason: A sentence that compares it with its neighbors.
         memory_budget_bytes: What all processes together may take.
         seconds: How long each trial measured the steady state.
-        candidates: All candidates with their final status, the fewest workers first.
+        candidates: The fewest workers first.
     """
 
     workers: int
@@ -71,6 +78,24 @@ class WorkerChoice:
     memory_budget_bytes: int
     seconds: float
     candidates: tuple[Candidate, ...]
+
+
+Measure = Callable[[int], Tally]
+Say = Callable[[int, Candidate], None]
+
+
+def parse_budget(text: str) -> int:
+    """Return the bytes that a number and its unit stand for: `4GB`.
+
+    Raises:
+        InputError: The text is something else, or 0.
+    """
+    found = _AMOUNT.fullmatch(text.strip())
+    budget_bytes = int(float(found[1]) * _UNITS[found[2]]) if found else 0
+    if not budget_bytes:
+        constraint = f"be a number above 0 and one of {', '.join(_UNITS)}, such as 4GB"
+        raise InputError(_OPTION, "value", constraint, repr(text))
+    return budget_bytes
 
 
 def worker_counts(cores: int) -> list[int]:
@@ -86,37 +111,124 @@ def open_candidates(candidates: Iterable[Candidate]) -> list[Candidate]:
     return [candidate for candidate in candidates if candidate.status == "open"]
 
 
-def choose(
-    candidates: Sequence[Candidate], memory_budget_bytes: int, seconds: float
-) -> WorkerChoice:
-    """Choose the fewest workers that are not clearly slower than the fastest.
+def try_candidates(
+    candidates: Sequence[Candidate], budget_bytes: int, measure: Measure, say: Say
+) -> list[Candidate]:
+    """Try the candidates, the fewest workers first, once a round; return them in this order.
 
-    Workers that do not make loading faster cost memory, and cores that the trainer could use.
+    After three rounds only candidates that may still be chosen go on, and only while the rounds
+    differ too much to decide. At least one remains open, and all open ones have the same rounds.
 
-    Args:
-        candidates: The fewest workers first. At least one is open, and all open ones have runs of
-            the same rounds.
-        memory_budget_bytes: What all processes together may take.
-        seconds: How long each trial measured.
+    `measure` runs the loader once with a number of workers. `say` is called before each run with
+    the number of the round, from 1 on, and the candidate, and again with each candidate that is
+    left out.
+
+    Raises:
+        InputError: The budget is below the smallest candidate.
+        SessionError: No candidate within the budget could be run; the last one's error.
+        MisuseError: The data are not what they must be.
     """
-    judged = drop_slower(candidates)
-    chosen, *others = open_candidates(judged)
-    sentence = explain(chosen, judged)
-    unneeded = f"not clearly faster than {chosen.label}"
-    final = {chosen.workers: replace(chosen, status="chosen", reason=sentence)}
-    for other in others:
-        final[other.workers] = replace(other, status="not needed", reason=unneeded)
-    every = tuple(final.get(candidate.workers, candidate) for candidate in judged)
-    return WorkerChoice(chosen.workers, sentence, memory_budget_bytes, seconds, every)
+    tried = list(candidates)
+    for number in range(1, MAX_ROUNDS + 1):
+        tried = _try_round(tried, number, budget_bytes, measure, say)
+        _require_open(tried, budget_bytes)
+        judged = drop_hopeless(tried) if number < MIN_ROUNDS else drop_slower(tried)
+        for before, after in zip(tried, judged, strict=True):
+            if before != after:
+                say(number, after)
+        tried = judged
+        # Where the fewest workers that are not clearly slower have a lower median, more rounds can
+        # change the choice.
+        rivals = open_candidates(tried)
+        if number >= MIN_ROUNDS and not _has_lower_median(rivals[0], _fastest(rivals)):
+            break
+    return tried
 
 
-def is_decided(candidates: Sequence[Candidate]) -> bool:
-    """Return whether further rounds are unlikely to change the choice.
+def _try_round(
+    candidates: Sequence[Candidate], number: int, budget_bytes: int, measure: Measure, say: Say
+) -> list[Candidate]:
+    tried = {candidate.workers: candidate for candidate in candidates}
+    for candidate in order_of_round(open_candidates(candidates), number - 1):
+        measured = [other for other in tried.values() if other.runs]
+        excess = "" if candidate.runs else foresee_excess(candidate, measured, budget_bytes)
+        if excess:
+            after = replace(candidate, status="over budget", reason=excess)
+        else:
+            say(number, candidate)
+            after = _run(candidate, budget_bytes, measure)
+        if after.status != "open":
+            say(number, after)
+        tried[candidate.workers] = after
+    return list(tried.values())
 
-    They may change it where the fewest workers that are not clearly slower have a lower median.
+
+def _run(candidate: Candidate, budget_bytes: int, measure: Measure) -> Candidate:
+    try:
+        run = measure(candidate.workers)
+    except SessionError as error:
+        return replace(candidate, status="failed", reason=str(error))
+    longer = replace(candidate, runs=(*candidate.runs, run))
+    if longer.peak_pss_bytes <= budget_bytes:
+        return longer
+    reason = _above(f"took {format_megabytes(longer.peak_pss_bytes)}", budget_bytes)
+    return replace(longer, status="over budget", reason=reason)
+
+
+def foresee_excess(candidate: Candidate, measured: Sequence[Candidate], budget_bytes: int) -> str:
+    """Return why an untried candidate is above the budget; empty if it is not known to be.
+
+    Its finished batches are known. What its processes need besides, for imports and open files,
+    follows from the last two of the smaller candidates that were measured, the fewest workers
+    first: memory grows by the same amount with each worker.
     """
-    judged = open_candidates(drop_slower(candidates))
-    return judged[0].tokens_per_s >= _AS_FAST * _fastest(judged).tokens_per_s
+    if candidate.finished_bytes > budget_bytes:
+        needed = f"{format_megabytes(candidate.finished_bytes)} of finished batches"
+        return _above(needed, budget_bytes)
+    if len(measured) < 2:
+        return ""
+    fewer, more = measured[-2:]
+    growth = max(0, more.peak_pss_bytes - fewer.peak_pss_bytes) / (more.workers - fewer.workers)
+    expected = round(more.peak_pss_bytes + growth * (candidate.workers - more.workers))
+    if expected <= budget_bytes:
+        return ""
+    smaller = f"{fewer.workers} and {more.workers}"
+    return _above(f"would take {format_megabytes(expected)}, going by {smaller}", budget_bytes)
+
+
+def _above(needed: str, budget_bytes: int) -> str:
+    return f"{needed}, above the budget of {format_megabytes(budget_bytes)}"
+
+
+def _require_open(candidates: Sequence[Candidate], budget_bytes: int) -> None:
+    if open_candidates(candidates):
+        return
+    failed = [candidate.reason for candidate in candidates if candidate.status == "failed"]
+    if failed:
+        raise SessionError(failed[-1])
+    smallest_bytes = min(
+        (candidate.peak_pss_bytes for candidate in candidates if candidate.runs),
+        default=min(candidate.finished_bytes for candidate in candidates),
+    )
+    smallest, budget = format_megabytes(smallest_bytes), format_megabytes(budget_bytes)
+    constraint = f"be at least the {smallest} that the least candidate takes"
+    raise InputError(_OPTION, "value", constraint, budget, "Give more, or take a smaller batch")
+
+
+def drop_hopeless(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Mark the open candidates that were below a third of the fastest in every round so far."""
+    rounds = zip(*(candidate.speeds for candidate in open_candidates(candidates)), strict=True)
+    fastest = [max(speeds) for speeds in rounds]
+    judged = []
+    for candidate in candidates:
+        if candidate.status == "open":
+            pairs = list(zip(candidate.speeds, fastest, strict=True))
+            if all(own < _HOPELESS_FRACTION * most for own, most in pairs):
+                own, most = map(format_amount, pairs[-1])
+                reason = f"{own} tokens/s, less than a third of {most} in round {len(pairs)}"
+                candidate = replace(candidate, status="slower", reason=reason)
+        judged.append(candidate)
+    return judged
 
 
 def drop_slower(candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -126,62 +238,52 @@ def drop_slower(candidates: Sequence[Candidate]) -> list[Candidate]:
     of its ratio to it, round by round, lies below 1.
     """
     fastest = _fastest(open_candidates(candidates))
-    return [
-        replace(candidate, status="slower", reason=f"clearly slower than {fastest.label}")
-        if candidate.status == "open" and _is_clearly_slower(candidate, fastest)
-        else candidate
-        for candidate in candidates
-    ]
-
-
-def drop_hopeless(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Mark the open candidates that were below a third of the fastest in every round so far."""
-    rounds = zip(*(candidate.speeds for candidate in open_candidates(candidates)), strict=True)
-    fastest = [max(of_round) for of_round in rounds]
-    return [
-        _judge_hopeless(candidate, fastest) if candidate.status == "open" else candidate
-        for candidate in candidates
-    ]
-
-
-def _judge_hopeless(candidate: Candidate, fastest: Sequence[float]) -> Candidate:
-    pairs = list(zip(candidate.speeds, fastest, strict=True))
-    if any(own >= _HOPELESS_FRACTION * most for own, most in pairs):
-        return candidate
-    own, most = map(format_amount, pairs[-1])
-    reason = f"{own} tokens/s, less than a third of {most} in round {len(pairs)}"
-    return replace(candidate, status="slower", reason=reason)
+    judged = []
+    for candidate in candidates:
+        if candidate.status == "open" and _has_lower_median(candidate, fastest):
+            relative = ratio("tokens_per_s", candidate.runs, fastest.runs)
+            if relative is not None and relative.high < 1:
+                reason = f"clearly slower than {fastest.label}"
+                candidate = replace(candidate, status="slower", reason=reason)
+        judged.append(candidate)
+    return judged
 
 
 def _fastest(candidates: Sequence[Candidate]) -> Candidate:
     return max(candidates, key=lambda candidate: candidate.tokens_per_s)
 
 
-def _is_clearly_slower(candidate: Candidate, fastest: Candidate) -> bool:
-    relative = ratio("tokens_per_s", candidate.runs, fastest.runs)
-    below = candidate.tokens_per_s < _AS_FAST * fastest.tokens_per_s
-    return below and relative is not None and relative.high < 1
+def _has_lower_median(candidate: Candidate, fastest: Candidate) -> bool:
+    return candidate.tokens_per_s < _AS_FAST * fastest.tokens_per_s
 
 
-def explain(chosen: Candidate, candidates: Sequence[Candidate]) -> str:
-    """Compare the chosen candidate with its neighbors and with the fastest one above it.
+def choose(
+    candidates: Sequence[Candidate], memory_budget_bytes: int, seconds: float
+) -> WorkerChoice:
+    """Choose from what `try_candidates` returned the fewest workers that are not clearly slower.
 
-    Args:
-        chosen: One of the candidates.
-        candidates: The fewest workers first.
+    Workers that do not make loading faster cost memory, and cores that the trainer could use.
     """
+    judged = drop_slower(candidates)
+    chosen = open_candidates(judged)[0]
+    reason = _explain(chosen, judged)
+    unneeded = f"not clearly faster than {chosen.label}"
+    for index, candidate in enumerate(judged):
+        if candidate is chosen:
+            judged[index] = replace(candidate, status="chosen", reason=reason)
+        elif candidate.status == "open":
+            judged[index] = replace(candidate, status="not needed", reason=unneeded)
+    return WorkerChoice(chosen.workers, reason, memory_budget_bytes, seconds, tuple(judged))
+
+
+def _explain(chosen: Candidate, candidates: Sequence[Candidate]) -> str:
+    """Compare the chosen candidate with its neighbors and with the fastest one above it."""
+    fewer = [candidate for candidate in candidates if candidate.workers < chosen.workers]
+    more = [candidate for candidate in candidates if candidate.workers > chosen.workers]
+    rivals = open_candidates(more[1:])
+    others = more[:1] + ([_fastest(rivals)] if rivals else []) + fewer[-1:]
     sentence = f"{chosen.label}: {format_amount(chosen.tokens_per_s)} tokens/s"
-    for other in _worth_naming(chosen, candidates):
-        sentence += f"; {_compare(other, chosen)}"
-    return f"{sentence}."
-
-
-def _worth_naming(chosen: Candidate, candidates: Sequence[Candidate]) -> Iterator[Candidate]:
-    above = [candidate for candidate in candidates if candidate.workers > chosen.workers]
-    yield from above[:1]
-    if rivals := open_candidates(above[1:]):
-        yield _fastest(rivals)
-    yield from [candidate for candidate in candidates if candidate.workers < chosen.workers][-1:]
+    return "; ".join([sentence, *(_compare(other, chosen) for other in others)]) + "."
 
 
 def _compare(other: Candidate, chosen: Candidate) -> str:
@@ -190,7 +292,7 @@ def _compare(other: Candidate, chosen: Candidate) -> str:
     verb = "gives" if other.workers == 1 else "give"
     gain = other.tokens_per_s / chosen.tokens_per_s - 1
     more = f"{abs(gain):.0%} {'more' if gain >= 0 else 'less'}"
-    if chosen.tokens_per_s < _AS_FAST * other.tokens_per_s:
+    if _has_lower_median(chosen, other):
         more += ", but not in every round"
     text = f"{other.workers} {verb} {format_amount(other.tokens_per_s)} ({more})"
     extra_bytes = other.peak_pss_bytes - chosen.peak_pss_bytes

@@ -4,6 +4,8 @@ The letters in the rules are explained in `quantities`.
 """
 
 from collections.abc import Callable
+from functools import partial
+from math import isfinite
 from statistics import median
 
 from netpipe.results import statistics
@@ -15,22 +17,24 @@ from netpipe.results.units import (
     format_seconds,
     format_seconds_interval,
 )
-from netpipe.verdict import doubts, host_causes, quantities
+from netpipe.verdict import host_causes, quantities
 from netpipe.verdict.host_causes import MIN_SYNC_PROBE
-from netpipe.verdict.kinds import HEALTHY_KINDS, Rule, Verdict, VerdictKind
+from netpipe.verdict.kinds import HEALTHY_KINDS, Cause, Verdict, VerdictKind
 from netpipe.verdict.quantities import AT_RISK_ABOVE, EPSILON
 
+Rule = Callable[[Measurement], Cause | None]
+"""Returns the cause that it finds, if it holds for a measurement."""
+
 _MORE_TIME = "give it more time (a larger budget), or a machine with less else to do"
+_MAX_HALF_WIDTH_FRACTION = 0.10  # of an interval's median; a wider load time is called spread
 _JITTER_FRACTION = 0.5  # of the stall in the worst tenth of the steps
 
 
 def judge(measurement: Measurement) -> Verdict:
     """Return why training waits, by the first rule that holds."""
-    for rule in RULES:
-        verdict = rule(measurement)
-        if verdict is not None:
-            return verdict
-    return _judge_healthy(measurement)
+    cause = next(filter(None, (rule(measurement) for rule in RULES)))
+    evidence = (*quantities.list_evidence(measurement), *cause.evidence)
+    return Verdict(cause.kind, f"{cause.kind}: {cause.reason}", evidence, cause.next)
 
 
 def find_remarks(measurement: Measurement, verdict: Verdict) -> tuple[Finding, ...]:
@@ -59,78 +63,135 @@ def _make_doubt_rule(
 ) -> Rule:
     """Return the rule that is inconclusive where `explain` returns a reason."""
 
-    def rule(measurement: Measurement) -> Verdict | None:
+    def rule(measurement: Measurement) -> Cause | None:
         reason = explain(measurement)
-        if reason is None:
-            return None
         rounds = format_rounds(measurement.step_s.n)
-        return Verdict.of(VerdictKind.INCONCLUSIVE, measurement, reason, way_out, rounds)
+        return Cause(VerdictKind.INCONCLUSIVE, reason, way_out, (rounds,)) if reason else None
 
     return rule
 
 
-def _judge_recompiling(measurement: Measurement) -> Verdict | None:
+def _explain_too_few_rounds(measurement: Measurement) -> str | None:
+    load = measurement.load_s_per_batch
+    if isfinite(load.low):
+        return None
+    return f"only {format_rounds(load.n)} fitted into the time; an interval needs 3"
+
+
+def _explain_no_evidence(measurement: Measurement) -> str | None:
+    if measurement.batch_bytes == 0:
+        return "the loader's batches are empty"
+    if not measurement.losses_are_finite:
+        return "the loss is NaN or infinite: such a step may take another time than a true one"
+    epoch = f"an epoch of {measurement.epoch_batches} batches"
+    if not measurement.within_epochs:
+        return f"{epoch} is too short to measure: the loader must go on (repeat)"
+    if not measurement.drained and measurement.epoch_batches is not None:
+        return f"the loader's buffers outlast {epoch}: the loader must go on (repeat)"
+    if not measurement.drained:
+        return "the loader's buffers could not be drained in time; a larger budget gives more"
+    gpu = measurement.gpu
+    if gpu is not None and gpu.foreign_pids:
+        return f"other processes were on the GPU: {', '.join(map(str, gpu.foreign_pids))}"
+    if gpu is not None and gpu.throttled_rounds:
+        throttled = f"the GPU was throttled in {gpu.throttled_rounds} of {measurement.step_s.n}"
+        return f"{throttled} rounds: {', '.join(gpu.throttle_reasons)}"
+    return None
+
+
+def _explain_undecided_health(measurement: Measurement) -> str | None:
+    """Explain why training may or may not wait, or the loader may or may not be at risk.
+
+    On a CPU device, where the loader and the step take turns on its cores, R is not judged.
+    """
+    if not measurement.device.shares_host_cores and quantities.seems_to_stall(measurement):
+        reason = _explain_undecided_stall(measurement)
+        if reason:
+            return reason
+    return _explain_undecided_limit(measurement, AT_RISK_ABOVE)
+
+
+def _explain_undecided_stall(measurement: Measurement) -> str | None:
+    train = quantities.train_over_larger(measurement)
+    if not train.low <= 1 + EPSILON < train.high:
+        return None
+    ratio = format_ratio_interval(train)
+    return f"R is {ratio} of the larger of L and S0, on both sides of a limit"
+
+
+def _explain_undecided_limit(measurement: Measurement, limit: float) -> str | None:
+    load, ratio = measurement.load_s_per_batch, quantities.load_over_step(measurement)
+    if not ratio.low < limit < ratio.high:
+        return None
+    if statistics.half_width_fraction(load) > _MAX_HALF_WIDTH_FRACTION:
+        return f"loading a batch took {format_seconds_interval(load)}, too spread to tell"
+    return f"L/S0 is {format_ratio_interval(ratio)}, on both sides of a limit"
+
+
+def _judge_recompiling(measurement: Measurement) -> Cause | None:
     by_round, count = measurement.rounds.compilations, measurement.compilations
     # Compilations that stop, or come once in a while, are only worth a remark.
     goes_on = by_round and by_round[-1] > 0 and 2 * sum(map(bool, by_round)) > len(by_round)
     if not goes_on:
         return None
-    return Verdict.of(
+    return Cause(
         VerdictKind.RECOMPILING,
-        measurement,
         f"{count} compilations inside the timed windows",
         "give the step batches of one shape and dtype; JAX_LOG_COMPILES=1 says what is compiled",
-        f"{count} compilations in {format_rounds(measurement.step_s.n)}",
+        (f"{count} compilations in {format_rounds(measurement.step_s.n)}",),
     )
 
 
-def _judge_loader_bound(measurement: Measurement) -> Verdict | None:
+def _judge_loader_bound(measurement: Measurement) -> Cause | None:
+    rounds, step_s = measurement.rounds, measurement.step_s.median
     # On a CPU device the loader and the step compete for cores, so that a slow loader takes turns
     # with the step there.
     apart = not measurement.device.shares_host_cores
     serial = apart and quantities.seems_to_stall(measurement) and quantities.is_serial(measurement)
     if serial or quantities.load_over_step(measurement).low <= 1 + EPSILON:
         return None
-    masked = quantities.train_over_load(measurement).high < 1 - EPSILON
-    return Verdict.of(
-        VerdictKind.MASKED_LOADER_BOUND if masked else VerdictKind.LOADER_BOUND,
-        measurement,
-        f"loading a batch takes {format_seconds(measurement.load_s_per_batch.median)}, "
-        f"the step {format_seconds(measurement.step_s.median)}"
-        + (f"; only the buffers hide it, {_describe_masked_steps(measurement)}" if masked else ""),
+    load_s, kind, hidden = measurement.load_s_per_batch.median, VerdictKind.LOADER_BOUND, ""
+    train_over_load = statistics.ratio_interval(rounds.train_s_per_step, rounds.load_s_per_batch)
+    if train_over_load.high < 1 - EPSILON:
+        kind, until = VerdictKind.MASKED_LOADER_BOUND, "for a while"
+        if measurement.buffered_batches:
+            # A loader behind B buffered batches shows at n0 = B / (1 - S0/L).
+            step = measurement.buffered_batches / (1 - step_s / load_s)
+            until = f"until about step {step:.0f}"
+        hidden = f"; only the buffers hide it, {until}"
+    return Cause(
+        kind,
+        f"loading a batch takes {format_seconds(load_s)}, "
+        f"the step {format_seconds(step_s)}{hidden}",
         "make loading faster or give it more workers; netpipe diagnose says which",
     )
 
 
-def _describe_masked_steps(measurement: Measurement) -> str:
-    """Say at which step a loader behind B buffered batches would show: n0 = B / (1 - S0/L)."""
-    if not measurement.buffered_batches:
-        return "for a while"
-    behind = 1 - measurement.step_s.median / measurement.load_s_per_batch.median
-    return f"until about step {measurement.buffered_batches / behind:.0f}"
+def _judge_stall(measurement: Measurement) -> Cause | None:
+    """Return why training stalls where neither a sync nor a slow loader is the cause."""
+    if not quantities.certainly_stalls(measurement):
+        return None
+    return next(filter(None, (rule(measurement) for rule in _STALL_RULES)))
 
 
-def _judge_jitter(measurement: Measurement) -> Verdict | None:
+def _judge_jitter(measurement: Measurement) -> Cause | None:
     waits, worst = measurement.wait_s, measurement.worst_tenth_fraction
-    if not quantities.certainly_stalls(measurement) or worst < _JITTER_FRACTION:
-        return None
     # On a CPU device any other program makes steps late.
-    if measurement.device.shares_host_cores:
+    if worst < _JITTER_FRACTION or measurement.device.shares_host_cores:
         return None
-    return Verdict.of(
+    return Cause(
         VerdictKind.JITTER,
-        measurement,
         f"the worst tenth of the steps holds {format_percent(worst)} of the stall",
         "prefetch more batches, and look for the rare slow batch",
-        f"CV of load times {waits.cv:.2f}",
-        f"waits p50 {format_seconds(waits.p50)}, p99 {format_seconds(waits.p99)}",
-        f"{measurement.dispatch_depth} steps in flight at most",
+        (
+            f"CV of load times {waits.cv:.2f}",
+            f"waits p50 {format_seconds(waits.p50)}, p99 {format_seconds(waits.p99)}",
+            f"{measurement.dispatch_depth} steps in flight at most",
+        ),
     )
 
 
-def _judge_contention(measurement: Measurement) -> Verdict | None:
-    if not quantities.certainly_stalls(measurement):
-        return None
+def _judge_contention(measurement: Measurement) -> Cause | None:
     rounds, is_shared = measurement.rounds, measurement.device.shares_host_cores
     shadow = None
     if rounds.step_shadow_s:
@@ -138,37 +199,33 @@ def _judge_contention(measurement: Measurement) -> Verdict | None:
     slowed = shadow is not None and shadow.low > 1 + EPSILON
     if not slowed and not is_shared:
         return None
-    return Verdict.of(
+    return Cause(
         VerdictKind.CONTENTION,
-        measurement,
         "the loader and the step slow each other"
         + (f" on the same {measurement.host.cores} cores" if is_shared else ""),
         "leave cores to the step's host thread: fewer workers, or work moved out of its process",
-        f"S1/S0 beside the loader = {format_ratio_interval(shadow)}",
+        (f"S1/S0 beside the loader = {format_ratio_interval(shadow)}",),
     )
 
 
-def _judge_transfer_bound(measurement: Measurement) -> Verdict | None:
+def _judge_transfer_bound(measurement: Measurement) -> Cause | None:
     rounds = measurement.rounds
-    if not quantities.certainly_stalls(measurement) or not rounds.step_transfer_s:
+    if not rounds.step_transfer_s:
         return None
     transfer = statistics.ratio_interval(rounds.step_transfer_s, rounds.step_s)
     copying_s = median(rounds.step_transfer_s) - measurement.step_s.median
     if transfer.low <= 1 + EPSILON or copying_s < 0.5 * quantities.excess_s(measurement):
         return None
-    return Verdict.of(
+    return Cause(
         VerdictKind.TRANSFER_BOUND,
-        measurement,
         f"copying {measurement.batch_bytes:,} bytes a batch to the device slows the step to "
         f"{format_ratio_interval(transfer)} of itself",
         "send narrower dtypes, or copy the next batch while the step runs",
-        f"S2/S0 with transfers = {format_ratio_interval(transfer)}",
+        (f"S2/S0 with transfers = {format_ratio_interval(transfer)}",),
     )
 
 
-def _judge_unexplained(measurement: Measurement) -> Verdict | None:
-    if not quantities.certainly_stalls(measurement):
-        return None
+def _judge_unexplained(measurement: Measurement) -> Cause:
     kind, next_ = VerdictKind.UNEXPLAINED, "look at a profiler trace of the loop"
     reason = (
         f"a real step takes {format_seconds(measurement.train_s_per_step.median)}, and neither "
@@ -177,66 +234,64 @@ def _judge_unexplained(measurement: Measurement) -> Verdict | None:
     if quantities.is_serial(measurement):
         kind, reason = VerdictKind.NO_OVERLAP, "loading and computing run one after the other"
         next_ = "let loading run ahead of the step (prefetch in a thread or in workers)"
-    overlap = format_percent(measurement.load_overlap_fraction)
-    return Verdict.of(
-        kind,
-        measurement,
-        reason,
-        next_,
+    evidence = (
         f"S_sync = {format_seconds_interval(measurement.step_synced_s)}",
         f"S1 beside the loader = {format_seconds_interval(measurement.step_shadow_s)}",
         f"S2 with transfers = {format_seconds_interval(measurement.step_transfer_s)}",
         f"H = {format_seconds_interval(measurement.host_s_per_step)} a step",
         f"sync probe {measurement.sync_probe_fraction:.2f}",
-        f"by the profiler {overlap} of loading overlaps",
+        f"by the profiler {format_percent(measurement.load_overlap_fraction)} of loading overlaps",
     )
+    return Cause(kind, reason, next_, evidence)
 
 
-def _judge_at_risk(measurement: Measurement) -> Verdict | None:
+def _judge_at_risk(measurement: Measurement) -> Cause | None:
     if not AT_RISK_ABOVE < quantities.load_over_step(measurement).low <= 1 + EPSILON:
         return None
-    return Verdict.of(
+    return Cause(
         VerdictKind.AT_RISK,
-        measurement,
         f"headroom is {format_ratio_interval(measurement.headroom)}; a slightly faster "
         "accelerator would wait",
         "make loading faster before the accelerator is",
-        *_list_undecided(measurement),
+        _list_undecided(measurement),
     )
 
 
-def _judge_healthy(measurement: Measurement) -> Verdict:
-    return Verdict.of(
+def _judge_healthy(measurement: Measurement) -> Cause:
+    return Cause(
         VerdictKind.HEALTHY,
-        measurement,
         f"loading a batch takes {format_seconds(measurement.load_s_per_batch.median)}, the step "
         f"{format_seconds(measurement.step_s.median)}: headroom {measurement.headroom.median:.2f}",
         "nothing",
-        *_list_undecided(measurement),
+        _list_undecided(measurement),
     )
 
 
 def _list_undecided(measurement: Measurement) -> tuple[str, ...]:
     """Return what was not judged: on a CPU device R decides nothing where its interval is wide."""
-    reason = doubts.explain_undecided_stall(measurement)
+    reason = _explain_undecided_stall(measurement)
     if reason is None or not measurement.device.shares_host_cores:
         return ()
     return (f"whether training stalls was not judged: {reason}",)
 
 
-# A doubt comes before the first verdict that depends on it, and after those that do not.
-RULES: tuple[Rule, ...] = (
-    _judge_recompiling,
-    _make_doubt_rule(doubts.explain_no_evidence, "fix what the message names, then measure again"),
-    _make_doubt_rule(doubts.explain_too_few_rounds),
-    host_causes.judge_forced_sync,
-    _judge_loader_bound,
-    _make_doubt_rule(doubts.explain_undecided_loader),
+_STALL_RULES: tuple[Rule, ...] = (
     _judge_jitter,
     _judge_transfer_bound,
     host_causes.judge_host_bound,
     _judge_contention,
     _judge_unexplained,
-    _make_doubt_rule(doubts.explain_undecided_health),
+)
+# A doubt comes before the first verdict that depends on it, and after those that do not.
+RULES: tuple[Rule, ...] = (
+    _judge_recompiling,
+    _make_doubt_rule(_explain_no_evidence, "fix what the message names, then measure again"),
+    _make_doubt_rule(_explain_too_few_rounds),
+    host_causes.judge_forced_sync,
+    _judge_loader_bound,
+    _make_doubt_rule(partial(_explain_undecided_limit, limit=1 + EPSILON)),
+    _judge_stall,
+    _make_doubt_rule(_explain_undecided_health),
     _judge_at_risk,
+    _judge_healthy,
 )

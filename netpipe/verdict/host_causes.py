@@ -11,7 +11,7 @@ from netpipe.results.units import (
     format_seconds_interval,
 )
 from netpipe.verdict import quantities
-from netpipe.verdict.kinds import Verdict, VerdictKind
+from netpipe.verdict.kinds import Cause, VerdictKind
 from netpipe.verdict.quantities import EPSILON
 
 # Share of requests that find the step done, beyond which the loop is seen to sync.
@@ -26,13 +26,20 @@ _MIN_WAITING_FRACTION = 0.25
 _MIN_SLOWED_WORK_RATIO = 0.2
 
 
-def judge_forced_sync(measurement: Measurement) -> Verdict | None:
+def judge_forced_sync(measurement: Measurement) -> Cause | None:
     """Find a loop that waits for the device, and the causes that look like it."""
-    stalls, exposed = quantities.certainly_stalls(measurement), _exposes_too_much(measurement)
+    stalls = quantities.certainly_stalls(measurement)
+    exposed_time = quantities.exposed_time(measurement)
+    # A sync may also cost too much where a step alone spreads too far for R to show a stall.
+    exposed = exposed_time is not None and exposed_time[0].low > EPSILON
     if not (stalls or exposed):
         return None
     if measurement.sync_probe_idle_fraction > _MAX_IDLE_PROBE:
-        return _judge_sync_in_the_step(measurement) if stalls else None
+        # Either the step blocks until it is done, or it is too short for the probe.
+        waits = _waiting_fraction(measurement) >= 0.5 and quantities.is_serial(measurement)
+        if not stalls or not waits or _work_explains(measurement):
+            return None
+        return _make_forced_sync(measurement, measurement.sync_probe_fraction)
     probe = quantities.excess_probe(measurement)
     if probe <= MIN_SYNC_PROBE or not (exposed or _sync_explains_stall(measurement, probe)):
         return None
@@ -40,18 +47,7 @@ def judge_forced_sync(measurement: Measurement) -> Verdict | None:
     outlasts_step = quantities.host_s(measurement) > _synced_s(measurement)
     if outlasts_step or _leaves_no_wait(measurement, probe):
         return _make_host_bound(measurement)
-    if _works_slowly(measurement):
-        return _make_slowed_work(measurement)
-    return _make_forced_sync(measurement, probe)
-
-
-def _exposes_too_much(measurement: Measurement) -> bool:
-    """Return whether the device certainly idles for too long between a sync and the next step.
-
-    This holds also where the time of a step alone spreads too far for R to show a stall.
-    """
-    exposed = quantities.exposed_fraction(measurement)
-    return exposed is not None and exposed.low > EPSILON
+    return _judge_slowed_work(measurement) or _make_forced_sync(measurement, probe)
 
 
 def _sync_explains_stall(measurement: Measurement, probe: float) -> bool:
@@ -69,8 +65,8 @@ def _leaves_no_wait(measurement: Measurement, probe: float) -> bool:
     return _work_explains(measurement) and left_s <= 0.5 * probe * _synced_s(measurement)
 
 
-def _works_slowly(measurement: Measurement) -> bool:
-    """Return whether the sampled loop works instead of waiting, slowed down by loader threads.
+def _judge_slowed_work(measurement: Measurement) -> Cause | None:
+    """Find a sampled loop that works instead of waiting, slowed down by loader threads.
 
     Workers do not slow it down, because they do not hold Python's lock.
     """
@@ -78,9 +74,17 @@ def _works_slowly(measurement: Measurement) -> bool:
     beside_loading_s = measurement.train_s_per_step.median - measurement.wait_s.p50
     slowed = beside_loading_s > (1 + EPSILON) * max(host_s, step_s)
     if measurement.loader_processes or not slowed or host_s < _MIN_SLOWED_WORK_RATIO * step_s:
-        return False
-    waiting = _waiting_fraction(measurement)
-    return bool(measurement.blocking_lines) and waiting < _MIN_WAITING_FRACTION
+        return None
+    waits = _waiting_fraction(measurement) >= _MIN_WAITING_FRACTION
+    if waits or not measurement.blocking_lines:
+        return None
+    return Cause(
+        VerdictKind.CONTENTION,
+        f"the loop's own work{name_worst_line(measurement)} takes {format_seconds(host_s)} a step "
+        "alone, and longer than the step beside the loader",
+        "load in worker processes (mp_prefetch): threads share Python's lock with the loop",
+        _describe_work(measurement),
+    )
 
 
 def _waiting_fraction(measurement: Measurement) -> float:
@@ -91,50 +95,32 @@ def _waiting_fraction(measurement: Measurement) -> float:
     )
 
 
-def _make_slowed_work(measurement: Measurement) -> Verdict:
-    return Verdict.of(
-        VerdictKind.CONTENTION,
-        measurement,
-        f"the loop's own work{name_worst_line(measurement)} takes "
-        f"{format_seconds(quantities.host_s(measurement))} a step alone, and longer than the step "
-        "beside the loader",
-        "load in worker processes (mp_prefetch): threads share Python's lock with the loop",
-        *_describe_work(measurement),
-    )
-
-
-def _judge_sync_in_the_step(measurement: Measurement) -> Verdict | None:
-    """Tell a step that blocks until it is done from one that is too short for the probe."""
-    waits = _waiting_fraction(measurement) >= 0.5 and quantities.is_serial(measurement)
-    if not waits or _work_explains(measurement):
-        return None
-    return _make_forced_sync(measurement, measurement.sync_probe_fraction)
-
-
-def _make_forced_sync(measurement: Measurement, probe: float) -> Verdict:
+def _make_forced_sync(measurement: Measurement, probe: float) -> Cause:
     train_s = measurement.train_s_per_step.median
-    stalls = quantities.certainly_stalls(measurement)
-    cost_s = quantities.excess_s(measurement) if stalls else quantities.exposed_s(measurement)
-    return Verdict.of(
+    exposed_time, cost_s = quantities.exposed_time(measurement), quantities.excess_s(measurement)
+    if exposed_time is not None and not quantities.certainly_stalls(measurement):
+        cost_s = exposed_time[1]
+    return Cause(
         VerdictKind.FORCED_SYNC,
-        measurement,
         f"the loop waits for the device {probe:.2f} times a step{name_worst_line(measurement)}; a "
         f"step takes {format_seconds(train_s)} where {format_seconds(train_s - cost_s)} would do",
         "read metrics a step late, or every n steps: no float(), item(), np.asarray() or "
         "block_until_ready() on what the last step returned",
-        f"sync probe {probe:.2f} syncs a step",
-        describe_exposed(measurement),
-        *_list_lines(measurement),
+        (
+            f"sync probe {probe:.2f} syncs a step",
+            describe_exposed(measurement),
+            *_list_lines(measurement),
+        ),
     )
 
 
 def describe_exposed(measurement: Measurement) -> str:
     """Return the measured cost of a sync as a sentence."""
-    fraction = quantities.exposed_fraction(measurement)
-    if fraction is None:
+    exposed_time = quantities.exposed_time(measurement)
+    if exposed_time is None:
         return "what it costs was not measured"
-    idle_s = format_seconds(quantities.exposed_s(measurement))
-    return f"the device idles {idle_s} a step after a sync, {format_ratio_interval(fraction)} of R"
+    fraction, idle_s = format_ratio_interval(exposed_time[0]), format_seconds(exposed_time[1])
+    return f"the device idles {idle_s} a step after a sync, {fraction} of R"
 
 
 def name_worst_line(measurement: Measurement) -> str:
@@ -167,9 +153,9 @@ def _work_explains(measurement: Measurement) -> bool:
     return quantities.host_s(measurement) >= 0.5 * quantities.excess_s(measurement)
 
 
-def judge_host_bound(measurement: Measurement) -> Verdict | None:
-    """Find a loop whose own work leaves the host no time to run ahead of the device."""
-    if not quantities.certainly_stalls(measurement) or measurement.device.shares_host_cores:
+def judge_host_bound(measurement: Measurement) -> Cause | None:
+    """Find in a stall a loop whose own work leaves the host no time to run ahead of the device."""
+    if measurement.device.shares_host_cores:
         return None
     # While the host can run ahead of the device, its work costs nothing.
     busy_s = quantities.host_s(measurement) + measurement.wait_s.p50
@@ -179,13 +165,12 @@ def judge_host_bound(measurement: Measurement) -> Verdict | None:
     return _make_host_bound(measurement)
 
 
-def _make_host_bound(measurement: Measurement) -> Verdict:
-    return Verdict.of(
+def _make_host_bound(measurement: Measurement) -> Cause:
+    return Cause(
         VerdictKind.HOST_BOUND,
-        measurement,
         f"the loop's own work takes {format_seconds(quantities.host_s(measurement))} a step"
         f"{name_worst_line(measurement)}, beside a step of "
         f"{format_seconds(measurement.step_s.median)}",
         "do it every n steps, in another thread or process, or not at all",
-        *_describe_work(measurement),
+        _describe_work(measurement),
     )

@@ -1,12 +1,10 @@
 """The kinds of verdicts, and what a verdict holds. Pure."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from netpipe.results.measurement import Measurement
-from netpipe.verdict.quantities import list_evidence
 
 
 class VerdictKind(StrEnum):
@@ -35,7 +33,6 @@ class Verdict:
     """Why training waits.
 
     Attributes:
-        kind: The cause.
         message: One sentence that names the kind and gives its figures.
         evidence: The figures that the verdict rests on, each as text.
         next: What to do about it.
@@ -46,13 +43,6 @@ class Verdict:
     evidence: tuple[str, ...]
     next: str
 
-    @classmethod
-    def of(
-        cls, kind: VerdictKind, measurement: Measurement, reason: str, next_: str, *evidence: str
-    ) -> "Verdict":
-        """Make a verdict with the message `kind: reason`; further evidence follows L, S0 and R."""
-        return cls(kind, f"{kind}: {reason}", (*list_evidence(measurement), *evidence), next_)
-
     def passes(self, measurement: Measurement) -> bool:
         """Return whether a run with this verdict passes.
 
@@ -62,5 +52,11 @@ class Verdict:
         return self.kind in HEALTHY_KINDS or (self.kind == VerdictKind.CONTENTION and is_shared)
 
 
-Rule = Callable[[Measurement], Verdict | None]
-"""Returns its verdict if it holds for a measurement."""
+@dataclass(frozen=True)
+class Cause:
+    """The cause that a rule finds; its evidence follows the figures of every verdict."""
+
+    kind: VerdictKind
+    reason: str
+    next: str
+    evidence: tuple[str, ...] = ()

@@ -29,12 +29,6 @@ def train_over_larger(measurement: Measurement) -> Interval:
     return statistics.ratio_interval(rounds.train_s_per_step, larger_s)
 
 
-def train_over_load(measurement: Measurement) -> Interval:
-    """Return R / L, round by round."""
-    rounds = measurement.rounds
-    return statistics.ratio_interval(rounds.train_s_per_step, rounds.load_s_per_batch)
-
-
 def excess_probe(measurement: Measurement) -> float:
     """Return how often a request finds the step done, beyond what steps without a loop show."""
     return measurement.sync_probe_fraction - measurement.sync_probe_idle_fraction
@@ -46,28 +40,15 @@ def excess_s(measurement: Measurement) -> float:
     return measurement.train_s_per_step.median - max(load_s, step_s)
 
 
-def exposed_fraction(measurement: Measurement) -> Interval | None:
-    """Return the share of R that a sync costs, round by round; None when not measured."""
-    rounds_s = _exposed_s_by_round(measurement)
-    if not rounds_s:
-        return None
-    return statistics.ratio_interval(rounds_s, measurement.rounds.train_s_per_step)
-
-
-def exposed_s(measurement: Measurement) -> float:
-    """Return the seconds per step that a sync costs, 0 when not measured."""
-    return median(_exposed_s_by_round(measurement) or [0.0])
-
-
-def _exposed_s_by_round(measurement: Measurement) -> list[float]:
-    """Return the seconds per step that the loop would save without its sync.
+def exposed_time(measurement: Measurement) -> tuple[Interval, float] | None:
+    """Return what the loop would save without its sync: a share of R, and seconds per step.
 
     The saving is at most S0, and at most R - L, since a slow loader also finds the step done.
-    Requests that find a step done without any loop do not count.
+    Requests that find a step done without any loop do not count. None when not measured.
     """
     rounds, probe = measurement.rounds, measurement.sync_probe_fraction
     by_sync = max(0.0, excess_probe(measurement)) / probe if probe else 0.0
-    return [
+    saved_s = [
         by_sync * max(0.0, min(exposed, step, train - load))
         for exposed, step, train, load in zip(
             rounds.exposed_s_per_step,
@@ -78,6 +59,9 @@ def _exposed_s_by_round(measurement: Measurement) -> list[float]:
             strict=False,
         )
     ]
+    if not saved_s:
+        return None
+    return statistics.ratio_interval(saved_s, rounds.train_s_per_step), median(saved_s)
 
 
 def smaller_s(measurement: Measurement) -> float:

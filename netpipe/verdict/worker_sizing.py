@@ -27,12 +27,7 @@ def workers_needed(measurement: Measurement) -> int:
 
 
 def enough_workers(occupied_s: float, step_s: float) -> int:
-    """Return the workers that keep a step fed, by Little's law.
-
-    Args:
-        occupied_s: Seconds that a batch occupies a worker.
-        step_s: Seconds of a step.
-    """
+    """Return the workers that keep a step fed, where a batch occupies one for `occupied_s`."""
     return max(1, ceil(occupied_s / (_MAX_WORKER_USE * step_s)))
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from netpipe.data.preparation.embedded import data_of_user
+from netpipe.data.preparation.synthetic import data_of_user
 from netpipe.data.tokens.batches import Sequences, sequences_of, widen
 from netpipe.data.tokens.packing import cut
 from netpipe.data.tokens.tokenizer import encode
@@ -32,56 +32,56 @@ _WARM_UP = 5
 def main(data: Path | None) -> None:
     """Print the CPU time of each stage, medians over 40 batches of 128 x 1024 in one process.
 
-    Below stands what no pipeline could do without: copying the batch once in memory, and sending
+    The last rows are costs that no pipeline avoids: copying the batch once in memory, and sending
     what the workers send, or the whole batch, through a pipe.
     """
-    taken: list[Mapping[str, float]] = []
+    measured: list[Mapping[str, float]] = []
     tokens: list[int] = []
     try:
         for bench in islice(benches(data or data_of_user()), _WARM_UP + _BATCHES):
-            costs, real = _costs(bench)
-            taken.append(costs)
+            costs, real = _measure_costs(bench)
+            measured.append(costs)
             tokens.append(real)
     except NetpipeError as error:
         raise click.ClickException(str(error)) from error
     table = Table("stage", "ms a batch", "M tokens a CPU second", title=this_host().cpu)
-    for name in taken[0]:
-        cpu_s = median(one[name] for one in taken[_WARM_UP:])
+    for name in measured[0]:
+        cpu_s = median(costs[name] for costs in measured[_WARM_UP:])
         table.add_row(name, f"{1e3 * cpu_s:.2f}", f"{median(tokens) / cpu_s / 1e6:.1f}")
     Console().print(table)
 
 
-def _costs(bench: Bench) -> tuple[dict[str, float], int]:
+def _measure_costs(bench: Bench) -> tuple[dict[str, float], int]:
     """Return the CPU seconds of each stage for one batch, and its real tokens."""
     room = LENGTH + 1
     costs: dict[str, float] = {}
-    rows = _timed(costs, "read the rows", bench.read)
+    rows = _time(costs, "read the rows", bench.read)
     bench = replace(bench, rows=rows)
-    contexts = _timed(costs, "draw contexts", bench.draw)
-    cuts = _timed(costs, "cut them", lambda: cut(contexts, SEQUENCES, room))
+    contexts = _time(costs, "draw contexts", bench.draw)
+    cuts = _time(costs, "cut them", lambda: cut(contexts, SEQUENCES, room))
     left = contexts.pick(np.arange(len(cuts.sizes)), cuts.sizes)
-    stream = _timed(costs, "encode what is left", lambda: encode(left))
-    _timed(
+    stream = _time(costs, "encode what is left", lambda: encode(left))
+    _time(
         costs,
         "lay it out in sequences",
         lambda: sequences_of(stream.tokens, cuts.segments, stream.sizes, room=room),
     )
-    sequences = _timed(costs, "all of this after reading", bench.pack)
-    batch = _timed(costs, "widen to a batch", lambda: widen(sequences))
-    _timed(costs, "(copy the batch)", lambda: [array.copy() for array in batch.values()])
-    _timed(costs, "(send the sequences)", lambda: _sent(sequences))
-    _timed(costs, "(send the batch)", lambda: _sent(batch))
+    sequences = _time(costs, "all of this after reading", bench.pack)
+    batch = _time(costs, "widen to a batch", lambda: widen(sequences))
+    _time(costs, "(copy the batch)", lambda: [array.copy() for array in batch.values()])
+    _time(costs, "(send the sequences)", lambda: _send(sequences))
+    _time(costs, "(send the batch)", lambda: _send(batch))
     return costs, int(sequences["segment_tokens"].sum())
 
 
-def _timed(costs: dict[str, float], name: str, stage: Callable[[], Any]) -> Any:
+def _time(costs: dict[str, float], name: str, stage: Callable[[], Any]) -> Any:
     started_s = time.process_time()
     done = stage()
     costs[name] = time.process_time() - started_s
     return done
 
 
-def _sent(arrays: Sequences) -> None:
+def _send(arrays: Sequences) -> None:
     """Pickle arrays into a pipe and out of it."""
     receiver, sender = Pipe(duplex=False)
     thread = Thread(target=sender.send, args=(arrays,))

@@ -1,11 +1,11 @@
-"""Tokens -> measurements: the exact inverse of `netpipe.data.tokens.tokenizer`."""
+"""Tokens and RTT codes decoded: the inverse of `tokens.tokenizer` and `formats.rtt`."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from netpipe.data.formats import rtt
 from netpipe.data.formats.addresses import ADDRESS_BYTES
-from netpipe.data.formats.measurements import Measurements
+from netpipe.data.formats.rows import Measurements
 from netpipe.data.tokens import vocabulary
 
 _SOURCES = (vocabulary.SRC_IPV4, vocabulary.SRC_IPV6)
@@ -44,6 +44,12 @@ def decode(tokens: NDArray[np.integer]) -> tuple[Measurements, NDArray[np.bool_]
         raise ValueError("both addresses of a measurement must be of one family")
     second, timed = fields.seconds()
     return Measurements(second, fields.rtt_codes(), is_ipv6, source, destination), timed
+
+
+def decode_rtt_us(code: NDArray[np.uint16]) -> NDArray[np.int64]:
+    """Decode RTT codes to int64 microseconds of the same shape, -1 for a failed measurement."""
+    mantissa, exponent = code.astype(np.int64) & 2047, code >> 11
+    return np.where(code == rtt.FAILED, -1, mantissa << exponent)
 
 
 class _Fields:

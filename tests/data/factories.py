@@ -9,8 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from netpipe.data.formats.addresses import AddressTable
-from netpipe.data.formats.measurements import MEASUREMENT
-from netpipe.data.formats.rows import ProbeRow, make_row
+from netpipe.data.formats.rows import MEASUREMENT, ProbeRow, make_row
 from netpipe.data.formats.rtt import encode_rtt
 from tests.data.reference import Ping
 

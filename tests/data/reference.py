@@ -28,7 +28,7 @@ class Ping:
 
 @dataclass(frozen=True)
 class Told:
-    """A measurement of a context: whether its time is told, and the order of its fields."""
+    """A measurement of a context: whether it keeps its timestamp, and the order of its fields."""
 
     ping: Ping
     timed: bool

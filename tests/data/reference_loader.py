@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netpipe.data.formats.rows import ProbeRow, take
-from netpipe.data.formats.rtt import decode_rtt_us
-from netpipe.data.preparation.embedded import data_of_user
+from netpipe.data.preparation.synthetic import data_of_user
 from netpipe.data.sources.probe_rows import ArrayRecordSource
 from tests.data import reference
+from tests.data.decoder import decode_rtt_us
 from tests.data.reference import Ping
 
 SEQUENCE_LENGTH: Final = 1024

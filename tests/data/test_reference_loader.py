@@ -51,9 +51,11 @@ def test_rows_become_the_measurements_they_were(
     source = ArrayRecordSource(prepared, "train")
     for row in source.read(range(len(source.row_measurements))):
         written = histories[row.probe]
-        assert [_told(one) for one in pings_of(row)] == [_told(one) for one in written]
+        assert [_comparable(ping) for ping in pings_of(row)] == [
+            _comparable(ping) for ping in written
+        ]
 
 
-def _told(ping: Ping) -> tuple[int, str, str, int, list[int]]:
+def _comparable(ping: Ping) -> tuple[int, str, str, int, list[int]]:
     second = ping.time_us // 1_000_000
     return second, ping.source, ping.destination, ping.ip_version, result_field(ping.rtt_ms)

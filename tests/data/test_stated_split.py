@@ -122,16 +122,16 @@ def test_batches_are_made_of_the_stated_split(tmp_path: Path, write: Write) -> N
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        (["eval/train-0", "train/train-0"], r"eval/train-0\.\w+: path must state one split"),
-        (["train_eval", "train"], r"train_eval\.\w+: path must state one split"),
-        (["train", "more"], r"more\.\w+: path must state a split, as .*train\.\w+ does"),
-        (["eval/0", "other/0"], r"other/0\.\w+: path must state a split, as .*eval/0\.\w+ does"),
+        (["eval/train-0", "train/train-0"], r"eval/train-0\.\w+: path.*one split"),
+        (["train_eval", "train"], r"train_eval\.\w+: path.*one split"),
+        (["train", "more"], r"more\.\w+: path.*train\.\w+"),
+        (["eval/0", "other/0"], r"other/0\.\w+: path.*eval/0\.\w+"),
         (
             ["speed_test", "train"],
-            r"speed_test\.\w+: path must state a split, as .*train\.\w+ does",
+            r"speed_test\.\w+: path.*train\.\w+",
         ),
-        (["train/0", "ping-test/0"], r"ping-test/0\.\w+: path must state a split, as .*train/0"),
-        (["test/train-0", "train/1"], r"test/train-0\.\w+: path must state one split"),
+        (["train/0", "ping-test/0"], r"ping-test/0\.\w+: path.*train/0"),
+        (["test/train-0", "train/1"], r"test/train-0\.\w+: path.*one split"),
     ],
 )
 def test_contradictory_names_are_refused(
@@ -155,7 +155,7 @@ def test_a_probe_of_both_splits_is_refused(tmp_path: Path, write: Write) -> None
     for split in ("train", "eval"):
         with pytest.raises(
             InputError,
-            match=r"train\.\w+: probe 3 must be in one split; found it in \S*eval\.\w+ too",
+            match=r"train\.\w+: probe 3 .*eval\.\w+",
         ):
             open_source(tmp_path / "data", split)
     assert "probe 3 must be in one split" in prepare(tmp_path / "out", tmp_path / "data")
@@ -175,7 +175,7 @@ def test_a_split_that_no_file_states_is_empty(
     assert prepare(tmp_path / "out", data) == ""
     for place in (data, tmp_path / "out"):
         assert probes_of(place, there) == {1, 2, 3}
-        with pytest.raises(InputError, match=f"split {absent} must have rows; found none"):
+        with pytest.raises(InputError, match=f"split {absent}.*found none"):
             open_source(place, absent)
 
 
@@ -240,5 +240,5 @@ def test_an_index_that_contradicts_its_files_is_refused(tmp_path: Path) -> None:
     index["train"]["shards"] += index["eval"]["shards"]
     (tmp_path / "out" / INDEX_NAME).write_text(json.dumps(index))
     assert load_index(tmp_path / "out").train.shards
-    with pytest.raises(InputError, match=r"eval-0\S+: shard must be of split train"):
+    with pytest.raises(InputError, match=r"eval-0\S+: shard.*train"):
         open_source(tmp_path / "out", "train")

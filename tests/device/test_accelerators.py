@@ -20,7 +20,7 @@ def test_a_listed_device_has_its_key_and_its_peak(model: Accelerator) -> None:
 
 
 def test_no_two_devices_share_a_key() -> None:
-    """Form and memory tell apart what the model does not; no listed device is another's twin."""
+    """Form and memory distinguish devices of the same model."""
     assert len({model.key for model in ACCELERATORS}) == len(ACCELERATORS)
 
 

@@ -38,7 +38,7 @@ def child(source: str) -> tuple[str, ...]:
 
 
 def saying(answer: str) -> tuple[str, ...]:
-    """Give the command of a child that answers so."""
+    """Return the command of a child that prints an answer."""
     return child(f"print({answer!r})")
 
 
@@ -61,7 +61,7 @@ def test_the_device_of_this_process_is_the_one_found() -> None:
 
 
 def test_the_last_line_of_the_child_is_the_answer() -> None:
-    """What a plugin prints before the answer does not disturb it."""
+    """Output of a plugin before the answer is ignored."""
     answer = '{"platform": "gpu", "kind": "NVIDIA A100-SXM4-80GB", "count": 2}'
     found = find_device(command=saying(f"welcome\n{answer}"))
     assert found == Device("a100-sxm-80gb-x2", "NVIDIA A100-SXM4-80GB", "gpu", 2)
@@ -85,10 +85,10 @@ def test_another_answer_is_an_error(answer: str) -> None:
 
 
 def test_a_failing_child_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last line of what jax complained about is in the message."""
+    """The last line of jax's error is in the message."""
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
-    with pytest.raises(NoDeviceError, match="found no GPU for you with JAX_PLATFORMS cpu"):
-        find_device(command=child("import sys; sys.exit('long story\\nno GPU for you')"))
+    with pytest.raises(NoDeviceError, match="no GPU here with JAX_PLATFORMS cpu"):
+        find_device(command=child("import sys; sys.exit('long story\\nno GPU here')"))
 
 
 def test_a_silent_failure_is_named_by_its_exit_code() -> None:
@@ -99,7 +99,7 @@ def test_a_silent_failure_is_named_by_its_exit_code() -> None:
 
 def test_a_child_that_never_answers_is_ended() -> None:
     """The search ends at its time limit."""
-    with pytest.raises(NoDeviceError, match=r"found no answer in 0\.5 s") as caught:
+    with pytest.raises(NoDeviceError, match=r"in 0\.5 s") as caught:
         find_device(0.5, command=child("import signal; signal.pause()"))
     assert isinstance(caught.value.__cause__, subprocess.TimeoutExpired)
     assert caught.value.__cause__.timeout == 0.5
@@ -137,16 +137,13 @@ def test_another_device_is_refused_with_what_to_run(
     with pytest.raises(WrongDeviceError) as refusal:
         require_device(device, wanted)
     message = str(refusal.value)
-    assert message.startswith(
-        f"this run wants device {wanted}, but the device here is {device.key}"
-    )
-    assert f"`{instead}`" in message
+    assert re.search(f" {wanted}, .* {device.key} .*`{instead}`", message)
     assert "\n" not in message
     assert isinstance(refusal.value, NetpipeError)
 
 
 def lists(driver: Path, *models: str) -> None:
-    """Let the driver list such cards."""
+    """Let the driver list cards of these models."""
     for number, model in enumerate(models):
         folder = driver / "gpus" / f"0000:0{number}:00.0"
         folder.mkdir(parents=True)
@@ -163,13 +160,13 @@ def refusal_of_a_cpu(wanted: str = "h200") -> str:
 
 @pytest.fixture
 def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What the NVIDIA driver of this machine tells: nothing yet."""
+    """The folder of the NVIDIA driver, which lists no cards yet."""
     monkeypatch.setattr("netpipe.device.detection._DRIVER", tmp_path)
     return tmp_path
 
 
-def test_without_a_gpu_the_sentence_is_this(driver: Path) -> None:
-    """It is what somebody reads who starts a GPU's tox environment anywhere else."""
+def test_without_a_gpu_another_machine_is_recommended(driver: Path) -> None:
+    """Somebody who starts a GPU's tox environment on another machine reads this."""
     assert not list(driver.iterdir())
     assert refusal_of_a_cpu() == (
         "this run wants device h200, but the device here is cpu-intel-xeon-2 (cpu): start it on a "
@@ -180,22 +177,19 @@ def test_without_a_gpu_the_sentence_is_this(driver: Path) -> None:
 def test_a_gpu_that_jax_does_not_use_is_named(
     driver: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the card is there, nobody is sent to look for one: the sentence says what hides it."""
+    """The message names the card and the settings that hide it."""
     lists(driver, "NVIDIA H200", "NVIDIA H200")
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert refusal_of_a_cpu() == (
-        "this run wants device h200, but the device here is cpu-intel-xeon-2 (cpu): jax does not "
-        "use the NVIDIA H200 that is in this machine, with JAX_PLATFORMS cpu, "
-        "CUDA_VISIBLE_DEVICES not set: install jax[cuda12] or jax[cuda13] and leave these unset, "
-        "or run `tox -e cpu` on this one"
-    )
+    message = refusal_of_a_cpu()
+    for part in ("NVIDIA H200", "JAX_PLATFORMS cpu", "CUDA_VISIBLE_DEVICES not set", "tox -e cpu"):
+        assert message.count(part) == 1
 
 
 def test_a_gpu_that_jax_uses_hides_nothing(driver: Path) -> None:
-    """What the driver lists is no news to a run on a GPU of another kind."""
+    """The driver's list does not matter to a run on a GPU of another kind."""
     lists(driver, "NVIDIA H200")
-    with pytest.raises(WrongDeviceError, match="start it on a machine with a100, or run `tox -e"):
+    with pytest.raises(WrongDeviceError, match="machine with a100"):
         require_device(H200, "a100")
 
 
@@ -209,7 +203,7 @@ def test_each_named_family_has_a_tox_environment() -> None:
 
 @pytest.mark.parametrize("device", [H200, LAPTOP, UNKNOWN])
 def test_the_report_keeps_to_its_schema(device: Device, tmp_path: Path) -> None:
-    """The document of `netpipe devices --json` is what the shipped schema says."""
+    """The document of `netpipe devices --json` fits the shipped schema."""
     host = Host("A Xeon", 4, 2**34, container=False)
     document = devices_document(device, host, tmp_path)
     jsonschema.validate(document, json.loads(SCHEMA.read_text()))

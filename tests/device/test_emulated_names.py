@@ -63,7 +63,7 @@ def test_an_accelerator_is_named_by_its_step_time(text: str, step_s: float, key:
     ],
 )
 def test_a_name_stands_for_a_peak(name: str, peak_flops: float) -> None:
-    """A family means its SXM variant, unless the name says otherwise."""
+    """A family means its SXM variant, unless the name has another form."""
     found = emulated(f"emulated:{name}")
     assert (found.key, found.count) == (f"emulated-{name}-x1", 1)
     assert found.peak_flops == peak_flops
@@ -72,9 +72,9 @@ def test_a_name_stands_for_a_peak(name: str, peak_flops: float) -> None:
 
 def test_one_host_may_feed_several() -> None:
     """Eight devices share the host's batch: a step takes an eighth of the time."""
-    one, eight = emulated("emulated:h100"), emulated("emulated:8xh100")
+    h100, eight = emulated("emulated:h100"), emulated("emulated:8xh100")
     assert (eight.key, eight.count) == ("emulated-h100-x8", 8)
-    assert one.derive_step_s(1e15, 0.4)[0] == pytest.approx(8 * eight.derive_step_s(1e15, 0.4)[0])
+    assert h100.derive_step_s(1e15, 0.4)[0] == pytest.approx(8 * eight.derive_step_s(1e15, 0.4)[0])
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_one_host_may_feed_several() -> None:
     ],
 )
 def test_a_suffix_sets_the_bandwidth(text: str, bytes_per_s: float, key: str) -> None:
-    """Copies cost nothing without it; with it the key tells, in letters that a schema allows."""
+    """The key has the bandwidth too, in letters that a schema allows."""
     found = emulated(text)
     assert (found.copy_bytes_per_s, found.key) == (bytes_per_s, key)
     assert re.fullmatch("[a-z0-9.+-]+", found.key)
@@ -96,10 +96,11 @@ def test_a_suffix_sets_the_bandwidth(text: str, bytes_per_s: float, key: str) ->
 
 @pytest.mark.parametrize("flops", [2e12, lambda: 2e12])
 def test_the_step_time_follows_from_the_flops(flops: Flops) -> None:
-    """It is FLOPs / (peak x MFU), whether they are a number or counted on demand, and is told."""
+    """It is FLOPs / (peak x MFU), whether they are a number or counted on demand."""
     step_s, described = emulated("emulated:a100").derive_step_s(flops, 0.4)
     assert step_s == pytest.approx(2e12 / (312e12 * 0.4))
-    assert described == "emulated:a100, 2 TFLOP a step at MFU 0.4"
+    assert described.startswith("emulated:a100, 2 TFLOP ")
+    assert described.endswith("MFU 0.4")
 
 
 def test_the_flops_are_counted_once() -> None:
@@ -112,13 +113,13 @@ def test_the_flops_are_counted_once() -> None:
 @pytest.mark.parametrize("flops", [0, -1.0, inf, float("nan"), lambda: 0])
 def test_flops_are_checked(flops: Flops) -> None:
     """They are above 0 and finite, wherever they come from."""
-    with pytest.raises(MisuseError, match="FLOPs of a step must be above 0, and finite; found"):
+    with pytest.raises(MisuseError, match=r"FLOPs .* finite; found"):
         emulated("emulated:h100").derive_step_s(flops, 0.4)
 
 
 def test_a_name_without_flops_is_misuse() -> None:
-    """The message says every way to give them."""
-    with pytest.raises(MisuseError, match=r"h100 needs the FLOPs of a step") as raised:
+    """The message names every way to give them."""
+    with pytest.raises(MisuseError, match="h100 needs") as raised:
         emulated("emulated:h100").derive_step_s(None, 0.4)
     for way in ("--flops-per-step", "netpipe_flops_per_step", "attribute flops_per_step", "36ms"):
         assert way in str(raised.value)
@@ -159,12 +160,12 @@ def test_auto_is_what_jax_finds() -> None:
 )
 def test_another_name_is_misuse(text: str) -> None:
     """It is refused with examples, in one line, and every name that there is."""
-    with pytest.raises(MisuseError, match=r"must be auto, emulated:<time> as emulated:36ms") as one:
+    with pytest.raises(MisuseError, match="emulated:36ms") as caught:
         parse_accelerator(text)
-    said = str(one.value)
-    assert said.endswith(f"found {text!r}")
-    assert "t4, v100-sxm, v100-pcie, l4, l40s, a100-sxm, a100-pcie, h100-sxm, h100-pcie" in said
-    assert "\n" not in said
+    message = str(caught.value)
+    assert message.endswith(f"found {text!r}")
+    assert all(name in message for name in ("auto", "t4", "v100-pcie", "a100-sxm", "h100-pcie"))
+    assert "\n" not in message
 
 
 def test_a_list_of_names_may_be_spaced() -> None:
@@ -179,6 +180,6 @@ def test_a_list_of_names_may_be_spaced() -> None:
 
 @pytest.mark.parametrize("text", ["", "auto,", "auto,36ms"])
 def test_every_name_of_a_list_is_checked(text: str) -> None:
-    """One that cannot be read spoils the list."""
-    with pytest.raises(MisuseError, match="must be auto, emulated:<time>"):
+    """An unknown name refuses the list."""
+    with pytest.raises(MisuseError, match="emulated:<time>"):
         parse_accelerators(text)

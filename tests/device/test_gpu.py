@@ -1,12 +1,10 @@
-"""Tests of the watch over the GPU, on a driver and a binding that are made up."""
+"""The GPU's health, from a faked driver and a faked binding of NVML."""
 
 import ctypes
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from types import SimpleNamespace
+from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
@@ -15,136 +13,10 @@ import pytest
 
 from netpipe.device.gpu import GpuWatch
 from netpipe.results.measurement import GpuHealth
+from tests.device.fake_gpu import FUNCTIONS, FakeDriver, FakeGpu, FakeNvml, gpu_device
 
 FIRST, SECOND = UUID(int=0x1111), UUID(int=0x2222)
 STRANGER, OTHER_STRANGER = 4_100_001, 4_100_002  # above any PID that a process here has
-
-
-class NvmlError(Exception):
-    """What the binding raises."""
-
-
-@dataclass
-class FakeGpu:
-    """What NVML would say about one card."""
-
-    clock_mhz: int = 1980
-    temperature_c: int = 41
-    reasons: int = 0
-    computing: list[int] = field(default_factory=lambda: [os.getpid()])
-
-
-@dataclass
-class FakeNvml:
-    """The binding.
-
-    Attributes:
-        gpus: The cards by UUID as NVML writes it. A MIG instance is entered as a card that knows
-            only its processes; `boards` says which card it is a part of.
-        failing: Functions that raise.
-        open: How often it was initialised and not shut down.
-    """
-
-    gpus: dict[str, FakeGpu]
-    boards: dict[str, str] = field(default_factory=dict)
-    failing: set[str] = field(default_factory=set)
-    open: int = 0
-    NVMLError: type[Exception] = NvmlError
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        """Find a function of the binding."""
-        if name not in FUNCTIONS:
-            raise AttributeError(f"module 'pynvml' has no attribute {name!r}")
-        function = FUNCTIONS[name]
-
-        def call(*arguments: Any) -> Any:
-            if name in self.failing:
-                raise NvmlError(name)
-            return function(self, *arguments)
-
-        return call
-
-    def init(self) -> None:
-        """Load the library."""
-        self.open += 1
-
-    def shutdown(self) -> None:
-        """Let go of the library."""
-        self.open -= 1
-
-    def handle(self, uuid: str) -> str:
-        """Find a card or an instance; here it is its own handle."""
-        if uuid not in self.gpus:
-            raise NvmlError("Not Found")
-        return uuid
-
-    def board(self, part: str) -> str:
-        """Find the card of an instance."""
-        return self.boards[part]
-
-    def clock_mhz(self, handle: str, clock: int) -> int:
-        """Tell the clock of the multiprocessors, which is number 1."""
-        return {1: self.gpus[handle].clock_mhz}[clock]
-
-    def temperature_c(self, handle: str, sensor: int) -> int:
-        """Tell the temperature of the chip, which is number 0."""
-        return {0: self.gpus[handle].temperature_c}[sensor]
-
-    def reasons(self, handle: str) -> int:
-        """Tell what limits the clock."""
-        return self.gpus[handle].reasons
-
-    def computing(self, handle: str) -> list[Any]:
-        """List the processes with a CUDA context."""
-        return [SimpleNamespace(pid=pid) for pid in self.gpus[handle].computing]
-
-
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "nvmlInit": FakeNvml.init,
-    "nvmlShutdown": FakeNvml.shutdown,
-    "nvmlDeviceGetHandleByUUID": FakeNvml.handle,
-    "nvmlDeviceGetDeviceHandleFromMigDeviceHandle": FakeNvml.board,
-    "nvmlDeviceGetClockInfo": FakeNvml.clock_mhz,
-    "nvmlDeviceGetTemperature": FakeNvml.temperature_c,
-    "nvmlDeviceGetTemperatureV": FakeNvml.temperature_c,
-    "nvmlDeviceGetCurrentClocksEventReasons": FakeNvml.reasons,
-    "nvmlDeviceGetCurrentClocksThrottleReasons": FakeNvml.reasons,
-    "nvmlDeviceGetComputeRunningProcesses": FakeNvml.computing,
-}
-
-
-class FakeDriver(SimpleNamespace):
-    """The CUDA driver.
-
-    Attributes:
-        uuids: The UUID that each of CUDA's numbers has.
-        failing: The function that answers with an error code.
-    """
-
-    def __init__(self, *uuids: UUID) -> None:
-        self.uuids = uuids
-        self.failing = ""
-        super().__init__(
-            cuInit=lambda _flags: self._code("cuInit"),
-            cuDeviceGet=self._device,
-            cuDeviceGetUuid_v2=self._uuid,
-        )
-
-    def _code(self, name: str) -> int:
-        return 3 if name == self.failing else 0
-
-    def _device(self, device: Any, ordinal: int) -> int:
-        device._obj.value = ordinal + 100
-        return self._code("cuDeviceGet")
-
-    def _uuid(self, uuid: Any, device: Any) -> int:
-        uuid._obj[:] = list(self.uuids[device.value - 100].bytes)
-        return self._code("cuDeviceGetUuid_v2")
-
-
-def gpu_device(ordinal: int | None = 0, platform: str = "gpu") -> Any:
-    """Pretend to be a jax device."""
-    return SimpleNamespace(platform=platform, local_hardware_id=ordinal)
 
 
 @pytest.fixture
@@ -193,14 +65,14 @@ def child() -> Iterator[int]:
 
 
 def opened(*devices: Any) -> GpuWatch:
-    """Watch some devices, which must be possible."""
+    """Watch some devices; fail if that is not possible."""
     watch = GpuWatch.open(devices)
     assert watch is not None
     return watch
 
 
 def health(watch: GpuWatch) -> GpuHealth:
-    """Say what was seen, which must be something."""
+    """Return what was recorded; fail if there is nothing."""
     seen = watch.health()
     assert seen is not None
     return seen
@@ -218,7 +90,7 @@ def test_a_card_is_found_by_the_number_that_jax_gives_it() -> None:
 @pytest.mark.parametrize(
     "visible", ["1", "1,0", f"GPU-{SECOND}", f"GPU-{SECOND},GPU-{FIRST}", f"GPU-{str(SECOND)[:8]}"]
 )
-def test_what_is_visible_is_the_drivers_to_say(
+def test_the_driver_decides_which_cards_are_visible(
     driver: FakeDriver, monkeypatch: pytest.MonkeyPatch, visible: str, order: str
 ) -> None:
     """The number that jax gives counts what the driver shows; nobody else reads the settings."""
@@ -327,7 +199,7 @@ def test_a_process_that_is_not_here_is_not_accused(
 def test_no_process_is_foreign_when_the_relatives_are_unknown(
     watch: GpuWatch, gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A /proc that is closed says nothing about who is who."""
+    """Without access to /proc, no process is called foreign."""
 
     def closed(_: psutil.Process) -> None:
         raise psutil.AccessDenied
@@ -365,7 +237,7 @@ def test_a_mig_instance_has_processes_and_its_card_the_rest(
 def test_what_cannot_be_answered_is_left_out(
     watch: GpuWatch, nvml: FakeNvml, gpu: FakeGpu, failing: str, seen: GpuHealth
 ) -> None:
-    """The rest is told."""
+    """The other quantities are recorded."""
     gpu.reasons, gpu.computing = 0x08, [os.getpid(), STRANGER]
     nvml.failing = {failing}
     watch.look()
@@ -390,7 +262,7 @@ def test_what_cannot_be_answered_is_left_out(
 def test_an_older_driver_is_asked_by_older_names(
     nvml: FakeNvml, gpu: FakeGpu, newer: str, older: str, silent: GpuHealth
 ) -> None:
-    """One of two names is enough; without both, the rest is told."""
+    """One of two names is enough; without both, the other quantities are recorded."""
     gpu.reasons = 0x08
     for failing in ({newer}, {older}):
         nvml.failing = failing
@@ -404,7 +276,7 @@ def test_an_older_driver_is_asked_by_older_names(
 
 
 def test_a_card_that_answers_nothing_has_no_health(watch: GpuWatch, nvml: FakeNvml) -> None:
-    """Nor has one that was not looked at."""
+    """A card that was not looked at has no health either."""
     assert watch.health() is None
     nvml.failing = set(FUNCTIONS)
     watch.look()
@@ -433,14 +305,14 @@ def test_other_devices_cannot_be_watched(nvml: FakeNvml, devices: tuple[Any, ...
 def test_without_the_cards_uuid_none_is_watched(
     nvml: FakeNvml, driver: FakeDriver, failing: str
 ) -> None:
-    """Rather none than the wrong one."""
+    """No card is watched rather than the wrong one."""
     driver.failing = failing
     assert GpuWatch.open([gpu_device()]) is None
     assert nvml.open == 0
 
 
 def test_one_unknown_card_of_several_is_too_many(nvml: FakeNvml) -> None:
-    """Half of the cards would pass for all."""
+    """Half of the cards must not stand for all."""
     del nvml.gpus[f"GPU-{SECOND}"]
     assert GpuWatch.open([gpu_device(0), gpu_device(1)]) is None
     assert nvml.open == 0
@@ -458,7 +330,7 @@ def test_without_cuda_nothing_is_watched(nvml: FakeNvml, monkeypatch: pytest.Mon
 
 
 def test_without_the_binding_nothing_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is an extra."""
+    """The binding is an optional dependency."""
     monkeypatch.setitem(sys.modules, "pynvml", None)
     assert GpuWatch.open([gpu_device()]) is None
 

@@ -136,7 +136,7 @@ def test_a_container_is_recognised(root: Path, name: str, text: str) -> None:
 def test_a_machine_without_memory_is_refused(root: Path) -> None:
     """A meminfo that does not give the memory is an error that names the file and the field."""
     write(root, "proc/meminfo", "MemFree: 5 kB\n")
-    with pytest.raises(InputError, match=r"meminfo: MemTotal must be given in kB"):
+    with pytest.raises(InputError, match=r"meminfo: MemTotal .*kB"):
         this_host(root)
 
 
@@ -157,8 +157,8 @@ def test_the_host_class_is_named() -> None:
 @pytest.mark.parametrize("gib", [0.5, 15.5, 16.0, 23.51, 1024.0])
 def test_nearly_as_much_memory_is_the_same_class(gib: float) -> None:
     """No boundary separates two hosts of nearly the same memory, small or large."""
-    one, other = (Host("A Xeon", 2, int(gib * GIB * part), container=True) for part in (1, 0.97))
-    assert host_difference(one, other) == host_difference(other, one) == ""
+    host, other = (Host("A Xeon", 2, int(gib * GIB * part), container=True) for part in (1, 0.97))
+    assert host_difference(host, other) == host_difference(other, host) == ""
 
 
 @pytest.mark.parametrize(
@@ -183,11 +183,11 @@ def test_a_machine_differs_from_others_of_its_class(root: Path) -> None:
     """By a digest of its id, which does not give it away."""
     (root / "etc").mkdir(exist_ok=True)
     (root / "etc/machine-id").write_text("one\n")
-    one = this_host(root)
+    host = this_host(root)
     (root / "etc/machine-id").write_text("two\n")
-    assert is_same_machine(one, one)
-    assert not is_same_machine(one, this_host(root))
-    assert "one" not in one.machine
+    assert is_same_machine(host, host)
+    assert not is_same_machine(host, this_host(root))
+    assert "one" not in host.machine
 
 
 def test_a_virtual_machine_is_never_surely_the_same(root: Path) -> None:

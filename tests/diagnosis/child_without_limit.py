@@ -2,9 +2,9 @@
 
 from unittest.mock import patch
 
-from netpipe.diagnosis import schedule
+from netpipe.diagnosis import turns
 from netpipe.diagnosis.child import main
 
 if __name__ == "__main__":
-    with patch.object(schedule, "max_duration_s", return_value=1e4):
+    with patch.object(turns, "max_duration_s", return_value=1e4):
         main()

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from netpipe.diagnosis.blocks import Block
+from netpipe.diagnosis.cost_model import Evidence
 from netpipe.diagnosis.diagnosis import (
     Bottleneck,
     Diagnosis,
@@ -46,11 +47,35 @@ def block(s_per_batch: float, cpu_s: float | None = None, **more: float) -> Bloc
 
 def turns(rounds: int = 3, **sides: Block | float) -> SideBlocks:
     """Return rounds that are all alike; `two_threads` is the side "two-threads"."""
-    blocks = {
-        name.replace("_", "-"): one if isinstance(one, Block) else block(one)
-        for name, one in sides.items()
-    }
-    return SideBlocks((blocks,) * rounds)
+    return in_rounds(**{name: [measured] * rounds for name, measured in sides.items()})
+
+
+def in_rounds(**sides: Sequence[Block | float]) -> SideBlocks:
+    """Return rounds that differ; `two_threads` is the side "two-threads"."""
+    return SideBlocks(
+        {
+            name.replace("_", "-"): [
+                measured if isinstance(measured, Block) else block(measured) for measured in each
+            ]
+            for name, each in sides.items()
+        }
+    )
+
+
+def evidence(**given: Any) -> Evidence:
+    """Return the measurements of a loader that is not Grain's and takes 40 ms per batch."""
+    return Evidence(
+        **{
+            "graph": Graph(),
+            "cores": 8,
+            "is_rebuilt": True,
+            "times": (),
+            "scaling": turns(single_thread=0.040),
+            "variants": turns(unmodified=0.040),
+            "load_s": interval(0.040),
+            **given,
+        }
+    )
 
 
 def node(number: int, kind: str, *parents: int, **more: Any) -> Node:

@@ -1,26 +1,26 @@
-"""Blocks of batches pulled flat out."""
+"""Blocks of batches, pulled as fast as possible."""
 
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from netpipe.clock import MonotonicClock
+from netpipe.clock import Clock, MonotonicClock
 from netpipe.diagnosis import blocks
 from netpipe.diagnosis.blocks import (
     Block,
     PullCost,
     PullingThread,
-    measure_batch_count,
     measure_block,
-    measure_fresh_block,
+    measure_cold_block,
 )
-from netpipe.diagnosis.stage_ablation import _timed_copy
+from netpipe.diagnosis.loader_variants import _timed_copy
 from netpipe.errors import LoaderFailedError, MisuseError
-from netpipe.session.heartbeat import UNWATCHED
 from tests.diagnosis import loaders
 from tests.fakes import FakeClock
 
@@ -28,7 +28,7 @@ CLOCK = MonotonicClock()
 
 
 class Paced:
-    """A loader on a clock that tests hold.
+    """A loader on a fake clock.
 
     Args:
         clock: Moved on by every batch, and by every start.
@@ -62,20 +62,26 @@ class Paced:
             self.closed += 1
 
 
+def measure_alone(loader: Callable[[], Any], enough_s: float, clock: Clock) -> Block:
+    """Measure a block of a loader that is started and stopped."""
+    with closing(PullingThread(loader, clock)) as thread:
+        return measure_block([thread], enough_s)
+
+
 def pulling_threads() -> list[str]:
     """Return the names of the threads that pull."""
-    return [one.name for one in threading.enumerate() if "netpipe-pulling" in one.name]
+    return [thread.name for thread in threading.enumerate() if "netpipe-pulling" in thread.name]
 
 
 @pytest.fixture(autouse=True)
 def _no_thread_is_left() -> Iterator[None]:
-    """Hold every test of this file to leaving no thread behind."""
+    """Check that no test leaves a thread."""
     yield
     assert not pulling_threads()
 
 
 def test_a_thread_pulls_for_a_while() -> None:
-    """Until the time is up, and then the batch that was asked for."""
+    """It stops after the first batch that comes when the time is up."""
     clock = FakeClock()
     thread = PullingThread(Paced(clock), clock)
     pulled = thread.start_pulling(2.5)()
@@ -83,8 +89,8 @@ def test_a_thread_pulls_for_a_while() -> None:
     assert (pulled.batches, pulled.wall_s, pulled.restarts) == (3, 3.0, 0)
 
 
-def test_a_thread_pulls_a_few_batches_at_least() -> None:
-    """Two, or as many as are asked for, however long they take."""
+def test_a_thread_pulls_a_minimum_of_batches() -> None:
+    """The minimum is two, or as many as requested, however long they take."""
     clock = FakeClock()
     thread = PullingThread(Paced(clock), clock)
     assert thread.start_pulling(0.0)().batches == 2
@@ -93,16 +99,16 @@ def test_a_thread_pulls_a_few_batches_at_least() -> None:
 
 
 def test_a_loader_belongs_to_one_thread() -> None:
-    """It is made, pulled and closed by a thread that is none of the caller's."""
+    """A thread of its own makes it, pulls from it and closes it."""
     clock = FakeClock()
     loader = Paced(clock)
-    measure_fresh_block(loader, 3.0, clock, UNWATCHED)
+    measure_alone(loader, 3.0, clock)
     assert len(loader.threads) == 1
     assert threading.get_ident() not in loader.threads
     assert loader.closed == loader.made == 1
 
 
-def test_starting_again_is_not_loading() -> None:
+def test_restarts_are_not_loading() -> None:
     """A loader that ends after four batches and takes 100 s to start still loads one a second."""
     clock = FakeClock()
     thread = PullingThread(Paced(clock, batches=4, start_s=100.0), clock)
@@ -112,8 +118,8 @@ def test_starting_again_is_not_loading() -> None:
     assert pulled.restarts == 2
 
 
-def test_cpu_time_of_starting_again_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither this process's nor that of workers which start, and each batch counts once."""
+def test_cpu_time_of_restarts_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That holds for this process and for its workers, and each batch counts once."""
     clock, used = FakeClock(), [0.0]
 
     def loader() -> Iterator[int]:
@@ -126,15 +132,15 @@ def test_cpu_time_of_starting_again_is_left_out(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(blocks, "_workers_cpu_s", lambda: 10 * used[0])
     monkeypatch.setattr(time, "process_time", lambda: used[0])
     thread = PullingThread(loader, clock)
-    found = measure_batch_count(thread, 9)
+    found = measure_cold_block([thread], 0.0, least=9)
     thread.close()
     assert found.s_per_batch == pytest.approx(1.0)
     assert found.trainer_cpu_s_per_batch == pytest.approx(1.0)
     assert found.workers_cpu_s_per_batch == pytest.approx(10.0)
 
 
-def test_a_loader_of_one_batch_is_all_starting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is left that is not starting it: then that counts, and nothing divides by nothing."""
+def test_restarts_count_if_every_batch_needs_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loader of one batch has no other cost, so that no ratio divides by 0."""
     clock, used = FakeClock(), [0.0]
 
     def loader() -> Iterator[int]:
@@ -145,14 +151,14 @@ def test_a_loader_of_one_batch_is_all_starting(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(blocks, "_workers_cpu_s", lambda: 0.0)
     monkeypatch.setattr(time, "process_time", lambda: used[0])
     thread = PullingThread(loader, clock)
-    found = measure_batch_count(thread, 3)
+    found = measure_cold_block([thread], 0.0, least=3)
     thread.close()
     assert found.trainer_cpu_s_per_batch == pytest.approx(20.0)  # each pull begins two
 
 
-def test_workers_that_end_take_no_time_back() -> None:
-    """The CPU time of a process that ended while it was counted is not less than nothing."""
-    found = measure_fresh_block(partial(_ending_worker, loaders.with_worker), 0.0, CLOCK, UNWATCHED)
+def test_cpu_time_of_ended_workers_is_not_negative() -> None:
+    """A worker may end while its CPU time is counted."""
+    found = measure_alone(partial(_ending_worker, loaders.with_worker), 0.0, CLOCK)
     assert found.workers_cpu_s_per_batch >= 0
     assert found.cpu_s_per_batch > 0
 
@@ -165,7 +171,7 @@ def _ending_worker(loader: Callable[[], Any]) -> Any:
 
 
 def test_threads_pull_at_the_same_time() -> None:
-    """Each waits for the other: were they in turns, it would never end."""
+    """Each waits for the other, so that threads in turns would never end."""
     both = threading.Barrier(2, timeout=30)
 
     def loader() -> Iterator[int]:
@@ -183,14 +189,17 @@ def test_threads_pull_at_the_same_time() -> None:
 
 def test_rates_of_threads_add_up() -> None:
     """One batch a second and two a second are three a second."""
-    pulled = [lambda: PullCost(10, 10.0, 5.0), lambda: PullCost(20, 10.0, 0.0)]
-    found = blocks._measure(lambda: pulled)
+    costs = (PullCost(10, 10.0, 5.0), PullCost(20, 10.0, 0.0))
+    threads: list[Any] = [
+        SimpleNamespace(start_pulling=lambda *_, cost=cost: lambda: cost) for cost in costs
+    ]
+    found = measure_cold_block(threads, 0.0)
     assert found.s_per_batch == pytest.approx(1 / 3)
     assert found.undelayed_s_per_batch == pytest.approx(1 / 4)
 
 
-def test_a_thread_that_waited_all_the_time_has_run_a_little() -> None:
-    """What the kernel tells of waits is not always of the same moments."""
+def test_a_thread_has_run_for_a_minimum_of_its_time() -> None:
+    """The kernel's figures for waiting may cover other moments than the block."""
     assert PullCost(1, 10.0, 4.0).undelayed_s == pytest.approx(6.0)
     assert PullCost(1, 10.0, 11.0).undelayed_s == pytest.approx(0.5)
 
@@ -199,7 +208,7 @@ def test_a_thread_that_waited_all_the_time_has_run_a_little() -> None:
     ("loader", "error"), [(loaders.raising, OSError), (list, MisuseError), (lambda: 3, MisuseError)]
 )
 def test_a_loader_that_cannot_start_leaves_no_thread(loader: Any, error: type[Exception]) -> None:
-    """What it raised gets out, and may be kept: no thread is kept by it."""
+    """Its error propagates, and keeps no thread alive."""
     with pytest.raises(error) as caught:
         PullingThread(loader, CLOCK)
     assert caught.tb is not None
@@ -208,12 +217,12 @@ def test_a_loader_that_cannot_start_leaves_no_thread(loader: Any, error: type[Ex
 
 def test_a_loader_that_fails_is_closed() -> None:
     """The error names the loader, and the thread ends."""
-    with pytest.raises(LoaderFailedError, match="after 5 batches: OSError: disk gone"):
-        measure_fresh_block(loaders.raising_late, 1e6, CLOCK, UNWATCHED)
+    with pytest.raises(LoaderFailedError, match="5 batches: OSError: disk"):
+        measure_alone(loaders.raising_late, 1e6, CLOCK)
 
 
-def test_a_loader_that_fails_as_it_is_closed_is_let_go() -> None:
-    """It ends with its process."""
+def test_an_error_of_closing_is_ignored() -> None:
+    """The loader ends with its process."""
 
     class Stubborn:
         def __iter__(self) -> "Stubborn":
@@ -225,16 +234,16 @@ def test_a_loader_that_fails_as_it_is_closed_is_let_go() -> None:
         def close(self) -> None:
             raise OSError("no")
 
-    assert measure_fresh_block(Stubborn, 0.0, CLOCK, UNWATCHED).s_per_batch > 0
+    assert measure_alone(Stubborn, 0.0, CLOCK).s_per_batch > 0
 
 
 def test_cpu_time_is_of_all_processes() -> None:
-    """This one's and its children's."""
+    """It adds up this process and its children."""
     assert Block(1.0, 1.0, 0.25, 0.5).cpu_s_per_batch == 0.75
 
 
 def test_copies_for_an_intervention_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither the time of a machine with nothing else to do, nor CPU time has that of copies."""
+    """Undelayed time and CPU time do not contain the copies of this thread."""
     clock = FakeClock()
 
     class TakesTwoSeconds:
@@ -251,14 +260,14 @@ def test_copies_for_an_intervention_are_left_out(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(blocks, "_workers_cpu_s", lambda: 0.0)
     for name in ("process_time", "thread_time"):
         monkeypatch.setattr(time, name, clock)
-    found = measure_fresh_block(loader, 9.0, clock, UNWATCHED)
+    found = measure_alone(loader, 9.0, clock)
     assert found.s_per_batch == pytest.approx(3.0)  # workers would go on meanwhile
     assert found.undelayed_s_per_batch == pytest.approx(1.0)
     assert found.cpu_s_per_batch == pytest.approx(1.0)
 
 
-def test_copies_of_another_thread_are_left_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The thread waits for it, or does something else meanwhile: nothing is known of that."""
+def test_copies_of_another_thread_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pulling thread may wait for them or not: that is unknown."""
     clock = FakeClock()
 
     class TakesTwoSeconds:
@@ -274,7 +283,7 @@ def test_copies_of_another_thread_are_left_in(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(time, "thread_time", clock)
     monkeypatch.setattr(blocks, "_delay_s", lambda: 0.0)
-    found = measure_fresh_block(loader, 9.0, clock, UNWATCHED)
+    found = measure_alone(loader, 9.0, clock)
     assert found.undelayed_s_per_batch == pytest.approx(2.0)
 
 
@@ -282,7 +291,7 @@ def test_copies_of_another_thread_are_left_in(monkeypatch: pytest.MonkeyPatch) -
 def test_figures_that_the_kernel_does_not_report_are_0(
     text: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Waits and reads are 0 then."""
+    """A missing or broken file gives 0."""
     (tmp_path / "file").write_text(text)
     for name in ("_SCHEDULING", "_IO"):
         monkeypatch.setattr(blocks, name, tmp_path / "file")

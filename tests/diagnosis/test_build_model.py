@@ -1,6 +1,8 @@
-"""A measured loader as the parts of the model."""
+"""The model of a measured loader."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -8,7 +10,16 @@ from netpipe.diagnosis.blocks import Block
 from netpipe.diagnosis.cost_model import LoaderModel, build_model
 from netpipe.diagnosis.loader_variants import count_threads, count_workers, section_of
 from netpipe.linting.graph.nodes import Graph
-from tests.diagnosis.examples import block, node, stage_time, turns, with_workers_graph
+from tests.diagnosis.examples import (
+    block,
+    evidence,
+    in_rounds,
+    interval,
+    node,
+    stage_time,
+    turns,
+    with_workers_graph,
+)
 
 SCALING = turns(single_thread=0.040, two_threads=0.040, two_processes=0.020)
 GRAPH = with_workers_graph()
@@ -20,19 +31,16 @@ WHOLE = Block(0.020, 0.020, trainer_cpu_s_per_batch=0.003, workers_cpu_s_per_bat
 TINY = Block(0.020, 0.020, trainer_cpu_s_per_batch=0.001, workers_cpu_s_per_batch=0.042)
 
 
-def parts(**given: object) -> LoaderModel:
-    """Return the parts of a loader with two workers, unless told otherwise."""
-    asked: dict[str, object] = {
-        "times": TIMES,
-        "graph": GRAPH,
-        "scaling": SCALING,
-        "unmodified": [WHOLE] * 3,
-        "tiny": [TINY] * 3,
-        "workers": 2,
-        "cores": 8,
-        **given,
-    }
-    return build_model(**asked)  # type: ignore[arg-type]
+WITHOUT_WORKERS = Graph((node(0, "Batch", 1), node(1, "Map")))
+
+
+def build(
+    unmodified: Sequence[Block] = (WHOLE,) * 3, tiny: Sequence[Block] = (TINY,) * 3, **given: Any
+) -> LoaderModel:
+    """Return the model of a loader with two workers, if no other graph is given."""
+    variants = in_rounds(unmodified=unmodified, **({"tiny_payload": tiny} if tiny else {}))
+    fields = {"graph": GRAPH, "times": TIMES, "scaling": SCALING, "variants": variants, **given}
+    return build_model(evidence(**fields))
 
 
 def behind_workers() -> Graph:
@@ -46,99 +54,99 @@ def behind_workers() -> Graph:
     )
 
 
-def test_stages_add_up_to_the_lane() -> None:
-    """What timing added is scaled away: together the stages take what the bare lane takes."""
-    works = [work for work, _ in parts().stages]
+def test_stages_add_up_to_the_single_thread_run() -> None:
+    """Scaling removes what the timing added."""
+    works = [work for work, _ in build().stages]
     assert sum(work.wall_s for work in works) == pytest.approx(0.040)
     assert sum(work.cpu_s for work in works) == pytest.approx(0.040)
     assert works[0].wall_s == pytest.approx(0.030)
     assert works[0].cpu_s == pytest.approx(0.040 * 2 / 3)
 
 
-def test_stages_that_took_nothing_are_not_scaled() -> None:
-    """Nothing times any factor is nothing, and nothing divides by it."""
-    still = parts(times=(stage_time("Map", 0.0),))
+def test_stages_without_time_are_not_scaled() -> None:
+    """Nothing divides by 0."""
+    still = build(times=(stage_time("Map", 0.0),))
     assert still.stages[0][0].wall_s == 0.0
 
 
-def test_what_is_behind_workers_does_not_move() -> None:
-    """A stage in the process that trains stays there, one that Grain added goes where they are."""
+def test_stages_behind_workers_do_not_move() -> None:
+    """A stage of the training process stays there; one that Grain added moves to workers."""
     graph = behind_workers()
-    times = [stage_time(str(one), 0.010, node=one) for one in graph.nodes]
-    moves = [
-        movable for _, movable in parts(times=(*times, stage_time("x", 0.01)), graph=graph).stages
-    ]
+    times = [stage_time(str(node), 0.010, node=node) for node in graph.nodes]
+    stages = build(times=(*times, stage_time("x", 0.01)), graph=graph).stages
+    moves = [movable for _, movable in stages]
     assert moves == [False, False, True, True]
 
 
-def test_without_workers_all_would_move() -> None:
-    """Workers that are added stand at the end, and all moves into them."""
-    graph = Graph((node(0, "Batch", 1), node(1, "Map")))
-    times = [stage_time(str(one), 0.010, node=one) for one in graph.nodes]
-    made = parts(times=times, graph=graph, workers=0)
+def test_without_workers_all_stages_would_move() -> None:
+    """Added workers stand at the end of the pipeline."""
+    graph = WITHOUT_WORKERS
+    times = [stage_time(str(node), 0.010, node=node) for node in graph.nodes]
+    made = build(times=times, graph=graph)
     assert [movable for _, movable in made.stages] == [True, True]
 
 
-def test_sending_is_what_is_left_of_the_cpu_time() -> None:
-    """What processes need beyond their stages is sending; what goes with the payload is its own."""
-    made = parts()
+def test_sending_is_the_rest_of_the_cpu_time() -> None:
+    """It is what processes use besides their stages, with the payload's share apart."""
+    made = build()
     assert made.payload_send_s == pytest.approx(0.004)
     assert made.payload_receive_s == pytest.approx(0.002)
     assert made.send_s == pytest.approx(0.042 - 0.040)
     assert made.receive_s == pytest.approx(0.001)
 
 
-def test_without_a_tiny_payload_all_that_is_left_is_sending() -> None:
-    """Where the payload was not taken away, it is not told apart."""
-    made = parts(tiny=[])
+def test_without_a_tiny_payload_the_payload_has_no_share() -> None:
+    """All of the rest is sending."""
+    made = build(tiny=[])
     assert made.send_s == pytest.approx(0.046 - 0.040)
     assert (made.payload_send_s, made.payload_receive_s) == (0.0, 0.0)
 
 
-def test_nothing_is_less_than_nothing() -> None:
-    """Noise that makes a loader with its payload cheaper is no negative cost."""
-    made = parts(unmodified=[TINY] * 3, tiny=[WHOLE] * 3)
+def test_no_cost_is_negative() -> None:
+    """Noise may make the loader with its payload cheaper."""
+    made = build(unmodified=[TINY] * 3, tiny=[WHOLE] * 3)
     assert (made.payload_send_s, made.payload_receive_s) == (0.0, 0.0)
-    assert parts(unmodified=[block(0.01, 0.0)] * 3, tiny=[]).send_s == 0.0
+    assert build(unmodified=[block(0.01, 0.0)] * 3, tiny=[]).send_s == 0.0
 
 
 def test_one_process_sends_nothing() -> None:
-    """Without workers there is no sending, whatever the CPU times are."""
-    assert parts(workers=0).trainer_cost.wall_s == pytest.approx(0.040)
-    assert parts(workers=0).send_s == parts(workers=0).receive_s == 0.0
+    """There is no sending without workers, whatever the CPU times are."""
+    model = build(graph=WITHOUT_WORKERS)
+    assert model.trainer_cost.wall_s == pytest.approx(0.040)
+    assert model.send_s == model.receive_s == 0.0
 
 
 @pytest.mark.parametrize(
     ("two_threads_s", "fraction"), [(0.040, 1.0), (0.020, 0.0), (0.080, 1.0), (0.030, 0.5)]
 )
 def test_the_share_of_the_lock(two_threads_s: float, fraction: float) -> None:
-    """Two threads as fast as one always hold the lock, twice as fast never; slower is no more."""
-    lanes = turns(single_thread=0.040, two_threads=two_threads_s)
-    assert parts(scaling=lanes).gil_fraction == pytest.approx(fraction, abs=1e-9)
+    """Two threads as fast as one always hold the lock; twice as fast, never."""
+    scaling = turns(single_thread=0.040, two_threads=two_threads_s)
+    assert build(scaling=scaling).gil_fraction == pytest.approx(fraction, abs=1e-9)
 
 
-def test_a_lock_that_was_not_looked_for_is_held() -> None:
-    """Without two threads, none is promised anything."""
-    assert parts(scaling=turns(single_thread=0.040)).gil_fraction == 1.0
-    assert parts(scaling=turns(single_thread=0.040)).contention == 0.0
+def test_an_unmeasured_lock_is_held() -> None:
+    """Without the measurement of two threads, they are not predicted to help."""
+    assert build(scaling=turns(single_thread=0.040)).gil_fraction == 1.0
+    assert build(scaling=turns(single_thread=0.040)).contention == 0.0
 
 
 def test_processes_that_slow_each_other() -> None:
-    """Two that give 1.6 of one have slowed each other by a quarter."""
-    lanes = turns(single_thread=0.040, two_processes=0.025)
-    assert parts(scaling=lanes).contention == pytest.approx(0.25)
+    """Two that are 1.6 times as fast have slowed each other by a quarter."""
+    scaling = turns(single_thread=0.040, two_processes=0.025)
+    assert build(scaling=scaling).contention == pytest.approx(0.25)
 
 
 def test_contention_is_of_computing() -> None:
-    """A lane that computes half of its time was slowed in that half only."""
+    """A run that computes half of its time was slowed in that half only."""
     waits = block(0.040, 0.020)
-    lanes = turns(single_thread=waits, two_processes=0.025)
-    assert parts(scaling=lanes).contention == pytest.approx(0.5)
+    scaling = turns(single_thread=waits, two_processes=0.025)
+    assert build(scaling=scaling).contention == pytest.approx(0.5)
 
 
 def test_two_cores_that_give_more_than_two_do_not_contend() -> None:
-    """Luck is no contention."""
-    assert parts(scaling=turns(single_thread=0.040, two_processes=0.018)).contention == 0.0
+    """A speedup above 2 is noise."""
+    assert build(scaling=turns(single_thread=0.040, two_processes=0.018)).contention == 0.0
 
 
 def test_workers_are_counted_over_all_prefetches() -> None:
@@ -166,9 +174,9 @@ def test_stages_run_where_they_are() -> None:
 
 
 def test_threads_work_on_random_access_alone() -> None:
-    """What an IterDataset does is done by the one thread that asks for it."""
+    """An IterDataset runs in the single thread that calls it."""
     graph = with_workers_graph(threads=4)
-    stages = parts(
+    stages = build(
         graph=graph,
         times=[
             stage_time("Map", 0.030, node=graph.nodes[3]),
@@ -178,7 +186,19 @@ def test_threads_work_on_random_access_alone() -> None:
     assert [work.threaded_wall_s for work, _ in stages] == pytest.approx([0.030, 0.0])
 
 
-def test_a_median_sees_through_one_bad_round() -> None:
-    """One block that another program disturbed changes nothing."""
+def test_a_disturbed_round_changes_nothing() -> None:
+    """The medians of the blocks count."""
     bad = replace(WHOLE, workers_cpu_s_per_batch=5.0)
-    assert parts(unmodified=[WHOLE, bad, WHOLE]) == parts()
+    assert build(unmodified=[WHOLE, bad, WHOLE]) == build()
+
+
+def test_one_worker_is_modelled_by_its_own_blocks() -> None:
+    """The unmodified loader has no workers, and the side with one is another measurement."""
+    variants = turns(unmodified=block(0.040), one_worker=replace(WHOLE))
+    measured = evidence(
+        graph=WITHOUT_WORKERS, times=TIMES, scaling=SCALING, variants=variants, load_s=interval(1)
+    )
+    model = build_model(measured, "one-worker")
+    assert model.workers == 1
+    assert model.send_s == pytest.approx(0.046 - 0.040)
+    assert build_model(measured).workers == 0

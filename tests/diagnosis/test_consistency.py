@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from netpipe.clock import MonotonicClock
-from netpipe.diagnosis import single_thread_run, variant_runs
+from netpipe.diagnosis import investigation, single_thread_run
+from netpipe.diagnosis.blocks import Block
 from netpipe.diagnosis.diagnose import compose_diagnosis
 from netpipe.diagnosis.diagnosis import MIN_EFFECT_FRACTION, Diagnosis, Intervention
 from netpipe.diagnosis.investigation import Investigation
@@ -31,19 +32,15 @@ def drawn(generator: np.random.Generator, sides: Iterable[str], working: float) 
     """Return rounds of sides whose times are drawn by lot, from nearly exact to useless ones."""
     spread = generator.choice([0.002, 0.05, 0.5])
     typical = {side: 0.02 * float(generator.choice([0.4, 0.5, 1.0, 1.0, 1.9])) for side in sides}
-    rounds = []
+    blocks: dict[str, list[Block]] = {side: [] for side in typical}
     for _ in range(int(generator.integers(1, 6))):
         times = {
-            name: s * float(np.exp(generator.normal(0, spread))) for name, s in typical.items()
+            side: s * float(np.exp(generator.normal(0, spread))) for side, s in typical.items()
         }
         read = float(generator.choice([0.0, 3e6]))
-        rounds.append(
-            {
-                name: block(s, max(1e-6, working * s), read_bytes_per_batch=read)
-                for name, s in times.items()
-            }
-        )
-    return SideBlocks(tuple(rounds))
+        for side, s in times.items():
+            blocks[side].append(block(s, max(1e-6, working * s), read_bytes_per_batch=read))
+    return SideBlocks(blocks)
 
 
 def diagnosed(seed: int, monkeypatch: pytest.MonkeyPatch, *, with_step: bool) -> Diagnosis:
@@ -51,21 +48,18 @@ def diagnosed(seed: int, monkeypatch: pytest.MonkeyPatch, *, with_step: bool) ->
     generator = np.random.default_rng(seed)
     working = float(generator.choice([0.1, 1.0]))
     times = (stage_time("Map of f", 0.03, 0.03 * working), stage_time("Source", 0.01))
-    of_one_thread = {
-        "measure_stage_times": lambda *_: times,
-        "compare_disk_with_cache": lambda *_: drawn(
-            generator, ("from-disk", "cached-bytes"), working
-        ),
-    }
-    for name, stand_in in of_one_thread.items():
-        monkeypatch.setattr(single_thread_run, name, stand_in)
+    monkeypatch.setattr(single_thread_run, "measure_stage_times", lambda *_: times)
+    for name, sides in (
+        ("compare_disk_with_cache", ("from-disk", "cached-bytes")),
+        ("measure_scaling", OF_ONE_THREAD),
+    ):
+        monkeypatch.setattr(
+            single_thread_run.SingleThreadRun,
+            name,
+            lambda *_, sides=sides: drawn(generator, sides, working),
+        )
     monkeypatch.setattr(
-        single_thread_run.SingleThreadRun,
-        "measure_scaling",
-        lambda *_: drawn(generator, OF_ONE_THREAD, working),
-    )
-    monkeypatch.setattr(
-        variant_runs, "measure_in_turns", lambda sides, *_: drawn(generator, sides, working)
+        investigation, "measure_in_turns", lambda sides, *_: drawn(generator, sides, working)
     )
     measurement = make_measurement(load_s=0.0406) if with_step else None
     load_s = measurement.load_s_per_batch if measurement else None
@@ -76,7 +70,7 @@ def diagnosed(seed: int, monkeypatch: pytest.MonkeyPatch, *, with_step: bool) ->
 
 def made(found: Diagnosis, name: str) -> Intervention:
     """Return the intervention of a name."""
-    return next(one for one in found.findings.interventions if one.name == name)
+    return next(change for change in found.findings.interventions if change.name == name)
 
 
 def excludes_no_difference(ratio: Interval | None) -> bool:
@@ -94,13 +88,17 @@ def test_every_quantity_has_one_figure(
     found = diagnosed(seed, monkeypatch, with_step=with_step)
     findings = found.findings
     loads: list[Interval | None] = [findings.load_s_per_batch]
-    loads += [one.before_s_per_batch for one in findings.interventions if one.name in OF_THE_LOADER]
+    loads += [
+        change.before_s_per_batch
+        for change in findings.interventions
+        if change.name in OF_THE_LOADER
+    ]
     if found.measurement is not None:
         loads.append(found.measurement.load_s_per_batch)
     if findings.verified is not None:
         tried = findings.verified
         loads.append(tried.before_s_per_batch)
-        (foreseen,) = (one for one in findings.what_if if one.change == tried.change)
+        (foreseen,) = (guess for guess in findings.what_if if guess.change == tried.change)
         assert tried.predicted_s_per_batch == foreseen.load_s_per_batch
         assert format_seconds(foreseen.load_s_per_batch.median) in closing(findings)
         assert f"tried: {format_seconds(tried.measured_s_per_batch.median)}" in found.sentence
@@ -109,10 +107,10 @@ def test_every_quantity_has_one_figure(
     for name in ("two-threads", "two-processes", "without-stage"):
         assert made(found, name).before_s_per_batch == findings.lane_s_per_batch
     assert findings.stages[0].without_s_per_batch == made(found, "without-stage").after_s_per_batch
-    for one in findings.interventions:
-        if one.speedup is not None and one.before_s_per_batch and one.after_s_per_batch:
-            gained = one.before_s_per_batch.median / one.after_s_per_batch.median
-            assert gained == pytest.approx(one.speedup.median)
+    for change in findings.interventions:
+        if change.speedup is not None and change.before_s_per_batch and change.after_s_per_batch:
+            gained = change.before_s_per_batch.median / change.after_s_per_batch.median
+            assert gained == pytest.approx(change.speedup.median)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -139,17 +137,17 @@ def test_the_clearest_effect_leads(seed: int, monkeypatch: pytest.MonkeyPatch) -
     """It stands first in the table and in the sentence; an unclear effect is called that."""
     found = diagnosed(seed, monkeypatch, with_step=False)
     factors = []
-    for one in found.findings.interventions:
-        clear = one.speedup is not None and excludes_no_difference(one.speedup)
+    for change in found.findings.interventions:
+        clear = change.speedup is not None and excludes_no_difference(change.speedup)
         assert (
             clear
-            is (one.clear_factor > 0)
-            is ("no clear" not in one.says and one.speedup is not None)
+            is (change.clear_factor > 0)
+            is ("no clear" not in change.says and change.speedup is not None)
         )
-        factors.append(one.clear_factor)
-        if clear and one.speedup is not None:
-            nearest = min(abs(log(one.speedup.low)), abs(log(one.speedup.high)))
-            assert log(one.clear_factor) == pytest.approx(nearest)
+        factors.append(change.clear_factor)
+        if clear and change.speedup is not None:
+            nearest = min(abs(log(change.speedup.low)), abs(log(change.speedup.high)))
+            assert log(change.clear_factor) == pytest.approx(nearest)
     assert factors == sorted(factors, reverse=True)
     first = found.findings.interventions[0]
     assert (first.effect in found.sentence) is (first.clear_factor > 0)

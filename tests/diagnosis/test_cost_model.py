@@ -19,7 +19,7 @@ MOVED = replace(ALONE, workers=2, send_s=0.002, receive_s=0.001)
 
 
 def test_work_adds_up() -> None:
-    """Two works are one of their sums, and a factor takes all of it."""
+    """Costs add up, and a factor multiplies all of it."""
     assert StageCost(1, 2, 3) + StageCost(10, 20, 30) == StageCost(11, 22, 33)
     assert StageCost(1, 2, 3) * 2 == StageCost(2, 4, 6)
 
@@ -58,8 +58,8 @@ def test_cores_bound_what_computes() -> None:
     assert few.limiting_resource() == "cores"
 
 
-def test_computing_lanes_slow_each_other() -> None:
-    """Contention grows with the lanes that compute beside one, not with those that wait."""
+def test_computing_workers_slow_each_other() -> None:
+    """Contention grows with the workers that compute, not with those that wait."""
     both = replace(MOVED, stages=((MAP, True),), send_s=0.0, contention=0.5)
     assert both.bounds_s()["workers"] == pytest.approx(0.030 * 1.5 / 2)
     waits = replace(both, stages=((StageCost(0.030, 0.0), True),))
@@ -67,7 +67,7 @@ def test_computing_lanes_slow_each_other() -> None:
 
 
 def test_contention_ends_with_the_cores() -> None:
-    """No more lanes compute at a time than there are cores."""
+    """No more workers compute at a time than there are cores."""
     crowd = replace(MOVED, stages=((MAP, True),), send_s=0.0, contention=0.1, cores=2, workers=4)
     assert crowd.bounds_s()["workers"] == pytest.approx(0.030 * 1.1 / 4)
 

@@ -1,4 +1,4 @@
-"""A diagnosis as sessions: what is asked of each, and how their answers become one."""
+"""The sessions of a diagnosis: their requests, and how their answers are combined."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -41,8 +41,8 @@ class Sessions:
         return LINT if request.kind == "lint" else FOUND
 
     def of(self, kind: str) -> tuple[list[str], Any]:
-        """Return what the one session of a kind was asked for."""
-        (asked,) = (one for one in self.asked if one[1].kind == kind)
+        """Return the command and the request of the only session of a kind."""
+        (asked,) = (request for request in self.asked if request[1].kind == kind)
         return asked
 
 

@@ -1,4 +1,4 @@
-"""A failure of a variant that netpipe rebuilt is never reported as one of the loader."""
+"""A failure of a variant is never reported as a failure of the loader."""
 
 import threading
 from typing import Any
@@ -8,18 +8,16 @@ import numpy as np
 import pytest
 
 from netpipe.clock import MonotonicClock
-from netpipe.diagnosis import (
-    blocks,
-    investigation,
-    schedule,
-    single_thread_run,
-    turns,
-    variant_runs,
-)
+from netpipe.diagnosis import blocks, investigation, single_thread_run, turns
 from netpipe.diagnosis.diagnosis import Findings, Intervention
 from netpipe.diagnosis.investigation import Investigation
-from netpipe.diagnosis.loader_variants import single_thread_variant, with_tiny_payload
-from netpipe.diagnosis.stage_ablation import KEPT, Recorded, without_stage
+from netpipe.diagnosis.loader_variants import (
+    KEPT,
+    Recorded,
+    single_thread_variant,
+    with_tiny_payload,
+    without_stage,
+)
 from netpipe.errors import LoaderFailedError
 from netpipe.grain_workers import let_grain_start_workers
 from netpipe.session.heartbeat import UNWATCHED
@@ -41,7 +39,7 @@ def _workers(monkeypatch: pytest.MonkeyPatch) -> None:
     let_grain_start_workers()
     monkeypatch.setattr(single_thread_run, "SecondProcess", NoSecondProcess)
     # However busy the machine is, nothing is skipped; a single round shows whether a side fails.
-    monkeypatch.setattr(schedule, "max_duration_s", lambda _: 1e4)
+    monkeypatch.setattr(turns, "max_duration_s", lambda _: 1e4)
     monkeypatch.setattr(turns, "_MAX_ROUNDS", 1)
 
 
@@ -52,7 +50,7 @@ def diagnosed(loader: Any) -> Findings:
 
 def intervention(found: Findings, name: str) -> Intervention:
     """Return the intervention of a name."""
-    return next(one for one in found.interventions if one.name == name)
+    return next(change for change in found.interventions if change.name == name)
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -66,12 +64,12 @@ def test_maps_that_change_their_element_in_place_are_diagnosed(
     assert found.remarks == ()
     assert found.lane == "rebuilt"
     assert {"Source", "Map of tokenize"} <= {
-        one.name.replace("tests.diagnosis.loaders.", "") for one in found.stages
+        stage.name.replace("tests.diagnosis.loaders.", "") for stage in found.stages
     }
 
 
-def test_a_lane_without_its_slowest_map_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a clock that tests hold, exactly the time of that map is gone."""
+def test_a_run_without_its_slowest_map_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a fake clock, exactly the time of that map is gone."""
     clock, lock = FakeClock(), threading.Lock()
 
     def tokenized(element: dict[str, Any]) -> dict[str, Any]:
@@ -88,24 +86,24 @@ def test_a_lane_without_its_slowest_map_is_faster(monkeypatch: pytest.MonkeyPatc
         return rows.batch(4).to_iter_dataset(loaders.ALONE)
 
     _, graph = single_thread_variant(loader)
-    slowest = next(one for one in graph.nodes if "tokenized" in str(one))
+    slowest = next(node for node in graph.nodes if "tokenized" in str(node))
     times = (stage_time("Map of tokenized", 0.04, node=slowest),)
     monkeypatch.setattr(single_thread_run, "measure_stage_times", lambda *_: times)
     monkeypatch.setattr(blocks, "_delay_s", lambda: 0.0)
     monkeypatch.setattr(blocks, "copying_s", lambda: 0.0)
     found = Investigation(loader, "a:b", None, 1, 0.1, clock, UNWATCHED).run()
-    (without_s,) = (one.without_s_per_batch for one in found.stages)
+    (without_s,) = (stage.without_s_per_batch for stage in found.stages)
     assert found.lane_s_per_batch.median == pytest.approx(0.044)
     assert without_s is not None
     assert without_s.median == pytest.approx(0.004)
 
 
 @pytest.mark.parametrize("kind", ["Map of tests.diagnosis.loaders.tokenize", "Source", "Batch"])
-def test_a_stage_gives_back_fresh_copies(kind: str) -> None:
-    """Whichever stage is left out, the maps behind it may change what they are given."""
-    lane, graph = single_thread_variant(lambda: loaders.in_place(0))
-    node = next(one.id for one in graph.nodes if str(one).startswith(kind))
-    made = without_stage(lane, node)
+def test_an_ablated_stage_returns_fresh_copies(kind: str) -> None:
+    """The maps behind it may change their elements in place."""
+    single_thread, graph = single_thread_variant(lambda: loaders.in_place(0))
+    node = next(candidate.id for candidate in graph.nodes if str(candidate).startswith(kind))
+    made = without_stage(single_thread, node)
     assert made is not None
     batches = [batch["inputs"].shape for batch, _ in zip(made(), range(3 * KEPT), strict=False)]
     assert batches == [(32, 64)] * 3 * KEPT
@@ -138,32 +136,30 @@ def test_an_intervention_that_raises_is_dropped(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(single_thread_run, "without_stage", lambda *_: broken)
     found = diagnosed(loaders.unsendable)
-    assert intervention(found, "without-stage").says == "not made: ValueError: a mistake of ours"
+    assert "ValueError: a mistake" in intervention(found, "without-stage").says
     assert intervention(found, "two-threads").speedup is not None
-    assert intervention(found, "two-processes").says == "not made: OSError: no process today"
+    assert "OSError: no process" in intervention(found, "two-processes").says
     assert found.stages
     assert found.what_if
 
 
-@pytest.mark.parametrize(
-    "name", ["without_stage", "measure_stage_times", "compare_disk_with_cache"]
-)
+@pytest.mark.parametrize("name", ["without_stage", "measure_stage_times", "open_files"])
 def test_an_intervention_that_cannot_be_prepared_is_dropped(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """Whatever part of a diagnosis fails, it is named, and the loader is not."""
+    """The part and its error are named, without blaming the loader."""
 
     def fail(*_: object) -> Any:
         failed = "the loader failed after 0 batches: KeyError: 'text'"
         raise LoaderFailedError(failed) from KeyError("text")
 
-    for module in (single_thread_run, variant_runs):
+    for module in (single_thread_run, investigation):
         if hasattr(module, name):
             monkeypatch.setattr(module, name, fail)
     found = diagnosed(loaders.unsendable)
-    said = [*found.remarks, *(one.says for one in found.interventions)]
-    assert any("KeyError: 'text'" in one for one in said)
-    assert not any("the loader failed" in one for one in said)
+    said = [*found.remarks, *(text.says for text in found.interventions)]
+    assert any("KeyError: 'text'" in text for text in said)
+    assert not any("the loader failed" in text for text in said)
     assert found.load_s_per_batch.median > 0
 
 
@@ -178,12 +174,16 @@ def test_a_loader_that_needs_its_workers_is_healthy(monkeypatch: pytest.MonkeyPa
         "measure_scaling",
         lambda *_: made_turns(single_thread=0.01),
     )
-    monkeypatch.setattr(single_thread_run, "compare_disk_with_cache", lambda *_: None)
-    monkeypatch.setattr(variant_runs, "measure_in_turns", lambda *_: made_turns(unmodified=0.01))
+    monkeypatch.setattr(
+        single_thread_run.SingleThreadRun, "compare_disk_with_cache", lambda *_: None
+    )
+    monkeypatch.setattr(investigation, "measure_in_turns", lambda *_: made_turns(unmodified=0.01))
     found = diagnosed(loaders.works_in_workers_alone)
     assert found.lane == "as-it-is"
     assert found.workers == 1
-    assert [one for one in found.remarks if "in one thread" in one and "'offset'" in one]
+    assert [
+        remark for remark in found.remarks if "in one thread" in remark and "'offset'" in remark
+    ]
 
 
 def test_a_loader_that_fails_unmodified_is_reported_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,5 +193,5 @@ def test_a_loader_that_fails_unmodified_is_reported_first(monkeypatch: pytest.Mo
     def loader() -> Any:
         return loaders.plain().map(lambda batch: batch["text"]).mp_prefetch(loaders.ONE_WORKER)
 
-    with pytest.raises(LoaderFailedError, match="the loader failed after 0 batches"):
+    with pytest.raises(LoaderFailedError, match="after 0 batches"):
         diagnosed(loader)

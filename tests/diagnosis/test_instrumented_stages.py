@@ -1,4 +1,4 @@
-"""The timing of every call of a Grain pipeline's nodes: what is counted, never how long."""
+"""The timing of every call of a Grain pipeline's nodes: the counts, never the times."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,7 +10,6 @@ from netpipe.diagnosis import instrumented_stages
 from netpipe.diagnosis.instrumented_stages import (
     Overhead,
     Spent,
-    Timing,
     measure_overhead,
     timed,
     without_overhead,
@@ -28,15 +27,16 @@ from tests.diagnosis.loaders import (
     double,
 )
 
+MAP = "Map of tests.diagnosis.loaders.double"
 KINDS = [
-    one
+    owner
     for kind in (grain.MapDataset, grain.IterDataset, grain.DatasetIterator)
-    for one in (kind, *kind.__subclasses__())
+    for owner in (kind, *kind.__subclasses__())
 ]
 
 
 def replaced() -> list[str]:
-    """Return the methods of Grain's classes that are ours, within what Grain put around them."""
+    """Return the methods of Grain's classes that are replaced, below Grain's own wrappers."""
     return [
         f"{kind.__name__}.{name}"
         for kind in KINDS
@@ -46,7 +46,7 @@ def replaced() -> list[str]:
 
 
 def is_ours(method: Any) -> bool:
-    """Tell whether a method, or one that it wraps, is what times."""
+    """Return whether a method, or one that it wraps, is a timing one."""
     while method is not None:
         if (
             getattr(method, "__code__", None)
@@ -59,13 +59,13 @@ def is_ours(method: Any) -> bool:
 
 @pytest.fixture(autouse=True)
 def _classes_are_restored() -> Iterator[None]:
-    """Hold every test of this file to leaving Grain's classes as they were."""
+    """Check that every test restores Grain's classes."""
     yield
     assert replaced() == []
 
 
 def test_classes_are_replaced_meanwhile() -> None:
-    """What the tests of this file look for is there while calls are timed."""
+    """The methods that the fixture looks for are there while calls are timed."""
     dataset = loaders.plain()
     with timed(collect_datasets(dataset)):
         list(dataset)
@@ -77,30 +77,32 @@ def test_classes_are_replaced_meanwhile() -> None:
 def counted(make: Callable[[], Any]) -> dict[str, tuple[int, int]]:
     """Return the calls of each node while a pipeline is read to its end, and those below."""
     dataset = make()
-    names = {one.id: str(one) for one in read_graph(dataset).nodes}
+    names = {node.id: str(node) for node in read_graph(dataset).nodes}
     with timed(collect_datasets(dataset)) as timing:
         assert list(dataset)
-    return {names[one]: (spent.calls, spent.calls_below) for one, spent in timing.spent.items()}
+    return {
+        names[number]: (spent.calls, spent.calls_below) for number, spent in timing.spent.items()
+    }
 
 
 def test_every_call_is_counted() -> None:
     """Twelve elements in three batches; each `next` but the reader's last calls those below."""
     calls = counted(loaders.plain)
     assert calls["Source"] == (13, 0)  # it is asked for its length, too
-    assert calls["Map of tests.diagnosis.loaders.double"] == (12, 12)
+    assert calls[MAP] == (12, 12)
     assert calls["Batch"][0] in (3, 4)  # the end is asked for, too
     assert calls["Batch"][1] == calls["ToIter"][0] == 13
     assert calls["ToIter"][1] == 12
 
 
 @pytest.mark.parametrize(("kind", "calls"), [(Plain, 3), (Generating, 13)])
-def test_an_iterator_that_is_none_of_grains_is_timed(kind: type, calls: int) -> None:
-    """A class of the user's, or that of generators, is not changed: what it gives is wrapped."""
+def test_an_iterator_that_is_not_grains_is_timed(kind: type, calls: int) -> None:
+    """Its class is not changed: the iterator is wrapped."""
     assert counted(kind) == {f"Unknown:{kind.__name__}": (calls, 0)}
     assert not hasattr(Tens.__next__, "__wrapped__")
 
 
-def test_what_else_such_an_iterator_has_is_still_there() -> None:
+def test_a_wrapped_iterator_keeps_its_attributes() -> None:
     """Grain may ask it for more than elements."""
     dataset = Plain()
     with timed({0: dataset}):
@@ -110,16 +112,16 @@ def test_what_else_such_an_iterator_has_is_still_there() -> None:
 
 
 def test_an_iterator_of_the_users_own_is_timed() -> None:
-    """Its class is Grain's by descent, and is changed like Grain's own."""
+    """Its class derives from Grain's, and is changed like Grain's own."""
     calls = counted(lambda: Streaming().map(double).batch(4))
     assert calls["Unknown:Streaming"] == (13, 0)
-    assert calls["Map of tests.diagnosis.loaders.double"] == (13, 13)
+    assert calls[MAP] == (13, 13)
     assert vars(Counted)["__next__"].__qualname__ == "Counted.__next__"
     assert not hasattr(Counted.__next__, "__wrapped__")
 
 
 def test_filters_call_more_than_they_give() -> None:
-    """Each element that is dropped is asked for all the same."""
+    """Dropped elements are requested, too."""
     calls = counted(
         lambda: (
             grain.MapDataset.source(Numbers())
@@ -128,7 +130,7 @@ def test_filters_call_more_than_they_give() -> None:
             .batch(4)
         )
     )
-    filtered = next(one for name, one in calls.items() if name.startswith("Filter"))
+    filtered = next(counts for name, counts in calls.items() if name.startswith("Filter"))
     assert filtered == (5, 13)
 
 
@@ -143,24 +145,24 @@ class Twice(grain.experimental.FlatMapTransform):  # type: ignore[misc]
 
 
 def test_a_flat_map_calls_less_than_it_gives() -> None:
-    """Two elements for each that it asks for."""
+    """It gives two elements for each request."""
     calls = counted(
         lambda: grain.experimental.FlatMapIterDataset(
             grain.MapDataset.source(Numbers()).to_iter_dataset(ALONE), Twice()
         )
     )
-    flat = next(one for name, one in calls.items() if name.startswith("FlatMap"))
+    flat = next(counts for name, counts in calls.items() if name.startswith("FlatMap"))
     assert flat[0] >= 24
     assert flat[1] == 13
 
 
-def test_sources_of_a_mix_are_told_apart() -> None:
-    """Both have the same class, and counts of their own."""
+def test_sources_of_a_mix_have_their_own_counts() -> None:
+    """Both have the same class."""
     dataset = loaders.mixed()
     graph = read_graph(dataset)
     with timed(collect_datasets(dataset)) as timing:
         assert list(dataset)
-    sources = [timing.spent[one.id].calls for one in graph.of_kind("Source")]
+    sources = [timing.spent[node.id].calls for node in graph.of_kind("Source")]
     assert sources == [12, 12]
     (mix,) = graph.of_kind("Mix")
     assert timing.spent[mix.id].calls_below == 24
@@ -187,12 +189,12 @@ class Inherits(Derived):
     """One that has no method of its own."""
 
 
-def test_a_class_that_calls_the_one_it_is_made_of_is_called_once() -> None:
-    """Both classes are replaced where both are used, and a call of one dataset is one call."""
+def test_a_call_of_the_base_class_is_no_second_call() -> None:
+    """Both classes are replaced, and a call of a dataset counts once."""
     both = grain.MapDataset.mix([Derived(), DerivedAgain()], [0.5, 0.5])
     with timed(collect_datasets(both)) as timing:
-        assert [both[one] for one in range(4)] == [0, 1, 1, 2]
-    assert sorted((one.calls, one.calls_below) for one in timing.spent.values()) == [
+        assert [both[index] for index in range(4)] == [0, 1, 1, 2]
+    assert sorted((spent.calls, spent.calls_below) for spent in timing.spent.values()) == [
         (2, 0),
         (2, 0),
         (4, 4),
@@ -209,8 +211,8 @@ def test_an_inherited_method_stays_inherited() -> None:
     assert timing.spent[0].calls == 1
 
 
-def test_what_is_not_asked_about_is_not_timed() -> None:
-    """Another pipeline of the same classes, meanwhile, leaves no trace."""
+def test_other_datasets_are_not_timed() -> None:
+    """Another pipeline of the same classes has no counts."""
     dataset, other = loaders.plain(), loaders.plain()
     with timed(collect_datasets(dataset)) as timing:
         list(other)
@@ -218,7 +220,7 @@ def test_what_is_not_asked_about_is_not_timed() -> None:
 
 
 def test_slices_make_datasets() -> None:
-    """A slice is no element."""
+    """A slice is not an element, and is not timed."""
     dataset = grain.MapDataset.source(Numbers())
     with timed(collect_datasets(dataset)) as timing:
         assert len(dataset[2:5]) == 3
@@ -226,16 +228,16 @@ def test_slices_make_datasets() -> None:
 
 
 def test_several_threads_do_not_mix_their_calls() -> None:
-    """What threads read at the same time is counted with the nodes that they called."""
+    """Elements that threads read at the same time count for the nodes that they called."""
     calls = counted(
         lambda: grain.MapDataset.source(Numbers()).map(double).to_iter_dataset(loaders.THREADS)
     )
     assert calls["Source"] == (13, 0)
-    assert calls["Map of tests.diagnosis.loaders.double"] == (12, 12)
+    assert calls[MAP] == (12, 12)
 
 
-def test_a_length_that_takes_long_is_the_sources() -> None:
-    """Grain's shuffle asks for it with every element, through all that lies between."""
+def test_the_length_of_a_source_is_timed() -> None:
+    """Grain's shuffle asks for it with every element, through the nodes between."""
     dataset = grain.MapDataset.source(Numbers()).map(double).shuffle(seed=1)
     with timed(collect_datasets(dataset)) as timing:
         dataset[0]
@@ -244,8 +246,8 @@ def test_a_length_that_takes_long_is_the_sources() -> None:
     assert timing.spent[source.id].calls >= 4
 
 
-def test_what_the_users_code_raises_gets_out() -> None:
-    """The classes are as they were, and the call that failed is counted."""
+def test_an_error_of_the_users_code_propagates() -> None:
+    """The classes are restored, and the failed call counts."""
 
     def fail(_: int) -> int:
         raise OSError("gone")
@@ -258,28 +260,19 @@ def test_what_the_users_code_raises_gets_out() -> None:
 
 
 def test_an_iterator_outlives_its_timing() -> None:
-    """Elements go on coming, and count no more."""
+    """It still gives elements, which no longer count."""
     dataset = loaders.plain()
     with timed(collect_datasets(dataset)) as timing:
         iterator = iter(dataset)
         next(iterator)
-    counted_calls = {one: spent.calls for one, spent in timing.spent.items()}
+    counted_calls = {number: spent.calls for number, spent in timing.spent.items()}
     assert len(list(iterator)) == 2
-    assert {one: spent.calls for one, spent in timing.spent.items()} == counted_calls
+    assert {number: spent.calls for number, spent in timing.spent.items()} == counted_calls
 
 
-def test_what_was_timed_can_be_forgotten() -> None:
-    """First calls open files."""
-    timing = Timing()
-    timing.call(0, double, 1)
-    timing.reset()
-    assert timing.call(1, double, 1) == 2
-    assert list(timing.spent) == [1]
-
-
-def test_overhead_is_taken_off_by_the_call() -> None:
-    """What timing costs the one that is called, and the one that calls; never below nothing."""
-    overhead = Overhead(own=(0.001, 0.0005), caller=(0.010, 0.002))
+def test_overhead_is_subtracted_per_call() -> None:
+    """Callee and caller have an overhead of their own; no time becomes negative."""
+    overhead = Overhead(0.001, 0.0005, caller_wall_s=0.010, caller_cpu_s=0.002)
     bare = without_overhead(Spent(1.0, 0.5, calls=10, calls_below=20), overhead)
     assert bare.wall_s == pytest.approx(1.0 - 0.010 - 0.200)
     assert bare.cpu_s == pytest.approx(0.5 - 0.005 - 0.040)
@@ -288,7 +281,7 @@ def test_overhead_is_taken_off_by_the_call() -> None:
 
 
 def test_the_overhead_is_measured() -> None:
-    """Timing a call costs something, both sides of it."""
+    """Callee and caller both have some."""
     overhead = measure_overhead()
-    assert overhead.own[0] > 0
-    assert overhead.caller[0] > 0
+    assert overhead.own_wall_s > 0
+    assert overhead.caller_wall_s > 0

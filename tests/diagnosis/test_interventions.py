@@ -1,31 +1,39 @@
-"""What each intervention says."""
+"""What each intervention shows, and how a prediction compares with its measurement."""
 
 from dataclasses import replace
 
 import pytest
 
-from netpipe.diagnosis.diagnosis import Intervention
-from netpipe.diagnosis.interventions import (
-    disk_intervention,
-    loader_interventions,
-    scaling_interventions,
-)
+from netpipe.diagnosis.conclusions import list_interventions, verify
+from netpipe.diagnosis.diagnosis import Intervention, Prediction
 from netpipe.diagnosis.single_thread_run import drop_costly_ablation
 from netpipe.diagnosis.turns import SideBlocks
-from tests.diagnosis.examples import block, interval, turns
+from tests.diagnosis.examples import block, evidence, in_rounds, interval, stage_time, turns
 
 SCALING = turns(single_thread=0.040, two_threads=0.040, two_processes=0.020, without_stage=0.010)
 
 
-def named(name: str, *interventions: Intervention) -> Intervention:
-    """Return the one of a name."""
-    (found,) = (one for one in interventions if one.name == name)
-    return found
+def show(
+    scaling: SideBlocks = SCALING,
+    variants: SideBlocks | None = None,
+    disk: SideBlocks | None = None,
+    cores: int = 4,
+    stage: str = "Map of f",
+) -> dict[str, Intervention]:
+    """Return the interventions by their names."""
+    measured = evidence(
+        times=(stage_time(stage, 0.03),),
+        scaling=scaling,
+        variants=variants or turns(unmodified=0.010),
+        load_s=interval(0.010),
+        cores=cores,
+    )
+    return {made.name: made for made in list_interventions(measured, disk)}
 
 
-def test_lanes_tell_what_another_one_gave() -> None:
-    """Before is one lane, after are two, and the speedup is of the batches a second."""
-    found = named("two-processes", *scaling_interventions(SCALING, "Map of f"))
+def test_a_change_has_its_times_and_its_speedup() -> None:
+    """The speedup is the ratio of the rates, and both times are given."""
+    found = show()["two-processes"]
     assert found.before_s_per_batch is not None
     assert found.after_s_per_batch is not None
     assert found.speedup is not None
@@ -35,90 +43,93 @@ def test_lanes_tell_what_another_one_gave() -> None:
     assert found.says == "2.00 times as fast"
 
 
-def test_what_changes_nothing_says_so() -> None:
-    """A second thread under one lock is no difference."""
-    assert named("two-threads", *scaling_interventions(SCALING, "")).says == "no clear difference"
+@pytest.mark.parametrize("threads_s", [(0.040,) * 3, (0.020, 0.080, 0.040)])
+def test_an_effect_that_is_small_or_unclear_is_no_difference(threads_s: tuple[float, ...]) -> None:
+    """Twice as fast once and half as fast once is no effect either."""
+    found = show(in_rounds(single_thread=(0.040,) * 3, two_threads=threads_s))["two-threads"]
+    assert found.clear_factor == 0
+    assert found.says.startswith("no clear")
 
 
-def test_what_is_in_doubt_is_no_difference() -> None:
-    """Twice as fast once and half as fast once is nothing to tell of."""
-    rounds = (
-        turns(1, single_thread=0.040, two_threads=0.020).rounds
-        + turns(1, single_thread=0.040, two_threads=0.080).rounds
-    )
-    assert named("two-threads", *scaling_interventions(SideBlocks(rounds), "")).says.startswith(
-        "no clear"
-    )
-
-
-def test_what_harms_is_slower() -> None:
+def test_a_change_that_harms_is_slower() -> None:
     """Half of the cores may take twice the time."""
-    found = named(
-        "half-the-cores",
-        *loader_interventions(turns(unmodified=0.010, half_the_cores=0.020), interval(0.010), 4),
-    )
+    found = show(variants=turns(unmodified=0.010, half_the_cores=0.020))["half-the-cores"]
     assert found.says == "2.00 times slower"
-    assert found.what == "the loader on 2 of 4 cores"
+    assert "2 of 4 cores" in found.what
 
 
-def test_the_stage_that_was_left_out_is_named() -> None:
+def test_the_ablated_stage_is_named() -> None:
     """Markup in its name is text."""
-    found = named("without-stage", *scaling_interventions(SCALING, "Map of f[/x]"))
-    assert "Map of f[/x]" in found.what
+    assert "Map of f[/x]" in show(stage="Map of f[/x]")["without-stage"].what
 
 
 def test_copies_that_cost_more_than_the_stage_are_no_effect() -> None:
-    """A stage at no cost cannot make a lane slower: only copies of its results can."""
+    """A stage at no cost cannot make a run slower: only copies of its results can."""
     slower = drop_costly_ablation(
         turns(single_thread=0.001, two_threads=0.001, without_stage=0.025)
     )
     assert not slower.has("without-stage")
-    says = named("without-stage", *scaling_interventions(slower, "Batch")).says
-    assert says == "not made: copying what the stage returns takes longer than the stage"
+    found = show(slower)["without-stage"]
+    assert found.speedup is None
+    assert "copying" in found.says
     for seconds in (0.0005, 0.00101):
         kept = turns(single_thread=0.001, two_threads=0.001, without_stage=seconds)
         assert drop_costly_ablation(kept) is kept
 
 
-def test_a_stage_that_cannot_be_left_out_is_no_intervention() -> None:
-    """Neither is a payload that nobody sends."""
-    lanes = turns(single_thread=0.040, two_threads=0.040, two_processes=0.020)
-    assert [one.name for one in scaling_interventions(lanes, "")] == [
-        "two-threads",
-        "two-processes",
-    ]
-    assert list(loader_interventions(turns(unmodified=0.010), interval(0.010), 1)) == []
+def test_changes_that_do_not_apply_are_missing() -> None:
+    """A stage that cannot be left out, and a payload that nobody sends."""
+    scaling = turns(single_thread=0.040, two_threads=0.040, two_processes=0.020)
+    assert set(show(scaling)) == {"two-threads", "two-processes", "cached-bytes"}
 
 
-def test_a_failure_is_told() -> None:
-    """What could not be made has no figures, and says why."""
-    whole = replace(turns(unmodified=0.010), failures={"tiny-payload": "no shared memory"})
-    found = named("tiny-payload", *loader_interventions(whole, interval(0.010), 2))
+def test_a_failed_change_has_its_reason_and_no_figures() -> None:
+    """The reason is that of the side, or else that of what it would be compared with."""
+    failed = replace(turns(unmodified=0.010), failures={"tiny-payload": "no shared memory"})
+    found = show(variants=failed)["tiny-payload"]
     assert (found.before_s_per_batch, found.after_s_per_batch, found.speedup) == (None, None, None)
-    assert found.says == "not made: no shared memory"
+    assert "no shared memory" in found.says
+    cold = replace(turns(cached_bytes=0.01), failures={"from-disk": "it broke"})
+    assert "it broke" in show(disk=cold)["cached-bytes"].says
 
 
-def test_what_all_is_held_against_may_have_failed() -> None:
-    """Then that is why."""
-    lanes = replace(turns(two_threads=0.040), failures={"single-thread": "it broke"})
-    assert named("two-threads", *scaling_interventions(lanes, "")).says == "not made: it broke"
+def test_a_loader_without_data_files_has_nothing_to_cache() -> None:
+    """The intervention is listed with its reason, after all that were made."""
+    *_, last = show().values()
+    assert (last.name, last.speedup) == ("cached-bytes", None)
+    assert "no file" in last.says
 
 
-def test_without_files_nothing_is_cached() -> None:
-    """A loader that has no file of data open reads nothing that could be cached."""
-    assert disk_intervention(None).says == "not made: no file of data is open"
+def test_a_cache_that_cannot_be_dropped_shows_nothing() -> None:
+    """If no byte came from a disk, both sides are the same."""
+    assert show(disk=turns(from_disk=0.010, cached_bytes=0.005))["cached-bytes"].speedup is None
 
 
-def test_a_cache_that_cannot_be_given_up_tells_nothing() -> None:
-    """Where no byte came from a disk, both sides are the same."""
-    found = disk_intervention(turns(from_disk=0.010, cached_bytes=0.005))
-    assert found.speedup is None
-    assert "nothing is read from a disk" in found.says
-
-
-def test_a_disk_is_held_against_the_cache() -> None:
+def test_the_disk_is_compared_with_the_cache() -> None:
     """Bytes came from a disk, and without it the batches come faster."""
     disk = turns(from_disk=block(0.010, read_bytes_per_batch=1e6), cached_bytes=0.005)
-    assert disk_intervention(disk).says == "2.00 times as fast"
-    failed = replace(turns(from_disk=0.01), failures={"cached-bytes": "gone"})
-    assert disk_intervention(failed).says == "not made: gone"
+    assert show(disk=disk)["cached-bytes"].says == "2.00 times as fast"
+
+
+PREDICTED = Prediction("2 workers", "workers", interval(0.020))
+
+
+@pytest.mark.parametrize(
+    ("before_s", "after_s", "measured_s", "error"),
+    [(0.040, 0.025, 0.025, -0.2), (0.080, 0.040, 0.020, 0.0)],
+    ids=["same machine", "slower machine"],
+)
+def test_a_prediction_is_compared_by_its_ratio(
+    before_s: float, after_s: float, measured_s: float, error: float
+) -> None:
+    """A machine that has become slower since the prediction is no error of it."""
+    load_s, made = interval(0.040), turns(unmodified=before_s, two=after_s)
+    made = SideBlocks({**made.blocks, "2 workers": made.blocks["two"]})
+    found = verify(PREDICTED, made, load_s)
+    assert found.error_fraction == pytest.approx(error)
+    assert found.measured_s_per_batch.median == pytest.approx(measured_s)
+    assert found.predicted_s_per_batch == PREDICTED.load_s_per_batch
+    assert found.before_s_per_batch == load_s
+    assert (found.change, found.kind) == ("2 workers", "workers")
+    assert "2 workers" in found.says
+    assert f"({error:+.0%})" in found.says

@@ -1,85 +1,85 @@
-"""What a session does to a loader."""
+"""What a session measures of a loader, and within which time."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
 from netpipe.clock import MonotonicClock
-from netpipe.diagnosis import single_thread_run, variant_runs
+from netpipe.diagnosis import investigation, single_thread_run
 from netpipe.diagnosis.blocks import FirstLook
-from netpipe.diagnosis.cost_model import LoaderModel
+from netpipe.diagnosis.cost_model import LoaderModel, StageCost, with_workers
+from netpipe.diagnosis.diagnosis import Untried
 from netpipe.diagnosis.investigation import Investigation
-from netpipe.diagnosis.loader_variants import single_thread_variant
-from netpipe.diagnosis.schedule import Schedule, max_duration_s
-from netpipe.diagnosis.turns import SideBlocks, require_side
-from netpipe.diagnosis.variant_runs import VariantRuns
-from netpipe.diagnosis.what_if import Change, MeasuredLoader
+from netpipe.diagnosis.turns import NO_TIME, Schedule, SideBlocks, max_duration_s, require_side
+from netpipe.diagnosis.what_if import Change, MeasuredLoader, model_without_threads
 from netpipe.errors import SessionError
 from netpipe.session.heartbeat import UNWATCHED
 from tests.diagnosis import loaders
-from tests.diagnosis.examples import block, interval, turns
+from tests.diagnosis.examples import block, evidence, in_rounds, turns
 from tests.fakes import FakeClock
 
 
-def looking(loader: Any, cores: int = 2) -> Investigation:
-    """Return what looks into a loader."""
-    return Investigation(loader, "a:b", None, cores, 1.0, MonotonicClock(), UNWATCHED)
+def investigation_of(loader: Any, cores: int = 2, start_s: float = 0.0) -> Investigation:
+    """Return an investigation that has taken its first look."""
+    made = Investigation(loader, "a:b", None, cores, 1.0, MonotonicClock(), UNWATCHED)
+    made._look = FirstLook(start_s, 0.01)
+    made._schedule = Schedule(MonotonicClock(), 1.0, UNWATCHED, MonotonicClock()())
+    return made
 
 
-def whole_of(loader: Any, cores: int = 2) -> VariantRuns:
-    """Return a loader to be measured beside variants of it."""
-    lane, graph = single_thread_variant(loader)
-    schedule = Schedule(MonotonicClock(), 1.0, UNWATCHED)
-    return VariantRuns(
-        loader, graph, cores, lane is not loader, FirstLook(0.0, 0.01), schedule, UNWATCHED
-    )
-
-
-def sides(monkeypatch: pytest.MonkeyPatch, loader: Any, cores: int = 2) -> set[str]:
-    """Return which sides of the whole loader are measured."""
+@pytest.mark.parametrize(
+    ("loader", "cores", "sides"),
+    [
+        (loaders.plain, 2, {"unmodified", "one-worker", "half-the-cores"}),
+        (loaders.with_worker, 2, {"unmodified", "tiny-payload", "half-the-cores"}),
+        (loaders.raising_late, 1, {"unmodified"}),
+    ],
+)
+def test_variants_fit_the_loader(
+    monkeypatch: pytest.MonkeyPatch, loader: Any, cores: int, sides: set[str]
+) -> None:
+    """One worker shows what more would give, workers may send less, and one core has no half."""
     asked: list[str] = []
 
     def measure_in_turns(measured: Any, *_: object) -> SideBlocks:
         asked.extend(measured)
         return turns(unmodified=0.01)
 
-    monkeypatch.setattr(variant_runs, "measure_in_turns", measure_in_turns)
-    whole_of(loader, cores).measure()
-    return set(asked)
+    monkeypatch.setattr(investigation, "measure_in_turns", measure_in_turns)
+    made = investigation_of(loader, cores)
+    made._measure_variants(can_add_workers=made._single_thread is not loader)
+    assert set(asked) == sides
 
 
-def test_a_grain_loader_is_tried_with_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has none: one worker tells what more would give."""
-    asked = sides(monkeypatch, loaders.plain)
-    assert asked == {"unmodified", "one-worker", "half-the-cores"}
+@pytest.mark.parametrize("is_rebuilt", [False, True])
+def test_without_a_promising_change_none_is_tried(is_rebuilt: bool) -> None:
+    """Neither if no change helps, nor if the pipeline cannot be changed."""
+    found = investigation_of(loaders.plain)._try_change([], evidence(is_rebuilt=is_rebuilt))
+    assert isinstance(found, Untried)
+    assert ("only a Grain pipeline" in found.why) is not is_rebuilt
+    assert found.change == ""
 
 
-def test_workers_are_tried_with_nothing_to_send(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has workers: what they send may be what limits."""
-    asked = sides(monkeypatch, loaders.with_worker)
-    assert asked == {"unmodified", "tiny-payload", "half-the-cores"}
-    assert looking(loaders.with_worker)._sender() == "ProcessPrefetch"
+KNOWN = MeasuredLoader(LoaderModel(((StageCost(0.040, 0.0), True),), 1, 0, 8), (0.04,) * 3)
+TWO_WORKERS = Change("2 workers", "workers", partial(with_workers, workers=2), KNOWN, workers=2)
 
 
-def test_plain_python_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither workers nor a payload can be given to it; one core has no half."""
-    assert sides(monkeypatch, loaders.raising_late, cores=1) == {"unmodified"}
-    tried = whole_of(loaders.raising_late).try_change(None, interval(0.01), {})
-    assert tried[1].startswith("only a Grain pipeline")
+@pytest.mark.parametrize(("start_s", "tries"), [(5.0, False), (0.1, True)])
+def test_a_change_that_does_not_fit_is_not_begun(
+    monkeypatch: pytest.MonkeyPatch, start_s: float, tries: bool
+) -> None:
+    """Three rounds of two sides that start in 5 s take longer than the 22 s of a budget of 1 s."""
+    failed = SideBlocks({}, {"2 workers": "out of memory"})
+    monkeypatch.setattr(investigation, "measure_in_turns", lambda *_: failed)
+    slow = investigation_of(loaders.plain, start_s=start_s)
+    found = slow._try_change([TWO_WORKERS], evidence())
+    assert found == Untried("out of memory" if tries else NO_TIME, "2 workers")
 
 
-def test_what_promises_nothing_is_not_tried() -> None:
-    """The reason is told."""
-    assert whole_of(loaders.plain).try_change(None, interval(0.01), {}) == (
-        None,
-        "no change that can be tried is predicted to help",
-    )
-
-
-def test_a_loader_that_fails_as_it_is_ends_it() -> None:
-    """All else is held against it: without it there is no diagnosis, and the reason is told."""
+def test_a_failure_of_the_unmodified_loader_ends_the_session() -> None:
+    """Everything is compared with it, and the reason is given."""
     ends = iter([iter([1, 2, 3]), iter([4])])
 
     def loader() -> Iterator[int]:
@@ -87,15 +87,9 @@ def test_a_loader_that_fails_as_it_is_ends_it() -> None:
         raise OSError("disk gone")
 
     with pytest.raises(SessionError, match="disk gone"):
-        require_side("unmodified", SideBlocks((), {"unmodified": "OSError: disk gone"}))
-    with pytest.raises(SessionError, match="after 3 batches: OSError: disk gone"):
-        looking(loader).run()
-
-
-def test_turns_that_have_what_counts_are_given_back() -> None:
-    """Others may have failed."""
-    made = turns(unmodified=0.01)
-    assert require_side("unmodified", made) is made
+        require_side("unmodified", SideBlocks({}, {"unmodified": "OSError: disk gone"}))
+    with pytest.raises(SessionError, match=r"3 batches: .*disk gone"):
+        Investigation(loader, "a:b", None, 2, 1.0, MonotonicClock(), UNWATCHED).run()
 
 
 class Slow:
@@ -145,9 +139,8 @@ def test_a_diagnosis_keeps_its_limit(
 def test_what_is_skipped_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loader that takes 20 s to start leaves no time to do it again and again."""
     found, _ = on_a_fake_clock(monkeypatch, 20.0, 0.1, 5.0)
-    (remark,) = (one for one in found.remarks if one.startswith("not tried for lack of time: "))
-    assert "the loader on 1 of 2 cores" in remark
-    assert remark.endswith("give a larger --budget")
+    (remark,) = (text for text in found.remarks if "--budget" in text)
+    assert "1 of 2 cores" in remark
 
 
 def test_nothing_is_skipped_where_there_is_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,21 +153,21 @@ def test_the_longest_time_is_a_function_of_the_budget() -> None:
     assert max_duration_s(10.0) == 40.0
 
 
-@pytest.mark.parametrize(("lane_s", "proposes"), [(0.010, True), (0.0395, False), (0.060, False)])
+@pytest.mark.parametrize(("single_s", "proposes"), [(0.010, True), (0.0395, False), (0.060, False)])
 def test_reading_without_threads_is_proposed_and_tried(
-    monkeypatch: pytest.MonkeyPatch, lane_s: float, proposes: bool
+    monkeypatch: pytest.MonkeyPatch, single_s: float, proposes: bool
 ) -> None:
-    """Only where the single-thread run is clearly faster than the loader as it is."""
+    """Only if the single-thread run is clearly faster than the unmodified loader."""
 
     def measure_in_turns(measured: Any, *_: object) -> SideBlocks:
-        rounds = [{name: block(0.04 + 0.001 * n) for name in measured} for n in range(3)]
-        return SideBlocks(tuple(rounds))
+        return SideBlocks({name: [block(0.04 + 0.001 * n) for n in range(3)] for name in measured})
 
-    made = turns(single_thread=lane_s, two_threads=lane_s, two_processes=lane_s)
+    made = turns(single_thread=single_s, two_threads=single_s, two_processes=single_s)
     monkeypatch.setattr(single_thread_run.SingleThreadRun, "measure_scaling", lambda *_: made)
-    monkeypatch.setattr(variant_runs, "measure_in_turns", measure_in_turns)
-    found = looking(loaders.data_loader).run()
-    assert any(one.kind == "no-threads" for one in found.what_if) is proposes
+    monkeypatch.setattr(investigation, "measure_in_turns", measure_in_turns)
+    session = Investigation(loaders.data_loader, "a:b", None, 2, 1.0, MonotonicClock(), UNWATCHED)
+    found = session.run()
+    assert any(guess.kind == "no-threads" for guess in found.what_if) is proposes
     assert (found.verified is not None and found.verified.kind == "no-threads") is proposes
 
 
@@ -188,22 +181,10 @@ def test_reading_without_threads_is_proposed_and_tried(
     ids=["threads", "threads-in-a-worker", "no-threads"],
 )
 def test_only_threads_of_the_training_process_are_given_up(loader: Any, proposes: bool) -> None:
-    """Where a lane beats workers, or a loader without threads, it shows something else."""
-    known = MeasuredLoader(LoaderModel((), 0, 0, 2), (0.04,))
-    found = looking(loader)._without_threads(
-        known, turns(single_thread=0.01), turns(unmodified=0.04), interval(0.04)
+    """A single-thread run that beats workers, or a loader without threads, shows something else."""
+    measured = evidence(
+        graph=investigation_of(loader)._graph,
+        scaling=turns(single_thread=0.01),
+        variants=in_rounds(unmodified=(0.04, 0.041, 0.042)),
     )
-    assert (found is not None) is proposes
-
-
-def test_a_change_that_does_not_fit_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three rounds of two sides that start in 5 s take longer than the 22 s of a budget of 1 s."""
-    monkeypatch.setattr(variant_runs, "measure_in_turns", None)
-    change = Change(
-        "2 workers", "workers", lambda parts: parts, MeasuredLoader(LoaderModel((), 0, 0, 2), ()), 2
-    )
-    slow = replace(whole_of(loaders.plain), look=FirstLook(5.0, 0.01))
-    assert slow.try_change(change, interval(0.01), {}) == (
-        None,
-        "2 workers could not be tried: no time was left",
-    )
+    assert (model_without_threads(measured, KNOWN) is not None) is proposes

@@ -1,4 +1,4 @@
-"""A loader as an intervention wants it."""
+"""Variants of a loader."""
 
 import os
 import threading
@@ -9,7 +9,6 @@ import grain
 import numpy as np
 import pytest
 
-from netpipe.diagnosis import loader_variants
 from netpipe.diagnosis.loader_variants import (
     OneThread,
     count_threads,
@@ -54,10 +53,10 @@ def _workers() -> None:
         (lambda: loaders.data_loader(workers=1), [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]),
     ],
 )
-def test_a_lane_is_one_thread_with_the_same_batches(loader: Factory, expected: Any) -> None:
-    """No worker and no thread beside the one that pulls, and the very same batches."""
-    lane, _ = single_thread_variant(loader)
-    made = lane()
+def test_a_single_thread_run_gives_the_same_batches(loader: Factory, expected: Any) -> None:
+    """It has no worker, and no thread besides the one that pulls."""
+    single_thread, _ = single_thread_variant(loader)
+    made = single_thread()
     assert isinstance(made, OneThread)
     threads, processes = set(threading.enumerate()), ProcessTree().children
     with open_iterator(made) as iterator:
@@ -67,8 +66,8 @@ def test_a_lane_is_one_thread_with_the_same_batches(loader: Factory, expected: A
     assert found == expected
 
 
-def test_a_lane_makes_its_batches_where_they_are_asked_for() -> None:
-    """Its readers' and its prefetch's threads are gone: all runs in the thread that pulls."""
+def test_a_single_thread_run_makes_batches_in_the_pulling_thread() -> None:
+    """Reader threads and prefetching threads are gone."""
     makers: set[int] = set()
 
     def seen(number: int) -> int:
@@ -80,8 +79,8 @@ def test_a_lane_makes_its_batches_where_they_are_asked_for() -> None:
         dataset = numbers.map(seen).batch(4)
         return grain.experimental.ThreadPrefetchIterDataset(dataset, prefetch_buffer_size=2)
 
-    lane, _ = single_thread_variant(loader)
-    assert len(batches(lane())) == 3
+    single_thread, _ = single_thread_variant(loader)
+    assert len(batches(single_thread())) == 3
     assert makers == {threading.get_ident()}
 
 
@@ -99,10 +98,10 @@ def test_what_cannot_be_rebuilt_stays_as_it_is(loader: Factory) -> None:
 
 
 def test_a_prefetching_thread_is_passed_over_and_comes_back() -> None:
-    """Grain's class is as it was once the lane is iterated."""
+    """Grain's class is restored once the run is iterated."""
     before = vars(grain.experimental.ThreadPrefetchIterDataset)["__iter__"]
-    lane, _ = single_thread_variant(loaders.threaded)
-    iter(lane())
+    single_thread, _ = single_thread_variant(loaders.threaded)
+    iter(single_thread())
     assert vars(grain.experimental.ThreadPrefetchIterDataset)["__iter__"] is before
 
 
@@ -124,7 +123,7 @@ def test_workers_that_there_are_become_others(loader: Factory, kind: str) -> Non
     """The call that starts them is given another number."""
     _, graph = single_thread_variant(loader)
     made = read_graph(with_workers(loader, graph, 3)())
-    assert [one.parameters["num_workers"] for one in made.of_kind(kind)] == [3]
+    assert [node.parameters["num_workers"] for node in made.of_kind(kind)] == [3]
 
 
 class Kept:
@@ -152,8 +151,8 @@ def test_a_tiny_payload_is_made_and_not_sent(tmp_path: Any) -> None:
 
     found = batches(with_tiny_payload(loader, single_thread_variant(loader)[1])())
     assert found == IN_ORDER[:1] * 3
-    by_workers = [one for one in tmp_path.iterdir() if one.name != str(os.getpid())]
-    assert [one.read_text().split() for one in by_workers] == [["0", "8", "16"]]
+    by_workers = [file for file in tmp_path.iterdir() if file.name != str(os.getpid())]
+    assert [file.read_text().split() for file in by_workers] == [["0", "8", "16"]]
     assert batches(loader()) == IN_ORDER
 
 
@@ -191,11 +190,6 @@ def test_only_the_thread_that_makes_it_has_fewer_cores() -> None:
     thread.join()
     assert len(seen[0]) == max(1, len(before) // 2)
     assert os.sched_getaffinity(0) == before
-
-
-def test_nothing_is_sent_of_a_tiny_payload() -> None:
-    """An element becomes a number."""
-    assert loader_variants._nothing([1, 2, 3]) == 0
 
 
 @pytest.mark.parametrize("loader", [loaders.threaded, loaders.data_loader, loaders.random_access])

@@ -13,7 +13,9 @@ FLOPS, MFU = 4e12, 0.4
 def of(accelerator: str, **found: object) -> Need:
     """Return the need of one of them."""
     (need,) = (
-        one for one in list_needs(findings(**found), FLOPS, MFU) if one.accelerator == accelerator
+        need
+        for need in list_needs(findings(**found), FLOPS, MFU)
+        if need.accelerator == accelerator
     )
     return need
 
@@ -26,8 +28,8 @@ def test_without_flops_nothing_is_derived() -> None:
 def test_every_accelerator_with_a_peak_is_told() -> None:
     """Each once, the slowest first."""
     found = list_needs(findings(), FLOPS, MFU)
-    assert {one.accelerator for one in found} == set(names_with_peak())
-    assert [one.step_s for one in found] == sorted((one.step_s for one in found), reverse=True)
+    assert {need.accelerator for need in found} == set(names_with_peak())
+    assert [need.step_s for need in found] == sorted((need.step_s for need in found), reverse=True)
 
 
 def test_a_step_takes_its_flops_at_a_part_of_the_peak() -> None:

@@ -9,20 +9,21 @@ from pathlib import Path
 import pytest
 
 from netpipe.clock import MonotonicClock
-from netpipe.diagnosis import page_cache
-from netpipe.diagnosis.interventions import CACHED, FROM_DISK
-from netpipe.diagnosis.page_cache import (
-    compare_disk_with_cache,
-    drop_from_page_cache,
-    open_files,
-)
-from netpipe.diagnosis.schedule import TimeSlot
+from netpipe.diagnosis import single_thread_run
+from netpipe.diagnosis.blocks import FirstLook
+from netpipe.diagnosis.single_thread_run import SingleThreadRun, drop_from_page_cache, open_files
+from netpipe.diagnosis.turns import Schedule, Side, SideBlocks
+from netpipe.linting.graph.nodes import Graph
+from netpipe.measuring.loader_puller import LoaderFactory
 from netpipe.session.heartbeat import UNWATCHED
 
 
-def time_of(budget_s: float) -> TimeSlot:
-    """Return a time without an end."""
-    return TimeSlot(MonotonicClock(), budget_s, MonotonicClock()() + 1e6)
+def compare(loader: LoaderFactory) -> SideBlocks | None:
+    """Compare the disk with the page cache in the fewest rounds."""
+    schedule = Schedule(MonotonicClock(), 0.0, UNWATCHED, MonotonicClock()())
+    look = FirstLook(start_s=0.0, batch_s=0.1)
+    run = SingleThreadRun(loader, "a:b", Graph(), True, look, schedule, UNWATCHED, [])
+    return run.compare_disk_with_cache()
 
 
 @pytest.fixture
@@ -61,45 +62,45 @@ def test_code_is_no_data(tmp_path: Path, name: str) -> None:
 def test_python_itself_is_no_data() -> None:
     """Whatever is open below it."""
     with Path(json.__file__).with_name("decoder.py").open():
-        assert not [one for one in open_files() if one.startswith(page_cache._CODE)]
+        assert not [path for path in open_files() if path.startswith(single_thread_run._CODE)]
 
 
 @pytest.mark.parametrize("path", ["/usr/lib/locale/C.utf8/LC_CTYPE", "/dev/shm/x", "/proc/self/io"])
-def test_what_the_system_has_open_is_no_data(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_the_system_are_no_data(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Locales are mapped in every process, and shared memory is on no disk."""
     monkeypatch.setattr(Path, "is_file", lambda _: True)
-    assert not page_cache._is_data(path)
+    assert not single_thread_run._is_data(path)
 
 
 def test_a_log_is_no_data(tmp_path: Path) -> None:
-    """What is only written to is read by nobody; what is empty neither."""
+    """A file that is open for writing is not read, nor is an empty one."""
     with (tmp_path / "log").open("w") as log, (tmp_path / "empty").open("w+"):
         log.write("many words")
         log.flush()
-        assert not [one for one in open_files() if one.startswith(str(tmp_path))]
+        assert not [path for path in open_files() if path.startswith(str(tmp_path))]
 
 
-def test_what_is_gone_is_no_data(data: Path) -> None:
+def test_a_deleted_file_is_no_data(data: Path) -> None:
     """A file that was deleted cannot be read again."""
     with data.open("rb"):
         data.unlink()
-        assert not [one for one in open_files() if str(data) in one]
+        assert not [path for path in open_files() if str(data) in path]
 
 
-def test_what_may_not_be_looked_at_is_no_data(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_file_is_no_data(monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder that is closed to this user is left alone."""
 
     def closed(_: Path) -> bool:
         raise PermissionError
 
     monkeypatch.setattr(Path, "is_file", closed)
-    assert not page_cache._is_data("/data/shard")
+    assert not single_thread_run._is_data("/data/shard")
 
 
-def test_the_cache_is_given_up_file_by_file(
+def test_the_cache_is_dropped_file_by_file(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All of each; one that is gone does not keep the others."""
+    """A missing file does not keep the others."""
     asked: list[tuple[str, int, int, int]] = []
 
     def advise(descriptor: int, *what: int) -> None:
@@ -113,7 +114,7 @@ def test_the_cache_is_given_up_file_by_file(
 
 
 def test_batches_are_pulled_from_both(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cache is given up before each block of one side, and before none of the other."""
+    """The cache is dropped before each cold block, and never before a warm one."""
     happened: list[str] = []
 
     def loader() -> Iterator[bytes]:
@@ -123,29 +124,17 @@ def test_batches_are_pulled_from_both(data: Path, monkeypatch: pytest.MonkeyPatc
                 file.seek(0)
                 yield file.read()
 
-    monkeypatch.setattr(page_cache, "open_files", lambda: (str(data),))
-    monkeypatch.setattr(page_cache, "drop_from_page_cache", happened.extend)
-    found = compare_disk_with_cache(loader, time_of(0.0), 1.0, UNWATCHED, lambda _: None)
+    monkeypatch.setattr(single_thread_run, "open_files", lambda: [str(data)])
+    monkeypatch.setattr(single_thread_run, "drop_from_page_cache", happened.extend)
+    found = compare(loader)
     assert found is not None
-    assert found.has(FROM_DISK)
-    assert found.has(CACHED)
-    dropped = str(data)
-    assert happened == [
-        "made",
-        dropped,
-        "made",
-        "made",
-        "made",
-        dropped,
-        "made",
-        dropped,
-        "made",
-        "made",
-    ]
+    assert found.has(Side.FROM_DISK, Side.CACHED)
+    cold, warm = [str(data), "made"], ["made"]
+    assert happened == ["made", *cold, *warm, *warm, *cold, *cold, *warm]
 
 
 def test_a_loader_without_files_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is nothing to be read anew; the lane that was looked at is closed."""
+    """There is nothing to read again, and the loader is closed."""
     closed: list[object] = []
 
     class Endless:
@@ -158,6 +147,6 @@ def test_a_loader_without_files_is_not_tried(monkeypatch: pytest.MonkeyPatch) ->
         def close(self) -> None:
             closed.append(self)
 
-    monkeypatch.setattr(page_cache, "open_files", tuple)
-    assert compare_disk_with_cache(Endless, time_of(1.0), 0.1, UNWATCHED, lambda _: None) is None
+    monkeypatch.setattr(single_thread_run, "open_files", list)
+    assert compare(Endless) is None
     assert len(closed) == 1

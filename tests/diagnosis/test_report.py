@@ -1,23 +1,166 @@
-"""A diagnosis for people."""
+"""A diagnosis as text: its summary sentence, and its tables."""
 
 from dataclasses import replace
 from math import inf
+from typing import Any
 
+import pytest
 from rich.console import Console
 
-from netpipe.diagnosis.diagnosis import Diagnosis, Need
-from netpipe.diagnosis.report import closing, tables
-from netpipe.results.measurement import Interval
-from tests.diagnosis.examples import VERIFIED, diagnosis, findings, interval, stage
+from netpipe.diagnosis.diagnosis import Bottleneck, Diagnosis, Findings, Need, Prediction, Untried
+from netpipe.diagnosis.report import closing, summarize, tables
+from netpipe.diagnosis.turns import NO_TIME
+from netpipe.results.measurement import Device, Interval, Measurement
+from netpipe.verdict.decision import judge
+from tests.diagnosis.examples import (
+    BOTTLENECK,
+    NAME,
+    THREE_WORKERS,
+    VERIFIED,
+    diagnosis,
+    findings,
+    interval,
+    stage,
+)
+from tests.measurements import make_measurement
 
 NEED = Need("h200", 0.0101, 98.9, 5, 4.15, 0.51)
+H100 = Device("h100-sxm-80gb-x1", "emulated:h100", "emulated")
+LOADER_BOUND = make_measurement(load_s=0.040, train_s=0.040, device=H100)
 
 
-def printed(found: Diagnosis, width: int = 118) -> list[str]:
-    """Return what the tables look like, each as one text without repeated spaces."""
+def summary(
+    found: Findings | None = None,
+    measurement: Measurement | None = None,
+    bottleneck: Bottleneck = BOTTLENECK,
+) -> str:
+    """Return the summary sentence."""
+    verdict = None if measurement is None else judge(measurement)
+    found = replace(found or findings(), bottleneck=bottleneck)
+    return summarize(found, measurement, verdict)
+
+
+def test_the_summary_of_a_loader_alone() -> None:
+    """It has the rate, the stage, the resource with its figures, and what would help."""
+    assert summary() == (
+        "Loads 50 batches/s, 20 ms each. "
+        "Stage Map of mine.tokenize holds 71% of loading, bound by the GIL (threads 1 to 2: "
+        "+4%, processes 1 to 2: +93%). "
+        "Clearest effect: two single-thread runs, each in a process: "
+        "1.90 (1.71 to 2.09) times as fast. "
+        "3 workers would give 15 ms [13.5, 16.5]; headroom then 1.1 (not tried: there was no time)."
+    )
+
+
+def test_rates_have_no_exponent() -> None:
+    """A fast loader has its rate in plain digits."""
+    fast = replace(findings(), load_s_per_batch=Interval(0.00093, 0.0009, 0.00096, 9))
+    assert "1080 batches/s, 930 us" in summary(fast)
+
+
+@pytest.mark.parametrize(
+    ("measurement", "parts"),
+    [
+        (LOADER_BOUND, ("Loader-bound", "(derived)", "33.3 batches/s", "sustains 25.")),
+        (make_measurement(), ("Healthy on h200-x1", "33.3 batches/s", "first: stage")),
+        (make_measurement(rounds=2), ("Inconclusive", "Stage")),
+    ],
+)
+def test_a_verdict_about_loading_is_followed_by_the_stage(
+    measurement: Measurement, parts: tuple[str, ...]
+) -> None:
+    """The summary begins with the verdict, the device, and both rates."""
+    text = summary(measurement=measurement)
+    assert text.startswith(parts[0])
+    assert all(part in text for part in (*parts, NAME))
+
+
+@pytest.mark.parametrize(
+    ("measurement", "kind"),
+    [
+        (make_measurement(train_s=0.038, sync_probe_fraction=1.0), "Forced-sync"),
+        (make_measurement(train_s=0.0330, transfer_s=0.0316), "Transfer-bound"),
+    ],
+)
+def test_another_verdict_is_followed_by_its_advice(measurement: Measurement, kind: str) -> None:
+    """Loading does not limit: the next step of the verdict is given instead of a stage."""
+    text = summary(measurement=measurement)
+    assert text.startswith(f"{kind} on h200-x1: ")
+    assert judge(measurement).next in text
+    assert "tokenize" not in text
+
+
+@pytest.mark.parametrize(
+    ("bottleneck", "part"),
+    [
+        (Bottleneck("P", "process-transfer", 0.4, "w"), "between processes holds 40%: w."),
+        (Bottleneck(None, "device-transfer", 0.1, "w"), "copy to the device"),
+        (Bottleneck(None, "unknown", 0.0, "w"), "No stage"),
+        (Bottleneck("S", "unknown", 0.9, "why not"), "loading; why not."),
+        (Bottleneck("S", "waiting", 0.9, "w"), "waiting for storage"),
+        (Bottleneck("S", "cpu", 0.9, "w"), "the CPU (w)"),
+        (Bottleneck("S", "disk", 0.9, "w"), "the disk (w)"),
+        (Bottleneck("S", "memory", 0.9, "w"), "all cores share (w)"),
+    ],
+    ids=lambda given: given.resource if isinstance(given, Bottleneck) else "",
+)
+def test_every_resource_has_its_words(bottleneck: Bottleneck, part: str) -> None:
+    """The resource is named in words, with the figures behind it."""
+    assert part in summary(bottleneck=bottleneck)
+
+
+def predict(change: str, kind: str, load_s: float) -> Prediction:
+    """Return a prediction without headroom."""
+    return Prediction(change, kind, interval(load_s))
+
+
+HALF_SIZE = predict("batches of half the size", "smaller-batch", 0.010)
+USELESS = predict("4 workers", "workers", 0.0195)
+
+
+@pytest.mark.parametrize(
+    ("what_if", "part"),
+    [
+        ((HALF_SIZE, USELESS, predict("6 workers", "workers", 0.012)), "6 workers would give 12"),
+        ((USELESS, HALF_SIZE), "Batches of half the size"),
+        # A sentence begins with a capital, a name as it is written.
+        (
+            (predict("load > decode at no cost", "without-stage", 0.01),),
+            " load > decode at no cost",
+        ),
+        ((replace(USELESS, load_s_per_batch=Interval(2e-3, 0, inf, 1)),), "2 ms [0, inf]"),
+    ],
+)
+def test_the_most_promising_change_is_given(what_if: tuple[Prediction, ...], part: str) -> None:
+    """Workers come first, because they need no change of the code, then the first that helps."""
+    assert part in summary(findings(what_if=what_if))
+
+
+def test_long_predictions_are_in_seconds() -> None:
+    """A loader that takes seconds per batch has its prediction in seconds."""
+    slow = findings(load_s_per_batch=interval(4.0), what_if=(predict("4 workers", "workers", 2.0),))
+    assert " 2 s [1.8, 2.2]" in summary(slow)
+
+
+def test_a_change_that_gives_nothing_is_not_mentioned() -> None:
+    """Nothing is promised if no prediction helps."""
+    assert "would give" not in summary(findings(what_if=(USELESS,)))
+
+
+def test_the_summary_says_what_became_of_the_change() -> None:
+    """It has what was measured, or the reason why nothing was, without the change's name again."""
+    tried = summary(findings(verified=VERIFIED, unverified=""))
+    assert tried.endswith("tried: 16 ms instead of 22 ms.")
+    untried = findings(unverified=str(Untried(NO_TIME, THREE_WORKERS.change)))
+    assert untried.why_untried == NO_TIME
+    assert summary(untried).endswith(f"(not tried: {NO_TIME}).")
+
+
+def print_tables(found: Diagnosis, width: int = 118) -> list[str]:
+    """Return each table as one text without repeated spaces."""
     texts = []
     for table in tables(found):
-        # As netpipe.cli.console prints it: what comes from the user is no markup.
+        # As netpipe.cli.console prints it: names of the user's are no markup.
         console = Console(width=width, markup=False, emoji=False, highlight=False)
         with console.capture() as capture:
             console.print(table)
@@ -25,66 +168,62 @@ def printed(found: Diagnosis, width: int = 118) -> list[str]:
     return texts
 
 
+def print_findings(**given: Any) -> list[str]:
+    """Return the tables of some findings."""
+    return print_tables(diagnosis(findings=findings(**given)))
+
+
 def test_stages_have_all_their_figures() -> None:
-    """Share, wall and CPU time, the lane without it, where it runs and where it was made."""
+    """The table has the share, all times, where the stage runs and where it was made."""
     slow = stage(without_s_per_batch=interval(0.011), cpu_s_per_batch=0.020)
-    text = printed(diagnosis(findings=findings(stages=(slow,))))[0]
+    text = print_findings(stages=(slow,))[0]
     assert "40 ms in all" in text
-    assert "Map of mine.tokenize 75.0% 30 ms 20 ms 11 ms workers mine.py:7" in text
+    assert f"{NAME} 75.0% 30 ms 20 ms 11 ms workers mine.py:7" in text
 
 
-def test_a_dozen_stages_are_told_by_the_largest() -> None:
-    """A table of eight is read, the document has them all."""
-    many = tuple(stage(f"Stage{number}", 0.001) for number in range(12))
-    text = printed(diagnosis(findings=findings(stages=many)))[0]
+def test_the_table_has_the_largest_stages() -> None:
+    """Eight are shown; the document has them all."""
+    text = print_findings(stages=tuple(stage(f"Stage{number}", 0.001) for number in range(12)))[0]
     assert "Stage7" in text
     assert "Stage8" not in text
 
 
-def test_interventions_that_failed_have_no_figure() -> None:
-    """A speedup with its interval, or the reason why there is none."""
-    text = printed(diagnosis())[1]
-    assert (
-        "two single-thread runs, each in a process 1.90 (1.71 to 2.09) 1.90 times as fast" in text
-    )
-    assert "from the cache not made: no file" in text
+def test_interventions_have_their_speedup_or_the_reason() -> None:
+    """The interval of the speedup stands with it, if there were enough rounds."""
+    made = findings().interventions
+    text = print_findings()[1]
+    assert f"{made[0].what} 1.90 (1.71 to 2.09) {made[0].says}: 21 ms" in text
+    assert f"{made[1].what} {made[1].says}" in text
+    single = replace(made[0], speedup=Interval(2.0, 0.0, inf, 1))
+    assert "2.00 (1 round" in print_findings(interventions=(single,))[1]
 
 
-def test_a_single_round_has_no_interval() -> None:
-    """An interval from 0 to infinity is no figure."""
-    one = replace(findings().interventions[0], speedup=Interval(2.0, 0.0, inf, 1))
-    text = printed(diagnosis(findings=findings(interventions=(one,))))[1]
-    assert "2.00 (1 round, too few for an interval)" in text
-
-
-def test_predictions_stand_below_what_was_measured() -> None:
-    """The first row is the loader as it is."""
-    text = printed(diagnosis())[2]
-    assert "the loader as it is (measured) 20 ms (18 to 22 ms) 3 workers 15 ms" in text
+def test_predictions_stand_below_the_measurement() -> None:
+    """The first row is the unmodified loader."""
+    text = print_findings()[2]
+    assert text.index("20 ms (18 to 22 ms)") < text.index("3 workers 15 ms")
     assert "1.10" in text
 
 
-def test_needs_are_told_where_they_are_known() -> None:
-    """One row for each accelerator; no table without them."""
-    assert "h200 10.1 ms 98.9 5 4.2 0.51" in printed(diagnosis([NEED]))[3]
-    assert len(printed(diagnosis())) == 3
-
-
 def test_no_table_is_empty() -> None:
-    """A loader of which no stage was seen has neither stages nor predictions."""
-    bare = diagnosis(findings=findings(stages=(), what_if=()))
-    assert len(printed(bare)) == 1
+    """Needs, stages and predictions may be missing."""
+    assert len(print_findings(stages=(), what_if=())) == 1
+    assert len(print_findings()) == 3
+    assert "h200 10.1 ms 98.9 5 4.2 0.51" in print_tables(diagnosis([NEED]))[3]
 
 
-def test_names_are_told_as_they_are() -> None:
+def test_names_are_printed_as_they_are() -> None:
     """Markup and emoji in the user's names are text, and break nothing."""
     odd = stage("Map of mine.<lambda>[/x] :smile: [red]", made_at="a[b].py:1")
-    text = printed(diagnosis(findings=findings(stages=(odd,))), 200)[0]
-    assert "Map of mine.<lambda>[/x] :smile: [red]" in text
-    assert "a[b].py:1" in text
+    text = print_tables(diagnosis(findings=findings(stages=(odd,))), 200)[0]
+    assert odd.name in text
+    assert odd.made_at in text
 
 
-def test_what_was_tried_closes_it() -> None:
-    """Its outcome, or why nothing was tried."""
-    assert closing(findings(verified=VERIFIED, unverified="")) == "tried: as foreseen"
-    assert closing(findings()) == "nothing was tried: there was no time"
+def test_the_last_line_says_what_became_of_the_change() -> None:
+    """A remark about the time makes the line superfluous."""
+    assert closing(findings(verified=VERIFIED, unverified="")) == f"tried: {VERIFIED.says}"
+    assert findings().unverified in closing(findings())
+    no_time = findings(unverified=NO_TIME)
+    assert NO_TIME in closing(no_time)
+    assert closing(replace(no_time, remarks=("short of time",))) == "remark: short of time"

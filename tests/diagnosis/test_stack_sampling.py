@@ -1,4 +1,4 @@
-"""Which functions of the user's a thread is in."""
+"""The user's functions in sampled stacks."""
 
 import json
 import queue
@@ -12,8 +12,8 @@ from typing import cast
 import pytest
 
 import netpipe
-from netpipe.diagnosis import stack_sampling
-from netpipe.diagnosis.stack_sampling import Function, function_names, sampled, users_path
+from netpipe.diagnosis import stage_times
+from netpipe.diagnosis.stage_times import Function, function_names, sampled, users_path
 
 HARNESS = netpipe.__file__.replace("__init__.py", "measuring/loader_puller.py")
 SITE = "/venv/lib/python3.11/site-packages/numpy/core.py"
@@ -36,21 +36,21 @@ def seen(*places: tuple[str, str]) -> tuple[str, ...]:
     return function_names(users_path(stack(*places)))
 
 
-def test_the_users_functions_are_told_from_the_outermost() -> None:
-    """With their file and line."""
+def test_a_path_begins_with_the_outermost_function() -> None:
+    """Each function has its file and line."""
     path = users_path(stack(("load", "mine.py"), ("decode", "mine.py")))
     assert path == (Function("load", "mine.py", 1), Function("decode", "mine.py", 2))
 
 
 def test_code_of_others_is_left_out() -> None:
-    """The harness, Python's own modules and libraries are not what the user wrote."""
+    """The harness, Python's own modules and libraries are not the user's code."""
     assert seen(
         ("run", HARNESS), ("load", "mine.py"), ("loads", JSON), ("array", SITE), ("<string>", "<x>")
     ) == ("load",)
 
 
-def test_a_loader_that_is_a_librarys_is_told_by_it() -> None:
-    """Where nothing is the user's own, the library's functions are all there is."""
+def test_a_library_counts_without_code_of_the_user() -> None:
+    """The loader may be a library's."""
     assert seen(("run", HARNESS), ("read", SITE), ("loads", JSON), ("array", SITE)) == (
         "read",
         "array",
@@ -60,8 +60,8 @@ def test_a_loader_that_is_a_librarys_is_told_by_it() -> None:
 @pytest.mark.parametrize(
     "file", [threading.__file__, QUEUE, JSON.replace("json/__init__", "selectors")]
 )
-def test_a_thread_that_waits_for_another_is_nothing(file: str) -> None:
-    """Its innermost code is where threads wait, whoever called that."""
+def test_a_thread_that_waits_for_another_has_no_path(file: str) -> None:
+    """Its innermost code is where threads wait."""
     assert seen(("load", "mine.py"), ("get", file)) == ()
     assert seen(("load", "mine.py"), ("get", file), ("callback", "mine.py")) == ("load", "callback")
 
@@ -72,7 +72,7 @@ def test_no_stack_has_no_functions() -> None:
 
 
 class Threads:
-    """Two threads that stand still: one in a function of the user's, one in a queue."""
+    """Two threads: one computes in a user's function, the other waits in a queue."""
 
     def __init__(self) -> None:
         self.over = threading.Event()
@@ -94,28 +94,28 @@ class Threads:
         self._items.get()
 
     def __enter__(self) -> "Threads":
-        for one in self._threads:
-            one.start()
+        for thread in self._threads:
+            thread.start()
         self.spins.wait()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.over.set()
         self._items.put(1)
-        for one in self._threads:
-            one.join()
+        for thread in self._threads:
+            thread.join()
 
 
 def until(found: Callable[[], bool]) -> None:
-    """Wait until something was seen; not for ever."""
+    """Wait until a condition holds, for at most 10 s."""
     for _ in range(1_000):
         if found():
             return
         threading.Event().wait(0.01)
 
 
-def test_threads_are_seen_at_what_they_do() -> None:
-    """One that computes is seen in its function, one that waits in a queue is not."""
+def test_computing_threads_are_sampled() -> None:
+    """A thread that waits in a queue is not."""
     with Threads(), sampled() as found:
         until(lambda: sum(found.cpu_s.values()) > 0)
     names = {name for path in found.wall_s for name in function_names(path)}
@@ -125,16 +125,16 @@ def test_threads_are_seen_at_what_they_do() -> None:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_looking_leaves_nothing_behind(fails: bool) -> None:
-    """Neither the thread that looked, nor the interval at which threads take turns."""
+def test_sampling_restores_the_process(fails: bool) -> None:
+    """The sampling thread ends, and the switch interval is as before."""
     before_s = sys.getswitchinterval()
     sys.setswitchinterval(0.004)
     try:
         with suppress(OSError), sampled():
-            assert sys.getswitchinterval() == pytest.approx(stack_sampling._SWITCH_S)
+            assert sys.getswitchinterval() == pytest.approx(stage_times._SWITCH_S)
             if fails:
                 raise OSError("gone")
         assert sys.getswitchinterval() == pytest.approx(0.004)
     finally:
         sys.setswitchinterval(before_s)
-    assert "netpipe-stacks" not in {one.name for one in threading.enumerate()}
+    assert "netpipe-stacks" not in {thread.name for thread in threading.enumerate()}

@@ -1,4 +1,4 @@
-"""A stage as if it cost nothing."""
+"""A pipeline with one stage at no cost."""
 
 import pickle
 from typing import Any
@@ -7,8 +7,14 @@ import grain
 import numpy as np
 import pytest
 
-from netpipe.diagnosis.loader_variants import OneThread, single_thread_variant
-from netpipe.diagnosis.stage_ablation import KEPT, Recorded, RecordedSource, without_stage
+from netpipe.diagnosis.loader_variants import (
+    KEPT,
+    OneThread,
+    Recorded,
+    RecordedSource,
+    single_thread_variant,
+    without_stage,
+)
 from netpipe.linting.graph.reader import read_graph
 from tests.diagnosis import loaders
 from tests.diagnosis.loaders import ALONE, Numbers, double
@@ -33,7 +39,7 @@ def number_of(loader: Any, kind: str) -> int:
 
 
 def test_a_function_is_called_a_few_times() -> None:
-    """Its first results come again and again, each as often as the others."""
+    """Its first results are repeated equally often."""
     calls = Calls()
     recorded = Recorded(calls)
     first = [recorded(number) for number in range(KEPT)]
@@ -48,8 +54,8 @@ def test_named_arguments_are_passed_on() -> None:
     assert Recorded(lambda a, b=0: a + b)(1, b=2) == 3
 
 
-def test_what_a_function_raises_gets_out() -> None:
-    """It is not kept, and the next call is its own again."""
+def test_an_error_of_a_function_propagates() -> None:
+    """It is not recorded, and the next call computes again."""
 
     def fail(number: int) -> int:
         if number == 0:
@@ -66,13 +72,13 @@ def test_a_source_keeps_its_length() -> None:
     """Shuffles and epochs stay as they were."""
     source = RecordedSource(Numbers())
     assert len(source) == 12
-    assert [source[one] for one in range(KEPT)] == list(range(KEPT))
-    assert {source[one] for one in range(12)} <= set(range(KEPT))
+    assert [source[index] for index in range(KEPT)] == list(range(KEPT))
+    assert {source[index] for index in range(12)} <= set(range(KEPT))
 
 
 @pytest.mark.parametrize("recorded", [Recorded(double), RecordedSource(Numbers())])
-def test_they_go_to_workers(recorded: Any) -> None:
-    """What they have recorded goes with them."""
+def test_recorded_functions_can_be_sent_to_workers(recorded: Any) -> None:
+    """They keep their results."""
     ask = recorded if callable(recorded) else recorded.__getitem__
     given = [ask(number) for number in range(2 * KEPT + 1)]
     copy = pickle.loads(pickle.dumps(recorded))
@@ -99,33 +105,33 @@ def test_a_source_is_left_out() -> None:
     """Its first elements come again."""
     made = without_stage(loaders.plain, number_of(loaders.plain, "Source"))
     assert made is not None
-    assert {int(one) for batch in made() for one in batch} <= {0, 2, 4, 6}
+    assert {int(number) for batch in made() for number in batch} <= {0, 2, 4, 6}
 
 
-def test_a_lane_has_its_stages_left_out_too() -> None:
-    """What is rebuilt is read below its wrapping."""
-    lane, _ = single_thread_variant(loaders.with_worker)
-    pulled = lane()
+def test_a_single_thread_run_can_leave_out_a_stage() -> None:
+    """The dataset is found within `OneThread`."""
+    single_thread, _ = single_thread_variant(loaders.with_worker)
+    pulled = single_thread()
     assert isinstance(pulled, OneThread)
     number = read_graph(pulled.dataset).of_kind("Map")[0].id
-    made = without_stage(lane, number)
+    made = without_stage(single_thread, number)
     assert made is not None
     assert len(list(made())) == 3
 
 
-def test_what_is_none_of_the_users_stays() -> None:
-    """A reader calls nothing that could be left out."""
+def test_a_stage_without_code_of_the_user_stays() -> None:
+    """A reader has no function that could be replaced."""
     assert without_stage(loaders.plain, number_of(loaders.plain, "ToIter")) is None
 
 
-def test_a_stage_that_others_share_stays() -> None:
-    """A dataset that the loader did not make anew is not changed: the loader would be, too."""
+def test_a_shared_stage_stays() -> None:
+    """A change of a dataset that is not made anew would reach the unmodified loader."""
     assert without_stage(loaders.shared, number_of(loaders.shared, "Map")) is None
     assert [batch.tolist() for batch in loaders.shared()][-1] == [16, 18, 20, 22]
 
 
 def test_the_loader_itself_is_not_changed() -> None:
-    """What it makes next has all its stages."""
+    """Its next dataset has all stages."""
     made = without_stage(loaders.plain, number_of(loaders.plain, "Map"))
     assert made is not None
     list(made())

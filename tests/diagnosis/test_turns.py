@@ -9,11 +9,17 @@ import pytest
 
 from netpipe.diagnosis import turns as turns_module
 from netpipe.diagnosis.blocks import Block
-from netpipe.diagnosis.schedule import NO_TIME, TimeSlot
-from netpipe.diagnosis.turns import MIN_ROUNDS, SideBlocks, log_interval, measure_in_turns
+from netpipe.diagnosis.turns import (
+    MIN_ROUNDS,
+    NO_TIME,
+    SideBlocks,
+    TimeSlot,
+    log_interval,
+    measure_in_turns,
+)
 from netpipe.errors import SessionError
 from netpipe.session import bounded_calls as bounded_module
-from tests.diagnosis.examples import block, turns
+from tests.diagnosis.examples import block, in_rounds, turns
 from tests.fakes import FakeClock
 
 
@@ -46,50 +52,50 @@ class Sides:
         )
 
 
-def test_there_and_back() -> None:
-    """Every second round is measured the other way about, so that none is always first."""
+def test_every_second_round_is_reversed() -> None:
+    """No side is always the first."""
     sides = Sides()
     sides.measure_in_turns(8.0)
     assert "".join(sides.measured) == "abbaabba"
     assert sides.reported == [1, 2, 3, 4]
 
 
-def test_the_budget_ends_it() -> None:
-    """No round is begun that would end behind the budget."""
-    assert len(Sides().measure_in_turns(9.9).rounds) == 4
-    assert len(Sides().measure_in_turns(10.0).rounds) == 5
+def test_the_budget_ends_the_rounds() -> None:
+    """No round begins that would exceed the budget."""
+    assert len(Sides().measure_in_turns(9.9).blocks["a"]) == 4
+    assert len(Sides().measure_in_turns(10.0).blocks["a"]) == 5
 
 
-def test_three_rounds_are_made_whatever_they_take() -> None:
-    """With fewer there is no interval: the budget waits for them."""
-    assert len(Sides().measure_in_turns(0.001).rounds) == MIN_ROUNDS
+def test_three_rounds_are_measured_in_any_case() -> None:
+    """Fewer give no interval, even if the budget is spent."""
+    assert len(Sides().measure_in_turns(0.001).blocks["b"]) == MIN_ROUNDS
 
 
-def test_the_last_sides_are_dropped_where_three_rounds_do_not_fit() -> None:
-    """The most informative ones come first, and what is dropped says that there was no time."""
+def test_the_last_sides_are_dropped_if_three_rounds_do_not_fit() -> None:
+    """The most informative sides come first; the reason of the others is the time."""
     sides = Sides()
     found = sides.measure_in_turns(6.0, until_s=7.0, cost_s=1.0, c=1_000, d=1_000)
     assert "".join(sides.measured) == "abbaab"
     assert found.failures == {"c": NO_TIME, "d": NO_TIME}
 
 
-def test_no_round_is_begun_that_would_end_too_late() -> None:
-    """Blocks that take longer than was foreseen end it with fewer rounds."""
+def test_no_round_begins_that_would_end_too_late() -> None:
+    """Blocks that take longer than estimated leave fewer rounds."""
     sides = Sides()
-    assert len(sides.measure_in_turns(9.0, until_s=5.9).rounds) == 2
+    assert len(sides.measure_in_turns(9.0, until_s=5.9).blocks["b"]) == 2
     assert sides.clock() == 4.0
 
 
-def test_the_first_side_is_measured_whatever_it_takes() -> None:
-    """It is what all else is held against; the others are not begun."""
+def test_the_first_side_is_measured_in_any_case() -> None:
+    """Everything is compared with it; the others do not begin."""
     sides = Sides()
     found = sides.measure_in_turns(0.1, until_s=0.5)
     assert sides.measured == ["a"]
     assert found.failures == {"b": NO_TIME}
 
 
-def test_a_variant_that_hangs_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It fails by itself; the side that somebody else watches is waited for."""
+def test_a_side_that_hangs_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It fails alone; a side that a watchdog guards has no limit here."""
     over = threading.Event()
     monkeypatch.setattr(turns_module, "_MIN_LIMIT_S", 0.01)
     monkeypatch.setattr(bounded_module, "_FAREWELL_S", 0.0)
@@ -98,27 +104,27 @@ def test_a_variant_that_hangs_is_left_behind(monkeypatch: pytest.MonkeyPatch) ->
     found = measure_in_turns(hanging, TimeSlot(clock, 1.0, 0.001), print, watched="a")  # type: ignore[arg-type]
     over.set()
     assert found.has("a")
-    assert found.failures["b"].startswith("it did not end within")
+    assert "did not end" in found.failures["b"]
 
 
-def test_enough_is_enough() -> None:
-    """A large budget is not used up."""
-    assert len(Sides().measure_in_turns(1e6).rounds) == 9
+def test_the_number_of_rounds_is_limited() -> None:
+    """A large budget is not spent."""
+    assert len(Sides().measure_in_turns(1e6).blocks["a"]) == 9
 
 
 @pytest.mark.parametrize("at", [1, 2, 3])
 def test_a_side_that_fails_is_left_out(at: int) -> None:
-    """It is in no round, not tried again, and the first line of why is kept."""
+    """It has no blocks, is not tried again, and keeps the first line of its error."""
     sides = Sides()
     found = sides.measure_in_turns(8.0, broken=at)
     assert not found.has("broken")
     assert found.failures == {"broken": "ValueError: no more"}
     assert sides.measured.count("broken") == at
-    assert len(found.blocks("a")) == len(found.blocks("b")) == len(found.rounds) >= MIN_ROUNDS
+    assert len(found.blocks["a"]) == len(found.blocks["b"]) >= MIN_ROUNDS
 
 
-def test_an_error_of_the_harness_is_kept_as_it_is() -> None:
-    """What is meant for the user needs no class in front."""
+def test_an_error_of_ours_has_no_type_in_front() -> None:
+    """Its message is written for the user."""
     sides = Sides()
     found = measure_in_turns(
         {"a": lambda: sides.side("a", 1, SessionError("it ended"))},
@@ -128,8 +134,8 @@ def test_an_error_of_the_harness_is_kept_as_it_is() -> None:
     assert found.failures == {"a": "it ended"}
 
 
-def test_it_ends_when_all_have_failed() -> None:
-    """Nothing is left to be measured, and nothing was."""
+def test_rounds_end_when_all_sides_have_failed() -> None:
+    """No side is left, and none has blocks."""
     sides = Sides()
     found = sides.measure_in_turns(100.0, a=1, b=2)
     assert sides.measured == ["a", "b", "b"]
@@ -137,22 +143,21 @@ def test_it_ends_when_all_have_failed() -> None:
     assert set(found.failures) == {"a", "b"}
 
 
-def test_without_a_round_there_is_no_side() -> None:
-    """Turns that were never made have no side."""
+def test_no_rounds_have_no_sides() -> None:
+    """Empty blocks have no side."""
     assert not SideBlocks().has("a")
 
 
 def test_a_speedup_pairs_the_blocks_of_a_round() -> None:
-    """Rounds in which the machine was slow slow both sides, and the ratio stays."""
-    slow, slower = turns(1, a=0.010, b=0.020), turns(1, a=0.030, b=0.060)
-    both = SideBlocks(slow.rounds + slower.rounds)
+    """A slow round slows both sides, and keeps the ratio."""
+    both = in_rounds(a=(0.010, 0.030), b=(0.020, 0.060))
     speedup = both.speedup("a", "b")
     assert (speedup.low, speedup.median, speedup.high) == pytest.approx((2.0, 2.0, 2.0))
     assert both.interval("a").median == pytest.approx(0.020)
 
 
 def test_waits_for_a_core_can_be_left_out() -> None:
-    """Undelayed turns have the times that a machine with nothing else to do would give."""
+    """Undelayed blocks have the times of a machine that does nothing else."""
     delayed = replace(block(0.040), undelayed_s_per_batch=0.030)
     failed = replace(turns(a=delayed), failures={"b": "why"})
     assert failed.undelayed().s_per_batch("a") == (0.030,) * 3
@@ -160,7 +165,7 @@ def test_waits_for_a_core_can_be_left_out() -> None:
 
 
 def test_an_interval_is_students_of_the_logarithms() -> None:
-    """Of three values: the mean of their logarithms, 4.303 of its standard errors to either side.
+    """Three values give 4.303 standard errors of the mean to either side.
 
     The quantile is from the table of Student's distribution, 2 degrees of freedom.
     """
@@ -173,12 +178,12 @@ def test_an_interval_is_students_of_the_logarithms() -> None:
 
 
 def test_an_interval_holds_its_median() -> None:
-    """Where the mean is far from it, the interval reaches to the median all the same."""
+    """The interval reaches to the median even if the mean is far from it."""
     found = log_interval([1.0] * 8 + [1.1, 1e9])
     assert found.low <= found.median <= found.high
 
 
 def test_one_value_bounds_nothing() -> None:
-    """It says as much of a machine as any other."""
+    """A single value has an unbounded interval."""
     found = log_interval([0.010])
     assert (found.low, found.median, found.high) == (0.0, 0.010, inf)

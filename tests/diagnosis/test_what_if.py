@@ -1,18 +1,18 @@
-"""What each change would give, and which one is tried."""
+"""Predictions of changes, and the choice of the one to try."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
-from netpipe.diagnosis.cost_model import LoaderModel, StageCost, with_workers
+from netpipe.diagnosis.cost_model import LoaderModel, StageCost, with_stage_times, with_workers
+from netpipe.diagnosis.turns import divide
 from netpipe.diagnosis.what_if import (
     WITHOUT_STAGE,
     Change,
     MeasuredLoader,
     choose_change,
-    headroom,
     list_changes,
-    predict_all,
 )
 from netpipe.results.measurement import Interval
 from tests.diagnosis.examples import stage_time
@@ -39,7 +39,9 @@ def counts(
 ) -> list[int]:
     """Return the numbers of workers that are listed."""
     return [
-        one.workers for one in list_changes(known, moved, TIMES, step_s) if one.workers is not None
+        change.workers
+        for change in list_changes(known, moved, TIMES, step_s)
+        if change.workers is not None
     ]
 
 
@@ -47,7 +49,7 @@ def tried(
     known: MeasuredLoader = LOADER, step_s: float | None = None, can_omit: tuple[int, ...] = ()
 ) -> Change | None:
     """Return the change that is worth trying."""
-    every = list_changes(known, None, TIMES, step_s)
+    every = list(list_changes(known, None, TIMES, step_s))
     return choose_change(every, known.s_per_batch, step_s, can_omit)
 
 
@@ -56,7 +58,7 @@ def tried(
     [(0, [1, 2, 3, 4]), (1, [2, 3, 4]), (3, [1, 2, 4, 6]), (8, [1, 2, 3, 4, 9, 16])],
 )
 def test_other_counts_than_the_present_one_are_listed(now: int, listed: list[int]) -> None:
-    """The first few, one more than now and twice as many, and never what there is."""
+    """The first few, one more than now and twice as many are listed, but not the present number."""
     assert counts(MeasuredLoader(with_workers(MODEL, now), (0.041,) * 3)) == listed
 
 
@@ -66,68 +68,69 @@ def test_as_many_as_feed_the_step_are_listed() -> None:
 
 
 def test_a_step_that_no_workers_feed_adds_none() -> None:
-    """Where the cores bound long before, no number of workers is listed for it."""
+    """No number of workers is added if the cores bound first."""
     busy = MeasuredLoader(
         replace(MODEL, stages=((StageCost(0.040, 0.040), True),), cores=2), (0.040,) * 3
     )
     assert counts(busy, 0.001) == [2, 3, 4]
 
 
-def test_workers_are_foreseen_from_one_where_one_was_measured() -> None:
-    """A loader without workers was measured with one: that is what more are made of."""
+def test_workers_are_predicted_from_the_measurement_of_one() -> None:
+    """A loader without workers was measured with one worker."""
     moved = MeasuredLoader(with_workers(MODEL, 1), (0.060,) * 3)
-    two = next(one for one in list_changes(ALONE, moved, TIMES, None) if one.workers == 2)
-    assert two.predicted_s.median == pytest.approx(0.030)
+    two = next(change for change in list_changes(ALONE, moved, TIMES, None) if change.workers == 2)
+    assert two.load_s == pytest.approx(0.030)
 
 
 def test_the_two_largest_stages_are_changed() -> None:
     """Each as if it were twice as fast, and as if it cost nothing."""
-    says = [one.name for one in list_changes(LOADER, None, TIMES, None) if "stage" in one.kind]
-    assert says == [
-        "Map of f twice as fast",
-        "Map of f at no cost",
-        "Batch twice as fast",
-        "Batch at no cost",
-    ]
+    changes = [made for made in list_changes(LOADER, None, TIMES, None) if "stage" in made.kind]
+    assert [change.stage for change in changes] == [None, 0, None, 1]
+    assert [change.load_s for change in changes] == pytest.approx([0.026, 0.011, 0.036, 0.031])
+    assert ["Map of f" in change.name for change in changes] == [True, True, False, False]
 
 
-def test_payload_counts_where_there_is_one() -> None:
-    """Bytes between processes are made fewer only where they take time."""
+def test_payload_changes_need_a_payload() -> None:
+    """Sending fewer bytes is listed only if sending takes time."""
     heavy = MeasuredLoader(replace(MODEL, payload_send_s=0.040), (0.081,) * 3)
-    kinds = {one.kind for one in list_changes(heavy, None, TIMES, None)}
+    kinds = {change.kind for change in list_changes(heavy, None, TIMES, None)}
     assert {"narrower-dtype", "no-transfer"} <= kinds
-    none = next(one for one in list_changes(heavy, None, TIMES, None) if one.kind == "no-transfer")
-    assert none.predicted_s.median == pytest.approx(0.041)
-    assert "no-transfer" not in {one.kind for one in list_changes(LOADER, None, TIMES, None)}
+    none = next(
+        change for change in list_changes(heavy, None, TIMES, None) if change.kind == "no-transfer"
+    )
+    assert none.load_s == pytest.approx(0.041)
+    assert "no-transfer" not in {change.kind for change in list_changes(LOADER, None, TIMES, None)}
 
 
 def test_half_a_batch_takes_half_the_time() -> None:
     """A smaller batch is made of fewer elements."""
     half = next(
-        one for one in list_changes(LOADER, None, TIMES, None) if one.kind == "smaller-batch"
+        change
+        for change in list_changes(LOADER, None, TIMES, None)
+        if change.kind == "smaller-batch"
     )
-    assert half.predicted_s.median == pytest.approx(0.041 / 2)
+    assert half.load_s == pytest.approx(0.041 / 2)
 
 
 def test_every_change_has_its_prediction() -> None:
-    """The table has what was foreseen, and the headroom only where there is a step."""
-    every = list_changes(LOADER, None, TIMES, 0.041)
-    foreseen = predict_all(every, 0.041)
-    assert [one.change for one in foreseen] == [one.name for one in every]
-    two = foreseen[0]
-    assert two.headroom is not None
-    assert two.headroom.median == pytest.approx(2.0)
-    half = next(one for one in foreseen if one.kind == "smaller-batch")
-    assert half.headroom is None  # its step is another one
-    assert predict_all(every, None)[0].headroom is None
+    """It has a headroom only if there is a step."""
+    changes = {change.kind: change for change in list_changes(LOADER, None, TIMES, 0.041)}
+    for change in changes.values():
+        prediction = change.predict(0.041)
+        assert (prediction.change, prediction.kind) == (change.name, change.kind)
+        assert prediction.load_s_per_batch.median == change.load_s
+        # A step on half the sequences takes another time.
+        assert (prediction.headroom is None) is (change.kind == "smaller-batch")
+    three = changes["workers"].predict(0.041)
+    assert three.headroom is not None
+    assert three.headroom.median == pytest.approx(4.0)
+    assert changes["workers"].predict(None).headroom is None
 
 
-def test_headroom_turns_an_interval_round() -> None:
-    """The longest load time leaves the least headroom; one that may be nothing bounds none."""
-    found = headroom(Interval(0.020, 0.010, 0.040, 3), 0.040)
-    assert found == Interval(2.0, 1.0, 4.0, 3)
-    unbounded = headroom(Interval(0.020, 0.0, float("inf"), 1), 0.040)
-    assert unbounded is not None
+def test_headroom_inverts_the_interval() -> None:
+    """The longest load time leaves the least headroom; one that may be 0 leaves it unbounded."""
+    assert divide(0.040, Interval(0.020, 0.010, 0.040, 3)) == Interval(2.0, 1.0, 4.0, 3)
+    unbounded = divide(0.040, Interval(0.020, 0.0, float("inf"), 1))
     assert (unbounded.low, unbounded.high) == (0.0, float("inf"))
 
 
@@ -139,7 +142,7 @@ def test_the_fewest_workers_that_feed_the_step_are_tried() -> None:
 
 
 def test_more_workers_are_tried_even_where_none_feed_the_step() -> None:
-    """Without a step, or with one that is never fed, the first that helps is tried."""
+    """The first number that helps is tried without a step, and if the step is never fed."""
     for step_s in (None, 1e-6):
         change = tried(step_s=step_s)
         assert change is not None
@@ -150,11 +153,11 @@ def test_a_stage_is_left_out_where_workers_cannot_help() -> None:
     """The first stage that can be left out and is worth it is tried."""
     change = tried(CROWDED, can_omit=(1, 2))
     assert change is not None
-    assert (change.kind, change.place) == (WITHOUT_STAGE, 1)
+    assert (change.kind, change.stage) == (WITHOUT_STAGE, 1)
 
 
-def test_what_promises_nothing_is_not_tried() -> None:
-    """Neither a stage that cannot be left out, nor one that hardly counts."""
+def test_a_change_that_does_not_help_is_not_tried() -> None:
+    """A stage must be removable, and its removal must help."""
     assert tried(CROWDED) is None
     assert tried(CROWDED, can_omit=(2,)) is None
 
@@ -162,19 +165,58 @@ def test_what_promises_nothing_is_not_tried() -> None:
 def test_reader_threads_that_cost_are_given_up_first() -> None:
     """The prediction is what the single-thread run takes, and it is tried before workers."""
     known = MeasuredLoader(replace(MODEL, workers=0, threads=16), (0.098,) * 3)
-    every = list_changes(known, None, TIMES, None, MeasuredLoader(MODEL, (0.041,) * 3))
+    every = list(list_changes(known, None, TIMES, None, MeasuredLoader(MODEL, (0.041,) * 3)))
     change = choose_change(every, 0.098, None, (0, 1))
     assert change is not None
     assert change.kind == "no-threads"
-    assert change.predicted_s == Interval(0.041, 0.041, 0.041, 3)
-    assert "no-threads" not in {one.kind for one in list_changes(known, None, TIMES, None)}
+    assert change.predict().load_s_per_batch == Interval(0.041, 0.041, 0.041, 3)
+    assert "no-threads" not in {change.kind for change in list_changes(known, None, TIMES, None)}
 
 
 @pytest.mark.parametrize(("with_one_s", "workers"), [(0.020, 1), (0.100, 3), (0.200, None)])
-def test_workers_are_held_against_the_loader_as_it_is(
+def test_workers_are_compared_with_the_unmodified_loader(
     with_one_s: float, workers: int | None
 ) -> None:
-    """Not against one worker, which may be faster than the loader as it is, or much slower."""
+    """One worker may be faster than the unmodified loader, or much slower."""
     moved = MeasuredLoader(replace(MODEL, cores=3), (with_one_s,) * 3)
-    change = choose_change(list_changes(ALONE, moved, TIMES, None), 0.041, None, ())
+    change = choose_change(list(list_changes(ALONE, moved, TIMES, None)), 0.041, None, ())
     assert (change.workers if change else None) == workers
+
+
+FEW = MeasuredLoader(
+    LoaderModel(((StageCost(0.040, 0.0), True),), workers=1, threads=0, cores=8),
+    (0.050, 0.060, 0.070),
+)
+TWO = partial(with_workers, workers=2)
+
+
+def test_the_model_gives_a_ratio_to_what_was_measured() -> None:
+    """An error of the model for the unmodified loader does not get into a prediction."""
+    predicted = FEW.predict(TWO)
+    assert predicted.median == pytest.approx(0.060 / 2)
+    assert predicted.n == 3
+
+
+def test_spread_rounds_make_a_wide_interval() -> None:
+    """The interval includes the median, and is the wider the more the rounds differ."""
+    sure, unsure = (
+        replace(FEW, rounds_s=rounds_s).predict(TWO)
+        for rounds_s in ((0.060,) * 5, (0.040, 0.060, 0.090))
+    )
+    assert unsure.low < sure.low < sure.median < sure.high < unsure.high
+
+
+def test_the_models_own_error_widens_the_interval() -> None:
+    """Rounds that agree exactly are no reason to be sure of a model, but of no change."""
+    exact = replace(FEW, rounds_s=(0.060,) * 9)
+    predicted = exact.predict(TWO)
+    assert predicted.low < 0.95 * predicted.median
+    assert predicted.high > 1.05 * predicted.median
+    unchanged = exact.predict(lambda model: model)
+    assert (unchanged.low, unchanged.median, unchanged.high) == (0.060, 0.060, 0.060)
+
+
+def test_a_prediction_is_reproducible() -> None:
+    """The same rounds give the same interval."""
+    faster = partial(with_stage_times, index=0, factor=0.5)
+    assert FEW.predict(faster) == FEW.predict(faster)

@@ -83,13 +83,10 @@ def test_the_first_of_a_device_has_nothing_beside_it(folders: tuple[Path, Path])
     put(folders[1], "a", device="l4-x1")
     shutil.rmtree(folders[1] / "t4-x1")
     first, last = file_changes(*folders)
-    assert (first.kind, first.device, first.before, first.difference) == (
-        "added",
-        "l4-x1",
-        None,
-        None,
-    )
-    assert (last.kind, last.device, last.after, last.difference) == ("removed", "t4-x1", None, None)
+    assert (first.kind, first.file) == ("added", "l4-x1/0001_a.json")
+    assert (first.before, first.difference) == (None, None)
+    assert (last.kind, last.file) == ("removed", "t4-x1/0001_a.json")
+    assert (last.after, last.difference) == (None, None)
 
 
 def test_a_damaged_one_may_be_mended(folders: tuple[Path, Path]) -> None:
@@ -110,4 +107,7 @@ def test_a_damaged_one_is_not_proposed(folders: tuple[Path, Path], name: str, sa
 def test_a_folder_need_not_be_there(folders: tuple[Path, Path], tmp_path: Path) -> None:
     """Where nothing was accepted yet, all is added."""
     found = file_changes(tmp_path / "absent", folders[1])
-    assert [(one.kind, one.device) for one in found] == [("added", "h200-x1"), ("added", "t4-x1")]
+    assert [(change.kind, change.file) for change in found] == [
+        ("added", "h200-x1/0001_a.json"),
+        ("added", "t4-x1/0001_a.json"),
+    ]

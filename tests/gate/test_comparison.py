@@ -1,4 +1,4 @@
-"""What sessions come to, held against a baseline: bounds, directions, and when to look again."""
+"""Comparisons of sessions with a baseline: bounds, directions, and when to measure again."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -12,70 +12,21 @@ from netpipe.gate.baseline import load
 from netpipe.gate.comparison import MAX_SESSIONS, BaselineSessions, compare, compare_until_decided
 from netpipe.gate.metrics import GATED
 from netpipe.gate.outcomes import Comparison, MetricComparison, Outcome
-from netpipe.results.measurement import Device, Host, Interval, Measurement
-from tests.measurements import CPU, EMULATED, GPU, HOST, make_measurement
-
-WHERE, FIRST = "h200-x1/0002_b.json", "h200-x1/0001_a.json"
-USUAL = {
-    "load_cpu_ratio": 2.0,
-    "load_s_per_batch": 0.010,
-    "step_s": 0.030,
-    "train_s_per_step": 0.040,
-    "accelerator_utilisation": 0.75,
-    "sync_probe_fraction": 0.5,
-}
-BOUNDS = [  # quantity, metric, and values: just allowed, just too bad, better by more than that
-    ("load_s_per_batch", "load_cpu_ratio", 2.05, 2.07, 1.93),
-    ("load_s_per_batch", "load_s_per_batch", 0.0109, 0.0111, 0.0090),
-    ("step_s", "step_s", 0.0314, 0.0316, 0.0285),
-    ("train_s_per_step", "train_s_per_step", 0.0419, 0.0421, 0.0380),
-    ("train_s_per_step", "accelerator_utilisation", 0.715, 0.713, 0.79),
-    ("train_s_per_step", "sync_probe_fraction", 0.74, 0.76, 0.24),
-]
-QUANTITY = {metric: quantity for quantity, metric, *_ in BOUNDS}
-
-
-def session(changed: dict[str, float] | None = None, **others: Any) -> Measurement:
-    """Make a session with such figures, the others as usual."""
-    made = make_measurement(**others)
-    figures = {**USUAL, **(changed or {})}
-    fields: dict[str, Any] = {
-        name: Interval(value, value, value, 9) if name != "sync_probe_fraction" else value
-        for name, value in figures.items()
-    }
-    return replace(made, **fields)
-
-
-def costing(*factors: float, **others: Any) -> list[Measurement]:
-    """Make sessions whose loader costs so many times the usual."""
-    return [session({"load_cpu_ratio": 2.0 * one}, **others) for one in factors]
-
-
-def stepping(*factors: float, **others: Any) -> list[Measurement]:
-    """Make sessions whose step takes so many times the usual."""
-    return [session({"step_s": 0.030 * one}, **others) for one in factors]
-
-
-BASELINE = BaselineSessions(WHERE, [session()] * 10)
-
-
-def compared_cost(*factors: float, baseline: BaselineSessions = BASELINE) -> Comparison:
-    """Hold sessions with a loader of such cost against the baseline."""
-    return compare("load_s_per_batch", costing(*factors), baseline)
-
-
-def of_metric(comparison: Comparison, name: str) -> MetricComparison:
-    """Return what became of one metric."""
-    (found,) = (one for one in comparison.metrics if one.metric.name == name)
-    return found
-
-
-def bounds_of(now: dict[str, Any], then: dict[str, Any]) -> dict[str, float]:
-    """Return how much worse each metric of two such sessions may be, by name."""
-    baseline = BaselineSessions(WHERE, [session(**then)] * 10)
-    every = [one for name in GATED for one in compare(name, [session(**now)] * 2, baseline).metrics]
-    return {one.metric.name: one.bound for one in every}
-
+from netpipe.results.measurement import Device, Interval, Measurement
+from tests.gate.sessions import (
+    BASELINE,
+    BOUNDS,
+    FIRST,
+    QUANTITY,
+    USUAL,
+    WHERE,
+    compared_cost,
+    costing,
+    of_metric,
+    session,
+    stepping,
+)
+from tests.measurements import CPU, GPU, HOST
 
 # ---- Each metric: its direction and its bound
 
@@ -101,18 +52,19 @@ def test_every_metric_has_its_direction_and_its_bound(
 
 def test_the_bounds_above_know_every_metric() -> None:
     """A metric that is gated has its direction and its bound tested above."""
-    gated = {one.name: quantity for quantity, metrics in GATED.items() for one in metrics}
+    gated = {metric.name: quantity for quantity, metrics in GATED.items() for metric in metrics}
     assert gated == QUANTITY
     assert set(gated) == set(USUAL)
 
 
 def test_a_share_that_was_nothing_counts_by_its_difference() -> None:
     """A loop that waits for every step, where none did, regresses though no time moves."""
-    waiting, never = (session({"sync_probe_fraction": one}) for one in (1.0, 0.0))
+    waiting, never = (session({"sync_probe_fraction": fraction}) for fraction in (1.0, 0.0))
     comparison = compare("train_s_per_step", [waiting] * 2, BaselineSessions(WHERE, [never] * 10))
     assert (comparison.outcome, comparison.metric) == (Outcome.REGRESSED, "sync_probe_fraction")
     assert comparison.worse_ratio == 2.0
-    assert comparison.reason == f"sync_probe_fraction is +1.00 against {WHERE} (bound +0.25)"
+    for value in ("sync_probe_fraction", "+1.00", WHERE, "+0.25"):
+        assert value in comparison.reason
 
 
 @pytest.mark.parametrize(
@@ -147,7 +99,7 @@ def test_the_worst_metric_decides(changed: dict[str, Any], outcome: Outcome, met
     comparison = compare("load_s_per_batch", [session(changed)] * 2, BASELINE)
     assert (comparison.outcome, comparison.metric) == (outcome, metric)
     assert comparison.decisive is of_metric(comparison, metric)
-    assert [one.metric for one in comparison.metrics] == list(GATED["load_s_per_batch"])
+    assert [found.metric for found in comparison.metrics] == list(GATED["load_s_per_batch"])
 
 
 # ---- Sessions
@@ -179,17 +131,17 @@ def test_one_session_is_never_enough(factor: float) -> None:
 )
 def test_more_sessions_decide(later: list[float], outcome: Outcome, sessions: int) -> None:
     """As many more are measured as it takes, and no more; each is told what was open before it."""
-    waiting, told = costing(*later), []
+    waiting, given = costing(*later), []
 
     def another(comparison: Comparison) -> Measurement:
-        told.append(comparison)
+        given.append(comparison)
         return waiting.pop(0)
 
     found, measured = compare_until_decided("load_s_per_batch", costing(1.5), BASELINE, (), another)
     assert (found.outcome, len(measured)) == (outcome, sessions)
     assert found == compare("load_s_per_batch", measured, BASELINE)
-    assert all(one.is_open for one in told)
-    assert told[0] == compared_cost(1.5)
+    assert all(comparison.is_open for comparison in given)
+    assert given[0] == compared_cost(1.5)
 
 
 def test_what_is_clear_takes_no_other_session() -> None:
@@ -211,7 +163,7 @@ def test_spread_sessions_stay_open_until_the_last() -> None:
         comparison = compared_cost(*factors[:sessions])
         assert comparison.outcome is Outcome.INCONCLUSIVE
         assert comparison.is_open is (sessions < 5)
-    assert comparison.reason.endswith(", but 5 sessions are too spread to be sure")
+    assert "5 sessions" in comparison.reason
 
 
 def test_an_early_alarm_must_be_surer_than_the_last() -> None:
@@ -286,20 +238,20 @@ def replayed(device: Device) -> dict[str, MetricComparison]:
     times as long for a step of training; it is replayed on the baseline's own sessions.
     """
     kept = load(Path("baselines/cpu-intel-xeon-2/0002_packed.json"))
-    then = [replace(one, device=device) for one in kept.sessions[STEP_BENCHMARK]]
+    then = [replace(measured, device=device) for measured in kept.sessions[STEP_BENCHMARK]]
     now = [
         replace(
-            one,
+            measured,
             step_s=Interval(*(2.02 * 0.0363,) * 3, 9),
             train_s_per_step=Interval(*(1.79 * 0.0404,) * 3, 9),
             busy_elsewhere_fraction=0.25,
         )
-        for one in then[:3]
+        for measured in then[:3]
     ]
     compared = [
         compare(name, now, BaselineSessions(WHERE, then)) for name in ("step_s", "train_s_per_step")
     ]
-    return {one.metric.name: one for comparison in compared for one in comparison.metrics}
+    return {found.metric.name: found for comparison in compared for found in comparison.metrics}
 
 
 STEP_BENCHMARK = "perf_tests/test_training.py::test_step_time"
@@ -315,7 +267,7 @@ def test_steps_on_shared_cores_are_reported_and_not_gated() -> None:
         assert compared[name].worse.median == pytest.approx(
             {"step_s": 2.02}.get(name, 1.79), rel=0.05
         )
-        assert "reported only, the device shares its cores" in compared[name].reason
+        assert "reported only" in compared[name].reason
 
 
 @pytest.mark.parametrize("now", [{"fingerprint": "others"}, {"host": replace(HOST, cores=64)}])
@@ -325,8 +277,10 @@ def test_what_is_reported_only_has_no_ratio_of_different_things(now: dict[str, A
     comparison = compare("step_s", stepping(2.0, **{"device": CPU, **now}), baseline)
     assert comparison.outcome is Outcome.NOT_COMPARED
     assert comparison.worse_ratio is None
-    assert comparison.reason.startswith(f"step_s cannot be compared with {WHERE}: ")
-    assert comparison.why_not in comparison.reason
+    assert comparison.reason.startswith("step_s ")
+    assert WHERE in comparison.reason
+    assert comparison.decisive is not None
+    assert comparison.decisive.why_not in comparison.reason
     assert comparison.is_reported_only
 
 
@@ -348,7 +302,8 @@ def test_small_steps_come_together() -> None:
     latest, oldest = BaselineSessions(WHERE, steps[2]), BaselineSessions(FIRST, steps[0])
     comparison = compare("step_s", steps[3], latest, [oldest])
     assert comparison.outcome is Outcome.REGRESSED
-    assert comparison.reason == f"step_s is 1.12 x that of {FIRST} (bound 1.10)"
+    for value in ("step_s", "1.12", FIRST, "1.10"):
+        assert value in comparison.reason
     assert comparison.decisive is not None
     assert (comparison.decisive.baseline, comparison.then) == (FIRST, 0.030)
 
@@ -375,7 +330,7 @@ def test_only_what_is_like_it_and_far_off_is_drift(
         "step_s", stepping(*[1.12] * 3), BaselineSessions(WHERE, stepping(*[1.08] * 3)), earlier
     )
     assert (comparison.outcome, comparison.is_open) == (Outcome.PASS, False)
-    assert [one.baseline for one in comparison.metrics] == [WHERE]
+    assert [found.baseline for found in comparison.metrics] == [WHERE]
     assert comparison.oldest == oldest
 
 
@@ -390,12 +345,13 @@ def test_drift_is_judged_from_the_oldest_comparable_one(incomparable: list[Measu
     earlier = [BaselineSessions(FIRST, incomparable), second, third]
     comparison = compare("step_s", stepping(*[1.12] * 3), latest, earlier)
     assert (comparison.outcome, comparison.oldest) == (Outcome.REGRESSED, "second")
-    assert comparison.reason == "step_s is 1.12 x that of second (bound 1.10)"
+    for value in ("step_s", "1.12", "second", "1.10"):
+        assert value in comparison.reason
 
 
 def test_drift_takes_more_than_one_session_too() -> None:
     """One session beyond what may come together asks for another."""
-    latest, oldest = (BaselineSessions(WHERE, stepping(*[one] * 3)) for one in (1.08, 1.0))
+    latest, oldest = (BaselineSessions(WHERE, stepping(*[factor] * 3)) for factor in (1.08, 1.0))
     comparison = compare("step_s", stepping(1.12), latest, [oldest])
     assert (comparison.outcome, comparison.is_open) == (Outcome.INCONCLUSIVE, True)
 
@@ -406,177 +362,10 @@ def test_drift_allows_what_one_step_may() -> None:
     def loading(factor: float) -> list[Measurement]:
         return [session({"load_s_per_batch": 0.010 * factor}, device=CPU)] * 3
 
-    latest, oldest = (BaselineSessions(WHERE, loading(one)) for one in (1.1, 1.0))
+    latest, oldest = (BaselineSessions(WHERE, loading(factor)) for factor in (1.1, 1.0))
     for factor, outcome in ((1.25, Outcome.PASS), (1.35, Outcome.REGRESSED)):
         found = compare("load_s_per_batch", loading(factor), latest, [oldest])
         assert found.outcome is outcome
-
-
-# ---- What the machine explains
-
-
-@pytest.mark.parametrize(
-    ("device", "explained"),
-    [
-        (GPU, {"load_s_per_batch"}),
-        (EMULATED, {"load_s_per_batch"}),
-        (CPU, {"load_s_per_batch", "step_s", "train_s_per_step"}),
-    ],
-)
-def test_a_busy_machine_explains_wall_times_of_its_cores(
-    device: Device, explained: set[str]
-) -> None:
-    """Who is left half of the CPU time may take twice as long, but cost little more.
-
-    A GPU's step knows nothing of it.
-    """
-    calm: dict[str, Any] = {"device": device, "busy_elsewhere_fraction": 0.0}
-    strict = bounds_of(calm, calm)
-    allowed = bounds_of({**calm, "busy_elsewhere_fraction": 0.5}, calm)
-    moved = {name: pytest.approx(2.0 if name in explained else 1.0) for name in USUAL}
-    moved["load_cpu_ratio"] = pytest.approx(exp(0.075))
-    assert {name: allowed[name] / strict[name] for name in USUAL} == moved
-
-
-@pytest.mark.parametrize(
-    ("busy_now", "busy_then", "slower", "outcome"),
-    [
-        (0.5, 0.0, 2.1, Outcome.PASS),
-        (0.5, 0.0, 2.3, Outcome.REGRESSED),
-        (0.5, 0.5, 1.2, Outcome.REGRESSED),
-        (0.0, 0.5, 1.09, Outcome.PASS),
-        (1.0, 0.0, 12.0, Outcome.PASS),
-        (1.0, 0.0, 12.2, Outcome.REGRESSED),
-    ],
-)
-def test_only_what_is_busier_than_then_explains(
-    busy_now: float, busy_then: float, slower: float, outcome: Outcome
-) -> None:
-    """A machine as busy as the baseline's explains nothing, and a calmer one does not accuse."""
-    load = {"load_s_per_batch": 0.010 * slower}
-    now = [session(load, busy_elsewhere_fraction=busy_now)] * 2
-    then = [session(busy_elsewhere_fraction=busy_then)] * 10
-    assert compare("load_s_per_batch", now, BaselineSessions(WHERE, then)).outcome is outcome
-
-
-# ---- What is not compared
-
-
-@pytest.mark.parametrize(
-    "elsewhere",
-    [
-        replace(HOST, cpu="AMD EPYC"),
-        replace(HOST, cores=4),
-        replace(HOST, memory_bytes=2 * HOST.memory_bytes),
-        replace(HOST, container=True),
-    ],
-)
-def test_only_what_is_portable_is_compared_with_another_host_class(elsewhere: Host) -> None:
-    """Times and CPU costs of another machine say nothing; how long its device waits does."""
-    bad = {metric: too_bad for _, metric, _, too_bad, _ in BOUNDS}
-    for quantity, metrics in GATED.items():
-        every = compare(quantity, [session(bad, host=elsewhere)] * 2, BASELINE).metrics
-        outcomes = {one.metric.name: one.outcome for one in every}
-        portable = {"accelerator_utilisation", "sync_probe_fraction"}
-        assert outcomes == {
-            one.name: Outcome.REGRESSED if one.name in portable else Outcome.NOT_COMPARED
-            for one in metrics
-        }
-    step = compare("step_s", [session(bad, host=elsewhere)], BASELINE)
-    assert (step.outcome, step.worse_ratio, step.is_open) == (Outcome.NOT_COMPARED, None, False)
-    assert step.reason.startswith(f"step_s cannot be compared with {WHERE}: another host (")
-    assert not step.is_reported_only
-
-
-@pytest.mark.parametrize(
-    ("now", "then"), [("another", "this one"), ("", "this one"), ("this one", ""), ("", "")]
-)
-def test_machines_of_one_class_differ_by_something(now: str, then: str) -> None:
-    """What is not surely the same machine may cost and take 10% more, but wait no longer."""
-    strict = bounds_of({}, {})
-    allowed = bounds_of(*({"host": replace(HOST, machine=one)} for one in (now, then)))
-    portable = {"accelerator_utilisation", "sync_probe_fraction"}
-    assert allowed == {
-        name: strict[name] if name in portable else pytest.approx(1.1) for name in USUAL
-    }
-    assert strict["step_s"] < 1.1
-
-
-@pytest.mark.parametrize("gib", [15.6, 15.9, 16.1, 17.0])
-def test_a_little_less_memory_is_no_other_host(gib: float) -> None:
-    """Hosts with nearly as much memory are of one class, wherever a whole GiB ends."""
-    now, then = (replace(HOST, memory_bytes=int(one * 2**30)) for one in (gib, 16.6))
-    slow = stepping(2.0, 2.0, host=now)
-    baseline = BaselineSessions(WHERE, [session(host=then)] * 10)
-    assert compare("step_s", slow, baseline).outcome is Outcome.REGRESSED
-
-
-@pytest.mark.parametrize(("calibration", "words"), [("clock/1", "clock/1"), ("", "another")])
-def test_a_cost_by_another_reference_is_not_judged(calibration: str, words: str) -> None:
-    """Of two costs that were calibrated by different loaders nothing follows; times still count."""
-    baseline = BaselineSessions(WHERE, [session(calibration=calibration)] * 10)
-    costly = compare("load_s_per_batch", costing(3.0), baseline)
-    cost = of_metric(costly, "load_cpu_ratio")
-    assert (costly.outcome, costly.metric) == (Outcome.PASS, "load_s_per_batch")
-    assert (cost.outcome, cost.is_open) == (Outcome.NOT_COMPARED, False)
-    assert f"cannot be compared with {WHERE}: calibrated by {words}" in cost.reason
-    slow = [session({"load_cpu_ratio": 3.0, "load_s_per_batch": 0.020})] * 2
-    comparison = compare("load_s_per_batch", slow, baseline)
-    assert (comparison.outcome, comparison.metric) == (Outcome.REGRESSED, "load_s_per_batch")
-
-
-@pytest.mark.parametrize(
-    ("changed", "outcome"),
-    [
-        ({"accelerator_utilisation": 0.2}, Outcome.PASS),
-        ({"sync_probe_fraction": 1.0}, Outcome.REGRESSED),
-    ],
-)
-def test_a_device_that_shares_its_cores_proves_less(
-    changed: dict[str, float], outcome: Outcome
-) -> None:
-    """A CPU device that waits may wait for its own cores; what forces a sync still counts."""
-    then = [session(device=CPU)] * 10
-    now = [session(changed, device=CPU)] * 2
-    comparison = compare("train_s_per_step", now, BaselineSessions(WHERE, then))
-    assert comparison.outcome is outcome
-    utilisation = of_metric(comparison, "accelerator_utilisation")
-    assert utilisation.outcome is Outcome.NOT_COMPARED
-    assert utilisation.is_reported_only
-    told = "reported only, the device shares its cores with the loader"
-    assert utilisation.reason.endswith(told)
-
-
-def test_what_is_reported_only_keeps_its_figure() -> None:
-    """A metric that is never judged on this kind of device still says how it changed."""
-    then = BaselineSessions(WHERE, [session(device=CPU)] * 10)
-    now = [session({"accelerator_utilisation": 0.6}, device=CPU)]
-    (utilisation, *_) = compare("train_s_per_step", now, then).by_metric
-    assert (utilisation.outcome, utilisation.worse_ratio) == (Outcome.NOT_COMPARED, 1.25)
-    assert utilisation.is_reported_only
-    assert utilisation.reason.startswith(f"accelerator_utilisation is 0.80 x that of {WHERE}: ")
-
-
-@pytest.mark.parametrize("quantity", GATED)
-def test_a_benchmark_without_a_session_has_no_baseline(quantity: str) -> None:
-    """A baseline that does not hold the benchmark is NO_BASELINE."""
-    slow = session({quantity: 0.090})
-    comparison = compare(quantity, [session(), slow], BaselineSessions(WHERE, ()))
-    assert comparison.outcome is Outcome.NO_BASELINE
-    assert (comparison.now, comparison.then, comparison.worse_ratio) == (0.090, None, None)
-    assert (comparison.reason, comparison.metric) == (f"{WHERE} has no such benchmark", "")
-    assert (comparison.decisive, comparison.is_open, comparison.metrics) == (None, False, ())
-
-
-@pytest.mark.parametrize("quantity", GATED)
-def test_other_data_are_not_compared(quantity: str) -> None:
-    """Other data or another configuration leave no metric that was judged."""
-    baseline = BaselineSessions(WHERE, [session(fingerprint="data-2 config-1")] * 10)
-    comparison = compare(quantity, [session({quantity: 0.090})] * 2, baseline)
-    assert {one.outcome for one in comparison.metrics} == {Outcome.NOT_COMPARED}
-    assert (comparison.outcome, comparison.worse_ratio) == (Outcome.NOT_COMPARED, None)
-    assert comparison.reason.endswith("other data or another configuration")
-    assert not comparison.is_open
 
 
 @pytest.mark.parametrize(("slower", "outcome"), [(1.5, Outcome.REGRESSED), (1.0, Outcome.PASS)])

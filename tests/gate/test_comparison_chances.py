@@ -31,8 +31,8 @@ def costing(cost: float) -> Measurement:
 
 def held(now: Sequence[float], then: Sequence[float]) -> Outcome:
     """Compare sessions of such costs."""
-    baseline = BaselineSessions("a", [costing(one) for one in then])
-    return compare("load_s_per_batch", [costing(one) for one in now], baseline).outcome
+    baseline = BaselineSessions("a", [costing(cost) for cost in then])
+    return compare("load_s_per_batch", [costing(cost) for cost in now], baseline).outcome
 
 
 @given(recorded, st.data())
@@ -41,7 +41,7 @@ def test_what_is_as_good_as_the_baseline_never_regresses(
     then: list[float], data: st.DataObject
 ) -> None:
     """Sessions that the baseline holds, none of them worse than its median, raise no alarm."""
-    good = [one for one in then if one <= median(then)]
+    good = [cost for cost in then if cost <= median(then)]
     now = data.draw(st.lists(st.sampled_from(good), min_size=1, max_size=MAX_SESSIONS))
     assert held(now, then) in {Outcome.PASS, Outcome.IMPROVED}
 
@@ -55,9 +55,9 @@ def test_the_baselines_own_sessions_pass(then: list[float]) -> None:
 
 @given(several, recorded, st.floats(1.0, 3.0))
 @settings(deadline=None)
-def test_worse_is_never_told_as_better(now: list[float], then: list[float], factor: float) -> None:
+def test_worse_never_counts_as_better(now: list[float], then: list[float], factor: float) -> None:
     """If every session costs more by one factor, the outcome is as bad as before, or worse."""
-    before, after = held(now, then), held([one * factor for one in now], then)
+    before, after = held(now, then), held([cost * factor for cost in now], then)
     assert BEST_FIRST.index(after) >= BEST_FIRST.index(before)
 
 

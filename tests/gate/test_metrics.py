@@ -19,7 +19,7 @@ WORTH = [  # the bound on the same machine, where cores are shared, and on anoth
     ("sync_probe_fraction", 0.25, 0.25, 0.25),
     ("train_s_per_step", 1.05, 1.30, 1.10),
 ]
-by_name = pytest.mark.parametrize("metric", EVERY, ids=[one.name for one in EVERY])
+by_name = pytest.mark.parametrize("metric", EVERY, ids=[metric.name for metric in EVERY])
 
 
 @by_name
@@ -38,7 +38,7 @@ def test_a_quantity_is_a_duration_with_rounds() -> None:
     for quantity in GATED:
         assert isinstance(getattr(measured, quantity), Interval)
         assert getattr(measured.rounds, quantity)
-    assert set(GATED) <= {one.name for one in fields(Measurement)}
+    assert set(GATED) <= {field.name for field in fields(Measurement)}
 
 
 def test_a_metric_decides_on_one_quantity() -> None:
@@ -81,7 +81,7 @@ def test_what_a_change_must_be_worth(
 
     The largest of these counts.
     """
-    (metric,) = (one for one in EVERY if one.name == name)
+    (metric,) = (metric for metric in EVERY if metric.name == name)
 
     def bound(*, shared_cores: bool, same_machine: bool) -> float:
         return metric.to_factor(
@@ -107,5 +107,5 @@ def test_a_least_change_is_a_logarithm() -> None:
 
 def test_what_is_of_the_device_alone_travels() -> None:
     """Shares of the device's own time can be compared between hosts; costs and times cannot."""
-    portable = {one.name for one in EVERY if one.scope is Scope.EVERYWHERE}
+    portable = {metric.name for metric in EVERY if metric.scope is Scope.EVERYWHERE}
     assert portable == {"accelerator_utilisation", "sync_probe_fraction"}

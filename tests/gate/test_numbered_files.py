@@ -72,16 +72,16 @@ def test_two_processes_lose_nothing(folder: Path) -> None:
         )
         for name in ("mine", "theirs")
     ]
-    for one in recorders:
-        assert one.stdout is not None
-        assert one.stdout.readline() == "ready\n"
-    for one in recorders:
-        assert one.stdin is not None
-        one.stdin.write("go\n")
-        one.stdin.flush()
-    for one in recorders:
-        one.communicate()
-        assert one.returncode == 0
+    for recorder in recorders:
+        assert recorder.stdout is not None
+        assert recorder.stdout.readline() == "ready\n"
+    for recorder in recorders:
+        assert recorder.stdin is not None
+        recorder.stdin.write("go\n")
+        recorder.stdin.flush()
+    for recorder in recorders:
+        recorder.communicate()
+        assert recorder.returncode == 0
     paths = sorted(folder.iterdir())
     assert [path.name[:4] for path in paths] == [f"{n:04}" for n in range(1, 2 * _EACH + 2)]
     written = {f"{name} {turn}" for name in ("mine", "theirs") for turn in range(_EACH)}
@@ -129,7 +129,7 @@ def test_what_somebody_left_behind_is_passed_over(folder: Path) -> None:
 def test_a_full_disk_leaves_what_was_there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel has no space: earlier files are untouched and no part of the new one is left."""
     fill(monkeypatch, folder)
-    with pytest.raises(OSError, match="No space left on device"):
+    with pytest.raises(OSError, match="No space left"):
         write_numbered(folder, "late", "x" * 100_000)
     assert holds_only_the_early(folder)
 
@@ -145,10 +145,10 @@ def test_a_file_that_grows_too_large_leaves_nothing(folder: Path, temporary: Pat
     assert not list(temporary.iterdir())
 
 
-def test_a_read_only_folder_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_only_folder_is_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The system's own words come out, and the folder is as it was."""
     make_read_only(monkeypatch, folder)
-    with pytest.raises(OSError, match="Read-only file system"):
+    with pytest.raises(OSError, match="Read-only"):
         write_numbered(folder, "late", "late")
     assert holds_only_the_early(folder)
 
@@ -157,8 +157,9 @@ def test_where_no_folder_can_be_made(tmp_path: Path) -> None:
     """Below a file, and where not even root makes a folder, it is an error and no loop."""
     (tmp_path / "file").write_text("not a folder")
     for folder in (tmp_path / "file" / "h200-x1", Path("/proc/netpipe/h200-x1")):
-        with pytest.raises(OSError, match=r"Not a directory|No such file|denied|permitted"):
+        with pytest.raises(OSError) as raised:  # noqa: PT011  # which one depends on the system
             write_numbered(folder, "late", "late")
+        assert raised.value.errno
 
 
 def test_what_is_kept_has_its_number(folder: Path, temporary: Path) -> None:

@@ -1,10 +1,11 @@
 """The whole protocol on a fake clock."""
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import repeat
+from pathlib import Path
 from typing import Any, Protocol
 
 import jax.numpy as jnp
@@ -12,10 +13,9 @@ import numpy as np
 import pytest
 
 from netpipe.measuring import calibration, rounds
-from netpipe.measuring.kept_trace import TraceTarget
 from netpipe.measuring.loader_puller import Puller
 from netpipe.measuring.protocol import Environment, measure
-from netpipe.measuring.rounds import Subject
+from netpipe.measuring.request import Factories
 from netpipe.measuring.step_runner import StepRunner
 from netpipe.results.measurement import CalibrationTurns, Device, Measurement
 from netpipe.session.heartbeat import UNWATCHED, Watch
@@ -36,10 +36,10 @@ class Rehearse(Protocol):
         step_s: float = ...,
         device: Device | None = ...,
         watch: Watch = ...,
-        trace: TraceTarget | None = ...,
+        trace: Callable[[str], Path] | None = ...,
         **subject: Any,
     ) -> Measurement:
-        """Measure, within `budget_s` seconds of the fake clock; fields of Subject may be given."""
+        """Measure within `budget_s` seconds of the fake clock; Factories has the other fields."""
         ...
 
 
@@ -118,7 +118,7 @@ def rehearse(
         step_s: float = STEP_S,
         device: Device | None = None,
         watch: Watch = UNWATCHED,
-        trace: TraceTarget | None = None,
+        trace: Callable[[str], Path] | None = None,
         **subject: Any,
     ) -> Measurement:
         def loader() -> Iterator[Any]:
@@ -133,7 +133,7 @@ def rehearse(
         given = {"loader": loader, "step": lambda: (0, step), "loop": stamped_loop, **subject}
         place = Environment(lambda count: device or replace(GPU, count=count), HOST, {"jax": "1"})
         with ExitStack() as closing:
-            *_, found = measure(Subject(**given), place, budget_s, clock, closing, watch, trace)
+            *_, found = measure(Factories(**given), place, budget_s, clock, closing, watch, trace)
         return found
 
     return run

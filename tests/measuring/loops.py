@@ -1,13 +1,14 @@
-"""Steps and loops that several tests train with."""
+"""Loaders, steps and loops that several tests train with."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tests.fakes import FakeClock
+from netpipe.measuring.loader_puller import Puller
+from tests.fakes import FakeClock, FakeProcesses, paced
 
 BATCH = {"x": np.zeros((2, 3), np.int32)}
 
@@ -33,3 +34,10 @@ def slow_loop(clock: FakeClock) -> Any:
             clock.sleep(3.0)
 
     return loop
+
+
+def start_puller(clock: FakeClock, gaps_s: Iterable[float], **fakes: Any) -> Puller:
+    """Start a loader that gives a batch after each gap; it has so many processes of its own."""
+    puller = Puller(lambda: paced(clock, gaps_s), clock)
+    puller.processes = FakeProcesses(**fakes)  # type: ignore[assignment]
+    return puller

@@ -67,7 +67,7 @@ class Cpu:
 
     def process_time(self) -> float:
         """Return the CPU seconds of all threads of this process."""
-        return self.thread_s + sum(one.children_cpu_s() for one in self.others)
+        return self.thread_s + sum(other.children_cpu_s() for other in self.others)
 
 
 class Loader:
@@ -210,8 +210,8 @@ def test_turns_are_short_and_equal(
     monkeypatch.setattr(puller, "pull", noted)
     reference.measure_beside(puller, 1.0, clock)
     begun = asked[::2]
-    assert asked[1::2] == pytest.approx([one + LOADER_S for one in begun])
-    assert begun[1:] == pytest.approx([one + CYCLE_S for one in begun[:-1]])
+    assert asked[1::2] == pytest.approx([begun_s + LOADER_S for begun_s in begun])
+    assert begun[1:] == pytest.approx([begun_s + CYCLE_S for begun_s in begun[:-1]])
     assert len(begun) == 1.0 / CYCLE_S
 
 
@@ -293,7 +293,7 @@ def test_its_work_is_fixed() -> None:
     values = calibration._VALUES.copy()
     once, again = calibration._batch(3), calibration._batch(3)
     assert np.array_equal(values, calibration._VALUES)
-    assert {key: one.shape for key, one in once.items()} == dict.fromkeys("abcdef", (8, 256))
+    assert {key: array.shape for key, array in once.items()} == dict.fromkeys("abcdef", (8, 256))
     assert all((once[key] == again[key]).all() for key in once)
     assert (values[1:] < values[:-1]).any()  # there is something to sort
 

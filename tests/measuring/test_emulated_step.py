@@ -287,7 +287,7 @@ def test_the_aux_has_the_shapes_of_the_real_step() -> None:
 
     step, state = started(0.001, lambda: (jnp.ones((2, 5)), real_step))
     _, aux = step(state, BATCH)
-    described = jax.tree.map(lambda one: (one.shape, one.dtype), aux)
+    described = jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), aux)
     assert described == {
         "loss": ((4,), jnp.float32),
         "more": (((), jnp.int32), ((4,), jnp.bfloat16), None),
@@ -336,7 +336,7 @@ def test_a_step_that_reads_values_is_misuse() -> None:
         return state, {"loss": float(batch["x"].sum())}
 
     step = EmulatedStep(0.001, lambda: (0, reads))
-    with pytest.raises(MisuseError, match=r"traces the step .* Leave the step out") as raised:
+    with pytest.raises(MisuseError, match=r"traced: .* Leave the") as raised:
         step(step.initial_state(), BATCH)
     assert "\n" not in str(raised.value)
 
@@ -354,14 +354,14 @@ def test_an_error_of_the_step_is_its_own() -> None:
 
 def test_a_foreign_state_is_misuse() -> None:
     """A loop that makes a state of its own cannot be run without the real step."""
-    with pytest.raises(MisuseError, match="must be given the state that it returned; found dict"):
+    with pytest.raises(MisuseError, match="found dict"):
         EmulatedStep(0.001)({}, BATCH)  # type: ignore[arg-type]
 
 
 def test_a_step_says_that_it_can_only_be_called() -> None:
     """Nothing of a jitted function is there to be asked for."""
     step = EmulatedStep(0.001)
-    with pytest.raises(MisuseError, match=r"step\.lower was read\. An emulated accelerator's step"):
+    with pytest.raises(MisuseError, match=r"step\.lower"):
         step.lower  # noqa: B018  # reading it is the point
     assert not hasattr(step, "__wrapped__")
 
@@ -369,5 +369,5 @@ def test_a_step_says_that_it_can_only_be_called() -> None:
 def test_a_factory_without_a_step_is_misuse() -> None:
     """What is stood in for must be a step all the same."""
     step = EmulatedStep(0.001, lambda: None)  # type: ignore[arg-type, return-value]
-    with pytest.raises(MisuseError, match=r"must return \(state, step\); found NoneType"):
+    with pytest.raises(MisuseError, match="found NoneType"):
         step(step.initial_state(), BATCH)

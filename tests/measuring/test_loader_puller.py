@@ -12,29 +12,15 @@ from netpipe.errors import InputError, LoaderEndedError, LoaderFailedError, Misu
 from netpipe.measuring import loader_puller
 from netpipe.measuring.loader_puller import _MAX_BATCHES, Puller
 from netpipe.session.heartbeat import Watch
-from tests.fakes import FakeClock, FakeProcesses, paced
+from tests.fakes import FakeClock, paced
+from tests.measuring.loops import start_puller
 
-BUFFERED_S, STEADY_S = 0.001, 0.1
 AMPLE_S = 60.0
-ENOUGH_S = 15 * STEADY_S  # to be sure of a drained loader
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    """A clock at 0."""
-    return FakeClock()
-
-
-def puller_of(clock: FakeClock, gaps_s: Iterable[float], **fakes: Any) -> Puller:
-    """Start a loader that gives a batch after each gap; it has so many processes of its own."""
-    puller = Puller(lambda: paced(clock, gaps_s), clock)
-    puller.processes = FakeProcesses(**fakes)  # type: ignore[assignment]
-    return puller
 
 
 def test_the_first_batch_is_timed_apart(clock: FakeClock) -> None:
     """Starting workers takes its time once; the batches after it have their own gaps."""
-    puller = puller_of(clock, [3.0, 0.5, 0.25])
+    puller = start_puller(clock, [3.0, 0.5, 0.25])
     assert (puller.first_batch, puller.first_batch_s) == (0, 3.0)
     assert puller.pull() == (1, 0.5)
     assert puller.pull() == (2, 0.25)
@@ -42,7 +28,7 @@ def test_the_first_batch_is_timed_apart(clock: FakeClock) -> None:
 
 def test_pulling_flat_out_notes_every_gap(clock: FakeClock) -> None:
     """A block holds the gap of each batch and the CPU time of all processes in between."""
-    puller = puller_of(clock, [0.0, 0.1, 0.3, 0.1, 0.3], use_s=[5.0, 0.6])
+    puller = start_puller(clock, [0.0, 0.1, 0.3, 0.1, 0.3], use_s=[5.0, 0.6])
     block = puller.pull_flat_out(0.5)
     assert block.gaps_s == pytest.approx((0.1, 0.3, 0.1, 0.3))
     assert block.s_per_batch == pytest.approx(0.2)
@@ -52,48 +38,49 @@ def test_pulling_flat_out_notes_every_gap(clock: FakeClock) -> None:
 @pytest.mark.parametrize(
     ("workers", "enough_s", "batches"),
     [
-        *((0, 0.1, 2), (0, 0.2, 4), (0, 0.5, 4), (0, 0.6, 6)),
-        *((4, 0.2, 4), (4, 0.3, 8), (4, 1.0, 8), (4, 1.1, 12), (4, 2.1, 20)),
+        (0, 0.1, 2),
+        (0, 0.2, 4),
+        (0, 0.5, 4),
+        (0, 0.6, 6),
+        (4, 0.2, 4),
+        (4, 0.3, 8),
+        (4, 1.0, 8),
+        (4, 1.1, 12),
+        (4, 2.1, 20),
     ],
 )
 def test_pulling_flat_out_takes_its_time(
     clock: FakeClock, workers: int, enough_s: float, batches: int
 ) -> None:
     """It ends with the first whole burst after its time; one is enough if it takes it twice."""
-    puller = puller_of(clock, repeat(0.125), children=workers)
+    puller = start_puller(clock, repeat(0.125), children=workers)
     assert len(puller.pull_flat_out(enough_s).gaps_s) == batches
     assert puller.pull()[0] == batches + 1
 
 
 def test_pulling_a_free_loader_ends_after_a_number_of_batches(clock: FakeClock) -> None:
     """A loader on which no time passes is pulled only so often."""
-    assert len(puller_of(clock, repeat(0.0)).pull_flat_out(1.0).gaps_s) == _MAX_BATCHES
+    assert len(start_puller(clock, repeat(0.0)).pull_flat_out(1.0).gaps_s) == _MAX_BATCHES
 
 
 @pytest.mark.parametrize(("workers", "group"), [(0, 2), (2, 2), (4, 4), (100, 16)])
 def test_a_group_holds_a_batch_of_every_worker(clock: FakeClock, workers: int, group: int) -> None:
     """Workers deliver in bursts of one batch each, so pulls are averaged over a burst."""
-    assert puller_of(clock, repeat(0.1), children=workers).group == group
+    assert start_puller(clock, repeat(0.1), children=workers).group == group
 
 
 def test_a_finite_loader_is_started_again(clock: FakeClock) -> None:
-    """A loader that ends is made anew, and how often is known."""
-    puller = puller_of(clock, [0.1, 0.1, 0.1])
-    batches = [puller.pull()[0] for _ in range(7)]
-    assert batches == [1, 2, 1, 2, 1, 2, 1]
-    assert puller.restarts == 3
-
-
-def test_a_restart_does_not_count_as_a_wait(clock: FakeClock) -> None:
-    """The workers of a loader that is started again start outside the waits, as at the first."""
-    puller = puller_of(clock, [3.0, 0.5, 0.25])
-    assert [puller.pull()[1] for _ in range(5)] == [0.5, 0.25, 0.5, 0.25, 0.5]
+    """Its start is outside the waits, and its first batch counts as one that it gave."""
+    puller = start_puller(clock, [3.0, 0.5, 0.25])
+    assert puller.pulled == 1
+    assert [puller.pull() for _ in range(5)] == [(1, 0.5), (2, 0.25), (1, 0.5), (2, 0.25), (1, 0.5)]
     assert clock() == 3 * 3.0 + 2.0
+    assert (puller.pulled, puller.restarts) == (8, 2)
 
 
 def test_an_epoch_is_as_long_as_the_last_one(clock: FakeClock) -> None:
     """Nothing is known of it before a loader has ended; then it has what is left of its length."""
-    puller = puller_of(clock, [0.1] * 5)
+    puller = start_puller(clock, [0.1] * 5)
     assert puller.epoch_has(1000)
     for _ in range(5):
         puller.pull()
@@ -110,7 +97,7 @@ def test_the_next_epoch_begins_when_batches_run_short(
     clock: FakeClock, batches: int, restarts: int, left: int
 ) -> None:
     """It begins where this one has too few batches left, once; no epoch has more than it has."""
-    puller = puller_of(clock, [0.1] * 5)
+    puller = start_puller(clock, [0.1] * 5)
     puller.ensure_epoch_has(99)
     assert puller.restarts == 0
     for _ in range(5):
@@ -124,7 +111,7 @@ def test_the_next_epoch_begins_when_batches_run_short(
 
 def test_pulling_and_draining_end_with_the_epoch(clock: FakeClock) -> None:
     """What is measured within an epoch takes no more batches than it has."""
-    puller = puller_of(clock, [0.1] * 20)
+    puller = start_puller(clock, [0.1] * 20)
     for _ in range(20):
         puller.pull()
     puller.ensure_epoch_has(19)
@@ -137,72 +124,70 @@ def test_pulling_and_draining_end_with_the_epoch(clock: FakeClock) -> None:
 
 def test_a_loader_of_one_batch_restarts_for_each(clock: FakeClock) -> None:
     """Where every batch needs a start, a start is what a batch takes."""
-    assert puller_of(clock, [1.0]).pull() == (0, 1.0)
+    assert start_puller(clock, [1.0]).pull() == (0, 1.0)
+
+
+@dataclass
+class Closable:
+    """An iterator of two batches that notes when it is made and closed.
+
+    Attributes:
+        events: Where it notes it.
+        released: What its workers wait for before they end.
+    """
+
+    events: list[str]
+    released: Event | None = None
+    left: int = 2
+
+    def __post_init__(self) -> None:
+        self.events.append("made")
+
+    def __iter__(self) -> Iterator[int]:
+        return self
+
+    def __next__(self) -> int:
+        if not self.left:
+            raise StopIteration
+        self.left -= 1
+        return 2 - self.left
+
+    def close(self) -> None:
+        """Stop."""
+        assert self.released is None or self.released.wait(AMPLE_S)
+        self.events.append("closed")
 
 
 def test_a_restart_stops_the_old_loader(clock: FakeClock) -> None:
     """The iterator that has ended is closed, and before another one is made."""
     events: list[str] = []
-
-    class Closable:
-        """An iterator of two batches that knows when it is made and closed."""
-
-        def __init__(self) -> None:
-            events.append("made")
-            self._batches = iter([1, 2])
-
-        def __iter__(self) -> Iterator[int]:
-            return self
-
-        def __next__(self) -> int:
-            return next(self._batches)
-
-        def close(self) -> None:
-            events.append("closed")
-
-    puller = Puller(Closable, clock)
+    puller = Puller(lambda: Closable(events), clock)
     for _ in range(2):
         puller.pull()
     assert events == ["made", "closed", "made"]
 
 
-def test_a_restart_does_not_wait_for_ever_until_the_old_loader_is_closed(
+def test_a_restart_does_not_wait_forever_for_the_old_loader_to_close(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Workers that never stop at an epoch's end cost a moment, and not the measurement."""
     monkeypatch.setattr(loader_puller, "_CLOSE_TIMEOUT_S", 0.0)
-    over = Event()
-
-    class NeverClosed:
-        """An iterator of two batches whose workers never stop by themselves."""
-
-        def __init__(self) -> None:
-            self._batches = iter([1, 2])
-
-        def __iter__(self) -> Iterator[int]:
-            return self
-
-        def __next__(self) -> int:
-            return next(self._batches)
-
-        def close(self) -> None:
-            assert over.wait(AMPLE_S)
-
-    puller = Puller(NeverClosed, clock)
+    released = Event()
+    puller = Puller(lambda: Closable([], released), clock)
     assert [puller.pull()[0] for _ in range(3)] == [2, 2, 2]
-    over.set()
+    released.set()
 
 
 @pytest.mark.parametrize("made", [None, 3, lambda: None])
 def test_a_loader_must_be_iterable(clock: FakeClock, made: Any) -> None:
-    """A factory that returns something else is misused, and told what it returned."""
-    with pytest.raises(MisuseError, match=f"iterable of batches; found {type(made).__name__}"):
+    """The error names the type of what another factory returned."""
+    with pytest.raises(MisuseError, match=rf"loader\(\).*iterable.*found {type(made).__name__}"):
         Puller(lambda: made, clock)
 
 
 def test_a_loader_must_give_a_batch(clock: FakeClock) -> None:
     """An empty loader is misused; it is not started again and again."""
-    with pytest.raises(MisuseError, match="gave no batch: it must give at least one"):
+    with pytest.raises(MisuseError, match="gave no batch"):
         Puller(list, clock)
 
 
@@ -232,21 +217,21 @@ def raising(error: Exception) -> Callable[[], Any]:
 @pytest.mark.parametrize(
     ("then", "how"),
     [
-        (list, "the next one that loader() returned gave none"),
-        (raising(ValueError("no more")), "that raised ValueError: no more"),
-        (raising(InputError("data/", "it", "be", "gone")), "InputError: data/: it must be; found"),
-        (lambda: 3, "must return an iterable of batches; found int"),
-        (lambda: (1 // 0 for _ in [1]), "that raised ZeroDivisionError"),
+        (list, "gave none"),
+        (raising(ValueError("no more")), "ValueError: no more"),
+        (raising(InputError("data/", "it", "be", "gone")), "InputError: data/"),
+        (lambda: 3, "found int"),
+        (lambda: (1 // 0 for _ in [1]), "ZeroDivisionError"),
     ],
     ids=["empty", "factory-raises", "input-gone", "no-iterable", "first-batch-raises"],
 )
 def test_a_loader_that_cannot_be_started_again_has_ended(
     clock: FakeClock, then: Callable[[], Any], how: str
 ) -> None:
-    """Its end is told with how many batches it gave and why there are no more."""
+    """The error has the number of its batches and why there are no more."""
     puller = Puller(Once(3, then), clock)
     assert [puller.pull()[0] for _ in range(2)] == [1, 2]
-    with pytest.raises(LoaderEndedError, match="ended after 3 batches and could not be") as caught:
+    with pytest.raises(LoaderEndedError, match="ended after 3 batches") as caught:
         puller.pull()
     assert how in str(caught.value)
     assert (puller.pulled, puller.restarts) == (3, 0)
@@ -260,32 +245,23 @@ def test_an_iterator_that_is_handed_out_again_has_ended(clock: FakeClock) -> Non
         puller.pull_flat_out(1.0)
 
 
-def test_the_batches_are_counted_over_all_starts(clock: FakeClock) -> None:
-    """Every batch that the loader gave counts, the first and those after a restart too."""
-    puller = puller_of(clock, [0.1, 0.1, 0.1])
-    assert puller.pulled == 1
-    for _ in range(5):
-        puller.pull()
-    assert (puller.pulled, puller.restarts) == (8, 2)
-
-
 @dataclass
 class Listener(Watch):
-    """Notes what it is told of."""
+    """Notes its calls."""
 
-    heard: list[Any] = field(default_factory=list)
+    noted: list[Any] = field(default_factory=list)
 
     def note_wait(self, since_s: float | None, *, starts: bool = False) -> None:
         """Note a wait, or its end."""
-        self.heard.append((since_s, "starts") if starts else since_s)
+        self.noted.append((since_s, "starts") if starts else since_s)
 
     def note_workers(self, worker_pids: Sequence[int]) -> None:
         """Note that there are workers."""
-        self.heard.append("workers" if isinstance(worker_pids, tuple) else worker_pids)
+        self.noted.append("workers" if isinstance(worker_pids, tuple) else worker_pids)
 
     def begin_rounds(self) -> None:
         """Note the end of the start-up."""
-        self.heard.append("rounds")
+        self.noted.append("rounds")
 
 
 def test_every_wait_is_announced_and_ended(clock: FakeClock) -> None:
@@ -302,7 +278,7 @@ def test_every_wait_is_announced_and_ended(clock: FakeClock) -> None:
     with pytest.raises(LoaderFailedError):
         puller.pull()
     starts = (0.0, "starts")
-    assert watch.heard == [starts, starts, None, "workers", 1.0, None]
+    assert watch.noted == [starts, starts, None, "workers", 1.0, None]
 
 
 def test_a_loader_that_cannot_start_is_waited_for_no_longer(clock: FakeClock) -> None:
@@ -314,36 +290,36 @@ def test_a_loader_that_cannot_start_is_waited_for_no_longer(clock: FakeClock) ->
 
     with pytest.raises(OSError, match="gone"):
         Puller(loader, clock, watch)
-    assert watch.heard[-1] is None
+    assert watch.noted[-1] is None
 
 
 def test_a_loader_is_watched_from_its_making(clock: FakeClock) -> None:
-    """The watch has heard of the wait when `loader()` is called, and when `iter()` is."""
+    """The watch has noted of the wait when `loader()` is called, and when `iter()` is."""
     watch = Listener()
-    heard: list[Any] = []
+    noted: list[Any] = []
 
     class Loader:
-        """Notes what the watch has heard when it is made and iterated over."""
+        """Notes what the watch has noted when it is made and iterated over."""
 
         def __init__(self) -> None:
-            heard.append(list(watch.heard))
+            noted.append(list(watch.noted))
 
         def __iter__(self) -> Iterator[int]:
-            heard.append(list(watch.heard))
+            noted.append(list(watch.noted))
             return iter([1])
 
     Puller(Loader, clock, watch)
-    assert heard == [[(0.0, "starts")]] * 2
+    assert noted == [[(0.0, "starts")]] * 2
 
 
 def test_a_restart_is_announced_as_a_start(clock: FakeClock) -> None:
     """The watch hears that the next batch may take its time, and which workers are the new ones."""
     watch = Listener()
     puller = Puller(lambda: paced(clock, [1.0, 1.0]), clock, watch)
-    watch.heard.clear()
+    watch.noted.clear()
     puller.pull()
     puller.pull()
-    assert watch.heard == [1.0, None, 2.0, (2.0, "starts"), "workers", None, 3.0, None]
+    assert watch.noted == [1.0, None, 2.0, (2.0, "starts"), "workers", None, 3.0, None]
 
 
 def test_a_failed_loader_differs_from_an_ended_one(clock: FakeClock) -> None:
@@ -354,7 +330,7 @@ def test_a_failed_loader_differs_from_an_ended_one(clock: FakeClock) -> None:
         raise OSError("disk gone")
 
     puller = Puller(loader, clock)
-    with pytest.raises(LoaderFailedError, match="after 57 batches: OSError: disk gone") as caught:
+    with pytest.raises(LoaderFailedError, match="57 batches: OSError") as caught:
         puller.pull_flat_out(1.0)
     assert isinstance(caught.value.__cause__, OSError)
 
@@ -366,89 +342,18 @@ def test_an_input_error_of_the_loader_is_not_wrapped(clock: FakeClock) -> None:
         yield 0
         raise InputError("data/", "index", "be there", "none")
 
-    with pytest.raises(InputError, match="data/: index must be there; found none"):
+    with pytest.raises(InputError, match=r"^data/: index"):
         Puller(loader, clock).pull()
-
-
-def buffered(count: int) -> Iterator[float]:
-    """Gaps of a loader whose buffers hold `count` batches."""
-    return chain(repeat(BUFFERED_S, count), repeat(STEADY_S))
-
-
-@pytest.mark.parametrize("count", [0, 40, 400])
-def test_a_drain_ends_when_the_buffers_are_empty(clock: FakeClock, count: int) -> None:
-    """It stops soon after the loan is used up, and says how many batches it was ahead."""
-    puller = puller_of(clock, buffered(count))
-    drained, lent = puller.drain(STEADY_S, STEADY_S, ENOUGH_S, limit_s=100.0)
-    assert drained
-    assert lent == pytest.approx(count * (1 - BUFFERED_S / STEADY_S), abs=2)
-    assert puller.pull()[1] == pytest.approx(STEADY_S)
-
-
-def test_a_stutter_does_not_end_a_drain(clock: FakeClock) -> None:
-    """One slow batch among buffered ones is no empty buffer, however slow."""
-    gaps_s = chain(repeat(BUFFERED_S, 30), [5.0], buffered(30))
-    puller = puller_of(clock, gaps_s)
-    assert puller.drain(STEADY_S, STEADY_S, ENOUGH_S, limit_s=100.0)[0]
-    assert puller.pull()[1] == pytest.approx(STEADY_S)
-
-
-def test_draining_compares_with_the_typical_load_time(clock: FakeClock) -> None:
-    """Its mean is above most of its batches: what they typically take tells an empty buffer."""
-    stutters = cycle([0.004] * 13 + [0.080])
-    puller = puller_of(clock, chain(repeat(0.0001, 100), stutters))
-    drained, lent = puller.drain(0.0094, 0.004, ENOUGH_S, limit_s=100.0)
-    assert drained
-    assert lent == pytest.approx(100, abs=15)
 
 
 def test_the_typical_load_time_is_the_median_of_bursts(clock: FakeClock) -> None:
     """Of two workers, whose batches come in pairs, a pair's mean counts, and no stutter."""
-    puller = puller_of(
+    puller = start_puller(
         clock, chain([0.0], cycle([0.0, 0.2, 0.0, 0.2, 0.0, 0.2, 0.0, 9.0])), children=2
     )
     block = puller.pull_flat_out(15.0)
     assert block.typical_s_per_batch == pytest.approx(0.1)
     assert block.s_per_batch > 1.0
-
-
-def test_a_drain_gives_up_at_its_limit(clock: FakeClock) -> None:
-    """Buffers too large to be emptied in time are left, and it is said that they were."""
-    puller = puller_of(clock, repeat(BUFFERED_S))
-    drained, lent = puller.drain(STEADY_S, STEADY_S, ENOUGH_S, limit_s=1.0)
-    assert not drained
-    assert lent == pytest.approx(1000, abs=2)
-    assert clock() == pytest.approx(1.0, abs=4 * BUFFERED_S)
-
-
-@pytest.mark.parametrize(
-    ("enough_s", "batches"), [(0.3, 2), (3.9, 2), (4.0, 4), (9.9, 8), (10.0, 10), (99.0, 10)]
-)
-def test_a_slow_loader_is_drained_with_few_batches(
-    clock: FakeClock, enough_s: float, batches: int
-) -> None:
-    """Batches of a second each are pulled for as long as may be spent, and at least one burst."""
-    puller = puller_of(clock, chain([0.0], repeat(1.0)))
-    assert puller.drain(1.0, 1.0, enough_s, limit_s=20.0) == (True, 0.0)
-    assert clock() == batches
-
-
-@pytest.mark.parametrize(
-    ("use_s", "looks"),
-    [
-        ([], 1),
-        ([0.0, 0.0], 1),
-        ([0.0, 0.03, 0.0, 0.03, 0.0, 0.001], 3),
-        ([0.03] * 1000, 17),
-    ],
-)
-def test_waiting_for_full_buffers_ends_when_the_loader_is_quiet(
-    clock: FakeClock, use_s: list[float], looks: int
-) -> None:
-    """It ends when next to no CPU is used, and at its limit of half a second in any case."""
-    puller = puller_of(clock, repeat(0.0), use_s=use_s)
-    puller.wait_for_full_buffers(limit_s=0.5)
-    assert clock() == pytest.approx(looks * 0.03)
 
 
 def test_closing_stops_the_loader(clock: FakeClock) -> None:
@@ -462,7 +367,7 @@ def test_closing_stops_the_loader(clock: FakeClock) -> None:
             ended.append(True)
 
     made: list[Callable[[], Iterable[int]]] = [loader, lambda: [1, 2, 3]]
-    pullers = [Puller(one, clock) for one in made]
+    pullers = [Puller(loader, clock) for loader in made]
     for puller in pullers:
         puller.close()
     assert ended == [True]

@@ -39,7 +39,7 @@ def test_the_loops_own_work_is_what_it_does_between_steps() -> None:
 
     stepper = warm_stepper(clock, slow_step)
     before = stepper.state
-    assert measure_host_s_per_step(stepper, working_loop, 4, clock) == pytest.approx(0.75)
+    assert measure_host_s_per_step(stepper, working_loop, 4) == pytest.approx(0.75)
     assert stepper.state == before
 
 
@@ -54,7 +54,7 @@ def test_a_loop_may_change_the_batch_it_is_given() -> None:
             state, _ = step(state, batch)
 
     stepper = warm_stepper(clock)
-    measure_host_s_per_step(stepper, consuming_loop, 6, clock)
+    measure_host_s_per_step(stepper, consuming_loop, 6)
     assert (stepper.host_batches[0]["x"] == 0).all()
 
 
@@ -70,14 +70,14 @@ def test_a_loop_may_delete_what_it_has_read() -> None:
             float(aux["loss"])
             aux["loss"].delete()
 
-    measure_host_s_per_step(warm_stepper(clock), freeing_loop, 4, clock)
+    measure_host_s_per_step(warm_stepper(clock), freeing_loop, 4)
     assert len(seen) == 5
 
 
 def test_a_long_loop_is_given_up_in_time() -> None:
     """Beyond its limit, a loop that works for long is given no more batches."""
     clock = FakeClock()
-    own_s = measure_host_s_per_step(warm_stepper(clock), slow_loop(clock), 100, clock, limit_s=8.0)
+    own_s = measure_host_s_per_step(warm_stepper(clock), slow_loop(clock), 100, limit_s=8.0)
     assert own_s == pytest.approx(3.0)
     assert clock() == pytest.approx(9.0)
 
@@ -85,7 +85,7 @@ def test_a_long_loop_is_given_up_in_time() -> None:
 def test_a_loop_that_waits_for_results_does_no_work() -> None:
     """On results that are ready a sync takes no time, so that H tells work from waiting."""
     clock = FakeClock()
-    assert measure_host_s_per_step(warm_stepper(clock), syncing_loop, 4, clock) == 0.0
+    assert measure_host_s_per_step(warm_stepper(clock), syncing_loop, 4) == 0.0
 
 
 @pytest.mark.parametrize(("steps", "work_s"), [(0, 0.0), (1, 0.0), (2, 0.5), (3, 0.5)])
@@ -98,14 +98,14 @@ def test_a_loop_of_few_steps_has_what_work_it_did(steps: int, work_s: float) -> 
             state, _ = step(state, batch)
             clock.sleep(0.5)
 
-    assert measure_host_s_per_step(warm_stepper(clock), short_loop, 4, clock) == work_s
+    assert measure_host_s_per_step(warm_stepper(clock), short_loop, 4) == work_s
 
 
 def test_instruments_cost_what_they_add(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the watched step does beside a bare one is a cost of each step; the quickest counts."""
     clock = FakeClock()
     stepper = warm_stepper(clock)
-    assert measure_instruments_s_per_step(stepper, 10, 3, clock) == 0.0
+    assert measure_instruments_s_per_step(stepper, 10, 3) == 0.0
 
     costs_s = [0.003, 0.002, 0.004, 0.0]
 
@@ -119,7 +119,7 @@ def test_instruments_cost_what_they_add(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr("netpipe.measuring.training_loop.first_array", slow_look)
     monkeypatch.setattr("netpipe.measuring.loop_overhead.Puller", next_puller)
-    assert measure_instruments_s_per_step(stepper, 10, 3, clock) == pytest.approx(0.002)
+    assert measure_instruments_s_per_step(stepper, 10, 3) == pytest.approx(0.002)
 
 
 def test_a_loop_that_takes_its_batches_with_next_has_its_work() -> None:
@@ -131,4 +131,4 @@ def test_a_loop_that_takes_its_batches_with_next_has_its_work() -> None:
             state, _ = step(state, next(batches))
             clock.sleep(0.5)
 
-    assert measure_host_s_per_step(warm_stepper(clock), endless_loop, 4, clock) == 0.5
+    assert measure_host_s_per_step(warm_stepper(clock), endless_loop, 4) == 0.5

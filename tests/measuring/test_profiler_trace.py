@@ -88,7 +88,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @dataclass
 class FakeProfiler:
-    """A profiler that notes what it is told, and writes what it is given.
+    """A profiler that notes its calls, and writes what it is given.
 
     Attributes:
         writes: What its trace holds; nothing is written when None.
@@ -162,7 +162,7 @@ def test_the_overlap_is_over_the_shorter_of_the_two(
 
 
 def test_without_an_accelerator_the_cpu_clients_operations_are_the_work() -> None:
-    """They are told by their operation on any thread; dispatch and bookkeeping are no work."""
+    """Any thread may run them; dispatch and bookkeeping are no work."""
     loads, busy = load_and_busy_spans(trace_of(HOST_PLANE))
     assert loads == [(1000.0, 1020.0)]
     assert busy == [(1022.0, 1024.0), (1005.0, 1015.0)]
@@ -202,15 +202,15 @@ def test_a_profiler_that_does_not_start_gives_no_overlap(
     """The steps are not run for nothing."""
 
     def forbidden(*_: object, **__: object) -> None:
-        raise RuntimeError("Profile has already been started")
+        raise RuntimeError("in use")
 
     monkeypatch.setattr(jax.profiler, "start_trace", forbidden)
-    assert load_overlap_fraction(lambda: pytest.fail("the steps were run")) is None
+    assert load_overlap_fraction(lambda: pytest.fail("it ran")) is None
     assert list(temporary.iterdir()) == []
 
 
 def test_the_trace_that_was_written_is_read(temporary: Path, profiler: FakeProfiler) -> None:
-    """It lies in a folder that can be told from others, and that is removed."""
+    """Its folder has the process id in its name, and is removed."""
     profiler.writes = ProfileData.text_proto_to_serialized_xspace(HOST_PLANE)
     assert load_overlap_fraction(lambda: profiler.calls.append("run")) == pytest.approx(10 / 12)
     assert profiler.calls == ["start", "run", "stop"]
@@ -236,7 +236,7 @@ def test_a_full_disk_gives_no_overlap(
 ) -> None:
     """Without a temporary folder nothing is started."""
     monkeypatch.setattr(tempfile, "tempdir", str(temporary / "absent"))
-    assert load_overlap_fraction(lambda: pytest.fail("the steps were run")) is None
+    assert load_overlap_fraction(lambda: pytest.fail("it ran")) is None
     assert profiler.calls == []
 
 

@@ -1,4 +1,4 @@
-"""How far a session is: said in its process, heard by whoever waits for it."""
+"""How far a session is: written by its process, read by the one that waits for it."""
 
 import re
 import sys
@@ -25,17 +25,11 @@ from netpipe.session.request import SessionRequest
 from netpipe.session.result_files import progress_file, write_result
 request = SessionRequest.from_environment()
 doing = ProgressWriter(progress_file(request), MonotonicClock()).enter_phase
-def heard(what):
+def seen(what):
     deadline = time.monotonic() + 30
     while not pathlib.Path({here!r}, what).exists() and time.monotonic() < deadline:
         time.sleep(0.01)
 """
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    """A clock at 0."""
-    return FakeClock()
 
 
 @pytest.fixture
@@ -48,12 +42,12 @@ class Recorder:
     """Notes what it is phases, and leaves a file for each thing done, so that a child can go on."""
 
     def __init__(self, here: Path) -> None:
-        self.heard: list[Progress] = []
+        self.seen: list[Progress] = []
         self._here = here
 
     def __call__(self, progress: Progress) -> None:
         """Note it."""
-        self.heard.append(progress)
+        self.seen.append(progress)
         (self._here / progress.doing).touch()
 
 
@@ -72,7 +66,7 @@ def test_the_remaining_time_needs_a_known_total(
         writer.enter_phase("measuring", of_s, detail)
         reader.poll()
         clock.sleep(3.0)
-    assert recorder.heard == [
+    assert recorder.seen == [
         Progress("measuring", 0.0, 0.0, "compile"),
         Progress("measuring", 0.0, 0.0, "warm up"),
         Progress("measuring", 0.0, 20.0, "round 1"),
@@ -89,8 +83,8 @@ def test_a_long_activity_is_repeated_with_its_elapsed_time(
     for _ in range(8):
         reader.poll()
         clock.sleep(0.25)
-    assert [one.done_s for one in recorder.heard] == [0.0, 0.5, 1.0, 1.2]
-    assert {one.of_s for one in recorder.heard} == {1.2}
+    assert [progress.done_s for progress in recorder.seen] == [0.0, 0.5, 1.0, 1.2]
+    assert {progress.of_s for progress in recorder.seen} == {1.2}
 
 
 def test_a_session_that_says_nothing_yet_starts(
@@ -101,7 +95,7 @@ def test_a_session_that_says_nothing_yet_starts(
     for _ in range(4):
         reader.poll()
         clock.sleep(0.25)
-    assert recorder.heard == [Progress("starting a process")] * 2
+    assert recorder.seen == [Progress("starting a process")] * 2
 
 
 def test_a_folder_that_is_gone_loses_no_measurement(tmp_path: Path, clock: FakeClock) -> None:
@@ -122,8 +116,8 @@ def test_progress_arrives_while_the_session_runs(
     made = make_measurement()
     document = {"measurement": made.to_document(), "lint": {"a": 1}, "other": {"b": 2}}
     rest = (
-        "doing('first'); heard('first')\n"
-        "doing('second', 600.0); heard('second')\n"
+        "doing('first'); seen('first')\n"
+        "doing('second', 600.0); seen('second')\n"
         f"write_result(request, {document!r})"
     )
     child = command(tmp_path, rest)
@@ -131,7 +125,7 @@ def test_progress_arrives_while_the_session_runs(
         assert run_measurement(child, MeasureRequest(), progress=recorder) == made
     else:
         assert run_session(child, SessionRequest(kind), progress=recorder) == document[kind]
-    phases = list(dict.fromkeys((one.doing, one.of_s) for one in recorder.heard))
+    phases = list(dict.fromkeys((progress.doing, progress.of_s) for progress in recorder.seen))
     assert phases == [("starting a process", 0.0), ("first", 0.0), ("second", 600.0)]
 
 
@@ -153,16 +147,16 @@ class SlowRecorder(Watch):
     """Notes what a measurement says, and takes long over it.
 
     Args:
-        clock: Seconds, of which each thing said takes two.
+        clock: Seconds, of which each phase takes two.
     """
 
     def __init__(self, clock: FakeClock) -> None:
-        self.heard: list[tuple[str, float, str]] = []
+        self.seen: list[tuple[str, float, str]] = []
         self._clock = clock
 
     def enter_phase(self, phase: str, of_s: float = 0.0, detail: str = "") -> None:
         """Note it."""
-        self.heard.append((phase, of_s, detail))
+        self.seen.append((phase, of_s, detail))
         self._clock.sleep(2.0)
 
 
@@ -170,7 +164,7 @@ def test_a_measurement_reports_its_phases(rehearse: Rehearse, clock: FakeClock) 
     """First what it starts, then each round of about so many, of a time that is known by then."""
     recorder = SlowRecorder(clock)
     found = rehearse(budget_s=60.0, watch=recorder)
-    phases = [phase for phase, _, _ in recorder.heard]
+    phases = [phase for phase, _, _ in recorder.seen]
     assert list(dict.fromkeys(phases)) == [
         "making the loader",
         "making the step",
@@ -179,7 +173,7 @@ def test_a_measurement_reports_its_phases(rehearse: Rehearse, clock: FakeClock) 
         "step alone, loading, training",
         "a closer look at what was seen",
     ]
-    rounds = [(of_s, detail) for phase, of_s, detail in recorder.heard if phase.startswith("step")]
+    rounds = [(of_s, detail) for phase, of_s, detail in recorder.seen if phase.startswith("step")]
     assert {of_s for of_s, _ in rounds} == {60.0}
     assert [detail for _, detail in rounds[:2]] == ["first estimates", "round 1 of about 9"]
     assert len(rounds) == found.step_s.n + 1

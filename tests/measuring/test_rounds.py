@@ -7,9 +7,8 @@ from typing import Any
 import jax.numpy as jnp
 import pytest
 
-from netpipe.measuring.block_sizes import BlockSizes, Estimates
 from netpipe.measuring.loader_puller import PulledBatches, Puller
-from netpipe.measuring.round_log import LoadingBlocks, Round, RoundLog, StepBlocks
+from netpipe.measuring.round_log import BlockSizes, Estimates, LoadingBlocks, RoundLog, StepBlocks
 from netpipe.measuring.rounds import RoundRunner
 from netpipe.measuring.training_loop import TrainBlock
 from netpipe.verdict.decision import judge
@@ -37,14 +36,14 @@ def test_rounds_alternate_which_side_comes_first(
 
 def log_of(load_s: list[float], train_s: list[float]) -> RoundLog:
     """Make the log of rounds with such times and a step of 1 s."""
-    return RoundLog(list(map(round_of, load_s, train_s)))
+    step = StepBlocks(1.0, 1.0, 1.0, None, 0.0, 0)
+    return RoundLog([step] * len(load_s), list(map(blocks_of, load_s, train_s)))
 
 
-def round_of(load_s: float = 1.0, train_s: float = 1.0, *, drained: bool = True) -> Round:
-    """Make a round with such times, in seconds, and a step of 1 s."""
+def blocks_of(load_s: float = 1.0, train_s: float = 1.0, *, drained: bool = True) -> LoadingBlocks:
+    """Make the loading blocks of a round with such times, in seconds."""
     train = TrainBlock((train_s,), (0.0,), 1, 0, 2, 0, finite=True)
-    load = LoadingBlocks(drained, 0.0, PulledBatches((load_s,), 0.0, 1), False, train)
-    return Round(StepBlocks(1.0, 1.0, 1.0, None, 0.0, 0), load, step_first=True)
+    return LoadingBlocks(drained, 0.0, PulledBatches((load_s,), 0.0, 1), False, train)
 
 
 @pytest.mark.parametrize(
@@ -68,14 +67,14 @@ def test_rounds_are_tight_when_both_times_are_known(log: RoundLog, tight: bool) 
 )
 def test_a_drain_may_fail_now_and_then(drained: list[bool], mostly: bool) -> None:
     """Load times count when the buffers were drained before most of them."""
-    assert RoundLog([round_of(drained=one) for one in drained]).mostly_drained is mostly
+    assert RoundLog(loads=[blocks_of(drained=each) for each in drained]).mostly_drained is mostly
 
 
 def test_a_tight_measurement_ends_before_its_budget(
     rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As soon as more rounds would tell nothing more, there are no more."""
-    monkeypatch.setattr(RoundLog, "is_tight", lambda self: len(self.rounds) >= 7)
+    monkeypatch.setattr(RoundLog, "is_tight", lambda self: len(self.loads) >= 7)
     assert rehearse(budget_s=1000.0).step_s.n == 7
 
 
@@ -109,7 +108,7 @@ def test_undrained_buffers_are_a_finding(
     monkeypatch.setattr(Puller, "drain", lambda *_, **__: (False, 99.0))
     found = rehearse()
     assert (found.drained, found.buffered_batches) == (False, None)
-    assert [one.name for one in found.findings] == ["undrained-buffers"]
+    assert [finding.name for finding in found.findings] == ["undrained-buffers"]
     assert "after 99 batches" in found.findings[0].message
 
 
@@ -178,10 +177,8 @@ def test_blocks_share_a_round(
 ) -> None:
     """Each block has its share of the round's time, a least and a most; slow sides do little."""
     found = BlockSizes.within(round_s, Estimates(times_s[0], *times_s))
-    assert counts == (
-        *(found.steps, found.short_steps, found.copied_steps, found.host_steps),
-        *(found.train.skipped, found.train.steps),
-    )
+    steps = (found.steps, found.short_steps, found.copied_steps, found.host_steps)
+    assert counts == (*steps, found.train.skipped, found.train.steps)
     assert found.load_s == pytest.approx(0.15 * round_s)
     assert found.host_limit_s == pytest.approx(0.1 * round_s)
     assert found.train.limit_s == pytest.approx(0.7 * round_s)

@@ -9,31 +9,26 @@ import jaxlib
 import numpy as np
 import pytest
 
-from netpipe.measuring import sleep_call
+from netpipe.measuring import emulated_step
 
 HEADER = Path(jaxlib.__file__).parent / "include" / "xla" / "ffi" / "api" / "c_api.h"
 
 # Our structure, XLA's name of it, and XLA's names of the fields that we declare.
 LAYOUTS: list[tuple[type[ctypes.Structure], str, str]] = [
-    (sleep_call._Extension, "XLA_FFI_Extension_Base", "struct_size type next"),
+    (emulated_step._EXTENSION, "XLA_FFI_Extension_Base", "struct_size type next"),
     (
-        sleep_call._Version,
+        emulated_step._VERSION,
         "XLA_FFI_Api_Version",
         "struct_size extension_start major_version minor_version",
     ),
-    (sleep_call._Metadata, "XLA_FFI_Metadata", "struct_size api_version"),
-    (sleep_call._MetadataExtension, "XLA_FFI_Metadata_Extension", "extension_base metadata"),
+    (emulated_step._METADATA, "XLA_FFI_Metadata", "struct_size api_version"),
+    (emulated_step._METADATA_EXTENSION, "XLA_FFI_Metadata_Extension", "extension_base metadata"),
+    (emulated_step._BUFFER, "XLA_FFI_Buffer", "struct_size extension_start dtype data"),
+    (emulated_step._ARGUMENTS, "XLA_FFI_Args", "struct_size extension_start size types args"),
     (
-        sleep_call._Buffer,
-        "XLA_FFI_Buffer",
-        "struct_size extension_start dtype data rank dims",
-    ),
-    (sleep_call._Arguments, "XLA_FFI_Args", "struct_size extension_start size types args"),
-    (sleep_call._Arguments, "XLA_FFI_Rets", "struct_size extension_start size types rets"),
-    (
-        sleep_call._CallFrame,
+        emulated_step._CALL_FRAME,
         "XLA_FFI_CallFrame",
-        "struct_size extension_start api ctx stage args rets",
+        "struct_size extension_start api ctx stage args",
     ),
 ]
 RENAMED = {
@@ -89,8 +84,8 @@ def test_a_structure_is_laid_out_as_in_the_header(
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("XLA_FFI_Extension_Metadata", sleep_call._METADATA_EXTENSION),
-        ("XLA_FFI_ExecutionStage_EXECUTE", sleep_call._EXECUTE_STAGE),
+        ("XLA_FFI_Extension_Metadata", emulated_step._METADATA_TYPE),
+        ("XLA_FFI_ExecutionStage_EXECUTE", emulated_step._EXECUTE_STAGE),
     ],
 )
 def test_a_constant_has_the_value_of_the_header(header: str, name: str, value: int) -> None:
@@ -100,20 +95,20 @@ def test_a_constant_has_the_value_of_the_header(header: str, name: str, value: i
 
 def test_the_interface_has_the_version_that_was_declared(header: str) -> None:
     """A handler made for another major version would be refused."""
-    major, minor = sleep_call._API_VERSION
+    major, minor = emulated_step._API_VERSION
     assert re.search(rf"#define XLA_FFI_API_MAJOR {major}\b", header)
     found = re.search(r"#define XLA_FFI_API_MINOR (\d+)", header)
     assert found is not None
     assert minor <= int(found[1])
 
 
-def call_frame(deadline_ns: int, stage: int) -> sleep_call._CallFrame:
+def call_frame(deadline_ns: int, stage: int) -> ctypes.Structure:
     """Make what XLA hands to the handler, with the deadline as its first argument."""
     deadline = np.array([deadline_ns], np.uint64)
-    buffer = sleep_call._Buffer(data=deadline.ctypes.data)
-    values = (ctypes.POINTER(sleep_call._Buffer) * 1)(ctypes.pointer(buffer))
-    arguments = sleep_call._Arguments(size=1, values=values)
-    frame = sleep_call._CallFrame(stage=stage, arguments=arguments)
+    buffer = emulated_step._BUFFER(data=deadline.ctypes.data)
+    values = (ctypes.POINTER(emulated_step._BUFFER) * 1)(ctypes.pointer(buffer))
+    arguments = emulated_step._ARGUMENTS(size=1, values=values)
+    frame = emulated_step._CALL_FRAME(stage=stage, arguments=arguments)
     frame.kept_alive = deadline
     return frame
 
@@ -121,29 +116,33 @@ def call_frame(deadline_ns: int, stage: int) -> sleep_call._CallFrame:
 def test_the_handler_sleeps_until_the_deadline() -> None:
     """It returns when the clock has reached the deadline, and at once when it has passed."""
     deadline_ns = time.monotonic_ns() + 20_000_000
-    sleep_call._sleep_until(ctypes.pointer(call_frame(deadline_ns, sleep_call._EXECUTE_STAGE)))
+    emulated_step._sleep_until(
+        ctypes.pointer(call_frame(deadline_ns, emulated_step._EXECUTE_STAGE))
+    )
     assert time.monotonic_ns() >= deadline_ns
-    sleep_call._sleep_until(ctypes.pointer(call_frame(deadline_ns, sleep_call._EXECUTE_STAGE)))
+    emulated_step._sleep_until(
+        ctypes.pointer(call_frame(deadline_ns, emulated_step._EXECUTE_STAGE))
+    )
 
 
 def test_the_handler_sleeps_in_no_other_stage(monkeypatch: pytest.MonkeyPatch) -> None:
     """XLA also calls it to prepare and to initialise: nothing waits then."""
-    monkeypatch.setattr(sleep_call, "_libc", None)  # sleeping would fail
-    for stage in range(sleep_call._EXECUTE_STAGE):
-        sleep_call._sleep_until(ctypes.pointer(call_frame(2**62, stage)))
+    monkeypatch.setattr(emulated_step, "_libc", None)  # sleeping would fail
+    for stage in range(emulated_step._EXECUTE_STAGE):
+        emulated_step._sleep_until(ctypes.pointer(call_frame(2**62, stage)))
 
 
 def test_the_handler_tells_its_version() -> None:
     """Asked for metadata it writes the version of the interface that it was made for."""
-    metadata = sleep_call._Metadata(api_version=sleep_call._Version(major=-1, minor=-1))
-    extension = sleep_call._MetadataExtension(
-        sleep_call._Extension(type=sleep_call._METADATA_EXTENSION), ctypes.pointer(metadata)
+    metadata = emulated_step._METADATA(api_version=emulated_step._VERSION(major=-1, minor=-1))
+    extension = emulated_step._METADATA_EXTENSION(
+        emulated_step._EXTENSION(type=emulated_step._METADATA_TYPE), ctypes.pointer(metadata)
     )
-    frame = sleep_call._CallFrame(
+    frame = emulated_step._CALL_FRAME(
         extension_start=ctypes.cast(
-            ctypes.pointer(extension), ctypes.POINTER(sleep_call._Extension)
+            ctypes.pointer(extension), ctypes.POINTER(emulated_step._EXTENSION)
         )
     )
-    sleep_call._sleep_until(ctypes.pointer(frame))
+    emulated_step._sleep_until(ctypes.pointer(frame))
     version = metadata.api_version
-    assert (version.major, version.minor) == sleep_call._API_VERSION
+    assert (version.major, version.minor) == emulated_step._API_VERSION

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from netpipe.errors import MisuseError
-from netpipe.measuring.stand_ins import EmulatedState, OnlyLoss, refuse_attribute
+from netpipe.measuring.emulated_step import EmulatedState, EmulatedStep, OnlyLoss
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def aux() -> OnlyLoss:
 
 
 @pytest.mark.parametrize(
-    ("read", "said"),
+    ("read", "words"),
     [
         (lambda state: state.params, "state.params was read"),
         (lambda state: state["params"], r"state\['params'\] was read"),
@@ -35,15 +35,15 @@ def aux() -> OnlyLoss:
     ],
 )
 def test_a_state_says_that_it_is_none(
-    state: EmulatedState, read: Callable[[Any], object], said: str
+    state: EmulatedState, read: Callable[[Any], object], words: str
 ) -> None:
     """Whatever is read of it is named, with the reason."""
-    with pytest.raises(MisuseError, match=f"{said}. An emulated accelerator keeps no state"):
+    with pytest.raises(MisuseError, match=f"{words}.*--accelerator auto"):
         read(state)
 
 
 @pytest.mark.parametrize(
-    ("read", "said"),
+    ("read", "words"),
     [
         (lambda aux: aux["accuracy"], r"aux\['accuracy'\] was read"),
         (lambda aux: aux.loss, "aux.loss was read"),
@@ -51,10 +51,10 @@ def test_a_state_says_that_it_is_none(
     ],
 )
 def test_an_aux_says_that_it_has_a_loss_alone(
-    aux: OnlyLoss, read: Callable[[Any], object], said: str
+    aux: OnlyLoss, read: Callable[[Any], object], words: str
 ) -> None:
     """Another key is named, with the way to get it."""
-    with pytest.raises(MisuseError, match=f"{said}. Without a step to stand in for.*give --step"):
+    with pytest.raises(MisuseError, match=f"{words}.*--step"):
         read(aux)
 
 
@@ -74,7 +74,7 @@ def test_a_state_is_a_pytree(state: EmulatedState) -> None:
 
 
 def test_protocols_find_nothing(state: EmulatedState, aux: OnlyLoss) -> None:
-    """Who only asks whether an attribute is there is told no, and numpy takes it for an object."""
+    """`hasattr` finds no attribute, and numpy takes it for an object."""
     assert not hasattr(state, "__array__")
     assert not hasattr(state, "params")
     assert getattr(aux, "loss", None) is None
@@ -84,5 +84,5 @@ def test_protocols_find_nothing(state: EmulatedState, aux: OnlyLoss) -> None:
 def test_a_protocols_name_is_no_misuse() -> None:
     """Names that begin with an underscore raise a plain AttributeError."""
     with pytest.raises(AttributeError) as raised:
-        refuse_attribute("step", "__array__", "It is none.")
+        EmulatedStep(0.1).__array__  # noqa: B018  # reading it raises
     assert not isinstance(raised.value, MisuseError)

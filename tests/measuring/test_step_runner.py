@@ -68,7 +68,7 @@ def test_the_first_array_tells_when_a_step_is_done() -> None:
 @pytest.mark.parametrize("aux", [None, 1.0, {"loss": np.float32(1)}, []])
 def test_an_aux_without_an_array_is_misuse(aux: Any) -> None:
     """Nothing tells when such a step is done."""
-    with pytest.raises(MisuseError, match=f"jax.Array in aux.*found {type(aux).__name__} without"):
+    with pytest.raises(MisuseError, match=f"jax.Array.*found {type(aux).__name__}"):
         first_array(aux)
 
 
@@ -111,7 +111,7 @@ def test_an_array_of_no_numbers_stays(values: list[Any]) -> None:
 @pytest.mark.parametrize("made", [None, 1, (1, 2), (1, print, 3), [0, print]])
 def test_a_step_factory_makes_a_pair(made: Any) -> None:
     """Anything but (state, callable) is misuse."""
-    with pytest.raises(MisuseError, match=r"must return \(state, step\); found"):
+    with pytest.raises(MisuseError, match=r"\(state, step\); found"):
         make_step(lambda: made)
 
 
@@ -120,7 +120,7 @@ def test_synthetic_batches_are_two_at_least(
     step: CountingStep, batches: list[Any], count: int
 ) -> None:
     """A step is not timed on nothing, nor on one batch over and over."""
-    with pytest.raises(MisuseError, match=f"at least 2 batches; found {count}"):
+    with pytest.raises(MisuseError, match=rf"synthetic\(\).* 2 batches; found {count}"):
         StepRunner(lambda: (0, step), HOST_BATCHES, step.clock, lambda: batches)
 
 
@@ -248,7 +248,7 @@ def test_the_shadow_loader_is_pulled_beside_the_steps(step: CountingStep) -> Non
             yield number
 
     def waiting_step(state: int, batch: Any) -> tuple[int, Any]:
-        assert pulled.wait(10), "nobody pulled beside the step"
+        assert pulled.wait(10), "nobody pulled"
         return step(state, batch)
 
     stepper = StepRunner(lambda: (0, waiting_step), HOST_BATCHES, step.clock)
@@ -305,7 +305,7 @@ def test_the_loss_tells_when_a_step_is_done() -> None:
     loss, other = jnp.float32(1), jnp.float32(2)
     assert first_array({"a": other, "train_loss": loss}) is loss
     assert first_array((jax.random.key(0), other)) is other
-    with pytest.raises(MisuseError, match=r"jax\.Array in aux"):
+    with pytest.raises(MisuseError, match=r"jax\.Array"):
         first_array({"key": jax.random.key(0)})
 
 

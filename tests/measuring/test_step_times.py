@@ -29,8 +29,8 @@ def made_timeline(steps: int, skipped: int, in_hand: int = 0) -> tuple[StepTimes
     return timeline(
         asked_s,
         [1.0] * len(asked_s),
-        [one + 3 for one in asked_s[:steps]],
-        [DeviceStep(one + 2, one + 7) for one in asked_s[:steps]],
+        [began_s + 3 for began_s in asked_s[:steps]],
+        [DeviceStep(began_s + 2, began_s + 7) for began_s in asked_s[:steps]],
         skipped,
     )
 
@@ -56,7 +56,11 @@ def test_a_step_begins_behind_the_one_before() -> None:
     """The device does one step at a time, however early the next was called."""
     work = [DeviceStep(1.0, 5.0), DeviceStep(2.0, 8.0), DeviceStep(9.0, 10.0)]
     found = timeline([0.0, 1.0, 2.0], [0.5] * 3, [1.5, 2.5, 9.5], work, skipped=0)
-    assert [(one.began_s, one.done_s) for one in found] == [(1.0, 5.0), (5.0, 8.0), (9.0, 10.0)]
+    assert [(moments.began_s, moments.done_s) for moments in found] == [
+        (1.0, 5.0),
+        (5.0, 8.0),
+        (9.0, 10.0),
+    ]
 
 
 def test_prefetched_batches_at_the_end_are_not_steps() -> None:
@@ -69,20 +73,20 @@ def test_a_measurement_shows_its_last_round(rehearse: Rehearse) -> None:
     found = rehearse()
     assert 2 <= len(found.timeline) <= MAX_TIMELINE_STEPS
     assert found.timeline[0].asked_s == 0.0
-    for one in found.timeline:
-        assert one.given_s == pytest.approx(one.asked_s + LOAD_S)
-        assert one.dispatched_s == pytest.approx(one.given_s + STEP_S)
-        assert one.done_s == pytest.approx(one.dispatched_s)
-        assert one.began_s == pytest.approx(one.given_s)
-    for one, following in pairwise(found.timeline):
-        assert following.asked_s == pytest.approx(one.dispatched_s)
+    for step in found.timeline:
+        assert step.given_s == pytest.approx(step.asked_s + LOAD_S)
+        assert step.dispatched_s == pytest.approx(step.given_s + STEP_S)
+        assert step.done_s == pytest.approx(step.dispatched_s)
+        assert step.began_s == pytest.approx(step.given_s)
+    for step, following in pairwise(found.timeline):
+        assert following.asked_s == pytest.approx(step.dispatched_s)
 
 
 def test_a_loader_that_grew_slow_is_shown_as_it_is_at_last(rehearse: Rehearse) -> None:
     """What a person looks at is where training ends up, not how it began."""
     gaps_s = (0.010 + 0.00001 * number for number in range(100_000))
     found = rehearse(gaps_s)
-    waits_s = [one.given_s - one.asked_s for one in found.timeline]
+    waits_s = [step.given_s - step.asked_s for step in found.timeline]
     assert found.distributions is not None
     assert max(waits_s) == pytest.approx(found.distributions.wait_s[100])
 

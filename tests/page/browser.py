@@ -1,4 +1,4 @@
-"""Headless Chromium: opens a page in frames of some widths and says what became of it."""
+"""Headless Chromium: opens a page in frames of several widths and describes the result."""
 
 import html
 import json
@@ -38,7 +38,7 @@ const hasText = element => [...element.childNodes].some(
 function seen(frame) {
   const view = frame.contentWindow, page = frame.contentDocument;
   const shown = [...page.body.querySelectorAll("*")].filter(
-    one => hasText(one) && one.tagName !== "title" && !one.closest("svg.netpipe"));
+    element => hasText(element) && element.tagName !== "title" && !element.closest("svg.netpipe"));
   const ids = [...page.querySelectorAll("[id]")].map(one => one.id);
   return {
     width: page.documentElement.clientWidth,
@@ -75,7 +75,7 @@ class Seen:
     console: list[str]
 
 
-def opened(page: str, folder: Path, scheme: str = "light") -> Seen:
+def open_page(page: str, folder: Path, scheme: str = "light") -> Seen:
     """Open a page in a frame of each width; `scheme` is what the reader's system prefers."""
     frames = "".join(
         f'<iframe style="width:{width}px;height:900px;border:0" srcdoc="{html.escape(page)}">'
@@ -87,10 +87,10 @@ def opened(page: str, folder: Path, scheme: str = "light") -> Seen:
         f'<!doctype html><meta charset="utf-8"><body>{frames}<script>{_ASK}</script>',
         encoding="utf-8",
     )
-    return _asked(around, folder, scheme)
+    return _run_chromium(around, folder, scheme)
 
 
-def _asked(around: Path, folder: Path, scheme: str) -> Seen:
+def _run_chromium(around: Path, folder: Path, scheme: str) -> Seen:
     done = subprocess.run(
         [
             str(CHROMIUM), "--headless=new", "--no-sandbox", "--disable-gpu",

@@ -79,7 +79,7 @@ def distributions() -> Document:
     near_s = [0.038 + 0.00004 * percentile for percentile in range(100)]
     return {
         "train_step_s": [*near_s, 0.3],
-        "wait_s": [max(0.0, one - 0.01) for one in near_s] + [0.26],
+        "wait_s": [max(0.0, step_s - 0.01) for step_s in near_s] + [0.26],
         "steps": 1234,
     }
 

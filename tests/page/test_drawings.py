@@ -6,15 +6,12 @@ from math import inf
 
 import pytest
 
-from netpipe.page.content import Tone
 from netpipe.page.formatting import format_short_count
 from netpipe.page.plots.canvas import Ink
-from netpipe.page.plots.distributions import draw_distributions
-from netpipe.page.plots.inline import inline_svg
-from netpipe.page.plots.ranges import Line, Row, draw_amounts, draw_factors
-from netpipe.page.plots.sparkline import draw_sparkline
-from netpipe.page.plots.stage_bars import draw_stage_bars
-from netpipe.page.plots.timeline import build_timeline, draw_timeline
+from netpipe.page.plots.rows import Row, draw_amounts, draw_factors, draw_sparkline, draw_stage_bars
+from netpipe.page.plots.timeline import build_timeline, draw_distributions, draw_timeline
+from netpipe.page.rendering import inline_svg
+from netpipe.page.tones import Tone
 from netpipe.results.measurement import Interval
 from netpipe.results.step_times import StepTimes
 from tests.page import examples
@@ -22,15 +19,15 @@ from tests.page.examples import HOSTILE, findings, near
 from tests.page.parsed import parsed
 
 UNBOUNDED = Interval(0.01, -inf, inf, 2)
-STEPS = tuple(StepTimes(**one) for one in examples.timeline())
+STEPS = tuple(StepTimes(**step) for step in examples.timeline())
 PERCENTILES = examples.distributions()
 
 DRAWINGS = {
     "timeline": draw_timeline(build_timeline(STEPS)),
     "distributions": draw_distributions(PERCENTILES["train_step_s"], PERCENTILES["wait_s"]),
-    "durations": draw_amounts([Row("a", near(0.01)), Row("b", UNBOUNDED)], Line(0.02, "a step")),
+    "durations": draw_amounts([Row("a", near(0.01)), Row("b", UNBOUNDED)], 0.02),
     "amounts": draw_amounts([Row("a", near(2e7))], write=format_short_count),
-    "factors": draw_factors([Row("a", near(0.3)), Row("b", near(40.0))], Line(1.0, "keeps up")),
+    "factors": draw_factors([Row("a", near(0.3)), Row("b", near(40.0))], "keeps up"),
     "stages": draw_stage_bars(findings("tokenize").stages, ".map(tokenize)"),
     "sparkline": draw_sparkline([1.0, 1.1], 1.5, Tone.BAD),
 }
@@ -46,7 +43,7 @@ def test_a_style_sheet_decides_on_every_colour(name: str) -> None:
     """What is not a CSS variable is transparent, or none."""
     found = inline_svg(DRAWINGS[name], "a-", "title")
     assert not re.findall(r"#[0-9a-f]{6}", found)
-    assert set(re.findall(r"var\((--\w+)\)", found)) <= {one.variable for one in Ink}
+    assert set(re.findall(r"var\((--\w+)\)", found)) <= {ink.variable for ink in Ink}
 
 
 @pytest.mark.parametrize("name", DRAWINGS)
@@ -54,10 +51,10 @@ def test_a_drawing_leaves_the_rest_of_a_page_alone(name: str) -> None:
     """It has no style sheet, no date and no link, and all its ids begin with what it was given."""
     found = inline_svg(DRAWINGS[name], "mine-", "title")
     assert not re.search(r"<style|<metadata|http", found)
-    ids = {one for _, attributes in parsed(found).elements if (one := attributes.get("id"))}
+    ids = {id_ for _, attributes in parsed(found).elements if (id_ := attributes.get("id"))}
     referred = set(re.findall(r'(?:href="|url\()#([\w-]+)', found))
     assert referred <= ids
-    assert all(one.startswith("mine-") for one in ids)
+    assert all(id_.startswith("mine-") for id_ in ids)
 
 
 def test_letters_that_matplotlib_lacks_are_the_browsers() -> None:
@@ -68,7 +65,7 @@ def test_letters_that_matplotlib_lacks_are_the_browsers() -> None:
 
 def test_a_long_name_is_shortened() -> None:
     """It does not run into the figure at its right."""
-    (found,) = (one for one in texts(draw_amounts([Row("x" * 99, near(1.0))])) if "xx" in one)
+    (found,) = (text for text in texts(draw_amounts([Row("x" * 99, near(1.0))])) if "xx" in text)
     assert len(found) < 40
     assert "…" in found
 
@@ -88,9 +85,7 @@ def test_factors_go_by_halves_and_doubles() -> None:
 
 def test_a_headroom_of_nothing_is_drawn() -> None:
     """0 has no place among factors; its figure is told all the same."""
-    assert "0.00 x" in texts(
-        draw_factors([Row("a", Interval(0.0, 0.0, 0.0, 3))], Line(1.0, "even"))
-    )
+    assert "0.00 x" in texts(draw_factors([Row("a", Interval(0.0, 0.0, 0.0, 3))], "even"))
 
 
 def test_times_of_nothing_are_drawn() -> None:
@@ -98,14 +93,14 @@ def test_times_of_nothing_are_drawn() -> None:
     assert draw_amounts([Row("a", Interval(0.0, 0.0, 0.0, 3))])
     assert draw_distributions([0.0] * 101, [0.0] * 101)
     assert draw_timeline(build_timeline((StepTimes(0.0, 0.0, 0.0, 0.0),)))
-    idle = [replace(one, s_per_batch=0.0, cpu_s_per_batch=0.0) for one in findings("a").stages]
+    idle = [replace(stage, s_per_batch=0.0, cpu_s_per_batch=0.0) for stage in findings("a").stages]
     assert draw_stage_bars(idle, None)
     assert draw_sparkline([0.0], 0.0, Tone.GOOD)
 
 
 def test_the_bottleneck_is_marked_by_more_than_a_colour() -> None:
     """Its name has a sign before it, and no other has."""
-    assert [one for one in texts(DRAWINGS["stages"]) if "▶" in one] == ["▶ .map(tokenize)"]
+    assert [text for text in texts(DRAWINGS["stages"]) if "▶" in text] == ["▶ .map(tokenize)"]
 
 
 def test_a_hostile_name_is_a_name() -> None:

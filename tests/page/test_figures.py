@@ -8,8 +8,7 @@ from typing import Any, Final
 import pytest
 
 from netpipe.page.content import Drawing, Fact, Facts, Part
-from netpipe.page.parts import measurement
-from netpipe.page.parts.registry import build_parts
+from netpipe.page.parts import build_parts, measurement
 from netpipe.page.reading import replace_unprintable
 from netpipe.results.units import format_seconds
 from tests.page import examples
@@ -146,7 +145,7 @@ def test_the_steps_are_the_documents() -> None:
     who, every = (card.caption for card in part.cards[:2] if isinstance(card, Drawing))
     first, last = timeline[0], timeline[-1]
     loop_s = last["dispatched_s"] - first["asked_s"]
-    waited_s = sum(one["given_s"] - one["asked_s"] for one in timeline)
+    waited_s = sum(step["given_s"] - step["asked_s"] for step in timeline)
     expected = [
         [len(timeline), last["done_s"] - first["done_s"], 0.25, waited_s / loop_s],
         [
@@ -163,9 +162,9 @@ def test_the_drawn_times_are_the_documents() -> None:
     """Each median is written beside its row."""
     document = examples.measurement()
     (part,) = shown(document)
-    (card,) = (one for one in part.cards if one.heading == "What a batch and a step take")
+    (card,) = (card for card in part.cards if card.heading == "What a batch and a step take")
     assert isinstance(card, Drawing)
-    written = [one.strip() for one in re.findall(r"<text[^>]*>([^<]+)</text>", card.svg)]
+    written = [text.strip() for text in re.findall(r"<text[^>]*>([^<]+)</text>", card.svg)]
     for name in ("load_s_per_batch", "train_s_per_step", "step_synced_s", "host_s_per_step"):
         assert format_seconds(document[name]["median"]) in written
 
@@ -173,13 +172,13 @@ def test_the_drawn_times_are_the_documents() -> None:
 def leaves(value: Any) -> Iterator[float]:
     """Give all numbers of a document, those in its texts too."""
     if isinstance(value, Mapping):
-        for one in value.values():
-            yield from leaves(one)
+        for item in value.values():
+            yield from leaves(item)
     elif isinstance(value, list | tuple):
-        for one in value:
-            yield from leaves(one)
+        for item in value:
+            yield from leaves(item)
     elif isinstance(value, str):
-        yield from (abs(one) for one, _ in read_figures(value))
+        yield from (abs(figure) for figure, _ in read_figures(value))
     elif isinstance(value, int | float):
         yield abs(value)
 
@@ -191,6 +190,6 @@ def test_no_table_holds_a_figure_of_its_own(name: str) -> None:
     known = [*leaves(document), 0.0, 1.0]
     for part in shown(document):
         for table in (getattr(card, "table", card) for card in part.cards):
-            for cell in (cell for row in getattr(table, "rows", ()) for cell in row):
+            for cell in (cell for row in getattr(table, "rows", ()) for cell in row.values()):
                 for value, exact in read_figures(f"{cell.text}; {cell.note}"):
-                    assert any(abs(abs(value) - one) <= exact for one in known), (cell, value)
+                    assert any(abs(abs(value) - figure) <= exact for figure in known), (cell, value)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from netpipe.page.rendering import render_page
-from tests.page.browser import CHROMIUM, WIDTHS, Seen, opened
+from tests.page.browser import CHROMIUM, WIDTHS, Seen, open_page
 from tests.page.examples import HOSTILE, diagnosis, lint, measurement, measurements, run
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here")
@@ -27,8 +27,8 @@ def scheme(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def seen(scheme: str, tmp_path_factory: pytest.TempPathFactory) -> Seen:
-    """The page, opened at both widths."""
-    return opened(full_page(), tmp_path_factory.mktemp("chromium"), scheme)
+    """Return what the browser shows at both widths."""
+    return open_page(full_page(), tmp_path_factory.mktemp("chromium"), scheme)
 
 
 def test_the_frames_are_of_both_widths(seen: Seen) -> None:
@@ -77,4 +77,4 @@ def test_the_page_follows_the_reader(seen: Seen, scheme: str) -> None:
 def test_what_would_be_fetched_is_refused(tmp_path: Path) -> None:
     """An image that found its way into a page is refused by its policy, and that is noticed."""
     tampered = full_page().replace("</main>", '<img src="http://127.0.0.1:9/x.png"></main>')
-    assert any("Content Security Policy" in line for line in opened(tampered, tmp_path).console)
+    assert any("Content Security Policy" in line for line in open_page(tampered, tmp_path).console)

@@ -1,4 +1,4 @@
-"""Documents from files: what is none of ours is refused, by name."""
+"""Documents from files: any other file is refused with what is wrong and the way out."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from netpipe.errors import InputError
-from netpipe.page.parts.registry import SCHEMAS
+from netpipe.page.parts import SCHEMAS
 from netpipe.page.reading import read_document
 from tests.page.examples import every_document, measurement
 
@@ -27,20 +27,20 @@ def test_every_document_is_read_as_it_is(name: str, tmp_path: Path) -> None:
 
 
 def test_there_is_an_example_of_every_schema() -> None:
-    """So that none is left out of the tests here."""
-    assert {one["schema"] for one in EVERY.values()} == set(SCHEMAS)
+    """The tests here cover every kind of document."""
+    assert {document["schema"] for document in EVERY.values()} == set(SCHEMAS)
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", r"file must be JSON; found .*\. .* --json"),
-        ("[" * 100_000, "file must be JSON"),
-        ("[]", "schema must be one of netpipe.measurement/1, .*; found None"),
-        ({"schema": 1}, "schema must be one of .*; found 1"),
-        ({"schema": "netpipe.session/1"}, "found 'netpipe.session/1'.*--json"),
-        ({"schema": "netpipe.lint/2"}, "found 'netpipe.lint/2'. A newer netpipe wrote it"),
-        ({"schema": "netpipe.lint/1"}, r"fit its schema \('intent' is a required property\)"),
+        ("{", "JSON.*--json"),
+        ("[" * 100_000, "JSON"),
+        ("[]", "schema.*netpipe.measurement/1.*None"),
+        ({"schema": 1}, "schema.* 1"),
+        ({"schema": "netpipe.session/1"}, "schema.*'netpipe.session/1'.*--json"),
+        ({"schema": "netpipe.lint/2"}, "schema.*'netpipe.lint/2'.*upgrade"),
+        ({"schema": "netpipe.lint/1"}, "'intent'"),
     ],
 )
 def test_another_file_is_refused(content: object, message: str, tmp_path: Path) -> None:
@@ -52,14 +52,14 @@ def test_another_file_is_refused(content: object, message: str, tmp_path: Path) 
 
 
 def test_a_wrong_field_is_named(tmp_path: Path) -> None:
-    """By its path in the document."""
+    """The error has the field's path in the document, its bound and its value."""
     wrong = measurement()
     wrong["step_s"]["n"] = 0
-    with pytest.raises(InputError, match=r"step_s\.n must be at least 1; found 0"):
+    with pytest.raises(InputError, match=r"step_s\.n .* 1;.* 0"):
         read_document(write(tmp_path, wrong))
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    """As one that cannot be read."""
-    with pytest.raises(InputError, match=r"absent\.json: file must be readable; found No such"):
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    """The error says that it cannot be read."""
+    with pytest.raises(InputError, match=r"absent\.json: .*readable"):
         read_document(tmp_path / "absent.json")

@@ -1,4 +1,4 @@
-"""One page out of documents: whole, the same each time, and safe whatever names are in them."""
+"""One page from documents: complete, reproducible, and safe whatever names are in them."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -22,24 +22,24 @@ WORDS = (
 
 
 @cache
-def made(name: str) -> str:
-    """The page of a document, made once."""
+def render(name: str) -> str:
+    """Return the page of a document, rendered once."""
     return render_page([EVERY[name]])
 
 
 @pytest.mark.parametrize("name", EVERY)
 def test_every_document_becomes_a_page(name: str) -> None:
     """It is well nested, has one heading of the first order, and refuses to fetch anything."""
-    found = parsed(made(name))
+    found = parsed(render(name))
     assert len(found.named("h1")) == 1
     assert {"http-equiv": "Content-Security-Policy", "content": POLICY} in found.named("meta")
     assert not {"script", "img", "link", "iframe", "object"} & {tag for tag, _ in found.elements}
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_nothing_stands_empty(name: str) -> None:
+def test_no_element_is_empty(name: str) -> None:
     """A document without some values leaves no empty card, head or list."""
-    text = made(name)
+    text = render(name)
     for empty in ("<h3></h3>", "<tbody>\n</tbody>", "<ul>\n</ul>", "<dl>\n</dl>", "None<", ">nan"):
         assert empty not in text
 
@@ -47,17 +47,16 @@ def test_nothing_stands_empty(name: str) -> None:
 @pytest.mark.parametrize("name", ["diagnosis", "lint", "run"])  # drawings of all kinds
 def test_the_same_documents_give_the_same_bytes(name: str) -> None:
     """A changed page then means a changed result."""
-    assert render_page([EVERY[name]]) == made(name)
+    assert render_page([EVERY[name]]) == render(name)
 
 
-def test_code_stays_text() -> None:
-    """A name of tags, quotes, mathematics and what no page can hold is shown, and runs nothing."""
-    documents = {name: hostile(one) for name, one in EVERY.items()}
-    for name, document in documents.items():
-        found = parsed(render_page([document], names=[HOSTILE], repeat=HOSTILE))
-        assert "</script><img src=x onerror=alert(1)>\"'&$x_1$" in found.text, name
-        assert not found.named("img")
-        assert not any("onerror" in attributes for _, attributes in found.elements)
+@pytest.mark.parametrize("name", EVERY)
+def test_code_stays_text(name: str) -> None:
+    """A name with tags, quotes, mathematics and control characters is shown, and runs nothing."""
+    found = parsed(render_page([hostile(EVERY[name])], names=[HOSTILE], repeat=HOSTILE))
+    assert HOSTILE.partition(" \x07")[0] in found.text
+    assert not found.named("img")
+    assert not any("onerror" in attributes for _, attributes in found.elements)
 
 
 def hostile(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -69,25 +68,25 @@ def hostile(document: Mapping[str, Any]) -> dict[str, Any]:
         elif isinstance(value, dict):
             found[key] = hostile(value)
         elif isinstance(value, list):
-            found[key] = [hostile(one) if isinstance(one, dict) else one for one in value]
+            found[key] = [hostile(item) if isinstance(item, dict) else item for item in value]
         else:
             found[key] = value
     return found
 
 
-def test_what_no_page_can_hold_is_replaced() -> None:
+def test_unprintable_characters_are_replaced() -> None:
     """Control characters, lone surrogates and marks that turn the direction of all that follows."""
-    told = replace_unprintable({"a\x00": ["b\ud800", {"c": "d\u202e"}, 1, None, True]})
-    assert told == {"a�": ["b�", {"c": "d�"}, 1, None, True]}
+    replaced = replace_unprintable({"a\x00": ["b\ud800", {"c": "d\u202e"}, 1, None, True]})
+    assert replaced == {"a�": ["b�", {"c": "d�"}, 1, None, True]}
 
 
-def test_several_documents_stand_below_each_other() -> None:
-    """Each is a part, with a link to it and the name that it was given."""
+def test_each_of_several_documents_is_a_part() -> None:
+    """Each has a link to it and the name that it was given."""
     found = parsed(render_page([measurement(), lint()], names=["a.json", "b.json"]))
-    assert [one["id"] for one in found.named("article")] == ["part-1", "part-2"]
-    assert [one["href"] for one in found.named("a")] == ["#part-1", "#part-2"]
+    assert [article["id"] for article in found.named("article")] == ["part-1", "part-2"]
+    assert [link["href"] for link in found.named("a")] == ["#part-1", "#part-2"]
     assert "a.json: h200-x1" in found.texts
-    assert "b.json: The order of the calls" in found.texts
+    assert any(text.startswith("b.json: ") for text in found.texts)
 
 
 def test_one_part_needs_no_list_of_parts() -> None:
@@ -95,11 +94,9 @@ def test_one_part_needs_no_list_of_parts() -> None:
     assert not parsed(render_page([measurement()])).named("nav")
 
 
-def test_how_to_repeat_it_is_told_where_it_is_known() -> None:
-    """The command stands at the end; without one there is no empty frame."""
-    assert "netpipe measure --loader a:b" in render_page(
-        [lint()], repeat="netpipe measure --loader a:b"
-    )
+def test_the_command_that_repeats_a_result_is_shown() -> None:
+    """Without one there is no empty frame."""
+    assert "netpipe measure a:b" in render_page([lint()], repeat="netpipe measure a:b")
     assert "How to repeat" not in render_page([lint()])
 
 
@@ -110,14 +107,14 @@ def test_drawings_say_what_they_show() -> None:
     drawings = found.named("svg")
     assert len(drawings) > 5
     assert len(ids) == len(set(ids))
-    for one in drawings:
-        assert one["role"] == "img"
-        assert set((one["aria-labelledby"] or "").split()) <= set(ids)
+    for drawing in drawings:
+        assert drawing["role"] == "img"
+        assert set((drawing["aria-labelledby"] or "").split()) <= set(ids)
 
 
-def test_a_page_that_cannot_be_written_is_told(tmp_path: Path) -> None:
-    """The error names the file and where the user chose it."""
-    with pytest.raises(InputError, match=r"page\.html: --html must be writable"):
+def test_an_unwritable_page_is_an_error(tmp_path: Path) -> None:
+    """The error names the file and the flag."""
+    with pytest.raises(InputError, match=r"page\.html: --html"):
         write_page([lint()], tmp_path / "absent" / "page.html", "--html")
 
 
@@ -125,4 +122,4 @@ def test_a_page_is_a_file(tmp_path: Path) -> None:
     """Writing it leaves no temporary file."""
     write_page([lint()], tmp_path / "page.html", "--html")
     assert (tmp_path / "page.html").read_text(encoding="utf-8").startswith("<!doctype html>")
-    assert [one.name for one in tmp_path.iterdir()] == ["page.html"]
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]

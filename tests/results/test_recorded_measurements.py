@@ -19,11 +19,11 @@ def recorded(path: Path) -> Measurement:
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
 def test_a_recorded_fault_keeps_its_name(path: Path) -> None:
-    """What a live run was told is told of the same figures again."""
+    """The figures of a live run give the verdict of that run again."""
     case = find(path.stem)
     measurement = recorded(path)
     named = {judge(measurement).kind} & set(case.kinds)
-    assert named or case.finding in {one.name for one in measurement.findings}
+    assert named or case.finding in {finding.name for finding in measurement.findings}
 
 
 def test_every_verdict_that_can_be_planted_is_recorded() -> None:

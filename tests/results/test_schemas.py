@@ -15,14 +15,14 @@ import netpipe
 from netpipe.gate import baseline
 from netpipe.gate.comparison import BaselineSessions, compare
 from netpipe.gate.pairs import Pair
-from netpipe.measuring.child import Factories, serve
-from netpipe.measuring.request import MeasureRequest
+from netpipe.measuring.child import serve
+from netpipe.measuring.request import Factories, MeasureRequest
 from netpipe.results.measurement import Finding, Measurement
 from netpipe.results.step_times import Distributions, StepTimes
 from netpipe.suite.against import Against
 from netpipe.suite.gate_results import GateResult
+from netpipe.suite.outputs import write_json
 from netpipe.suite.run import Run
-from netpipe.suite.run_document import write_json
 from netpipe.suite.worktrees import Commit
 from netpipe.verdict.decision import judge
 from netpipe.verdict.report import measurement_document
@@ -129,7 +129,7 @@ def test_a_wrong_measurement_is_refused(check: Callable[..., None], name: str) -
 
 
 def test_a_baseline_is_described(check: Callable[..., None], tmp_path: Path) -> None:
-    """What a baseline holds, and of pytest-benchmark's own what is read."""
+    """The schema covers netpipe's part of a baseline, and the used part of pytest-benchmark's."""
     theirs = {"datetime": "2026-11-21", "commit_info": {}, "benchmarks": []}
     path = baseline.save(tmp_path, "first", theirs, {"a::b": tuple(MEASUREMENTS)})
     document = json.loads(path.read_text())
@@ -174,12 +174,12 @@ def test_a_run_is_described(check: Callable[..., None], tmp_path: Path) -> None:
     write_json(run, tmp_path / "run.json")
     document = json.loads((tmp_path / "run.json").read_text())
     check("run", document)
-    outcomes = [(one["outcome"], one["against"]) for one in document["comparisons"]]
+    outcomes = [(entry["outcome"], entry["against"]) for entry in document["comparisons"]]
     assert outcomes == [("NO_BASELINE", None), ("REGRESSED", None), ("REGRESSED", "main")]
     assert set(document["against"]) == set(schema("run")["properties"]["against"]["properties"])
     assert set(document) == set(schema("run")["properties"])
     described = schema("run")["properties"]["comparisons"]["items"]["properties"]
-    assert all(set(one) == set(described) for one in document["comparisons"])
+    assert all(set(entry) == set(described) for entry in document["comparisons"])
     del document["measurements"][0]["verdict"]
     with pytest.raises(jsonschema.ValidationError):
         check("run", document)

@@ -1,4 +1,4 @@
-"""Medians, their intervals, and what is said about a distribution."""
+"""Medians, their intervals, and the figures of a distribution."""
 
 import subprocess
 import sys
@@ -66,8 +66,8 @@ def test_the_widened_range_covers_the_median(n: int) -> None:
     """The interval of a few lognormal times holds their median 95% of the time, above 0."""
     time_s = Random(1).lognormvariate
     found = [statistics.median_interval([time_s(0.0, 1.0) for _ in range(n)]) for _ in range(5000)]
-    covered = sum(0.0 < one.low <= 1.0 <= one.high for one in found)
-    assert covered >= statistics.CONFIDENCE * len(found)
+    covered = sum(0.0 < interval.low <= 1.0 <= interval.high for interval in found)
+    assert covered >= 0.95 * len(found)
 
 
 @pytest.mark.parametrize("n", [6, 7, 8, 9, 10, 20, 50, 101, 400])
@@ -76,14 +76,14 @@ def test_the_interval_is_the_narrowest_that_covers(n: int) -> None:
     interval = statistics.median_interval([float(value) for value in reversed(range(n))])
     outside = int(interval.low)
     assert interval.high == n - 1 - outside
-    assert coverage(n, outside) >= statistics.CONFIDENCE > coverage(n, outside + 1)
+    assert coverage(n, outside) >= 0.95 > coverage(n, outside + 1)
     assert (interval.median, interval.n) == ((n - 1) / 2, n)
 
 
 def test_a_ratio_pairs_the_values_of_one_round() -> None:
     """A machine that slows both quantities of a round leaves their ratio alone."""
     under = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0]
-    assert statistics.ratio_interval([3 * one for one in under], under) == Interval(
+    assert statistics.ratio_interval([3 * value for value in under], under) == Interval(
         3.0, 3.0, 3.0, 6
     )
 
@@ -172,6 +172,6 @@ def test_percentiles_run_from_the_least_to_the_most(count: int) -> None:
 
 @pytest.mark.parametrize("n", range(1, 13))
 def test_the_variance_of_a_median_is_that_of_medians(n: int) -> None:
-    """The medians of drawn normal values spread as the formula says, within 5%."""
+    """The medians of drawn normal values spread as in the formula, within 5%."""
     medians = np.median(np.random.default_rng(n).normal(size=(20_000, n)), axis=1)
     assert statistics.median_variance(n) == pytest.approx(medians.var(), rel=0.05)

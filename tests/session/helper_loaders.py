@@ -1,4 +1,4 @@
-"""Loaders whose maps let another program compute, as one that decodes video with ffmpeg does."""
+"""Loaders whose maps run another program, as a loader that decodes video with ffmpeg does."""
 
 import subprocess
 import sys
@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 USED_S = 0.2
-"""CPU seconds that a program uses for an element at least, beside its start."""
+"""Fewest CPU seconds that a program uses for an element, not counting its start."""
 
-# For every line a program computes and says the CPU seconds that it has used until now.
+# For every line, the program computes and prints the CPU seconds that it has used until now.
 PROGRAM = f"""
 import os, sys, time
 for line in sys.stdin:
@@ -49,7 +49,7 @@ class EndingHelpers:
         """Do nothing: no program lives."""
 
     def load(self, _: Any) -> Any:
-        """Return the CPU seconds that the program says it has used."""
+        """Return the CPU seconds that the program reports."""
         helper = Helper()
         used_s = helper.compute()
         helper.end()
@@ -68,7 +68,7 @@ class LivingHelper:
             self._helper.end()
 
     def load(self, _: Any) -> Any:
-        """Return the CPU seconds that the program says it has used for this element."""
+        """Return the CPU seconds that the program reports for this element."""
         self._helper = self._helper or Helper()
         before_s, self._used_s = self._used_s, self._helper.compute()
         return np.array([self._used_s - before_s])

@@ -12,14 +12,13 @@ HEAVY = ("numpy", "jax", "grain", "rich", "jinja2")
     "module",
     [
         "netpipe.diagnosis.child",
-        "netpipe.diagnosis.second_process",
         "netpipe.linting.child",
         "netpipe.measuring.child",
         "netpipe.throughput.child",
     ],
 )
 def test_workers_import_nothing_heavy(module: str) -> None:
-    """It would cost each worker memory, and the first batch its time."""
-    program = f"import sys, {module}; print([one for one in {HEAVY} if one in sys.modules])"
+    """Heavy imports would cost each worker memory, and delay the first batch."""
+    program = f"import sys, {module}; print([name for name in {HEAVY} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     assert done.stdout == b"[]\n"

@@ -1,4 +1,4 @@
-"""Where loaded code may come from, and where not."""
+"""Which origins of loaded code are accepted, and which are refused."""
 
 import importlib
 import json
@@ -13,8 +13,8 @@ from types import ModuleType
 import pytest
 
 from netpipe.errors import MisuseError
-from netpipe.measuring.child import Factories, serve
-from netpipe.measuring.request import MeasureRequest
+from netpipe.measuring.child import serve
+from netpipe.measuring.request import Factories, MeasureRequest
 from netpipe.session.code_origin import check_origin
 from tests.repository import commit_files, init
 from tests.root_process import ROOT
@@ -62,12 +62,12 @@ def test_the_innermost_folder_counts(tmp_path: Path, monkeypatch: pytest.MonkeyP
         check_origin(str(tmp_path / "mine"), [other], module(tmp_path / "project.py"))
 
 
-def test_nothing_is_refused_unasked(tmp_path: Path) -> None:
-    """A session that is compared with no other version may load what it likes."""
+def test_a_session_without_a_checkout_may_load_any_code(tmp_path: Path) -> None:
+    """A session that is compared with no other version is not checked."""
     check_origin("", (), module(tmp_path / "project.py"))
 
 
-def test_a_session_looks_at_what_it_ran(tmp_path: Path) -> None:
+def test_a_session_checks_the_code_that_it_ran(tmp_path: Path) -> None:
     """A session that measured code of a checkout it was not to use writes no measurement."""
     request = MeasureRequest(
         result=str(tmp_path / "result.json"),
@@ -79,7 +79,7 @@ def test_a_session_looks_at_what_it_ran(tmp_path: Path) -> None:
     serve(request, Factories(tiny_loader))
     error = json.loads((tmp_path / "result.json").read_text())["error"]
     assert error["kind"] == "misuse"
-    assert f"must run the code of {tmp_path}; found" in error["message"]
+    assert f"{tmp_path}; found" in error["message"]
     assert str(ROOT) in error["message"]
 
 
@@ -140,14 +140,14 @@ def test_an_installed_copy_is_refused(
     commit_files(checkout, files)
     target = installed(checkout / shipped)
     importlib.import_module(name)
-    with pytest.raises(MisuseError, match=f"must be imported from {checkout}") as raised:
+    with pytest.raises(MisuseError, match=f"from {checkout}") as raised:
         check_origin(str(checkout), [])
     assert f"found {target}" in str(raised.value)
     assert "pip install -e" in str(raised.value)
 
 
 def test_a_package_of_the_checkout_passes(checkout: Path) -> None:
-    """What was imported from the checkout's own folder is what is to be measured."""
+    """A package that was imported from the checkout's own folder is accepted."""
     commit_files(checkout, {"src/inner_4/__init__.py": "import json, os.path, pytest"})
     sys.path.insert(0, str(checkout / "src"))
     importlib.import_module("inner_4")
@@ -193,7 +193,7 @@ def test_a_zip_file_is_refused(checkout: Path, tmp_path: Path) -> None:
 
 
 def test_a_lazy_import_in_a_worker_is_refused(checkout: Path, installed: Installed) -> None:
-    """What this process has not imported, but its workers will, is looked up and followed."""
+    """Imports that only workers will execute are looked up and followed."""
     files = {
         "perf_4.py": "def transform():\n    from middle_4 import step",
         "middle_4.py": "def step():\n    import inner_4.sub",
@@ -232,7 +232,7 @@ def test_a_vendored_copy_does_not_refuse_an_installed_package(
     owner: str,
     is_refused: bool,
 ) -> None:
-    """A package of another distribution is no copy, though the checkout has one of its name."""
+    """A package of another distribution is no copy, even if its name is in the checkout."""
     vendored = "third_party/grain_4"
     project = '[project]\nname = "My.Project"\n'
     commit_files(checkout, {"pyproject.toml": project, f"{vendored}/__init__.py": ""})
@@ -246,7 +246,7 @@ def test_a_vendored_copy_does_not_refuse_an_installed_package(
 def test_a_compiled_module_of_the_project_is_refused(
     checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A module without a source file in the checkout is told by the distribution it belongs to."""
+    """A module without a source file in the checkout is recognised by its distribution."""
     commit_files(checkout, {"pyproject.toml": '[project]\nname = "My.Project"\n', "fast.c": ""})
     info = tmp_path / "site-packages" / "my_project-1.dist-info"
     info.mkdir(parents=True)
@@ -257,7 +257,7 @@ def test_a_compiled_module_of_the_project_is_refused(
     compiled = ModuleType("fast_4")
     compiled.__file__ = str(info.parent / "fast_4.so")
     monkeypatch.setitem(sys.modules, "fast_4", compiled)
-    with pytest.raises(MisuseError, match="fast_4 belongs to my-project"):
+    with pytest.raises(MisuseError, match=r"fast_4 .*my-project"):
         check_origin(str(checkout), [])
 
 
@@ -267,7 +267,7 @@ def test_a_folder_that_is_no_checkout_is_refused(tmp_path: Path) -> None:
         check_origin(str(tmp_path), [])
 
 
-def test_a_session_looks_before_it_measures(
+def test_a_session_checks_its_code_before_it_measures(
     checkout: Path, installed: Installed, tmp_path: Path
 ) -> None:
     """A session that would measure an installed copy ends before its rounds."""
@@ -282,4 +282,4 @@ def test_a_session_looks_before_it_measures(
     serve(request, Factories(lambda: pytest.fail("measured")))
     error = json.loads((tmp_path / "result.json").read_text())["error"]
     assert error["kind"] == "misuse"
-    assert "inner_4 must be imported from" in error["message"]
+    assert "inner_4 must" in error["message"]

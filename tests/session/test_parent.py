@@ -65,7 +65,7 @@ def wait_until_gone(pid: int) -> None:
 
 
 def test_a_child_gives_a_measurement(here: Path) -> None:
-    """What the child wrote is what the caller gets."""
+    """The caller gets the measurement that the child wrote."""
     made = make_measurement()
     (here / "made.json").write_text(json.dumps(made.to_document()))
     source = "answer(measurement=json.loads((here / 'made.json').read_text()))"
@@ -100,19 +100,19 @@ def test_an_emulated_accelerator_leaves_the_real_one_alone(
 @pytest.mark.parametrize(
     ("source", "ending"),
     [
-        ("print('last words'); sys.exit(3)", "ended with code 3 without a result"),
-        ("print('last words')", "ended with code 0 without a result"),
+        ("print('last words'); sys.exit(3)", "ended with code 3"),
+        ("print('last words')", "ended with code 0"),
         (
             "print('last words', flush=True); os.kill(os.getpid(), signal.SIGKILL)",
-            "was ended by SIGKILL without a result",
+            "ended by SIGKILL",
         ),
         ("sys.stderr.write('last words'); raise KeyError('x')", "ended with code 1"),
     ],
 )
-def test_the_error_says_how_a_child_without_a_result_ended(
+def test_the_error_has_the_ending_of_a_child_without_a_result(
     here: Path, source: str, ending: str
 ) -> None:
-    """The error says how the child ended, and holds its last lines from both streams."""
+    """The error has the child's ending, and its last lines from both streams."""
     with pytest.raises(SessionError, match=ending) as caught:
         run_measurement(child(here, source), REQUEST)
     assert "last words" in str(caught.value)
@@ -124,14 +124,14 @@ def test_a_child_out_of_time_is_killed(here: Path, monkeypatch: pytest.MonkeyPat
     for name, limit_s in limits_s.items():
         monkeypatch.setattr(request_module, name, limit_s)
     request = MeasureRequest(budget_s=0.1, start_limit_s=0.1)
-    with pytest.raises(SessionError, match=r"did not end within 0\.6 s and was killed without"):
+    with pytest.raises(SessionError, match=r"0\.6 s and was killed"):
         run_measurement(child(here, "time.sleep(1000)"), request)
 
 
 def test_a_child_that_the_caller_cut_short_is_out_of_time(here: Path) -> None:
     """When the time that several sessions share is over, this session has not failed."""
     request = MeasureRequest(time_left_s=0.1)
-    with pytest.raises(OutOfTimeError, match=r"did not end within 0\.1 s and was killed without"):
+    with pytest.raises(OutOfTimeError, match=r"0\.1 s and was killed"):
         run_measurement(child(here, "time.sleep(1000)"), request)
 
 
@@ -166,13 +166,13 @@ def test_a_child_that_lingers_is_killed_with_its_result_read(
 )
 def test_garbage_is_no_result(here: Path, source: str) -> None:
     """A result of another shape is a failed session, not a crash of the caller."""
-    with pytest.raises(SessionError, match=r"result must be a netpipe\.session/1; found"):
+    with pytest.raises(SessionError, match=r"netpipe\.session/1; found"):
         run_measurement(child(here, source), REQUEST)
 
 
 def test_a_measurement_of_another_schema_is_refused(here: Path) -> None:
     """The result of an incompatible version of netpipe is refused."""
-    with pytest.raises(InputError, match=r"schema must be netpipe\.measurement/1"):
+    with pytest.raises(InputError, match=r"schema .*netpipe\.measurement/1"):
         run_measurement(
             child(here, "answer(measurement={'schema': 'netpipe.measurement/0'})"), REQUEST
         )
@@ -181,28 +181,20 @@ def test_a_measurement_of_another_schema_is_refused(here: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "error"), [("misuse", MisuseError), ("hang", HangError), ("failed", SessionError)]
 )
-def test_an_error_keeps_its_type_and_its_words(here: Path, kind: str, error: Any) -> None:
+def test_an_error_keeps_its_type_and_its_message(here: Path, kind: str, error: Any) -> None:
     """Misuse, a hang and a failure are different errors, with the child's own message."""
-    source = f"answer(error={{'kind': {kind!r}, 'message': 'in so many words'}})"
-    with pytest.raises(error, match=r"^in so many words$") as caught:
+    source = f"answer(error={{'kind': {kind!r}, 'message': 'words'}})"
+    with pytest.raises(error, match=r"^words$") as caught:
         run_measurement(child(here, source), REQUEST)
     assert type(caught.value) is error
 
 
-def test_nothing_that_a_child_started_lives_on(here: Path) -> None:
-    """Grandchildren are killed with the child, also when it ends by itself before them."""
-    source = (
-        "nap = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(1000)'])\n"
-        "answer(lint={'pid': nap.pid})"
-    )
-    wait_until_gone(run_session(child(here, source), LINT)["pid"])
-
-
-def test_a_process_that_left_the_session_is_killed(here: Path) -> None:
-    """What a child started in a session of its own is known by the request that it inherited."""
+@pytest.mark.parametrize("leaves", [False, True])
+def test_nothing_that_a_child_started_lives_on(here: Path, leaves: bool) -> None:
+    """Its children are killed with it, even in sessions of their own or if it ended before them."""
     source = (
         "nap = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(1000)'],\n"
-        "    start_new_session=True)\n"
+        f"    start_new_session={leaves})\n"
         "answer(lint={'pid': nap.pid})"
     )
     wait_until_gone(run_session(child(here, source), LINT)["pid"])
@@ -243,7 +235,7 @@ load_overlap_fraction(end)
 
 
 def assert_a_trace_was_removed(temporary: Path) -> None:
-    """Fail unless there was one trace of the child's, which is gone."""
+    """Fail unless the child made a single trace, which is gone."""
     made = Path((temporary / "made").read_text())
     assert made.parent == temporary
     assert not made.exists()
@@ -271,7 +263,7 @@ LEFT_ALONE = """
 import os, pathlib, subprocess, sys, time
 import numpy as np
 
-def tell():
+def write_pids():
     nap = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
     here = pathlib.Path(__file__).parent
     (here / "part").write_text(f"{os.getpid()} {nap.pid}")
@@ -280,7 +272,7 @@ def tell():
 AT_IMPORT
 
 def loader():
-    tell()
+    write_pids()
     while True:
         yield {"x": np.zeros((2, 3), np.int32)}
 """
@@ -297,7 +289,7 @@ def test_endless(netpipe_measurement):
 
 
 def end_while_measuring(here: Path, words: str, ended_by: signal.Signals) -> int:
-    """Start a module, end it once its session told of itself, return its exit code."""
+    """Start a module, end it once its session wrote its pids, return its exit code."""
     environment = {name: value for name, value in os.environ.items() if "PYTEST" not in name}
     command = subprocess.Popen(
         [sys.executable, "-m", *words.split()], env={**environment, "TMPDIR": str(here)}
@@ -310,7 +302,7 @@ def end_while_measuring(here: Path, words: str, ended_by: signal.Signals) -> int
 
 
 def assert_nothing_is_left(here: Path) -> None:
-    """Fail unless the session that told of itself has ended, its child and its folder too."""
+    """Fail unless the session has ended, and its child, and its folder is gone."""
     for pid in (here / "pids").read_text().split():
         wait_until_gone(int(pid))
     assert not list(here.glob("netpipe-session-*"))
@@ -321,7 +313,7 @@ def assert_nothing_is_left(here: Path) -> None:
     [
         (signal.SIGTERM, 128 + signal.SIGTERM, ""),
         (signal.SIGKILL, -signal.SIGKILL, ""),
-        (signal.SIGKILL, -signal.SIGKILL, "tell(); time.sleep(1000)"),
+        (signal.SIGKILL, -signal.SIGKILL, "write_pids(); time.sleep(1000)"),
     ],
     ids=["terminated", "killed", "killed-at-import"],
 )
@@ -357,7 +349,7 @@ def foreign_memory() -> Iterator[SharedMemory]:
 def test_shared_memory_of_a_killed_child_is_removed(
     here: Path, foreign_memory: SharedMemory
 ) -> None:
-    """What it left goes with it; what others made, meanwhile and open nowhere, is theirs."""
+    """The memory of the child is removed; what others made stays, even if it is open nowhere."""
     source = (
         "from multiprocessing.shared_memory import SharedMemory\n"
         "memory = SharedMemory(create=True, size=16); memory.close()\n"
@@ -379,15 +371,15 @@ def test_the_command_names_its_targets() -> None:
 
 
 def test_a_target_that_is_not_there_is_misuse() -> None:
-    """The child's complaint about a target reaches the caller as what it is."""
-    with pytest.raises(MisuseError, match="file must exist; found none"):
+    """The child's error about a target reaches the caller with its type."""
+    with pytest.raises(MisuseError, match=r"absent\.py: .*found none"):
         run_measurement(child_command("absent.py:loader", None, None), REQUEST)
 
 
 def test_a_loader_that_hangs_is_ended_and_named() -> None:
-    """The error says after how many batches, and where the loader stands."""
+    """The error has the number of batches before, and the line of the loader."""
     request = MeasureRequest(accelerator="emulated:5ms", batch_limit_s=0.5)
-    with pytest.raises(HangError, match=r"no batch for 0\.5 s after 2 batches") as caught:
+    with pytest.raises(HangError, match=r"0\.5 s after 2 batches") as caught:
         run_measurement(child_command(f"{TARGETS}:hanging_loader", None, None), request)
     assert "hanging_loader" in str(caught.value)
 

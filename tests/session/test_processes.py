@@ -41,9 +41,9 @@ def burner() -> Iterator["subprocess.Popen[str]"]:
 
 
 def test_a_living_child_counts(burner: "subprocess.Popen[str]") -> None:
-    """The CPU time of a tree holds what its children have used until now."""
+    """The CPU time of a tree includes that of its living children."""
     with_child, alone = ProcessTree(), ProcessTree(without=[burner.pid])
-    assert burner.pid in with_child._children
+    assert burner.pid in with_child.pids
     assert with_child.children >= 1
     assert with_child.cpu_s() - alone.cpu_s() >= USED_S / 2
 
@@ -73,8 +73,8 @@ nap.kill()
 
 def test_the_helpers_of_multiprocessing_are_no_workers() -> None:
     """Python's resource tracker and fork server are children, but they load nothing."""
-    said = subprocess.run([sys.executable, "-c", HELPER], capture_output=True, text=True)
-    assert said.stdout == "3 1 True\n", said.stderr
+    done = subprocess.run([sys.executable, "-c", HELPER], capture_output=True, text=True)
+    assert done.stdout == "3 1 True\n", done.stderr
 
 
 def test_a_tracker_is_known_by_what_it_runs(burner: "subprocess.Popen[str]") -> None:
@@ -84,7 +84,7 @@ def test_a_tracker_is_known_by_what_it_runs(burner: "subprocess.Popen[str]") -> 
     command = [sys.executable, "-c", source]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as tracker:
         assert tracker.stdout is not None
-        tracker.stdout.readline()  # by now it runs what its command line says
+        tracker.stdout.readline()  # by now its command line is that of the program
         assert is_resource_tracker(tracker.pid)
         tracker.communicate(b"\n")
     assert not is_resource_tracker(tracker.pid)
@@ -95,18 +95,18 @@ def test_a_tracker_is_known_by_what_it_runs(burner: "subprocess.Popen[str]") -> 
     [
         ("import os; os.kill(os.getpid(), 9)", "by SIGKILL"),
         ("raise SystemExit(3)", "with code 3"),
-        ("", None),
+        ("", ""),
     ],
 )
-def test_a_described_crash_can_still_be_waited_for(source: str, crash: str | None) -> None:
+def test_a_described_crash_can_still_be_waited_for(source: str, crash: str) -> None:
     """Whoever started the child can still ask for its exit code; a good end is no crash."""
     child = subprocess.Popen([sys.executable, "-c", source])
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     assert describe_crash(child.pid) == crash
     assert describe_crash(child.pid) == crash
     assert describe_activity(child.pid) == "has ended"
-    assert (child.wait() != 0) == (crash is not None)
-    assert describe_crash(child.pid) is None
+    assert (child.wait() != 0) == bool(crash)
+    assert describe_crash(child.pid) == ""
     assert describe_activity(child.pid) == "is gone"
 
 
@@ -117,19 +117,19 @@ def test_a_described_crash_can_still_be_waited_for(source: str, crash: str | Non
 def test_a_worker_is_known_until_it_is_joined(
     target: Callable[[int], object], argument: int, crash: str
 ) -> None:
-    """A process of Python's multiprocessing is told with how it crashed, if it did."""
+    """A process of Python's multiprocessing is listed with its crash, if it crashed."""
     process = get_context("spawn").Process(target=target, args=(argument,))
     process.start()
     # Its sentinel is ready a moment earlier.
     os.waitid(os.P_PID, process.pid or 0, os.WEXITED | os.WNOWAIT)
     assert Worker(process.pid or 0, crash) in list_workers()
     process.join()
-    assert process.pid not in [one.pid for one in list_workers()]
+    assert process.pid not in [worker.pid for worker in list_workers()]
 
 
 def test_a_living_child_has_not_crashed(burner: "subprocess.Popen[str]") -> None:
-    """What it does is told with the CPU time it has used."""
-    assert describe_crash(burner.pid) is None
+    """Its activity is described with the CPU time that it has used."""
+    assert describe_crash(burner.pid) == ""
     assert re.fullmatch(r"[a-z-]+, \d+\.\d\d CPU seconds used", describe_activity(burner.pid))
 
 
@@ -151,10 +151,10 @@ def test_the_host_is_as_busy_as_this_process_at_least() -> None:
         (0.0, 0.0, 0.0, 0.0),
     ],
 )
-def test_what_is_busy_and_not_ours_is_elsewhere(
+def test_busy_time_that_is_not_ours_is_elsewhere(
     busy_s: float, own_s: float, total_s: float, expected: float
 ) -> None:
-    """The share lies between 0 and 1, whatever the two clocks' rounding says."""
+    """The fraction lies between 0 and 1, however the two clocks are rounded."""
     before = HostCpu(10.0, 100.0, 5.0)
     after = HostCpu(10.0 + busy_s, 100.0 + total_s, 5.0 + own_s)
     assert busy_elsewhere_fraction(before, after) == pytest.approx(expected)

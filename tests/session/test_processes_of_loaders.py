@@ -1,4 +1,4 @@
-"""CPU time of programs that a loader starts, against what those programs say they have used."""
+"""CPU time of programs that a loader starts, compared with the programs' own reports."""
 
 import subprocess
 import sys
@@ -12,13 +12,12 @@ from netpipe.clock import MonotonicClock
 from netpipe.diagnosis import blocks
 from netpipe.grain_workers import let_grain_start_workers
 from netpipe.measuring.loader_puller import Puller
-from netpipe.session.descendants import process_cpu_s
-from netpipe.session.processes import ProcessTree, read_host_cpu
+from netpipe.session.processes import ProcessTree, process_cpu_s, read_host_cpu
 from tests.session.helper_loaders import USED_S, EndingHelpers, Helper, LivingHelper
 
 ELEMENTS = 3
-# What a program uses after it has said what it used, and what the kernel rounds off.
-UNSAID_S = 0.06
+# CPU time of a program after its report, and the kernel's rounding.
+UNREPORTED_S = 0.06
 TICK_S = 0.01
 
 
@@ -36,7 +35,7 @@ def helper() -> Iterator[Helper]:
 def test_programs_of_a_loader_count(
     transform: type[EndingHelpers | LivingHelper], workers: int
 ) -> None:
-    """What a map's programs use counts once, wherever it runs, whether they end or live."""
+    """CPU time of a map's programs counts once, in any process, whether they end or live."""
     programs, tree, here_s = transform(), ProcessTree(), time.process_time()
     counters: list[Callable[[], float]] = [
         tree.cpu_s, lambda: read_host_cpu().own_s,
@@ -53,18 +52,18 @@ def test_programs_of_a_loader_count(
         return dataset
 
     puller = Puller(loader, MonotonicClock())
-    said_s = float(puller.first_batch[0]) + sum(
+    reported_s = float(puller.first_batch[0]) + sum(
         float(puller.pull()[0][0]) for _ in range(ELEMENTS - 1)
     )
-    assert said_s >= ELEMENTS * USED_S
+    assert reported_s >= ELEMENTS * USED_S
     assert ProcessTree(tree.pids).workers == (workers or transform is LivingHelper)
     loading_s = sum(map(process_cpu_s, puller.processes.worker_pids[:workers]))
     counted_s = [count() - then_s for count, then_s in zip(counters, before_s, strict=True)]
     loading_s += time.process_time() - here_s
     puller.close()
     programs.close()
-    for programs_s in (one - loading_s for one in counted_s):
-        assert said_s - UNSAID_S <= programs_s <= said_s + ELEMENTS * UNSAID_S
+    for programs_s in (used_s - loading_s for used_s in counted_s):
+        assert reported_s - UNREPORTED_S <= programs_s <= reported_s + ELEMENTS * UNREPORTED_S
     assert tree.cpu_s() - before_s[0] >= counted_s[0] - TICK_S
 
 
@@ -73,12 +72,12 @@ def test_a_program_that_starts_later_counts_while_it_lives_and_after(helper: Hel
     tree = ProcessTree(without=[helper.process.pid])
     before_s, here_s = tree.cpu_s(), time.process_time()
     later = Helper()
-    said_s = later.compute()
+    reported_s = later.compute()
     helper.compute()
-    assert -TICK_S <= _programs_s(tree, before_s, here_s) - said_s <= UNSAID_S
+    assert -TICK_S <= _programs_s(tree, before_s, here_s) - reported_s <= UNREPORTED_S
     later.end()
-    assert -TICK_S <= _programs_s(tree, before_s, here_s) - said_s <= UNSAID_S
-    assert ProcessTree(without=[helper.process.pid]).cpu_s() >= before_s + said_s - TICK_S
+    assert -TICK_S <= _programs_s(tree, before_s, here_s) - reported_s <= UNREPORTED_S
+    assert ProcessTree(without=[helper.process.pid]).cpu_s() >= before_s + reported_s - TICK_S
 
 
 def _programs_s(tree: ProcessTree, before_s: float, here_s: float) -> float:
@@ -117,26 +116,26 @@ def test_nothing_is_taken_back_when_a_parent_ends(
 ) -> None:
     """A worker that has not waited for its program takes none of the program's time away."""
     assert parent.stdout is not None
-    said_s, program = parent.stdout.readline().split()
+    reported_s, program = parent.stdout.readline().split()
     tree, here_s = ProcessTree(), time.process_time()
     before_s = tree.cpu_s()
     assert int(program) in tree.pids
     parent.communicate(line)
     for _ in range(2):
-        for one in (tree, ProcessTree()):
-            used_s = _programs_s(one, before_s, here_s)
-            assert -TICK_S <= used_s < float(said_s) / 2
+        for counted in (tree, ProcessTree()):
+            used_s = _programs_s(counted, before_s, here_s)
+            assert -TICK_S <= used_s < float(reported_s) / 2
 
 
 def test_programs_of_strangers_do_not_count(parent: "subprocess.Popen[str]") -> None:
-    """Whatever a child that is none of the loader's has started is none of the loader's either."""
+    """Programs that an excluded child has started are excluded too."""
     assert parent.stdout is not None
     tree = ProcessTree(without=[parent.pid])
     before_s, here_s = tree.cpu_s(), time.process_time()
-    said_s, program = parent.stdout.readline().split()
+    reported_s, program = parent.stdout.readline().split()
     assert _programs_s(tree, before_s, here_s) < TICK_S
     assert int(program) not in ProcessTree(without=[parent.pid]).pids
-    assert ProcessTree().cpu_s() - tree.cpu_s() >= float(said_s)
+    assert ProcessTree().cpu_s() - tree.cpu_s() >= float(reported_s)
 
 
 MANY = """

@@ -18,7 +18,7 @@ REQUESTS = [
 ]
 
 
-@pytest.mark.parametrize("request_", REQUESTS, ids=lambda one: one.kind)
+@pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: request.kind)
 def test_a_request_survives_its_way_to_the_child(
     monkeypatch: pytest.MonkeyPatch, request_: SessionRequest
 ) -> None:
@@ -64,18 +64,18 @@ def test_the_limit_of_a_session_follows_from_its_job() -> None:
     ("request_type", "values", "words"),
     [
         (SessionRequest, {"accelerator": "h100"}, "accelerator must be auto"),
-        (SessionRequest, {"budget_s": 0.0}, "budget must be above 0 seconds, and finite; found 0"),
-        (SessionRequest, {"budget_s": float("nan")}, "budget must be above 0 .* found nan"),
-        (SessionRequest, {"batch_limit_s": -1.0}, "batch limit must be above 0 .* found -1"),
-        (SessionRequest, {"start_limit_s": 0.0}, "start limit must be above 0 .* found 0"),
-        (MeasureRequest, {"start_limit_s": 0.0}, "start limit must be above 0 .* found 0"),
-        (MeasureRequest, {"flops_per_step": 0.0}, "FLOPs of a step must be above 0, and finite"),
-        (MeasureRequest, {"flops_per_step": float("inf")}, "FLOPs of a step must be above 0"),
-        (MeasureRequest, {"mfu": 0.0}, "MFU must be above 0, and at most 1; found 0"),
-        (MeasureRequest, {"mfu": 1.5}, "MFU must be above 0, and at most 1; found 1.5"),
-        (MeasureRequest, {"mfu": float("nan")}, "MFU must be above 0, and at most 1; found nan"),
-        (LintRequest, {"start_limit_s": 0.0}, "start limit must be above 0 .* found 0"),
-        (LintRequest, {"intent": "speed"}, "must be throughput or reproducible; found 'speed'"),
+        (SessionRequest, {"budget_s": 0.0}, "budget .*above 0.* found 0"),
+        (SessionRequest, {"budget_s": float("nan")}, "budget .*above 0.* found nan"),
+        (SessionRequest, {"batch_limit_s": -1.0}, "batch limit .*above 0.* found -1"),
+        (SessionRequest, {"start_limit_s": 0.0}, "start limit .*above 0.* found 0"),
+        (MeasureRequest, {"start_limit_s": 0.0}, "start limit .*above 0.* found 0"),
+        (MeasureRequest, {"flops_per_step": 0.0}, "FLOPs .*above 0.* found 0"),
+        (MeasureRequest, {"flops_per_step": float("inf")}, "FLOPs .*finite; found inf"),
+        (MeasureRequest, {"mfu": 0.0}, "MFU .*at most 1; found 0"),
+        (MeasureRequest, {"mfu": 1.5}, "MFU .*at most 1; found 1.5"),
+        (MeasureRequest, {"mfu": float("nan")}, "MFU .*at most 1; found nan"),
+        (LintRequest, {"start_limit_s": 0.0}, "start limit .*above 0.* found 0"),
+        (LintRequest, {"intent": "speed"}, "throughput or reproducible; found 'speed'"),
     ],
 )
 def test_a_value_outside_its_range_is_refused(

@@ -1,4 +1,4 @@
-"""Targets: what they name, and what is said when they name nothing."""
+"""Targets: the callables that they name, and the errors when they name none."""
 
 import sys
 import sysconfig
@@ -15,7 +15,7 @@ SOURCE = "def loader():\n    return [1, 2]\n\nlimit = 3\n"
 
 @pytest.fixture(autouse=True)
 def _imports_forgotten() -> Iterator[None]:
-    """What a target imports, and the folders it adds, are taken back."""
+    """Forget the modules that a target imports and the folders that it adds."""
     path, modules = list(sys.path), set(sys.modules)
     yield
     sys.path[:] = path
@@ -62,19 +62,19 @@ def test_a_file_may_import_its_neighbours(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("target", ["", "loader", "module:", ":loader", "file.py"])
 def test_a_target_has_two_parts(target: str) -> None:
-    """What is no target is refused with the two forms it can have."""
-    with pytest.raises(MisuseError, match=r"package\.module:name or path/to/file\.py:name; found"):
+    """A text of another form is refused."""
+    with pytest.raises(MisuseError, match=rf"found {target!r}"):
         resolve(target)
 
 
 @pytest.mark.parametrize(
     ("target", "words"),
     [
-        ("absent.py:loader", r"absent.py: file must exist; found none"),
-        ("no_such_module:loader", r"module no_such_module: must be importable; found none"),
-        ("json.no_such:loader", r"module json.no_such: must be importable; found none"),
-        ("json:no_such", r"json: name must be one of .*dumps, .*; found 'no_such'"),
-        ("json:__all__", r"json:__all__: must be callable; found list"),
+        ("absent.py:loader", r"absent\.py: .*found none"),
+        ("no_such_module:loader", r"no_such_module: .*found none"),
+        ("json.no_such:loader", r"json\.no_such: .*found none"),
+        ("json:no_such", r"json: name .*dumps, .*; found 'no_such'"),
+        ("json:__all__", r"json:__all__: .*callable; found list"),
     ],
 )
 def test_a_target_must_be_there(target: str, words: str) -> None:
@@ -86,21 +86,21 @@ def test_a_target_must_be_there(target: str, words: str) -> None:
 def test_a_name_beside_the_wanted_one_is_offered(tmp_path: Path) -> None:
     """A misspelt name comes back with those that the file has."""
     path = write(tmp_path, "stranger_names.py")
-    with pytest.raises(MisuseError, match=r"must be one of limit, loader; found 'unloader'"):
+    with pytest.raises(MisuseError, match=r"limit, loader; .*'unloader'"):
         resolve(f"{path}:unloader")
 
 
 def test_a_file_must_not_hide_a_module(tmp_path: Path) -> None:
     """A file named like a loaded module is refused: workers would import the other one."""
     path = write(tmp_path, "json.py")
-    with pytest.raises(MisuseError, match=r"json\.py: its name must not hide .* Rename the file"):
+    with pytest.raises(MisuseError, match=r"json\.py: .* Rename"):
         resolve(f"{path}:loader")
 
 
 def test_a_file_that_is_no_module_is_refused(tmp_path: Path) -> None:
     """A stem with a dot cannot be imported: the file is to be renamed."""
     path = write(tmp_path, "stranger.config.py")
-    with pytest.raises(MisuseError, match=r"found stranger\.config in no file\. Rename the file"):
+    with pytest.raises(MisuseError, match=r"stranger\.config .*Rename"):
         resolve(f"{path}:loader")
 
 
@@ -114,7 +114,7 @@ def test_a_folder_with_the_name_of_an_installed_module_comes_last(tmp_path: Path
 
 @pytest.mark.parametrize("missing", ["no_such_module", "stranger"])
 def test_what_a_target_itself_cannot_import_is_its_own_error(tmp_path: Path, missing: str) -> None:
-    """A missing import inside the target is told as such, even when the names are alike."""
+    """A missing import inside the target is reported as such, even when the names are alike."""
     path = write(tmp_path, "stranger_broken.py", f"import {missing}\n")
     with pytest.raises(ModuleNotFoundError, match=f"'{missing}'"):
         resolve(f"{path}:loader")

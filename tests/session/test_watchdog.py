@@ -40,7 +40,7 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 def armed(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
-    """The times after which the process was to be ended from below; None where no longer."""
+    """The times after which the process was to be ended without the GIL; None: cancelled."""
     times_s: list[float | None] = []
     monkeypatch.setattr(
         faulthandler, "dump_traceback_later", lambda after_s, **_: times_s.append(after_s)
@@ -55,7 +55,7 @@ def dog(
     armed: list[float | None],  # noqa: ARG001  # not for real
     tmp_path: Path,
 ) -> Iterator[Watchdog]:
-    """A watchdog that looks only when it is asked to."""
+    """A watchdog whose thread does not run."""
     made = Watchdog(replace(REQUEST, result=str(tmp_path / "result.json")), clock)
     yield made
     made._stacks.close()
@@ -79,8 +79,8 @@ def test_a_wait_has_its_limit(
     clock.sleep(0.1)
     kind, message = alarm_of(dog)
     assert kind == "hang"
-    assert message.startswith(f"the loader gave no batch for {limit_s:g} s after 0 batches: it")
-    assert ("give a larger start limit" in message) is starts
+    assert f" {limit_s:g} s after 0 batches" in message
+    assert ("--start-limit" in message) is starts
 
 
 def test_a_loader_is_made_and_gives_its_first_batch_within_one_limit(
@@ -93,7 +93,7 @@ def test_a_loader_is_made_and_gives_its_first_batch_within_one_limit(
     clock.sleep(30.0)
     assert dog.alarm() is None
     clock.sleep(0.1)
-    assert alarm_of(dog).message.startswith("the loader gave no batch for 90 s")
+    assert " 90 s after 0 batches" in alarm_of(dog).message
 
 
 @pytest.mark.parametrize("starts", [True, False])
@@ -110,13 +110,13 @@ def test_a_start_within_the_rounds_is_left_out_of_their_limit(
     clock.sleep(ROUNDS_S if starts else ROUNDS_S - 8.0)
     assert dog.alarm() is None
     clock.sleep(0.1)
-    assert alarm_of(dog).message.startswith("the rounds did not end within 12 s")
+    assert re.match(r"the rounds .* 12 s", alarm_of(dog).message)
     again = [ROUNDS_S + 93, ROUNDS_S + 3] * 2 if starts else []
     assert armed == [ROUNDS_S + 3, *again]
 
 
 def test_a_slow_start_is_part_of_the_progress(dog: Watchdog, clock: FakeClock) -> None:
-    """Whoever waits reads what is awaited, how long already, and how long at most."""
+    """The progress has the phase, how long it takes already, and how long at most."""
     heard: list[Progress] = []
     follower = ProgressReader(progress_file(dog._request), heard.append, clock)
     dog.enter_phase("making the loader")
@@ -126,16 +126,15 @@ def test_a_slow_start_is_part_of_the_progress(dog: Watchdog, clock: FakeClock) -
         dog._show_slow_start()
         follower.poll()
         dog.note_wait(clock(), starts=True)
-    assert [(one.doing, one.detail) for one in heard] == [
-        ("making the loader, at most 90 s", "20 s so far"),
-        ("waiting for the first batch, at most 90 s", "40 s so far"),
-    ]
+    assert ["at most 90 s" in progress.doing for progress in heard] == [True, True]
+    assert [progress.detail for progress in heard] == ["20 s so far", "40 s so far"]
+    assert heard[0].doing != heard[1].doing
 
 
 def test_a_worker_crash_while_the_loader_starts_is_reported_early(
     dog: Watchdog, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is told after five seconds; a process that was there before is none of the loader's."""
+    """A crash is reported after five seconds; processes from before the start do not count."""
     workers = [Worker(1, "by SIGTERM")]
     monkeypatch.setattr(watchdog, "list_workers", lambda: workers)
     dog.note_wait(clock(), starts=True)
@@ -143,8 +142,9 @@ def test_a_worker_crash_while_the_loader_starts_is_reported_early(
     for _ in range(6):
         assert dog.alarm() is None
         clock.sleep(1.0)
-    words = "the loader failed after 0 batches: its worker process 3 was ended by SIGKILL"
-    assert alarm_of(dog) == Alarm("failed", words)
+    kind, message = alarm_of(dog)
+    assert kind == "failed"
+    assert re.search(r" 0 batches.* 3 .*SIGKILL", message)
 
 
 def test_threads_that_pull_beside_each_other_have_limits_of_their_own(
@@ -161,18 +161,7 @@ def test_threads_that_pull_beside_each_other_have_limits_of_their_own(
     assert dog.alarm() is None
     dog.note_wait(clock())
     clock.sleep(1.1)
-    assert alarm_of(dog).message.startswith("the loader gave no batch for 5 s after 2 batches")
-
-
-def test_what_comes_before_the_rounds_may_be_given_longer(clock: FakeClock, tmp_path: Path) -> None:
-    """A session that has no rounds has its budget there."""
-    request = replace(REQUEST, result=str(tmp_path / "result.json"))
-    patient = Watchdog(request, clock, start_up_s=START_S + 900.0)
-    clock.sleep(START_S + 900.0)
-    assert patient.alarm() is None
-    clock.sleep(0.1)
-    assert alarm_of(patient).message.startswith("the start-up did not end within 1500 s")
-    patient._stacks.close()
+    assert " 5 s after 2 batches" in alarm_of(dog).message
 
 
 def test_a_batch_that_came_is_no_hang(dog: Watchdog, clock: FakeClock) -> None:
@@ -186,10 +175,10 @@ def test_a_batch_that_came_is_no_hang(dog: Watchdog, clock: FakeClock) -> None:
     assert dog.alarm() is None
 
 
-def test_an_alarm_takes_no_result_along(
+def test_an_alarm_keeps_a_partial_result(
     dog: Watchdog, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was measured before something hung is the result, and the session still ends."""
+    """A result from before the hang stays, and the session still ends."""
 
     class Left(Exception):  # noqa: N818  # it is no error
         pass
@@ -206,7 +195,7 @@ def test_an_alarm_takes_no_result_along(
     assert not Path(dog._request.result).exists()
 
 
-def test_a_hang_says_where_and_who(dog: Watchdog, clock: FakeClock) -> None:
+def test_a_hang_has_the_line_and_the_workers(dog: Watchdog, clock: FakeClock) -> None:
     """The message has the line that waits, and every worker process with what it does."""
     with subprocess.Popen(["sleep", "1000"]) as worker:
         dog.note_workers((worker.pid,))
@@ -232,11 +221,10 @@ def test_a_worker_that_was_killed_ends_the_wait(
         dog.note_wait(clock(), starts=starts)
         clock.sleep(waited_s)
         alarm = dog.alarm()
-    expected = Alarm(
-        "failed",
-        f"the loader failed after 0 batches: its worker process {worker.pid} was ended by SIGKILL",
-    )
-    assert alarm == (expected if found else None)
+    assert (alarm is not None) is found
+    if alarm is not None:
+        assert alarm.kind == "failed"
+        assert re.search(rf" 0 batches.* {worker.pid} .*SIGKILL", alarm.message)
 
 
 def os_waits_for(pid: int) -> None:
@@ -254,14 +242,18 @@ def test_a_worker_that_ended_well_is_no_crash(dog: Watchdog, clock: FakeClock) -
         assert dog.alarm() is None
 
 
-def test_the_start_up_has_its_limit(dog: Watchdog, clock: FakeClock) -> None:
-    """A compilation that never ends is ended."""
-    clock.sleep(START_S)
+@pytest.mark.parametrize("limit_s", [START_S, START_S + 900.0])
+def test_the_start_up_has_its_limit(clock: FakeClock, tmp_path: Path, limit_s: float) -> None:
+    """A compilation that never ends is ended; a session without rounds may give it longer."""
+    request = replace(REQUEST, result=str(tmp_path / "result.json"))
+    dog = Watchdog(request, clock, start_up_s=limit_s)
+    clock.sleep(limit_s)
     assert dog.alarm() is None
     clock.sleep(0.1)
     kind, message = alarm_of(dog)
+    dog._stacks.close()
     assert kind == "hang"
-    assert message.startswith(f"the start-up did not end within {START_S:g} s")
+    assert re.match(rf"the start-up .* {limit_s:g} s", message)
 
 
 def test_the_rounds_have_their_budget_and_ten_seconds(dog: Watchdog, clock: FakeClock) -> None:
@@ -271,12 +263,11 @@ def test_the_rounds_have_their_budget_and_ten_seconds(dog: Watchdog, clock: Fake
     clock.sleep(ROUNDS_S)
     assert dog.alarm() is None
     clock.sleep(0.1)
-    message = alarm_of(dog).message
-    assert "the rounds did not end within 12 s, the budget of 2 s and 10 s more" in message
+    assert re.match(r"the rounds .* 12 s.* 2 s and 10 s", alarm_of(dog).message)
 
 
-def test_each_stage_is_ended_from_below_too(dog: Watchdog, armed: list[float | None]) -> None:
-    """A little later than the watchdog would, and no longer once the measurement is over."""
+def test_each_stage_is_ended_without_the_gil_too(dog: Watchdog, armed: list[float | None]) -> None:
+    """That is a little later than the watchdog, and cancelled when the measurement is over."""
     with dog:
         dog.begin_rounds()
     assert armed == [START_S + 3, ROUNDS_S + 3, None]
@@ -288,7 +279,7 @@ def test_a_late_round_names_the_loader_that_it_waits_for(dog: Watchdog, clock: F
     clock.sleep(ROUNDS_S)
     dog.note_wait(clock())
     clock.sleep(1.0)
-    assert "after 0 batches it waits for the loader" in alarm_of(dog).message
+    assert "0 batches it waits for the loader" in alarm_of(dog).message
 
 
 @pytest.mark.parametrize(
@@ -308,7 +299,7 @@ def test_a_late_round_names_the_loader_that_it_waits_for(dog: Watchdog, clock: F
 def test_the_innermost_frame_names_what_is_waited_for(
     dog: Watchdog, clock: FakeClock, module: str, function: str, awaited: str
 ) -> None:
-    """The code that the harness has called last is what does not come back."""
+    """The innermost module of the harness decides."""
     clock.sleep(START_S + 1)
     space: dict[str, Any] = {"__name__": module}
     exec(f"def {function}(there, call): there.set(); call()", space)
@@ -320,7 +311,7 @@ def test_the_innermost_frame_names_what_is_waited_for(
     message = alarm_of(dog).message
     back.set()
     thread.join()
-    assert f"it waits for {awaited}. If that is slow" in message
+    assert f"waits for {awaited}. " in message
 
 
 def test_the_functions_that_wait_for_steps_exist() -> None:
@@ -331,7 +322,7 @@ def test_the_functions_that_wait_for_steps_exist() -> None:
 
 
 def test_a_thread_that_died_is_part_of_a_hang(dog: Watchdog) -> None:
-    """What ended one of the loader's own threads is told, with its line; its hook still hears."""
+    """The exception of a loader's thread is in the message; the former hook still gets it."""
     heard: list[Any] = []
     before, threading.excepthook = threading.excepthook, heard.append
     try:
@@ -343,7 +334,7 @@ def test_a_thread_that_died_is_part_of_a_hang(dog: Watchdog) -> None:
         assert threading.excepthook == heard.append
     finally:
         threading.excepthook = before
-    assert "its thread reader ended: IndexError: list index out of range\n  File" in message
+    assert re.search(r"reader ended: IndexError: .*\n  File", message)
     assert len(heard) == 1
 
 
@@ -395,17 +386,14 @@ def hasty(tmp_path: Path) -> Callable[..., None]:
 
 def test_a_loop_that_never_returns_is_ended(hasty: Callable[..., None]) -> None:
     """The session ends with its overtime, and the message names the loop and its line."""
-    with pytest.raises(HangError, match="waits for the loop") as caught:
+    with pytest.raises(HangError, match="for the loop") as caught:
         hasty("endless")
     assert "hasty_loops.py" in str(caught.value)
 
 
 @pytest.mark.parametrize("loop", ["deaf", "deaf_far_down"])
 def test_a_loop_that_holds_the_interpreter_is_ended(hasty: Callable[..., None], loop: str) -> None:
-    """Where no Python thread can run, the process is ended from below, and its stack is told.
-
-    Wherever standard error goes, and however deep in pytest the session runs.
-    """
-    with pytest.raises(SessionError, match="without a result") as caught:
+    """Where no Python thread can run, the process is ended and its stack is in the error."""
+    with pytest.raises(SessionError, match="last lines") as caught:
         hasty(loop, CAPTURED)
     assert 'hasty_loops.py", line 11 in deaf' in str(caught.value)

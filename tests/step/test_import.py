@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 PROGRAM = """
-import netpipe.step.train, netpipe.step.synthetic, netpipe.step.flops
+import netpipe.step.train
 from jax._src import xla_bridge
 assert not xla_bridge.backends_are_initialized()
 """
@@ -17,5 +17,5 @@ def test_importing_the_step_touches_no_device() -> None:
 
 def test_flops_need_no_jax() -> None:
     """The step time of an emulated accelerator is derived without loading jax."""
-    program = "import sys, netpipe.step.flops; assert 'jax' not in sys.modules"
+    program = "import sys, netpipe.step.presets; assert 'jax' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True)

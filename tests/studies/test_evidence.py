@@ -7,9 +7,9 @@ import pytest
 from perf_tests.studies.diagnosis import naming_report, predicting_report
 from perf_tests.studies.diagnosis.naming import Naming
 from perf_tests.studies.diagnosis.predicting import Predicting
-from perf_tests.studies.diagnosis.records import read_records
-from perf_tests.studies.gate_power.live import sessions
-from perf_tests.studies.gate_power.trials import of_each_trial
+from perf_tests.studies.gate_power.live import read_sessions
+from perf_tests.studies.gate_power.trials import group_by_trial
+from perf_tests.studies.records import read_records
 from tests.root_process import ROOT
 
 STUDIES = ROOT / "perf_tests" / "studies"
@@ -25,20 +25,22 @@ def test_the_gate_page_states_what_each_slowdown_did() -> None:
     documented = dict(
         re.findall(r"^\| (.+), against a ref \| ([^|]+) \|", evidence("gate.md"), re.MULTILINE)
     )
-    recorded = of_each_trial(sessions(STUDIES / "gate_power" / "sessions.jsonl.gz"))
-    assert documented == {one.trial.name: one.slower for one in recorded}
+    recorded = group_by_trial(read_sessions(STUDIES / "gate_power" / "sessions.jsonl.gz"))
+    assert documented == {group.trial.name: group.slower for group in recorded}
 
 
 def test_the_diagnosis_page_states_what_was_named() -> None:
     """It has a row for each recorded trial, and the number of correct ones."""
     trials = read_records(STUDIES / "diagnosis" / "named.jsonl", Naming)
     page = evidence("diagnosis.md")
-    rows = [row for row in naming_report.table(trials) if re.match(r"\| [a-z].+ of \d+ \|$", row)]
+    rows = [
+        row for row in naming_report.format_table(trials) if re.match(r"\| [a-z].+ of \d+ \|$", row)
+    ]
     assert len(rows) == len(trials)
     for row in rows:
         assert re.sub(r"\| \d+ of \d+ \|$", "|", row) in page
-    share = naming_report.right(trials)
-    assert f"{share.found} of {share.decisions} cases" in " ".join(page.split())
+    right = sum(trial.is_right for trial in trials)
+    assert f"{right} of {len(trials)} cases" in " ".join(page.split())
 
 
 @pytest.mark.parametrize(
@@ -52,12 +54,12 @@ def test_the_diagnosis_page_states_what_was_named() -> None:
 def test_the_diagnosis_page_states_how_good_predictions_are(file: str, stated: str) -> None:
     """The page has the number of recorded trials and how many were close."""
     trials = read_records(STUDIES / "diagnosis" / file, Predicting)
-    share = predicting_report.close([trial.error_fraction for trial in trials])
-    low, high = share.interval
+    close = predicting_report.count_close(trials)
+    low, high = close.interval
     expected = stated.format(
-        total=share.decisions,
-        found=share.found,
-        percent=round(100 * share.fraction),
+        total=close.total,
+        found=close.found,
+        percent=round(100 * close.fraction),
         low=round(100 * low),
         high=round(100 * high),
     )

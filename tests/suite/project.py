@@ -65,6 +65,14 @@ NO_STALL = """
 """
 
 
+def line_with(result: pytest.RunResult, *values: str) -> str:
+    """Return the first line of a run's output that holds all of these values; fail without one."""
+    for line in (*result.outlines, *result.errlines):
+        if all(value in line for value in values):
+            return line
+    pytest.fail(f"no line of the output holds {values}")
+
+
 def leave_xdist(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a run within this one not take itself for a worker of this one's pytest-xdist."""
     for name in [name for name in os.environ if name.startswith("PYTEST_XDIST")]:

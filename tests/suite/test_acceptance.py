@@ -58,15 +58,17 @@ def branched(origin: Path, tmp_path: Path) -> Branched:
 
 
 def found(at: str, root: Path, environment: dict[str, str]) -> str | None:
-    """Name the commit that is found."""
-    one = find_accepted_commit(at, root, environment)
-    return None if one is None else one.sha
+    """Return the hash of the commit that is found."""
+    accepted = find_accepted_commit(at, root, environment)
+    return None if accepted is None else accepted.sha
 
 
 def test_a_pull_request_is_held_against_its_merge_base(branched: Branched) -> None:
     """Neither against itself, nor against what the target branch became meanwhile."""
-    one = find_accepted_commit("auto", branched.clone, PULL_REQUEST)
-    assert one == AcceptedCommit(branched.base, "the merge base of HEAD and origin/main")
+    accepted = find_accepted_commit("auto", branched.clone, PULL_REQUEST)
+    assert accepted is not None
+    assert accepted.sha == branched.base
+    assert "origin/main" in accepted.description
 
 
 def test_a_merged_pull_request_is_held_against_the_target(branched: Branched) -> None:
@@ -125,13 +127,13 @@ def test_a_cut_history_has_no_merge_base(branched: Branched, tmp_path: Path) -> 
     target = f"{branched.main}:refs/remotes/origin/main"
     origin = tmp_path / "origin"
     git(shallow, "fetch", "--quiet", "--depth", "1", origin.as_uri(), target)
-    with pytest.raises(InputError, match=r"find the merge base.*no such commit.*fetch-depth: 0"):
+    with pytest.raises(InputError, match=r"merge base.*fetch-depth: 0"):
         find_accepted_commit("auto", shallow, PULL_REQUEST)
 
 
 def test_without_a_repository_a_pull_request_is_an_error(tmp_path: Path) -> None:
     """What git says of it, and the way out."""
-    with pytest.raises(InputError, match=r"not a git repository.*--netpipe-baselines-at here"):
+    with pytest.raises(InputError, match="--netpipe-baselines-at here"):
         find_accepted_commit("auto", tmp_path, PULL_REQUEST)
 
 
@@ -140,7 +142,7 @@ def test_without_git_a_pull_request_is_an_error(
 ) -> None:
     """It is named."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(InputError, match="git cannot be run"):
+    with pytest.raises(InputError, match="git cannot"):
         find_accepted_commit("auto", tmp_path, PULL_REQUEST)
 
 
@@ -175,5 +177,6 @@ def test_attributes_of_the_change_hide_nothing(origin: Path, tmp_path: Path) -> 
 
 def test_a_folder_outside_of_the_repository_is_an_error(branched: Branched, tmp_path: Path) -> None:
     """No commit of the repository has it."""
-    with pytest.raises(InputError, match="baselines must lie in the repository"):
+    with pytest.raises(InputError) as raised:
         write_tree(AcceptedCommit(branched.base, ""), tmp_path, branched.clone, tmp_path / "into")
+    assert (raised.value.field, raised.value.found) == ("baselines", tmp_path)

@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from tests.suite.project import LOAD_TIME, Project
+from netpipe.results.measurement import Measurement
+from tests.suite.project import LOAD_TIME, Project, line_with
 from tests.suite.recorded import costly, loader_bound, recorded
 
 FAILING = """
@@ -19,7 +20,7 @@ def test_a_baseline_is_written(project: Project) -> None:
     result = project.run("--netpipe-record", "first", "--netpipe-sessions", "2")
     assert result.ret == pytest.ExitCode.OK
     assert project.baselines == ["cpu-testing-4/0001_first.json"]
-    result.stdout.fnmatch_lines(["recorded */baselines/cpu-testing-4/0001_first.json"])
+    line_with(result, "recorded", "/baselines/cpu-testing-4/0001_first.json")
 
 
 def test_a_baseline_has_the_next_number(project: Project) -> None:
@@ -65,37 +66,30 @@ def test_other_tools_read_a_baseline(project: Project, command: str) -> None:
     assert {"list": "0001_first.json", "compare": "test_load_time"}[command] in answer
 
 
-def test_a_failing_test_prevents_it(project: Project) -> None:
-    """When any test fails, no baseline is written, and the summary says why."""
-    project.has(LOAD_TIME + FAILING)
-    result = project.run("--netpipe-record", "first", "--netpipe-sessions", "1")
+@pytest.mark.parametrize(
+    ("text", "sessions", "reason"),
+    [
+        (LOAD_TIME + FAILING, [recorded()], "test failed"),
+        (LOAD_TIME, [recorded(), loader_bound()], "cpu-testing-4 was loader-bound"),
+        ("def test_measured(netpipe_measurement): pass", [recorded()], "no benchmark"),
+    ],
+    ids=["failing test", "unhealthy verdict", "no benchmark"],
+)
+def test_a_run_that_cannot_be_a_baseline_records_nothing(
+    project: Project, text: str, sessions: list[Measurement], reason: str
+) -> None:
+    """No file is written, the run fails, and the summary says why."""
+    project.has(text)
+    project.sessions = sessions
+    result = project.run("--netpipe-record", "first", "--netpipe-sessions", str(len(sessions)))
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["no baseline was recorded: a test failed"])
+    line_with(result, "no baseline", reason)
     assert project.baselines == []
-
-
-def test_an_unhealthy_verdict_prevents_it(project: Project) -> None:
-    """When a session's verdict is not fine, no baseline is written and the run fails."""
-    project.sessions = [recorded(), loader_bound()]
-    result = project.run("--netpipe-record", "first", "--netpipe-sessions", "2")
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(
-        ["no baseline was recorded: a session on cpu-testing-4 was loader-bound: *"]
-    )
-    assert project.baselines == []
-
-
-def test_a_run_without_benchmarks_records_nothing(project: Project) -> None:
-    """A recording of a run that benchmarked nothing fails and says so."""
-    project.has("def test_measured(netpipe_measurement): pass")
-    result = project.run("--netpipe-record", "first", "--netpipe-sessions", "1")
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["no baseline was recorded: no benchmark ran"])
 
 
 def test_a_name_must_be_one_of_a_file(project: Project) -> None:
     """A name that would lead to another folder is refused before anything is measured."""
     result = project.run("--netpipe-record", "../first")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: --netpipe-record must *; found '../first'"])
+    line_with(result, "ERROR", "--netpipe-record", "../first")
     assert not project.requests

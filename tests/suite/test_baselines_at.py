@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.repository import commit, git, init
-from tests.suite.project import Project
+from tests.suite.project import Project, line_with
 from tests.suite.recorded import H200, HOST, costlier, costly, recorded
 
 CHANGED = (
@@ -41,19 +41,16 @@ def test_nobody_approves_themselves(approving: Project) -> None:
     result = approving.compare()
     result.assert_outcomes(failed=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines([
-        "baseline changed: cpu-testing-4/0002_first.json",
-        "*load_cpu_ratio * 2 * 2.12 * 1.06 x*",
-        "REGRESSED: load_cpu_ratio is 1.06 x that of cpu-testing-4/0001_first.json*",
-        "baselines of *, the merge base of HEAD and origin/main",
-        CHANGED,
-    ])  # fmt: skip
+    line_with(result, "load_cpu_ratio", " 2 ", "2.12", "1.06 x")
+    line_with(result, "REGRESSED:", "load_cpu_ratio", "1.06 x", "cpu-testing-4/0001_first.json")
+    line_with(result, "baselines of", "origin/main")
+    line_with(result, CHANGED)
 
 
 def test_the_accepted_one_stands_in_the_table(approving: Project) -> None:
     """pytest-benchmark's own table shows what was compared with."""
     result = approving.compare()
-    result.stdout.fnmatch_lines(["test_load_time (0001_first) *"])
+    line_with(result, "test_load_time (0001_first)")
     result.stdout.no_fnmatch_line("test_load_time (0002_first) *")
 
 
@@ -100,22 +97,20 @@ def test_another_device_s_baseline_is_named(pulled: Project) -> None:
     pulled.record(recorded(device=H200))
     result = pulled.compare()
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines([
-        "baseline changed: added h200-x1/0001_first.json, the first that can be read of h200-x1"
-    ])  # fmt: skip
+    line_with(result, "baseline changed", "added", "h200-x1/0001_first.json")
 
 
-def test_what_else_is_not_alike_is_told(pulled: Project) -> None:
+def test_other_differences_of_a_changed_baseline_are_listed(pulled: Project) -> None:
     """A baseline of another host may have other figures for that."""
     pulled.record(replace(recorded(), host=replace(HOST, cpu="Another CPU")))
     result = pulled.compare()
-    result.stdout.fnmatch_lines(["not alike in cpu-testing-4/0002_first.json: host: *"])
+    line_with(result, "cpu-testing-4/0002_first.json", "host:")
 
 
-def test_what_did_not_change_is_not_told(pulled: Project) -> None:
+def test_equal_baselines_are_not_listed(pulled: Project) -> None:
     """The commit alone is named."""
     result = pulled.compare()
-    result.stdout.fnmatch_lines(["baselines of *, the merge base of HEAD and origin/main"])
+    line_with(result, "baselines of", "origin/main")
     result.stdout.no_fnmatch_line("*changed*")
 
 
@@ -130,7 +125,7 @@ def test_the_change_is_json_too(approving: Project) -> None:
     assert change["figures"]["load_cpu_ratio"] == {"before": 2.0, "after": 2.12, "ratio": 1.06}
 
 
-def test_github_is_told(
+def test_github_gets_a_changed_baseline(
     approving: Project, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A warning at the file, and both tables in the step summary."""
@@ -141,7 +136,7 @@ def test_github_is_told(
     assert f"::warning {where}::{CHANGED}" in result.outlines
     summary = (tmp_path / "summary.md").read_text()
     assert "| load\\_cpu\\_ratio | 2 | 2.12 | 1.06 x |" in summary
-    assert "- baseline changed: added cpu-testing-4/0002\\_first.json" in summary
+    assert "added cpu-testing-4/0002\\_first.json" in summary
 
 
 def test_a_history_that_is_cut_off_is_a_usage_error(pulled: Project) -> None:
@@ -149,7 +144,7 @@ def test_a_history_that_is_cut_off_is_a_usage_error(pulled: Project) -> None:
     git(pulled.pytester.path, "update-ref", "-d", "refs/remotes/origin/main")
     result = pulled.compare()
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: --netpipe-baselines-at*fetch-depth: 0*"])
+    line_with(result, "ERROR: --netpipe-baselines-at", "fetch-depth: 0")
     assert not pulled.requests
 
 
@@ -159,7 +154,7 @@ def test_a_damaged_baseline_is_not_merged(pulled: Project) -> None:
     (folder / "0001_other.json").write_text((folder / "0001_first.json").read_text())
     result = pulled.compare()
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: *0001_first.json and 0001_other.json*"])
+    line_with(result, "ERROR", "0001_first.json", "0001_other.json")
 
 
 def test_recording_writes_into_the_working_tree(pulled: Project) -> None:

@@ -30,7 +30,7 @@ from xml.etree import ElementTree
 import pytest
 from pytest_benchmark.logger import PytestBenchmarkWarning
 
-from tests.suite.project import LOAD_TIME, Project
+from tests.suite.project import LOAD_TIME, Project, line_with
 from tests.suite.recorded import CPU, costly
 
 # As somebody has it who never heard of netpipe, on a clock that only the benchmark moves.
@@ -105,7 +105,7 @@ def test_control_no_baseline_with_a_bound(unstored: Plain) -> None:
     """With a bound too, it measures first and finds the usage error then."""
     result = unstored.warned("Can't compare", "--benchmark-compare", BOUND)
     result.stdout.fnmatch_lines(["*benchmark: 1 tests*"])
-    assert "UsageError: --benchmark-compare-fail requires valid" in str(result.stderr)
+    assert "UsageError: --benchmark-compare-fail" in str(result.stderr)
 
 
 def test_control_renamed(plain: Plain) -> None:
@@ -119,7 +119,7 @@ def test_control_renamed(plain: Plain) -> None:
 def test_control_regression(plain: Plain) -> None:
     """A regression is an exception that nothing catches, and JUnit holds no failure."""
     result = plain.run("--benchmark-compare", BOUND, "--junitxml=run.xml")
-    assert "PerformanceRegression: Performance has regressed." in str(result.stderr)
+    assert "PerformanceRegression:" in str(result.stderr)
     (suite,) = ElementTree.parse(plain.path / "run.xml").iter("testsuite")
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("1", "0", "0")
 
@@ -183,11 +183,11 @@ def test_a_bound_of_pytest_benchmark_is_refused(project: Project, compare: tuple
     """Before anything is measured, with or without a baseline and a comparison."""
     result = project.run(*compare, BOUND)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: --benchmark-compare-fail must not come with*Leave it out"])
+    line_with(result, "ERROR: --benchmark-compare-fail")
     assert not project.requests
 
 
-def test_a_renamed_benchmark_is_told_twice(project: Project) -> None:
+def test_a_renamed_benchmark_is_listed_twice(project: Project) -> None:
     """The new name has no baseline and the old one no test: both are said, and fail if asked."""
     project.record()
     project.has(LOAD_TIME.replace("test_load_time", "test_loading"))
@@ -226,7 +226,7 @@ def test_a_run_called_like_a_path(plain: Plain, project: Project) -> None:
     (plain.path / "perf_tests").mkdir()
     result = project.run("--benchmark-compare", "perf_tests")
     assert result.ret == pytest.ExitCode.OK
-    result.stdout.fnmatch_lines(["test_load_time (NOW) *"])
+    line_with(result, "test_load_time (NOW)")
 
 
 def test_a_number_is_refused(project: Project) -> None:
@@ -235,7 +235,7 @@ def test_a_number_is_refused(project: Project) -> None:
     project.record()
     result = project.run("--benchmark-compare", "0001")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: --benchmark-compare must have no value*found '0001'"])
+    line_with(result, "ERROR: --benchmark-compare ", "'0001'")
     assert not project.requests
 
 

@@ -137,7 +137,8 @@ def test_a_missed_stall_limit_comes_before_the_verdict(
     with pytest.raises(error) as caught:
         expect_no_stall(make_measurement(train_s=train_s), Limits(stall_fraction=0.02))
     limit, verdict, *_, last = str(caught.value).splitlines()
-    assert limit == f"{first}, at most 0.02 asked for"
+    assert limit.startswith(first)
+    assert "0.02" in limit
     assert verdict.startswith("healthy: ")
     assert last == "next: nothing"
 
@@ -147,7 +148,9 @@ def test_a_stall_is_named_with_its_cause_and_what_to_do() -> None:
     with pytest.raises(PipelineTooSlowError) as caught:
         expect_no_stall(make_measurement(load_s=0.040, train_s=0.040), Limits())
     first, *evidence, last = str(caught.value).splitlines()
-    assert first == "loader-bound: loading a batch takes 40 ms, the step 30 ms"
+    assert first.startswith("loader-bound: ")
+    assert "40 ms" in first
+    assert "30 ms" in first
     assert "headroom S0/L = 0.75 (0.75 to 0.75)" in evidence
     assert last.startswith("next: ")
 
@@ -177,7 +180,7 @@ def test_an_order_with_errors_is_refused() -> None:
         expect_order({"findings": findings, "graph": GRAPH})
     first, *mend, second = str(caught.value).splitlines()[:5]
     assert "order" in first
-    assert first.endswith("batch-after-mp-prefetch: m")
+    assert first == "order: batch-after-mp-prefetch: m"
     assert mend == ["at: mine.py:7, mine.py:3", "cost: c", "fix: f"]
     assert second.endswith("nested-mp-prefetch: m")
     assert "no-workers" not in str(caught.value)

@@ -1,5 +1,6 @@
 """What a benchmark says that is worse than its baseline, in the terminal and in JUnit."""
 
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
@@ -42,10 +43,10 @@ def failed(
     """Hold two equal sessions against the baselines."""
     first, *_, latest = (
         BaselineSessions(
-            f"h200-x1/{one.path.name}",
-            [replace(session, device=now.device) for session in one.sessions.get(NAME, ())],
+            f"h200-x1/{baseline.path.name}",
+            [replace(session, device=now.device) for session in baseline.sessions.get(NAME, ())],
         )
-        for one in (baselines[0], *baselines)
+        for baseline in (baselines[0], *baselines)
     )
     earlier = [first] if len(baselines) > 1 else []
     return GateResult(NAME, quantity, compare(quantity, [now, now], latest, earlier), now)
@@ -125,7 +126,7 @@ def test_drift_names_the_first_baseline() -> None:
     drift = replace(found, comparison=found.comparison.by_metric[-1])
     baselines = (FIRST, held(2, *[costlier()] * 3))
     said = render_failure(drift, baselines, COMMAND)
-    assert f"baseline:  {FOLDER}/0001_night.json, commit 1bcdef012345, 2026-11-21T03:04" in said
+    assert re.search(rf"baseline: +{FOLDER}/0001_night.json.* 1bcdef012345.* 2026-11-21", said)
     assert "history:   0001 2, 0002 2.12" in said
 
 
@@ -141,7 +142,11 @@ def test_versions_that_changed_are_a_suspicion() -> None:
     assert "versions" not in lines(costly())
     now = {"python": "3.11", "grain": "0.3.0", "jax": "0.10.2"}
     said = lines(replace(costly(), versions={**now, "python": "3.12"}))
-    assert said["versions"] == "python 3.11 -> 3.12, grain none -> 0.3.0, jax none -> 0.10.2"
+    assert said["versions"].split(", ") == [
+        "python 3.11 -> 3.12",
+        "grain none -> 0.3.0",
+        "jax none -> 0.10.2",
+    ]
     many = {f"package-{number}": "1" for number in range(20)}
     assert lines(replace(costly(), versions=many))["versions"].count("->") == 6
 
@@ -158,9 +163,9 @@ def test_the_verdict_says_what_to_do() -> None:
     """A loader that has become too slow is told of with its remedy, and with a busy machine."""
     slow = replace(recorded(load_s=0.060, train_s=0.060), busy_elsewhere_fraction=0.25)
     said = lines(slow)
-    assert said["verdict"].startswith("loader-bound: loading a batch takes 60 ms")
-    assert "; next: make loading faster" in said["verdict"]
-    assert said["machine"] == "other programs took 25.0% of the host's CPU time"
+    assert said["verdict"].startswith("loader-bound: ")
+    assert "next: " in said["verdict"]
+    assert "25.0%" in said["machine"]
 
 
 # ---- The run that it says to repeat
@@ -179,7 +184,7 @@ def repeating(result: pytest.RunResult) -> list[str]:
 
     pytest's short summary has the message a second time where it runs in CI.
     """
-    (line,) = {one for one in result.outlines if one.startswith("again: ")}
+    (line,) = {line for line in result.outlines if line.startswith("again: ")}
     return shlex.split(line.partition(":")[2])
 
 
@@ -220,7 +225,7 @@ def test_the_command_quotes_what_a_shell_would_read(failing: Project) -> None:
     failing.record()
     failing.sessions = [costly()]
     _, name, *_ = repeating(failing.compare())
-    assert name == "test_perf.py::test_load_time[a b;c]"
+    assert name == f"{NAME}[a b;c]"
     failing.compare(name).assert_outcomes(failed=1)
 
 
@@ -269,7 +274,7 @@ def junit(project: Project) -> tuple[dict[str | None, str | None], Any]:
     """Compare; return the properties of the benchmark in JUnit's file, and its failure."""
     project.compare("--junitxml", "junit.xml")
     (case,) = ElementTree.parse(project.pytester.path / "junit.xml").iter("testcase")
-    said = {one.get("name"): one.get("value") for one in case.iter("property")}
+    said = {entry.get("name"): entry.get("value") for entry in case.iter("property")}
     return said, case.find("failure")
 
 
@@ -295,8 +300,8 @@ def test_junit_has_a_failure_and_its_figures(failing: Project) -> None:
         "netpipe_value": "3.0",
         "netpipe_sessions": "2",
     }
-    assert "REGRESSED: load_cpu_ratio is 1.50 x that of " in failure.get("message")
-    assert "again:     pytest test_perf.py::test_load_time" in failure.text
+    assert "REGRESSED: load_cpu_ratio is 1.50" in failure.get("message")
+    assert f"pytest {NAME}" in failure.text
 
 
 def test_junit_has_the_figures_of_a_pass(failing: Project) -> None:

@@ -8,7 +8,7 @@ from netpipe.errors import HangError
 from netpipe.results.measurement import Measurement
 from netpipe.session import parent
 from netpipe.session.request import SessionRequest
-from tests.suite.project import LOAD_TIME, NO_STALL, Project
+from tests.suite.project import LOAD_TIME, NO_STALL, Project, line_with
 
 
 def test_a_hanging_loader_is_waited_for_once(
@@ -62,5 +62,5 @@ def test_a_benchmark_that_failed_is_not_said_to_have_been_left_out(
 
     monkeypatch.setattr(parent, "run_measurement", fail)
     result = project.compare()
-    result.stdout.fnmatch_lines(["*no benchmark got so far. Mend those that failed;*"])
+    line_with(result, "no benchmark got so far")
     result.stdout.no_fnmatch_line("*no benchmark ran*")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.suite.project import Project
+from tests.suite.project import Project, line_with
 from tests.suite.recorded import recorded
 
 
@@ -38,7 +38,7 @@ def test_a_regression_is_shown_at_its_line(regressed: Project) -> None:
     where, message = command.removeprefix("::error ").split("::", 1)
     assert where == "file=test_perf.py,line=1,title=test_load_time"
     first, *others = message.split("%0A")
-    assert first.startswith("REGRESSED: load_s_per_batch is 5.00 x that of cpu-testing-4/0001_")
+    assert first.startswith("REGRESSED: load_s_per_batch is 5.00 x")
     assert others
 
 
@@ -51,8 +51,8 @@ def test_what_was_not_compared_is_a_warning(project: Project, summary: Path) -> 
     (cost, _) = commands(result)
     where, message = cost.removeprefix("::warning ").split("::", 1)
     assert where == "file=test_perf.py,title=test_load_time"
-    assert message.startswith("NOT_COMPARED: load_cpu_ratio cannot be compared with cpu-testing-4/")
-    assert "- NOT\\_COMPARED: load\\_cpu\\_ratio cannot be compared" in summary.read_text()
+    assert message.startswith("NOT_COMPARED: load_cpu_ratio ")
+    assert "- NOT\\_COMPARED: load\\_cpu\\_ratio" in summary.read_text()
 
 
 @pytest.mark.parametrize("flag", ["--benchmark-skip", "-knothing"])
@@ -62,7 +62,7 @@ def test_the_summary_says_that_nothing_was_compared(
     """What fails a run without failing a test stands there too."""
     project.record()
     project.compare(flag)
-    assert "- nothing was compared, which fails the run" in summary.read_text()
+    assert "- nothing was compared" in summary.read_text()
 
 
 def test_messages_keep_their_lines_and_signs(project: Project, summary: Path) -> None:
@@ -77,7 +77,7 @@ def test_messages_keep_their_lines_and_signs(project: Project, summary: Path) ->
         """
     )
     (command,) = commands(project.run())
-    assert command.endswith("title=test_limits[a%3Ab%2Cc%25]::5%25 too slow%0Anext: fewer")
+    assert command.endswith("[a%3Ab%2Cc%25]::5%25 too slow%0Anext: fewer")
     assert summary.is_file()
 
 
@@ -88,7 +88,7 @@ def test_other_tests_are_not_ours_to_tell_of(project: Project, summary: Path) ->
     assert not summary.exists()
 
 
-def test_elsewhere_nothing_is_told(
+def test_outside_github_there_is_no_annotation(
     regressed: Project, summary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without GitHub there is neither annotation nor summary."""
@@ -105,8 +105,8 @@ def test_the_step_summary_holds_the_tables(regressed: Project, summary: Path) ->
     lines = summary.read_text().splitlines()
     assert lines[:2] == ["before", "## netpipe"]
     assert "| device | load L | step S0 |" in summary.read_text()
-    assert "| cpu-testing-4 | 50 ms | 30 ms |" in summary.read_text()
-    assert "| test\\_load\\_time | load\\_s\\_per\\_batch | 5.00 x | REGRESSED |" in lines
+    assert "| 50 ms | 30 ms |" in summary.read_text()
+    assert any(line.endswith("_batch | 5.00 x | REGRESSED |") for line in lines)
     assert [line for line in lines if line.startswith("- REGRESSED: ")]
 
 
@@ -117,4 +117,4 @@ def test_a_summary_that_cannot_be_written_fails(
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary / "absent" / "summary.md"))
     result = project.run()
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["*GITHUB_STEP_SUMMARY must be writable; found No such file*"])
+    line_with(result, "GITHUB_STEP_SUMMARY", "No such file")

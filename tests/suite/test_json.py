@@ -13,7 +13,8 @@ def test_the_document_has_everything(project: Project) -> None:
     project.compare("--netpipe-json", "run.json")
     document = project.read_json("run.json")
     assert document["schema"] == "netpipe.run/1"
-    assert [one["verdict"]["kind"] for one in document["measurements"]] == ["healthy"] * 2
+    verdicts = [measurement["verdict"]["kind"] for measurement in document["measurements"]]
+    assert verdicts == ["healthy", "healthy"]
     cost, time = document["comparisons"]
     assert cost["benchmark"] == time["benchmark"] == "test_perf.py::test_load_time"
     assert (cost["outcome"], cost["metric"]) == ("REGRESSED", "load_cpu_ratio")

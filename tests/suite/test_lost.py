@@ -20,20 +20,17 @@ def baselined(project: Project) -> Project:
     return project
 
 
-def test_a_lost_benchmark_is_listed(baselined: Project) -> None:
-    """A stored benchmark whose test is gone is named, and does not fail by default."""
+@pytest.mark.parametrize(
+    ("policy", "code"), [("warn", pytest.ExitCode.OK), ("fail", pytest.ExitCode.TESTS_FAILED)]
+)
+def test_a_lost_benchmark_is_listed_and_fails_where_asked(
+    baselined: Project, policy: str, code: int
+) -> None:
+    """A stored benchmark whose test is gone is named, and fails the run with `fail` only."""
     baselined.has(LOAD_TIME)
-    result = baselined.compare()
-    assert result.ret == pytest.ExitCode.OK
-    result.stdout.fnmatch_lines([LOST])
-
-
-def test_a_lost_benchmark_fails_where_asked(baselined: Project) -> None:
-    """With --netpipe-missing fail, a stored benchmark whose test is gone fails the run."""
-    baselined.has(LOAD_TIME)
-    result = baselined.compare("--netpipe-missing", "fail")
+    result = baselined.compare("--netpipe-missing", policy)
     result.assert_outcomes(passed=2)
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert result.ret == code
     result.stdout.fnmatch_lines([LOST])
 
 

@@ -13,8 +13,8 @@ def history(project: Project) -> dict[str, list[float]]:
     project.compare("--netpipe-json", "run.json")
     document: dict[str, Any] = project.read_json("run.json")
     return {
-        one["metric"] or one["quantity"]: [past["value"] for past in one["history"]]
-        for one in document["comparisons"]
+        result["metric"] or result["quantity"]: [past["value"] for past in result["history"]]
+        for result in document["comparisons"]
     }
 
 

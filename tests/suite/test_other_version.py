@@ -242,20 +242,19 @@ def test_other_dependencies_need_another_environment(
         assert version.python == python
         assert commands[0] == [sys.executable, "-m", "venv", str(there.parent / "environment")]
         assert commands[1][1:] == ["-m", "pip", "install", "--quiet", "-e", f"{there}[cuda12,dev]"]
-    assert said == ["HEAD~1 declares other dependencies: making an environment for it"]
+    assert len(said) == 1
+    assert "HEAD~1 declares other dependencies" in said[0]
 
 
-def test_an_environment_that_cannot_be_made_is_told_of(
+def test_an_environment_that_cannot_be_made_is_an_error(
     repository: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The message has the command and its last lines; nothing is left."""
-    monkeypatch.setattr(
-        other_version, "_install_arguments", lambda *_: ["--no-index", "not-there-at-all"]
-    )
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
     commit_files(repository, {"requirements.txt": "numpy"})
     found = find_commit(repository, "HEAD~1", "--netpipe-against")
     with (
-        pytest.raises(InputError, match=r"(?s)not-there-at-all` failed:.*No matching distribution"),
+        pytest.raises(InputError, match="No matching distribution"),
         open_version(found, repository, "", said.append),
     ):
         pass

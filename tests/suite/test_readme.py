@@ -9,6 +9,7 @@ from rich.table import Table
 
 from netpipe.gate.baseline import load
 from netpipe.gate.comparison import BaselineSessions, compare
+from netpipe.suite.acceptance import Acceptance
 from netpipe.suite.gate_results import GateResult
 from netpipe.suite.summary import comparison_tables
 from netpipe.verdict.report import verdict_table
@@ -37,7 +38,7 @@ def test_the_readme_shows_the_comparison() -> None:
         then = kept.sessions[name]
         found = compare(quantity, then[:1], BaselineSessions(kept.name, then))
         compared += [GateResult(name, quantity, metric, then[0]) for metric in found.by_metric]
-    run = cast(Any, SimpleNamespace(results=compared))
+    run = cast(Any, SimpleNamespace(results=compared, acceptance=Acceptance()))
     (table,) = comparison_tables(run)
     assert printed(table) in README
 

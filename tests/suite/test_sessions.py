@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.suite.project import leave_xdist
+from tests.suite.project import leave_xdist, line_with
 
 CONFTEST = """
     import itertools
@@ -52,4 +52,4 @@ def test_what_a_loader_raises_arrives(measuring: pytest.Pytester) -> None:
     measuring.makeconftest(CONFTEST.replace("return batches", "return failing"))
     result = measuring.runpytest_subprocess()
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*after 3 batches: ValueError: shard 7 is cut off"])
+    line_with(result, "3 batches", "ValueError: shard 7")

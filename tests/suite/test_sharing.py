@@ -42,7 +42,7 @@ def test_a_loader_of_a_module_is_measured_by_itself(project: Project) -> None:
     """A module that overrides the loader gets a measurement of its own."""
     project.has(LOADER + LOAD_TIME, "test_other")
     project.run().assert_outcomes(passed=2)
-    assert [one[3].rpartition("/")[2] for one in project.commands] == [
+    assert [command[3].rpartition("/")[2] for command in project.commands] == [
         "test_other.py::test_load_time",
         "test_perf.py::test_load_time",
     ]
@@ -52,7 +52,7 @@ def test_a_loop_of_a_class_is_measured_by_itself(project: Project) -> None:
     """A class that overrides the loop gets a measurement of its own, shared within it."""
     project.has(IN_A_CLASS)
     project.run().assert_outcomes(passed=3)
-    assert [one[3].rpartition("::")[2] for one in project.commands] == [
+    assert [command[3].rpartition("::")[2] for command in project.commands] == [
         "test_outside",
         "test_inside",
     ]
@@ -70,7 +70,7 @@ def test_an_order_is_read_once(project: Project) -> None:
 """
     )
     project.compare().assert_outcomes(passed=2)
-    assert [one.kind for one in project.requests] == ["lint"]
+    assert [request.kind for request in project.requests] == ["lint"]
 
 
 @pytest.mark.parametrize(
@@ -83,9 +83,9 @@ def test_an_order_is_read_once(project: Project) -> None:
         (("--netpipe-budget", "5"), ("--netpipe-budget", "5")),
         (("-W", "ignore::UserWarning"), ("-W", "ignore::UserWarning")),
     ],
-    ids=lambda one: " ".join(one) or "none",
+    ids=lambda words: " ".join(words) or "none",
 )
-def test_what_a_session_is_told(
+def test_a_session_gets_the_flags_that_change_what_it_measures(
     project: Project, given: tuple[str, ...], kept: tuple[str, ...]
 ) -> None:
     """A session gets the flags that change what is measured, and none that belong to the run."""

@@ -1,9 +1,8 @@
-"""What runs counted, as tests make it up."""
+"""Made-up tallies of runs."""
 
 from typing import Any
 
-from netpipe.throughput.figures import Tally
-from netpipe.throughput.token_counting import BY_SEGMENTATION
+from netpipe.throughput.figures import BY_SEGMENTATION, Tally
 
 _RUN: dict[str, Any] = {
     "wall_s": 4.0,
@@ -21,5 +20,5 @@ _RUN: dict[str, Any] = {
 
 
 def make_tally(**changes: Any) -> Tally:
-    """A run of 4 seconds, 10 batches and 2000 tokens a second, but for the changes."""
+    """Return a run of 4 seconds, 10 batches and 2000 tokens a second, with changes."""
     return Tally(**{**_RUN, **changes})

@@ -1,11 +1,21 @@
-"""From what runs counted to figures."""
+"""Counting the tokens of batches, and the figures of runs."""
 
 from math import inf
+from typing import Any
 
+import numpy as np
 import pytest
 
 from netpipe.results.measurement import Interval
-from netpipe.throughput.figures import FIGURES, over_rounds, ratio
+from netpipe.throughput.figures import (
+    BY_ELEMENTS,
+    BY_SEGMENTATION,
+    FIGURES,
+    Counted,
+    count_tokens,
+    over_rounds,
+    ratio,
+)
 from tests.throughput.tallies import make_tally
 
 
@@ -24,25 +34,25 @@ from tests.throughput.tallies import make_tally
     ],
 )
 def test_a_figure_is_what_its_name_says(name: str, value: float) -> None:
-    """Of a run of 8000 tokens in 10,000 places and 40 batches, in 4 s and 8 CPU seconds."""
+    """A run has 8000 tokens in 10,000 slots and 40 batches, in 4 s and 8 CPU seconds."""
     assert FIGURES[name](make_tally()) == pytest.approx(value)
 
 
 def test_every_figure_is_tested() -> None:
-    """The test above has them all."""
-    (mark,) = (one for one in test_a_figure_is_what_its_name_says.pytestmark)  # type: ignore[attr-defined]
+    """The parameters of the test above name every figure."""
+    (mark,) = test_a_figure_is_what_its_name_says.pytestmark  # type: ignore[attr-defined]
     assert {name for name, _ in mark.args[1]} == set(FIGURES)
 
 
 def test_a_figure_is_the_median_over_rounds() -> None:
-    """With an interval around it that is never below nothing."""
+    """Its interval does not go below 0."""
     runs = [make_tally(first_batch_s=seconds) for seconds in (3.0, 1.0, 8.0)]
     assert over_rounds("first_batch_s", runs) == Interval(3.0, 0.125, 64.0, 3)
     assert over_rounds("first_batch_s", runs[:1]) == Interval(3.0, 0.0, inf, 1)
 
 
-def test_a_ratio_is_that_of_runs_of_the_same_round() -> None:
-    """A machine that is slow in one round is so for both."""
+def test_ratios_compare_runs_of_the_same_round() -> None:
+    """A machine that slows down in a round slows both loaders, and their ratio stays."""
     ours = [make_tally(wall_s=wall_s) for wall_s in (1.0, 2.0, 4.0)]
     theirs = [make_tally(wall_s=10 * run.wall_s) for run in ours]
     found = ratio("tokens_per_s", ours, theirs)
@@ -50,6 +60,33 @@ def test_a_ratio_is_that_of_runs_of_the_same_round() -> None:
     assert (found.low, found.median, found.high) == pytest.approx((10, 10, 10))
 
 
-def test_there_is_no_ratio_to_nothing() -> None:
-    """A loader that reads no file is no measure of how much another reads."""
+def test_there_is_no_ratio_to_zero() -> None:
+    """There is no ratio where the other loader reads 0 bytes."""
     assert ratio("bytes_read_per_token", [make_tally()], [make_tally(bytes_read=0)]) is None
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint8"])
+def test_padding_does_not_count(dtype: str) -> None:
+    """With a segmentation, the tokens of all segments count."""
+    segmentation = np.array([[1, 1, 2, 0], [1, 0, 0, 0]]).astype(dtype)
+    batch = {"inputs": np.zeros((2, 4), np.int32), "inputs_segmentation": segmentation}
+    counted = count_tokens(batch)
+    assert counted == Counted(tokens=4, slots=8, rule=BY_SEGMENTATION)
+    assert counted.padding_fraction == 0.5
+
+
+@pytest.mark.parametrize(
+    ("batch", "elements"),
+    [
+        ({"x": np.zeros((2, 3)), "label": np.zeros(2)}, 6),
+        ([np.zeros(5), np.zeros((9, 9))], 5),
+        (({"tokens": [np.zeros((4, 2))]}, 1), 8),
+        (np.zeros((3, 7)), 21),
+        ({}, 1),
+    ],
+)
+def test_without_a_segmentation_every_element_counts(batch: Any, elements: int) -> None:
+    """Without a segmentation, all elements of the first leaf count."""
+    counted = count_tokens(batch)
+    assert counted == Counted(elements, elements, BY_ELEMENTS)
+    assert counted.padding_fraction == 0

@@ -1,18 +1,18 @@
-"""Memory of all processes, and bytes that loading reads."""
+"""Memory of all processes, and the bytes that they read."""
 
 import os
 import subprocess
 import sys
 from pathlib import Path
 
-from netpipe.throughput.footprint import Memory, bytes_read, read_between, read_memory
+from netpipe.throughput.footprint import bytes_read, read_between, read_memory
 
 _HELD = 64 << 20
 _HOLDER = f"held = b'x' * {_HELD}; print('ready', flush=True); input()"
 
 
-def test_what_is_read_from_a_file_is_counted(tmp_path: Path) -> None:
-    """Also where the file is in the page cache, since it has just been written."""
+def test_bytes_read_from_a_file_are_counted(tmp_path: Path) -> None:
+    """Reading a file counts although it is in the page cache."""
     (tmp_path / "file").write_bytes(bytes(1 << 20))
     before = bytes_read(())
     (tmp_path / "file").read_bytes()
@@ -20,8 +20,8 @@ def test_what_is_read_from_a_file_is_counted(tmp_path: Path) -> None:
     assert 1 << 20 <= read < 1 << 21
 
 
-def test_workers_are_those_that_read() -> None:
-    """Where there are any, this process is not asked: it receives batches; an ended one is none."""
+def test_only_workers_are_counted_where_there_are_any() -> None:
+    """With workers this process does not count, and neither does a worker that has ended."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as worker:
         assert bytes_read((worker.pid,)).keys() == {worker.pid}
         worker.communicate(b"\n")
@@ -29,13 +29,13 @@ def test_workers_are_those_that_read() -> None:
     assert bytes_read(()).keys() == {os.getpid()}
 
 
-def test_reading_counts_from_the_start_of_a_process() -> None:
-    """A worker that has started meanwhile has read all that it has; one that is gone adds none."""
+def test_a_restarted_worker_counts_from_its_start() -> None:
+    """All that a new worker has read counts; a worker that has ended adds nothing."""
     assert read_between({1: 100, 2: 500}, {1: 130, 3: 7}) == 37
 
 
 def test_memory_is_that_of_all_processes() -> None:
-    """What a child holds is in it."""
+    """The memory of a child process is included."""
     before = read_memory()
     with subprocess.Popen(
         [sys.executable, "-c", _HOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -47,8 +47,3 @@ def test_memory_is_that_of_all_processes() -> None:
     assert with_child.pss_bytes - before.pss_bytes > _HELD // 2
     assert with_child.rss_bytes - before.rss_bytes > _HELD // 2
     assert with_child.rss_bytes >= with_child.pss_bytes
-
-
-def test_a_peak_is_the_highest_of_each() -> None:
-    """Proportional and resident memory need not peak at the same moment."""
-    assert Memory(3, 5) | Memory(2, 9) == Memory(3, 9)

@@ -1,14 +1,22 @@
 """The fewest workers that load as fast as any."""
 
+import re
+from collections.abc import Iterable
+from itertools import cycle
+
 import pytest
 
+from netpipe.errors import InputError, MisuseError, SessionError
+from netpipe.throughput.figures import Tally
 from netpipe.throughput.worker_choice import (
     Candidate,
     WorkerChoice,
     choose,
     drop_hopeless,
     drop_slower,
-    is_decided,
+    foresee_excess,
+    parse_budget,
+    try_candidates,
     worker_counts,
 )
 from tests.throughput.tallies import make_tally
@@ -17,7 +25,7 @@ MB = 10**6
 
 
 def _candidate(workers: int, *tokens_per_s: float, megabytes: int = 0) -> Candidate:
-    """A candidate whose trials gave so many million tokens a second, 100 MB and 100 a worker."""
+    """Return a candidate with these millions of tokens a second, and 100 MB for each process."""
     pss_bytes = (megabytes or 100 + 100 * workers) * MB
     runs = tuple(
         make_tally(wall_s=1.0, tokens=round(speed * 1e6), peak_pss_bytes=pss_bytes)
@@ -30,8 +38,8 @@ def _choose(*candidates: Candidate) -> WorkerChoice:
     return choose(candidates, 4000 * MB, 1.0)
 
 
-def _statuses(choice: WorkerChoice) -> dict[int, str]:
-    return {one.workers: one.status for one in choice.candidates}
+def _statuses(candidates: Iterable[Candidate]) -> dict[int, str]:
+    return {candidate.workers: candidate.status for candidate in candidates}
 
 
 NONE, ONE = _candidate(0, 5.0, 5.1, 5.0), _candidate(1, 11.2, 11.1, 11.3)
@@ -43,55 +51,55 @@ TWO, FOUR = _candidate(2, 13.9, 13.8, 14.0), _candidate(4, 14.1, 14.2, 14.0, meg
     [(1, [1]), (2, [1, 2]), (6, [1, 2, 4, 6]), (8, [1, 2, 4, 8])],
 )
 def test_the_candidates_end_at_the_cores(cores: int, counts: list[int]) -> None:
-    """The powers of two up to the cores, and the cores."""
+    """The candidates are the powers of two up to the cores, and the cores."""
     assert worker_counts(cores) == counts
 
 
-def test_what_more_workers_do_not_gain_is_not_taken() -> None:
-    """From 2 on it is saturated: 4 are not needed, 0 and 1 clearly slower; the sentence says so."""
+def test_workers_without_gain_are_not_chosen() -> None:
+    """2 workers saturate: 4 are not needed, 0 and 1 are clearly slower, and the reason says so."""
     choice = _choose(NONE, ONE, TWO, FOUR)
     assert choice.workers == 2
-    assert _statuses(choice) == {0: "slower", 1: "slower", 2: "chosen", 4: "not needed"}
+    assert _statuses(choice.candidates) == {0: "slower", 1: "slower", 2: "chosen", 4: "not needed"}
     assert choice.reason == (
         "2 workers: 13.9 M tokens/s; 4 give 14.1 M (1% more) for 210 MB more; "
         "1 gives 11.2 M (19% less)."
     )
     assert (choice.memory_budget_bytes, choice.seconds) == (4000 * MB, 1.0)
-    assert all(one.reason for one in choice.candidates)
+    assert all(candidate.reason for candidate in choice.candidates)
 
 
-def test_workers_that_slow_it_down_are_not_taken() -> None:
-    """Nothing is faster than no workers at all."""
+def test_workers_that_slow_loading_down_are_not_chosen() -> None:
+    """No workers are chosen where they are fastest."""
     choice = _choose(_candidate(0, 12.0, 12.0, 12.0), ONE, _candidate(2, 9.0, 9.1, 9.0))
     assert choice.workers == 0
-    assert _statuses(choice) == {0: "chosen", 1: "slower", 2: "slower"}
-    assert choice.reason == "0 workers: 12 M tokens/s; 1 gives 11.2 M (7% less) for 100 MB more."
+    assert _statuses(choice.candidates) == {0: "chosen", 1: "slower", 2: "slower"}
+    assert "; 1 gives 11.2 M (7% less) for 100 MB more" in choice.reason
 
 
-def test_as_many_as_there_are_can_be_needed() -> None:
-    """Where every worker helps the most are taken."""
+def test_all_workers_can_be_needed() -> None:
+    """Where every worker helps, the largest number is chosen."""
     choice = _choose(NONE, ONE, _candidate(2, 20.0, 20.1, 20.0))
     assert choice.workers == 2
-    assert choice.reason == "2 workers: 20 M tokens/s; 1 gives 11.2 M (44% less)."
+    assert "(44% less)" in choice.reason
 
 
-def test_noise_takes_no_more_workers() -> None:
+def test_noise_chooses_no_more_workers() -> None:
     """4 have the higher median, but 2 were faster in a round: 2 are chosen, with a remark."""
     choice = _choose(ONE, _candidate(2, 13.0, 16.0, 12.5), _candidate(4, 14.5, 14.0, 15.0))
     assert choice.workers == 2
-    assert _statuses(choice) == {1: "slower", 2: "chosen", 4: "not needed"}
-    assert "4 give 14.5 M (12% more, but not in every round) for 200 MB more" in choice.reason
+    assert _statuses(choice.candidates) == {1: "slower", 2: "chosen", 4: "not needed"}
+    assert "12% more, but not" in choice.reason
 
 
-def test_rounds_are_compared_with_their_own() -> None:
-    """A machine that slows down for all of them in one round hides no difference."""
+def test_runs_are_compared_within_a_round() -> None:
+    """A round in which the machine is slow hides no difference."""
     slow, fast = _candidate(1, 10.0, 5.0, 9.0), _candidate(2, 20.0, 10.0, 18.0)
     assert _choose(slow, fast).workers == 2
     assert _choose(slow, _candidate(2, 9.0, 10.0, 9.0)).workers == 1
 
 
-def test_clearly_slower_by_less_than_a_twentieth_is_as_fast() -> None:
-    """Four percent are not worth a process."""
+def test_four_percent_are_as_fast() -> None:
+    """A candidate that is 4% slower is chosen, one that is 6% slower is not."""
     less, more = _candidate(1, 9.6, 9.6, 9.6), _candidate(2, 10.0, 10.0, 10.0)
     assert _choose(less, more).workers == 1
     assert _choose(_candidate(1, 9.4, 9.4, 9.4), more).workers == 2
@@ -104,8 +112,8 @@ def test_clearly_slower_by_less_than_a_twentieth_is_as_fast() -> None:
         ("failed", "the session ended:\nKilled", "the session ended"),
     ],
 )
-def test_what_was_left_out_is_not_chosen(status: str, reason: str, shown: str) -> None:
-    """Fast as it may be; the sentence says why it was not, in one line."""
+def test_excluded_candidates_are_not_chosen(status: str, reason: str, shown: str) -> None:
+    """However fast it is; the reason says in one line why it was excluded."""
     best = Candidate(4, MB, _candidate(4, 30.0).runs, status=status, reason=reason)  # type: ignore[arg-type]
     choice = _choose(ONE, TWO, best)
     assert choice.workers == 2
@@ -116,43 +124,229 @@ def test_what_was_left_out_is_not_chosen(status: str, reason: str, shown: str) -
 
 
 def test_the_fastest_of_many_is_compared() -> None:
-    """Beside the next candidate, that which has the most tokens per second."""
+    """The reason compares the next candidate, and then the fastest of the others."""
     choice = _choose(TWO, FOUR, _candidate(8, 14.3, 14.3, 14.3), _candidate(16, 14.2, 14.2, 14.2))
     assert choice.workers == 2
-    assert "; 4 give 14.1 M (1% more) for 210 MB more; 8 give 14.3 M (3% more)" in choice.reason
+    assert choice.reason.index("4 give 14.1 M") < choice.reason.index("8 give 14.3 M")
     assert "16" not in choice.reason
 
 
-def test_one_core_is_a_choice_too() -> None:
-    """Between no worker and one."""
+def test_one_candidate_can_be_chosen() -> None:
+    """A choice between two candidates, and of a single one."""
     alone = _candidate(0, 5.0, 5.0, 5.0)
     assert _choose(alone, _candidate(1, 5.1, 5.1, 5.1)).workers == 0
     assert _choose(alone).reason == "0 workers: 5 M tokens/s."
 
 
-def test_it_is_undecided_where_the_rounds_differ() -> None:
-    """The fewest that may be as fast are slower in the median; further rounds could tell."""
-    noisy = _candidate(2, 13.0, 16.0, 12.5)
-    assert not is_decided([noisy, _candidate(4, 14.5, 14.0, 15.0)])
-    assert is_decided([noisy, _candidate(4, 13.1, 13.1, 13.1)])
-    assert is_decided([ONE, TWO, FOUR])
-
-
-def test_only_open_ones_are_judged() -> None:
-    """What was left out neither outruns the others nor is judged again."""
+def test_only_open_candidates_are_judged() -> None:
+    """An excluded candidate is not judged again, and no other is compared with it."""
     out = Candidate(8, MB, _candidate(8, 99.0).runs, status="failed", reason="gone")
     assert drop_slower([ONE, TWO, out])[1:] == [TWO, out]
     assert drop_hopeless([TWO, FOUR, out]) == [TWO, FOUR, out]
 
 
 def test_less_than_a_third_in_every_round_is_hopeless() -> None:
-    """One round in which it had more keeps it; both speeds are in the reason."""
+    """One faster round keeps a candidate; both speeds are in the reason."""
     fast = _candidate(4, 12.0, 12.5)
     slow = _candidate(0, 3.9, 4.0)
     left, kept = drop_hopeless([slow, fast])
     assert kept == fast
-    assert (left.status, left.reason) == (
-        "slower", "4 M tokens/s, less than a third of 12.5 M in round 2",
-    )  # fmt: skip
+    assert left.status == "slower"
+    assert re.search("4 M .*12.5 M .*round 2", left.reason)
     once = _candidate(0, 4.1, 3.0)
     assert drop_hopeless([once, fast]) == [once, fast]
+
+
+class Machine:
+    """Gives tallies instead of running loaders, and notes the trials and the reports."""
+
+    def __init__(self, **speeds: list[float]) -> None:
+        self._speeds = {int(name[1:]): cycle(of_rounds) for name, of_rounds in speeds.items()}
+        self.untried = [Candidate(workers, MB) for workers in self._speeds]
+        self.asked: list[int] = []
+        self.reported: list[tuple[int, int, str]] = []
+        self.failing: dict[int, Exception] = {}
+        self.growing_megabytes = dict.fromkeys(self._speeds, 0)
+
+    def measure(self, workers: int) -> Tally:
+        """Each worker takes 100 MB, and so does the process that they work for."""
+        self.asked.append(workers)
+        if workers in self.failing:
+            raise self.failing[workers]
+        grown_megabytes = self.growing_megabytes[workers] * (self.asked.count(workers) - 1)
+        pss_bytes = (100 + 100 * workers + grown_megabytes) * MB
+        tokens = round(1e6 * next(self._speeds[workers]))
+        return make_tally(wall_s=1.0, tokens=tokens, peak_pss_bytes=pss_bytes)
+
+    def say(self, number: int, candidate: Candidate) -> None:
+        """Note a candidate that was left out."""
+        if candidate.status != "open":
+            self.reported.append((number, candidate.workers, candidate.status))
+
+    def tried(self, budget_megabytes: int = 4000) -> list[Candidate]:
+        """Try them all."""
+        return try_candidates(self.untried, budget_megabytes * MB, self.measure, self.say)
+
+
+def test_three_rounds_in_turns_decide() -> None:
+    """Every candidate is tried once a round, and slower ones are dropped after the third."""
+    machine = Machine(w0=[5.0], w1=[9.0], w2=[10.0])
+    found = machine.tried()
+    assert machine.asked == [0, 1, 2, 2, 1, 0, 0, 1, 2]
+    assert _statuses(found) == {0: "slower", 1: "slower", 2: "open"}
+    assert [len(candidate.runs) for candidate in found] == [3, 3, 3]
+    assert machine.reported == [(3, 0, "slower"), (3, 1, "slower")]
+
+
+def test_rounds_that_differ_call_for_more() -> None:
+    """There are at most six rounds, of candidates that may still be chosen."""
+    machine = Machine(w0=[5.0], w1=[7.0, 11.0], w2=[10.0])
+    found = machine.tried()
+    assert machine.asked == [0, 1, 2, 2, 1, 0, 0, 1, 2, 2, 1, 1, 2, 2, 1]
+    assert _statuses(found) == {0: "slower", 1: "open", 2: "open"}
+    assert [len(candidate.runs) for candidate in found] == [3, 6, 6]
+
+
+def test_more_rounds_end_when_they_decide() -> None:
+    """In the fourth round the median of the fewest workers has caught up."""
+    machine = Machine(w1=[8.0, 8.0, 11.0, 11.0], w2=[10.0])
+    found = machine.tried()
+    assert machine.asked == [1, 2, 2, 1] * 2
+    assert _statuses(found) == {1: "open", 2: "open"}
+
+
+def test_the_hopeless_get_one_round() -> None:
+    """A hopeless candidate is left out after the first round, and reported in that round."""
+    machine = Machine(w0=[1.0], w1=[9.0], w2=[10.0])
+    found = machine.tried()
+    assert machine.asked == [0, 1, 2, 2, 1, 1, 2]
+    assert machine.reported[0] == (1, 0, "slower")
+    assert len(found[0].runs) == 1
+
+
+def test_a_candidate_above_the_budget_is_not_started() -> None:
+    """The memory of 0 and 1 workers shows that 2 would take 300 MB."""
+    machine = Machine(w0=[5.0], w1=[9.0], w2=[10.0], w4=[20.0])
+    found = machine.tried(budget_megabytes=250)
+    assert set(machine.asked) == {0, 1}
+    assert _statuses(found) == {0: "slower", 1: "open", 2: "over budget", 4: "over budget"}
+    assert machine.reported[:2] == [(1, 2, "over budget"), (1, 4, "over budget")]
+    assert re.search("300 MB.* 0 and 1,.*250 MB", found[2].reason)
+
+
+def test_a_candidate_that_took_too_much_is_not_tried_again() -> None:
+    """That 1 worker takes 200 MB is known only after its first run."""
+    machine = Machine(w0=[5.0], w1=[9.0])
+    found = machine.tried(budget_megabytes=150)
+    assert machine.asked == [0, 1, 0, 0]
+    assert _statuses(found) == {0: "open", 1: "over budget"}
+
+
+def test_measured_memory_takes_precedence() -> None:
+    """In the second round 1 takes 250 MB, and 2 would take 400 MB by that; it took 300 MB."""
+    machine = Machine(w0=[5.0], w1=[9.0], w2=[10.0])
+    machine.growing_megabytes[1] = 50
+    found = machine.tried(budget_megabytes=340)
+    assert _statuses(found) == {0: "slower", 1: "slower", 2: "open"}
+
+
+def test_a_candidate_that_fails_is_left_out() -> None:
+    """A candidate that fails keeps its error, and the others go on."""
+    machine = Machine(w0=[5.0], w1=[9.0], w2=[10.0])
+    machine.failing = {2: SessionError("OSError: no shared memory\n  File x")}
+    found = machine.tried()
+    assert machine.asked == [0, 1, 2, 1, 0, 0, 1]
+    assert _statuses(found) == {0: "slower", 1: "open", 2: "failed"}
+    assert found[2].reason == str(machine.failing[2])
+
+
+def test_when_all_fail_the_last_error_is_raised() -> None:
+    """Without any candidate left there is no choice."""
+    machine = Machine(w0=[5.0], w1=[9.0])
+    machine.failing = {0: SessionError("first"), 1: SessionError("disk gone")}
+    with pytest.raises(SessionError, match="disk gone"):
+        machine.tried()
+    assert machine.asked == [0, 1]
+
+
+def test_bad_data_end_the_trials() -> None:
+    """No other number of workers is tried."""
+    machine = Machine(w0=[5.0], w1=[9.0])
+    machine.failing = {0: MisuseError("data: file must be readable")}
+    with pytest.raises(MisuseError, match="data"):
+        machine.tried()
+    assert machine.asked == [0]
+
+
+@pytest.mark.parametrize(
+    ("finished_megabytes", "budget_megabytes", "least", "asked"),
+    [(1, 90, "100 MB", [0, 1]), (50, 40, "50 MB", [])],
+    ids=["measured", "finished batches"],
+)
+def test_a_budget_below_the_least_is_an_error(
+    finished_megabytes: int, budget_megabytes: int, least: str, asked: list[int]
+) -> None:
+    """The error says what the smallest candidate takes, before any run where that is known."""
+    machine = Machine(w0=[5.0], w1=[9.0], w2=[9.0])
+    machine.untried = [Candidate(workers, finished_megabytes * MB) for workers in (0, 1, 2)]
+    with pytest.raises(InputError, match=f"{least}.*Give more") as caught:
+        machine.tried(budget_megabytes)
+    assert caught.value.where == "--memory-budget"
+    assert machine.asked == asked
+
+
+# ---- The budget
+
+
+def _tried(workers: int, *megabytes: int) -> Candidate:
+    runs = tuple(make_tally(peak_pss_bytes=megabyte * MB) for megabyte in megabytes)
+    return Candidate(workers, MB, runs)
+
+
+@pytest.mark.parametrize(
+    ("text", "size_bytes"),
+    [("4GB", 4 * 10**9), ("1.5 GiB", 3 * 2**29), ("300MB", 300 * MB), ("1MiB", 2**20)],
+)
+def test_a_budget_has_a_unit(text: str, size_bytes: int) -> None:
+    """Units are decimal or binary."""
+    assert parse_budget(text) == size_bytes
+
+
+@pytest.mark.parametrize("text", ["4", "GB", "-4GB", "4gb", "0GB", "0.0001 B", "", "4GB/s"])
+def test_another_budget_is_refused(text: str) -> None:
+    """The error names the units and the value."""
+    with pytest.raises(InputError, match=f"--memory-budget: .*GB.*'{text}'"):
+        parse_budget(text)
+
+
+def test_finished_batches_are_known_before_any_run() -> None:
+    """A candidate whose finished batches exceed the budget is not tried."""
+    many = Candidate(64, 401 * MB)
+    assert re.search("401 MB.*400 MB", foresee_excess(many, [], 400 * MB))
+    assert foresee_excess(many, [], 401 * MB) == ""
+
+
+def test_processes_are_known_from_smaller_candidates() -> None:
+    """Every worker adds the same memory: 100 MB from 1 to 2, so 4 take 430 MB."""
+    smaller = [_tried(0, 130), _tried(1, 130, 120), _tried(2, 230)]
+    four = Candidate(4, MB)
+    assert foresee_excess(four, smaller, 430 * MB) == ""
+    assert re.search("430 MB.* 1 and 2,.*429 MB", foresee_excess(four, smaller, 429 * MB))
+    assert foresee_excess(four, smaller[:1], MB) == ""
+
+
+def test_more_workers_never_need_less() -> None:
+    """Where the smaller candidate took more memory, the larger one's is not extrapolated down."""
+    smaller = [_tried(1, 240), _tried(2, 230)]
+    assert foresee_excess(Candidate(4, MB), smaller, 230 * MB) == ""
+    assert "would take 230 MB" in foresee_excess(Candidate(4, MB), smaller, 229 * MB)
+
+
+def test_the_most_memory_of_any_run_counts() -> None:
+    """The highest memory of any run counts; exactly the budget is not above it."""
+    machine = Machine(w0=[5.0], w1=[9.0])
+    machine.growing_megabytes[1] = 50
+    assert _statuses(machine.tried(budget_megabytes=300))[1] == "open"
+    machine = Machine(w0=[5.0], w1=[9.0])
+    machine.growing_megabytes[1] = 50
+    assert _statuses(machine.tried(budget_megabytes=299))[1] == "over budget"

@@ -30,7 +30,10 @@ def test_the_document_holds_the_verdict_and_everything_found() -> None:
         "evidence": list(verdict.evidence),
         "next": verdict.next,
     }
-    assert [one["name"] for one in document["findings"]] == ["loader-restarted", "busy-host"]
+    assert [finding["name"] for finding in document["findings"]] == [
+        "loader-restarted",
+        "busy-host",
+    ]
 
 
 def test_the_document_says_what_is_emulated() -> None:
@@ -94,7 +97,7 @@ def test_nothing_is_advised_without_a_verdict(capsys: pytest.CaptureFixture[str]
 
 
 def test_a_host_with_too_few_cores_is_named() -> None:
-    """What no number of workers could mend on this host is said."""
+    """The line shows when the host has fewer cores than loading needs."""
     enough = make_measurement(load_cpu_s=0.060, loader_processes=2)
     assert sizing_line(enough) == "workers needed: 1 (has 2); cores needed: 2 (has 2)"
     beyond = make_measurement(load_cpu_s=0.063, loader_processes=2)

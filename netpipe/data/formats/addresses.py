@@ -34,15 +34,10 @@ class AddressTable:
     def number_column(
         self, column: "pa.Array[Any]", ip_version: NDArray[np.generic]
     ) -> NDArray[np.int32]:
-        """Number the addresses of a column.
+        """Number the addresses of a column of strings (n,) without nulls: int32 (n,).
 
-        Args:
-            column: Strings (n,), dictionary-coded or not, without nulls.
-            ip_version: 4 or 6, (n,).
-
-        Returns:
-            int32 (n,): the numbers; `NO_ADDRESS` for a text that is no address, `OTHER_FAMILY` for
-            an address of the other IP version.
+        A text that is no address gives `NO_ADDRESS`, and one of the other IP version gives
+        `OTHER_FAMILY`.
         """
         encoded = column.dictionary_encode()
         which = encoded.indices.to_numpy()

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 
 import cattrs
@@ -17,12 +18,7 @@ INDEX_SCHEMA = "netpipe.index/1"
 
 @dataclass(frozen=True)
 class Shard:
-    """One ArrayRecord file.
-
-    Attributes:
-        file: Its name, beside the index.
-        row_measurements: The measurements of each of its records, in order.
-    """
+    """An ArrayRecord file beside the index, and the number of measurements in each record."""
 
     file: str
     row_measurements: tuple[int, ...]
@@ -38,18 +34,18 @@ class Split:
     @property
     def row_measurements(self) -> NDArray[np.int64]:
         """Measurements of every row, int64 (rows,), shard after shard."""
-        counts = [np.array(shard.row_measurements, np.int64) for shard in self.shards]
-        return np.concatenate(counts) if counts else np.zeros(0, np.int64)
+        counts = chain.from_iterable(shard.row_measurements for shard in self.shards)
+        return np.fromiter(counts, np.int64)
 
     @property
     def rows(self) -> int:
         """The number of rows."""
-        return sum(len(shard.row_measurements) for shard in self.shards)
+        return len(self.row_measurements)
 
     @property
     def measurements(self) -> int:
         """The number of measurements."""
-        return sum(sum(shard.row_measurements) for shard in self.shards)
+        return int(self.row_measurements.sum())
 
 
 @dataclass(frozen=True)
@@ -57,13 +53,10 @@ class Index:
     """The contents of a folder of prepared data.
 
     Attributes:
-        layout_version: The layout of the records.
         seed: Chose the probes of the splits.
-        eval_fraction: The share of probes chosen for evaluation.
+        eval_fraction: The fraction of the probes that is chosen for evaluation.
         row_bytes: The largest size of a row's arrays.
         fingerprint: A hash of every row, equal for equal measurements prepared in the same way.
-        train: The probes to train on.
-        eval: The probes to evaluate on.
     """
 
     layout_version: int
@@ -81,8 +74,8 @@ class Index:
 
 def save_index(index: Index, folder: Path) -> None:
     """Write the index into a folder."""
-    document = {"schema": INDEX_SCHEMA, **asdict(index)}
-    (folder / INDEX_NAME).write_text(json.dumps(document) + "\n", encoding="utf-8")
+    document = json.dumps({"schema": INDEX_SCHEMA, **asdict(index)})
+    (folder / INDEX_NAME).write_text(f"{document}\n", encoding="utf-8")
 
 
 def load_index(folder: Path) -> Index:

@@ -1,7 +1,8 @@
-"""Layout version 1 of a probe row: how it is encoded as the bytes of a record, and decoded.
+"""The layouts of a probe row: how it is encoded as the bytes of a record, and decoded.
 
-All numbers are little-endian: a header, then the arrays of `ProbeRow`, widest first so that each is
-aligned. A decoded row's arrays are views of the record.
+Layout 0 is inherited: see `decode_history_v0`. Layout 1 has a header, then the arrays of
+`ProbeRow`, widest first so that each is aligned. All its numbers are little-endian, and the arrays
+of a decoded row are views of the record.
 
     header   4s magic, u32 version, i64 probe, i64 first_s,
              u32 measurements, u32 pairs, u32 ipv4_pairs, u32 sources
@@ -10,31 +11,27 @@ aligned. A decoded row's arrays are views of the record.
 """
 
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
+import pyarrow as pa
 
-from netpipe.data.formats.addresses import ADDRESS_BYTES
-from netpipe.data.formats.layout_v0 import ARROW_STREAM_START, decode_row_v0
-from netpipe.data.formats.rows import ProbeRow
+from netpipe.data.formats.addresses import ADDRESS_BYTES, AddressTable
+from netpipe.data.formats.parquet import MeasurementColumns, check_columns
+from netpipe.data.formats.rows import MeasurementArray, ProbeRow, make_row
 from netpipe.errors import InputError
 
 LAYOUT_VERSION = 1
+ARROW_STREAM_START = b"\xff\xff\xff\xff"
 _MAGIC = b"NPRW"
 _HEADER = struct.Struct("<4sIqqIIII")
 
 
 def encode_row(row: ProbeRow) -> bytes:
     """Encode a row in the newest layout."""
-    header = _HEADER.pack(
-        _MAGIC,
-        LAYOUT_VERSION,
-        row.probe,
-        row.first_s,
-        len(row),
-        len(row.pair_source),
-        row.ipv4_pairs,
-        len(row.source),
-    )
+    counts = len(row), len(row.pair_source), row.ipv4_pairs, len(row.source)
+    header = _HEADER.pack(_MAGIC, LAYOUT_VERSION, row.probe, row.first_s, *counts)
     arrays = (
         row.offset_s.astype("<u4"),
         row.rtt_code.astype("<u2"),
@@ -47,11 +44,7 @@ def encode_row(row: ProbeRow) -> bytes:
 
 
 def decode_row(record: bytes, where: object) -> ProbeRow:
-    """Read a record of any known layout.
-
-    Args:
-        record: The record.
-        where: The file and the record's number in it; errors name it.
+    """Read a record of any known layout; errors name the file and record number in `where`.
 
     Raises:
         InputError: The layout is unknown or newer, or the length or a value is wrong.
@@ -96,10 +89,64 @@ def _decode_row_v1(record: bytes, where: object) -> ProbeRow:
 def check_layout_version(version: int, where: object) -> None:
     """Raise an InputError for a layout that is newer than this code."""
     if not 0 <= version <= LAYOUT_VERSION:
-        raise InputError(
-            where,
-            "layout version",
-            f"be between 0 and {LAYOUT_VERSION}",
-            version,
-            "A newer netpipe wrote it: upgrade, or prepare the measurements again",
-        )
+        constraint = f"be between 0 and {LAYOUT_VERSION}"
+        way_out = "A newer netpipe wrote it: upgrade, or prepare the measurements again"
+        raise InputError(where, "layout version", constraint, version, way_out)
+
+
+def decode_row_v0(record: bytes, where: object) -> ProbeRow:
+    """Read a record of layout 0; see `decode_history_v0`."""
+    return make_row(*decode_history_v0(record, where))
+
+
+def decode_history_v0(record: bytes, where: object) -> tuple[MeasurementArray, AddressTable]:
+    """Read the measurements of a record of layout 0, in time order, and their addresses.
+
+    The record is an Arrow stream of a row with `src_id` int64, `n_measurements` int32 and
+    `measurements` binary: a stream of `event_time` timestamp(us), `src_addr` and `dst_addr` utf8,
+    `ip_version` int8 and `rtt` float32.
+
+    Raises:
+        InputError: The record is not of that form, or a value in it is not what it must be.
+    """
+    with _named_errors(where):
+        outer = _read_batch(record)
+        columns = _read_batch(outer["measurements"][0].as_py())
+        probe, measurements = _probe_and_measurements(outer)
+        if columns.num_rows != measurements:
+            raise InputError(where, "n_measurements", f"be {columns.num_rows}", measurements)
+        names = [name for name in check_columns(where, columns.schema) if name != "prb_id"]
+        probes = pa.array(np.full(columns.num_rows, probe, np.int64))
+        columns = columns.select(names).append_column("prb_id", probes)
+        addresses = AddressTable()
+        history = MeasurementColumns(where, 0, columns).measurements(addresses)
+        return history[np.argsort(history["time_us"], kind="stable")], addresses
+
+
+def count_row_v0(record: bytes, where: object) -> tuple[int, int]:
+    """Return the probe of a record of layout 0, and its stated number of measurements.
+
+    Raises:
+        InputError: The record is not of that form, or states no measurements.
+    """
+    with _named_errors(where):
+        probe, measurements = _probe_and_measurements(_read_batch(record))
+    if measurements < 1:
+        raise InputError(where, "n_measurements", "be at least 1", measurements)
+    return probe, measurements
+
+
+@contextmanager
+def _named_errors(where: object) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError, KeyError, IndexError, TypeError, ValueError) as error:
+        raise InputError(where, "record", "be a probe row of layout 0", error) from error
+
+
+def _read_batch(stream: bytes) -> pa.RecordBatch:
+    return pa.ipc.open_stream(stream).read_all().combine_chunks().to_batches()[0]
+
+
+def _probe_and_measurements(outer: pa.RecordBatch) -> tuple[int, int]:
+    return int(outer["src_id"][0].as_py()), int(outer["n_measurements"][0].as_py())

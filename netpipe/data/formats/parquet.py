@@ -1,17 +1,138 @@
-"""How measurements are read from parquet files."""
+"""Measurements in parquet files: their columns, how values are checked, and how they are read."""
 
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
-from netpipe.data.formats.addresses import AddressTable
-from netpipe.data.formats.columns import MeasurementColumns, check_columns
-from netpipe.data.formats.measurements import MeasurementArray
+from netpipe.data.formats.addresses import NO_ADDRESS, OTHER_FAMILY, AddressTable, is_translated
+from netpipe.data.formats.rows import MEASUREMENT, MeasurementArray
+from netpipe.data.formats.rtt import encode_rtt
+from netpipe.data.sampling.counter_rng import fold_key
 from netpipe.errors import InputError
 
 _BATCH_ROWS = 1 << 19
+
+
+def _is_timestamp(kind: pa.DataType) -> bool:
+    return pa.types.is_timestamp(kind) and kind.unit in ("us", "ns")
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+# The accepted types of each column: in words that follow "must be", and as a predicate.
+_COLUMNS: Mapping[str, tuple[str, Callable[[pa.DataType], bool]]] = {
+    "event_time": ("a timestamp in us or ns (UTC)", _is_timestamp),
+    "src_addr": ("a string", _is_text),
+    "dst_addr": ("a string", _is_text),
+    "ip_version": ("an integer", pa.types.is_integer),
+    "rtt": ("a floating-point number (milliseconds)", pa.types.is_floating),
+    "prb_id": ("an integer", pa.types.is_integer),
+}
+_OPTIONAL = "prb_id"
+
+
+def check_columns(where: object, schema: pa.Schema) -> list[str]:
+    """Return the names of the columns to read; other columns are ignored.
+
+    Raises:
+        InputError: A required column is missing, or a column is there twice or has a wrong type.
+    """
+    for name, (wanted, accepts) in _COLUMNS.items():
+        kinds = [field.type for field in schema if field.name == name]
+        if len(kinds) > 1 or not (kinds or name == _OPTIONAL):
+            found = f"{len(kinds)} times" if kinds else ", ".join(schema.names) or "no column"
+            raise InputError(where, f"column {name}", "be there once", found)
+        for kind in kinds:
+            if not accepts(kind):
+                raise InputError(where, f"column {name}", f"be {wanted}", kind)
+    return [name for name in _COLUMNS if name in schema.names]
+
+
+class MergedProbesWarning(UserWarning):
+    """Measurements without `prb_id` come from private addresses, which many probes share."""
+
+
+@dataclass(frozen=True)
+class MeasurementColumns:
+    """Some rows of measurements, as they are in a file.
+
+    Attributes:
+        where: The file, and the record in it if there are records; errors name it.
+        first_row: The number of the first row in the file.
+        columns: Those that `check_columns` named.
+    """
+
+    where: object
+    first_row: int
+    columns: pa.RecordBatch
+
+    def measurements(self, addresses: AddressTable) -> MeasurementArray:
+        """Check every value and return the measurements; their addresses are added to `addresses`.
+
+        Raises:
+            InputError: A value is null or outside its range.
+        """
+        for name in self.columns.schema.names:
+            self._require(name, "not be null", np.asarray(self.columns[name].is_valid()))
+        version = self._numbers("ip_version")
+        self._require("ip_version", "be 4 or 6", (version == 4) | (version == 6))
+        rtt_ms = self._numbers("rtt").astype(np.float64)
+        self._require("rtt", "be finite (negative means failed)", np.isfinite(rtt_ms))
+        out = np.empty(self.columns.num_rows, MEASUREMENT)
+        time = self.columns["event_time"]
+        out["time_us"] = time.cast(pa.int64()).to_numpy() // (1000 if time.type.unit == "ns" else 1)
+        out["rtt_code"] = encode_rtt(rtt_ms)
+        out["source"] = self._addresses("src_addr", version, addresses)
+        out["destination"] = self._addresses("dst_addr", version, addresses)
+        out["probe"] = self._probes(out["source"], addresses)
+        return out
+
+    def _require(self, name: str, constraint: str, good: NDArray[np.bool_]) -> None:
+        if good.all():
+            return
+        row = int(np.argmin(good))
+        found = repr(self.columns[name][row].as_py())
+        field = f"column {name}, row {self.first_row + row},"
+        raise InputError(self.where, field, constraint, found)
+
+    def _numbers(self, name: str) -> NDArray[np.generic]:
+        return np.asarray(self.columns[name].to_numpy(zero_copy_only=False))
+
+    def _addresses(
+        self, name: str, version: NDArray[np.generic], addresses: AddressTable
+    ) -> NDArray[np.int32]:
+        numbers = addresses.number_column(self.columns[name], version)
+        self._require(name, "be an IP address, or empty", numbers != NO_ADDRESS)
+        self._require(name, "be of the family in ip_version", numbers != OTHER_FAMILY)
+        return numbers
+
+    def _probes(self, source: NDArray[np.int32], addresses: AddressTable) -> NDArray[np.int64]:
+        if _OPTIONAL in self.columns.schema.names:
+            return self._numbers(_OPTIONAL).astype(np.int64)
+        distinct, which = np.unique(source, return_inverse=True)
+        octets = addresses.octets(distinct)
+        if is_translated(octets).any():
+            warnings.warn(
+                # The text has no file name, so that Python shows it once for all files.
+                "without a column prb_id a probe is its src_addr, and private addresses merge "
+                "unrelated probes",
+                MergedProbesWarning,
+                stacklevel=2,
+            )
+        # An address of 16 bytes does not fit into the probe's 8, so its hash is the number.
+        low, high = octets.view("<i8").T
+        keys = fold_key(addresses.families(distinct).astype(np.int64), low, high)
+        return keys[which].view(np.int64)
 
 
 def find_parquet(sources: Sequence[Path]) -> list[Path]:
@@ -52,15 +173,9 @@ def open_parquet(path: Path) -> pq.ParquetFile:
 def read_parquet(
     path: Path, addresses: AddressTable, row_group: int | None = None
 ) -> Iterator[MeasurementArray]:
-    """Read a file piece by piece, in its order.
+    """Yield the measurements of a file, or of one row group, some hundred thousand at a time.
 
-    Args:
-        path: The file.
-        addresses: The table to which the addresses are added.
-        row_group: The row group to read; None reads all.
-
-    Yields:
-        Some hundred thousand measurements at a time.
+    Their addresses are added to `addresses`.
 
     Raises:
         InputError: The file cannot be read, or a value in it is invalid.

@@ -1,13 +1,12 @@
-"""Probe rows: a probe's consecutive measurements as columns, small and ready to be sampled."""
+"""Measurements in memory, and probe rows: a probe's consecutive measurements, ready to sample."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
 
 from netpipe.data.formats.addresses import AddressTable
-from netpipe.data.formats.measurements import MeasurementArray, Measurements
 
 MAX_ROW_MEASUREMENTS = 1 << 16
 """Pairs are numbered in 16 bits, and a row has at most one pair per measurement."""
@@ -16,6 +15,52 @@ ROW_BYTES = 128 * 1024
 """A context reads its whole row, so this bounds the bytes read per token."""
 
 _MAX_OFFSET_S = (1 << 32) - 1
+
+MEASUREMENT = np.dtype(
+    [
+        ("probe", "<i8"),
+        ("time_us", "<i8"),
+        ("source", "<i4"),
+        ("destination", "<i4"),
+        ("rtt_code", "<u2"),
+    ]
+)
+"""One measurement: its probe, microseconds since 1970, numbers in an `AddressTable`, RTT code."""
+
+MeasurementArray = NDArray[np.void]
+"""Measurements (n,) of dtype `MEASUREMENT`."""
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """Measurements as columns.
+
+    Attributes:
+        second: int64 (n,), whole seconds since 1970 (UTC).
+        rtt_code: uint16 (n,), as `netpipe.data.formats.rtt` codes it; 0 is a failure.
+        is_ipv6: bool (n,), the family of both addresses.
+        source: uint8 (n, 16), network order; IPv4 in the first 4, then zeros.
+        destination: uint8 (n, 16), like `source`.
+    """
+
+    second: NDArray[np.int64]
+    rtt_code: NDArray[np.uint16]
+    is_ipv6: NDArray[np.bool_]
+    source: NDArray[np.uint8]
+    destination: NDArray[np.uint8]
+
+    def __len__(self) -> int:
+        return len(self.second)
+
+    def pick(self, indices: NDArray[np.int64]) -> "Measurements":
+        """Return the measurements at these indices."""
+        return type(self)(*(getattr(self, field.name)[indices] for field in fields(self)))
+
+    @classmethod
+    def concatenate(cls, parts: Sequence["Measurements"]) -> "Measurements":
+        """Concatenate at least one part."""
+        names = [field.name for field in fields(cls)]
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
 @dataclass(frozen=True)
@@ -26,9 +71,7 @@ class ProbeRow:
     pairs come first, so that the number determines the family.
 
     Attributes:
-        probe: The probe's number.
         first_s: Seconds since 1970 (UTC) of the first measurement.
-        ipv4_pairs: How many of the pairs are IPv4.
         offset_s: uint32 (measurements,), seconds since `first_s`, never falling.
         rtt_code: uint16 (measurements,), as `netpipe.data.formats.rtt` codes it.
         pair: uint16 (measurements,); uint32 in a row of layout 0 with very many pairs.
@@ -59,11 +102,11 @@ class ProbeRow:
 
 def take(rows: Sequence[ProbeRow], positions: Sequence[NDArray[np.int64]]) -> Measurements:
     """Return the measurements at these positions of each row, row after row; at least one row."""
-    taken = [len(places) for places in positions]
+    taken = [len(indices) for indices in positions]
     both = list(zip(rows, positions, strict=True))
-    pair = np.concatenate([row.pair.take(places) for row, places in both]).astype(np.int64)
-    offset_s = np.concatenate([row.offset_s.take(places) for row, places in both])
-    rtt_code = np.concatenate([row.rtt_code.take(places) for row, places in both])
+    pair = np.concatenate([row.pair.take(indices) for row, indices in both]).astype(np.int64)
+    offset_s = np.concatenate([row.offset_s.take(indices) for row, indices in both])
+    rtt_code = np.concatenate([row.rtt_code.take(indices) for row, indices in both])
     pairs = np.array([len(row.pair_source) for row in rows])
     sources = np.array([len(row.source) for row in rows])
     # The tables of all rows are concatenated, so numbers are shifted by the rows before their own.
@@ -90,15 +133,9 @@ def split_by_probe(measurements: MeasurementArray) -> Iterator[MeasurementArray]
 def cut_rows(
     history: MeasurementArray, addresses: AddressTable, row_bytes: int
 ) -> Iterator[ProbeRow]:
-    """Cut a probe's history into rows of about equal length.
+    """Cut measurements (n,), n >= 1, of one probe into rows of about equal length, in time order.
 
-    Args:
-        history: One probe's measurements (n,), n >= 1, in time order.
-        addresses: The table for the numbers in `history`.
-        row_bytes: The largest size of a row's arrays; one measurement is always a row.
-
-    Yields:
-        The rows, in time order.
+    The arrays of a row take at most `row_bytes`, unless it has a single measurement.
     """
     pieces = -(-len(history) // MAX_ROW_MEASUREMENTS)
     if _seconds(history[-1:])[0] - _seconds(history[:1])[0] > _MAX_OFFSET_S:

@@ -18,12 +18,8 @@ _MAX_MS = 1e12
 def encode_rtt(rtt_ms: NDArray[np.floating]) -> NDArray[np.uint16]:
     """Encode times as `e << 11 | m`, the largest `m * 2**e` not above the time in microseconds.
 
-    Args:
-        rtt_ms: Finite milliseconds, any shape; negative for a failed measurement.
-
-    Returns:
-        uint16 of the same shape. The relative error is below 1/1024 from 1024 us on; below that
-        times are cut to whole microseconds.
+    Times are finite; a negative one is a failed measurement. The relative error is below 1/1024
+    from 1024 us on; below that times are cut to whole microseconds.
     """
     wide_ms = rtt_ms.astype(np.float64)
     rtt_us = np.maximum(1.0, 1000.0 * np.minimum(wide_ms, _MAX_MS))
@@ -32,9 +28,3 @@ def encode_rtt(rtt_ms: NDArray[np.floating]) -> NDArray[np.uint16]:
     mantissa = np.minimum(np.floor(np.ldexp(rtt_us, -exponent)), _MANTISSA_MAX)
     code = exponent << _MANTISSA_BITS | mantissa.astype(np.int64)
     return np.where(wide_ms < 0, FAILED, code).astype(np.uint16)
-
-
-def decode_rtt_us(code: NDArray[np.uint16]) -> NDArray[np.int64]:
-    """Decode times to int64 microseconds of the same shape, -1 for a failed measurement."""
-    mantissa = code.astype(np.int64) & _MANTISSA_MAX
-    return np.where(code == FAILED, -1, mantissa << (code >> _MANTISSA_BITS))

@@ -1,6 +1,7 @@
 """ArrayRecord shards of rows: how they are written, and how they are read."""
 
 from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -17,13 +18,7 @@ _READER_OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
 
 
 class ShardWriter:
-    """Writes the rows of a split to its shards in turn.
-
-    Args:
-        folder: The folder of the shards.
-        split: The first part of their names.
-        shards: The number of shards; fewer are kept if there are fewer rows.
-    """
+    """Writes the rows of a split to its shards in turn; shards without rows are not kept."""
 
     def __init__(self, folder: Path, split: str, shards: int) -> None:
         self._folder = folder
@@ -31,14 +26,13 @@ class ShardWriter:
         self._paths = [folder / f".{split}-{number}" for number in range(shards)]
         self._writers = [ArrayRecordWriter(str(path), _WRITER_OPTIONS) for path in self._paths]
         self._counts: list[list[int]] = [[] for _ in self._paths]
-        self._rows = 0
+        self._next_shard = cycle(range(shards))
 
     def write(self, record: bytes, measurements: int) -> None:
         """Write the record of a row, which has this many measurements."""
-        shard = self._rows % len(self._paths)
+        shard = next(self._next_shard)
         self._writers[shard].write(record)
         self._counts[shard].append(measurements)
-        self._rows += 1
 
     def close(self) -> tuple[Shard, ...]:
         """Finish the files and give them their names.
@@ -46,14 +40,13 @@ class ShardWriter:
         Raises:
             OSError: A file could not be written.
         """
-        for writer, path, counts in zip(self._writers, self._paths, self._counts, strict=True):
-            writer.close()
+        filled = sum(map(bool, self._counts))
+        shards = []
+        for number, (path, counts) in enumerate(zip(self._paths, self._counts, strict=True)):
+            self._writers[number].close()
             # The writer does not report a failed write; only the finished file shows it.
             if count_records(path) != len(counts):
                 raise OSError(f"{path.name} was not written whole: is the disk full?")
-        filled = sum(1 for counts in self._counts if counts)
-        shards = []
-        for number, (path, counts) in enumerate(zip(self._paths, self._counts, strict=True)):
             if not counts:
                 path.unlink()
                 continue
@@ -64,12 +57,7 @@ class ShardWriter:
 
 
 class ShardReader:
-    """Random access to the records of several shards, numbered consecutively; small when pickled.
-
-    Args:
-        paths: The shards.
-        records: The number of records in each.
-    """
+    """Random access to the records of shards, numbered consecutively; small when pickled."""
 
     def __init__(self, paths: Sequence[Path], records: Sequence[int]) -> None:
         self._paths = paths
@@ -83,21 +71,19 @@ class ShardReader:
             InputError: A record is damaged.
         """
         shards = np.searchsorted(self._ends, numbers, side="right")
-        places = np.asarray(numbers) - np.concatenate([[0], self._ends])[shards]
+        indices = np.asarray(numbers) - np.concatenate([[0], self._ends])[shards]
         # One at a time: the reader reads several in threads, which takes four times the CPU time.
-        return [
-            self._read(self._paths[shard], place)
-            for shard, place in zip(shards.tolist(), places.tolist(), strict=True)
-        ]
-
-    def _read(self, path: Path, place: int) -> tuple[bytes, str]:
-        where = f"{path}, record {place}"
-        try:
-            if path not in self._readers:
-                self._readers[path] = ArrayRecordReader(str(path), _READER_OPTIONS)
-            return self._readers[path].read([place])[0], where
-        except (RuntimeError, IndexError) as error:
-            raise InputError(where, "record", "be readable", error) from error
+        found = []
+        for shard, index in zip(shards.tolist(), indices.tolist(), strict=True):
+            path = self._paths[shard]
+            where = f"{path}, record {index}"
+            try:
+                if path not in self._readers:
+                    self._readers[path] = ArrayRecordReader(str(path), _READER_OPTIONS)
+                found.append((self._readers[path].read([index])[0], where))
+            except (RuntimeError, IndexError) as error:
+                raise InputError(where, "record", "be readable", error) from error
+        return found
 
     def __getstate__(self) -> dict[str, object]:
         return {**vars(self), "_readers": {}}  # Each process opens its own.

@@ -14,16 +14,19 @@ from netpipe.errors import InputError
 def whole_folder(out: Path, sources: Sequence[Path] = ()) -> Iterator[Path]:
     """Yield an empty folder beside `out` that replaces `out` if the block does not raise.
 
-    Args:
-        out: The folder to make; it may be new, empty or a prepared folder.
-        sources: Files that the block reads; none may be in `out`.
-
     Raises:
-        InputError: `out` holds other files, or is not writable.
+        InputError: `out` is not new, empty or a prepared folder, is not writable, or holds one of
+            the `sources`, the files that the block reads.
     """
     out = out.resolve()
     try:
-        _require_replaceable(out, sources)
+        if inside := [source for source in sources if out in source.resolve().parents]:
+            raise InputError(out, "output folder", "not hold what is read", inside[0])
+        if out.is_dir() and any(out.iterdir()) and not is_index(out / INDEX_NAME):
+            way_out = "Choose another folder, or remove it"
+            raise InputError(out, "output folder", "be new, empty or ours", "other files", way_out)
+        if out.exists() and not out.is_dir():
+            raise InputError(out, "output folder", "be a folder", "a file")
         out.parent.mkdir(parents=True, exist_ok=True)
         building = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     except OSError as error:
@@ -37,17 +40,6 @@ def whole_folder(out: Path, sources: Sequence[Path] = ()) -> Iterator[Path]:
         raise InputError(out, "output folder", "be writable", error) from error
     finally:
         shutil.rmtree(building, ignore_errors=True)
-
-
-def _require_replaceable(out: Path, sources: Sequence[Path]) -> None:
-    inside = [source for source in sources if out in source.resolve().parents]
-    if inside:
-        raise InputError(out, "output folder", "not hold what is read", inside[0])
-    if out.is_dir() and any(out.iterdir()) and not is_index(out / INDEX_NAME):
-        way_out = "Choose another folder, or remove it"
-        raise InputError(out, "output folder", "be new, empty or ours", "other files", way_out)
-    if out.exists() and not out.is_dir():
-        raise InputError(out, "output folder", "be a folder", "a file")
 
 
 def _swap(building: Path, out: Path) -> None:

@@ -9,11 +9,9 @@ class Profile:
     """The size and the distributions of a synthetic data set.
 
     Attributes:
-        probes: The number of probes.
         median_measurements: Half of the probes have fewer.
         log_sigma: The spread of the log-normal counts; 0 gives every probe the same count.
         max_measurements: The most measurements of a probe.
-        ipv4_fraction: The share of IPv4 measurements.
     """
 
     probes: int = 4000

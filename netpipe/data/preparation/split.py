@@ -12,7 +12,7 @@ from netpipe.data.sampling.counter_rng import fold_key, uniform
 from netpipe.errors import InputError
 
 EVAL_FRACTION = 0.05
-"""The default share of probes in the eval split."""
+"""The default fraction of probes in the eval split."""
 
 _SPLIT = 0
 _SPLIT_OF_WORD = {
@@ -29,10 +29,6 @@ def find_eval_files(files: Sequence[Path], sources: Sequence[Path]) -> NDArray[n
 
     The names of files, of folders in the sources, and of folders in which several sources differ
     are searched for words. The name of a source that holds all files counts if it is a word.
-
-    Args:
-        files: The files to read.
-        sources: The files or folders in which they were found.
 
     Returns:
         bool (files,), True for eval, False for train; None if no file states a split.
@@ -54,10 +50,9 @@ def find_eval_files(files: Sequence[Path], sources: Sequence[Path]) -> NDArray[n
 
 
 def _stated_split(file: Path, top: Path, whole: str) -> str | None:
-    names = (whole, *file.relative_to(top).parent.parts, file.stem)
-    stated: set[str] = set()
-    for name in names:
-        name = name.lower().removeprefix("split=")
+    stated = set[str]()
+    for part in (whole, *file.relative_to(top).parent.parts, file.stem):
+        name = part.lower().removeprefix("split=")
         words = set(re.split("[^a-z]+", name)) & _SPLIT_OF_WORD.keys()
         stated |= {_SPLIT_OF_WORD[word] for word in words}
         if _EVAL_NAME.fullmatch(name):
@@ -76,21 +71,13 @@ def split_rows(
     seed: int = 0,
     eval_fraction: float = EVAL_FRACTION,
 ) -> NDArray[np.bool_]:
-    """Return which rows are for evaluation: as their files state, else as `choose_eval` chooses.
+    """Return which rows are for evaluation, bool (rows,); all rows of a probe are in one split.
 
-    Args:
-        probes: The probe of each row, int64 (rows,).
-        files: The number of the file of each row, int64 (rows,).
-        paths: The files.
-        eval_files: What `find_eval_files` returned.
-        seed: Passed to `choose_eval`.
-        eval_fraction: Passed to `choose_eval`.
-
-    Returns:
-        bool (rows,), True for eval; all rows of a probe are in one split.
+    Row by row, `probes` are the probes and `files` the indices in `paths`, int64 (rows,). If
+    `find_eval_files` returned None, `choose_eval` chooses.
 
     Raises:
-        InputError: A probe is in files of both splits, or `choose_eval` raises.
+        InputError: A probe is in files of both splits, or there are fewer than two probes.
     """
     if eval_files is None:
         distinct, which = np.unique(probes, return_inverse=True)
@@ -110,36 +97,20 @@ def split_rows(
 def choose_eval(
     probes: NDArray[np.int64], *, seed: int = 0, eval_fraction: float = EVAL_FRACTION
 ) -> NDArray[np.bool_]:
-    """Choose the probes of the eval split by a hash of the probe and the seed.
+    """Choose from distinct probes, int64 (n,), those of the eval split: bool (n,).
 
-    The choice for a probe does not depend on the other probes, unless a split would be empty: then
-    the probe with the nearest hash moves there.
-
-    Args:
-        probes: int64 (n,), distinct.
-        seed: Seeds the hash.
-        eval_fraction: The expected share of probes, between 0 and 1.
-
-    Returns:
-        bool (n,), True for eval.
+    A hash of the probe and the seed decides. The choice for a probe does not depend on the other
+    probes, unless a split would be empty: then the probe with the nearest hash moves there.
 
     Raises:
-        InputError: The fraction is out of range, or there are fewer than two probes.
+        InputError: There are fewer than two probes.
     """
-    check_eval_fraction(eval_fraction)
     if len(probes) < 2:
+        constraint = "be at least 2, for train and eval"
         way_out = "A column prb_id tells probes apart that share an address"
-        raise InputError(
-            "split", "probes", "be at least 2, for train and eval", len(probes), way_out
-        )
-    place = uniform(fold_key(seed, probes), _SPLIT)
-    chosen = place < eval_fraction
-    chosen[np.argmin(place)] = True
-    chosen[np.argmax(place)] = False
+        raise InputError("split", "probes", constraint, len(probes), way_out)
+    number = uniform(fold_key(seed, probes), _SPLIT)
+    chosen = number < eval_fraction
+    chosen[np.argmin(number)] = True
+    chosen[np.argmax(number)] = False
     return chosen
-
-
-def check_eval_fraction(eval_fraction: float) -> None:
-    """Raise an InputError for a fraction that leaves a split empty."""
-    if not 0 < eval_fraction < 1:
-        raise InputError("split", "eval_fraction", "be between 0 and 1", eval_fraction)

@@ -1,7 +1,8 @@
-"""Synthetic measurements, seeded, with the distributions of real ones."""
+"""Synthetic measurements, seeded, with the distributions of real ones, and the default data set."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import fcntl
+import os
+import shutil
 from pathlib import Path
 from socket import AF_INET, AF_INET6, inet_ntop
 from typing import Any
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from netpipe.data.formats.index import Index
+from netpipe.data.formats.index import INDEX_NAME, Index, is_index
 from netpipe.data.preparation.output_folder import whole_folder
 from netpipe.data.preparation.prepare import Progress, prepare
 from netpipe.data.preparation.profiles import PROFILES, Profile
@@ -22,6 +23,8 @@ _START_S = 1_704_067_200  # 2024-01-01 UTC
 _PROBES_PER_FILE = 1000
 _DESTINATIONS = 4000
 _PAIRS = 24
+# The number changes whenever `generate` makes other data.
+_EMBEDDED_NAME = "netpipe-embedded-data-2"
 
 
 def generate(
@@ -32,17 +35,10 @@ def generate(
     profile: Profile = PROFILES["embedded"],
     progress: Progress | None = None,
 ) -> Index:
-    """Make a data set: `out/parquet/*.parquet`, and the prepared shards beside it.
+    """Make a data set: `out/parquet/*.parquet`, and the prepared shards and their index beside it.
 
-    Args:
-        out: The folder to make; a prepared folder is replaced when the new one is complete.
-        probes: Replaces the number of probes of the profile; at least 2.
-        seed: Seeds the measurements; at least 0.
-        profile: Describes the measurements.
-        progress: Called with the progress of their preparation.
-
-    Returns:
-        The index of the prepared shards.
+    A prepared folder at `out` is replaced when the new one is complete. `probes` replaces the
+    profile's number, and `progress` is that of `prepare`.
 
     Raises:
         InputError: There are too few probes, the seed is negative, or `out` cannot be written.
@@ -55,7 +51,10 @@ def generate(
     with whole_folder(out) as folder:
         parquet = folder / "parquet"
         parquet.mkdir()
-        for number, table in enumerate(_tables(probes, seed, profile)):
+        for number, first in enumerate(range(0, probes, _PROBES_PER_FILE)):
+            rng = np.random.default_rng([seed, first])
+            in_file = np.arange(first, min(first + _PROBES_PER_FILE, probes))
+            table = _table(rng, in_file, profile)
             # Without the Arrow schema the addresses are plain strings to whoever reads them.
             pq.write_table(table, parquet / f"{number:05d}.parquet", store_schema=False)
         index = prepare([parquet], folder / "prepared", seed=seed, progress=progress)
@@ -65,10 +64,29 @@ def generate(
     return index
 
 
-def _tables(probes: int, seed: int, profile: Profile) -> Iterator[pa.Table]:
-    for first in range(0, probes, _PROBES_PER_FILE):
-        rng = np.random.default_rng([seed, first])
-        yield _table(rng, np.arange(first, min(first + _PROBES_PER_FILE, probes)), profile)
+def embedded_data(cache: Path) -> Path:
+    """Return the default data set in a cache folder, after generating it if it is missing.
+
+    If several processes need it, one generates it and the others wait.
+    """
+    target = cache / _EMBEDDED_NAME
+    if not is_index(target / INDEX_NAME):
+        cache.mkdir(parents=True, exist_ok=True)
+        with (cache / f"{_EMBEDDED_NAME}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not is_index(target / INDEX_NAME):
+                shutil.rmtree(target, ignore_errors=True)
+                generate(target)
+    return target
+
+
+def data_of_user() -> Path:
+    """Return the data in `NETPIPE_DATA`, or the default data set in the user's cache folder."""
+    chosen = os.environ.get("NETPIPE_DATA")
+    if chosen:
+        return Path(chosen)
+    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return embedded_data(Path(caches) / "netpipe")
 
 
 def _table(rng: np.random.Generator, probes: NDArray[np.int64], profile: Profile) -> pa.Table:
@@ -81,15 +99,17 @@ def _table(rng: np.random.Generator, probes: NDArray[np.int64], profile: Profile
     time_s = _times_s(rng, counts, slot, turn)
     order = np.argsort(time_s, kind="stable")
     slot, turn, time_s = slot[order], turn[order], time_s[order]
-    pairs = _Pairs.draw(rng, len(probes), profile.ipv4_fraction)
-    pair = slot * _PAIRS + turn % pairs.used[slot]
-    is_ipv4 = pairs.is_ipv4[pair]
+    # A probe measures some of its pairs in turn. A few destinations are popular.
+    pair = slot * _PAIRS + turn % rng.integers(1, _PAIRS + 1, len(probes))[slot]
+    pairs = len(probes) * _PAIRS
+    destination = (_DESTINATIONS * rng.random(pairs) ** 3).astype(np.int64)
+    is_ipv4 = (rng.random(pairs) < profile.ipv4_fraction)[pair]
     everywhere = np.arange(_DESTINATIONS)
     return pa.table(
         {
             "event_time": pa.array((time_s * 1e6).astype(np.int64), pa.timestamp("us", "UTC")),
             "src_addr": _addresses(probes, 0, slot, is_ipv4),
-            "dst_addr": _addresses(everywhere, 1 << 16, pairs.destination[pair], is_ipv4),
+            "dst_addr": _addresses(everywhere, 1 << 16, destination[pair], is_ipv4),
             "ip_version": pa.array(np.where(is_ipv4, 4, 6), pa.int8()),
             "rtt": pa.array(_rtts_ms(rng, pairs, pair, slot, time_s), pa.float32()),
             "prb_id": pa.array(probes[slot] + 1, pa.int64()),
@@ -111,41 +131,21 @@ def _times_s(
     return np.asarray(start_s[slot] + (turn + jitter) * interval_s[slot])
 
 
-@dataclass(frozen=True)
-class _Pairs:
-    """What each probe measures in turn: arrays (probes x 24,), but `used` is (probes,)."""
-
-    used: NDArray[np.int64]
-    destination: NDArray[np.int64]
-    is_ipv4: NDArray[np.bool_]
-    floor_ms: NDArray[np.float64]
-    rhythm_ms: NDArray[np.float64]
-
-    @classmethod
-    def draw(cls, rng: np.random.Generator, probes: int, ipv4_fraction: float) -> "_Pairs":
-        size = probes * _PAIRS
-        # A few destinations are popular; floors reach round the world, which bounds them.
-        return cls(
-            used=rng.integers(1, _PAIRS + 1, probes),
-            destination=(_DESTINATIONS * rng.random(size) ** 3).astype(np.int64),
-            is_ipv4=rng.random(size) < ipv4_fraction,
-            floor_ms=np.minimum(rng.lognormal(np.log(45), 1.25, size), rng.uniform(220, 340, size)),
-            rhythm_ms=rng.exponential(4, size),
-        )
-
-
 def _rtts_ms(
     rng: np.random.Generator,
-    pairs: _Pairs,
+    pairs: int,
     pair: NDArray[np.int64],
     slot: NDArray[np.int64],
     time_s: NDArray[np.float64],
 ) -> NDArray[np.float64]:
     """Return a pair's floor, queues that fill in the evening, rare spikes, and -1 for failures."""
+    # Floors reach round the world, which bounds them.
+    floor_ms = np.minimum(rng.lognormal(np.log(45), 1.25, pairs), rng.uniform(220, 340, pairs))
+    rhythm_ms = rng.exponential(4, pairs)
     evening = np.maximum(0, np.sin(2 * np.pi * (time_s / _DAY_S - 0.5))) ** 2
-    queue_ms = pairs.rhythm_ms[pair] * evening * rng.exponential(1, len(pair))
+    queue_ms = rhythm_ms[pair] * evening * rng.exponential(1, len(pair))
     spike_ms = np.where(rng.random(len(pair)) < 0.01, 20 * rng.pareto(1.5, len(pair)), 0)
-    rtt_ms = pairs.floor_ms[pair] + rng.exponential(0.4, len(pair)) + queue_ms + spike_ms
+    rtt_ms = floor_ms[pair] + rng.exponential(0.4, len(pair)) + queue_ms + spike_ms
     failure_fraction = rng.uniform(0.03, 0.08, slot.max() + 1)
     return np.where(rng.random(len(pair)) < failure_fraction[slot], -1.0, rtt_ms)
 

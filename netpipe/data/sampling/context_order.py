@@ -19,10 +19,7 @@ def contexts_per_row(row_measurements: NDArray[np.int64]) -> NDArray[np.int64]:
 class Epochs:
     """The rows of every epoch: each shuffles the row groups, and the rows within them.
 
-    Args:
-        row_measurements: int64 (rows,), rows >= 1.
-        seed: Seeds the orders.
-        row_group: int64 (rows,), as in `RowSource`; None if each row is read alone.
+    `row_measurements`, at least one, and `row_group` are those of a `RowSource`.
     """
 
     def __init__(
@@ -33,6 +30,7 @@ class Epochs:
         row_group: NDArray[np.int64] | None = None,
     ) -> None:
         self.contexts = contexts_per_row(row_measurements)
+        self.contexts_per_epoch = int(self.contexts.sum())
         self._seed = seed
         self._row_group = np.arange(len(self.contexts)) if row_group is None else row_group
         self._latest: dict[int, _Epoch] = {}
@@ -41,18 +39,15 @@ class Epochs:
         # Reader threads can replace the dictionary meanwhile, so it is not read twice.
         epoch = self._latest.get(number)
         if epoch is None:
-            epoch = self._shuffle(number)
+            row_key = fold_key(self._seed, number, np.arange(len(self.contexts)))
+            rows = np.lexsort((row_key, fold_key(self._seed, number, self._row_group)))
+            contexts = self.contexts[rows]
+            ends = np.cumsum(contexts)
+            epoch = _Epoch(rows, ends - contexts, ends)
             # Two epochs are kept, since a block can reach from one into the next.
             previous = list(self._latest.items())[-1:]
             self._latest = dict([*previous, (number, epoch)])
         return epoch
-
-    def _shuffle(self, number: int) -> "_Epoch":
-        row_key = fold_key(self._seed, number, np.arange(len(self.contexts)))
-        rows = np.lexsort((row_key, fold_key(self._seed, number, self._row_group)))
-        contexts = self.contexts[rows]
-        ends = np.cumsum(contexts)
-        return _Epoch(rows, ends - contexts, ends)
 
     def __getstate__(self) -> dict[str, object]:
         return {**vars(self), "_latest": {}}  # Each worker process shuffles for itself.
@@ -66,25 +61,12 @@ class _Epoch:
     starts: NDArray[np.int64]
     ends: NDArray[np.int64]
 
-    def find(self, place: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the rows of the contexts at these places, and their numbers in the rows."""
-        slot = np.searchsorted(self.ends, place, side="right")
-        return self.rows[slot], place - self.starts[slot]
-
-    def part(self, number: int, parts: int) -> NDArray[np.int64]:
-        """Return the rows whose first contexts fall into a part of the epoch's contexts."""
-        contexts = int(self.ends[-1])
-        bounds = [-(-contexts * bound // parts) for bound in (number, number + 1)]
-        first, end = np.searchsorted(self.starts, bounds)
-        return self.rows[first:end]
-
 
 @dataclass(frozen=True)
 class ContextBlock:
     """Contexts that are made together, as three int64 (contexts,).
 
     Attributes:
-        epoch: The pass over the data.
         row: The row from which the context is drawn; contexts of one row are consecutive.
         number: The number of the context in its row.
     """
@@ -94,6 +76,7 @@ class ContextBlock:
     number: NDArray[np.int64]
 
 
+@dataclass(frozen=True)
 class BlockOrder:
     """A random-access source of context blocks, for `grain.MapDataset.source`.
 
@@ -101,22 +84,21 @@ class BlockOrder:
     block depends on the seed and its index alone. The length of the source is `blocks`.
     """
 
-    def __init__(self, epochs: Epochs, *, block_size: int, blocks: int) -> None:
-        self._epochs = epochs
-        self._contexts_per_epoch = int(epochs.contexts.sum())
-        self._block_size = block_size
-        self._blocks = blocks
+    epochs: Epochs
+    block_size: int
+    blocks: int
 
     def __len__(self) -> int:
-        return self._blocks
+        return self.blocks
 
     def __getitem__(self, index: int) -> ContextBlock:
-        sequence = np.arange(index * self._block_size, (index + 1) * self._block_size)
-        epoch, place = np.divmod(sequence, self._contexts_per_epoch)
-        row, number = np.empty_like(place), np.empty_like(place)
+        sequence = np.arange(index * self.block_size, (index + 1) * self.block_size)
+        epoch, context = np.divmod(sequence, self.epochs.contexts_per_epoch)
+        row, number = np.empty_like(context), np.empty_like(context)
         for epoch_number in range(int(epoch[0]), int(epoch[-1]) + 1):
-            inside = epoch == epoch_number
-            row[inside], number[inside] = self._epochs[epoch_number].find(place[inside])
+            inside, order = epoch == epoch_number, self.epochs[epoch_number]
+            slot = np.searchsorted(order.ends, context[inside], side="right")
+            row[inside], number[inside] = order.rows[slot], context[inside] - order.starts[slot]
         return ContextBlock(epoch, row, number)
 
 
@@ -125,7 +107,6 @@ class RowBlock:
     """Rows whose contexts fill a block of sequences.
 
     Attributes:
-        epoch: The pass over the data.
         row: int64 (rows,), at least one.
         contexts: int64 (rows,), how many contexts each row gives per round of `ContextDraws`.
     """
@@ -135,27 +116,27 @@ class RowBlock:
     contexts: NDArray[np.int64]
 
 
+@dataclass(frozen=True)
 class RowOrder:
     """A random-access source of row blocks, for `grain.MapDataset.source`.
 
     Each epoch is cut into blocks with about equally many contexts; every row is in exactly one
-    block of an epoch. A block depends on the seed and its index alone.
-
-    Args:
-        epochs: The rows of each epoch.
-        blocks_per_epoch: At most 1/`MAX_CONTEXTS` of the contexts, so that no block is empty.
-        blocks: The length of the source.
+    block of an epoch. A block depends on the seed and its index alone. `blocks_per_epoch` is at
+    most 1/`MAX_CONTEXTS` of the contexts, so that no block is empty.
     """
 
-    def __init__(self, epochs: Epochs, *, blocks_per_epoch: int, blocks: int) -> None:
-        self._epochs = epochs
-        self._blocks_per_epoch = blocks_per_epoch
-        self._blocks = blocks
+    epochs: Epochs
+    blocks_per_epoch: int
+    blocks: int
 
     def __len__(self) -> int:
-        return self._blocks
+        return self.blocks
 
     def __getitem__(self, index: int) -> RowBlock:
-        epoch, block = divmod(index, self._blocks_per_epoch)
-        row = self._epochs[epoch].part(block, self._blocks_per_epoch)
-        return RowBlock(epoch, row, self._epochs.contexts[row])
+        epoch, block = divmod(index, self.blocks_per_epoch)
+        order, contexts = self.epochs[epoch], self.epochs.contexts_per_epoch
+        bounds = [-(-contexts * bound // self.blocks_per_epoch) for bound in (block, block + 1)]
+        # A row is in the block into which its first context falls.
+        first, end = np.searchsorted(order.starts, bounds)
+        row = order.rows[first:end]
+        return RowBlock(epoch, row, self.epochs.contexts[row])

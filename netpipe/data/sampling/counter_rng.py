@@ -14,11 +14,7 @@ _MASK = 0xFFFF_FFFF_FFFF_FFFF
 
 
 def fold_key(*parts: int | NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Hash integers, or int64 arrays that broadcast, in order into a key.
-
-    Returns:
-        uint64, at least one-dimensional, of the broadcast shape.
-    """
+    """Hash integers, or int64 arrays that broadcast, in order into uint64 keys, at least (1,)."""
     key = np.zeros(1, np.uint64)
     with np.errstate(over="ignore"):
         for part in parts:
@@ -28,15 +24,9 @@ def fold_key(*parts: int | NDArray[np.int64]) -> NDArray[np.uint64]:
 
 
 def uniform(key: NDArray[np.uint64], stream: int, slot: ArrayLike = 0) -> NDArray[np.float64]:
-    """Draw from [0, 1), 53 bits each.
+    """Draw float64 from [0, 1), 53 bits each, for keys and slots below 2**32 that broadcast.
 
-    Args:
-        key: uint64, at least one-dimensional.
-        stream: The decision that the numbers are for, 0 or more.
-        slot: The numbers of the draws, each below 2**32; broadcasts against `key`.
-
-    Returns:
-        float64 of the broadcast shape.
+    The stream, 0 or more, is the decision that the numbers are for.
     """
     counter = np.asarray(slot, np.uint64) + np.uint64((stream << 32) + 1)
     with np.errstate(over="ignore"):

@@ -5,15 +5,14 @@ measurements; slots from a context's size on are empty and sort last. `counter_r
 number from (seed, epoch, row, context).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from netpipe.data.formats.measurements import Measurements
-from netpipe.data.formats.rows import ProbeRow, take
-from netpipe.data.sampling.context_order import ContextBlock
+from netpipe.data.formats.rows import Measurements, ProbeRow, take
+from netpipe.data.sampling.context_order import ContextBlock, RowBlock
 from netpipe.data.sampling.counter_rng import fold_key, uniform
 from netpipe.data.sampling.index_ranges import ranges
 from netpipe.data.sources.probe_rows import RowSource
@@ -31,17 +30,10 @@ FIELD_ORDERS = 24
 
 @dataclass(frozen=True)
 class BlockRows:
-    """A block with the rows that its contexts are drawn from.
-
-    Attributes:
-        block: The contexts.
-        rows: One row for each run of consecutive contexts of the same row.
-        run: int64 (contexts,), the run of each context: 0, 0, 1, 1, 1, ...
-    """
+    """A block, and one row for each run of consecutive contexts of the same row."""
 
     block: ContextBlock
     rows: Sequence[ProbeRow]
-    run: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -82,20 +74,21 @@ class Contexts:
 def read_rows(source: RowSource, block: ContextBlock) -> BlockRows:
     """Read the rows of a block; a row of consecutive contexts is read once."""
     is_first = np.diff(block.row, prepend=-1) != 0
-    rows = source.read(block.row[is_first].tolist())
-    return BlockRows(block, rows, np.cumsum(is_first) - 1)
+    return BlockRows(block, source.read(block.row[is_first].tolist()))
 
 
 def sample(drawn_from: BlockRows, *, seed: int, target: int) -> Contexts:
     """Draw the contexts of a block, in its order, each with at most `target` measurements."""
     block = drawn_from.block
     key = fold_key(seed, block.epoch, block.row, block.number)
-    row_sizes = np.array([len(row) for row in drawn_from.rows], np.int64)[drawn_from.run]
+    # The run of each context: 0, 0, 1, 1, 1, ...
+    run = np.cumsum(np.diff(block.row, prepend=-1) != 0) - 1
+    row_sizes = np.array([len(row) for row in drawn_from.rows], np.int64)[run]
     positions, sizes = _choose(key, row_sizes, target)
     positions, is_timed = _arrange(key, sizes, positions)
     filled = np.arange(target) < sizes[:, None]
     context, slot = np.nonzero(filled)
-    taken = np.bincount(drawn_from.run, sizes).astype(np.int64)
+    taken = np.bincount(run, sizes).astype(np.int64)
     return Contexts(
         measurements=take(drawn_from.rows, np.split(positions[filled], np.cumsum(taken)[:-1])),
         sizes=sizes,
@@ -153,23 +146,20 @@ def _choose_without_replacement(
 def _arrange(
     key: NDArray[np.uint64], sizes: NDArray[np.int64], positions: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Order each context's positions by its mode; return them and whether each is timed."""
-    untimed = _untimed_sizes(key, sizes)
+    """Order each context's positions by its mode; return them and whether each is timed.
+
+    By the mode none, some or all measurements lose their timestamp.
+    """
+    mode = uniform(key, MODE)
+    some = np.maximum(1, (sizes * (0.1 + 0.8 * uniform(key, UNTIMED))).astype(np.int64))
+    is_full, is_partial = mode < FULL_FRACTION, mode < FULL_FRACTION + PARTIAL_FRACTION
+    untimed = np.where(is_full, 0, np.where(is_partial, some, sizes))
     ordered, is_timed = positions.copy(), np.ones(positions.shape, np.bool_)
     mixed = np.flatnonzero(untimed)
     ordered[mixed], is_timed[mixed] = _merge(
         key[mixed, None], sizes[mixed, None], untimed[mixed, None], positions[mixed]
     )
     return ordered, is_timed
-
-
-def _untimed_sizes(key: NDArray[np.uint64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return how many measurements lose their timestamp: none, some or all, by the mode."""
-    mode = uniform(key, MODE)
-    share = 0.1 + 0.8 * uniform(key, UNTIMED)
-    some = np.maximum(1, (sizes * share).astype(np.int64))
-    is_full, is_partial = mode < FULL_FRACTION, mode < FULL_FRACTION + PARTIAL_FRACTION
-    return np.where(is_full, 0, np.where(is_partial, some, sizes))
 
 
 def _merge(
@@ -196,3 +186,65 @@ def _merge(
     merged[is_untimed] = np.take_along_axis(positions, shuffled, axis=1)[slots < untimed]
     merged[filled & ~is_untimed] = positions[filled & ~loses_time]
     return merged, ~is_untimed
+
+
+@dataclass(frozen=True)
+class DrawnRows:
+    """A block with its rows."""
+
+    block: RowBlock
+    rows: Sequence[ProbeRow]
+
+
+def read_block(source: RowSource, block: RowBlock) -> DrawnRows:
+    """Read the rows of a block, each once."""
+    return DrawnRows(block, source.read(block.row.tolist()))
+
+
+class ContextDraws:
+    """The endless sequence of contexts of a block's rows.
+
+    In each round a row gives `block.contexts` contexts, and all are shuffled. In the first round
+    the first context of each row precedes the others, so that no row is left out while there is
+    room. The sequence does not depend on how many contexts `take` returns at a time. A context has
+    at most `target` measurements.
+    """
+
+    def __init__(self, drawn_from: DrawnRows, *, seed: int, target: int) -> None:
+        self._rows = drawn_from.rows
+        self._block = drawn_from.block
+        self._seed = seed
+        self._target = target
+        self._rounds = _rounds(drawn_from.block, seed)
+        self._slots, self._numbers = next(self._rounds)
+
+    def take(self, count: int) -> Contexts:
+        """Return the next contexts of the sequence."""
+        while len(self._slots) < count:
+            slots, numbers = next(self._rounds)
+            self._slots = np.concatenate([self._slots, slots])
+            self._numbers = np.concatenate([self._numbers, numbers])
+        slots, self._slots = self._slots[:count], self._slots[count:]
+        numbers, self._numbers = self._numbers[:count], self._numbers[count:]
+        # The contexts of a row are sampled together.
+        by_row = np.argsort(slots, kind="stable")
+        slots, numbers = slots[by_row], numbers[by_row]
+        epoch = np.full_like(slots, self._block.epoch)
+        block = ContextBlock(epoch, self._block.row[slots], numbers)
+        is_first = np.diff(slots, prepend=-1) != 0
+        rows = [self._rows[slot] for slot in slots[is_first].tolist()]
+        drawn = sample(BlockRows(block, rows), seed=self._seed, target=self._target)
+        back = np.argsort(by_row)
+        return drawn.pick(back, drawn.sizes[back])
+
+
+def _rounds(block: RowBlock, seed: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Yield the rows of each round's contexts, and their numbers in the rows."""
+    slots = np.repeat(np.arange(len(block.row)), block.contexts)
+    starts = np.repeat(np.cumsum(block.contexts) - block.contexts, block.contexts)
+    numbers = np.arange(len(slots)) - starts
+    while True:
+        key = fold_key(seed, block.epoch, block.row[slots], numbers)
+        order = np.lexsort((key, numbers > 0))
+        yield slots[order], numbers[order]
+        numbers = numbers + block.contexts[slots]

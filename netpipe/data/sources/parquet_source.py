@@ -16,14 +16,10 @@ _CACHED_GROUPS = 2
 
 
 class ParquetSource:
-    """The rows of one split, made from each row group of each file on its own.
+    """The rows of one split of a folder, made from each row group of each file on its own.
 
     All files are read once to count their rows, since there is no index. `read` makes the rows of a
-    row group again and caches the latest groups.
-
-    Args:
-        folder: Holds parquet files, at any depth.
-        split: "train" or "eval"; the same probes as `prepare` chooses by default.
+    row group again and caches the latest groups. The split is the one that `prepare` makes.
 
     Raises:
         InputError: A file or a value in it is invalid, or the file names contradict each other
@@ -43,23 +39,21 @@ class ParquetSource:
         self._groups = [(files[number], group) for number, group in groups]
         file_of_group = np.array([number for number, _ in groups], np.int64)
         self._kept: dict[int, list[ProbeRow]] = {}
-        counted = np.array(
-            [
-                (number, place, row.probe, len(row))
-                for number in range(len(self._groups))
-                for place, row in enumerate(self._rows(number))
-            ],
-            np.int64,
-        )
+        counts = [
+            (number, index, row.probe, len(row))
+            for number in range(len(self._groups))
+            for index, row in enumerate(self._rows(number))
+        ]
+        counted = np.array(counts, np.int64)
         in_eval = split_rows(counted[:, 2], file_of_group[counted[:, 0]], files, eval_files)
         in_split = in_eval == (split == "eval")
-        self._places = counted[in_split, :2]
+        self._row_indices = counted[in_split, :2]
         self.row_measurements: NDArray[np.int64] = counted[in_split, 3]
-        self.row_group: NDArray[np.int64] = self._places[:, 0]
+        self.row_group: NDArray[np.int64] | None = self._row_indices[:, 0]
 
     def read(self, rows: Sequence[int]) -> list[ProbeRow]:
         """Read these rows, in this order."""
-        return [self._rows(group)[place] for group, place in self._places[list(rows)].tolist()]
+        return [self._rows(group)[index] for group, index in self._row_indices[list(rows)].tolist()]
 
     def __getstate__(self) -> dict[str, object]:
         return {**vars(self), "_kept": {}}
@@ -68,15 +62,12 @@ class ParquetSource:
         if number not in self._kept:
             while len(self._kept) >= _CACHED_GROUPS:
                 del self._kept[next(iter(self._kept))]
-            self._kept[number] = self._make_rows(number)
+            file, group = self._groups[number]
+            addresses = AddressTable()
+            measurements = np.concatenate(list(read_parquet(file, addresses, group)))
+            self._kept[number] = [
+                row
+                for history in split_by_probe(measurements)
+                for row in cut_rows(history, addresses, ROW_BYTES)
+            ]
         return self._kept[number]
-
-    def _make_rows(self, number: int) -> list[ProbeRow]:
-        file, group = self._groups[number]
-        addresses = AddressTable()
-        measurements = np.concatenate(list(read_parquet(file, addresses, group)))
-        return [
-            row
-            for history in split_by_probe(measurements)
-            for row in cut_rows(history, addresses, ROW_BYTES)
-        ]

@@ -1,6 +1,6 @@
-"""Random access to probe rows: the interface, prepared folders, and the table of formats."""
+"""Random access to probe rows: the interface, ArrayRecord files, and the table of formats."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -8,27 +8,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netpipe.data.formats.index import INDEX_NAME, load_index
-from netpipe.data.formats.layout import decode_row
+from netpipe.data.formats.layout import ARROW_STREAM_START, count_row_v0, decode_row, decode_row_v0
 from netpipe.data.formats.rows import ProbeRow
 from netpipe.data.formats.shards import ShardReader, count_records
+from netpipe.data.preparation.split import find_eval_files, split_rows
 from netpipe.data.sources.parquet_source import ParquetSource
-from netpipe.data.sources.unindexed_source import UnindexedSource
 from netpipe.errors import InputError
 
 
 class RowSource(Protocol):
-    """Rows by their number; small when pickled, since every Grain worker gets a copy."""
+    """Rows by their number; small when pickled, since every Grain worker gets a copy.
 
-    @property
-    def row_measurements(self) -> NDArray[np.int64]:
-        """How many measurements each row has, int64 (rows,)."""
+    Attributes:
+        row_measurements: How many measurements each row has, int64 (rows,).
+        row_group: The group each row is read with, int64 (rows,): its first row costs the most.
+            None if every row is read alone.
+    """
 
-    @property
-    def row_group(self) -> NDArray[np.int64] | None:
-        """The group each row is read with, int64 (rows,): its first row costs the most.
-
-        None if every row is read alone.
-        """
+    row_measurements: NDArray[np.int64]
+    row_group: NDArray[np.int64] | None
 
     def read(self, rows: Sequence[int]) -> list[ProbeRow]:
         """Read these rows, in this order."""
@@ -36,10 +34,6 @@ class RowSource(Protocol):
 
 class ArrayRecordSource:
     """The rows of one split of a folder that was prepared.
-
-    Args:
-        folder: The folder, with its index.
-        split: "train" or "eval".
 
     Raises:
         InputError: The index or a shard is missing or damaged, or of a newer version.
@@ -54,15 +48,75 @@ class ArrayRecordSource:
             [len(shard.row_measurements) for shard in contents.shards],
         )
         self.row_measurements = contents.row_measurements
-        self.row_group = None
+        self.row_group: NDArray[np.int64] | None = None
 
     def read(self, rows: Sequence[int]) -> list[ProbeRow]:
-        """Read these rows, in this order.
-
-        Raises:
-            InputError: A record is damaged.
-        """
+        """Read these rows, in this order; raise an InputError for a damaged record."""
         return [decode_row(*record) for record in self._shards.read(rows)]
+
+
+def _check_shard(path: Path, records: int, split: str) -> None:
+    way_out = "Prepare the data again"
+    if not path.name.startswith(f"{split}-"):
+        raise InputError(path, "shard", f"be of split {split}", "another name", way_out)
+    constraint = f"hold the {records} records of the index"
+    if not path.is_file():
+        raise InputError(path, "shard", constraint, "no file")
+    if (count := count_records(path)) != records:
+        found = f"{count or 0} ({path.stat().st_size} bytes: truncated, or not ArrayRecord)"
+        raise InputError(path, "shard", constraint, found, way_out)
+
+
+class UnindexedSource:
+    """The rows of one split of a folder, in the order of the file names.
+
+    Every record is read once for its probe and number of measurements, since there is no index. The
+    split is the one that `prepare` makes with the same seed.
+
+    Raises:
+        InputError: A file is damaged, a record is not of layout 0, or the file names contradict
+            each other about the split.
+    """
+
+    def __init__(self, folder: Path, split: str, *, seed: int = 0) -> None:
+        paths = find_array_records(folder)
+        eval_files = find_eval_files(paths, [folder])
+        records = []
+        for path in paths:
+            if (count := count_records(path)) is None:
+                found = f"{path.stat().st_size} bytes: truncated, or not ArrayRecord"
+                raise InputError(path, "file", "be a whole ArrayRecord file", found)
+            records.append(count)
+        self._shards = ShardReader(paths, records)
+        counts = []
+        for number in range(sum(records)):
+            [(record, where)] = self._shards.read([number])
+            if not record.startswith(ARROW_STREAM_START):
+                # A prepared shard; without its index nothing says which probes are for evaluation.
+                constraint = f"be of layout 0 without {INDEX_NAME}"
+                raise InputError(where, "record", constraint, "another", "Prepare the data again")
+            counts.append(count_row_v0(record, where))
+        counted = np.array(counts, np.int64).reshape(-1, 2)
+        probes, files = counted[:, 0], np.repeat(np.arange(len(paths)), records)
+        in_split = split_rows(probes, files, paths, eval_files, seed=seed) == (split == "eval")
+        self._records = np.flatnonzero(in_split)
+        self.row_measurements: NDArray[np.int64] = counted[in_split, 1]
+        self.row_group: NDArray[np.int64] | None = None
+
+    def read(self, rows: Sequence[int]) -> list[ProbeRow]:
+        """Read these rows, in this order; raise an InputError for a damaged record."""
+        numbers = self._records[list(rows)].tolist()
+        return [decode_row_v0(*record) for record in self._shards.read(numbers)]
+
+    def records(self) -> Iterator[tuple[bytes, str]]:
+        """Yield the split's records, each with the file and number that errors name."""
+        for number in self._records.tolist():
+            yield from self._shards.read([number])
+
+
+def find_array_records(folder: Path) -> list[Path]:
+    """List the ArrayRecord files directly in a folder, else those at any depth."""
+    return sorted(folder.glob("*.arrayrecord")) or sorted(folder.rglob("*.arrayrecord"))
 
 
 # The first format whose pattern matches a file of the folder opens it.
@@ -75,11 +129,7 @@ _FORMATS: Sequence[tuple[str, Callable[[Path, str], RowSource]]] = (
 
 
 def open_source(data: Path, split: str) -> RowSource:
-    """Open the rows of a split.
-
-    Args:
-        data: A prepared folder, one of inherited ArrayRecord files, or one of parquet measurements.
-        split: "train" or "eval".
+    """Open the rows of a split, in a folder of one of the formats above.
 
     Raises:
         InputError: There is no such folder, no format recognises it, the split has no rows, or
@@ -97,20 +147,3 @@ def open_source(data: Path, split: str) -> RowSource:
         way_out = "The names of the files and folders state the other split"
         raise InputError(data, f"split {split}", "have rows", "none", way_out)
     return source
-
-
-def _check_shard(path: Path, records: int, split: str) -> None:
-    if not path.name.startswith(f"{split}-"):
-        way_out = "Prepare the data again"
-        raise InputError(path, "shard", f"be of split {split}", "another name", way_out)
-    if not path.is_file():
-        raise InputError(path, "shard", f"hold the {records} records of the index", "no file")
-    found = count_records(path)
-    if found != records:
-        raise InputError(
-            path,
-            "shard",
-            f"hold the {records} records of the index",
-            f"{found or 0} ({path.stat().st_size} bytes: truncated, or not ArrayRecord)",
-            "Prepare the data again",
-        )

@@ -33,13 +33,10 @@ def sequences_of(
     *,
     room: int,
 ) -> Sequences:
-    """Lay a stream of tokens out in sequences.
+    """Lay the concatenated contexts out in sequences of `room` tokens.
 
-    Args:
-        tokens: (tokens,), the concatenated contexts.
-        segments: (sequences,), the number of contexts in each sequence, at least 1.
-        segment_tokens: (segments,), the tokens of each context.
-        room: The tokens a sequence has room for; its contexts have no more.
+    `segments` is at least 1; with `segment_tokens`, as in `Sequences`, it says which contexts are
+    in which sequence.
     """
     ends = np.cumsum(segment_tokens)[np.cumsum(segments) - 1]
     out = np.full((len(segments), room), vocabulary.PADDING, np.int16)

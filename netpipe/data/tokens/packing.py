@@ -7,9 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netpipe.data.sampling.context_order import contexts_per_row
-from netpipe.data.sampling.draws import ContextDraws, DrawnRows
 from netpipe.data.sampling.index_ranges import ranges
-from netpipe.data.sampling.sampler import Contexts, likely_measurements
+from netpipe.data.sampling.sampler import ContextDraws, Contexts, DrawnRows, likely_measurements
 from netpipe.data.tokens.batches import Sequences, sequences_of
 from netpipe.data.tokens.tokenizer import TokenStream, encode, tokens_per_measurement
 
@@ -51,16 +50,8 @@ def pack(
 
     A context that does not fit is cut before a measurement, its rest is dropped, and the next
     context starts the next sequence. Contexts are random crops of a row, so a cut context is only
-    a smaller crop.
-
-    Args:
-        drawn_from: The block and its rows.
-        seed: The pipeline's seed.
-        target: The most measurements in a context.
-        sequences: The number of sequences.
-        sequence_length: Tokens of a sequence, without the last target; at least those of the
-            longest measurement.
-        at_first: The number of contexts drawn first, which affects only the speed.
+    a smaller crop of at most `target` measurements. `at_first` is the number of contexts drawn
+    first, which affects only the speed; `sequence_length` has room for the longest measurement.
     """
     room = sequence_length + 1
     draws = ContextDraws(drawn_from, seed=seed, target=target)

@@ -1,8 +1,8 @@
 """Contexts are encoded as tokens, all measurements at once.
 
 A measurement is `MEASUREMENT_START` and then its fields in the measurement's own order, each a role
-token with its bytes. The places of all fields are computed from their lengths; then each kind of
-field is written to all its places.
+token with its bytes. The starts of all fields are computed from their lengths; then all fields of
+a kind are written at once.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netpipe.data.formats import rtt
-from netpipe.data.formats.measurements import Measurements
+from netpipe.data.formats.rows import Measurements
 from netpipe.data.sampling.sampler import Contexts
 from netpipe.data.tokens import vocabulary
 
@@ -54,13 +54,13 @@ def encode(contexts: Contexts) -> TokenStream:
     role, elapsed = _timestamps(contexts)
     field_tokens = _field_tokens(contexts, role)
     ends = np.cumsum(1 + field_tokens.sum(axis=0))
-    places = _places(field_tokens, contexts.field_order, ends)
+    starts = _find_starts(field_tokens, contexts.field_order, ends)
     tokens = np.full(ends[-1], vocabulary.MEASUREMENT_START, np.int16)
-    _write_addresses(tokens, places, measured)
-    _write(tokens, places[RESULT, failed], vocabulary.FAILED, _NO_BYTES)
+    _write_addresses(tokens, starts, measured)
+    _write(tokens, starts[RESULT, failed], vocabulary.FAILED, _NO_BYTES)
     octets = _big_endian(measured.rtt_code[~failed], ">u2")
-    _write(tokens, places[RESULT, ~failed], vocabulary.RTT_START, octets)
-    timestamps = places[TIMESTAMP, timed]
+    _write(tokens, starts[RESULT, ~failed], vocabulary.RTT_START, octets)
+    timestamps = starts[TIMESTAMP, timed]
     for kind, number in _TIMESTAMP_NUMBERS.items():
         is_kind = role == kind
         _write(tokens, timestamps[is_kind], kind, _big_endian(elapsed[is_kind], number))
@@ -98,37 +98,37 @@ def _timestamps(contexts: Contexts) -> tuple[NDArray[np.int64], NDArray[np.int64
     return role, np.where(is_first, second, delta_s)
 
 
-def _places(
+def _find_starts(
     field_tokens: NDArray[np.int64], field_order: NDArray[np.uint8], ends: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Return where each field begins in the stream, (4, measurements)."""
-    places = np.empty_like(field_tokens)
+    starts = np.empty_like(field_tokens)
     number = np.arange(len(ends))
-    place = ends - field_tokens.sum(axis=0)
+    start = ends - field_tokens.sum(axis=0)
     for field in _PERMUTATIONS[:, field_order]:
-        places[field, number] = place
-        place = place + field_tokens[field, number]
-    return places
+        starts[field, number] = start
+        start = start + field_tokens[field, number]
+    return starts
 
 
 def _write_addresses(
-    tokens: NDArray[np.int16], places: NDArray[np.int64], measured: Measurements
+    tokens: NDArray[np.int16], starts: NDArray[np.int64], measured: Measurements
 ) -> None:
     for field, octets, role4, role6 in (
         (SOURCE, measured.source, vocabulary.SRC_IPV4, vocabulary.SRC_IPV6),
         (DESTINATION, measured.destination, vocabulary.DST_IPV4, vocabulary.DST_IPV6),
     ):
         is_ipv4 = ~measured.is_ipv6
-        _write(tokens, places[field, is_ipv4], role4, octets[is_ipv4, :4])
-        _write(tokens, places[field, measured.is_ipv6], role6, octets[measured.is_ipv6])
+        _write(tokens, starts[field, is_ipv4], role4, octets[is_ipv4, :4])
+        _write(tokens, starts[field, measured.is_ipv6], role6, octets[measured.is_ipv6])
 
 
 def _write(
-    tokens: NDArray[np.int16], places: NDArray[np.int64], role: int, octets: NDArray[np.uint8]
+    tokens: NDArray[np.int16], starts: NDArray[np.int64], role: int, octets: NDArray[np.uint8]
 ) -> None:
-    """Write a role token and its bytes, uint8 (n, bytes), to n places."""
-    tokens[places] = role
-    tokens[places[:, None] + np.arange(1, octets.shape[1] + 1)] = (
+    """Write a role token and its bytes, uint8 (n, bytes), from each of n starts on."""
+    tokens[starts] = role
+    tokens[starts[:, None] + np.arange(1, octets.shape[1] + 1)] = (
         octets.astype(np.int16) + vocabulary.FIRST_BYTE
     )
 

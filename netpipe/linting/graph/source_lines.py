@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 
-from netpipe.session.own_code import HARNESS_MODULES
+from netpipe.session.failure import HARNESS_MODULES
 
 _Line = tuple[str, int]
 # The datasets too: an id is only unique while its object lives.

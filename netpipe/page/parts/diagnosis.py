@@ -1,44 +1,47 @@
-"""A diagnosis: which stage, which resource, and what each change would give."""
+"""A diagnosis: which stage, which resource, what was changed, and what each change would give."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Final
 
-from netpipe.diagnosis.diagnosis import Bottleneck, Findings, Need, findings_from
+from netpipe.diagnosis.diagnosis import (
+    Bottleneck,
+    Findings,
+    Intervention,
+    Need,
+    Verification,
+    clear_factor,
+    findings_from,
+)
 from netpipe.page.content import (
     Card,
     Cell,
+    Drawing,
     Fact,
+    Figure,
     Headline,
-    Pair,
+    Note,
+    Notes,
     Part,
     Table,
-    Tone,
-    head_columns,
 )
-from netpipe.page.formatting import (
-    capitalize,
-    format_bounds,
-    format_ratio,
-    format_whole_percent,
-    strip_modules,
-)
-from netpipe.page.parts.accelerators import draw_headrooms
-from netpipe.page.parts.changes import (
-    build_intervention_cards,
-    build_prediction_cards,
-    build_verification_cards,
-)
-from netpipe.page.parts.environment import build_environment_cards
+from netpipe.page.formatting import capitalize, describe_interval, format_ratio, strip_modules
 from netpipe.page.parts.lint import build_lint_part
-from netpipe.page.parts.measurement import build_measurement_part, pick_tone
-from netpipe.page.parts.stages import build_stage_cards
-from netpipe.page.parts.steps import STEP_FIELDS, build_step_cards
+from netpipe.page.parts.measurement import (
+    STEP_FIELDS,
+    build_environment_cards,
+    build_measurement_part,
+    build_step_cards,
+    draw_headrooms,
+)
+from netpipe.page.plots.canvas import Ink
+from netpipe.page.plots.rows import Row, draw_amounts, draw_factors, draw_stage_bars
+from netpipe.page.tones import Tone
 from netpipe.results.measurement import Interval, converter
 from netpipe.results.units import format_number, format_seconds
 from netpipe.verdict.kinds import VerdictKind
 
-_RESOURCES: Final[Mapping[str, str]] = {
+_RESOURCES: Final = {
     "cpu": "bound by the CPU",
     "gil": "bound by Python's lock",
     "disk": "bound by the disk",
@@ -48,35 +51,53 @@ _RESOURCES: Final[Mapping[str, str]] = {
     "waiting": "it waits",
 }
 
-_WITHOUT_A_CAUSE: Final[Mapping[str, str]] = {
-    "none": "No bottleneck",
-    "unknown": "Bottleneck unknown",
-}
+_WITHOUT_A_CAUSE: Final = {"none": "No bottleneck", "unknown": "Bottleneck unknown"}
 
 _LOADER_VERDICTS: Final = (VerdictKind.LOADER_BOUND, VerdictKind.MASKED_LOADER_BOUND)
+
+_SECTIONS: Final = {"workers": "workers", "threads": "threads", "trainer": "training process"}
+_MAX_DRAWN_STAGES: Final = 10
+# As a fraction of a batch's time; a shorter bar cannot be seen.
+_MIN_DRAWN_FRACTION: Final = 0.005
+
+# How far a prediction may be off its measurement without a remark.
+_MAX_ERROR_FRACTION: Final = 0.20
+
+_INTERVENTIONS: Final = {
+    "cached-bytes": "bytes from memory",
+    "without-stage": "without the stage",
+    "two-threads": "two threads",
+    "two-processes": "two processes",
+    "tiny-payload": "a tiny payload",
+    "half-the-cores": "half the cores",
+}
 
 
 def build_diagnosis_parts(document: Mapping[str, Any]) -> tuple[Part, ...]:
     """Return the parts of a `netpipe.diagnosis/1` document: it, its measurement, its lint."""
     findings = findings_from(
-        {one.name: document[one.name] for one in fields(Findings) if one.name in document}
+        {field.name: document[field.name] for field in fields(Findings) if field.name in document}
     )
+    sources = []
+    word, tone = _describe(findings.bottleneck), Tone.PLAIN
+    if measurement := document["measurement"]:
+        # The diagnosis itself shows the steps.
+        without_steps = {key: measurement[key] for key in measurement if key not in STEP_FIELDS}
+        measured = build_measurement_part(without_steps)
+        sources.append(measured)
+        tone = measured.headline.tone
+        # Training may wait for something else than the loader, or for nothing.
+        if measurement["verdict"]["kind"] not in _LOADER_VERDICTS:
+            word = measured.headline.word
+    if document["lint"]["graph"]:
+        sources.append(build_lint_part(document["lint"]))
     diagnosis = Part(
         "Diagnosis",
-        _build_headline(document, findings.bottleneck),
-        tuple(_build_facts(document, findings)),
-        tuple(_build_cards(document, findings)),
+        Headline(tone, word, document["sentence"], capitalize(findings.bottleneck.why)),
+        list(_build_facts(document, findings)),
+        list(_build_cards(document, findings)),
     )
-    return (diagnosis, *_build_sources(document))
-
-
-def _build_headline(document: Mapping[str, Any], bottleneck: Bottleneck) -> Headline:
-    """Name the loader's bottleneck, unless training waits for something else or for nothing."""
-    measurement = document["measurement"]
-    tone = pick_tone(measurement) if measurement else Tone.PLAIN
-    kind = measurement["verdict"]["kind"] if measurement else ""
-    word = _describe(bottleneck) if kind in ("", *_LOADER_VERDICTS) else capitalize(kind)
-    return Headline(tone, word, document["sentence"], capitalize(bottleneck.why))
+    return (diagnosis, *sources)
 
 
 def _describe(bottleneck: Bottleneck) -> str:
@@ -88,63 +109,172 @@ def _describe(bottleneck: Bottleneck) -> str:
 
 
 def _build_facts(document: Mapping[str, Any], findings: Findings) -> Iterator[Fact]:
-    times = (
-        ("load time", findings.load_s_per_batch),
-        ("CPU of a batch", findings.load_cpu_s_per_batch),
-        ("single-thread run", findings.lane_s_per_batch),
-    )
-    for label, interval in times:
-        yield Fact(label, format_seconds(interval.median), format_bounds(interval))
+    yield Fact("load time", *describe_interval(findings.load_s_per_batch))
+    yield Fact("CPU of a batch", *describe_interval(findings.load_cpu_s_per_batch))
+    yield Fact("single-thread run", *describe_interval(findings.lane_s_per_batch))
     yield Fact("workers", str(findings.workers), f"{findings.threads} threads in each")
     if stage := findings.bottleneck.stage:
-        share = format_whole_percent(findings.bottleneck.fraction)
+        share = f"{findings.bottleneck.fraction:.0%}"
         yield Fact("the bottleneck's share", share, strip_modules(stage))
     if measurement := document["measurement"]:
         headroom = converter().structure(measurement["headroom"], Interval)
-        yield Fact("headroom", format_ratio(headroom.median), format_bounds(headroom, format_ratio))
+        yield Fact("headroom", *describe_interval(headroom, format_ratio))
 
 
 def _build_cards(document: Mapping[str, Any], findings: Findings) -> Iterator[Card]:
     measurement = document["measurement"]
     yield from build_step_cards(measurement or {})
-    yield from build_verification_cards(findings)
-    yield from build_stage_cards(findings)
-    yield from build_prediction_cards(findings, measurement and measurement["step_s"]["median"])
-    yield from build_intervention_cards(findings)
+    if findings.verified:
+        yield _draw_verification(findings.verified)
+    elif findings.unverified:
+        yield Notes("No prediction was tried", [Note("", findings.unverified)])
+    if findings.remarks:
+        yield Notes("What could not be done", [Note("", remark) for remark in findings.remarks])
+    if findings.stages:
+        yield _build_stages(findings)
+    if findings.what_if:
+        yield _build_predictions(findings, measurement and measurement["step_s"]["median"])
+    if findings.interventions:
+        yield _build_interventions(findings.interventions)
     if needs := converter().structure(document["needs"], tuple[Need, ...]):
         yield _build_needs(needs)
-    yield from build_environment_cards(document["host"], document["versions"])
+    yield from build_environment_cards(document)
 
 
-def _build_needs(needs: tuple[Need, ...]) -> Pair:
-    headrooms = {
-        need.accelerator: Interval(need.headroom, need.headroom, need.headroom, 1) for need in needs
-    }
+def _draw_verification(verified: Verification) -> Drawing:
+    rows = [
+        Row("before", verified.before_s_per_batch, Ink.FAINT, "s"),
+        Row("predicted", verified.predicted_s_per_batch, Ink.DEVICE, "D"),
+        Row("measured", verified.measured_s_per_batch, Ink.LOAD, "o"),
+    ]
+    error = abs(verified.error_fraction)
+    remark = "" if error <= _MAX_ERROR_FRACTION else ", more than it should be"
+    return Drawing(
+        f"Tried: {strip_modules(verified.change)}",
+        draw_amounts(rows),
+        f"{verified.says.rstrip('.')}. The prediction was {error:.0%} off{remark}.",
+    )
+
+
+def _build_stages(findings: Findings) -> Drawing:
+    visible = [stage for stage in findings.stages if stage.fraction >= _MIN_DRAWN_FRACTION]
+    drawn = visible[:_MAX_DRAWN_STAGES] or findings.stages[:1]
+    hidden = len(findings.stages) - len(drawn)
+    rebuilt = ", rebuilt without workers and threads" if findings.lane == "rebuilt" else ""
+    others = f" Smaller ones are in the table only: {hidden}." if hidden else ""
+    rows = []
+    for stage in findings.stages:
+        places = (stage.function, stage.made_at)
+        sampled = ", by samples" if stage.by == "sampling" else ""
+        row = {
+            "stage": Cell(stage.name, " · ".join(filter(None, places)), is_code=True),
+            "runs in": Cell(_SECTIONS[stage.section]),
+            "wall": Figure(f"{format_seconds(stage.s_per_batch)}{sampled}"),
+            "share": Figure(f"{stage.fraction:.0%}"),
+            "CPU": Figure(format_seconds(stage.cpu_s_per_batch)),
+            "run without it": _build_figure(stage.without_s_per_batch, missing="not tried"),
+        }
+        rows.append(row)
+    table = Table(
+        "Stages",
+        "Wall and CPU time in a single-thread run; each stage without those that it reads from.",
+        rows,
+    )
+    return Drawing(
+        "What each stage takes",
+        draw_stage_bars(drawn, findings.bottleneck.stage),
+        f"A single-thread run of the loader{rebuilt} takes "
+        f"{format_seconds(findings.lane_s_per_batch.median)} for a batch. Where the clock's bar is "
+        f"longer than the CPU's, the stage waits. ▶ marks the bottleneck.{others}",
+        table,
+    )
+
+
+def _build_figure(
+    interval: Interval | None, write: Callable[[float], str] = format_seconds, missing: str = ""
+) -> Figure:
+    return Figure(*describe_interval(interval, write)) if interval else Figure(missing)
+
+
+def _rate(headroom: float) -> Tone:
+    return Tone.GOOD if headroom >= 1 else Tone.BAD
+
+
+def _build_predictions(findings: Findings, step_s: float | None) -> Drawing:
+    """Show what further changes would give, beside the time of a step; None without one."""
+    drawn = [Row("today", findings.load_s_per_batch, Ink.TEXT, "D")]
+    rows = []
+    for prediction in findings.what_if:
+        load_s, headroom = prediction.load_s_per_batch, prediction.headroom
+        drawn.append(Row(f"with {strip_modules(prediction.change)}", load_s))
+        rated = Figure("no step")
+        if headroom is not None:
+            rated = Figure(*describe_interval(headroom, format_ratio), _rate(headroom.median))
+        change = Cell(prediction.change)
+        rows.append({"with": change, "load time": _build_figure(load_s), "headroom": rated})
+    advice = "Left of the line, the loader keeps up with the step."
+    table = Table("Predictions", "The loader's time with each change, and its headroom then.", rows)
+    return Drawing(
+        "What if",
+        draw_amounts(drawn, step_s),
+        "Load time of a batch, as it is and as predicted, with 95% intervals. "
+        f"{advice if step_s is not None else 'Shorter is better.'}",
+        table,
+    )
+
+
+def _build_interventions(interventions: Sequence[Intervention]) -> Drawing | Table:
+    """Show the changes that were made to learn from them."""
+    drawn, rows = [], []
+    for tried in interventions:
+        name, speedup = _INTERVENTIONS[tried.name], tried.speedup
+        if speedup:
+            ink, marker = Ink.FAINT, "D"
+            if clear_factor(speedup):
+                ink, marker = (Ink.GOOD, "o") if speedup.median > 1 else (Ink.BAD, "X")
+            drawn.append(Row(name, speedup, ink, marker))
+        row = {
+            "change": Cell(name, tried.what),
+            "before": _build_figure(tried.before_s_per_batch),
+            "after": _build_figure(tried.after_s_per_batch),
+            "times as fast": _build_figure(speedup, format_ratio, missing="not tried"),
+            "what it says": Cell(tried.says),
+        }
+        rows.append(row)
+    table = Table(
+        "Interventions",
+        "Each measured in turns with the loader unchanged.",
+        rows,
+        is_wide=True,
+    )
+    if not drawn:
+        return table
+    return Drawing(
+        "What was changed, to learn from it",
+        draw_factors(drawn, "no change"),
+        "How many times as fast the loader is with each change. Right of the line (●) it helps, "
+        "left of it (✖) it costs; ◆ is open.",
+        table,
+    )
+
+
+def _build_needs(needs: Sequence[Need]) -> Drawing:
+    headrooms, rows = {}, []
+    for need in needs:
+        ratio = need.headroom
+        headrooms[need.accelerator] = Interval(ratio, ratio, ratio, 1)
+        row = {
+            "accelerator": Cell(need.accelerator),
+            "step": Figure(format_seconds(need.step_s)),
+            "batches/s": Figure(format_number(need.batches_per_s)),
+            "workers": Figure(str(need.workers)),
+            "cores": Figure(format_number(need.cores, 2)),
+            "headroom": Figure(format_ratio(ratio), tone=_rate(ratio)),
+        }
+        rows.append(row)
     table = Table(
         "What each accelerator needs",
         "Step times are derived from FLOPs and peaks. Workers and cores keep it fed.",
-        head_columns("accelerator", figures=("step", "batches/s", "workers", "cores", "headroom")),
-        tuple(map(_build_need, needs)),
+        rows,
     )
-    return Pair(draw_headrooms(headrooms), table)
-
-
-def _build_need(need: Need) -> tuple[Cell, ...]:
-    return (
-        Cell(need.accelerator),
-        Cell(format_seconds(need.step_s)),
-        Cell(format_number(need.batches_per_s)),
-        Cell(str(need.workers)),
-        Cell(format_number(need.cores, 2)),
-        Cell(format_ratio(need.headroom), Tone.GOOD if need.headroom >= 1 else Tone.BAD),
-    )
-
-
-def _build_sources(document: Mapping[str, Any]) -> Iterator[Part]:
-    """Yield the measurement, without the steps that the diagnosis shows, and the lint."""
-    if measurement := document["measurement"]:
-        yield build_measurement_part(
-            {name: value for name, value in measurement.items() if name not in STEP_FIELDS}
-        )
-    if document["lint"]["graph"]:
-        yield build_lint_part(document["lint"])
+    return draw_headrooms(headrooms, table)

@@ -7,19 +7,8 @@ from netpipe.linting.linter import LintReport, parse_report
 from netpipe.linting.picture.calls import format_count
 from netpipe.linting.picture.drawing import draw_svg_graph
 from netpipe.linting.rules.finding import SEVERITIES, LintFinding, sort_by_severity
-from netpipe.page import tones
-from netpipe.page.content import (
-    Card,
-    Cell,
-    Drawing,
-    Headline,
-    Note,
-    Notes,
-    Part,
-    Table,
-    Tone,
-    head_columns,
-)
+from netpipe.page.content import Card, Cell, Drawing, Headline, Note, Notes, Part, Table
+from netpipe.page.tones import BY_SEVERITY, Tone
 
 _WORDS: Final = {"error": "error", "warning": "warning", "info": "remark"}
 
@@ -28,7 +17,7 @@ def build_lint_part(document: Mapping[str, Any]) -> Part:
     """Return the part of a `netpipe.lint/1` document."""
     fields = {name: value for name, value in document.items() if name != "trials"}
     report = parse_report(fields, "lint")
-    cards = tuple(_build_cards(report, document["trials"]))
+    cards = list(_build_cards(report, document["trials"]))
     return Part("The order of the calls", _build_headline(report), cards=cards)
 
 
@@ -37,42 +26,34 @@ def _build_headline(report: LintReport) -> Headline:
     if not findings:
         sentence = f"No findings for {report.intent} under Grain {report.grain_version}."
         return Headline(Tone.GOOD, "In order", sentence)
-    counts = {name: sum(one.severity == name for one in findings) for name in SEVERITIES}
+    counts = {name: sum(found.severity == name for found in findings) for name in SEVERITIES}
     word = ", ".join(format_count(count, _WORDS[name]) for name, count in counts.items() if count)
     worst = findings[0]
-    tone = tones.BY_SEVERITY[worst.severity]
-    return Headline(tone, word, f"{worst.rule}: {worst.message}.", worst.fix)
+    sentence = f"{worst.rule}: {worst.message}."
+    return Headline(BY_SEVERITY[worst.severity], word, sentence, worst.fix)
 
 
 def _build_cards(report: LintReport, trials: list[dict[str, Any]]) -> Iterator[Card]:
     if report.graph.nodes:
         caption = f"From the source to the trainer, as Grain {report.grain_version} reads it."
         yield Drawing("The pipeline", draw_svg_graph(report), caption, is_scrolled=True)
-    if findings := sort_by_severity(report.findings):
-        yield Notes("Findings", tuple(map(_build_note, findings)))
+    notes = []
+    for found in sort_by_severity(report.findings):
+        label = f"{_WORDS[found.severity]}: {found.rule}"
+        more = (("Cost", found.cost), ("Fix", found.fix), ("Tried", found.proof))
+        known = tuple((name, text) for name, text in more if text)
+        notes.append(Note(label, found.message, BY_SEVERITY[found.severity], known))
+    if notes:
+        yield Notes("Findings", notes)
     if trials:
-        yield _build_trials(trials)
-    if reasons := dict.fromkeys((one.finding.rule, one.reason) for one in report.silenced):
-        yield Notes("Silenced", tuple(Note(rule, reason) for rule, reason in reasons))
-
-
-def _build_note(finding: LintFinding) -> Note:
-    more = (("Cost", finding.cost), ("Fix", finding.fix), ("Tried", finding.proof))
-    return Note(
-        f"{_WORDS[finding.severity]}: {finding.rule}",
-        finding.message,
-        tones.BY_SEVERITY[finding.severity],
-        tuple((label, text) for label, text in more if text),
-    )
-
-
-def _build_trials(trials: list[dict[str, Any]]) -> Table:
-    return Table(
-        "Proposals, tried",
-        "Each was measured before and after, in one run.",
-        head_columns("change", "result", figures=()),
-        tuple(
-            (Cell(trial["change"], note=trial["rule"], is_code=True), Cell(trial["message"]))
+        rows = [
+            {
+                "change": Cell(trial["change"], trial["rule"], is_code=True),
+                "result": Cell(trial["message"]),
+            }
             for trial in trials
-        ),
-    )
+        ]
+        caption = "Each was measured before and after, in one run."
+        yield Table("Proposals, tried", caption, rows)
+    if reasons := dict.fromkeys((aside.finding.rule, aside.reason) for aside in report.silenced):
+        yield Notes("Silenced", [Note(*reason) for reason in reasons])

@@ -1,39 +1,40 @@
-"""A measurement: why training waits, and all figures."""
+"""Measurements: why training waits, all figures, and several accelerators side by side."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Final
 
-from netpipe.page import tones
 from netpipe.page.content import (
     Card,
     Cell,
     Drawing,
     Fact,
     Facts,
+    Figure,
     Headline,
     Note,
     Notes,
     Part,
     Table,
-    Tone,
-    head_columns,
 )
 from netpipe.page.formatting import (
     capitalize,
+    describe_interval,
     format_bounds,
     format_ratio,
     format_size,
-    format_whole_percent,
 )
-from netpipe.page.parts.environment import build_environment_cards
-from netpipe.page.parts.steps import build_step_cards
 from netpipe.page.plots.canvas import Ink
-from netpipe.page.plots.ranges import Row, draw_amounts
-from netpipe.results.measurement import Interval, Measurement, parse_measurement
+from netpipe.page.plots.rows import Row, draw_amounts, draw_factors
+from netpipe.page.plots.timeline import build_timeline, draw_distributions, draw_timeline
+from netpipe.page.tones import BY_VERDICT, Tone, pick_worst
+from netpipe.results.measurement import Interval, Measurement, converter, parse_measurement
+from netpipe.results.step_times import StepTimes
 from netpipe.results.units import format_number, format_percent, format_seconds
 from netpipe.verdict.kinds import Verdict, VerdictKind
 from netpipe.verdict.report import device_label
+
+STEP_FIELDS: Final = ("timeline", "distributions")
 
 _DRAWN_TIMES: Final = (
     ("load_s_per_batch", "L: a batch, the loader alone", Ink.LOAD, "o"),
@@ -46,57 +47,82 @@ _DRAWN_TIMES: Final = (
 )
 
 
-_FACT_TIMES: Final = (
-    ("load time L", "load_s_per_batch"),
-    ("step time S0", "step_s"),
-    ("real step R", "train_s_per_step"),
-)
+def build_measurements_parts(document: Mapping[str, Any]) -> tuple[Part, ...]:
+    """Return the parts of a `netpipe.measurements/1` document: an overview, then each."""
+    measurements = document["measurements"]
+    parts = tuple(map(build_measurement_part, measurements))
+    return (_build_overview(measurements, parts), *parts) if len(parts) > 1 else parts
+
+
+def _build_overview(documents: Sequence[Mapping[str, Any]], parts: Sequence[Part]) -> Part:
+    tones = [part.headline.tone for part in parts]
+    fed = sum(tone in (Tone.GOOD, Tone.WARN) for tone in tones)
+    verdicts, headrooms, rows = [], {}, []
+    for document, part in zip(documents, parts, strict=True):
+        verdicts.append(f"{part.title}: {document['verdict']['kind']}")
+        headrooms[part.title] = converter().structure(document["headroom"], Interval)
+        row = {
+            "accelerator": Cell(part.title),
+            "verdict": Cell(part.headline.word, tone=part.headline.tone),
+            "load L": Figure(format_seconds(document["load_s_per_batch"]["median"])),
+            "step S0": Figure(format_seconds(document["step_s"]["median"])),
+            "real step R": Figure(format_seconds(document["train_s_per_step"]["median"])),
+            "headroom": Figure(format_ratio(document["headroom"]["median"])),
+            "stall": Figure(format_percent(document["stall_fraction"]["median"])),
+            "workers needed": Figure(str(document.get("workers_needed") or "")),
+        }
+        rows.append(row)
+    table = Table(
+        "One loader, several accelerators",
+        "Medians. A step time marked derived comes from FLOPs and a peak, not from a run.",
+        rows,
+    )
+    word = f"{fed} of {len(parts)} fed"
+    headline = Headline(pick_worst(tones), word, f"{'; '.join(verdicts)}.")
+    return Part("Side by side", headline, cards=[draw_headrooms(headrooms, table)])
+
+
+def draw_headrooms(headrooms: Mapping[str, Interval], table: Table) -> Drawing:
+    """Draw the headroom of each accelerator, at least one, by its name, beside a table."""
+    rows = []
+    for name, headroom in headrooms.items():
+        ink, marker = (Ink.GOOD, "o") if headroom.median >= 1 else (Ink.BAD, "X")
+        rows.append(Row(name, headroom, ink, marker))
+    return Drawing(
+        "Headroom of each accelerator",
+        draw_factors(rows, "keeps up"),
+        "Step time over load time. Right of the line (●) the loader is fast enough, left of it (✖) "
+        "the accelerator waits.",
+        table,
+    )
 
 
 def build_measurement_part(document: Mapping[str, Any]) -> Part:
     """Return the part of a `netpipe.measurement/1` document."""
-    measurement = _parse(document)
-    return Part(
-        title=device_label(measurement.device),
-        headline=_build_headline(document, measurement),
-        facts=tuple(_build_facts(document, measurement)),
-        cards=tuple(_build_cards(document, measurement)),
-    )
-
-
-def pick_tone(document: Mapping[str, Any]) -> Tone:
-    """Return the tone of a measurement's verdict; plain without a verdict."""
-    if "verdict" not in document:
-        return Tone.PLAIN
-    verdict = _parse_verdict(document)
-    return tones.rate_verdict(verdict.kind, passes=verdict.passes(_parse(document)))
-
-
-def name_device(document: Mapping[str, Any]) -> str:
-    """Return the name of the device, marked if its step time is derived."""
-    return device_label(_parse(document).device)
-
-
-def _parse(document: Mapping[str, Any]) -> Measurement:
     known = [field.name for field in fields(Measurement) if field.name in document]
     device = {name: value for name, value in document["device"].items() if name != "emulated"}
     values = {name: document[name] for name in ("schema", *known)} | {"device": device}
-    return parse_measurement(values, "measurement")
-
-
-def _parse_verdict(document: Mapping[str, Any]) -> Verdict:
-    verdict = document["verdict"]
-    kind, evidence = VerdictKind(verdict["kind"]), tuple(verdict["evidence"])
-    return Verdict(kind, verdict["message"], evidence, verdict["next"])
+    measurement = parse_measurement(values, "measurement")
+    return Part(
+        title=device_label(measurement.device),
+        headline=_build_headline(document, measurement),
+        facts=list(_build_facts(document, measurement)),
+        cards=list(_build_cards(document, measurement)),
+    )
 
 
 def _build_headline(document: Mapping[str, Any], measurement: Measurement) -> Headline:
     if "verdict" not in document:
         headroom = format_ratio(measurement.headroom.median)
         return Headline(Tone.PLAIN, "Measured", f"Headroom {headroom}.")
-    verdict = _parse_verdict(document)
+    found = document["verdict"]
+    kind, evidence = VerdictKind(found["kind"]), tuple(found["evidence"])
+    verdict = Verdict(kind, found["message"], evidence, found["next"])
+    tone = BY_VERDICT[verdict.kind]
+    if tone is Tone.BAD and verdict.passes(measurement):
+        tone = Tone.WARN
     return Headline(
-        tone=pick_tone(document),
+        tone,
         word=capitalize(verdict.kind),
         sentence=capitalize(verdict.message.removeprefix(f"{verdict.kind}: ")),
         next="" if verdict.next == "nothing" else capitalize(verdict.next),
@@ -104,12 +130,12 @@ def _build_headline(document: Mapping[str, Any], measurement: Measurement) -> He
 
 
 def _build_facts(document: Mapping[str, Any], measurement: Measurement) -> Iterator[Fact]:
-    for label, name in _FACT_TIMES:
-        interval: Interval = getattr(measurement, name)
-        yield Fact(label, format_seconds(interval.median), format_bounds(interval))
-    headroom, stall = measurement.headroom, measurement.stall_fraction
-    yield Fact("headroom", format_ratio(headroom.median), format_bounds(headroom, format_ratio))
-    yield Fact("stall", format_percent(stall.median), format_bounds(stall, format_whole_percent))
+    yield Fact("load time L", *describe_interval(measurement.load_s_per_batch))
+    yield Fact("step time S0", *describe_interval(measurement.step_s))
+    yield Fact("real step R", *describe_interval(measurement.train_s_per_step))
+    yield Fact("headroom", *describe_interval(measurement.headroom, format_ratio))
+    stall = measurement.stall_fraction
+    yield Fact("stall", format_percent(stall.median), format_bounds(stall, "{:.0%}".format))
     if (workers := document.get("workers_needed")) is not None:
         yield Fact("workers needed", str(workers), f"has {measurement.loader_processes}")
     if (cores := document.get("cores_needed")) is not None:
@@ -118,54 +144,68 @@ def _build_facts(document: Mapping[str, Any], measurement: Measurement) -> Itera
 
 def _build_cards(document: Mapping[str, Any], measurement: Measurement) -> Iterator[Card]:
     yield from build_step_cards(document)
-    yield _draw_times(measurement)
-    if evidence := document.get("verdict", {}).get("evidence"):
-        yield Notes("Evidence", tuple(Note("", line) for line in evidence))
-    if findings := document["findings"]:
-        notes = tuple(Note(one["name"], one["message"], Tone.WARN) for one in findings)
-        yield Notes("Other findings", notes)
-    if measurement.blocking_lines:
-        yield _build_blocking(measurement)
-    yield Facts("Further figures", tuple(_build_figures(document, measurement)))
-    yield from build_environment_cards(document["host"], document["versions"], document["device"])
-
-
-def _draw_times(measurement: Measurement) -> Drawing:
-    rows = [
+    times = [
         Row(label, interval, ink, marker)
         for name, label, ink, marker in _DRAWN_TIMES
         if (interval := getattr(measurement, name)) is not None
     ]
-    return Drawing(
+    yield Drawing(
         "What a batch and a step take",
-        draw_amounts(rows),
+        draw_amounts(times),
         "Medians with their 95% intervals. Where L is right of S0, the loader cannot keep up; "
         "where R is right of both, something else holds the loop up.",
     )
-
-
-def _build_blocking(measurement: Measurement) -> Table:
-    rows = (
-        (
-            Cell(line.code, note=f"{line.file}:{line.line}", is_code=True),
-            Cell(format_whole_percent(line.fraction)),
-        )
+    if evidence := document.get("verdict", {}).get("evidence"):
+        yield Notes("Evidence", [Note("", line) for line in evidence])
+    if measurement.findings:
+        notes = [Note(found.name, found.message, Tone.WARN) for found in measurement.findings]
+        yield Notes("Other findings", notes)
+    rows = [
+        {
+            "line": Cell(line.code, f"{line.file}:{line.line}", is_code=True),
+            "of the loop's time": Figure(f"{line.fraction:.0%}"),
+        }
         for line in measurement.blocking_lines
-    )
-    return Table(
-        "Lines that wait for the device",
-        "Where the loop stands still until a step is done, the worst first.",
-        head_columns("line", figures=("of the loop's time",)),
-        tuple(rows),
-    )
+    ]
+    if rows:
+        caption = "Where the loop stands still until a step is done, the worst first."
+        yield Table("Lines that wait for the device", caption, rows)
+    yield Facts("Further figures", list(_build_figures(measurement)))
+    yield from build_environment_cards(document)
 
 
-def _build_figures(document: Mapping[str, Any], measurement: Measurement) -> Iterator[Fact]:
-    waits = measurement.wait_s
-    p95, p99 = format_seconds(waits.p95), format_seconds(waits.p99)
+def build_step_cards(document: Mapping[str, Any]) -> Iterator[Drawing]:
+    """Yield drawings of the single steps that a measurement document has in `STEP_FIELDS`."""
+    if steps := document.get("timeline"):
+        shown = build_timeline(tuple(StepTimes(**step) for step in steps))
+        # The host sees the end of a step late where the loop holds Python's lock, so that a real
+        # device seems to work for longer.
+        bound = "" if document["device"]["platform"] == "emulated" else "at least "
+        caption = (
+            f"The last {len(shown.working)} steps of the last round. From the end of the first to "
+            f"the end of the last, {format_seconds(shown.device_s)}, the device has nothing to do "
+            f"for {bound}{shown.idle_fraction:.0%} of the time; the loop waits for batches "
+            f"{shown.waiting_fraction:.0%} of its own time."
+        )
+        yield Drawing("Who waits for whom", draw_timeline(shown), caption)
+    if found := document.get("distributions"):
+        steps_s, waits_s = found["train_step_s"], found["wait_s"]
+        step, wait = list(map(format_seconds, steps_s)), list(map(format_seconds, waits_s))
+        caption = (
+            f"{found['steps']:,} real steps. Half take {step[50]} or less, the slowest in a "
+            f"hundred {step[99]} or more, the slowest of all {step[100]}. Half wait {wait[50]} or "
+            f"less for their batch; the longest wait is {wait[100]}."
+        )
+        svg = draw_distributions(steps_s, waits_s)
+        yield Drawing("All steps, not only the median", svg, caption)
+
+
+def _build_figures(measurement: Measurement) -> Iterator[Fact]:
     utilisation = measurement.accelerator_utilisation.median
     yield Fact("accelerator utilisation", format_percent(utilisation))
-    yield Fact("wait for a batch", format_seconds(waits.p50), f"95th percentile {p95}, 99th {p99}")
+    waits = measurement.wait_s
+    p50, p95, p99 = map(format_seconds, (waits.p50, waits.p95, waits.p99))
+    yield Fact("wait for a batch", p50, f"95th percentile {p95}, 99th {p99}")
     yield Fact("steps done before the next batch", format_percent(measurement.sync_probe_fraction))
     yield Fact("steps in flight", str(measurement.dispatch_depth), "at most")
     if measurement.buffered_batches is not None:
@@ -179,7 +219,27 @@ def _build_figures(document: Mapping[str, Any], measurement: Measurement) -> Ite
         yield Fact("the harness's own part", format_percent(measurement.overhead_fraction))
     elsewhere = format_percent(measurement.busy_elsewhere_fraction)
     yield Fact("CPU taken by other programs", elsewhere)
-    if trace := document.get("trace"):
-        yield Fact("trace, for ui.perfetto.dev", trace)
+    if measurement.trace:
+        yield Fact("trace, for ui.perfetto.dev", measurement.trace)
     elapsed = format_seconds(measurement.elapsed_s)
     yield Fact("measured for", elapsed, f"{measurement.step_s.n} rounds")
+
+
+def build_environment_cards(document: Mapping[str, Any]) -> Iterator[Card]:
+    """Yield a card of the host and the device, and one of the versions, where they are known."""
+    host, device = document["host"], document.get("device", {})
+    facts = []
+    if "key" in device:
+        facts.append(Fact("device", device["key"], device.get("kind", "")))
+    if device.get("emulated"):
+        facts.append(Fact("step time", "derived, not measured", "the device is a clock"))
+    if cpu := host.get("cpu"):
+        facts.append(Fact("processor", str(cpu), "in a container" if host.get("container") else ""))
+    if cores := host.get("cores"):
+        facts.append(Fact("cores it may use", str(cores)))
+    if memory_bytes := host.get("memory_bytes"):
+        facts.append(Fact("memory", format_size(memory_bytes)))
+    if facts:
+        yield Facts("Where", facts)
+    if versions := document["versions"]:
+        yield Facts("Versions", [Fact(*version) for version in versions.items()])

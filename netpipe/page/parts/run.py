@@ -1,13 +1,17 @@
-"""Builds the parts of a suite run: its comparisons, measurements and lints."""
+"""A suite run: its comparisons, metric by metric with their history, its measurements and lints."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from netpipe.page import tones
-from netpipe.page.content import Fact, Headline, Part, Tone
-from netpipe.page.parts.gate import build_gate_cards, pick_tone
+from netpipe.page.content import Card, Cell, Fact, Figure, Headline, Note, Notes, Part, Table
+from netpipe.page.formatting import format_ratio
 from netpipe.page.parts.lint import build_lint_part
 from netpipe.page.parts.measurement import build_measurement_part
+from netpipe.page.plots.rows import draw_sparkline
+from netpipe.page.tones import BY_OUTCOME, Tone, pick_worst
+from netpipe.results.units import format_metric, format_seconds
+
+Comparison = Mapping[str, Any]
 
 
 def build_run_parts(document: Mapping[str, Any]) -> tuple[Part, ...]:
@@ -19,34 +23,118 @@ def build_run_parts(document: Mapping[str, Any]) -> tuple[Part, ...]:
     }
     measured = map(build_measurement_part, last_sessions.values())
     results = (*measured, *map(build_lint_part, document["lints"]))
-    return (_build_gate(document, results), *results)
-
-
-def _build_gate(document: Mapping[str, Any], results: Sequence[Part]) -> Part:
-    commit = document["accepted"]["commit"]
-    against = document["against"]
-    facts = (
-        Fact("sessions", str(len(document["measurements"])), "each a fresh process"),
-        *((Fact("baselines of", commit[:12]),) if commit else ()),
-        *((Fact("against", against["ref"], against["commit"][:12]),) if against else ()),
-    )
+    facts = [Fact("sessions", str(len(document["measurements"])), "each a fresh process")]
+    if commit := document["accepted"]["commit"]:
+        facts.append(Fact("baselines of", commit[:12]))
+    if against := document["against"]:
+        facts.append(Fact("against", against["ref"], against["commit"][:12]))
     headline = _build_headline(document["comparisons"], results)
-    return Part("The run", headline, facts, tuple(build_gate_cards(document)))
+    gate = Part("The run", headline, facts, list(_build_cards(document)))
+    return (gate, *results)
 
 
-def _build_headline(comparisons: Sequence[Mapping[str, Any]], results: Sequence[Part]) -> Headline:
+def _build_headline(comparisons: Sequence[Comparison], results: Sequence[Part]) -> Headline:
     """Return a headline that names the worst comparison, in the worst tone of all parts."""
     bad = [part for part in results if part.headline.tone is Tone.BAD]
     summary = " ".join(f"{part.title}: {part.headline.word}." for part in bad)
-    tone = tones.pick_worst(
-        [*map(pick_tone, comparisons), *(part.headline.tone for part in results)]
-    )
+    compared = list(map(_pick_tone, comparisons))
+    tone = pick_worst([*compared, *(part.headline.tone for part in results)])
     if not comparisons:
         fallback = "" if results else "Nothing was measured."
         return Headline(tone, "Nothing was compared", summary or fallback)
-    worst = min(comparisons, key=lambda row: tones.WORST_FIRST.index(pick_tone(row)))
+    worst = comparisons[compared.index(pick_worst(compared))]
     same_outcome = sum(row["outcome"] == worst["outcome"] for row in comparisons)
-    word = f"{same_outcome} of {len(comparisons)} {worst['outcome'].replace('_', ' ')}"
+    word = f"{same_outcome} of {len(comparisons)} {_format_outcome(worst)}"
     if worst["outcome"] in ("PASS", "IMPROVED"):
         return Headline(tone, word, f"Every metric is within its bound. {summary}")
     return Headline(tone, word, f"{worst['reason']}. {summary}")
+
+
+def _pick_tone(comparison: Comparison) -> Tone:
+    """Return a comparison's tone; a waived or only reported metric fails nothing."""
+    if comparison["waiver"] and comparison["outcome"] == "REGRESSED":
+        return Tone.WARN
+    if comparison.get("is_reported_only"):
+        return Tone.PLAIN
+    return BY_OUTCOME[comparison["outcome"]]
+
+
+def _format_outcome(comparison: Comparison) -> str:
+    return str(comparison["outcome"]).replace("_", " ")
+
+
+def _build_cards(document: Mapping[str, Any]) -> Iterator[Card]:
+    comparisons: Sequence[Comparison] = document["comparisons"]
+    for against in dict.fromkeys(row["against"] for row in comparisons):
+        yield _build_table([row for row in comparisons if row["against"] == against], against)
+    reasons = dict.fromkeys(
+        Note(_format_outcome(row), row["reason"], _pick_tone(row))
+        for row in comparisons
+        if row["outcome"] != "PASS"
+    )
+    if reasons:
+        yield Notes("Why", list(reasons))
+    if rows := list(_build_change_rows(document["accepted"]["baseline_changes"])):
+        yield Table(
+            "Baselines that this change replaces",
+            "How the working tree differs from the commit that was compared with.",
+            rows,
+        )
+    waivers = [
+        Note(
+            f"{waiver['benchmark']}, {waiver['metric']}",
+            f"up to {waiver['bound']:g} x until {waiver['expires']}: {waiver['reason']}",
+            more=(("New", "added by this change"),) if waiver["is_added"] else (),
+        )
+        for waiver in document["accepted"]["waivers"]
+    ]
+    if waivers:
+        yield Notes("Accepted slowdowns", waivers)
+
+
+def _build_table(comparisons: Sequence[Comparison], against: str | None) -> Table:
+    has_history = any(row.get("history") for row in comparisons)
+    rows = []
+    for row in comparisons:
+        metric = row["metric"] or row["quantity"]
+        now, before, ratio = row["now"], row["baseline"], row["worse_ratio"]
+        waived = f"waived: {row['waiver']['reason']}" if row["waiver"] else ""
+        cells = {
+            "metric": Cell(metric, row["benchmark"].rpartition("::")[2], is_code=True),
+            "outcome": Cell(_format_outcome(row), waived, _pick_tone(row)),
+            "times worse": Figure("" if ratio is None else f"{format_ratio(ratio)} x"),
+            "now": Figure(format_metric(metric, now)),
+            "before": Figure("none" if before is None else format_metric(metric, before)),
+        }
+        if has_history:
+            cells["history"] = _build_history(row, metric)
+        rows.append(cells)
+    caption = "Medians over sessions. Above 1 is worse, whatever the metric's direction."
+    if has_history:
+        caption += (
+            " The history shows the medians of the device's baselines, the oldest first, and last "
+            "the value of this run."
+        )
+    return Table(f"Against {against or 'the baseline'}", caption, rows, is_wide=True)
+
+
+def _build_history(row: Comparison, metric: str) -> Cell:
+    history = row.get("history")
+    if not history:
+        return Cell("")
+    values = [f"{past['baseline'][:4]} {format_metric(metric, past['value'])}" for past in history]
+    svg = draw_sparkline([past["value"] for past in history], row["now"], _pick_tone(row))
+    return Cell(f"{', '.join(values)}, now {format_metric(metric, row['now'])}", svg=svg)
+
+
+def _build_change_rows(changes: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Cell]]:
+    for change in changes:
+        file = Cell(change["file"], change["change"], is_code=True)
+        for name, figure in (change["figures"] or {"": {}}).items():
+            is_duration = name.partition("_per_")[0].endswith("_s")
+            write = format_seconds if is_duration else format_ratio
+            row = {"file": file, "figure": Cell(name, is_code=True)}
+            for key in ("before", "after"):
+                value = figure.get(key)
+                row[key] = Figure("" if value is None else write(value))
+            yield row

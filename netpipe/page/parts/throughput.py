@@ -1,80 +1,64 @@
 """How fast a loader is when nothing waits for it."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
-from netpipe.page.content import Cell, Drawing, Fact, Headline, Part, Table, Tone, head_columns
-from netpipe.page.formatting import (
-    format_bounds,
-    format_short_count,
-    format_size,
-    format_whole_percent,
-)
-from netpipe.page.parts.environment import build_environment_cards
-from netpipe.page.plots.ranges import Row, draw_amounts
+from netpipe.page.content import Cell, Drawing, Fact, Figure, Headline, Part, Table
+from netpipe.page.formatting import format_bounds, format_short_count, format_size
+from netpipe.page.parts.measurement import build_environment_cards
+from netpipe.page.plots.rows import Row, draw_amounts
+from netpipe.page.tones import Tone
 from netpipe.results.measurement import Interval, converter
 from netpipe.results.units import format_number
+
+_FIGURES: Final = (
+    ("tokens/s", "tokens_per_s", format_short_count),
+    ("tokens/CPU s", "tokens_per_cpu_s", format_short_count),
+    ("batches/s", "batches_per_s", format_short_count),
+    ("padding", "padding_fraction", "{:.0%}".format),
+    ("bytes/token", "bytes_read_per_token", format_number),
+    ("memory", "peak_pss_bytes", format_size),
+)
 
 
 def build_throughput_part(document: Mapping[str, Any]) -> Part:
     """Return the part of a `netpipe.throughput/1` document."""
-    best = next(one for one in document["combinations"] if one["best"])
-    tokens_per_s = _parse_tokens_per_s(best)
-    headline = Headline(
-        Tone.PLAIN,
-        f"{format_short_count(tokens_per_s.median)} tokens/s",
-        f"The most, with {_name(best)}: {format_bounds(tokens_per_s, format_short_count)}.",
-    )
-    facts = (
-        Fact("runs of each", str(document["rounds"]), f"{document['seconds']:g} s, in turns"),
-        Fact("data", document["data"]),
-    )
-    loaders = {_name(one): one for one in document["combinations"]}
+    best = next(loader for loader in document["combinations"] if loader["best"])
+    loaders = {_describe(loader): loader for loader in document["combinations"]}
     if other := document["against"]:
         loaders[other["target"]] = other
-    environment = build_environment_cards(
-        document["host"], document["versions"], document["device"]
+    speeds = {
+        name: converter().structure(loader["tokens_per_s"], Interval)
+        for name, loader in loaders.items()
+    }
+    most = speeds[_describe(best)]
+    headline = Headline(
+        Tone.PLAIN,
+        f"{format_short_count(most.median)} tokens/s",
+        f"The most, with {_describe(best)}: {format_bounds(most, format_short_count)}.",
     )
-    cards = (_draw(loaders), _build_table(loaders), *environment)
+    facts = [
+        Fact("runs of each", str(document["rounds"]), f"{document['seconds']:g} s, in turns"),
+        Fact("data", document["data"]),
+    ]
+    drawing = Drawing(
+        "Tokens per second",
+        draw_amounts([Row(*speed) for speed in speeds.items()], write=format_short_count),
+        "Real tokens, padding not counted, with 95% intervals over the runs. Longer is better.",
+    )
+    table = Table(
+        "Every combination",
+        "Medians over the runs.",
+        [
+            {"loader": Cell(name)}
+            | {label: Figure(write(loader[key]["median"])) for label, key, write in _FIGURES}
+            for name, loader in loaders.items()
+        ],
+        is_wide=True,
+    )
+    cards = [drawing, table, *build_environment_cards(document)]
     return Part("Loader speed", headline, facts, cards)
 
 
-def _parse_tokens_per_s(combination: Mapping[str, Any]) -> Interval:
-    return converter().structure(combination["tokens_per_s"], Interval)
-
-
-def _name(combination: Mapping[str, Any]) -> str:
+def _describe(combination: Mapping[str, Any]) -> str:
     return f"batches of {combination['batch_size']}, {combination['workers']} workers"
-
-
-def _draw(loaders: Mapping[str, Mapping[str, Any]]) -> Drawing:
-    rows = [Row(name, _parse_tokens_per_s(one)) for name, one in loaders.items()]
-    return Drawing(
-        "Tokens per second",
-        draw_amounts(rows, write=format_short_count),
-        "Real tokens, padding not counted, with 95% intervals over the runs. Longer is better.",
-    )
-
-
-def _build_table(loaders: Mapping[str, Mapping[str, Any]]) -> Table:
-    figures = ("tokens/s", "tokens/CPU s", "batches/s", "padding", "bytes/token", "memory")
-    return Table(
-        "Every combination",
-        "Medians over the runs.",
-        head_columns("loader", figures=figures),
-        tuple(_build_row(name, one) for name, one in loaders.items()),
-        is_wide=True,
-    )
-
-
-def _build_row(name: str, combination: Mapping[str, Any]) -> tuple[Cell, ...]:
-    formats = {
-        "tokens_per_s": format_short_count,
-        "tokens_per_cpu_s": format_short_count,
-        "batches_per_s": format_short_count,
-        "padding_fraction": format_whole_percent,
-        "bytes_read_per_token": format_number,
-        "peak_pss_bytes": format_size,
-    }
-    figures = (Cell(write(combination[key]["median"])) for key, write in formats.items())
-    return (Cell(name), *figures)

@@ -1,1 +1,1 @@
-"""Drawings of figures: each function returns one whole SVG document."""
+"""Drawings of figures as whole SVG documents."""

@@ -1,4 +1,4 @@
-"""Some steps of the real loop: what the loop and the device do, and who waits for whom."""
+"""The steps of the real loop: a timeline of some, and the distributions of all."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,25 +9,26 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from netpipe.page.formatting import format_whole_percent
 from netpipe.page.plots.canvas import (
+    SMALL,
     Ink,
     add_axes,
     add_legend,
-    draw_grid,
+    as_svg,
     label_values,
-    render_svg,
     write_text,
 )
 from netpipe.results.step_times import StepTimes
 from netpipe.results.units import format_seconds
 
-_HEIGHT: Final = 236.0
 _BAR_HEIGHT: Final = 0.62
 _HOST_Y, _DEVICE_Y = 1.28, 0.0
-_IDLE: Final[dict[str, Any]] = {"facecolor": "none", "edgecolor": Ink.IDLE, "hatch": "////"}
 # As a fraction of the whole width; a shorter mark cannot be seen.
 _MIN_DRAWN_IDLE: Final = 0.002
+
+_BINS: Final = 30
+# The last percentile may be a hundred times as far away.
+_MAX_DRAWN_PERCENTILE: Final = 99
 
 
 @dataclass(frozen=True)
@@ -67,13 +68,13 @@ class Timeline:
     @property
     def idle_fraction(self) -> float:
         """Idle share of the device's time: the stall fraction of these steps."""
-        return _sum_s(self.idle) / self.device_s if self.device_s else 0.0
+        return sum(gap.length_s for gap in self.idle) / self.device_s if self.device_s else 0.0
 
     @property
     def waiting_fraction(self) -> float:
         """Share of the loop's time in which it waits for a batch."""
         loop_s = self.calling[-1].end_s - self.waiting[0].begin_s
-        return _sum_s(self.waiting) / loop_s if loop_s else 0.0
+        return sum(wait.length_s for wait in self.waiting) / loop_s if loop_s else 0.0
 
 
 def build_timeline(steps: tuple[StepTimes, ...]) -> Timeline:
@@ -96,57 +97,60 @@ def build_timeline(steps: tuple[StepTimes, ...]) -> Timeline:
     )
 
 
-def draw_timeline(timeline: Timeline) -> str:
+@as_svg
+def draw_timeline(figure: Figure, timeline: Timeline) -> None:
     """Draw the loop's spans above the device's, with the device's idle time marked."""
-    legend = {
-        "waits for a batch": {"facecolor": Ink.LOAD},
-        "calls the step": {"facecolor": Ink.TEXT},
-        "works": {"facecolor": Ink.DEVICE},
-        "idle": _IDLE,
-    }
-
-    def draw(figure: Figure) -> None:
-        axes = add_axes(figure, left=8, top=34, right=14, bottom=64)
-        end_s = max(timeline.calling[-1].end_s, timeline.working[-1].end_s) or 1.0
-        axes.set_xlim(0, end_s)
-        axes.set_ylim(-_BAR_HEIGHT / 2 - 0.08, _HOST_Y + _BAR_HEIGHT / 2)
-        label_values(axes)
-        draw_grid(axes)
-        idle = [gap for gap in timeline.idle if gap.length_s > _MIN_DRAWN_IDLE * end_s]
-        spans = (timeline.waiting, timeline.calling, timeline.working, idle)
-        heights = (_HOST_Y, _HOST_Y, _DEVICE_Y, _DEVICE_Y)
-        for y, drawn, style in zip(heights, spans, legend.values(), strict=True):
-            _draw_spans(axes, drawn, y, style)
-        for y, name in ((_HOST_Y, "Training loop, on the host"), (_DEVICE_Y, "Device")):
-            write_text(axes, 0, y + _BAR_HEIGHT / 2 + 0.22, name, fontweight="bold")
-        add_legend(figure, legend, loc="lower left", bbox_to_anchor=(0.0, -0.02))
-
-    return render_svg(draw, _HEIGHT)
-
-
-def write_caption(timeline: Timeline, *, is_exact: bool) -> str:
-    """Describe the timeline by its waiting and idle shares.
-
-    Args:
-        timeline: The steps.
-        is_exact: The device itself says when a step was done. The host sees it late where the loop
-            holds Python's lock, so that the device seems to work for longer.
-    """
-    bound = "" if is_exact else "at least "
-    return (
-        f"The last {len(timeline.working)} steps of the last round. From the end of the first to "
-        f"the end of the last, {format_seconds(timeline.device_s)}, the device has nothing to do "
-        f"for {bound}{format_whole_percent(timeline.idle_fraction)} of the time; the loop waits "
-        f"for batches {format_whole_percent(timeline.waiting_fraction)} of its own time."
+    axes = add_axes(figure, left=8, top=34, right=14, bottom=64, height=236)
+    end_s = max(timeline.calling[-1].end_s, timeline.working[-1].end_s) or 1.0
+    axes.set_xlim(0, end_s)
+    axes.set_ylim(-_BAR_HEIGHT / 2 - 0.08, _HOST_Y + _BAR_HEIGHT / 2)
+    label_values(axes)
+    idle = [gap for gap in timeline.idle if gap.length_s > _MIN_DRAWN_IDLE * end_s]
+    hatched = {"facecolor": "none", "edgecolor": Ink.IDLE, "hatch": "////"}
+    bars: tuple[tuple[str, float, Sequence[Span], dict[str, Any]], ...] = (
+        ("waits for a batch", _HOST_Y, timeline.waiting, {"facecolor": Ink.LOAD}),
+        ("calls the step", _HOST_Y, timeline.calling, {"facecolor": Ink.TEXT}),
+        ("works", _DEVICE_Y, timeline.working, {"facecolor": Ink.DEVICE}),
+        ("idle", _DEVICE_Y, idle, hatched),
     )
-
-
-def _draw_spans(axes: Axes, spans: Sequence[Span], y: float, style: dict[str, Any]) -> None:
-    for span in spans:
-        corner = (span.begin_s, y - _BAR_HEIGHT / 2)
+    for _, y, spans, style in bars:
         look: dict[str, Any] = {"edgecolor": Ink.PAPER, "linewidth": 0.7} | style
-        axes.add_patch(Rectangle(corner, span.length_s, _BAR_HEIGHT, **look))
+        for span in spans:
+            corner = (span.begin_s, y - _BAR_HEIGHT / 2)
+            axes.add_patch(Rectangle(corner, span.length_s, _BAR_HEIGHT, **look))
+    for y, name in ((_HOST_Y, "Training loop, on the host"), (_DEVICE_Y, "Device")):
+        write_text(axes, 0, y + _BAR_HEIGHT / 2 + 0.22, name, fontweight="bold")
+    legend = {label: style for label, _, _, style in bars}
+    add_legend(figure, legend, loc="lower left", bbox_to_anchor=(0.0, -0.02))
 
 
-def _sum_s(spans: tuple[Span, ...]) -> float:
-    return sum(span.length_s for span in spans)
+@as_svg
+def draw_distributions(
+    figure: Figure, train_step_s: Sequence[float], wait_s: Sequence[float]
+) -> None:
+    """Draw percentiles 0 to 100 of the time from step to step, and of the wait for a batch."""
+    end_s = 1.12 * max(times[_MAX_DRAWN_PERCENTILE] for times in (train_step_s, wait_s)) or 1.0
+    upper = add_axes(figure, left=16, top=28, right=24, bottom=168, height=292)
+    lower = add_axes(figure, left=16, top=162, right=24, bottom=34, height=292)
+    _draw_panel(upper, train_step_s, end_s, Ink.DEVICE, "Step, end to end")
+    _draw_panel(lower, wait_s, end_s, Ink.LOAD, "Wait for a batch")
+    upper.set_xticklabels([])
+
+
+def _draw_panel(
+    axes: Axes, percentiles: Sequence[float], end_s: float, ink: Ink, name: str
+) -> None:
+    weights = [1 / len(percentiles)] * len(percentiles)
+    fractions, *_ = axes.hist(percentiles, bins=_BINS, range=(0, end_s), weights=weights, color=ink,
+                              edgecolor=Ink.PAPER, linewidth=0.8)  # fmt: skip
+    tallest = float(max(fractions))
+    axes.set_xlim(0, end_s)
+    axes.set_ylim(0, 1.28 * tallest)
+    label_values(axes)
+    axes.axhline(0, color=Ink.FAINT, linewidth=1)
+    median_s, height = percentiles[50], 1.2 * tallest
+    axes.plot((median_s, median_s), (0, 0.93 * height), color=Ink.TEXT, linewidth=1.4)
+    align = "right" if median_s > end_s / 2 else "left"
+    write_text(axes, median_s, height, f"median {format_seconds(median_s)}", ha=align)
+    axes.set_title(f"{name}; tallest bar {tallest:.0%} of the steps", loc="left",
+                   fontsize=SMALL, fontweight="bold", color=Ink.TEXT, pad=8)  # fmt: skip

@@ -1,1 +1,1 @@
-"""Is diagnose right? Planted stages to name, and predictions to hold to what comes."""
+"""Whether `netpipe diagnose` names planted stages, and how far its predictions are off."""

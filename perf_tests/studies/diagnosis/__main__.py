@@ -1,31 +1,24 @@
 """`python -m perf_tests.studies.diagnosis`: check `netpipe diagnose`."""
 
-import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from types import ModuleType
+from typing import Any, Final, NoReturn
 
 import click
 from rich.console import Console
 
 from netpipe.errors import NetpipeError
 from perf_tests.studies.diagnosis import naming, naming_report, predicting, predicting_report
-from perf_tests.studies.diagnosis.records import append_record, read_records
-from perf_tests.studies.faults.catalogue import chosen
+from perf_tests.studies.faults.cases import Case
+from perf_tests.studies.options import exit_on_sigterm, only_cases
+from perf_tests.studies.records import append_record, read_records
 
 _FOLDER: Final = Path(__file__).parent
 _BUDGET_S: Final = 20.0
 _notes = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
-
-
-def _checked_names(_: click.Context, __: click.Parameter, names: Sequence[str]) -> Sequence[str]:
-    try:
-        chosen(names)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
-    return names
 
 
 _first = click.option("--first", type=int, default=1, show_default=True, help="The first seed.")
@@ -41,14 +34,13 @@ _budget = click.option(
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
-    """Hold `netpipe diagnose` to what was planted and to what comes of its predictions.
+    """Compare the answers of `netpipe diagnose` with planted stages and real effects.
 
     Trials are kept in a file, one a line, each as soon as it is done; what the file holds is not
     run again. --minutes 0 runs nothing and prints the table. The exit code is 0 when the goal is
     met, 1 otherwise.
     """
-    # So that the processes that were started are ended too.
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    exit_on_sigterm()
 
 
 @main.command()
@@ -57,10 +49,7 @@ def main() -> None:
     "--seeds", type=click.IntRange(min=1), default=2, show_default=True,
     help="Seeds; every case is diagnosed once with each.",
 )  # fmt: skip
-@click.option(
-    "--only", multiple=True, metavar="GLOB", callback=_checked_names,
-    help="Only cases of such a name. May be given again.",
-)  # fmt: skip
+@only_cases
 @_minutes
 @_budget
 @click.option(
@@ -68,25 +57,19 @@ def main() -> None:
     default=_FOLDER / "named.jsonl", show_default=True, help="The file of trials.",
 )  # fmt: skip
 def named(
-    first: int, seeds: int, only: Sequence[str], minutes: float, budget: float, path: Path
+    first: int, seeds: int, cases: Sequence[Case], minutes: float, budget: float, path: Path
 ) -> None:
     """Diagnose every case with a planted stage: are the stage and its resource named?"""
-    try:
-        done = {(one.case, one.seed) for one in read_records(path, naming.Naming)}
-        cases = [case for case in chosen(only) if case.planted]
+
+    def run_missing() -> Iterator[naming.Naming]:
+        done = {(trial.case, trial.seed) for trial in read_records(path, naming.Naming)}
         ends_s = time.monotonic() + 60 * minutes
         for seed in range(first, first + seeds):
             for case in cases:
-                if (case.name, seed) not in done and time.monotonic() < ends_s:
-                    trial = naming.run(case, seed, budget)
-                    append_record(path, trial)
-                    _notes.print(naming_report.line(trial))
-        trials = read_records(path, naming.Naming)
-    except NetpipeError as error:
-        raise click.ClickException(str(error)) from error
-    for text in naming_report.table(trials):
-        click.echo(text)
-    sys.exit(0 if naming_report.meets_goal(trials) else 1)
+                if case.planted and (case.name, seed) not in done and time.monotonic() < ends_s:
+                    yield naming.run(case, seed, budget)
+
+    _report(path, naming.Naming, run_missing(), naming_report)
 
 
 @main.command()
@@ -102,21 +85,30 @@ def named(
     default=_FOLDER / "trials.jsonl", show_default=True, help="The file of trials.",
 )  # fmt: skip
 def predicted(first: int, seeds: int, minutes: float, budget: float, path: Path) -> None:
-    """Change pipelines drawn by lot as diagnose proposes: does what it predicts come?"""
-    try:
-        done = {one.seed for one in read_records(path, predicting.Predicting)}
+    """Change random pipelines as diagnose proposes: are its predictions right?"""
+
+    def run_missing() -> Iterator[predicting.Predicting]:
+        done = {trial.seed for trial in read_records(path, predicting.Predicting)}
         ends_s = time.monotonic() + 60 * minutes
         for seed in range(first, first + seeds):
             if seed not in done and time.monotonic() < ends_s:
-                for trial in predicting.run(seed, budget):
-                    append_record(path, trial)
-                    _notes.print(predicting_report.line(trial))
-        trials = read_records(path, predicting.Predicting)
+                yield from predicting.run(seed, budget)
+
+    _report(path, predicting.Predicting, run_missing(), predicting_report)
+
+
+def _report(path: Path, kind: type[Any], new: Iterable[object], report: ModuleType) -> NoReturn:
+    """Keep new trials as soon as they are done, print the table of all, and exit."""
+    try:
+        for trial in new:
+            append_record(path, trial)
+            _notes.print(report.format_trial(trial))
+        trials = read_records(path, kind)
     except NetpipeError as error:
         raise click.ClickException(str(error)) from error
-    for text in predicting_report.table(trials):
+    for text in report.format_table(trials):
         click.echo(text)
-    sys.exit(0 if predicting_report.meets_goal(trials) else 1)
+    sys.exit(0 if report.meets_goal(trials) else 1)
 
 
 if __name__ == "__main__":

@@ -5,10 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from netpipe.errors import NetpipeError
-from perf_tests.studies.diagnosis.asking import Answer, Question, diagnosed
+from perf_tests.studies.diagnosis.asking import Question, diagnose
 from perf_tests.studies.faults import subject
 from perf_tests.studies.faults.cases import Case
-from perf_tests.studies.faults.planted import Planted
 
 _FAILED = "error"  # in place of a resource: there was no diagnosis
 
@@ -18,17 +17,13 @@ class Naming:
     """What diagnose called the bottleneck of a case.
 
     Attributes:
-        case: Its name.
-        seed: What its values were drawn from.
-        values: The values drawn.
-        planted: What it must say, as it is printed.
-        stage: The stage it named; None for none.
-        resource: The resource it named, or "error".
+        planted: The right answer, as it is printed.
+        stage: The stage that it named; None for none.
+        resource: The resource that it named, or "error".
         is_stage: Whether the stage is the planted one.
         is_resource: Whether the resource is one that binds it.
-        sentence: The sentence it said first; what failed where there is none.
-        why: The figures it named.
-        elapsed_s: Wall seconds.
+        sentence: Its first sentence; the error where there is none.
+        why: The figures that it named.
     """
 
     case: str
@@ -49,8 +44,8 @@ class Naming:
         return self.is_stage and self.is_resource
 
 
-def question_of(case: Case, values: Mapping[str, float], budget_s: float) -> Question:
-    """Return what diagnose is asked about a case."""
+def make_question(case: Case, values: Mapping[str, float], budget_s: float) -> Question:
+    """Return the question about a case."""
     target = f"{subject.__name__}:"
     return Question(
         loader=f"{target}loader",
@@ -58,33 +53,30 @@ def question_of(case: Case, values: Mapping[str, float], budget_s: float) -> Que
         loop=f"{target}loop" if case.loop else "",
         accelerator=case.accelerator(values),
         budget_s=budget_s,
-        variables={subject.VARIABLE: subject.described(case, values)},
+        variables={subject.VARIABLE: subject.describe(case, values)},
     )
 
 
 def run(case: Case, seed: int, budget_s: float) -> Naming:
     """Diagnose a case that has a planted stage, with values drawn from `seed`."""
-    assert case.planted, f"{case.name} has no planted stage"
+    planted = case.planted
+    assert planted, f"{case.name} has no planted stage"
     values, started = case.draw(seed), time.monotonic()
     try:
-        answer: Answer | str = diagnosed(question_of(case, values, budget_s))
+        answer = diagnose(make_question(case, values, budget_s))
+        sentence, bottleneck = answer.sentence, answer.findings.bottleneck
     except NetpipeError as error:
-        answer = str(error)
-    return _named(case, case.planted, seed, answer, round(time.monotonic() - started, 2))
-
-
-def _named(case: Case, planted: Planted, seed: int, answer: Answer | str, took_s: float) -> Naming:
-    said = None if isinstance(answer, str) else answer.findings.bottleneck
+        sentence, bottleneck = str(error), None
     return Naming(
         case=case.name,
         seed=seed,
-        values=case.draw(seed),
+        values=values,
         planted=str(planted),
-        stage=said.stage if said else None,
-        resource=said.resource if said else _FAILED,
-        is_stage=said is not None and planted.is_stage(said.stage),
-        is_resource=said is not None and planted.is_resource(said.resource),
-        sentence=answer if isinstance(answer, str) else answer.sentence,
-        why=said.why if said else "",
-        elapsed_s=took_s,
+        stage=bottleneck.stage if bottleneck else None,
+        resource=bottleneck.resource if bottleneck else _FAILED,
+        is_stage=bottleneck is not None and planted.is_stage(bottleneck.stage),
+        is_resource=bottleneck is not None and planted.is_resource(bottleneck.resource),
+        sentence=sentence,
+        why=bottleneck.why if bottleneck else "",
+        elapsed_s=round(time.monotonic() - started, 2),
     )

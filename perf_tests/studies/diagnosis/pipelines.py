@@ -1,4 +1,4 @@
-"""Pipelines drawn by lot: Grain stages that wait or compute, in workers and threads."""
+"""Random pipelines: Grain stages that wait or compute, in workers and threads."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ _WORDS: Final[Mapping[str, Stage]] = {
 }
 _ROWS_IN_ALL: Final = 100_000_000
 _SPENDS: Final = {"waits": wait, "computes": compute, "computes-unlocked": compute_unlocked}
-_LEAST_S, _MOST_S = 0.003, 0.030  # of a stage and a batch
+_MIN_S, _MAX_S = 0.003, 0.030  # of a stage and a batch
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Reader:
 
 @dataclass(frozen=True)
 class Decode:
-    """A transform of rows; diagnose tells transforms apart by their names."""
+    """A transform of rows; diagnose distinguishes transforms by their names."""
 
     work: Work
     rows: int
@@ -91,16 +91,12 @@ class Stack:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A pipeline as plain data.
+    """A pipeline as plain data: the work of its source, its two transforms and its batching.
 
     Attributes:
         rows: In a batch.
         workers: Worker processes; 0: none.
         threads: Reader threads of each process.
-        read: What the source does.
-        decode: What the first transform does.
-        augment: What the second does.
-        stack: What the batching does.
     """
 
     rows: int
@@ -117,20 +113,20 @@ class Pipeline:
         return tuple(stage for stage in STAGES if getattr(self, stage) != NOTHING)
 
     def with_work(self, works: Mapping[Stage, Work]) -> "Pipeline":
-        """Return it with other work for some stages."""
+        """Return the pipeline with other work for some stages."""
         changes: dict[str, Any] = {str(stage): work for stage, work in works.items()}
         return replace(self, **changes)
 
     def without(self, stage: Stage) -> "Pipeline":
-        """Return it with one stage that takes no time."""
+        """Return the pipeline with one stage that takes no time."""
         return self.with_work({stage: NOTHING})
 
     def with_workers(self, workers: int) -> "Pipeline":
-        """Return it with so many workers."""
+        """Return the pipeline with another number of workers."""
         return replace(self, workers=workers)
 
     def dataset(self) -> grain.IterDataset:
-        """Build it."""
+        """Build the Grain pipeline."""
         rows = grain.MapDataset.source(Reader(self.read, self.rows))
         rows = rows.map(Decode(self.decode, self.rows)).map(Augment(self.augment, self.rows))
         batches = rows.batch(self.rows, batch_fn=Stack(self.stack)).to_iter_dataset(
@@ -143,25 +139,25 @@ class Pipeline:
         )
 
 
-def stage_named(name: str) -> Stage | None:
+def find_stage(name: str) -> Stage | None:
     """Return which stage of such a pipeline a name of a Grain node means; None if it is none."""
     found = [stage for word, stage in _WORDS.items() if word in name]
     return found[0] if len(found) == 1 else None
 
 
-def drawn(seed: int) -> Pipeline:
+def draw_pipeline(seed: int) -> Pipeline:
     """Draw a pipeline: one to three stages take time, in one or two workers, some with threads."""
     generator = np.random.default_rng(seed)
     size = generator.integers(1, 3, endpoint=True)
-    working = [STAGES[place] for place in generator.choice(len(STAGES), size, replace=False)]
+    working = [STAGES[number] for number in generator.choice(len(STAGES), size, replace=False)]
     pipeline = Pipeline(
         rows=int(generator.choice([4, 8, 16])),
         workers=int(generator.integers(1, 2, endpoint=True)),
         threads=int(generator.choice([0, 0, 2])),
     )
-    return pipeline.with_work({stage: _drawn_work(generator) for stage in working})
+    return pipeline.with_work({stage: _draw_work(generator) for stage in working})
 
 
-def _drawn_work(generator: np.random.Generator) -> Work:
-    seconds = float(np.exp(generator.uniform(np.log(_LEAST_S), np.log(_MOST_S))))
+def _draw_work(generator: np.random.Generator) -> Work:
+    seconds = float(np.exp(generator.uniform(np.log(_MIN_S), np.log(_MAX_S))))
     return Work(str(generator.choice(list(_SPENDS))), float(f"{seconds:.3g}"))

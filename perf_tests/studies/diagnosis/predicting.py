@@ -1,4 +1,4 @@
-"""Trials of predicting: what diagnose says a change would give, and what the change gives."""
+"""Trials of predictions: the effect that diagnose predicts of a change, and its real effect."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -12,25 +12,23 @@ from netpipe.errors import NetpipeError
 from netpipe.results.measurement import Interval
 from netpipe.results.statistics import median_interval
 from perf_tests.studies.diagnosis import subject
-from perf_tests.studies.diagnosis.asking import Answer, Question, diagnosed
-from perf_tests.studies.diagnosis.pipelines import Pipeline, drawn, stage_named
+from perf_tests.studies.diagnosis.asking import Answer, Question, diagnose
+from perf_tests.studies.diagnosis.pipelines import Pipeline, draw_pipeline, find_stage
 from perf_tests.studies.diagnosis.turns import time_pipelines
 
-_MOST_WORKERS: Final = 4
+_MAX_WORKERS: Final = 4
 KINDS: Final = ("workers", "without-stage")
 
 
 @dataclass(frozen=True)
 class Predicting:
-    """One prediction beside what came.
+    """One prediction, and the measured effect of its change.
 
     Attributes:
-        seed: What the pipeline was drawn from.
-        pipeline: As it was diagnosed.
         kind: One of `KINDS`.
         change: What was changed, in diagnose's words.
         diagnosed_s_per_batch: The pipeline unchanged, as diagnose measured it.
-        predicted_s_per_batch: With the change, as diagnose said; None where it said nothing.
+        predicted_s_per_batch: With the change, as diagnose predicts; None without a prediction.
         before_s_per_batch: The pipeline unchanged, measured in turns with the change.
         measured_s_per_batch: With the change really made; None where nothing was predicted.
         busy_elsewhere_fraction: Of the machine's CPU time, what other programs took meanwhile.
@@ -57,8 +55,8 @@ class Predicting:
     def steady_error_fraction(self) -> float | None:
         """The same, had the machine stayed as fast as it was when the pipeline was diagnosed.
 
-        What the unchanged pipeline took longer or shorter is taken out, as a diagnosis takes it out
-        where it tries a change of its own.
+        The change of the unchanged pipeline's time is taken out, as a diagnosis does where it tries
+        a change of its own.
         """
         if self.before_s_per_batch is None or self.diagnosed_s_per_batch is None:
             return None
@@ -86,25 +84,22 @@ def run(seed: int, budget_s: float) -> Iterator[Predicting]:
 
     A stage is only taken out where another is left that takes time.
     """
-    pipeline = drawn(seed)
+    pipeline = draw_pipeline(seed)
     kinds = KINDS if len(pipeline.working) > 1 else KINDS[:1]
     try:
-        yield from _compared(seed, pipeline, kinds, _diagnosed(pipeline, budget_s))
+        variables = {subject.VARIABLE: subject.describe(pipeline)}
+        answer = diagnose(Question(f"{subject.__name__}:loader", variables, budget_s))
+        yield from _compare(seed, pipeline, kinds, answer)
     except NetpipeError as error:
         for kind in kinds:
             yield Predicting(seed, pipeline, kind, failure=str(error))
 
 
-def _diagnosed(pipeline: Pipeline, budget_s: float) -> Answer:
-    variables = {subject.VARIABLE: subject.described(pipeline)}
-    return diagnosed(Question(f"{subject.__name__}:loader", variables, budget_s))
-
-
-def _compared(
+def _compare(
     seed: int, pipeline: Pipeline, kinds: Sequence[str], answer: Answer
 ) -> list[Predicting]:
     """Measure the pipeline and all that is changed of it in one session."""
-    changes = {kind: chosen(seed, kind, pipeline, answer.findings.what_if) for kind in kinds}
+    changes = {kind: choose_change(seed, kind, pipeline, answer.findings.what_if) for kind in kinds}
     made = {kind: change for kind, change in changes.items() if change}
     timed = time_pipelines([pipeline, *(change.pipeline for change in made.values())])
     before, *after = map(median_interval, timed.s_per_batch)
@@ -126,27 +121,27 @@ def _compared(
     ]
 
 
-def chosen(
+def choose_change(
     seed: int, kind: str, pipeline: Pipeline, predictions: Sequence[Prediction]
 ) -> Change | None:
     """Draw one of the predictions of a kind that can be made; None where there is none."""
     candidates = [
-        Change(one, changed)
-        for one in predictions
-        if one.kind == kind and (changed := _changed(pipeline, one)) is not None
+        Change(prediction, changed)
+        for prediction in predictions
+        if prediction.kind == kind and (changed := _apply(pipeline, prediction)) is not None
     ]
     if not candidates:
         return None
-    place = np.random.default_rng([seed, KINDS.index(kind)]).integers(len(candidates))
-    return candidates[int(place)]
+    index = np.random.default_rng([seed, KINDS.index(kind)]).integers(len(candidates))
+    return candidates[int(index)]
 
 
-def _changed(pipeline: Pipeline, prediction: Prediction) -> Pipeline | None:
+def _apply(pipeline: Pipeline, prediction: Prediction) -> Pipeline | None:
     """Make the change that a prediction is about; None for one that changes nothing here."""
     if prediction.kind == "without-stage":
-        stage = stage_named(prediction.change)
+        stage = find_stage(prediction.change)
         return pipeline.without(stage) if stage in pipeline.working else None
     asked = re.search(r"\d+", prediction.change)
     workers = int(asked[0]) if asked else pipeline.workers
-    same = workers == pipeline.workers or workers > _MOST_WORKERS
+    same = workers == pipeline.workers or workers > _MAX_WORKERS
     return None if same else pipeline.with_workers(workers)

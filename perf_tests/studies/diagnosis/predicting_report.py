@@ -8,14 +8,14 @@ from typing import Final
 from netpipe.results.measurement import Interval
 from netpipe.results.statistics import percentile
 from perf_tests.studies.diagnosis.predicting import KINDS, Predicting
-from perf_tests.studies.gate_power.rates import Share
+from perf_tests.studies.proportions import Proportion
 
-CLOSE_FRACTION: Final = 0.20
-LEAST_CLOSE_FRACTION: Final = 0.80
+MAX_CLOSE_FRACTION: Final = 0.20
+MIN_CLOSE_FRACTION: Final = 0.80
 CALM_FRACTION: Final = 0.10  # of the machine's CPU time that other programs took
 
 
-def line(trial: Predicting) -> str:
+def format_trial(trial: Predicting) -> str:
     """Return one line about a trial."""
     pipeline = trial.pipeline
     stages = ", ".join(
@@ -24,35 +24,33 @@ def line(trial: Predicting) -> str:
         for work in (getattr(pipeline, stage),)
     )
     about = f"seed {trial.seed}: {stages}; workers {pipeline.workers}, threads {pipeline.threads}"
-    return f"{about}; {trial.change or trial.kind}: {_outcome(trial)}"
+    return f"{about}; {trial.change or trial.kind}: {_describe_outcome(trial)}"
 
 
-def _outcome(trial: Predicting) -> str:
+def _describe_outcome(trial: Predicting) -> str:
     if trial.error_fraction is None:
         return trial.failure
-    return (
-        f"{_ms(trial.before_s_per_batch)}, predicted {_ms(trial.predicted_s_per_batch)},"
-        f" came {_ms(trial.measured_s_per_batch)}: off by {100 * trial.error_fraction:.0f}%"
-    )
+    seconds = (trial.before_s_per_batch, trial.predicted_s_per_batch, trial.measured_s_per_batch)
+    before, predicted, came = map(_format_ms, seconds)
+    error = f"{100 * trial.error_fraction:.0f}%"
+    return f"{before}, predicted {predicted}, came {came}: off by {error}"
 
 
-def _ms(seconds: Interval | None) -> str:
+def _format_ms(seconds: Interval | None) -> str:
     return f"{1e3 * seconds.median:.1f} ms" if seconds else "-"
 
 
-def close(errors: Sequence[float | None]) -> Share:
-    """Return how many errors are small; one that is missing is not."""
-    found = sum(_error(one) <= CLOSE_FRACTION for one in errors)
-    return Share(found, len(errors), len(errors))
-
-
 def meets_goal(trials: Sequence[Predicting]) -> bool:
-    """Whether enough are close; nothing tried shows nothing."""
-    share = close([trial.error_fraction for trial in trials])
-    return bool(trials) and share.fraction >= LEAST_CLOSE_FRACTION
+    """Whether enough errors are small; nothing tried shows nothing."""
+    return bool(trials) and count_close(trials).fraction >= MIN_CLOSE_FRACTION
 
 
-def table(trials: Sequence[Predicting]) -> Iterator[str]:
+def count_close(trials: Sequence[Predicting]) -> Proportion:
+    """Count the predictions with a small error; a missing one is not close."""
+    return _count_small([trial.error_fraction for trial in trials])
+
+
+def format_table(trials: Sequence[Predicting]) -> Iterator[str]:
     """Write a row for each kind of change in Markdown, one for all, one for a calm machine."""
     yield (
         "| change | trials | within 20% | median error | 90th percentile |"
@@ -63,23 +61,19 @@ def table(trials: Sequence[Predicting]) -> Iterator[str]:
     calm = [trial for trial in trials if trial.busy_elsewhere_fraction <= CALM_FRACTION]
     for name, group in {**groups, "all": list(trials), "all, others idle": calm}.items():
         if group:
-            yield _row(name, group)
+            yield _format_row(name, group)
 
 
-def _row(name: str, trials: Sequence[Predicting]) -> str:
+def _format_row(name: str, trials: Sequence[Predicting]) -> str:
     errors = [trial.error_fraction for trial in trials]
-    steady = close([trial.steady_error_fraction for trial in trials])
-    known = [_error(one) for one in errors]
-    middle, most = median(known), percentile(known, 0.9)
-    return (
-        f"| {name} | {len(trials)} | {close(errors)} | {_shown(middle)} | {_shown(most)} |"
-        f" {steady} |"
+    steady = _count_small([trial.steady_error_fraction for trial in trials])
+    known = [inf if error is None else error for error in errors]
+    middle, most = (
+        "none predicted" if error == inf else f"{100 * error:.0f}%"
+        for error in (median(known), percentile(known, 0.9))
     )
+    return f"| {name} | {len(trials)} | {_count_small(errors)} | {middle} | {most} | {steady} |"
 
 
-def _error(error_fraction: float | None) -> float:
-    return inf if error_fraction is None else error_fraction
-
-
-def _shown(error_fraction: float) -> str:
-    return "none predicted" if error_fraction == inf else f"{100 * error_fraction:.0f}%"
+def _count_small(errors: Sequence[float | None]) -> Proportion:
+    return Proportion.of([error is not None and error <= MAX_CLOSE_FRACTION for error in errors])

@@ -12,16 +12,16 @@ from perf_tests.studies.diagnosis.pipelines import Pipeline
 VARIABLE: Final = "NETPIPE_DRAWN_PIPELINE"
 
 
-def described(pipeline: Pipeline) -> str:
+def describe(pipeline: Pipeline) -> str:
     """Return what the environment variable must hold for a pipeline."""
     return json.dumps(cattrs.unstructure(pipeline))
 
 
-def pipeline_from(text: str) -> Pipeline:
-    """Read what `described` returned."""
+def parse_pipeline(text: str) -> Pipeline:
+    """Read what `describe` returned."""
     return cattrs.structure(json.loads(text), Pipeline)
 
 
 def loader() -> grain.IterDataset:
     """Make the pipeline that this process was started for."""
-    return pipeline_from(os.environ[VARIABLE]).dataset()
+    return parse_pipeline(os.environ[VARIABLE]).dataset()

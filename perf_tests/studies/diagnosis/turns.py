@@ -13,9 +13,9 @@ from netpipe.clock import MonotonicClock
 from netpipe.linting.experiments.blocks import MeasureBlock, Pace, measure_block
 from netpipe.measuring.interleaving import Interleaved, interleave
 from netpipe.session.processes import busy_elsewhere_fraction, read_host_cpu
-from perf_tests.studies.diagnosis.children import run_for_json
+from perf_tests.studies.children import run_for_json
 from perf_tests.studies.diagnosis.pipelines import Pipeline
-from perf_tests.studies.diagnosis.subject import described, pipeline_from
+from perf_tests.studies.diagnosis.subject import describe, parse_pipeline
 
 ROUNDS: Final = 3
 _BLOCK: Final = Pace(1.2)
@@ -27,7 +27,7 @@ Seconds = tuple[float, ...]
 
 @dataclass(frozen=True)
 class Timed:
-    """What timing pipelines in turns showed.
+    """The times of pipelines that were measured in turns.
 
     Attributes:
         s_per_batch: Of each pipeline, in their order.
@@ -39,15 +39,12 @@ class Timed:
 
 
 def time_pipelines(pipelines: Sequence[Pipeline]) -> Timed:
-    """Time pipelines in turns in a fresh process.
-
-    Args:
-        pipelines: At least one.
+    """Time one or more pipelines in turns in a fresh process.
 
     Raises:
         ChildError: One of them failed, or took too long.
     """
-    arguments = ["-m", __name__, *map(described, pipelines)]
+    arguments = ["-m", __name__, *map(describe, pipelines)]
     document = run_for_json(arguments, {}, _LIMIT_S * ROUNDS * len(pipelines))
     return cattrs.structure(document, Timed)
 
@@ -60,15 +57,15 @@ def time_loaders(
     """Return the seconds per batch of each loader, measured in turns."""
     measure = measure or partial(measure_block, clock=MonotonicClock())
 
-    def s_per_batch(place: int) -> float:
-        block = measure(loaders[place], _BLOCK)
+    def s_per_batch(number: int) -> float:
+        block = measure(loaders[number], _BLOCK)
         return block.s_per_element * block.elements_per_batch
 
     def wants_round(done: Interleaved[int, float]) -> bool:
         return len(done.rounds) < rounds
 
     done = interleave(range(len(loaders)), s_per_batch, wants_round)
-    return [tuple(done.results(place)) for place in range(len(loaders))]
+    return [tuple(done.results(number)) for number in range(len(loaders))]
 
 
 def main(descriptions: Sequence[str]) -> None:
@@ -76,7 +73,7 @@ def main(descriptions: Sequence[str]) -> None:
     from netpipe.grain_workers import let_grain_start_workers
 
     let_grain_start_workers()
-    loaders = [pipeline_from(text).dataset for text in descriptions]
+    loaders = [parse_pipeline(text).dataset for text in descriptions]
     before = read_host_cpu()
     seconds = time_loaders(loaders)
     timed = Timed(tuple(seconds), busy_elsewhere_fraction(before, read_host_cpu()))

@@ -1,1 +1,1 @@
-"""Whether the pipeline goes on for ever: its memory, files and shared memory over time."""
+"""Whether the pipeline's memory, files and shared memory grow over time."""

@@ -9,12 +9,12 @@ from rich.console import Console
 
 from netpipe.config import PipelineConfig
 from netpipe.data.pipeline import build
-from netpipe.data.preparation.embedded import data_of_user
+from netpipe.data.preparation.synthetic import data_of_user
 from netpipe.device.host import this_host
 from netpipe.errors import NetpipeError
 from netpipe.whole_file import write_whole
-from perf_tests.studies.endurance.drawing import svg_plot
-from perf_tests.studies.endurance.watching import Held, growths, watched
+from perf_tests.studies.endurance.drawing import draw_svg
+from perf_tests.studies.endurance.watching import Held, compute_growths, watch
 
 _LOOKS = 120
 _notes = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -34,24 +34,24 @@ def main(minutes: float, workers: int, batch_size: int, svg: Path | None) -> Non
     """
     config = PipelineConfig(sequence_length=1024, batch_size=batch_size, workers=workers)
     try:
-        held = _pulled(config, 60 * minutes)
+        held = _pull(config, 60 * minutes)
     except NetpipeError as error:
         raise click.ClickException(str(error)) from error
-    found = growths(held)
-    for one in found:
-        grew = "flat" if one.is_flat else f"GREW by more than {one.most:,.0f}"
-        click.echo(f"{one.name:20} {one.before:>14,.0f} -> {one.after:>14,.0f}  {grew}")
+    found = compute_growths(held)
+    for growth in found:
+        grew = "flat" if growth.is_flat else f"GREW by more than {growth.most:,.0f}"
+        click.echo(f"{growth.name:20} {growth.before:>14,.0f} -> {growth.after:>14,.0f}  {grew}")
     if svg is not None:
         title = f"{batch_size} x 1024, {workers} workers, {this_host().cpu}"
-        write_whole(svg, svg_plot(held, title), "--svg")
-    sys.exit(0 if all(one.is_flat for one in found) else 1)
+        write_whole(svg, draw_svg(held, title), "--svg")
+    sys.exit(0 if all(growth.is_flat for growth in found) else 1)
 
 
-def _pulled(config: PipelineConfig, seconds: float) -> list[Held]:
+def _pull(config: PipelineConfig, seconds: float) -> list[Held]:
     held = []
-    for one in watched(build(data_of_user(), config), seconds, seconds / _LOOKS):
-        held.append(one)
-        _notes.print(str(asdict(one)))
+    for moment in watch(build(data_of_user(), config), seconds, seconds / _LOOKS):
+        held.append(moment)
+        _notes.print(str(asdict(moment)))
     return held
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import matplotlib as mpl
 
-from perf_tests.studies.endurance.watching import Held, columns
+from perf_tests.studies.endurance.watching import Held, list_columns
 
 _PANELS: Final = (
     ("pss_bytes", "memory (PSS), MB", 1e6),
@@ -17,21 +17,13 @@ _PANELS: Final = (
 )
 
 
-def svg_plot(held: Sequence[Held], title: str) -> str:
-    """Draw a panel for each thing that is held; its axis starts at 0, so that flat looks flat.
-
-    Args:
-        held: The moments.
-        title: What was pulled, on what machine.
-
-    Returns:
-        The text of an SVG file; the same for the same moments.
-    """
+def draw_svg(held: Sequence[Held], title: str) -> str:
+    """Draw a panel for each quantity as SVG; its axis starts at 0, so that flat looks flat."""
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
     mpl.rcParams["svg.hashsalt"] = "netpipe"
-    found = columns(held)
+    found = list_columns(held)
     minutes = [elapsed_s / 60 for elapsed_s in found["elapsed_s"]]
     figure, panels = plt.subplots(len(_PANELS), sharex=True, figsize=(8, 8), layout="constrained")
     for panel, (name, label, unit) in zip(panels, _PANELS, strict=True):

@@ -1,4 +1,4 @@
-"""What a loader holds while it is pulled without a pause."""
+"""Memory, files and shared memory of a loader while it is pulled without a pause."""
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,7 +12,7 @@ import psutil
 from netpipe.throughput.footprint import read_memory
 
 SHARED_MEMORY: Final = Path("/dev/shm")  # looked at, not written to
-LEAST_LOOKS: Final = 20
+MIN_LOOKS: Final = 20
 _MB: Final = 1e6
 
 
@@ -23,7 +23,7 @@ class Held:
     Attributes:
         elapsed_s: Since the first batch.
         batches_per_s: Since the moment before.
-        pss_bytes: Memory; what several processes share counts once. Pages of libraries count less
+        pss_bytes: Memory; pages of several processes count once. Pages of libraries count less
             while processes of others use them too.
         own_bytes: Of it what the processes wrote themselves: no libraries, no files.
         open_files: File descriptors.
@@ -45,7 +45,7 @@ class Growth:
     """How much more of something is held at the end than at the beginning.
 
     Attributes:
-        name: The field of `Held`.
+        name: A field of `Held`.
         before: The median over the second tenth of the time; in the first, buffers fill.
         after: The median over the last tenth.
         most: How much more there may be.
@@ -70,25 +70,19 @@ _MOST: Final = {
 }
 
 
-def watched(batches: Iterable[object], seconds: float, every_s: float) -> Iterator[Held]:
-    """Pull a loader for so many seconds, and `LEAST_LOOKS`; tell what is held, every so often.
-
-    Args:
-        batches: The loader; endless.
-        seconds: How long.
-        every_s: Seconds from one look to the next.
-    """
+def watch(batches: Iterable[object], seconds: float, every_s: float) -> Iterator[Held]:
+    """Pull an endless loader for so many seconds, and `MIN_LOOKS`; yield what is held each time."""
     iterator = iter(batches)
     try:
         next(iterator)
         started = looked = time.monotonic()
         looks = pulled = 0
-        while looked - started < seconds or looks < LEAST_LOOKS:
+        while looked - started < seconds or looks < MIN_LOOKS:
             next(iterator)
             pulled += 1
             now = time.monotonic()
             if now - looked >= every_s:
-                yield _held(now - started, pulled / (now - looked))
+                yield _read_held(now - started, pulled / (now - looked))
                 looks, looked, pulled = looks + 1, now, 0
     finally:
         close = getattr(iterator, "close", None)
@@ -96,41 +90,37 @@ def watched(batches: Iterable[object], seconds: float, every_s: float) -> Iterat
             close()
 
 
-def growths(held: Sequence[Held]) -> tuple[Growth, ...]:
-    """Compare the end with the beginning, for everything that must stay flat.
-
-    Args:
-        held: At least `LEAST_LOOKS` moments.
-    """
+def compute_growths(held: Sequence[Held]) -> tuple[Growth, ...]:
+    """Compare the end with the beginning, for everything that must stay flat."""
     tenth = len(held) // 10
     first, last = held[tenth : 2 * tenth], held[-tenth:]
     return tuple(
         Growth(
             name,
-            median(getattr(one, name) for one in first),
-            median(getattr(one, name) for one in last),
+            median(getattr(moment, name) for moment in first),
+            median(getattr(moment, name) for moment in last),
             most,
         )
         for name, most in _MOST.items()
     )
 
 
-def columns(held: Sequence[Held]) -> dict[str, list[float]]:
+def list_columns(held: Sequence[Held]) -> dict[str, list[float]]:
     """Return each field of all moments."""
-    rows = [asdict(one) for one in held]
+    rows = [asdict(moment) for moment in held]
     return {field.name: [row[field.name] for row in rows] for field in fields(Held)}
 
 
-def _held(elapsed_s: float, batches_per_s: float) -> Held:
+def _read_held(elapsed_s: float, batches_per_s: float) -> Held:
     me = psutil.Process()
     processes = [me, *me.children(recursive=True)]
-    shared = [one.stat().st_size for one in SHARED_MEMORY.iterdir() if one.is_file()]
+    shared = [file.stat().st_size for file in SHARED_MEMORY.iterdir() if file.is_file()]
     return Held(
         elapsed_s=elapsed_s,
         batches_per_s=batches_per_s,
         pss_bytes=read_memory().pss_bytes,
         own_bytes=sum(map(_own_bytes, processes)),
-        open_files=sum(one.num_fds() for one in processes),
+        open_files=sum(process.num_fds() for process in processes),
         shared_memory_files=len(shared),
         shared_memory_bytes=sum(shared),
     )

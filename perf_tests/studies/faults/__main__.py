@@ -1,7 +1,6 @@
 """`python -m perf_tests.studies.faults`: run the catalogue and print the confusion matrix."""
 
 import json
-import signal
 import sys
 import time
 from collections import Counter
@@ -18,9 +17,9 @@ from netpipe.whole_file import write_whole
 from perf_tests.studies.faults import report
 from perf_tests.studies.faults.busy import busy_core
 from perf_tests.studies.faults.cases import Case
-from perf_tests.studies.faults.catalogue import chosen
-from perf_tests.studies.faults.matrix import rates
+from perf_tests.studies.faults.matrix import count_rates
 from perf_tests.studies.faults.trials import Trial, run
+from perf_tests.studies.options import exit_on_sigterm, only_cases
 
 _BUDGET_S = 5.0
 _SEEDS = 1_000_000
@@ -28,20 +27,12 @@ _notes = Console(stderr=True, highlight=False, soft_wrap=True)
 _output = Console(highlight=False, width=None if sys.stdout.isatty() else 200)
 
 
-def _checked_names(_: click.Context, __: click.Parameter, names: Sequence[str]) -> Sequence[str]:
-    try:
-        chosen(names)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
-    return names
-
-
-def _read(_: click.Context, __: click.Parameter, files: Sequence[Path]) -> list[Trial]:
+def _read_trials(_: click.Context, __: click.Parameter, files: Sequence[Path]) -> list[Trial]:
     try:
         trials = [
             trial
             for file in files
-            for trial in report.trials_from(json.loads(file.read_text(encoding="utf-8")), file)
+            for trial in report.parse_trials(json.loads(file.read_text(encoding="utf-8")), file)
         ]
     except (ValueError, NetpipeError) as error:
         raise click.BadParameter(str(error)) from error
@@ -56,10 +47,7 @@ def _read(_: click.Context, __: click.Parameter, files: Sequence[Path]) -> list[
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--seed", type=int, help="What severities are drawn from; the clock if left out.")
-@click.option(
-    "--only", multiple=True, metavar="GLOB", callback=_checked_names,
-    help="Only cases of such a name. May be given again.",
-)  # fmt: skip
+@only_cases
 @click.option(
     "--budget", type=click.FloatRange(min=0, min_open=True), default=_BUDGET_S,
     show_default=True, help="Seconds of rounds for a case.",
@@ -78,14 +66,14 @@ def _read(_: click.Context, __: click.Parameter, files: Sequence[Path]) -> list[
     help="Write the measurement behind each case, the last one, to this folder.",
 )  # fmt: skip
 @click.option(
-    "--merge", "merged", multiple=True, callback=_read,
+    "--merge", "merged", multiple=True, callback=_read_trials,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Run nothing: count what --json wrote to this file. May be given again.",
 )  # fmt: skip
 @click.option("--markdown", is_flag=True, help="Print the matrix as Markdown.")
 def main(
     seed: int | None,
-    only: Sequence[str],
+    cases: Sequence[Case],
     budget: float,
     busy: bool,
     repeat: int,
@@ -94,23 +82,22 @@ def main(
     merged: Sequence[Trial],
     markdown: bool,
 ) -> None:
-    """Plant faults and healthy controls, and see whether the harness tells them apart.
+    """Plant faults and healthy controls, and check that the harness distinguishes them.
 
     What is inconclusive, and a control that is blamed, is measured once more in a fresh process,
     which decides. The exit code is 0 when no control is blamed, at least 95% of the decided faults
     bear their right name, none is called fine and at most 10% of all are inconclusive; 1 otherwise.
     """
-    # So that the processes that were started are ended too.
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    exit_on_sigterm()
     trials = list(merged)
     if not trials:
         first = time.time_ns() % _SEEDS if seed is None else seed
         with busy_core() if busy else nullcontext():
-            trials = list(_run(chosen(only), range(first, first + repeat), budget, record))
+            trials = list(_run(cases, range(first, first + repeat), budget, record))
     if json_file:
-        _write(json_file, report.document(trials, budget_s=budget, busy=busy))
+        _write(json_file, report.build_document(trials, budget_s=budget, busy=busy))
     _print(trials, markdown=markdown)
-    sys.exit(0 if rates(trials).meets_goals else 1)
+    sys.exit(0 if count_rates(trials).meets_goals else 1)
 
 
 def _run(
@@ -121,7 +108,7 @@ def _run(
         for number, case in enumerate(cases, 1):
             with _notes.status(f"{number} of {len(cases)}: {case.name}"):
                 trial, measurement = run(case, seed, budget_s)
-            _notes.print(report.line(trial), markup=False)
+            _notes.print(report.format_trial(trial), markup=False)
             if record and measurement:
                 _write(record / f"{case.name}.json", measurement.to_document())
             yield trial
@@ -129,10 +116,10 @@ def _run(
 
 def _print(trials: Sequence[Trial], *, markdown: bool) -> None:
     if markdown:
-        click.echo(report.matrix_markdown(trials))
+        click.echo(report.format_matrix_markdown(trials))
     else:
-        _output.print(report.matrix_table(trials))
-    for text in report.rates_lines(rates(trials)):
+        _output.print(report.build_matrix_table(trials))
+    for text in report.format_rates(count_rates(trials)):
         click.echo(text)
 
 

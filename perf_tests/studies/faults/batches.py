@@ -13,7 +13,7 @@ Batch = dict[str, Array]
 
 def batch(number: int) -> Batch:
     """Return batch `number`: tokens int32 (ROWS, COLUMNS)."""
-    return collate([row(number * ROWS + place) for place in range(ROWS)])
+    return collate([row(number * ROWS + index) for index in range(ROWS)])
 
 
 def row(number: int) -> Array:

@@ -18,20 +18,13 @@ _DIGITS = 4  # a drawn value is used as it is printed
 
 @dataclass(frozen=True)
 class Range:
-    """A severity's range, both ends in it.
-
-    Attributes:
-        low: The least.
-        high: The most.
-        whole: Whether only whole numbers are drawn.
-    """
+    """A severity's range, both ends in it; a `whole` one has only whole numbers."""
 
     low: float
     high: float
     whole: bool = False
 
     def __post_init__(self) -> None:
-        """Check the order of the ends."""
         assert self.low <= self.high, f"low must be at most high; found {self}"
 
     def draw(self, generator: np.random.Generator) -> float:
@@ -50,11 +43,8 @@ class Case:
     """A fault that is planted, or a control that has none.
 
     Attributes:
-        name: Tells it from others.
-        family: What it has in common with others.
         plants: One sentence: what is wrong, or what is fine.
         kinds: The verdicts that are right; "healthy" is among those of a control.
-        loader: Makes the loader out of the values drawn.
         ranges: The range of every value; `step_s`, seconds, is always among them but for a real
             step. Ratios named `*_ratio` are of that step's time.
         loop: Makes the trainer's loop; the harness's own when left out.
@@ -62,7 +52,7 @@ class Case:
             takes its place when left out.
         finding: The name of a finding that names the fault too; one that no control may have.
         why: Why more than one verdict is right.
-        budget_ratio: Of the budget of a case, for one that takes longer to tell.
+        budget_ratio: Of the budget of a case, for one that takes longer.
         planted: Where the loader's time goes, for what `netpipe diagnose` must say; None where
             loading is not what is wrong.
     """
@@ -94,7 +84,7 @@ class Case:
     def draw(self, seed: int) -> dict[str, float]:
         """Return the values of one trial: the same for the same seed, whatever else is run."""
         generator = np.random.default_rng([seed, crc32(self.name.encode())])
-        return {name: one.draw(generator) for name, one in self.ranges.items()}
+        return {name: limits.draw(generator) for name, limits in self.ranges.items()}
 
     def accelerator(self, values: Values) -> str:
         """Return the accelerator's name: the CPU for a real step, else a clock."""

@@ -26,7 +26,7 @@ def find(name: str) -> Case:
     return {case.name: case for case in CASES}[name]
 
 
-def chosen(patterns: Sequence[str]) -> tuple[Case, ...]:
+def select_cases(patterns: Sequence[str]) -> tuple[Case, ...]:
     """Return the cases whose names match any pattern, all for none.
 
     Raises:

@@ -42,7 +42,7 @@ def file_of_noise(size_bytes: int) -> Path:
 
 @dataclass(frozen=True)
 class DiskRows:
-    """A source of rows that lie in a file which no page cache holds.
+    """A source of rows that lie in a file which is in no page cache.
 
     Attributes:
         path: The file.

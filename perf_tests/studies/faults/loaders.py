@@ -45,17 +45,17 @@ class Prefetched(Iterator[Batch]):
         threading.Thread(target=self._load, name="prefetch", daemon=True).start()
 
     def _load(self) -> None:
-        for one in self._batches:
+        for loaded in self._batches:
             if self._closed:
                 return
-            self._queue.put(one)
+            self._queue.put(loaded)
         self._queue.put(None)
 
     def __next__(self) -> Batch:
-        one = self._queue.get()
-        if one is None:
+        loaded = self._queue.get()
+        if loaded is None:
             raise StopIteration
-        return one
+        return loaded
 
     def close(self) -> None:
         """Let the thread end, at its next batch."""
@@ -74,8 +74,8 @@ class FedByThreads(Iterator[Batch]):
             threading.Thread(target=self._load, args=(made,), daemon=True).start()
 
     def _load(self, batches: Iterator[Batch]) -> None:
-        for one in batches:
-            self._queue.put(one)
+        for loaded in batches:
+            self._queue.put(loaded)
 
     def __next__(self) -> Batch:
         return self._queue.get()

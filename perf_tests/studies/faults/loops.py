@@ -88,7 +88,7 @@ class Curriculum:
     loss: Any = None
 
     def choose(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        """Load a batch when the loss has told which."""
+        """Load the batch that the loss chooses."""
         while True:
             if self.loss is not None and np.isnan(self.loss):
                 return

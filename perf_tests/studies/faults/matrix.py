@@ -1,4 +1,4 @@
-"""Trials counted: what was expected against what was called, and the goals. Pure."""
+"""Counts of trials by expected and given name, and the goals. Pure."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,8 +9,8 @@ from typing import Final
 from netpipe.verdict.kinds import HEALTHY_KINDS
 from perf_tests.studies.faults.trials import Trial
 
-LEAST_NAMED_FRACTION: Final = 0.95
-MOST_INCONCLUSIVE_FRACTION: Final = 0.10
+MIN_NAMED_FRACTION: Final = 0.95
+MAX_INCONCLUSIVE_FRACTION: Final = 0.10
 
 
 class Result(Enum):
@@ -23,14 +23,14 @@ class Result(Enum):
     BLAMED = "blamed"
 
 
-def called(trial: Trial) -> str:
+def find_name(trial: Trial) -> str:
     """Return what a trial counts as: its finding, when that names a fault, else the verdict."""
     return trial.finding if trial.finding in trial.findings and trial.finding else trial.called
 
 
-def result(trial: Trial) -> Result:
+def classify(trial: Trial) -> Result:
     """Return what a trial shows."""
-    name = called(trial)
+    name = find_name(trial)
     if name in trial.kinds or (name == trial.finding and not trial.control):
         return Result.RIGHT
     if name == "inconclusive":
@@ -45,8 +45,6 @@ class Rates:
     """How often the harness was right.
 
     Attributes:
-        faults: Trials of faults.
-        controls: Trials of controls.
         named: Faults under their right name.
         missed: Faults that were called healthy, or at-risk, which passes too.
         blamed: Controls that were called anything but fine or inconclusive.
@@ -83,15 +81,15 @@ class Rates:
             self.faults + self.controls > 0
             and self.blamed == 0
             and self.missed == 0
-            and self.named_fraction >= LEAST_NAMED_FRACTION
-            and self.inconclusive_fraction <= MOST_INCONCLUSIVE_FRACTION
+            and self.named_fraction >= MIN_NAMED_FRACTION
+            and self.inconclusive_fraction <= MAX_INCONCLUSIVE_FRACTION
         )
 
 
-def rates(trials: Sequence[Trial]) -> Rates:
+def count_rates(trials: Sequence[Trial]) -> Rates:
     """Count trials."""
-    faults = Counter(result(trial) for trial in trials if not trial.control)
-    controls = Counter(result(trial) for trial in trials if trial.control)
+    faults = Counter(classify(trial) for trial in trials if not trial.control)
+    controls = Counter(classify(trial) for trial in trials if trial.control)
     return Rates(
         faults=faults.total(),
         controls=controls.total(),
@@ -104,13 +102,13 @@ def rates(trials: Sequence[Trial]) -> Rates:
     )
 
 
-def confusion(trials: Sequence[Trial]) -> list[list[str]]:
+def build_confusion(trials: Sequence[Trial]) -> list[list[str]]:
     """Return the confusion matrix as text: a heading, then a row for each expected name.
 
     Rows and columns stand in the order of their first trial, so that the diagonal is one; cells
     without a trial are empty.
     """
-    cells = Counter((trial.expected, called(trial)) for trial in trials)
+    cells = Counter((trial.expected, find_name(trial)) for trial in trials)
     expected = list(dict.fromkeys(trial.expected for trial in trials))
     seen = {name for _, name in cells}
     ordered = [name for row in expected for name in row.split(" or ") if name in seen]

@@ -1,4 +1,4 @@
-"""Where a case's time goes, for what `netpipe diagnose` must say of it."""
+"""Where a case's time goes, which `netpipe diagnose` must name."""
 
 import re
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Planted:
         stages: A word of what a right answer calls the stage: the kind of a Grain node or the
             function in it, or a function of a loader in plain Python. `NO_STAGE` where the time is
             spent beside all stages.
-        resources: What a right answer says binds it.
+        resources: The right answers to what binds it.
         why: Why more than one answer is right.
     """
 
@@ -30,25 +30,24 @@ class Planted:
     why: str = ""
 
     def __post_init__(self) -> None:
-        """Check that there is an answer, of words that diagnose has, and a reason for two."""
         assert self.stages, "stages must name one, or be (NO_STAGE,)"
         assert self.resources, "resources must name one"
         assert set(self.resources) <= set(RESOURCES), f"unknown resource in {self.resources}"
         assert self.why or len(self.stages) == len(self.resources) == 1, "two answers need a reason"
 
-    def is_stage(self, said: str | None) -> bool:
+    def is_stage(self, name: str | None) -> bool:
         """Return whether a stage is the planted one.
 
         Args:
-            said: What diagnose calls it: `Map of module.function`, or `caller > callee` in plain
+            name: What diagnose calls it: `Map of module.function`, or `caller > callee` in plain
                 Python; None for no stage.
         """
-        words = re.findall(r"\w+", said) if said else [NO_STAGE]
+        words = re.findall(r"\w+", name) if name else [NO_STAGE]
         return not set(words).isdisjoint(self.stages)
 
-    def is_resource(self, said: str) -> bool:
+    def is_resource(self, name: str) -> bool:
         """Return whether a resource is the one that binds the planted stage."""
-        return said in self.resources
+        return name in self.resources
 
     def __str__(self) -> str:
         """Write it as a cell of a table."""

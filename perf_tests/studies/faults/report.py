@@ -1,4 +1,4 @@
-"""What a run of the catalogue says: lines, tables, and its JSON document."""
+"""The report of a run of the catalogue: lines, tables, and its JSON document."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -11,34 +11,34 @@ from netpipe.errors import InputError
 from netpipe.results.units import format_percent
 from netpipe.verdict.report import new_table
 from perf_tests.studies.faults.matrix import (
-    LEAST_NAMED_FRACTION,
-    MOST_INCONCLUSIVE_FRACTION,
+    MAX_INCONCLUSIVE_FRACTION,
+    MIN_NAMED_FRACTION,
     Rates,
     Result,
-    confusion,
-    rates,
-    result,
+    build_confusion,
+    classify,
+    count_rates,
 )
 from perf_tests.studies.faults.trials import Trial
 
 SCHEMA: Final = "netpipe.faults/1"
 
 
-def line(trial: Trial) -> str:
+def format_trial(trial: Trial) -> str:
     """Return one line about a trial, and more where it took two sessions or is not right."""
     values = " ".join(f"{name}={value:g}" for name, value in trial.values.items())
-    shown = result(trial).value
+    shown = classify(trial).value
     lines = [f"{shown:14} {trial.case:32} {trial.called:20} {trial.elapsed_s:5.1f} s  {values}"]
     if trial.first_message:
         lines.append(f"first {trial.first_message}")
-    if result(trial) is not Result.RIGHT:
+    if classify(trial) is not Result.RIGHT:
         lines.append(f"expected {trial.expected}; found {trial.message}")
     return f"\n{'':15}".join(lines)
 
 
-def matrix_table(trials: Sequence[Trial]) -> Table:
+def build_matrix_table(trials: Sequence[Trial]) -> Table:
     """Return the confusion matrix for a terminal."""
-    heading, *rows = confusion(trials)
+    heading, *rows = build_confusion(trials)
     table = new_table("expected (rows) and called (columns)")
     for number, name in enumerate(heading):
         table.add_column(name, justify="right" if number else "left")
@@ -47,21 +47,21 @@ def matrix_table(trials: Sequence[Trial]) -> Table:
     return table
 
 
-def matrix_markdown(trials: Sequence[Trial]) -> str:
+def format_matrix_markdown(trials: Sequence[Trial]) -> str:
     """Return the confusion matrix as a table in Markdown."""
-    heading, *rows = confusion(trials)
+    heading, *rows = build_confusion(trials)
     ruler = ["---", *("--:" for _ in heading[1:])]
     return "\n".join(f"| {' | '.join(row)} |" for row in (heading, ruler, *rows))
 
 
-def rates_lines(counted: Rates) -> Iterable[str]:
+def format_rates(counted: Rates) -> Iterable[str]:
     """Return the rates, each beside its goal."""
     decided = counted.faults - counted.inconclusive_faults
     trials = counted.faults + counted.controls
-    most_open = format_percent(MOST_INCONCLUSIVE_FRACTION)
+    most_open = format_percent(MAX_INCONCLUSIVE_FRACTION)
     yield (
         f"faults named right: {counted.named} of {decided} decided "
-        f"(at least {format_percent(LEAST_NAMED_FRACTION)}), of {counted.faults} in all"
+        f"(at least {format_percent(MIN_NAMED_FRACTION)}), of {counted.faults} in all"
     )
     yield f"faults called fine: {counted.missed} of {counted.faults} (none)"
     yield f"controls blamed: {counted.blamed} of {counted.controls} (none)"
@@ -72,9 +72,9 @@ def rates_lines(counted: Rates) -> Iterable[str]:
     )
 
 
-def document(trials: Sequence[Trial], *, budget_s: float, busy: bool) -> dict[str, Any]:
+def build_document(trials: Sequence[Trial], *, budget_s: float, busy: bool) -> dict[str, Any]:
     """Return a run as plain JSON values."""
-    counted = rates(trials)
+    counted = count_rates(trials)
     return {
         "schema": SCHEMA,
         "budget_s": budget_s,
@@ -85,19 +85,15 @@ def document(trials: Sequence[Trial], *, budget_s: float, busy: bool) -> dict[st
             "inconclusive_fraction": counted.inconclusive_fraction,
             "meets_goals": counted.meets_goals,
         },
-        "trials": [{**asdict(trial), "result": result(trial).value} for trial in trials],
+        "trials": [{**asdict(trial), "result": classify(trial).value} for trial in trials],
     }
 
 
-def trials_from(found: Mapping[str, Any], where: object) -> list[Trial]:
+def parse_trials(found: Mapping[str, Any], where: object) -> list[Trial]:
     """Read the trials of a run's JSON document.
 
-    Args:
-        found: What `document` returned.
-        where: The file it comes from, for the error message.
-
     Raises:
-        InputError: It is no such document.
+        InputError: The file, `where`, holds no such document.
     """
     if found.get("schema") != SCHEMA:
         raise InputError(where, "schema", f"be {SCHEMA}", repr(found.get("schema")))

@@ -14,13 +14,13 @@ from perf_tests.studies.faults.loops import State, Step
 VARIABLE: Final = "NETPIPE_FAULT"
 
 
-def described(case: Case, values: Mapping[str, float]) -> str:
+def describe(case: Case, values: Mapping[str, float]) -> str:
     """Return what the environment variable must hold for a case with such values."""
     return json.dumps({"case": case.name, "values": dict(values)})
 
 
 @cache
-def planted() -> tuple[Case, Mapping[str, float]]:
+def read_case() -> tuple[Case, Mapping[str, float]]:
     """Return the case that this process was started for, and its values."""
     document = json.loads(os.environ[VARIABLE])
     return find(document["case"]), document["values"]
@@ -28,19 +28,19 @@ def planted() -> tuple[Case, Mapping[str, float]]:
 
 def loader() -> Iterable[Batch]:
     """Make the case's loader."""
-    case, values = planted()
+    case, values = read_case()
     return case.loader(values)
 
 
 def step() -> tuple[State, Step]:
     """Make the case's real step."""
-    case, values = planted()
+    case, values = read_case()
     assert case.step is not None, f"{case.name} has no step of its own"
     return case.step(values)
 
 
 def loop(batches: Iterator[Batch], state: State, step: Step) -> Any:
     """Run the case's loop."""
-    case, values = planted()
+    case, values = read_case()
     assert case.loop is not None, f"{case.name} has no loop of its own"
     case.loop(values)(batches, state, step)

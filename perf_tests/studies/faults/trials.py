@@ -1,9 +1,7 @@
 """One trial: a case measured in a fresh process, once more when that leaves it open."""
 
-import os
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,10 +9,10 @@ from netpipe.errors import NetpipeError
 from netpipe.measuring.child import child_command
 from netpipe.measuring.request import MeasureRequest
 from netpipe.results.measurement import Measurement
-from netpipe.session.parent import run_measurement
+from netpipe.session.parent import ProcessEnvironment, run_measurement
 from netpipe.verdict.decision import find_remarks, judge
 from perf_tests.studies.faults.cases import Case
-from perf_tests.studies.faults.subject import VARIABLE, described
+from perf_tests.studies.faults.subject import VARIABLE, describe
 
 _TARGET: Final = "perf_tests.studies.faults.subject:"
 FAILED: Final = "error"  # in place of a verdict: the session ended without a measurement
@@ -25,17 +23,13 @@ class Trial:
     """What a case was called.
 
     Attributes:
-        case: Its name.
         expected: What it must be called, as it is printed.
         kinds: The verdicts that are right.
         finding: The finding that names the fault too; one that no control may have.
         control: Whether nothing is wrong.
-        seed: What its values were drawn from.
-        values: The values drawn.
         called: The verdict's kind, or "error".
-        message: The verdict's message.
         findings: The names of all findings.
-        first_message: What the first of two sessions said; None when there was one.
+        first_message: The message of the first of two sessions; None when there was one.
         elapsed_s: Wall seconds, both sessions.
     """
 
@@ -55,7 +49,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class _Session:
-    """What one session said; no measurement when it failed."""
+    """The verdict of one session; no measurement when it failed."""
 
     called: str
     message: str
@@ -70,13 +64,7 @@ def run(case: Case, seed: int, budget_s: float) -> tuple[Trial, Measurement | No
     run of `perf_tests` believes no alarm either that a fresh process does not confirm. For a fault
     it would measure twice as well, and believe the second, which is right as often as the first.
 
-    Args:
-        case: What is planted.
-        seed: What its values are drawn from.
-        budget_s: Seconds of rounds, before the case's own `budget_ratio`.
-
-    Returns:
-        What it was called, and the measurement that decided; None when the session failed.
+    The measurement that decided is returned too; None when the session failed.
     """
     values, started = case.draw(seed), time.monotonic()
     first = last = _session(case, values, budget_s)
@@ -109,26 +97,11 @@ def _session(case: Case, values: Mapping[str, float], budget_s: float) -> _Sessi
         f"{_TARGET}step" if case.step else None,
         f"{_TARGET}loop" if case.loop else None,
     )
+    variables = {VARIABLE: describe(case, values), "JAX_PLATFORMS": "cpu"}
     try:
-        with _environment({VARIABLE: described(case, values), "JAX_PLATFORMS": "cpu"}):
-            measurement = run_measurement(command, request)
+        measurement = run_measurement(command, request, ProcessEnvironment(variables=variables))
     except NetpipeError as error:
         return _Session(FAILED, str(error), (), None)
     verdict = judge(measurement)
-    names = tuple(dict.fromkeys(one.name for one in find_remarks(measurement, verdict)))
+    names = tuple(dict.fromkeys(remark.name for remark in find_remarks(measurement, verdict)))
     return _Session(verdict.kind, verdict.message, names, measurement)
-
-
-@contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables for the processes started meanwhile."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value

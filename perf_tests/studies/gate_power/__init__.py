@@ -1,1 +1,1 @@
-"""How often the gate raises a false alarm, and how often it finds what it should: measured."""
+"""How often the gate raises a false alarm, and how often it finds slower code."""

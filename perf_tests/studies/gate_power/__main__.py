@@ -10,9 +10,13 @@ from rich.console import Console
 
 from netpipe.errors import NetpipeError
 from perf_tests.studies.gate_power import live
-from perf_tests.studies.gate_power.decisions import against, in_order, replayed
-from perf_tests.studies.gate_power.rates import Row, table
-from perf_tests.studies.gate_power.trials import TRIALS, Taken, of_each_trial
+from perf_tests.studies.gate_power.decisions import (
+    decide_in_order,
+    decide_on_pairs,
+    replay_decisions,
+)
+from perf_tests.studies.gate_power.rates import Row, format_table
+from perf_tests.studies.gate_power.trials import TRIALS, TrialSessions, group_by_trial
 
 KEPT: Final = Path(__file__).with_name("sessions.jsonl.gz")
 _FALSE_ALARMS: Final = 3_000
@@ -40,7 +44,7 @@ _notes = Console(stderr=True, highlight=False, soft_wrap=True)
     "--decisions", type=click.IntRange(min=1), default=_FALSE_ALARMS, show_default=True,
     help="Decisions to replay for each slowdown.",
 )  # fmt: skip
-@click.option("--seed", type=int, default=1, show_default=True, help="Of what is replayed.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Of the replay.")
 def main(
     cycles: int, only: Sequence[str], path: Path, budget: float, decisions: int, seed: int
 ) -> None:
@@ -51,31 +55,32 @@ def main(
     more than 1% of the decisions.
     """
     try:
-        chosen = [one for one in TRIALS if not only or one.name in only]
+        chosen = [trial for trial in TRIALS if not only or trial.name in only]
         both = [(trial.before, trial.after) for trial in chosen]
-        for session in live.in_turns(both, cycles, budget):
-            live.append(path, session)
+        for session in live.measure_in_turns(both, cycles, budget):
+            live.append_session(path, session)
             _notes.print(f"{session.slowdown.kind} {session.slowdown.doses}: kept")
-        taken = list(of_each_trial(live.sessions(path)))
+        recorded = list(group_by_trial(live.read_sessions(path)))
     except NetpipeError as error:
         raise click.ClickException(str(error)) from error
-    rows = list(_rows(taken, decisions, seed))
-    for line in table(rows):
+    rows = list(_rows(recorded, decisions, seed))
+    for line in format_table(rows):
         click.echo(line)
     sys.exit(1 if any(row.raises_false_alarms for row in rows) else 0)
 
 
-def _rows(taken: Sequence[Taken], decisions: int, seed: int) -> Iterator[Row]:
-    for one in taken:
-        trial, now = one.trial, one.after
+def _rows(recorded: Sequence[TrialSessions], decisions: int, seed: int) -> Iterator[Row]:
+    for sessions in recorded:
+        trial, now = sessions.trial, sessions.after
         same = not trial.is_slower
         if same:
-            once = list(in_order(now))
+            once = list(decide_in_order(now))
             yield Row(f"{trial.name}, in the order taken", "", once, len(now), same)
-        found = list(replayed(one.before, now, decisions, seed))
-        yield Row(f"{trial.name}, stored baseline", one.slower, found, len(now), same)
-        found = list(against(one.pairs, decisions, seed))
-        yield Row(f"{trial.name}, against a ref", one.slower, found, len(one.pairs), same)
+        found = list(replay_decisions(sessions.before, now, decisions, seed))
+        yield Row(f"{trial.name}, stored baseline", sessions.slower, found, len(now), same)
+        pairs = sessions.pairs
+        found = list(decide_on_pairs(pairs, decisions, seed))
+        yield Row(f"{trial.name}, against a ref", sessions.slower, found, len(pairs), same)
 
 
 if __name__ == "__main__":

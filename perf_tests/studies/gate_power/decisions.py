@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import cycle, islice
 from random import Random
 from typing import Final, TypeVar
 
@@ -13,7 +14,7 @@ from netpipe.gate.pairs import Pair
 from netpipe.results.measurement import Measurement
 
 BASELINE_SESSIONS: Final = 10
-_One = TypeVar("_One")
+_Item = TypeVar("_Item")
 _SEVERITY: Final = (
     Outcome.REGRESSED,
     Outcome.INCONCLUSIVE,
@@ -28,9 +29,8 @@ class Decision:
     """What a whole run came to: the worst of all its quantities.
 
     Attributes:
-        outcome: It.
         metric: The metric that decided.
-        sessions: Sessions that it took.
+        sessions: How many sessions it took.
     """
 
     outcome: Outcome
@@ -38,80 +38,68 @@ class Decision:
     sessions: int
 
 
-def decided(baseline: Sequence[Measurement], supply: Iterator[Measurement]) -> Decision:
+def decide_run(baseline: Sequence[Measurement], supply: Iterator[Measurement]) -> Decision:
     """Decide as a run does: every quantity on the same sessions, more of them while one is open."""
     accepted = BaselineSessions("the baseline", baseline)
     sessions: tuple[Measurement, ...] = (next(supply),)
     another: Callable[[Comparison], Measurement] = lambda _: next(supply)  # noqa: E731  # a supply
-    found = []
+    comparisons = []
     for quantity in GATED:
         comparison, sessions = compare_until_decided(quantity, sessions, accepted, (), another)
-        found.append(comparison)
-    worst = min(found, key=lambda one: _SEVERITY.index(one.outcome))
-    return Decision(worst.outcome, worst.metric, len(sessions))
+        comparisons.append(comparison)
+    return _find_worst(comparisons, len(sessions))
 
 
-def replayed(
-    unslowed: Sequence[Measurement], now: Sequence[Measurement], wanted: int, seed: int
+def _find_worst(comparisons: Sequence[Comparison], sessions: int) -> Decision:
+    worst = min(comparisons, key=lambda comparison: _SEVERITY.index(comparison.outcome))
+    return Decision(worst.outcome, worst.metric, sessions)
+
+
+def replay_decisions(
+    unslowed: Sequence[Measurement], now: Sequence[Measurement], count: int, seed: int
 ) -> Iterator[Decision]:
     """Decide again and again: a baseline of sessions in a row, then others in a row.
 
-    Sessions in a row share what the machine did in those minutes, as those of a recording do.
+    Sessions in a row were taken on a machine in the same state, as those of a recording are.
 
     Args:
         unslowed: Sessions with nothing slowed down, in the order in which they were taken.
         now: The sessions to decide on, in that order; `unslowed` itself, to count false alarms.
-        wanted: Decisions.
-        seed: Of the places at which they start.
+        count: Decisions.
+        seed: Of the sessions at which they start.
     """
     random = Random(seed)
-    for _ in range(wanted):
+    for _ in range(count):
         start = random.randrange(len(unslowed))
-        baseline = [_at(unslowed, start + place) for place in range(BASELINE_SESSIONS)]
-        if now is unslowed:
-            others = [_at(now, start + place) for place in range(BASELINE_SESSIONS, len(now))]
-        else:
-            others = list(now)
-        yield decided(baseline, _in_a_row(others, random.randrange(len(others))))
+        in_a_row = [*unslowed[start:], *unslowed[:start]]
+        baseline = list(islice(cycle(in_a_row), BASELINE_SESSIONS))
+        others = in_a_row[BASELINE_SESSIONS:] if now is unslowed else now
+        yield decide_run(baseline, _repeat_from(others, random.randrange(len(others))))
 
 
-def _at(some: Sequence[_One], place: int) -> _One:
-    return some[place % len(some)]
+def _repeat_from(items: Sequence[_Item], start: int) -> Iterator[_Item]:
+    """Yield items from a start on, and from the first one again after the last."""
+    return islice(cycle(items), start, None)
 
 
-def _in_a_row(some: Sequence[_One], start: int) -> Iterator[_One]:
-    while True:
-        yield _at(some, start)
-        start += 1
-
-
-def in_order(unslowed: Sequence[Measurement]) -> Iterator[Decision]:
+def decide_in_order(unslowed: Sequence[Measurement]) -> Iterator[Decision]:
     """Decide once through, as it happened: ten sessions are recorded, the others are runs."""
     baseline, runs = unslowed[:BASELINE_SESSIONS], unslowed[BASELINE_SESSIONS:]
-    place = 0
-    while place < len(runs):
-        decision = decided(baseline, _in_a_row(runs, place))
-        place += decision.sessions
+    start = 0
+    while start < len(runs):
+        decision = decide_run(baseline, _repeat_from(runs, start))
+        start += decision.sessions
         yield decision
 
 
-def against(taken: Sequence[Pair], wanted: int, seed: int) -> Iterator[Decision]:
+def decide_on_pairs(recorded: Sequence[Pair], count: int, seed: int) -> Iterator[Decision]:
     """Decide again and again on pairs in a row, as a run against a ref does."""
     random = Random(seed)
-    for _ in range(wanted):
-        yield _decided_by_pairs(_in_a_row(taken, random.randrange(len(taken))))
-
-
-def _decided_by_pairs(supply: Iterator[Pair]) -> Decision:
-    taken = [next(supply)]
-    found = _by_pairs(taken)
-    while any(one.is_open for one in found):
-        taken.append(next(supply))
-        found = _by_pairs(taken)
-    comparisons = [one.comparison for one in found]
-    worst = min(comparisons, key=lambda one: _SEVERITY.index(one.outcome))
-    return Decision(worst.outcome, worst.metric, 2 * len(taken))
-
-
-def _by_pairs(taken: Sequence[Pair]) -> list[pairs.Decision]:
-    return [pairs.decide(quantity, taken) for quantity in GATED]
+    for _ in range(count):
+        supply = _repeat_from(recorded, random.randrange(len(recorded)))
+        used: list[Pair] = []
+        decisions: list[pairs.Decision] = []
+        while not used or any(decision.is_open for decision in decisions):
+            used.append(next(supply))
+            decisions = [pairs.decide(quantity, used) for quantity in GATED]
+        yield _find_worst([decision.comparison for decision in decisions], 2 * len(used))

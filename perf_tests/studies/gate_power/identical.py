@@ -1,15 +1,15 @@
 """`python -m perf_tests.studies.gate_power.identical`: test unchanged code."""
 
 import json
-import signal
 import subprocess
 import sys
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from math import inf
 from pathlib import Path
 from statistics import median
@@ -23,10 +23,12 @@ from rich.console import Console
 
 from netpipe.errors import NetpipeError
 from netpipe.gate.metrics import GATED
-from perf_tests.studies.diagnosis.children import end_group
-from perf_tests.studies.diagnosis.records import append_record, read_records
+from netpipe.git import git
+from perf_tests.studies.children import end_group
 from perf_tests.studies.faults.busy import busy_core
-from perf_tests.studies.gate_power.rates import Share
+from perf_tests.studies.options import exit_on_sigterm
+from perf_tests.studies.proportions import Proportion
+from perf_tests.studies.records import append_record, read_records
 
 SUITE: Final = ("perf_tests", "--benchmark-compare")
 _KEPT: Final = Path(__file__).with_name("identical.jsonl")
@@ -41,10 +43,8 @@ class Figure:
 
     Attributes:
         benchmark: The name of its test.
-        metric: What was compared; empty where nothing was.
-        outcome: What the comparison came to.
+        metric: What was compared; "" where nothing was.
         worse_ratio: By what factor the metric was worse than the baseline; None without one.
-        reason: The reason that the run gave.
     """
 
     benchmark: str
@@ -64,7 +64,7 @@ class SuiteRun:
         is_busy: Whether a program loaded another core at random meanwhile.
         exit_code: pytest's; None where it was ended because it took too long.
         duration_s: Wall time of the run.
-        steal_fraction: Share of the machine's CPU time that its hypervisor gave to others.
+        steal_fraction: Of the machine's CPU time, what its hypervisor gave to others.
         failures: Each failed test, with the first line of its message.
         errors: Each test whose setup or teardown failed, likewise.
         figures: Every metric that was compared.
@@ -87,35 +87,30 @@ class SuiteRun:
     @property
     def raises_alarm(self) -> bool:
         """Whether any metric was REGRESSED."""
-        return any(one.outcome == "REGRESSED" for one in self.figures)
+        return any(figure.outcome == "REGRESSED" for figure in self.figures)
 
 
 def run(arguments: Sequence[str], *, is_busy: bool, limit_s: float = _LIMIT_S) -> SuiteRun:
-    """Run pytest once in a fresh process.
-
-    Args:
-        arguments: What pytest runs, and how.
-        is_busy: Load another core at random meanwhile.
-        limit_s: Seconds after which the run is ended.
-    """
-    began, before, started_s = datetime.now(UTC), psutil.cpu_times(), time.monotonic()
+    """Run pytest once in a fresh process; if busy, another core is loaded at random meanwhile."""
+    began, started_s = datetime.now(UTC), time.monotonic()
+    psutil.cpu_times_percent()  # the next reading is since this one
     with TemporaryDirectory() as name, busy_core(at_random=True) if is_busy else nullcontext():
         junit, document = Path(name) / "junit.xml", Path(name) / "run.json"
         outputs = [f"--junitxml={junit}", f"--netpipe-json={document}"]
         exit_code, log = _pytest([*arguments, *outputs], limit_s)
-        failures, errors = (tuple(_problems(junit, kind)) for kind in ("failure", "error"))
+        failures, errors = (tuple(_read_problems(junit, kind)) for kind in ("failure", "error"))
         found = json.loads(document.read_text("utf-8")) if document.exists() else {}
     return SuiteRun(
-        commit=_commit(),
+        commit=git(Path(), "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*"),
         began=began.isoformat(timespec="seconds"),
         is_busy=is_busy,
         exit_code=exit_code,
         duration_s=round(time.monotonic() - started_s, 1),
-        steal_fraction=round(_steal_fraction(before, psutil.cpu_times()), 4),
+        steal_fraction=round(getattr(psutil.cpu_times_percent(), "steal", 0.0) / 100, 4),
         failures=failures,
         errors=errors,
-        figures=tuple(_figure(one) for one in found.get("comparisons", ())),
-        sessions=tuple(_session(one) for one in found.get("measurements", ())),
+        figures=tuple(map(_parse_figure, found.get("comparisons", ()))),
+        sessions=tuple(map(_parse_session, found.get("measurements", ()))),
         log="" if exit_code == 0 else log[-_LOG_CHARACTERS:],
     )
 
@@ -138,7 +133,7 @@ def _pytest(arguments: Sequence[str], limit_s: float) -> tuple[int | None, str]:
         return child.returncode, log
 
 
-def _problems(junit: Path, kind: str) -> Iterator[str]:
+def _read_problems(junit: Path, kind: str) -> Iterator[str]:
     if junit.exists():
         for case in ElementTree.parse(junit).iter("testcase"):
             for problem in case.iter(kind):
@@ -146,7 +141,7 @@ def _problems(junit: Path, kind: str) -> Iterator[str]:
                 yield f"{case.get('name')}: {message}"
 
 
-def _figure(comparison: dict[str, Any]) -> Figure:
+def _parse_figure(comparison: dict[str, Any]) -> Figure:
     return Figure(
         benchmark=comparison["benchmark"].rpartition("::")[2],
         metric=comparison["metric"],
@@ -156,7 +151,7 @@ def _figure(comparison: dict[str, Any]) -> Figure:
     )
 
 
-def _session(measurement: dict[str, Any]) -> dict[str, float | None]:
+def _parse_session(measurement: dict[str, Any]) -> dict[str, float | None]:
     names = [metric.name for metrics in GATED.values() for metric in metrics]
     values = {name: measurement.get(name) for name in (*names, "busy_elsewhere_fraction")}
     return {
@@ -165,58 +160,44 @@ def _session(measurement: dict[str, Any]) -> dict[str, float | None]:
     }
 
 
-def _steal_fraction(before: Any, after: Any) -> float:
-    """Return the share of the CPU time between two readings that was stolen."""
-    # The kernel counts the time of guests as user and nice time already.
-    names = [name for name in after._fields if name not in ("guest", "guest_nice")]
-    total = sum(getattr(after, name) - getattr(before, name) for name in names)
-    stolen: float = getattr(after, "steal", 0.0) - getattr(before, "steal", 0.0)
-    return stolen / total if total > 0 else 0.0
-
-
-def _commit() -> str:
-    command = ["git", "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*"]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-
-
-def line(number: int, one: SuiteRun) -> str:
+def format_run(number: int, run: SuiteRun) -> str:
     """Describe a run in one line."""
-    beside = "beside a busy program" if one.is_busy else "quiet"
-    ended = "was ended" if one.exit_code is None else f"exit code {one.exit_code}"
-    head = f"run {number}, {beside}: {ended} after {one.duration_s:.0f} s"
+    beside = "beside a busy program" if run.is_busy else "quiet"
+    ended = "was ended" if run.exit_code is None else f"exit code {run.exit_code}"
+    head = f"run {number}, {beside}: {ended} after {run.duration_s:.0f} s"
     notable = [
         f"{figure.outcome}: {figure.reason}"
-        for figure in one.figures
+        for figure in run.figures
         if figure.outcome not in ("PASS", "IMPROVED")
     ]
     return "; ".join(
-        [head, f"steal {one.steal_fraction:.1%}", *notable, *one.failures, *one.errors]
+        [head, f"steal {run.steal_fraction:.1%}", *notable, *run.failures, *run.errors]
     )
 
 
-def table(runs: Sequence[SuiteRun]) -> Iterator[str]:
+def format_table(runs: Sequence[SuiteRun]) -> Iterator[str]:
     """Write as Markdown what went wrong in how many runs, and the range of each ratio."""
     yield "| | quiet | beside a busy program | all | all, 95% upper bound |"
     yield "|---|---|---|---|---|"
-    groups = [[one for one in runs if not one.is_busy], [one for one in runs if one.is_busy], runs]
+    groups = [[run for run in runs if not run.is_busy], [run for run in runs if run.is_busy], runs]
     for name, goes_wrong in (
-        ("runs that did not exit with 0", lambda one: one.exit_code != 0),
-        ("runs with a failed test", lambda one: bool(one.failures)),
-        ("runs with an error", lambda one: bool(one.errors)),
-        ("runs with an alarm", lambda one: one.raises_alarm),
+        ("runs that did not exit with 0", lambda run: run.exit_code != 0),
+        ("runs with a failed test", lambda run: bool(run.failures)),
+        ("runs with an error", lambda run: bool(run.errors)),
+        ("runs with an alarm", lambda run: run.raises_alarm),
     ):
         counts = [sum(map(goes_wrong, group)) for group in groups]
         cells = [f"{count} of {len(group)}" for count, group in zip(counts, groups, strict=True)]
-        bound = Share(counts[-1], len(runs), len(runs)).interval[1]
+        bound = Proportion.of([goes_wrong(run) for run in runs]).interval[1]
         yield f"| {name} | {' | '.join(cells)} | {bound:.1%} |"
     yield ""
     yield "| benchmark | metric | runs | lowest | median | highest | outcomes |"
     yield "|---|---|---|---|---|---|---|"
     yield from _ratio_rows(runs)
     yield ""
-    commits = ", ".join(dict.fromkeys(one.commit for one in runs))
-    steal = [one.steal_fraction for one in runs] or [0.0]
-    minutes = sum(one.duration_s for one in runs) / 60
+    commits = ", ".join(dict.fromkeys(run.commit for run in runs))
+    steal = [run.steal_fraction for run in runs] or [0.0]
+    minutes = sum(run.duration_s for run in runs) / 60
     yield (
         f"{len(runs)} runs in {minutes:.0f} minutes, steal {min(steal):.1%} to {max(steal):.1%}, "
         f"commits: {commits or 'none'}"
@@ -225,14 +206,14 @@ def table(runs: Sequence[SuiteRun]) -> Iterator[str]:
 
 def _ratio_rows(runs: Sequence[SuiteRun]) -> Iterator[str]:
     by_metric: dict[tuple[str, str], list[Figure]] = defaultdict(list)
-    for figure in (figure for one in runs for figure in one.figures):
+    for figure in chain.from_iterable(run.figures for run in runs):
         by_metric[figure.benchmark, figure.metric].append(figure)
     for (benchmark, metric), figures in by_metric.items():
-        ratios = sorted(one.worse_ratio for one in figures if one.worse_ratio is not None)
+        ratios = sorted(figure.worse_ratio for figure in figures if figure.worse_ratio is not None)
         found = (ratios[0], median(ratios), ratios[-1]) if ratios else ()
-        cells = [f"{one:.2f}" for one in found] or [""] * 3
-        outcomes = sorted({one.outcome for one in figures})
-        counts = ", ".join(f"{o} {sum(one.outcome == o for one in figures)}" for o in outcomes)
+        cells = [f"{ratio:.2f}" for ratio in found] or [""] * 3
+        outcomes = sorted(Counter(figure.outcome for figure in figures).items())
+        counts = ", ".join(f"{outcome} {count}" for outcome, count in outcomes)
         yield f"| {benchmark} | {metric} | {len(figures)} | {' | '.join(cells)} | {counts} |"
 
 
@@ -255,21 +236,20 @@ def main(wanted: int, minutes: float, path: Path) -> None:
     not repeated. --minutes 0 runs nothing and prints the table. The exit code is 0 when every run
     of the file exited with 0, without a failure, an error or an alarm, and 1 otherwise.
     """
-    # So that the processes that were started are ended too.
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    exit_on_sigterm()
     try:
         done = read_records(path, SuiteRun)
         ends_s = time.monotonic() + 60 * minutes
         while len(done) < wanted and time.monotonic() < ends_s:
             done.append(run(SUITE, is_busy=len(done) % 2 == 1))
             append_record(path, done[-1])
-            _notes.print(line(len(done), done[-1]))
+            _notes.print(format_run(len(done), done[-1]))
     except NetpipeError as error:
         raise click.ClickException(str(error)) from error
-    for text in table(done):
+    for text in format_table(done):
         click.echo(text)
-    bad = [one for one in done if one.exit_code != 0 or one.failures or one.errors]
-    sys.exit(1 if bad or any(one.raises_alarm for one in done) else 0)
+    bad = any(run.exit_code != 0 or run.failures or run.errors or run.raises_alarm for run in done)
+    sys.exit(1 if bad else 0)
 
 
 if __name__ == "__main__":

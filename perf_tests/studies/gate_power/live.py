@@ -24,7 +24,7 @@ class Session:
     measurement: Measurement
 
 
-def taken(slowdown: Slowdown, budget_s: float) -> Session:
+def measure_session(slowdown: Slowdown, budget_s: float) -> Session:
     """Measure once, in a fresh process."""
     name = f"{slowdown.kind}_{slowdown.doses}"
     module = "perf_tests.studies.gate_power.slowdowns"
@@ -33,17 +33,17 @@ def taken(slowdown: Slowdown, budget_s: float) -> Session:
     return Session(slowdown, run_measurement(command, request))
 
 
-def in_turns(
+def measure_in_turns(
     trials: Sequence[tuple[Slowdown, Slowdown]], cycles: int, budget_s: float
 ) -> Iterator[Session]:
     """Measure both sides of every trial in turns; which of them comes first alternates."""
     for cycle in range(cycles):
         for trial in trials:
             for slowdown in order_of_round(trial, cycle):
-                yield taken(slowdown, budget_s)
+                yield measure_session(slowdown, budget_s)
 
 
-def append(path: Path, session: Session) -> None:
+def append_session(path: Path, session: Session) -> None:
     """Add a session to a file of them; the rounds, which no gate looks at, are left out."""
     slim = replace(session.measurement, rounds=Rounds(), turns=())
     line = json.dumps({"slowdown": asdict(session.slowdown), "measurement": slim.to_document()})
@@ -51,11 +51,11 @@ def append(path: Path, session: Session) -> None:
         stream.write(line + "\n")
 
 
-def sessions(path: Path) -> tuple[Session, ...]:
+def read_sessions(path: Path) -> tuple[Session, ...]:
     """Read a file of sessions, in the order in which they were taken.
 
     Raises:
-        InputError: There is none, or it holds something else.
+        InputError: There is no file, or something else is in it.
     """
     if not path.exists():
         raise InputError(path, "--sessions", "be a file of sessions", "none", "Take some: --live 3")
@@ -63,8 +63,8 @@ def sessions(path: Path) -> tuple[Session, ...]:
         with gzip.open(path, "rt", encoding="utf-8") as stream:
             documents: list[dict[str, Any]] = [json.loads(line) for line in stream]
         return tuple(
-            Session(Slowdown(**one["slowdown"]), parse_measurement(one["measurement"], path))
-            for one in documents
+            Session(Slowdown(**entry["slowdown"]), parse_measurement(entry["measurement"], path))
+            for entry in documents
         )
     except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
         raise InputError(path, "--sessions", "hold sessions, one a line", repr(error)) from error

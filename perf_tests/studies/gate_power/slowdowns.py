@@ -14,7 +14,7 @@ import numpy as np
 
 from fixtures.workload import step_factory
 from netpipe.config import Config
-from netpipe.data.preparation.embedded import data_of_user
+from netpipe.data.preparation.synthetic import data_of_user
 
 KINDS: Final = ("cpu", "wait", "step", "transfer")
 _VALUES: Final = np.arange(800, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
@@ -95,7 +95,10 @@ def _computing(step: Callable[..., Any], doses: int) -> Callable[..., Any]:
     @jax.jit
     def multiplied(loss: Any) -> Any:
         started = matrix + 0 * loss
-        return loss + 0 * jax.lax.fori_loop(0, doses, lambda _, one: one @ matrix, started)[0, 0]
+        return (
+            loss
+            + 0 * jax.lax.fori_loop(0, doses, lambda _, product: product @ matrix, started)[0, 0]
+        )
 
     def slowed(state: Any, batch: Any) -> Any:
         state, aux = step(state, batch)
@@ -118,7 +121,7 @@ def _copying(step: Callable[..., Any], doses: int) -> Callable[..., Any]:
 
 
 def __getattr__(name: str) -> Any:
-    """Give the targets of a session: `loader_cpu_20` is the loader with 20 doses of work."""
+    """Return the targets of a session: `loader_cpu_20` is the loader with 20 doses of work."""
     what, _, slowdown = name.partition("_")
     kind, _, doses = slowdown.rpartition("_")
     if what not in ("loader", "step") or not doses.isdecimal():

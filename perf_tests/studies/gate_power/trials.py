@@ -22,13 +22,7 @@ _REMOTE: Final = 200  # doses, 20 ms: what a batch from remote storage waits for
 
 @dataclass(frozen=True)
 class Trial:
-    """Two versions: one as it was, one slowed down.
-
-    Attributes:
-        name: What was done.
-        before: The version as it was.
-        after: The slower one; the same where nothing was done.
-    """
+    """Two versions, one as it was, one slowed down; the same where nothing was done."""
 
     name: str
     before: Slowdown
@@ -56,11 +50,10 @@ TRIALS: Final = (
 
 
 @dataclass(frozen=True)
-class Taken:
+class TrialSessions:
     """A trial and its sessions, in the order in which they were taken.
 
     Attributes:
-        trial: What was slowed down.
         before: All sessions of the version as it was, of other trials too.
         after: The sessions of the slower one.
         pairs: A session of each, taken one right after the other.
@@ -75,7 +68,7 @@ class Taken:
     def slower(self) -> str:
         """By what factor the pairs were slower, in the figure that the slowdown moves."""
         name = _MOVES[self.trial.after.kind]
-        factor = median(_value(one.now, name) / _value(one.base, name) for one in self.pairs)
+        factor = median(_value(pair.now, name) / _value(pair.base, name) for pair in self.pairs)
         return f"{factor:.3f} x {name}"
 
 
@@ -84,32 +77,37 @@ def _value(measurement: Measurement, name: str) -> float:
     return found.median
 
 
-def of_each_trial(sessions: Sequence[Session]) -> Iterator[Taken]:
-    """Give every trial that sessions were taken of."""
+def group_by_trial(sessions: Sequence[Session]) -> Iterator[TrialSessions]:
+    """Yield every trial that has sessions."""
     for trial in TRIALS:
         pairs = tuple(_pairs(trial, sessions))
         if pairs:
-            yield Taken(
+            yield TrialSessions(
                 trial,
-                tuple(one.measurement for one in sessions if one.slowdown == trial.before),
-                tuple(one.measurement for one in sessions if one.slowdown == trial.after),
+                _select(sessions, trial.before),
+                _select(sessions, trial.after),
                 pairs,
             )
 
 
+def _select(sessions: Sequence[Session], slowdown: Slowdown) -> tuple[Measurement, ...]:
+    return tuple(session.measurement for session in sessions if session.slowdown == slowdown)
+
+
 def _pairs(trial: Trial, sessions: Sequence[Session]) -> Iterator[Pair]:
-    """Give two sessions in a row that are of the two versions, each session once.
+    """Yield two sessions in a row that are of the two versions, each session once.
 
     Where both are the same, each is the first of every other pair, as in a run against a ref.
     """
-    wanted = {trial.before, trial.after}
-    place = found = 0
-    while place + 1 < len(sessions):
-        one, other = sessions[place], sessions[place + 1]
-        if {one.slowdown, other.slowdown} == wanted:
-            after_first = one.slowdown == trial.after if trial.is_slower else found % 2 == 1
-            found += 1
-            base, now = (other, one) if after_first else (one, other)
-            yield Pair(base.measurement, now.measurement)
-            place += 1
-        place += 1
+    count = 0
+    left = iter(sessions)
+    earlier = next(left, None)
+    for later in left:
+        if earlier is None or {earlier.slowdown, later.slowdown} != {trial.before, trial.after}:
+            earlier = later
+            continue
+        after_first = earlier.slowdown == trial.after if trial.is_slower else count % 2 == 1
+        base, now = (later, earlier) if after_first else (earlier, later)
+        yield Pair(base.measurement, now.measurement)
+        count += 1
+        earlier = None

@@ -1,21 +1,29 @@
 """`python -m perf_tests.studies.rule_costs`: measure what breaking each rule costs."""
 
-import signal
-import sys
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
 from fnmatch import fnmatch
+from importlib.metadata import version
+from platform import python_version
+from typing import Final
 
 import click
 from rich.console import Console
 
+from netpipe.device.host import this_host
 from netpipe.errors import NetpipeError
-from netpipe.linting.rules.costs import Figure, load_packaged_costs
+from netpipe.git import git
+from netpipe.linting.rules.costs import FILE, Figure, RuleCosts, load_packaged_costs
 from netpipe.whole_file import write_whole
+from perf_tests.studies.options import exit_on_sigterm
 from perf_tests.studies.rule_costs.catalogue import CATALOGUE
-from perf_tests.studies.rule_costs.document import RULES_DOCUMENT, replace_costs
-from perf_tests.studies.rule_costs.record import COSTS_FILE, describe_run, render_json
+from perf_tests.studies.rule_costs.document import ROOT, RULES_DOCUMENT, replace_costs
 from perf_tests.studies.rule_costs.trials import ROUNDS, make_example_files, measure_rule
 
+COSTS_FILE: Final = ROOT / "netpipe" / "linting" / "rules" / FILE
+_PACKAGES: Final = ("grain", "jax", "numpy")
 _notes = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
@@ -24,7 +32,9 @@ def _select_rules(_: click.Context, __: click.Parameter, patterns: Sequence[str]
         if not any(fnmatch(rule, pattern) for rule in CATALOGUE):
             known = ", ".join(CATALOGUE)
             raise click.BadParameter(f"must match a rule; found {pattern!r}, known are {known}")
-    return [rule for rule in CATALOGUE if any(fnmatch(rule, one) for one in patterns or "*")]
+    return [
+        rule for rule in CATALOGUE if any(fnmatch(rule, pattern) for pattern in patterns or "*")
+    ]
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -50,8 +60,7 @@ def main(rules: Sequence[str], rounds: int, record: bool, document: bool) -> Non
     """
     if record and (document or len(rules) < len(CATALOGUE)):
         raise click.UsageError("--record measures all rules; it takes neither of the other two")
-    # Exit normally, so that the started processes are ended too.
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    exit_on_sigterm()
     if document:
         _update_document()
         return
@@ -60,7 +69,7 @@ def main(rules: Sequence[str], rounds: int, record: bool, document: bool) -> Non
     except NetpipeError as error:
         raise click.ClickException(str(error)) from error
     if record:
-        write_whole(COSTS_FILE, render_json(describe_run(figures)), "--record")
+        _record(figures)
         _update_document()
 
 
@@ -80,6 +89,20 @@ def _spread(figure: Figure) -> str:
     if len(ratios) < 2:
         return ""
     return f" (wrong / right {min(ratios):.2f} to {max(ratios):.2f} in {len(ratios)} rounds)"
+
+
+def _record(figures: Mapping[str, tuple[Figure, ...]]) -> None:
+    """Write figures with the machine, the time and the versions of the run into the package."""
+    costs = RuleCosts(
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
+        commit=git(ROOT, "describe", "--always", "--dirty", "--abbrev=12"),
+        command="python -m perf_tests.studies.rule_costs --record",
+        host=this_host(),
+        versions={"python": python_version(), **{name: version(name) for name in _PACKAGES}},
+        rules=figures,
+    )
+    text = json.dumps(asdict(costs), indent=1, allow_nan=False) + "\n"
+    write_whole(COSTS_FILE, text, "--record")
 
 
 def _update_document() -> None:

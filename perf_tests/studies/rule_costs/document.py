@@ -20,13 +20,7 @@ Form = Literal["wrong", "right"]
 
 @dataclass(frozen=True)
 class Block:
-    """One block of code of the document.
-
-    Attributes:
-        language: "python" or "toml".
-        code: The code.
-        line: The line of the document where it starts.
-    """
+    """One block of code, "python" or "toml", and the line of the document where it starts."""
 
     language: str
     code: str
@@ -39,7 +33,7 @@ class Section:
 
     Attributes:
         title: The heading: the rule's name.
-        severities: The severity for each intent.
+        severities: By intent.
         blocks: In order; a rule has the wrong example and the right one.
         cost: The text of its "Cost: ..." line without the full stop; None without such a line.
     """

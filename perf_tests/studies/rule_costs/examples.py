@@ -46,12 +46,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Example:
-    """One of the examples.
-
-    Attributes:
-        shared: The code that all examples share.
-        block: Its own code.
-    """
+    """One of the examples: the code that all have in common, and its own."""
 
     shared: Block
     block: Block
@@ -59,8 +54,7 @@ class Example:
     def loader(self, setting: Setting | None = None) -> Callable[[], Any]:
         """Return a fresh loader factory: the example's function `pipeline`.
 
-        Args:
-            setting: Replaces the values of the document, if given.
+        A setting replaces the values of the document.
         """
         # No module of this name can be imported, so cloudpickle sends functions by value.
         names: Names = {"__name__": "docs_rules"}

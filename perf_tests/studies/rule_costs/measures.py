@@ -100,8 +100,8 @@ def count_delivered_elements(example: Example, setting: Setting) -> Observation:
 
 def count_worker_dependent_batches(example: Example, setting: Setting) -> Observation:
     """Count the batches that differ between 1 and 2 workers."""
-    one, two = (_contents(example, replace(setting, workers=number)) for number in (1, 2))
-    differ = sum(a != b for a, b in zip(one, two, strict=True))
+    alone, shared = (_contents(example, replace(setting, workers=number)) for number in (1, 2))
+    differ = sum(a != b for a, b in zip(alone, shared, strict=True))
     return Observation({"batches": float(differ)})
 
 
@@ -156,7 +156,7 @@ def _bytes_of_all() -> float:
 
 
 def _pss_bytes(pid: int) -> int:
-    """Return the memory of a process with its share of shared pages."""
+    """Return the proportional set size of a process."""
     return int(psutil.Process(pid).memory_full_info().pss)
 
 

@@ -36,12 +36,9 @@ class TrialError(NetpipeError):
 
 
 def measure_rule(rule: str, folder: Path, rounds: int = ROUNDS) -> tuple[Figure, ...]:
-    """Measure what breaking a rule costs.
+    """Measure what breaking a rule costs, in the folder of the files that its examples read.
 
-    Args:
-        rule: The rule's name.
-        folder: The working directory of the examples, with the files that they read.
-        rounds: How often varying quantities are observed.
+    Varying quantities are observed in so many rounds.
 
     Raises:
         TrialError: An example failed that should run, or took too long.
@@ -99,7 +96,12 @@ def make_example_files() -> Iterator[Path]:
 
 
 def _observe(arguments: Sequence[str], folder: Path) -> Observation:
-    """Run one observation in its own process."""
+    """Run one observation in its own process; end its process group if it takes too long.
+
+    SIGTERM does not end multiprocessing's resource tracker, which then removes the shared memory
+    that the workers leave.
+    """
+    observed = " ".join(arguments)
     paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     with subprocess.Popen(
         [sys.executable, "-m", _CHILD, *arguments],
@@ -110,23 +112,14 @@ def _observe(arguments: Sequence[str], folder: Path) -> Observation:
         start_new_session=True,
         text=True,
     ) as child:
-        printed, log = _communicate(child, " ".join(arguments))
+        try:
+            printed, log = child.communicate(timeout=_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            raise TrialError(f"{observed} took more than {_LIMIT_S:g} s") from None
+        finally:
+            if child.returncode is None:
+                os.killpg(child.pid, signal.SIGTERM)
     if child.returncode:
         last_line = (log.splitlines() or [""])[-1]
-        raise TrialError(f"{' '.join(arguments)} failed: {last_line}")
+        raise TrialError(f"{observed} failed: {last_line}")
     return Observation(**json.loads(printed.splitlines()[-1]))
-
-
-def _communicate(child: "subprocess.Popen[str]", what: str) -> tuple[str, str]:
-    """Wait for a child and return its output; end its process group if it takes too long.
-
-    SIGTERM does not end multiprocessing's resource tracker, which then removes the shared memory
-    that the workers leave.
-    """
-    try:
-        return child.communicate(timeout=_LIMIT_S)
-    except subprocess.TimeoutExpired:
-        raise TrialError(f"{what} took more than {_LIMIT_S:g} s") from None
-    finally:
-        if child.returncode is None:
-            os.killpg(child.pid, signal.SIGTERM)

@@ -10,16 +10,15 @@ import pyarrow as pa
 import pytest
 
 from netpipe.data.formats.layout import decode_row, encode_row
-from netpipe.data.formats.measurements import Measurements
-from netpipe.data.formats.rows import ProbeRow, take
+from netpipe.data.formats.rows import Measurements, ProbeRow, take
 from netpipe.errors import InputError
 from tests.data.factories import as_row, make_pings
 from tests.data.layout_v0 import encode_row_v0
 
 
-def _assert_equal(one: ProbeRow | Measurements, other: ProbeRow | Measurements) -> None:
-    for name, value in vars(one).items():
-        np.testing.assert_array_equal(getattr(other, name), value, err_msg=name)
+def _assert_equal(expected: ProbeRow | Measurements, found: ProbeRow | Measurements) -> None:
+    for name, value in vars(expected).items():
+        np.testing.assert_array_equal(getattr(found, name), value, err_msg=name)
 
 
 @pytest.mark.parametrize("count", [1, 2, 333])
@@ -50,25 +49,25 @@ def test_version_0_is_put_in_time_order() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"rtt_ms": math.nan}, r"column rtt, row 7, must be finite .*; found nan"),
-        ({"rtt_ms": math.inf}, r"column rtt, row 7, must be finite .*; found inf"),
-        ({"rtt_ms": None}, "column rtt, row 7, must not be null; found None"),
-        ({"source": "nowhere"}, "column src_addr, row 7, must be an IP address.*'nowhere'"),
-        ({"ip_version": 5}, "column ip_version, row 7, must be 4 or 6; found 5"),
+        ({"rtt_ms": math.nan}, "column rtt, row 7,.*found nan"),
+        ({"rtt_ms": math.inf}, "column rtt, row 7,.*found inf"),
+        ({"rtt_ms": None}, "column rtt, row 7,.*found None"),
+        ({"source": "nowhere"}, "column src_addr, row 7,.*'nowhere'"),
+        ({"ip_version": 5}, "column ip_version, row 7,.*found 5"),
     ],
 )
 def test_a_bad_value_of_version_0_is_named(change: dict[str, Any], message: str) -> None:
-    """A value in a row of version 0 is held to what a value in parquet is."""
+    """Values in a row of version 0 are checked as values in parquet are."""
     pings = make_pings(20, seed=7)
     pings[7] = dataclasses.replace(pings[7], **change)
     with pytest.raises(InputError, match=f"^here: {message}"):
         decode_row(encode_row_v0(pings, 1), "here")
 
 
-def test_version_0_must_have_what_it_says() -> None:
+def test_the_stated_number_is_checked() -> None:
     """Contexts are planned with the number beside the measurements, so both must agree."""
     record = encode_row_v0(make_pings(20, seed=8), 1, measurements=21)
-    with pytest.raises(InputError, match="here: n_measurements must be 20; found 21"):
+    with pytest.raises(InputError, match=r"here: n_measurements.* 20.*found 21"):
         decode_row(record, "here")
 
 
@@ -76,7 +75,7 @@ def test_a_newer_version_is_refused() -> None:
     """The error of a newer layout names the version, and what to do."""
     record = bytearray(encode_row(as_row(make_pings(3, seed=0))))
     struct.pack_into("<I", record, 4, 2)
-    with pytest.raises(InputError, match=r"here: layout version must be .* found 2\. .*upgrade"):
+    with pytest.raises(InputError, match=r"layout version.* 2\. .*upgrade"):
         decode_row(bytes(record), "here")
 
 
@@ -84,12 +83,12 @@ def test_a_newer_version_is_refused() -> None:
 def test_a_record_of_another_length_is_refused(change: int) -> None:
     """A record that is cut, or longer than it says, is damaged."""
     record = encode_row(as_row(make_pings(30, seed=0)))
-    with pytest.raises(InputError, match=f"here: record must be {len(record)} bytes long"):
+    with pytest.raises(InputError, match=f"here: record.*{len(record)} bytes"):
         decode_row((record + b"!")[: len(record) + change], "here")
 
 
-def test_something_else_is_refused() -> None:
-    """Bytes that are no row of any layout are refused."""
+def test_other_bytes_are_refused() -> None:
+    """Bytes that are not a row of any layout are refused."""
     table = pa.table({"other": [1]})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
@@ -97,16 +96,16 @@ def test_something_else_is_refused() -> None:
     other = sink.getvalue().to_pybytes()
     whole = encode_row_v0(make_pings(30, seed=0), 1)
     for record in (b"", b"NPRW", b"TFRecord" * 20, other, whole[: len(whole) // 2]):
-        with pytest.raises(InputError, match="here: record must be a probe row"):
+        with pytest.raises(InputError, match=r"here: record.*row"):
             decode_row(record, "here")
 
 
 @pytest.mark.parametrize("field", ["pair", "pair_source"])
-def test_a_number_that_no_table_has(field: str) -> None:
-    """A record whose measurements name a pair, or a pair a source, that is not there is refused."""
+def test_a_number_outside_its_table_is_refused(field: str) -> None:
+    """The number of a pair or of a source must be below the length of its table."""
     row = as_row(make_pings(20, seed=0))
     numbers = getattr(row, field).copy()
     numbers[3] = 500
     record = encode_row(dataclasses.replace(row, **{field: numbers}))
-    with pytest.raises(InputError, match=rf"here: {field} must be below \d+; found 500"):
+    with pytest.raises(InputError, match=rf"here: {field} .*below \d+.*500"):
         decode_row(record, "here")

@@ -1,6 +1,7 @@
-"""Reading parquet: what is accepted, and what is refused with which words."""
+"""Reading parquet: what is accepted, and which error refuses the rest."""
 
 import warnings
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from netpipe.data.formats.addresses import AddressTable
-from netpipe.data.formats.columns import MergedProbesWarning
-from netpipe.data.formats.measurements import MeasurementArray
-from netpipe.data.formats.parquet import find_parquet, read_parquet
+from netpipe.data.formats.parquet import MergedProbesWarning, find_parquet, read_parquet
+from netpipe.data.formats.rows import MeasurementArray
 from netpipe.data.formats.rtt import encode_rtt
 from netpipe.errors import InputError
 from tests.data.factories import SCHEMA, as_table, make_pings
@@ -35,7 +35,7 @@ def _read(path: Path) -> MeasurementArray:
 
 
 def test_values_come_through(tmp_path: Path) -> None:
-    """Times, times of answers and addresses are those of the file, in its order."""
+    """Times, round-trip times and addresses are those of the file, in its order."""
     pings = make_pings(50, seed=1)
     addresses = AddressTable()
     (read,) = read_parquet(_write(tmp_path, as_table(pings, probe=7)), addresses)
@@ -80,7 +80,7 @@ def test_empty_addresses_are_zeros(tmp_path: Path) -> None:
 
 
 def test_source_is_the_probe_without_prb_id(tmp_path: Path) -> None:
-    """Without prb_id there are as many probes as sources, 4.0.0.0 and 400:: not being one."""
+    """Without prb_id each source is a probe; 4.0.0.0 and 400:: are two."""
     table = _with("src_addr", ["4.0.0.0", "400::", "4.0.0.0"])
     table = table.set_column(3, "ip_version", pa.array([4, 6, 4]))
     table = table.set_column(2, "dst_addr", pa.array(["192.0.2.1", "2001:db8::1", ""]))
@@ -88,12 +88,12 @@ def test_source_is_the_probe_without_prb_id(tmp_path: Path) -> None:
     assert probe[0] == probe[2] != probe[1]
 
 
-def test_private_sources_are_warned_of(tmp_path: Path) -> None:
-    """Private addresses merge probes, which is said once; with prb_id they do not."""
+def test_private_sources_cause_a_warning(tmp_path: Path) -> None:
+    """Private addresses merge probes: one warning for all files, none with prb_id."""
     table = _with("src_addr", ["172.31.255.255"] * 3)
     table = table.set_column(3, "ip_version", pa.array([4] * 3))
     table = table.set_column(2, "dst_addr", pa.array(["192.0.2.1"] * 3))
-    with pytest.warns(MergedProbesWarning, match="private addresses merge unrelated probes"):
+    with pytest.warns(MergedProbesWarning, match=r"prb_id.*private addresses"):
         _read(_write(tmp_path, table))
     with warnings.catch_warnings(record=True) as shown:
         warnings.simplefilter("default")
@@ -108,23 +108,27 @@ def test_private_sources_are_warned_of(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "values", "message"),
     [
-        ("event_time", ["now", "now", "now"], "event_time must be a timestamp in us or ns"),
-        ("event_time", pa.array([1] * 3, pa.timestamp("s")), "event_time must be a timestamp"),
-        ("src_addr", [1, 2, 3], "src_addr must be a string; found int64"),
-        ("ip_version", [4.0, 4.0, 4.0], "ip_version must be an integer; found double"),
+        ("event_time", ["now", "now", "now"], "event_time.*us or ns.*string"),
+        (
+            "event_time",
+            pa.array([1] * 3, pa.timestamp("s")),
+            r"event_time.*us or ns.*\[ms\]",
+        ),
+        ("src_addr", [1, 2, 3], "src_addr.*found int64"),
+        ("ip_version", [4.0, 4.0, 4.0], "ip_version.*found double"),
         (
             "ip_version",
             pa.array([4, 5, 4], pa.int8()),
-            "ip_version, row 1, must be 4 or 6; found 5",
+            "ip_version, row 1,.*found 5",
         ),
-        ("rtt", [1, 2, 3], "rtt must be a floating-point number"),
-        ("rtt", [1.0, 2.0, float("nan")], "rtt, row 2, must be finite .*; found nan"),
-        ("rtt", [1.0, float("-inf"), 2.0], "rtt, row 1, must be finite .*; found -inf"),
-        ("rtt", [1.0, None, 2.0], "rtt, row 1, must not be null; found None"),
-        ("dst_addr", ["192.0.2.1", None, ""], "dst_addr, row 1, must not be null"),
-        ("src_addr", ["256.0.0.1", "", ""], "src_addr, row 0, must be an IP address.*'256.0.0.1'"),
-        ("src_addr", ["fe80::1%eth0", "", ""], "src_addr, row 0, must be an IP address"),
-        ("src_addr", ["1.2.3", "", ""], "src_addr, row 0, must be an IP address"),
+        ("rtt", [1, 2, 3], "rtt.*found int64"),
+        ("rtt", [1.0, 2.0, float("nan")], "rtt, row 2,.*found nan"),
+        ("rtt", [1.0, float("-inf"), 2.0], "rtt, row 1,.*found -inf"),
+        ("rtt", [1.0, None, 2.0], "rtt, row 1,.*null.*None"),
+        ("dst_addr", ["192.0.2.1", None, ""], "dst_addr, row 1,.*null.*None"),
+        ("src_addr", ["256.0.0.1", "", ""], "src_addr, row 0,.*'256.0.0.1'"),
+        ("src_addr", ["fe80::1%eth0", "", ""], "src_addr, row 0,.*'fe80::1%eth0'"),
+        ("src_addr", ["1.2.3", "", ""], "src_addr, row 0,.*'1.2.3'"),
     ],
 )
 def test_a_bad_value_is_named(tmp_path: Path, name: str, values: object, message: str) -> None:
@@ -139,7 +143,7 @@ def test_an_address_of_the_other_family(tmp_path: Path) -> None:
     """An IPv6 address where ip_version says 4 is refused."""
     table = _with("ip_version", [4, 4, 4]).set_column(1, "src_addr", pa.array([""] * 3))
     table = table.set_column(2, "dst_addr", pa.array(["192.0.2.1", "192.0.2.1", "::1"]))
-    with pytest.raises(InputError, match=r"dst_addr, row 2, must be of the family .*found '::1'"):
+    with pytest.raises(InputError, match=r"dst_addr, row 2,.*'::1'"):
         _read(_write(tmp_path, table))
 
 
@@ -157,7 +161,7 @@ def test_rows_are_counted_over_batches_and_groups(tmp_path: Path) -> None:
 def test_a_missing_column_is_named(tmp_path: Path, name: str) -> None:
     """Each column is required, and the error lists what is there."""
     table = as_table(make_pings(3, seed=0)).drop_columns(name)
-    with pytest.raises(InputError, match=f"column {name} must be there once; found"):
+    with pytest.raises(InputError, match=f"column {name} .*once"):
         _read(_write(tmp_path, table))
 
 
@@ -165,41 +169,33 @@ def test_a_column_that_is_there_twice(tmp_path: Path) -> None:
     """Two columns of one name are refused."""
     table = as_table(make_pings(3, seed=0))
     table = table.append_column("rtt", table["rtt"])
-    with pytest.raises(InputError, match="column rtt must be there once; found 2 times"):
+    with pytest.raises(InputError, match=r"column rtt .*2 times"):
         _read(_write(tmp_path, table))
 
 
 def test_no_rows(tmp_path: Path) -> None:
     """A file without measurements is refused."""
-    with pytest.raises(InputError, match="must hold measurements; found 0 rows"):
+    with pytest.raises(InputError, match="found 0 rows"):
         _read(_write(tmp_path, as_table([])))
 
 
-@pytest.mark.parametrize("kept", [0, 10, 0.5, 0.99])
-def test_a_file_cut_short(tmp_path: Path, kept: float) -> None:
-    """A file that is empty or truncated is refused."""
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda whole: whole[:0],
+        lambda whole: whole[:10],
+        lambda whole: whole[: len(whole) // 2],
+        lambda whole: whole[:-20],
+        lambda whole: whole[:4] + bytes(396) + whole[400:],
+        lambda whole: whole.replace(b"PAR1", b"none"),
+    ],
+    ids=["empty", "10 bytes", "half", "no end", "a damaged page", "another format"],
+)
+def test_a_damaged_file_is_refused(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+    """The error names the file, also where the damage only shows when a page is read."""
     path = _write(tmp_path, as_table(make_pings(1000, seed=0)))
-    whole = path.read_bytes()
-    path.write_bytes(whole[: int(kept if kept > 1 else kept * len(whole))])
-    with pytest.raises(InputError, match="file must be a whole parquet file"):
-        _read(path)
-
-
-def test_damage_inside_a_file(tmp_path: Path) -> None:
-    """Damage that only shows when a page is read is an error of the file too."""
-    path = _write(tmp_path, as_table(make_pings(1000, seed=0)))
-    damaged = bytearray(path.read_bytes())
-    damaged[4:400] = bytes(396)
-    path.write_bytes(damaged)
-    with pytest.raises(InputError, match="file must be a whole parquet file"):
-        _read(path)
-
-
-def test_something_else(tmp_path: Path) -> None:
-    """A file of another format is refused."""
-    path = tmp_path / "notes.parquet"
-    path.write_text("not parquet " * 100)
-    with pytest.raises(InputError, match="file must be a whole parquet file"):
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(InputError, match=r"measured\.parquet: file"):
         _read(path)
 
 
@@ -214,11 +210,11 @@ def test_finding_files(tmp_path: Path) -> None:
 
 def test_nothing_to_find(tmp_path: Path) -> None:
     """No source, a source that is not there and a folder without parquet are refused."""
-    with pytest.raises(InputError, match="name at least one parquet file"):
+    with pytest.raises(InputError, match="sources: "):
         find_parquet([])
-    with pytest.raises(InputError, match="found nothing there"):
+    with pytest.raises(InputError, match=r"absent: .*nothing there"):
         find_parquet([tmp_path / "absent"])
-    with pytest.raises(InputError, match=r"hold \*.parquet files; found none"):
+    with pytest.raises(InputError, match=r"\*\.parquet.*found none"):
         find_parquet([tmp_path])
 
 

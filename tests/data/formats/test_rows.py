@@ -7,9 +7,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from netpipe.data.formats.addresses import AddressTable
-from netpipe.data.formats.measurements import MeasurementArray
 from netpipe.data.formats.parquet import read_parquet
-from netpipe.data.formats.rows import MAX_ROW_MEASUREMENTS, cut_rows, make_row, split_by_probe, take
+from netpipe.data.formats.rows import (
+    MAX_ROW_MEASUREMENTS,
+    MeasurementArray,
+    cut_rows,
+    make_row,
+    split_by_probe,
+    take,
+)
 from netpipe.data.sampling.sampler import Contexts
 from netpipe.data.tokens.tokenizer import encode as encode_vectorised
 from tests.data.factories import as_row, as_table, make_pings, write_probes
@@ -34,7 +40,7 @@ def test_a_row_gives_its_measurements_back() -> None:
 
 @pytest.mark.parametrize("row_bytes", [1024, 1500, 100_000])
 def test_rows_hold_no_more_than_allowed(tmp_path: Path, row_bytes: int) -> None:
-    """Rows are at most as large as asked, alike in length, and together the history."""
+    """Rows are at most as large as asked, about equally long, and together the history."""
     history, addresses = _history(tmp_path, 1000)
     rows = list(cut_rows(history, addresses, row_bytes))
     whole = make_row(history, addresses)
@@ -51,7 +57,7 @@ def test_one_measurement_is_always_a_row(tmp_path: Path) -> None:
     assert [len(row) for row in rows] == [1] * 5
 
 
-def test_rows_have_a_most_and_a_longest(tmp_path: Path) -> None:
+def test_rows_are_limited_in_length_and_time(tmp_path: Path) -> None:
     """A row has at most 65,536 measurements, and spans at most 2**32 - 1 seconds."""
     history, addresses = _history(tmp_path, 10)
     long = np.resize(history, MAX_ROW_MEASUREMENTS + 1)
@@ -63,8 +69,8 @@ def test_rows_have_a_most_and_a_longest(tmp_path: Path) -> None:
     np.testing.assert_array_equal(seconds, history["time_us"] // 1_000_000)
 
 
-def test_histories_are_apart_and_in_order(tmp_path: Path) -> None:
-    """Measurements of several probes are told apart; equal times keep their order."""
+def test_histories_are_split_and_in_order(tmp_path: Path) -> None:
+    """Measurements are split by probe; equal times keep their order."""
     path = tmp_path / "probes.parquet"
     write_probes(path, {5: make_pings(20, seed=0), -1: make_pings(30, seed=1)})
     (read,) = read_parquet(path, AddressTable())

@@ -1,11 +1,12 @@
-"""Times in 16 bits."""
+"""Round-trip times in 16 bits."""
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netpipe.data.formats.rtt import FAILED, decode_rtt_us, encode_rtt
+from netpipe.data.formats.rtt import FAILED, encode_rtt
 from tests.data import reference
+from tests.data.decoder import decode_rtt_us
 
 any_ms = st.floats(allow_nan=False, allow_infinity=False, width=32)
 
@@ -13,8 +14,8 @@ any_ms = st.floats(allow_nan=False, allow_infinity=False, width=32)
 @given(st.lists(any_ms, min_size=1))
 def test_codes_equal_the_reference(rtt_ms: list[float]) -> None:
     """Every finite time has the two bytes of the definition, and a negative one fails."""
-    for code, one in zip(encode_rtt(np.array(rtt_ms)).tolist(), rtt_ms, strict=True):
-        tokens = reference.result_field(one)
+    for code, ms in zip(encode_rtt(np.array(rtt_ms)).tolist(), rtt_ms, strict=True):
+        tokens = reference.result_field(ms)
         expected = FAILED if tokens == [10] else (tokens[1] - 11) << 8 | (tokens[2] - 11)
         assert code == expected
 

@@ -1,4 +1,4 @@
-"""Choosing the probes that evaluate."""
+"""The choice of the eval probes."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,8 @@ from netpipe.data.preparation.split import choose_eval
 from netpipe.errors import InputError
 
 
-def test_the_share_is_about_the_fraction() -> None:
-    """Of ten thousand probes about a twentieth evaluates, and another seed takes others."""
+def test_the_fraction_is_approximate() -> None:
+    """About a twentieth of ten thousand probes is chosen, and another seed chooses others."""
     probes = np.arange(10_000)
     chosen = choose_eval(probes, seed=0, eval_fraction=0.05)
     assert 400 < chosen.sum() < 600
@@ -16,8 +16,8 @@ def test_the_share_is_about_the_fraction() -> None:
     assert (chosen & others).sum() < 60
 
 
-def test_a_probe_keeps_its_side() -> None:
-    """A probe's side does not depend on the probes beside it."""
+def test_a_probe_keeps_its_split() -> None:
+    """The split of a probe does not depend on the other probes."""
     probes = np.arange(1000)
     chosen = choose_eval(probes, seed=3, eval_fraction=0.1)
     np.testing.assert_array_equal(
@@ -27,8 +27,8 @@ def test_a_probe_keeps_its_side() -> None:
 
 @pytest.mark.parametrize("eval_fraction", [1e-9, 0.5, 1 - 1e-9])
 @pytest.mark.parametrize("count", [2, 3, 7])
-def test_no_side_is_empty(count: int, eval_fraction: float) -> None:
-    """With few probes each side still gets one, for every seed."""
+def test_no_split_is_empty(count: int, eval_fraction: float) -> None:
+    """Each split gets one of a few probes, whatever the seed."""
     for seed in range(20):
         chosen = choose_eval(np.arange(count), seed=seed, eval_fraction=eval_fraction)
         assert 0 < chosen.sum() < count
@@ -36,12 +36,5 @@ def test_no_side_is_empty(count: int, eval_fraction: float) -> None:
 
 def test_one_probe_cannot_be_split() -> None:
     """A single probe is refused."""
-    with pytest.raises(InputError, match="probes must be at least 2, for train and eval"):
+    with pytest.raises(InputError, match=r"probes.* 2.*found 1"):
         choose_eval(np.array([7]))
-
-
-@pytest.mark.parametrize("eval_fraction", [0, 1, -0.1, float("nan")])
-def test_a_fraction_that_is_none(eval_fraction: float) -> None:
-    """The fraction lies between 0 and 1, both excluded."""
-    with pytest.raises(InputError, match="eval_fraction must be between 0 and 1"):
-        choose_eval(np.arange(9), eval_fraction=eval_fraction)

@@ -46,7 +46,7 @@ def test_the_seed_decides(tmp_path: Path) -> None:
 
 
 def test_it_looks_like_the_internet(made: tuple[Path, Index]) -> None:
-    """Families, failures, times of answers and history lengths are those of real probes."""
+    """Families, failures, round-trip times and history lengths are those of real probes."""
     table = _table(made[0])
     rtt_ms = table["rtt"].to_numpy()
     answered_ms = rtt_ms[rtt_ms >= 0]
@@ -62,7 +62,7 @@ def test_it_looks_like_the_internet(made: tuple[Path, Index]) -> None:
 
 
 def test_measurements_are_in_time_order(made: tuple[Path, Index]) -> None:
-    """A file is what an archive writes: everybody's measurements as they come."""
+    """A file has the measurements of all its probes in time order, as an archive has."""
     seconds = _table(made[0])["event_time"].cast(pa.int64()).to_numpy()
     assert (np.diff(seconds) >= 0).all()
 
@@ -75,22 +75,19 @@ def test_a_profile_shapes_the_histories(tmp_path: Path) -> None:
 
 
 def test_profiles_have_the_rows_they_are_named_for() -> None:
-    """Big rows come of probes with 170,000 measurements each, small ones of 25 on average."""
+    """Probes have 170,000 measurements each, and 25 on average."""
     big, small = PROFILES["big-rows"], PROFILES["small-rows"]
     assert (big.probes, big.median_measurements, big.log_sigma) == (24, 170_000, 0)
     mean = small.median_measurements * math.exp(small.log_sigma**2 / 2)  # of a log-normal
     assert mean == pytest.approx(25, rel=0.02)
 
 
-def test_too_few_probes(tmp_path: Path) -> None:
-    """One probe cannot both train and evaluate."""
-    with pytest.raises(InputError, match="probes must be at least 2"):
-        generate(tmp_path / "out", probes=1)
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_negative_seed(tmp_path: Path) -> None:
-    """A negative seed is refused, and nothing is left behind."""
-    with pytest.raises(InputError, match="generate: seed must be at least 0; found -1"):
-        generate(tmp_path / "out", probes=2, seed=-1)
+@pytest.mark.parametrize(
+    ("probes", "seed", "message"),
+    [(1, 0, r"probes.* 2.*found 1"), (2, -1, r"seed.*at least 0.*-1")],
+)
+def test_a_bad_setting_is_refused(tmp_path: Path, probes: int, seed: int, message: str) -> None:
+    """One probe cannot both train and evaluate, and a seed is not negative; nothing is written."""
+    with pytest.raises(InputError, match=message):
+        generate(tmp_path / "out", probes=probes, seed=seed)
     assert not list(tmp_path.iterdir())

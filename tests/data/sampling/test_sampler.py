@@ -26,7 +26,7 @@ SIZES = (1, 2, 8, 33, 34, 35, 40, 100, 1000)
 def _block(row: ProbeRow, contexts: int) -> BlockRows:
     numbers = np.arange(contexts)
     block = ContextBlock(np.zeros_like(numbers), np.zeros_like(numbers), numbers)
-    return BlockRows(block, [row], np.zeros_like(numbers))
+    return BlockRows(block, [row])
 
 
 def _split(values: np.ndarray, contexts: Contexts) -> list[np.ndarray]:
@@ -40,11 +40,8 @@ def test_tokens_equal_the_reference(seed: int, target: int) -> None:
     histories = [make_pings(size, seed=size) for size in SIZES]
     places = [(epoch, row, k) for epoch in (0, 5) for row in range(len(SIZES)) for k in range(16)]
     epoch, row, number = np.array(places).T
-    run = np.cumsum(np.diff(row, prepend=-1) != 0) - 1
     rows = [as_row(pings) for pings in histories] * 2
-    contexts = sample(
-        BlockRows(ContextBlock(epoch, row, number), rows, run), seed=seed, target=target
-    )
+    contexts = sample(BlockRows(ContextBlock(epoch, row, number), rows), seed=seed, target=target)
     stream = encode(contexts)
     ends = np.cumsum(stream.sizes)
     for place, tokens in zip(places, np.split(stream.tokens, ends[:-1]), strict=True):
@@ -67,9 +64,9 @@ def test_modes_have_their_shares() -> None:
     contexts = sample(_block(as_row(make_pings(100, seed=0)), 5000), seed=0, target=10)
     timed = _split(contexts.timed, contexts)
     kinds = Counter(
-        "full" if one.all() else "none" if not one.any() else "partial"
-        for one in timed
-        if len(one) > 1
+        "full" if has_time.all() else "none" if not has_time.any() else "partial"
+        for has_time in timed
+        if len(has_time) > 1
     )
     total = sum(kinds.values())
     assert kinds["full"] / total == pytest.approx(0.4, abs=0.03)

@@ -1,4 +1,4 @@
-"""Random access to rows, and what is said when they are damaged."""
+"""Random access to rows, and the errors of damaged files."""
 
 import pickle
 import shutil
@@ -11,8 +11,12 @@ import pytest
 from netpipe.data.formats.index import INDEX_NAME, load_index
 from netpipe.data.formats.rows import ProbeRow, take
 from netpipe.data.sources.parquet_source import ParquetSource
-from netpipe.data.sources.probe_rows import ArrayRecordSource, RowSource, open_source
-from netpipe.data.sources.unindexed_source import UnindexedSource
+from netpipe.data.sources.probe_rows import (
+    ArrayRecordSource,
+    RowSource,
+    UnindexedSource,
+    open_source,
+)
 from netpipe.errors import InputError
 from tests.data.factories import as_table, make_pings
 from tests.data.layout_v0 import encode_row_v0, write_records
@@ -54,55 +58,44 @@ def test_rows_come_in_the_order_asked(prepared: Path) -> None:
     assert [len(row) for row in source.read(asked)] == counts[asked].tolist()
 
 
-def test_a_used_source_can_be_pickled(prepared: Path) -> None:
-    """A source with open readers travels without them, and reads on the other side."""
-    source = open_source(prepared, "train")
-    before = source.read([2])
-    pickled = pickle.dumps(source)
-    assert len(pickled) < 2000
-    assert [_content(row) for row in pickle.loads(pickled).read([2])] == [
-        _content(row) for row in before
-    ]
-
-
 def test_parquet_gives_the_same_rows(prepared: Path, parquet: Path) -> None:
     """Straight from parquet each probe has the measurements that prepare gives it."""
-    direct = [ParquetSource(parquet, split) for split in ("train", "eval")]
-    made = [ArrayRecordSource(prepared, split) for split in ("train", "eval")]
-    contents = [
-        {_content(row) for one in side for row in one.read(range(len(one.row_measurements)))}
-        for side in (direct, made)
-    ]
-    assert contents[0] == contents[1]
-    probes = [{row.probe for row in one.read(range(len(one.row_measurements)))} for one in direct]
-    assert all(probes)
-    assert not probes[0] & probes[1]
+    sources = [ParquetSource(parquet, split) for split in ("train", "eval")]
+    prepared_sources = [ArrayRecordSource(prepared, split) for split in ("train", "eval")]
+    train, evaluation = map(_all_content, sources)
+    assert train | evaluation == set.union(*map(_all_content, prepared_sources))
+    probes, eval_probes = ({content[0] for content in rows} for rows in (train, evaluation))
+    assert probes
+    assert eval_probes
+    assert not probes & eval_probes
     assert isinstance(open_source(parquet, "eval"), ParquetSource)
 
 
-def test_a_parquet_source_can_be_pickled(parquet: Path) -> None:
-    """A parquet source travels without its rows."""
-    source = ParquetSource(parquet, "train")
+@pytest.mark.parametrize("data", ["prepared", "parquet", "inherited"])
+def test_a_used_source_can_be_pickled(request: pytest.FixtureRequest, data: str) -> None:
+    """A source is pickled without its open readers and rows, and reads the same afterwards."""
+    source = open_source(request.getfixturevalue(data), "train")
+    before = _all_content(source)
     pickled = pickle.dumps(source)
     assert len(pickled) < 2000
-    assert _content(pickle.loads(pickled).read([1])[0]) == _content(source.read([1])[0])
+    assert _all_content(pickle.loads(pickled)) == before
 
 
 def test_nothing_to_read(tmp_path: Path) -> None:
-    """A folder without data, no folder and a file are told apart."""
-    with pytest.raises(InputError, match="must hold ArrayRecord shards or parquet files"):
+    """A folder without data, a missing folder and a file give different errors."""
+    with pytest.raises(InputError, match=r"none.*`netpipe prepare`"):
         open_source(tmp_path, "train")
-    with pytest.raises(InputError, match="data must be a folder; found nothing"):
+    with pytest.raises(InputError, match=r"absent: .*found nothing"):
         open_source(tmp_path / "absent", "train")
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="data must be a folder; found a file"):
+    with pytest.raises(InputError, match=r"file: .*found a file"):
         open_source(tmp_path / "file", "train")
 
 
 def test_shards_without_an_index(copied: Path) -> None:
     """Our own shards are not read without the index, which alone knows their splits."""
     (copied / INDEX_NAME).unlink()
-    with pytest.raises(InputError, match=r"record 0: record must be of layout 0 .*index\.json"):
+    with pytest.raises(InputError, match=r"record 0: .*index\.json"):
         open_source(copied, "train")
 
 
@@ -120,27 +113,16 @@ def test_inherited_rows_are_counted_without_reading_them(tmp_path: Path) -> None
     write_records(tmp_path / "lying.arrayrecord", lying)
     source = open_source(tmp_path, "train")
     assert source.row_measurements.tolist() == [5]
-    with pytest.raises(InputError, match=r"record \d: n_measurements must be 9; found 5"):
+    with pytest.raises(InputError, match=r"record \d: n_measurements.* 9.*found 5"):
         source.read([0])
-
-
-def test_an_inherited_source_can_be_pickled(inherited: Path) -> None:
-    """A source of inherited files travels without its readers."""
-    source = open_source(inherited, "train")
-    pickled = pickle.dumps(source)
-    assert len(pickled) < 2000
-    assert _all_content(pickle.loads(pickled)) == _all_content(source)
 
 
 @pytest.mark.parametrize(
     ("record", "message"),
     [
-        (
-            encode_row_v0(make_pings(9, seed=0), 1, measurements=0),
-            "n_measurements must be at least",
-        ),
-        (encode_row_v0(make_pings(9, seed=0), None), "record must be a probe row of layout 0"),
-        (b"something else", "record must be of layout 0 without index.json"),
+        (encode_row_v0(make_pings(9, seed=0), 1, measurements=0), "n_measurements.* 0"),
+        (encode_row_v0(make_pings(9, seed=0), None), "record.*layout 0"),
+        (b"something else", r"record.*layout 0.*index\.json"),
     ],
 )
 def test_an_inherited_record_that_cannot_be_counted(
@@ -148,7 +130,7 @@ def test_an_inherited_record_that_cannot_be_counted(
 ) -> None:
     """A record without measurements, without a probe or of another kind is named on opening."""
     write_records(tmp_path / "one.arrayrecord", [record])
-    with pytest.raises(InputError, match=f"one.arrayrecord, record 0: {message}"):
+    with pytest.raises(InputError, match=rf"one\.arrayrecord, record 0: {message}"):
         open_source(tmp_path, "train")
 
 
@@ -157,11 +139,10 @@ def test_inherited_files_that_cannot_be_used(tmp_path: Path, inherited: Path) ->
     whole = (inherited / "probes-2.arrayrecord").read_bytes()
     path = tmp_path / "cut.arrayrecord"
     path.write_bytes(whole[: len(whole) // 2])
-    match = r"cut.arrayrecord: file must be a whole ArrayRecord file; found \d+ bytes"
-    with pytest.raises(InputError, match=match):
+    with pytest.raises(InputError, match=r"cut\.arrayrecord: file.* \d+ bytes"):
         open_source(tmp_path, "train")
     write_records(path, [])
-    with pytest.raises(InputError, match="probes must be at least 2, for train and eval; found 0"):
+    with pytest.raises(InputError, match=r"probes.* 2.*found 0"):
         open_source(tmp_path, "train")
 
 
@@ -177,21 +158,16 @@ def test_an_empty_row_group_is_passed_over(tmp_path: Path) -> None:
     assert [len(row) for row in source.read([0])] == source.row_measurements.tolist() == [9]
 
 
-@pytest.mark.parametrize("kept", [0, 0.5, 0.9])
-def test_a_truncated_shard(copied: Path, kept: float) -> None:
-    """A shard that is empty or cut short is named when it is opened."""
+@pytest.mark.parametrize(
+    "content", [0, 0.5, 0.9, b"something else" * 10_000], ids=["empty", "half", "90%", "other"]
+)
+def test_a_damaged_shard(copied: Path, content: float | bytes) -> None:
+    """A shard that is cut short, or not an ArrayRecord file, is named when it is opened."""
     shard = copied / load_index(copied).train.shards[1].file
     whole = shard.read_bytes()
-    shard.write_bytes(whole[: int(kept * len(whole))])
-    with pytest.raises(InputError, match=f"{shard.name}: shard must hold .* truncated"):
-        open_source(copied, "train")
-
-
-def test_something_else_in_place_of_a_shard(copied: Path) -> None:
-    """A file that is no ArrayRecord file is named."""
-    shard = copied / load_index(copied).train.shards[0].file
-    shard.write_bytes(b"something else" * 10_000)
-    with pytest.raises(InputError, match=f"{shard.name}: shard must hold"):
+    kept = content if isinstance(content, bytes) else whole[: int(content * len(whole))]
+    shard.write_bytes(kept)
+    with pytest.raises(InputError, match=f"{shard.name}: shard .*truncated"):
         open_source(copied, "train")
 
 
@@ -199,7 +175,7 @@ def test_a_missing_shard(copied: Path) -> None:
     """A shard that the index names must be there."""
     shard = copied / load_index(copied).train.shards[0].file
     shard.unlink()
-    with pytest.raises(InputError, match=f"{shard.name}: shard must hold .*; found no file"):
+    with pytest.raises(InputError, match=f"{shard.name}: shard .*no file"):
         open_source(copied, "train")
 
 
@@ -210,5 +186,5 @@ def test_a_damaged_record(copied: Path) -> None:
     damaged[100:120] = bytes(20)
     shard.write_bytes(damaged)
     source = open_source(copied, "train")
-    with pytest.raises(InputError, match=f"{shard.name}, record 0: record must be"):
+    with pytest.raises(InputError, match=f"{shard.name}, record 0: "):
         source.read([0])

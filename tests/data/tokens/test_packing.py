@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from netpipe.data.formats.rows import ROW_BYTES
+from netpipe.data.sampling import sampler
 from netpipe.data.sampling.context_order import Epochs, RowBlock, RowOrder, contexts_per_row
-from netpipe.data.sampling.draws import ContextDraws, DrawnRows
+from netpipe.data.sampling.sampler import BlockRows, ContextDraws, Contexts, DrawnRows, sample
 from netpipe.data.tokens.batches import Sequences, widen
 from netpipe.data.tokens.packing import fill, likely_contexts, pack
 from netpipe.data.tokens.tokenizer import TokenStream, encode
@@ -94,17 +95,25 @@ def test_a_sequence_lacks_less_than_a_measurement(length: int) -> None:
         assert all(sequence)
 
 
-def test_every_row_gives_a_context() -> None:
-    """The first context of each row comes before any other, then rows come by their share."""
+def test_every_row_gives_a_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first context of each row precedes all others; then rows are drawn by their counts."""
+    drawn: list[int] = []
+
+    def sample_and_note(drawn_from: BlockRows, *, seed: int, target: int) -> Contexts:
+        drawn.extend(drawn_from.block.row.tolist())
+        return sample(drawn_from, seed=seed, target=target)
+
+    monkeypatch.setattr(sampler, "sample", sample_and_note)
     rows = DrawnRows(
         RowBlock(EPOCH, np.arange(5), np.array([1, 16, 2, 1, 4])),
         [as_row(make_pings(size, seed=size)) for size in (1, 480, 60, 30, 120)],
     )
     draws = ContextDraws(rows, seed=SEED, target=34)
-    slots = np.concatenate([draws._next(count)[0] for count in (3, 2, 19, 24)])
-    assert sorted(slots[:5].tolist()) == [0, 1, 2, 3, 4]
-    for turn in (slots[:24], slots[24:]):
-        assert np.bincount(turn).tolist() == [1, 16, 2, 1, 4]
+    for count in (3, 2, 19, 24):
+        draws.take(count)
+    assert sorted(drawn[:5]) == [0, 1, 2, 3, 4]
+    for drawn_in_round in (drawn[:24], drawn[24:]):
+        assert np.bincount(drawn_in_round).tolist() == [1, 16, 2, 1, 4]
 
 
 def test_the_estimate_is_near() -> None:

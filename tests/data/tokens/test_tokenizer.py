@@ -7,14 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netpipe.data.formats.measurements import Measurements
-from netpipe.data.formats.rows import take
-from netpipe.data.formats.rtt import decode_rtt_us
+from netpipe.data.formats.rows import Measurements, take
 from netpipe.data.sampling.sampler import Contexts
 from netpipe.data.tokens import vocabulary
 from netpipe.data.tokens.tokenizer import encode
 from tests.data import reference
-from tests.data.decoder import decode
+from tests.data.decoder import decode, decode_rtt_us
 from tests.data.factories import as_row
 from tests.data.reference import Ping, Told
 
@@ -37,47 +35,47 @@ def contexts(draw: st.DrawFn) -> list[Told]:
     """Any context whose timed measurements are in time order and at most 136 years apart."""
     first_s = draw(st.integers(-SECOND_LIMIT, SECOND_LIMIT - (1 << 32)))
     gaps = st.one_of(st.integers(0, 3), st.integers(254, 258), st.integers(0, 1 << 28))
-    told = []
+    sampled = []
     for ping in draw(st.lists(pings(), min_size=1, max_size=15)):
         first_s += draw(gaps)
         moment = Ping(first_s * 1_000_000, *list(vars(ping).values())[1:])
-        told.append(Told(moment, draw(st.booleans()), draw(st.integers(0, 23))))
-    return told
+        sampled.append(Told(moment, draw(st.booleans()), draw(st.integers(0, 23))))
+    return sampled
 
 
-def _columns(told: list[Told]) -> Contexts:
-    row = as_row([one.ping for one in told])
+def _columns(sampled: list[Told]) -> Contexts:
+    row = as_row([each.ping for each in sampled])
     return Contexts(
-        measurements=take([row], [np.arange(len(told))]),
-        sizes=np.array([len(told)]),
-        timed=np.array([one.timed for one in told]),
-        field_order=np.array([one.field_order for one in told], np.uint8),
+        measurements=take([row], [np.arange(len(sampled))]),
+        sizes=np.array([len(sampled)]),
+        timed=np.array([each.timed for each in sampled]),
+        field_order=np.array([each.field_order for each in sampled], np.uint8),
     )
 
 
 @given(contexts())
-def test_tokens_equal_the_reference(told: list[Told]) -> None:
+def test_tokens_equal_the_reference(sampled: list[Told]) -> None:
     """Any context has the tokens of the definition."""
-    assert encode(_columns(told)).tokens.tolist() == reference.encode(told)
+    assert encode(_columns(sampled)).tokens.tolist() == reference.encode(sampled)
 
 
 @given(contexts())
-def test_decoding_gives_everything_back(told: list[Told]) -> None:
+def test_decoding_gives_everything_back(sampled: list[Told]) -> None:
     """Every field of every measurement comes back within the format's precision."""
-    decoded, timed = decode(encode(_columns(told)).tokens)
-    assert timed.tolist() == [one.timed for one in told]
-    for number, one in enumerate(told):
-        length = 4 if one.ping.ip_version == 4 else 16
-        assert decoded.is_ipv6[number] == (one.ping.ip_version == 6)
+    decoded, timed = decode(encode(_columns(sampled)).tokens)
+    assert timed.tolist() == [each.timed for each in sampled]
+    for number, each in enumerate(sampled):
+        length = 4 if each.ping.ip_version == 4 else 16
+        assert decoded.is_ipv6[number] == (each.ping.ip_version == 6)
         for text, octets in (
-            (one.ping.source, decoded.source[number]),
-            (one.ping.destination, decoded.destination[number]),
+            (each.ping.source, decoded.source[number]),
+            (each.ping.destination, decoded.destination[number]),
         ):
             packed = ip_address(text).packed if text else bytes(length)
             assert octets.tobytes() == packed.ljust(16, b"\0")
-        if one.timed:
-            assert decoded.second[number] == one.ping.time_us // 1_000_000
-        _assert_close(int(decode_rtt_us(decoded.rtt_code)[number]), one.ping.rtt_ms)
+        if each.timed:
+            assert decoded.second[number] == each.ping.time_us // 1_000_000
+        _assert_close(int(decode_rtt_us(decoded.rtt_code)[number]), each.ping.rtt_ms)
 
 
 def _assert_close(decoded_us: int, rtt_ms: float) -> None:
@@ -89,9 +87,9 @@ def _assert_close(decoded_us: int, rtt_ms: float) -> None:
 
 
 @given(contexts())
-def test_encoding_what_was_decoded_changes_nothing(told: list[Told]) -> None:
+def test_encoding_what_was_decoded_changes_nothing(sampled: list[Told]) -> None:
     """Decoded columns encode to the same tokens: nothing more is lost on the way."""
-    original = _columns(told)
+    original = _columns(sampled)
     tokens = encode(original).tokens
     decoded, timed = decode(tokens)
     again = encode(Contexts(decoded, original.sizes, timed, original.field_order)).tokens
@@ -106,11 +104,11 @@ def test_lengths_are_those_of_the_format() -> None:
         lost = Ping(0, ping.source, ping.destination, ping.ip_version, -1.0)
         assert len(encode(_columns([Told(lost, False, 0)])).tokens) == failed
     later = [Ping(s * 1_000_000, "", "", 4, 5.0) for s in (0, 255, 511)]
-    told = [Told(ping, True, 0) for ping in later]
-    assert len(encode(_columns(told)).tokens) == 3 * 14 + 9 + 2 + 5
+    sampled = [Told(ping, True, 0) for ping in later]
+    assert len(encode(_columns(sampled)).tokens) == 3 * 14 + 9 + 2 + 5
 
 
-def test_contexts_are_told_apart() -> None:
+def test_contexts_are_encoded_separately() -> None:
     """Each context begins with an absolute timestamp, and its size is given."""
     measured = as_row([Ping(s * 1_000_000, "", "", 4, -1.0) for s in range(4)])
     stream = encode(
@@ -127,7 +125,7 @@ def test_contexts_are_told_apart() -> None:
 
 
 def test_a_gap_beyond_4_bytes_is_the_longest() -> None:
-    """A gap of more than 2**32 - 1 seconds is told as that many."""
+    """A gap of more than 2**32 - 1 seconds is encoded as that many."""
     measured = Measurements(
         second=np.array([0, 1 << 40]),
         rtt_code=np.zeros(2, np.uint16),

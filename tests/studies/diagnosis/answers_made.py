@@ -1,4 +1,4 @@
-"""What diagnose might have said."""
+"""Made-up answers of diagnose."""
 
 from collections.abc import Sequence
 from dataclasses import replace

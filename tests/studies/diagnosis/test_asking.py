@@ -1,4 +1,4 @@
-"""Asking diagnose: the command line, and what its document or its failure becomes."""
+"""Questions to diagnose: the command line, and how its document or failure is read."""
 
 import json
 import sys
@@ -8,9 +8,9 @@ from uuid import uuid4
 import pytest
 from psutil import process_iter, wait_procs
 
+from perf_tests.studies.children import ChildError, run_for_json
 from perf_tests.studies.diagnosis import asking
-from perf_tests.studies.diagnosis.asking import Question, answer_from, diagnosed
-from perf_tests.studies.diagnosis.children import ChildError, run_for_json
+from perf_tests.studies.diagnosis.asking import Question, diagnose, parse_answer
 from tests.studies.diagnosis.answers_made import answer
 
 DOCUMENT = {
@@ -22,12 +22,11 @@ DOCUMENT = {
 }
 
 
-def test_only_what_is_given_is_on_the_command_line() -> None:
+def test_only_given_options_are_on_the_command_line() -> None:
     """A question without a step, a loop and an accelerator names none of them."""
     bare = Question("a:loader", {}, budget_s=7.5)
-    assert " ".join(bare.arguments) == (
-        "-m netpipe diagnose --loader a:loader --budget 7.5 --json"
-    )  # fmt: skip
+    assert bare.arguments[1:3] == ["netpipe", "diagnose"]
+    assert bare.arguments[3:] == ["--loader", "a:loader", "--budget", "7.5", "--json"]
     full = Question("a:loader", {}, 5.0, accelerator="emulated:9ms", step="a:step", loop="a:loop")
     assert {"a:step", "a:loop", "emulated:9ms"} <= set(full.arguments)
 
@@ -41,17 +40,17 @@ def test_a_document_becomes_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
         return json.loads(json.dumps(DOCUMENT))
 
     monkeypatch.setattr(asking, "run_for_json", printed)
-    assert diagnosed(Question("a:loader", {"A": "b"}, 5.0)) == answer()
+    assert diagnose(Question("a:loader", {"A": "b"}, 5.0)) == answer()
     assert asked[0][1] == {"A": "b"}
     assert asked[0][2] > 5.0
 
 
 @pytest.mark.parametrize("lacks", ["sentence", "bottleneck"])
 def test_another_document_is_no_answer(lacks: str) -> None:
-    """What lacks a part is refused by the name of the part."""
+    """A document without a part is refused, and the error names the part."""
     document = {name: value for name, value in DOCUMENT.items() if name != lacks}
     with pytest.raises(ChildError, match=lacks):
-        answer_from(document)
+        parse_answer(document)
 
 
 def test_a_child_prints_what_its_environment_says() -> None:
@@ -61,9 +60,9 @@ def test_a_child_prints_what_its_environment_says() -> None:
 
 
 def test_a_child_that_prints_nothing_is_an_error() -> None:
-    """The last line of its log is told, with its exit code."""
+    """The error has the exit code and the last line of its log."""
     code = "import sys; print('one\\ntwo', file=sys.stderr); sys.exit(2)"
-    with pytest.raises(ChildError, match="ended with code 2: two"):
+    with pytest.raises(ChildError, match="code 2: two"):
         run_for_json(["-c", code], {}, 30.0)
 
 
@@ -73,5 +72,7 @@ def test_a_child_that_does_not_end_is_ended() -> None:
     endless = [sys.executable, "-c", "import time; time.sleep(60)", token]
     with pytest.raises(ChildError, match=r"more than 1 s"):
         run_for_json(["-c", f"import subprocess; subprocess.run({endless})"], {}, 1.0)
-    started = [one for one in process_iter(["cmdline"]) if token in (one.info["cmdline"] or ())]
+    started = [
+        process for process in process_iter(["cmdline"]) if token in (process.info["cmdline"] or ())
+    ]
     assert wait_procs(started, timeout=5)[1] == []

@@ -11,8 +11,8 @@ from perf_tests.studies.diagnosis import predicting as predicting_trials
 from perf_tests.studies.diagnosis.__main__ import main
 from perf_tests.studies.diagnosis.naming import Naming
 from perf_tests.studies.diagnosis.predicting import Predicting
-from perf_tests.studies.diagnosis.records import read_records
 from perf_tests.studies.faults.cases import Case
+from perf_tests.studies.records import read_records
 from tests.studies.diagnosis.trials_of_diagnosis import naming, predicting
 
 Ran = list[tuple[str, int]]
@@ -53,20 +53,21 @@ def test_planted_cases_are_named_and_kept(ran: Ran, tmp_path: Path) -> None:
     assert {case for case, _ in ran} == {
         *("slow-map", "slow-computing-map", "hashing-map", "copying-map")
     }
-    assert "| slow-map | Source: waiting | Source: waiting | 1 of 1 |" in result.output
+    assert "| slow-map | Source" in result.output
+    assert " | 1 of 1 |" in result.output
     invoke("named", "--seeds", "2", "--only", "slow-map", "--trials", file)
     assert ran[4:] == [("slow-map", 2)]
     assert len(read_records(Path(file), Naming)) == 5
 
 
 def test_predictions_are_kept_and_not_run_again(ran: Ran, tmp_path: Path) -> None:
-    """What is in the file when a run is interrupted stays, and the next goes on from there."""
+    """Trials in the file survive an interruption, and the next run continues after them."""
     file = str(tmp_path / "trials.jsonl")
     invoke("predicted", "--first", "4", "--seeds", "3", "--trials", file)
     assert ran == [("", 4)]
     result = invoke("predicted", "--first", "3", "--seeds", "2", "--trials", file)
     assert ran == [("", 4), ("", 3)]
-    assert [one.seed for one in read_records(Path(file), Predicting)] == [4, 3]
+    assert [trial.seed for trial in read_records(Path(file), Predicting)] == [4, 3]
     assert result.exit_code == 1  # one in two is off
     assert "| all | 2 | 50.0%" in result.output
 
@@ -88,7 +89,7 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
     invoke("predicted", "--seeds", "1", "--trials", str(file))
     result = invoke("named", "--trials", str(file))
     assert result.exit_code == 1
-    assert "must hold a Naming a line" in result.output
+    assert "hold a Naming" in result.output
 
 
 def test_an_unknown_case_is_refused() -> None:

@@ -1,32 +1,32 @@
-"""Trials of naming: what diagnose is asked about a case, and whether its answer is right."""
+"""Trials of naming: the question about a case, and whether the answer is right."""
 
 import json
 from collections.abc import Callable
 
 import pytest
 
+from perf_tests.studies.children import ChildError
 from perf_tests.studies.diagnosis import naming
 from perf_tests.studies.diagnosis.asking import Answer, Question
-from perf_tests.studies.diagnosis.children import ChildError
-from perf_tests.studies.diagnosis.naming import question_of, run
+from perf_tests.studies.diagnosis.naming import make_question, run
 from perf_tests.studies.faults.catalogue import find
 from perf_tests.studies.faults.subject import VARIABLE
 from tests.studies.diagnosis.answers_made import answer
 
-Says = Callable[[Answer | Exception], None]
+SetAnswer = Callable[[Answer | Exception], None]
 
 
 @pytest.fixture
-def says(monkeypatch: pytest.MonkeyPatch) -> Says:
+def set_answer(monkeypatch: pytest.MonkeyPatch) -> SetAnswer:
     """Let diagnose give an answer, or fail."""
 
-    def prepare(said: Answer | Exception) -> None:
-        def diagnosed(_: Question) -> Answer:
-            if isinstance(said, Exception):
-                raise said
-            return said
+    def prepare(result: Answer | Exception) -> None:
+        def diagnose(_: Question) -> Answer:
+            if isinstance(result, Exception):
+                raise result
+            return result
 
-        monkeypatch.setattr(naming, "diagnosed", diagnosed)
+        monkeypatch.setattr(naming, "diagnose", diagnose)
 
     return prepare
 
@@ -34,33 +34,33 @@ def says(monkeypatch: pytest.MonkeyPatch) -> Says:
 def test_a_question_names_what_the_case_has() -> None:
     """Its loader always, its step and its loop where it has them, and the values drawn."""
     plain = find("slow-source")
-    question = question_of(plain, plain.draw(1), 5.0)
+    question = make_question(plain, plain.draw(1), 5.0)
     assert question.loader == "perf_tests.studies.faults.subject:loader"
     assert (question.step, question.loop) == ("", "")
     assert question.accelerator == plain.accelerator(plain.draw(1))
     described = json.loads(question.variables[VARIABLE])
     assert described == {"case": "slow-source", "values": plain.draw(1)}
     cores, lock = find("shared-cores"), find("gil-bound-threads")
-    assert question_of(cores, cores.draw(1), 5.0).step.endswith(":step")
-    assert question_of(lock, lock.draw(1), 5.0).loop.endswith(":loop")
+    assert make_question(cores, cores.draw(1), 5.0).step.endswith(":step")
+    assert make_question(lock, lock.draw(1), 5.0).loop.endswith(":loop")
 
 
-def test_stage_and_resource_must_both_be_right(says: Says) -> None:
+def test_stage_and_resource_must_both_be_right(set_answer: SetAnswer) -> None:
     """Each is judged by itself, and the trial by both."""
     case = find("slow-source")
-    says(answer())
+    set_answer(answer())
     assert run(case, 1, 5.0).is_right
-    says(answer(stage="Batch"))
+    set_answer(answer(stage="Batch"))
     wrong = run(case, 1, 5.0)
     assert (wrong.is_stage, wrong.is_resource, wrong.is_right) == (False, True, False)
-    says(answer(resource="gil"))
+    set_answer(answer(resource="gil"))
     wrong = run(case, 1, 5.0)
     assert (wrong.is_stage, wrong.is_resource, wrong.is_right) == (True, False, False)
 
 
-def test_what_was_said_is_kept(says: Says) -> None:
+def test_the_answer_is_kept(set_answer: SetAnswer) -> None:
     """The trial holds the answer, what it must have been, and what it was drawn from."""
-    says(answer(stage=None, resource="device-transfer"))
+    set_answer(answer(stage=None, resource="device-transfer"))
     trial = run(find("wide-float32"), 3, 5.0)
     assert trial.is_right
     assert (trial.stage, trial.resource) == (None, "device-transfer")
@@ -69,8 +69,8 @@ def test_what_was_said_is_kept(says: Says) -> None:
     assert trial.sentence.startswith("It is")
 
 
-def test_a_failure_is_wrong(says: Says) -> None:
+def test_a_failure_is_wrong(set_answer: SetAnswer) -> None:
     """No diagnosis names nothing, not even where no stage is right."""
-    says(ChildError("ended with code 2"))
+    set_answer(ChildError("ended with code 2"))
     trial = run(find("wide-float32"), 1, 5.0)
     assert (trial.is_stage, trial.resource, trial.sentence) == (False, "error", "ended with code 2")

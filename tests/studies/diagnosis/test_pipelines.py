@@ -12,8 +12,8 @@ from perf_tests.studies.diagnosis.pipelines import (
     STAGES,
     Pipeline,
     Work,
-    drawn,
-    stage_named,
+    draw_pipeline,
+    find_stage,
 )
 
 SEEDS = range(60)
@@ -27,25 +27,25 @@ def first_batches(pipeline: Pipeline) -> list[np.ndarray]:
 
 def test_drawing_follows_the_seed() -> None:
     """The same seed draws the same pipeline, and seeds draw many different ones."""
-    assert drawn(5) == drawn(5)
-    assert len({str(drawn(seed)) for seed in SEEDS}) == len(SEEDS)
+    assert draw_pipeline(5) == draw_pipeline(5)
+    assert len({str(draw_pipeline(seed)) for seed in SEEDS}) == len(SEEDS)
 
 
 def test_every_shape_is_drawn() -> None:
     """One to three stages take time, every stage and every way among them, in 1 and 2 workers."""
-    pipelines = [drawn(seed) for seed in SEEDS]
-    works = [getattr(one, stage) for one in pipelines for stage in one.working]
-    assert {len(one.working) for one in pipelines} == {1, 2, 3}
-    assert {stage for one in pipelines for stage in one.working} == set(STAGES)
+    pipelines = [draw_pipeline(seed) for seed in SEEDS]
+    works = [getattr(drawn, stage) for drawn in pipelines for stage in drawn.working]
+    assert {len(drawn.working) for drawn in pipelines} == {1, 2, 3}
+    assert {stage for drawn in pipelines for stage in drawn.working} == set(STAGES)
     assert {work.how for work in works} == {"waits", "computes", "computes-unlocked"}
     assert all(0.003 <= work.s_per_batch <= 0.030 for work in works)
-    assert {one.workers for one in pipelines} == {1, 2}
-    assert {one.threads for one in pipelines} == {0, 2}
+    assert {drawn.workers for drawn in pipelines} == {1, 2}
+    assert {drawn.threads for drawn in pipelines} == {0, 2}
 
 
 def test_a_stage_taken_out_takes_no_time_and_nothing_else_changes() -> None:
     """Only its work is gone."""
-    pipeline = drawn(3)
+    pipeline = draw_pipeline(3)
     taken, *others = pipeline.working
     changed = pipeline.without(taken)
     assert getattr(changed, taken) == NOTHING
@@ -55,9 +55,9 @@ def test_a_stage_taken_out_takes_no_time_and_nothing_else_changes() -> None:
 
 def test_workers_change_nothing_else() -> None:
     """The stages stay."""
-    changed = drawn(3).with_workers(4)
+    changed = draw_pipeline(3).with_workers(4)
     assert changed.workers == 4
-    assert changed.with_workers(drawn(3).workers) == drawn(3)
+    assert changed.with_workers(draw_pipeline(3).workers) == draw_pipeline(3)
 
 
 @pytest.mark.parametrize("threads", [0, 2])
@@ -66,8 +66,8 @@ def test_changes_give_the_same_batches(threads: int, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(grain.IterDataset, "mp_prefetch", lambda dataset, _: dataset)
     working = Pipeline(rows=4, workers=0, threads=threads, decode=Work("computes", 1e-6))
     for changed in (QUICK, working, working.without("decode")):
-        for one, other in zip(first_batches(changed), first_batches(QUICK), strict=True):
-            assert np.array_equal(one, other)
+        for batch, other in zip(first_batches(changed), first_batches(QUICK), strict=True):
+            assert np.array_equal(batch, other)
 
 
 def test_a_stage_spends_its_time_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,13 +92,13 @@ def test_a_stage_spends_its_time_in_parts(monkeypatch: pytest.MonkeyPatch) -> No
     ],
 )
 def test_a_stage_is_known_by_its_node(name: str, stage: str | None) -> None:
-    """What lint calls a node says which stage it is."""
-    assert stage_named(name) == stage
+    """A stage is recognised by the name that lint gives its node."""
+    assert find_stage(name) == stage
 
 
 def test_a_session_builds_what_its_environment_describes(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pipeline survives the way through a variable."""
-    pipeline = drawn(9)
-    assert subject.pipeline_from(subject.described(pipeline)) == pipeline
-    monkeypatch.setenv(subject.VARIABLE, subject.described(QUICK.with_workers(0)))
+    pipeline = draw_pipeline(9)
+    assert subject.parse_pipeline(subject.describe(pipeline)) == pipeline
+    monkeypatch.setenv(subject.VARIABLE, subject.describe(QUICK.with_workers(0)))
     assert next(iter(subject.loader()))["tokens"].shape[0] == QUICK.rows

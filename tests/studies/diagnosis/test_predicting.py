@@ -6,23 +6,27 @@ from dataclasses import replace
 import pytest
 
 from netpipe.diagnosis.diagnosis import Prediction
+from perf_tests.studies.children import ChildError
 from perf_tests.studies.diagnosis import predicting
 from perf_tests.studies.diagnosis.asking import Question
-from perf_tests.studies.diagnosis.children import ChildError
-from perf_tests.studies.diagnosis.pipelines import Pipeline, drawn
-from perf_tests.studies.diagnosis.predicting import chosen, run
+from perf_tests.studies.diagnosis.pipelines import Pipeline, draw_pipeline
+from perf_tests.studies.diagnosis.predicting import choose_change, run
 from perf_tests.studies.diagnosis.turns import Timed
 from tests.studies.diagnosis.answers_made import about, answer, prediction
 from tests.studies.diagnosis.trials_of_diagnosis import PIPELINE
-from tests.studies.diagnosis.trials_of_diagnosis import predicting as trial
+from tests.studies.diagnosis.trials_of_diagnosis import predicting as make_trial
 
 WHAT_IF = (
     prediction("2 workers", "workers", 0.015),
     prediction("no Source", "without-stage", 0.010),
     prediction("half the batch", "smaller-batch", 0.015),
 )
-SEED = next(seed for seed in range(99) if len(drawn(seed).working) > 1 and drawn(seed).workers == 1)
-ALONE = next(seed for seed in range(99) if len(drawn(seed).working) == 1)
+SEED = next(
+    seed
+    for seed in range(99)
+    if len(draw_pipeline(seed).working) > 1 and draw_pipeline(seed).workers == 1
+)
+ALONE = next(seed for seed in range(99) if len(draw_pipeline(seed).working) == 1)
 
 
 def alike(pipelines: Sequence[Pipeline]) -> Timed:
@@ -32,7 +36,7 @@ def alike(pipelines: Sequence[Pipeline]) -> Timed:
 
 def made(kind: str, *what_if: Prediction, pipeline: Pipeline = PIPELINE) -> set[Pipeline]:
     """Return what any seed may change a pipeline to."""
-    changes = [chosen(seed, kind, pipeline, what_if) for seed in range(30)]
+    changes = [choose_change(seed, kind, pipeline, what_if) for seed in range(30)]
     return {change.pipeline for change in changes if change}
 
 
@@ -53,21 +57,23 @@ def test_seeds_try_different_changes() -> None:
     """Every prediction that can be made is made by some seed, the same by the same."""
     both = [prediction(f"{n} workers", "workers", 0.03 / n) for n in (2, 3)]
     assert made("workers", *both) == {PIPELINE.with_workers(n) for n in (2, 3)}
-    assert chosen(5, "workers", PIPELINE, both) == chosen(5, "workers", PIPELINE, both)
+    assert choose_change(5, "workers", PIPELINE, both) == choose_change(
+        5, "workers", PIPELINE, both
+    )
 
 
 def test_a_seed_is_diagnosed_changed_and_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both changes and the pipeline as it was are timed in one session, each beside its own."""
     stage = {"read": "Source", "decode": "Decode", "augment": "Augment", "stack": "Batch"}
-    first = drawn(SEED).working[0]
+    first = draw_pipeline(SEED).working[0]
     what_if = (WHAT_IF[0], prediction(f"no {stage[first]}", "without-stage", 0.010))
 
     def timed(pipelines: Sequence[Pipeline]) -> Timed:
-        as_it_is = drawn(SEED)
+        as_it_is = draw_pipeline(SEED)
         assert pipelines == [as_it_is, as_it_is.with_workers(2), as_it_is.without(first)]
         return Timed(((0.030, 0.031, 0.032), (0.016,) * 3, (0.011,) * 3), 0.25)
 
-    monkeypatch.setattr(predicting, "diagnosed", lambda _: answer(what_if=what_if))
+    monkeypatch.setattr(predicting, "diagnose", lambda _: answer(what_if=what_if))
     monkeypatch.setattr(predicting, "time_pipelines", timed)
     workers, without = run(SEED, 5.0)
     assert (workers.kind, workers.change) == ("workers", "2 workers")
@@ -81,19 +87,19 @@ def test_a_seed_is_diagnosed_changed_and_timed(monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_only_stage_is_left_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without it there would be nothing to load."""
-    monkeypatch.setattr(predicting, "diagnosed", lambda _: answer(what_if=WHAT_IF))
+    monkeypatch.setattr(predicting, "diagnose", lambda _: answer(what_if=WHAT_IF))
     monkeypatch.setattr(predicting, "time_pipelines", alike)
-    assert [one.kind for one in run(ALONE, 5.0)] == ["workers"]
+    assert [trial.kind for trial in run(ALONE, 5.0)] == ["workers"]
 
 
-def test_what_was_not_predicted_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A change that diagnose said nothing of is a trial too."""
-    monkeypatch.setattr(predicting, "diagnosed", lambda _: answer())
+def test_a_missing_prediction_is_a_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change that diagnose did not predict is a trial too."""
+    monkeypatch.setattr(predicting, "diagnose", lambda _: answer())
     monkeypatch.setattr(predicting, "time_pipelines", alike)
-    for one in run(SEED, 5.0):
-        assert one.error_fraction is None
-        assert one.measured_s_per_batch is None
-        assert "predicted no such change" in one.failure
+    for trial in run(SEED, 5.0):
+        assert trial.error_fraction is None
+        assert trial.measured_s_per_batch is None
+        assert "no such change" in trial.failure
 
 
 def test_a_failure_is_a_trial_of_every_kind(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,21 +108,21 @@ def test_a_failure_is_a_trial_of_every_kind(monkeypatch: pytest.MonkeyPatch) -> 
     def failing(_: Question) -> None:
         raise ChildError("ended with code 2")
 
-    monkeypatch.setattr(predicting, "diagnosed", failing)
+    monkeypatch.setattr(predicting, "diagnose", failing)
     both = list(run(SEED, 5.0))
-    assert [one.kind for one in both] == ["workers", "without-stage"]
-    assert {one.failure for one in both} == {"ended with code 2"}
+    assert [trial.kind for trial in both] == ["workers", "without-stage"]
+    assert {trial.failure for trial in both} == {"ended with code 2"}
 
 
 @pytest.mark.parametrize(("came", "off"), [(0.020, 0.0), (0.025, 0.2), (0.016, 0.25), (None, None)])
 def test_an_error_is_over_what_was_measured(came: float | None, off: float | None) -> None:
     """Too much and too little count alike."""
-    assert trial(came).error_fraction == (None if off is None else pytest.approx(off))
+    assert make_trial(came).error_fraction == (None if off is None else pytest.approx(off))
 
 
 def test_what_the_machine_became_slower_by_is_no_error() -> None:
     """A pipeline that takes longer by a tenth, changed and unchanged, was predicted rightly."""
-    slower = replace(trial(0.022), before_s_per_batch=about(1.1 * 0.031))
+    slower = replace(make_trial(0.022), before_s_per_batch=about(1.1 * 0.031))
     assert slower.error_fraction == pytest.approx(0.1 / 1.1)
     assert slower.steady_error_fraction == pytest.approx(0.0)
-    assert trial(None).steady_error_fraction is None
+    assert make_trial(None).steady_error_fraction is None

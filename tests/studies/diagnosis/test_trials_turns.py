@@ -8,8 +8,8 @@ import pytest
 from netpipe.linting.experiments.blocks import ElementBlock, Pace
 from netpipe.measuring.loader_puller import LoaderFactory
 from perf_tests.studies.diagnosis import turns
-from perf_tests.studies.diagnosis.pipelines import drawn
-from perf_tests.studies.diagnosis.subject import pipeline_from
+from perf_tests.studies.diagnosis.pipelines import draw_pipeline
+from perf_tests.studies.diagnosis.subject import parse_pipeline
 from perf_tests.studies.diagnosis.turns import Timed, time_loaders, time_pipelines
 
 
@@ -29,11 +29,11 @@ def test_rounds_run_there_and_back() -> None:
 
 def test_a_child_times_the_pipelines_given(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is described on its command line, and its times come back in the same order."""
-    pipelines = [drawn(1), drawn(2)]
+    pipelines = [draw_pipeline(1), draw_pipeline(2)]
 
     def printed(arguments: Sequence[str], _: Mapping[str, str], limit_s: float) -> Any:
         assert arguments[:2] == ["-m", "perf_tests.studies.diagnosis.turns"]
-        assert [pipeline_from(one) for one in arguments[2:]] == pipelines
+        assert [parse_pipeline(text) for text in arguments[2:]] == pipelines
         assert limit_s > 0
         return {"s_per_batch": [[0.01, 0.02], [0.03, 0.04]], "busy_elsewhere_fraction": 0.25}
 

@@ -9,8 +9,8 @@ from click.testing import CliRunner
 
 from netpipe.data.preparation.synthetic import generate
 from perf_tests.studies.endurance.__main__ import main
-from perf_tests.studies.endurance.drawing import svg_plot
-from perf_tests.studies.endurance.watching import LEAST_LOOKS, Held, growths, watched
+from perf_tests.studies.endurance.drawing import draw_svg
+from perf_tests.studies.endurance.watching import MIN_LOOKS, Held, compute_growths, watch
 
 FLAT = [
     Held(5.0 * n, 80.0, 300_000_000 + n % 7, 200_000_000, 40, 3, 800_000) for n in range(1, 121)
@@ -18,8 +18,8 @@ FLAT = [
 
 
 def test_flat_is_flat() -> None:
-    """What stays about the same has not grown."""
-    assert all(one.is_flat for one in growths(FLAT))
+    """Quantities that stay about the same have not grown."""
+    assert all(growth.is_flat for growth in compute_growths(FLAT))
 
 
 @pytest.mark.parametrize(
@@ -34,16 +34,16 @@ def test_flat_is_flat() -> None:
 def test_a_leak_is_seen(name: str, step: int) -> None:
     """A little more at every look is named, and nothing else is."""
     leaking = [
-        replace(one, **{name: getattr(one, name) + step * number})
-        for number, one in enumerate(FLAT)
+        replace(moment, **{name: getattr(moment, name) + step * number})
+        for number, moment in enumerate(FLAT)
     ]
-    assert [one.name for one in growths(leaking) if not one.is_flat] == [name]
+    assert [growth.name for growth in compute_growths(leaking) if not growth.is_flat] == [name]
 
 
 def test_the_start_is_no_growth() -> None:
-    """What fills up in the first tenth of the time is not held against the pipeline."""
-    filling = [replace(one, own_bytes=1) for one in FLAT[:12]] + FLAT[12:]
-    assert all(one.is_flat for one in growths(filling))
+    """Buffers may fill up in the first tenth of the time."""
+    filling = [replace(moment, own_bytes=1) for moment in FLAT[:12]] + FLAT[12:]
+    assert all(growth.is_flat for growth in compute_growths(filling))
 
 
 def test_a_loader_is_watched_and_closed() -> None:
@@ -60,17 +60,17 @@ def test_a_loader_is_watched_and_closed() -> None:
         def close(self) -> None:
             closed.append(True)
 
-    held = list(watched(Endless(), 0.001, 0.001))
-    assert len(held) == LEAST_LOOKS
-    assert all(one.pss_bytes > one.own_bytes > 0 and one.open_files > 0 for one in held)
-    assert [one.elapsed_s for one in held] == sorted(one.elapsed_s for one in held)
+    held = list(watch(Endless(), 0.001, 0.001))
+    assert len(held) == MIN_LOOKS
+    assert all(moment.pss_bytes > moment.own_bytes > 0 < moment.open_files for moment in held)
+    assert [moment.elapsed_s for moment in held] == sorted(moment.elapsed_s for moment in held)
     assert closed == [True]
 
 
 def test_the_plot_shows_every_moment() -> None:
     """It is an SVG file, the same each time, with a panel for each thing that is held."""
-    plot = svg_plot(FLAT, "a title")
-    assert plot == svg_plot(FLAT, "a title")
+    plot = draw_svg(FLAT, "a title")
+    assert plot == draw_svg(FLAT, "a title")
     ElementTree.fromstring(plot)
     for label in (
         "memory (PSS), MB",

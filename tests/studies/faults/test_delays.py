@@ -38,7 +38,7 @@ def test_a_batch_takes_the_same_time_in_every_process(delay: Lognormal | RareTai
 def test_a_prefetching_thread_hands_over_every_batch() -> None:
     """Batches arrive in order and the end is an end."""
     loader = Prefetched(islice(in_main_thread(Steady(0.0)), 5), depth=2)
-    tokens = [int(one["tokens"][0, 0]) for one in loader]
+    tokens = [int(batch["tokens"][0, 0]) for batch in loader]
     assert tokens == [int(batch(number)["tokens"][0, 0]) for number in range(5)]
 
 
@@ -50,6 +50,6 @@ def test_what_a_buffer_lends_is_there_at_once() -> None:
 
 
 def test_a_torch_style_loader_can_be_iterated_again() -> None:
-    """Each epoch has as many batches as its length says."""
+    """Each epoch has as many batches as its length."""
     loader = TorchStyle(Steady(0.0), Steady(0.0), batches=3)
     assert len(loader) == len(list(loader)) == len(list(loader)) == 3

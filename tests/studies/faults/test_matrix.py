@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from perf_tests.studies.faults.matrix import Result, confusion, rates, result
+from perf_tests.studies.faults.matrix import Result, build_confusion, classify, count_rates
 from perf_tests.studies.faults.trials import Trial
 from tests.studies.faults.trials_made import control, fault
 
@@ -31,27 +31,27 @@ MASKED = ("loader-bound", "masked-loader-bound")
 )
 def test_a_verdict_is_right_or_not(trial: Trial, shows: Result) -> None:
     """A fault needs its own name, a control needs none, and an open question is neither."""
-    assert result(trial) is shows
+    assert classify(trial) is shows
 
 
 @pytest.mark.parametrize("called", ["healthy", "inconclusive", "contention"])
 def test_a_finding_names_a_fault_under_any_verdict(called: str) -> None:
     """A fault that costs no stall is named by its finding."""
     found = fault(called, kinds=(), finding="donation-missing", findings=("donation-missing",))
-    assert result(found) is Result.RIGHT
+    assert classify(found) is Result.RIGHT
 
 
 def test_a_finding_that_is_not_true_blames_a_control() -> None:
     """A control that is called healthy is blamed all the same by the finding of a fault."""
     blamed = control(finding="donation-missing", findings=("donation-missing",))
-    assert result(blamed) is Result.BLAMED
-    assert result(control(finding="donation-missing")) is Result.RIGHT
+    assert classify(blamed) is Result.BLAMED
+    assert classify(control(finding="donation-missing")) is Result.RIGHT
 
 
 def test_rates_leave_open_questions_out_of_the_names() -> None:
-    """What is inconclusive counts among the inconclusive, not among the wrong names."""
+    """Inconclusive trials do not count as wrong names."""
     trials = [*[fault()] * 3, fault("jitter"), fault("inconclusive"), control(), control("jitter")]
-    counted = rates(trials)
+    counted = count_rates(trials)
     assert (counted.faults, counted.controls) == (5, 2)
     assert counted.named_fraction == 3 / 4
     assert counted.inconclusive_fraction == 1 / 7
@@ -60,35 +60,35 @@ def test_rates_leave_open_questions_out_of_the_names() -> None:
 
 def test_goals_hold_at_their_limits() -> None:
     """One fault in twenty may bear a wrong name and one trial in ten may be left open."""
-    assert rates([*[fault()] * 19, fault("jitter")]).meets_goals
-    assert not rates([*[fault()] * 18, fault("jitter")]).meets_goals
-    assert rates([*[fault()] * 9, control("inconclusive")]).meets_goals
-    assert not rates([*[fault()] * 8, control("inconclusive")]).meets_goals
+    assert count_rates([*[fault()] * 19, fault("jitter")]).meets_goals
+    assert not count_rates([*[fault()] * 18, fault("jitter")]).meets_goals
+    assert count_rates([*[fault()] * 9, control("inconclusive")]).meets_goals
+    assert not count_rates([*[fault()] * 8, control("inconclusive")]).meets_goals
 
 
 @pytest.mark.parametrize("worst", [fault("healthy"), control("at-risk")])
 def test_one_miss_and_one_blame_are_too_many(worst: Trial) -> None:
     """No number of right answers makes up for a fault called healthy or a control blamed."""
-    assert not rates([*[fault()] * 99, worst]).meets_goals
+    assert not count_rates([*[fault()] * 99, worst]).meets_goals
 
 
 def test_no_trials_show_nothing() -> None:
     """A run in which nothing was tried meets no goal, and divides by nothing."""
-    assert not rates([]).meets_goals
-    assert rates([control()]).meets_goals
+    assert not count_rates([]).meets_goals
+    assert count_rates([control()]).meets_goals
 
 
 def test_second_sessions_are_counted() -> None:
-    """What was open at first is told, however it was decided in the end."""
+    """Every trial with a second session counts, however it was decided."""
     twice = replace(fault(), first_message="inconclusive: noise")
-    assert rates([fault(), twice, twice]).twice == 2
+    assert count_rates([fault(), twice, twice]).twice == 2
 
 
 def test_the_matrix_has_a_row_for_each_name_expected() -> None:
     """Rows are what was expected, columns what was called, in the same order."""
     sync = {"expected": "forced-sync", "kinds": ("forced-sync",)}
     trials = [fault(), fault(), fault("error"), fault("forced-sync", **sync), control()]
-    assert confusion(trials) == [
+    assert build_confusion(trials) == [
         ["expected", "loader-bound", "forced-sync", "healthy", "error"],
         ["loader-bound", "2", "", "", "1"],
         ["forced-sync", "", "1", "", ""],

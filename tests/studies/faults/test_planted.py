@@ -1,4 +1,4 @@
-"""What diagnose must say of a case: which names and resources count as right."""
+"""The names and resources that count as right answers about a case."""
 
 import grain
 import numpy as np
@@ -13,7 +13,7 @@ PLANTED = [case for case in CASES if case.planted]
 
 
 @pytest.mark.parametrize(
-    ("planted", "said"),
+    ("planted", "name"),
     [
         (waits(SOURCE), "Source"),
         (waits("Transform"), "MapWithIndex of perf_tests.studies.faults.grain_loaders.Transform"),
@@ -23,13 +23,13 @@ PLANTED = [case for case in CASES if case.planted]
         (Planted(("ProcessPrefetch", NO_STAGE), ("cpu",), "either"), None),
     ],
 )
-def test_a_stage_is_known_by_a_word_of_its_name(planted: Planted, said: str | None) -> None:
+def test_a_stage_is_known_by_a_word_of_its_name(planted: Planted, name: str | None) -> None:
     """A kind, a function at any place of a chain, or no stage where none is at fault."""
-    assert planted.is_stage(said)
+    assert planted.is_stage(name)
 
 
 @pytest.mark.parametrize(
-    ("planted", "said"),
+    ("planted", "name"),
     [
         (waits(SOURCE), "Batch"),
         (waits(SOURCE), None),
@@ -38,9 +38,9 @@ def test_a_stage_is_known_by_a_word_of_its_name(planted: Planted, said: str | No
         (Planted((NO_STAGE,), ("device-transfer",)), "in_main_thread > wait"),
     ],
 )
-def test_another_stage_is_not_it(planted: Planted, said: str | None) -> None:
-    """What spends the time is no answer without the one that it is spent for."""
-    assert not planted.is_stage(said)
+def test_another_stage_is_not_it(planted: Planted, name: str | None) -> None:
+    """A helper that spends the time is no answer without its caller."""
+    assert not planted.is_stage(name)
 
 
 def test_a_resource_is_right_if_it_is_among_them() -> None:
@@ -58,7 +58,7 @@ def test_a_resource_is_right_if_it_is_among_them() -> None:
 def test_an_answer_is_needed_and_a_reason_for_two(
     stages: tuple[str, ...], resources: tuple[str, ...]
 ) -> None:
-    """What can never be right, or twice without a reason, is a mistake of the catalogue."""
+    """Impossible answers, and several without a reason, are mistakes of the catalogue."""
     with pytest.raises(AssertionError):
         Planted(stages, resources)
 
@@ -66,7 +66,9 @@ def test_an_answer_is_needed_and_a_reason_for_two(
 def test_enough_cases_have_a_stage_and_every_resource_that_can_be_planted() -> None:
     """Diagnose is held to account on at least 25 cases and each of seven resources."""
     assert len(PLANTED) >= 25
-    assert {one for case in PLANTED if case.planted for one in case.planted.resources} == {
+    assert {
+        resource for case in PLANTED if case.planted for resource in case.planted.resources
+    } == {
         *("cpu", "gil", "disk", "memory"),
         *("process-transfer", "device-transfer", "waiting"),
     }

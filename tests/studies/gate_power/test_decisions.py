@@ -11,7 +11,12 @@ from netpipe.gate.metrics import GATED, STEP
 from netpipe.gate.outcomes import Outcome
 from netpipe.gate.pairs import Pair
 from netpipe.results.measurement import Interval, Measurement
-from perf_tests.studies.gate_power.decisions import against, decided, in_order, replayed
+from perf_tests.studies.gate_power.decisions import (
+    decide_in_order,
+    decide_on_pairs,
+    decide_run,
+    replay_decisions,
+)
 from tests.measurements import CPU, HOST, make_measurement
 
 SPREAD = (0.99, 1.0, 1.01, 1.0, 0.995, 1.005)
@@ -25,19 +30,19 @@ def session(cpu_ratio: float) -> Measurement:
 
 def sessions(middle: float, count: int) -> list[Measurement]:
     """Make sessions that spread around a CPU ratio."""
-    return [session(middle * one) for one in islice(cycle(SPREAD), count)]
+    return [session(middle * factor) for factor in islice(cycle(SPREAD), count)]
 
 
 def test_identical_code_passes_at_once() -> None:
     """One session that is like the baseline's decides the whole run."""
-    decision = decided(sessions(2.0, 10), iter([session(2.0)]))
+    decision = decide_run(sessions(2.0, 10), iter([session(2.0)]))
     assert (decision.outcome, decision.sessions) == (Outcome.PASS, 1)
 
 
 def test_a_slowdown_takes_sessions_until_it_is_proven() -> None:
     """More sessions are drawn from the supply, and no more than a run would measure."""
     supply = iter(sessions(2.4, 20))
-    decision = decided(sessions(2.0, 10), supply)
+    decision = decide_run(sessions(2.0, 10), supply)
     assert (decision.outcome, decision.metric) == (Outcome.REGRESSED, "load_cpu_ratio")
     assert 2 <= decision.sessions <= MAX_SESSIONS
     assert len(list(supply)) == 20 - decision.sessions
@@ -47,17 +52,17 @@ def test_a_run_is_as_bad_as_its_worst_quantity() -> None:
     """A slower step is found although loading is as fast as before."""
     fine = session(2.0)
     slow = make_measurement(step_s=0.060, load_cpu_ratio=fine.load_cpu_ratio, host=fine.host)
-    decision = decided(sessions(2.0, 10), iter([slow] * MAX_SESSIONS))
+    decision = decide_run(sessions(2.0, 10), iter([slow] * MAX_SESSIONS))
     assert (decision.outcome, decision.metric) == (Outcome.REGRESSED, "step_s")
 
 
-def test_what_is_reported_only_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_quantity_that_is_only_reported_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A quantity that is not judged on the device leaves the decision to the others."""
     monkeypatch.setitem(GATED, "step_s", (replace(STEP, is_judged_on_shared_cores=False),))
-    kept = [replace(one, device=CPU) for one in sessions(2.0, 10)]
-    assert decided(kept, iter(kept)).outcome is Outcome.PASS
-    pairs = [Pair(one, one) for one in kept]
-    assert {one.outcome for one in against(pairs, 3, seed=1)} == {Outcome.PASS}
+    kept = [replace(measurement, device=CPU) for measurement in sessions(2.0, 10)]
+    assert decide_run(kept, iter(kept)).outcome is Outcome.PASS
+    pairs = [Pair(measurement, measurement) for measurement in kept]
+    assert {decision.outcome for decision in decide_on_pairs(pairs, 3, seed=1)} == {Outcome.PASS}
 
 
 def test_no_session_is_in_its_own_baseline(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,8 +73,8 @@ def test_no_session_is_in_its_own_baseline(monkeypatch: pytest.MonkeyPatch) -> N
     def noted(baseline: list[Measurement], supply: Iterator[Measurement]) -> None:
         seen.append((baseline, next(supply)))
 
-    monkeypatch.setattr("perf_tests.studies.gate_power.decisions.decided", noted)
-    list(replayed(kept, kept, 200, seed=1))
+    monkeypatch.setattr("perf_tests.studies.gate_power.decisions.decide_run", noted)
+    list(replay_decisions(kept, kept, 200, seed=1))
     assert len(seen) == 200
     assert all(len(baseline) == 10 and now not in baseline for baseline, now in seen)
     assert len({now.load_cpu_ratio.median for _, now in seen}) > 20
@@ -78,24 +83,30 @@ def test_no_session_is_in_its_own_baseline(monkeypatch: pytest.MonkeyPatch) -> N
 def test_replays_find_what_is_slower_and_nothing_else() -> None:
     """A loader that costs a fifth more is found every time, the same one never."""
     kept, slower = sessions(2.0, 30), sessions(2.4, 12)
-    assert {one.outcome for one in replayed(kept, kept, 50, seed=1)} == {Outcome.PASS}
-    assert {one.outcome for one in replayed(kept, slower, 50, seed=1)} == {Outcome.REGRESSED}
+    assert {decision.outcome for decision in replay_decisions(kept, kept, 50, seed=1)} == {
+        Outcome.PASS
+    }
+    assert {decision.outcome for decision in replay_decisions(kept, slower, 50, seed=1)} == {
+        Outcome.REGRESSED
+    }
 
 
 def test_in_order_every_session_after_the_baseline_is_used_once() -> None:
     """Ten sessions are recorded, the others are runs; one that looks again takes the next."""
-    assert [one.sessions for one in in_order(sessions(2.0, 16))] == [1] * 6
+    assert [decision.sessions for decision in decide_in_order(sessions(2.0, 16))] == [1] * 6
     slower_at_the_end = sessions(2.0, 10) + sessions(2.4, 4)
-    found = list(in_order(slower_at_the_end))
-    assert sum(one.sessions for one in found) >= 4
+    found = list(decide_in_order(slower_at_the_end))
+    assert sum(decision.sessions for decision in found) >= 4
     assert found[0].outcome is Outcome.REGRESSED
 
 
 def test_pairs_decide_as_in_a_run_against_a_ref() -> None:
     """A version that costs a fifth more is found from pairs, the same one never."""
     kept = sessions(2.0, 8)
-    same = [Pair(one, other) for one, other in zip(kept, reversed(kept), strict=True)]
-    slow = [Pair(one, other) for one, other in zip(kept, sessions(2.4, 8), strict=True)]
-    assert {one.outcome for one in against(same, 20, seed=1)} == {Outcome.PASS}
-    assert {one.outcome for one in against(slow, 20, seed=1)} == {Outcome.REGRESSED}
-    assert all(one.sessions >= 6 for one in against(slow, 20, seed=1))
+    same = [Pair(base, now) for base, now in zip(kept, reversed(kept), strict=True)]
+    slow = [Pair(base, now) for base, now in zip(kept, sessions(2.4, 8), strict=True)]
+    assert {decision.outcome for decision in decide_on_pairs(same, 20, seed=1)} == {Outcome.PASS}
+    assert {decision.outcome for decision in decide_on_pairs(slow, 20, seed=1)} == {
+        Outcome.REGRESSED
+    }
+    assert all(decision.sessions >= 6 for decision in decide_on_pairs(slow, 20, seed=1))

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from perf_tests.studies.diagnosis.records import append_record, read_records
 from perf_tests.studies.gate_power import identical
-from perf_tests.studies.gate_power.identical import Figure, SuiteRun, main, run, table
+from perf_tests.studies.gate_power.identical import Figure, SuiteRun, format_table, main, run
+from perf_tests.studies.records import append_record, read_records
 
 STEP = Figure("test_step_time", "step_s", "PASS", 1.02, "step_s is 1.02 x that of a")
 FINE = SuiteRun(
@@ -25,7 +25,7 @@ FINE = SuiteRun(
     "",
 )
 SLOWER = replace(STEP, outcome="REGRESSED", worse_ratio=2.02)
-FAILED = replace(FINE, exit_code=1, failures=("test_step_time: 2.02",), log="1 failed")
+FAILED = replace(FINE, exit_code=1, failures=("test_step: 2.02",), log="1 failed")
 ALARM = replace(FAILED, is_busy=True, figures=(SLOWER,))
 
 PROJECT = """
@@ -42,19 +42,19 @@ def test_error(broken): pass
 """
 
 
-def test_failures_and_errors_are_told_apart(tmp_path: Path) -> None:
+def test_failures_and_errors_are_distinguished(tmp_path: Path) -> None:
     """A failed test is a failure; one whose teardown fails is an error; both have their message."""
     (tmp_path / "test_it.py").write_text(PROJECT)
     found = run([str(tmp_path), "-p", "no:cacheprovider"], is_busy=False)
     assert found.exit_code == 1
-    assert [one.partition(":")[0] for one in found.failures] == ["test_failed"]
-    assert [one.partition(":")[0] for one in found.errors] == ["test_error"]
+    assert [line.partition(":")[0] for line in found.failures] == ["test_failed"]
+    assert [line.partition(":")[0] for line in found.errors] == ["test_error"]
     assert "not torn down" in found.errors[0]
     assert "1 failed" in found.log
 
 
 def test_a_run_that_takes_too_long_is_ended(tmp_path: Path) -> None:
-    """It has no exit code, and says why."""
+    """It has no exit code, and the reason is in its log."""
     (tmp_path / "test_it.py").write_text("import time\ndef test_it(): time.sleep(600)\n")
     found = run([str(tmp_path), "-p", "no:cacheprovider"], is_busy=False, limit_s=0.5)
     assert found.exit_code is None
@@ -70,7 +70,7 @@ def test_the_suite_is_continued_where_it_was_cut_off(
     monkeypatch.setattr(identical, "run", lambda _, *, is_busy: replace(FINE, is_busy=is_busy))
     result = CliRunner().invoke(main, ["--runs", "4", "--trials", str(path)])
     assert result.exit_code == 0, result.output
-    assert [one.is_busy for one in read_records(path, SuiteRun)] == [False, True, False, True]
+    assert [run.is_busy for run in read_records(path, SuiteRun)] == [False, True, False, True]
 
 
 def test_no_minutes_run_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,14 +81,14 @@ def test_no_minutes_run_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(identical, "run", None)
     result = CliRunner().invoke(main, ["--minutes", "0", "--trials", str(path)])
     assert result.exit_code == 1
-    assert "| runs with an alarm | 0 of 1 | 1 of 1 | 1 of 2 |" in result.stdout
+    assert "alarm | 0 of 1 | 1 of 1 | 1 of 2 |" in result.stdout
 
 
 def test_the_table_has_the_bound_and_the_range_of_each_ratio() -> None:
     """No alarm in 39 runs leaves up to 9%; each metric has its lowest, median and highest ratio."""
-    lines = list(table([FINE] * 38 + [ALARM]))
-    assert "| runs with an alarm | 0 of 38 | 1 of 1 | 1 of 39 | 13.2% |" in lines
-    assert "| runs with an error | 0 of 38 | 0 of 1 | 0 of 39 | 9.0% |" in lines
+    lines = list(format_table([FINE] * 38 + [ALARM]))
+    assert any("alarm | 0 of 38 | 1 of 1 | 1 of 39 | 13.2% |" in line for line in lines)
+    assert any("error | 0 of 38 | 0 of 1 | 0 of 39 | 9.0% |" in line for line in lines)
     counts = "PASS 38, REGRESSED 1"
     assert f"| test_step_time | step_s | 39 | 1.02 | 1.02 | 2.02 | {counts} |" in lines
 

@@ -1,4 +1,4 @@
-"""Slowdowns, the sessions that were taken of them, and the table of what the gate made of them."""
+"""Slowdowns, their sessions, and the table of the gate's decisions on them."""
 
 import gzip
 from pathlib import Path
@@ -12,30 +12,36 @@ from netpipe.session.targets import resolve
 from perf_tests.studies.gate_power import live, slowdowns
 from perf_tests.studies.gate_power.__main__ import main
 from perf_tests.studies.gate_power.decisions import Decision
-from perf_tests.studies.gate_power.live import Session, append, in_turns, sessions
-from perf_tests.studies.gate_power.rates import Row, Share, table
+from perf_tests.studies.gate_power.live import (
+    Session,
+    append_session,
+    measure_in_turns,
+    read_sessions,
+)
+from perf_tests.studies.gate_power.rates import Row, format_table
 from perf_tests.studies.gate_power.slowdowns import Slowdown, Slowed
-from perf_tests.studies.gate_power.trials import TRIALS, of_each_trial
+from perf_tests.studies.gate_power.trials import TRIALS, group_by_trial
+from perf_tests.studies.proportions import Proportion
 from tests.measurements import make_measurement
 
 NOTHING, CPU = Slowdown(), Slowdown("cpu", 23)
 
 
-def taken(*what: Slowdown) -> list[Session]:
+def make_sessions(*slowdowns: Slowdown) -> list[Session]:
     """Make a session of each."""
-    return [Session(one, make_measurement()) for one in what]
+    return [Session(slowdown, make_measurement()) for slowdown in slowdowns]
 
 
 def test_a_slowed_transform_does_its_own_work_too() -> None:
     """It takes so many doses before, and returns what it returned."""
     doses: list[int] = []
-    assert Slowed(lambda one, plus: one + plus, doses.append, 7)(1, plus=2) == 3
+    assert Slowed(lambda number, plus: number + plus, doses.append, 7)(1, plus=2) == 3
     assert doses == [7]
 
 
 @pytest.mark.parametrize("name", ["loader_cpu_13", "step_none_0", "loader_wait_200"])
 def test_a_target_names_the_slowdown(name: str) -> None:
-    """What a session is given resolves to the loader or the step of a slowdown."""
+    """A target resolves to the loader or the step of a slowdown."""
     found = resolve(f"{slowdowns.__name__}:{name}")
     assert found.__self__ == Slowdown(  # type: ignore[attr-defined]  # a bound method
         name.split("_")[1], int(name.split("_")[2])
@@ -52,26 +58,26 @@ def test_another_name_is_no_target() -> None:
 
 def test_both_sides_of_a_trial_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which comes first alternates from cycle to cycle."""
-    monkeypatch.setattr(live, "taken", lambda slowdown, _: taken(slowdown)[0])
-    order = [one.slowdown for one in in_turns([(NOTHING, CPU)], 2, 1.0)]
+    monkeypatch.setattr(live, "measure_session", lambda slowdown, _: make_sessions(slowdown)[0])
+    order = [session.slowdown for session in measure_in_turns([(NOTHING, CPU)], 2, 1.0)]
     assert order == [NOTHING, CPU, CPU, NOTHING]
 
 
 def test_sessions_are_kept_without_their_rounds(tmp_path: Path) -> None:
     """A file holds them in order; nothing that the gate looks at is lost."""
     path = tmp_path / "sessions.jsonl.gz"
-    for one in taken(NOTHING, CPU):
-        append(path, one)
-    kept = sessions(path)
-    assert [one.slowdown for one in kept] == [NOTHING, CPU]
+    for session in make_sessions(NOTHING, CPU):
+        append_session(path, session)
+    kept = read_sessions(path)
+    assert [session.slowdown for session in kept] == [NOTHING, CPU]
     assert kept[0].measurement.rounds == Rounds()
     assert kept[0].measurement.load_cpu_ratio == make_measurement().load_cpu_ratio
 
 
 def test_pairs_are_sessions_in_a_row() -> None:
     """A session is in one pair of its trial; one between two others belongs to neither's."""
-    kept = taken(NOTHING, CPU, CPU, NOTHING, NOTHING, NOTHING)
-    found = {one.trial.name: one for one in of_each_trial(kept)}
+    kept = make_sessions(NOTHING, CPU, CPU, NOTHING, NOTHING, NOTHING)
+    found = {group.trial.name: group for group in group_by_trial(kept)}
     assert set(found) == {"nothing", "loader CPU, 10%"}
     assert len(found["loader CPU, 10%"].pairs) == 2
     assert found["loader CPU, 10%"].pairs[1].base is kept[3].measurement
@@ -81,15 +87,15 @@ def test_pairs_are_sessions_in_a_row() -> None:
 
 def test_every_kind_of_slowdown_is_tried() -> None:
     """Loader CPU, loader wait, step and transfer, beside nothing at all."""
-    assert {one.after.kind for one in TRIALS} == {"none", *slowdowns.KINDS}
+    assert {trial.after.kind for trial in TRIALS} == {"none", *slowdowns.KINDS}
 
 
-def test_a_share_is_no_surer_than_its_sessions() -> None:
+def test_a_proportion_is_no_surer_than_its_sessions() -> None:
     """3,000 decisions on 6 sessions are worth 6: all found may still be six in ten."""
-    share = Share(found=3000, decisions=3000, independent=6)
-    assert share.fraction == 1
-    assert 0.5 < share.interval[0] < 0.7
-    assert str(share) == "100.0% (61 to 100)"
+    proportion = Proportion(found=3000, total=3000, independent=6)
+    assert proportion.fraction == 1
+    assert 0.5 < proportion.interval[0] < 0.7
+    assert str(proportion) == "100.0% (61 to 100)"
 
 
 def test_the_table_counts_every_outcome() -> None:
@@ -101,7 +107,7 @@ def test_the_table_counts_every_outcome() -> None:
         Decision(Outcome.PASS, "step_s", 4),
     ]
     row = Row("loader CPU, 10%", "1.100 x load_cpu_ratio", decisions, 4)
-    *_, line = table([row])
+    *_, line = format_table([row])
     assert "| 25.0% (5 to 70) | 25.0% (5 to 70) | 3.0 |" in line
     assert not row.raises_false_alarms
     assert Row("nothing", "", decisions, 4, is_identical=True).raises_false_alarms
@@ -110,8 +116,8 @@ def test_the_table_counts_every_outcome() -> None:
 def test_the_command_replays_what_was_kept(tmp_path: Path) -> None:
     """It prints a row for each trial and way to decide; identical code makes it end with 0."""
     path = tmp_path / "sessions.jsonl.gz"
-    for one in taken(*[NOTHING] * 24):
-        append(path, one)
+    for session in make_sessions(*[NOTHING] * 24):
+        append_session(path, session)
     result = CliRunner().invoke(main, ["--sessions", str(path), "--decisions", "5"])
     assert result.exit_code == 0, result.output
     assert result.stdout.count("| nothing, ") == 3
@@ -123,7 +129,7 @@ def test_the_command_replays_what_was_kept(tmp_path: Path) -> None:
     ids=["none", "no gzip", "no session"],
 )
 def test_a_file_of_something_else_is_named(tmp_path: Path, content: bytes | None) -> None:
-    """Where there are no sessions, the message names the file and says how to take some."""
+    """Where there are no sessions, the message names the file."""
     path = tmp_path / "sessions.jsonl.gz"
     if content is not None:
         path.write_bytes(content)

@@ -51,8 +51,9 @@ def test_rules_are_measured_and_printed(tmp_path: Path) -> None:
     """Every line has the figure and how the ratios of the rounds spread; nothing is written."""
     result = invoke("--only", "no-*")
     assert result.exit_code == 0, result.output
-    spread = "(wrong / right 0.20 to 0.50 in 3 rounds)"
-    assert f"no-workers: 1 instead of 4 elements/s {spread}" in result.output.splitlines()
+    (line,) = [line for line in result.output.splitlines() if line.startswith("no-workers: ")]
+    assert "1 instead of 4" in line
+    assert line.endswith("0.20 to 0.50 in 3 rounds)")
     assert "large-capture" not in result.output
     assert not (tmp_path / "costs.json").exists()
 
@@ -99,20 +100,20 @@ def test_a_failed_measurement_writes_nothing(
     monkeypatch.setattr(cli, "measure_rule", fail)
     result = invoke("--record")
     assert result.exit_code == 1
-    assert "Error: batch-after-mp-prefetch took too long" in result.output
+    assert result.output.startswith("Error: ")
     assert [file.name for file in tmp_path.iterdir()] == ["rules.md"]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
-        (("--only", "fast-horse"), "must match a rule; found 'fast-horse'"),
+        (("--only", "fast-horse"), "found 'fast-horse'"),
         (("--record", "--only", "no-*"), "--record measures all rules"),
         (("--record", "--document"), "--record measures all rules"),
     ],
 )
-def test_misuse_is_refused(arguments: tuple[str, ...], says: str) -> None:
+def test_misuse_is_refused(arguments: tuple[str, ...], message: str) -> None:
     """A record of some rules only, or of none, is never written."""
     result = invoke(*arguments)
     assert result.exit_code == 2
-    assert says in result.output
+    assert message in result.output

@@ -23,7 +23,7 @@ def made(code: str) -> Example:
 
 
 def test_the_documents_own_values_hold_without_a_setting() -> None:
-    """What a reader sees is what runs."""
+    """The code that runs is the code on the page."""
     assert made("def pipeline():\n    return BATCH, ROWS\n").loader()() == (32, 5)
 
 
@@ -34,7 +34,7 @@ def test_a_setting_replaces_what_the_examples_share() -> None:
 
 
 def test_every_loader_is_a_fresh_one() -> None:
-    """What one run keeps in a global name, the next does not see."""
+    """Global names of a run are not seen by the next."""
     example = made("seen = []\ndef pipeline():\n    seen.append(1)\n    return len(seen)\n")
     assert [example.loader()(), example.loader()()] == [1, 1]
 

@@ -1,4 +1,4 @@
-"""What is observed of pipelines whose answers are known."""
+"""Observations of pipelines whose answers are known."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, cast
@@ -27,7 +27,7 @@ def made(code: str) -> Example:
 
 def giving(*batches: tuple[int, ...]) -> Example:
     """An example of batches with such numbers."""
-    return made(f"def pipeline():\n    return [batch(*one) for one in {list(batches)}]\n")
+    return made(f"def pipeline():\n    return [batch(*rows) for rows in {list(batches)}]\n")
 
 
 def test_delivered_elements_are_counted() -> None:
@@ -62,7 +62,7 @@ def test_batches_that_change_with_the_workers_are_counted() -> None:
 
 
 def test_a_crash_is_told_with_the_batches_before_it() -> None:
-    """The exception is named, with the first line of what it says."""
+    """The exception is named, with the first line of its message."""
     code = "def pipeline():\n    yield batch(1)\n    raise ValueError('no more.\\nbecause')\n"
     observed = measures.count_batches_before_crash(made(code), SETTING)
     assert observed.values == {"batches": 1}

@@ -23,7 +23,7 @@ def read_records(path: Path, kind: type[Record]) -> list[Record]:
     """Read a file of dataclasses of one kind; none where there is no file.
 
     Raises:
-        InputError: It holds something else.
+        InputError: The file has something else in it.
     """
     if not path.exists():
         return []

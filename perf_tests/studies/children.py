@@ -15,18 +15,13 @@ _ENDING_S: Final = 10.0  # for a session to end its own processes after SIGTERM
 
 
 class ChildError(NetpipeError):
-    """A process that came to no end, or printed no document."""
+    """A process that did not end in time, or printed no document."""
 
 
 def run_for_json(
     arguments: Sequence[str], variables: Mapping[str, str], limit_s: float
 ) -> Mapping[str, Any]:
-    """Run this Python and return the document that it prints.
-
-    Args:
-        arguments: Of Python: `-m`, a module, and what it takes.
-        variables: Of its environment, beside those of this process.
-        limit_s: Seconds that it may take.
+    """Run this Python with arguments and more environment variables; return what it prints.
 
     Raises:
         ChildError: It took longer, or printed something else.
@@ -54,7 +49,7 @@ def run_for_json(
 
 
 def end_group(child: "subprocess.Popen[str]") -> None:
-    """End a process that still runs, and all that share its process group."""
+    """End a process that still runs, and its whole process group."""
     if child.returncode is not None:
         return
     child.terminate()

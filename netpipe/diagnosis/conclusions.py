@@ -1,0 +1,222 @@
+"""What the measurements show: the effect of each intervention, and what limits the loader. Pure."""
+
+from collections.abc import Sequence
+from functools import partial
+from statistics import median
+from typing import Final
+
+from netpipe.diagnosis.cost_model import Evidence, with_stage_times
+from netpipe.diagnosis.diagnosis import (
+    Bottleneck,
+    Intervention,
+    Prediction,
+    Stage,
+    Verification,
+    clear_factor,
+)
+from netpipe.diagnosis.loader_variants import section_of
+from netpipe.diagnosis.turns import Side, SideBlocks, divide, log_interval
+from netpipe.diagnosis.what_if import MeasuredLoader
+from netpipe.results.measurement import Interval
+from netpipe.results.units import format_percent, format_seconds
+
+_MIN_WORKING_FRACTION: Final = 0.5
+_MIN_PROCESS_SPEEDUP: Final = 1.25
+_FREE_CORE_SPEEDUP: Final = 2.0
+# Of the gain of a second process, which a second thread must reach for threads to be of use.
+_MIN_THREAD_GAIN: Final = 0.5
+# Of the CPU time of a batch beside another process to that alone.
+_MAX_CPU_INFLATION: Final = 1.3
+_MIN_TINY_SPEEDUP: Final = 1.10
+_MIN_READ_BYTES_PER_BATCH: Final = 4096
+
+NOT_MADE: Final = "not made: "
+"""Stands before the reason why an intervention was not made."""
+
+
+def list_interventions(evidence: Evidence, disk: SideBlocks | None) -> tuple[Intervention, ...]:
+    """Return what each change of the loader shows, those with the clearest effect first.
+
+    `disk` is None if the loader has no data file open.
+    """
+    scaling, variants = evidence.scaling, evidence.variants
+    largest = evidence.times[0].name if evidence.times else "no stage"
+    made = []
+    for name, what in {
+        Side.TWO_THREADS: "two single-thread runs as threads of one process",
+        Side.TWO_PROCESSES: "two single-thread runs, each in its own process",
+        Side.WITHOUT_STAGE: f"the single-thread run in which {largest} returns its earlier results",
+    }.items():
+        if scaling.has(name) or name in scaling.failures:
+            made.append(_compare(scaling, name, Side.SINGLE_THREAD, what))
+    half = max(1, evidence.cores // 2)
+    for name, what in {
+        Side.TINY_PAYLOAD: "workers that make every batch and send nothing",
+        Side.HALF_THE_CORES: f"the loader on {half} of {evidence.cores} cores",
+    }.items():
+        if variants.has(name) or name in variants.failures:
+            made.append(_compare(variants, name, Side.UNMODIFIED, what, evidence.load_s))
+    made.append(_compare_with_cache(disk))
+    return tuple(sorted(made, key=lambda effect: (-effect.clear_factor, effect.speedup is None)))
+
+
+def _compare_with_cache(disk: SideBlocks | None) -> Intervention:
+    what = "the same batches from the page cache instead of the disk"
+    if disk is None:
+        return _not_made(Side.CACHED, what, "no file of data is open")
+    cold = disk.blocks.get(Side.FROM_DISK)
+    if cold and disk.has(Side.CACHED) and not any(block.read_bytes_per_batch for block in cold):
+        why = "nothing is read from a disk, even with a cold page cache"
+        return _not_made(Side.CACHED, what, why)
+    return _compare(disk, Side.CACHED, Side.FROM_DISK, what)
+
+
+def _compare(
+    turns: SideBlocks, name: str, before: str, what: str, before_s: Interval | None = None
+) -> Intervention:
+    if not turns.has(name, before):
+        return _not_made(name, what, turns.why_missing(name, before))
+    before_s, speedup = before_s or turns.interval(before), turns.speedup(name, before)
+    says = "no clear difference"
+    if clear_factor(speedup):
+        is_faster = speedup.median > 1
+        factor = speedup.median if is_faster else 1 / speedup.median
+        says = f"{factor:.2f} times {'as fast' if is_faster else 'slower'}"
+    return Intervention(name, what, before_s, divide(before_s.median, speedup), speedup, says)
+
+
+def _not_made(name: str, what: str, why: str) -> Intervention:
+    return Intervention(name, what, None, None, None, f"{NOT_MADE}{why}")
+
+
+def verify(prediction: Prediction, turns: SideBlocks, load_s: Interval) -> Verification:
+    """Compare a prediction with the same change, measured in turns with the unmodified loader.
+
+    The ratio of the two counts: if the machine has become slower since the prediction was made,
+    that is no error of the prediction.
+    """
+    predicted_s = prediction.load_s_per_batch
+    measured_s = divide(load_s.median, turns.speedup(prediction.change, Side.UNMODIFIED))
+    error = predicted_s.median / measured_s.median - 1
+    says = (
+        f"{prediction.change}: predicted {format_seconds(predicted_s.median)}, measured "
+        f"{format_seconds(measured_s.median)} ({error:+.0%}) "
+        f"instead of {format_seconds(load_s.median)}"
+    )
+    return Verification(
+        prediction.change, prediction.kind, predicted_s, measured_s, load_s, error, says
+    )
+
+
+def list_stages(
+    evidence: Evidence, loader: MeasuredLoader, interventions: Sequence[Intervention]
+) -> tuple[Stage, ...]:
+    """Return the stages, scaled to the single-thread run, the largest first."""
+    costs = [cost for cost, _ in loader.model.stages]
+    total_s = sum(cost.wall_s for cost in costs)
+    without_s = {effect.name: effect.after_s_per_batch for effect in interventions}
+    return tuple(
+        Stage(
+            name=time.name,
+            node=None if time.node is None else time.node.id,
+            function=time.function,
+            made_at=time.made_at,
+            section=section_of(time.node, evidence.graph),
+            s_per_batch=cost.wall_s,
+            cpu_s_per_batch=cost.cpu_s,
+            fraction=cost.wall_s / total_s if total_s else 0.0,
+            by="sampling" if time.single_thread_node is None else "timing",
+            without_s_per_batch=without_s.get(Side.WITHOUT_STAGE) if index == 0 else None,
+        )
+        for index, (time, cost) in enumerate(zip(evidence.times, costs, strict=True))
+    )
+
+
+def find_bottleneck(
+    loader: MeasuredLoader, evidence: Evidence, interventions: Sequence[Intervention]
+) -> Bottleneck:
+    """Return what limits a loader: the stage, or the payload, that costs it the most time."""
+    times, variants = evidence.times, evidence.variants
+    gains = [
+        1 - loader.ratio(partial(with_stage_times, index=index, factor=0.0))
+        for index in range(len(times))
+    ]
+    sending_fraction = 0.0
+    if variants.has(Side.TINY_PAYLOAD):
+        tiny = variants.speedup(Side.TINY_PAYLOAD, Side.UNMODIFIED)
+        if tiny.median >= _MIN_TINY_SPEEDUP and clear_factor(tiny):
+            sending_fraction = 1 - 1 / tiny.median
+    if sending_fraction > max(gains, default=0.0):
+        senders = [str(node) for node in evidence.graph.of_kind("ProcessPrefetch", "DataLoader")]
+        saved = format_percent(sending_fraction)
+        why = f"sending nothing instead of the batch saves {saved} of the time"
+        return Bottleneck(next(iter(senders), None), "process-transfer", sending_fraction, why)
+    if not times:
+        return Bottleneck(None, "unknown", 0.0, "no stage was seen")
+    index = max(range(len(times)), key=lambda index: (round(gains[index], 3), -index))
+    total_s = sum(time.s_per_batch for time in times)
+    fraction = times[index].s_per_batch / total_s if total_s else 0.0
+    if found := _find_resource(loader, loader.model.stages[index][0].working_fraction, evidence):
+        return Bottleneck(times[index].name, found[0], fraction, found[1])
+    effect = "no change made a clear difference"
+    if interventions and interventions[0].clear_factor:
+        effect = f"the clearest effect is {interventions[0].effect}"
+    return Bottleneck(times[index].name, "unknown", fraction, f"no clear cause; {effect}")
+
+
+def _find_resource(
+    loader: MeasuredLoader, working: float, evidence: Evidence
+) -> tuple[str, str] | None:
+    """Return the resource that clearly binds a stage which computes for so much of its time."""
+    if working >= _MIN_WORKING_FRACTION:
+        return _find_computing_resource(loader, evidence.scaling)
+    alone = evidence.scaling.blocks[Side.SINGLE_THREAD]
+    wall_over_cpu = log_interval([block.s_per_batch / block.cpu_s_per_batch for block in alone])
+    if not clear_factor(wall_over_cpu):
+        return None
+    # The kernel counts for this process only: workers read, but the single-thread run does it here.
+    read = max(
+        median(block.read_bytes_per_batch for block in blocks)
+        for blocks in (alone, evidence.variants.blocks[Side.UNMODIFIED])
+    )
+    idle = f"computes {format_percent(working)} of its time"
+    if read > _MIN_READ_BYTES_PER_BATCH:
+        return "disk", f"it {idle} and {read / 1e6:.2g} MB a batch come from a disk"
+    return "waiting", f"it {idle} and reads nothing from a local disk"
+
+
+def _find_computing_resource(loader: MeasuredLoader, scaling: SideBlocks) -> tuple[str, str] | None:
+    """Return the resource that a second thread and a second process clearly show, if any."""
+    if not scaling.has(Side.TWO_THREADS, Side.TWO_PROCESSES):
+        return None
+    threads, processes = (
+        scaling.speedup(side, Side.SINGLE_THREAD) for side in (Side.TWO_THREADS, Side.TWO_PROCESSES)
+    )
+    thread_gain, gain = threads.median - 1, processes.median - 1
+    why = f"threads 1 to 2: {thread_gain:+.0%}, processes 1 to 2: {gain:+.0%}"
+    if processes.median < _MIN_PROCESS_SPEEDUP:
+        return _find_saturated_resource(scaling, processes, why)
+    if not clear_factor(processes):
+        return None
+    if loader.model.workers and loader.model.limiting_resource() == "cores":
+        return "cpu", f"{why}; its {loader.model.workers} workers use the cores up"
+    if thread_gain < _MIN_THREAD_GAIN * gain:
+        over_threads = scaling.speedup(Side.TWO_PROCESSES, Side.TWO_THREADS)
+        return ("gil", why) if clear_factor(over_threads) else None
+    return ("cpu", why) if clear_factor(threads) else None
+
+
+def _find_saturated_resource(
+    scaling: SideBlocks, processes: Interval, why: str
+) -> tuple[str, str] | None:
+    pairs = zip(scaling.blocks[Side.TWO_PROCESSES], scaling.blocks[Side.SINGLE_THREAD], strict=True)
+    inflation = log_interval(
+        [beside.trainer_cpu_s_per_batch / alone.trainer_cpu_s_per_batch for beside, alone in pairs]
+    )
+    if inflation.median > _MAX_CPU_INFLATION and clear_factor(inflation):
+        return "memory", (
+            f"{why}; beside another process a batch takes {inflation.median:.2f} times the CPU "
+            "time: they share caches and memory"
+        )
+    is_clear = processes.high < _FREE_CORE_SPEEDUP
+    return ("cpu", f"{why}: no second core is free") if is_clear else None

@@ -1,0 +1,153 @@
+"""The interfaces to pytest-benchmark and pytest-xdist.
+
+Timed tests run alone, in the controlling process, after the workers of pytest-xdist.
+"""
+
+from collections.abc import Callable, Container, Mapping, Sequence
+from contextlib import suppress
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+_DEFAULT_STORAGE: Final = "file://./.benchmarks"
+_LEFT_OUT: Final = "netpipe_left_out"
+
+
+def take_comparison(config: pytest.Config) -> object:
+    """Take `--benchmark-compare` from pytest-benchmark until the device is known.
+
+    Returns its value: None without the flag, True for a flag without a value. The flag stays where
+    the user chose another storage.
+    """
+    compare: object = config.option.benchmark_compare
+    if config.option.benchmark_storage == _DEFAULT_STORAGE:
+        config.option.benchmark_compare = None
+    return compare
+
+
+def refuse_only_beside_workers(config: pytest.Config) -> None:
+    """Raise a UsageError for `--benchmark-only` with pytest-xdist, and say the way out."""
+    dist = config.getoption("dist", "no")
+    if config.option.benchmark_only and dist != "no":
+        raise pytest.UsageError(
+            "--benchmark-only must not come with pytest-xdist, which disables pytest-benchmark; "
+            f"found --dist {dist}. Add -n0"
+        )
+
+
+def enable_without_workers(config: pytest.Config) -> None:
+    """Enable pytest-benchmark beside pytest-xdist: timed tests run in no worker."""
+    if config.getoption("dist", "no") != "no" and not config.getoption("benchmark_disable"):
+        bench = _benchmark_session(config)
+        bench.disabled = bench.xdist_warning = False
+
+
+def refuse_path_as_run(config: pytest.Config, compare: object) -> None:
+    """Raise a UsageError for a path that `--benchmark-compare` took for the number of a run."""
+    if not isinstance(compare, str):
+        return
+    path = config.invocation_params.dir / compare.partition("::")[0]
+    is_path = path.suffix == ".py" and path.is_file()
+    if path.is_dir():
+        is_path = True
+        with suppress(ValueError):  # The path is too deep for the name of a run.
+            is_path = not any(_benchmark_session(config).storage.load(compare))
+    if is_path:
+        raise pytest.UsageError(
+            f"--benchmark-compare must come behind the path of the tests; found {compare!r}, "
+            f"taken for the number of a run. Run: pytest {compare} --benchmark-compare"
+        )
+
+
+def refuse_other_comparisons(config: pytest.Config, compare: object) -> None:
+    """Raise a UsageError for a run to compare with, or a bound, which netpipe would ignore."""
+    if isinstance(compare, str):
+        raise pytest.UsageError(
+            "--benchmark-compare must have no value where netpipe's tests run, which are held "
+            f"against the latest baseline of the device; found {compare!r}"
+        )
+    if config.option.benchmark_compare_fail:
+        raise pytest.UsageError(
+            "--benchmark-compare-fail must not come with netpipe's tests, each of which fails by "
+            "itself when it has regressed. Leave it out"
+        )
+
+
+def give_comparison_back(config: pytest.Config, compare: object) -> None:
+    """Let pytest-benchmark compare with its own storage, for tests that are not netpipe's."""
+    bench = _benchmark_session(config)
+    if compare and not bench.compare:
+        bench.compare = compare
+        bench.handle_loading()
+
+
+def show_baseline(config: pytest.Config, path: Path) -> None:
+    """Show a baseline beside this run in pytest-benchmark's table.
+
+    pytest-benchmark's own loading would also warn of each difference of the machines.
+    """
+    from pytest_benchmark.storage.file import FileStorage
+
+    bench = _benchmark_session(config)
+    for name, stored in FileStorage(str(path.parent), logger=bench.logger).load(str(path)):
+        bench.compared_mapping[name] = {entry["fullname"]: entry for entry in stored["benchmarks"]}
+
+
+def benchmark_document(config: pytest.Config, wanted: Container[str]) -> Mapping[str, Any]:
+    """Return pytest-benchmark's own document of some benchmarks, with their data."""
+    bench, hook = _benchmark_session(config), config.hook
+    document: Mapping[str, Any] = hook.pytest_benchmark_generate_json(
+        config=config,
+        benchmarks=[made for made in bench.benchmarks if made.fullname in wanted],
+        include_data=True,
+        machine_info=bench.get_machine_info(),
+        commit_info=hook.pytest_benchmark_generate_commit_info(config=config),
+    )
+    return document
+
+
+def _benchmark_session(config: pytest.Config) -> Any:
+    return config._benchmarksession  # type: ignore[attr-defined]  # noqa: SLF001  # the only access to it
+
+
+def is_worker(config: pytest.Config) -> bool:
+    """Return whether this process is a worker of pytest-xdist."""
+    return hasattr(config, "workerinput")
+
+
+def select_for_process(
+    config: pytest.Config, items: list[pytest.Item], is_timed: Callable[[pytest.Item], bool]
+) -> None:
+    """Keep timed tests out of the workers, and all others out of the controlling process."""
+    if is_worker(config):
+        timed = [item.nodeid for item in items if is_timed(item)]
+        config.workeroutput[_LEFT_OUT] = timed  # type: ignore[attr-defined]
+        items[:] = [item for item in items if not is_timed(item)]
+    elif config.pluginmanager.hasplugin("dsession"):
+        items[:] = [item for item in items if is_timed(item)]
+
+
+def find_left_out(worker: Any) -> Sequence[str]:
+    """Return the ids of the timed tests that a finished worker left out."""
+    found: Sequence[str] = getattr(worker, "workeroutput", {}).get(_LEFT_OUT, ())
+    return found
+
+
+def run_alone(session: pytest.Session, node_ids: Sequence[str]) -> None:
+    """Collect the timed tests that workers left out and run them here, one after the other.
+
+    Raises:
+        pytest.Session.Failed: As many failed as `--maxfail` allows.
+        pytest.Session.Interrupted: The run was asked to stop.
+    """
+    collected_by_workers = session.testscollected
+    session.perform_collect([str(session.config.rootpath / node_id) for node_id in node_ids])
+    session.testscollected += collected_by_workers
+    for item, following in zip_longest(session.items, session.items[1:]):
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        if session.shouldfail:
+            raise session.Failed(session.shouldfail)
+        if session.shouldstop:
+            raise session.Interrupted(session.shouldstop)

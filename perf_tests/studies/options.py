@@ -1,0 +1,28 @@
+"""The option and the signal handler that the commands of several studies need."""
+
+import signal
+import sys
+from collections.abc import Sequence
+
+import click
+
+from perf_tests.studies.faults.cases import Case
+from perf_tests.studies.faults.catalogue import select_cases
+
+
+def exit_on_sigterm() -> None:
+    """Make SIGTERM exit as usual, so that the processes that were started are ended too."""
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+
+
+def _select_cases(_: click.Context, __: click.Parameter, names: Sequence[str]) -> Sequence[Case]:
+    try:
+        return select_cases(names)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+only_cases = click.option(
+    "--only", "cases", multiple=True, metavar="GLOB", callback=_select_cases,
+    help="Only cases of such a name. May be given again.",
+)  # fmt: skip

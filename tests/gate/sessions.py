@@ -1,0 +1,73 @@
+"""Sessions with chosen figures, and comparisons of them, for the tests of the gate."""
+
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+from netpipe.gate.comparison import BaselineSessions, compare
+from netpipe.gate.metrics import GATED
+from netpipe.gate.outcomes import Comparison, MetricComparison
+from netpipe.results.measurement import Interval, Measurement
+from tests.measurements import make_measurement
+
+WHERE, FIRST = "h200-x1/0002_b.json", "h200-x1/0001_a.json"
+USUAL = {
+    "load_cpu_ratio": 2.0,
+    "load_s_per_batch": 0.010,
+    "step_s": 0.030,
+    "train_s_per_step": 0.040,
+    "accelerator_utilisation": 0.75,
+    "sync_probe_fraction": 0.5,
+}
+BOUNDS = [  # quantity, metric, and values: just allowed, just too bad, better by more than that
+    ("load_s_per_batch", "load_cpu_ratio", 2.05, 2.07, 1.93),
+    ("load_s_per_batch", "load_s_per_batch", 0.0109, 0.0111, 0.0090),
+    ("step_s", "step_s", 0.0314, 0.0316, 0.0285),
+    ("train_s_per_step", "train_s_per_step", 0.0419, 0.0421, 0.0380),
+    ("train_s_per_step", "accelerator_utilisation", 0.715, 0.713, 0.79),
+    ("train_s_per_step", "sync_probe_fraction", 0.74, 0.76, 0.24),
+]
+QUANTITY = {metric: quantity for quantity, metric, *_ in BOUNDS}
+
+
+def session(changed: dict[str, float] | None = None, **others: Any) -> Measurement:
+    """Make a session with such figures, the others as usual."""
+    made = make_measurement(**others)
+    figures = {**USUAL, **(changed or {})}
+    fields: dict[str, Any] = {
+        name: Interval(value, value, value, 9) if name != "sync_probe_fraction" else value
+        for name, value in figures.items()
+    }
+    return replace(made, **fields)
+
+
+def costing(*factors: float, **others: Any) -> list[Measurement]:
+    """Make sessions whose loader costs so many times the usual."""
+    return [session({"load_cpu_ratio": 2.0 * factor}, **others) for factor in factors]
+
+
+def stepping(*factors: float, **others: Any) -> list[Measurement]:
+    """Make sessions whose step takes so many times the usual."""
+    return [session({"step_s": 0.030 * factor}, **others) for factor in factors]
+
+
+BASELINE = BaselineSessions(WHERE, [session()] * 10)
+
+
+def compared_cost(*factors: float, baseline: BaselineSessions = BASELINE) -> Comparison:
+    """Compare sessions with a loader of such cost with the baseline."""
+    return compare("load_s_per_batch", costing(*factors), baseline)
+
+
+def of_metric(comparison: Comparison, name: str) -> MetricComparison:
+    """Return the comparison of one metric."""
+    (found,) = (metric for metric in comparison.metrics if metric.metric.name == name)
+    return found
+
+
+def bounds_of(now: dict[str, Any], then: dict[str, Any]) -> dict[str, float]:
+    """Return how much worse each metric of two such sessions may be, by name."""
+    baseline = BaselineSessions(WHERE, [session(**then)] * 10)
+    comparisons = [compare(name, [session(**now)] * 2, baseline) for name in GATED]
+    metrics = chain.from_iterable(comparison.metrics for comparison in comparisons)
+    return {metric.metric.name: metric.bound for metric in metrics}

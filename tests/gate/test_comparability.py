@@ -1,0 +1,194 @@
+"""Which metrics can be compared between two hosts, devices and sets of data, and how strictly."""
+
+from dataclasses import replace
+from math import exp
+from typing import Any
+
+import pytest
+
+from netpipe.gate.comparison import BaselineSessions, compare
+from netpipe.gate.metrics import GATED
+from netpipe.gate.outcomes import Outcome
+from netpipe.results.measurement import Device, Host
+from tests.gate.sessions import (
+    BASELINE,
+    BOUNDS,
+    USUAL,
+    WHERE,
+    bounds_of,
+    costing,
+    of_metric,
+    session,
+    stepping,
+)
+from tests.measurements import CPU, EMULATED, GPU, HOST
+
+# ---- What the machine explains
+
+
+@pytest.mark.parametrize(
+    ("device", "explained"),
+    [
+        (GPU, {"load_s_per_batch"}),
+        (EMULATED, {"load_s_per_batch"}),
+        (CPU, {"load_s_per_batch", "step_s", "train_s_per_step"}),
+    ],
+)
+def test_a_busy_machine_explains_wall_times_of_its_cores(
+    device: Device, explained: set[str]
+) -> None:
+    """Who is left half of the CPU time may take twice as long, but cost little more.
+
+    A GPU's step knows nothing of it.
+    """
+    calm: dict[str, Any] = {"device": device, "busy_elsewhere_fraction": 0.0}
+    strict = bounds_of(calm, calm)
+    allowed = bounds_of({**calm, "busy_elsewhere_fraction": 0.5}, calm)
+    moved = {name: pytest.approx(2.0 if name in explained else 1.0) for name in USUAL}
+    moved["load_cpu_ratio"] = pytest.approx(exp(0.075))
+    assert {name: allowed[name] / strict[name] for name in USUAL} == moved
+
+
+@pytest.mark.parametrize(
+    ("busy_now", "busy_then", "slower", "outcome"),
+    [
+        (0.5, 0.0, 2.1, Outcome.PASS),
+        (0.5, 0.0, 2.3, Outcome.REGRESSED),
+        (0.5, 0.5, 1.2, Outcome.REGRESSED),
+        (0.0, 0.5, 1.09, Outcome.PASS),
+        (1.0, 0.0, 12.0, Outcome.PASS),
+        (1.0, 0.0, 12.2, Outcome.REGRESSED),
+    ],
+)
+def test_only_what_is_busier_than_then_explains(
+    busy_now: float, busy_then: float, slower: float, outcome: Outcome
+) -> None:
+    """A machine as busy as the baseline's explains nothing, and a calmer one does not accuse."""
+    load = {"load_s_per_batch": 0.010 * slower}
+    now = [session(load, busy_elsewhere_fraction=busy_now)] * 2
+    then = [session(busy_elsewhere_fraction=busy_then)] * 10
+    assert compare("load_s_per_batch", now, BaselineSessions(WHERE, then)).outcome is outcome
+
+
+# ---- What is not compared
+
+
+@pytest.mark.parametrize(
+    "elsewhere",
+    [
+        replace(HOST, cpu="AMD EPYC"),
+        replace(HOST, cores=4),
+        replace(HOST, memory_bytes=2 * HOST.memory_bytes),
+        replace(HOST, container=True),
+    ],
+)
+def test_only_what_is_portable_is_compared_with_another_host_class(elsewhere: Host) -> None:
+    """Times and CPU costs of another machine say nothing; how long its device waits does."""
+    bad = {metric: too_bad for _, metric, _, too_bad, _ in BOUNDS}
+    for quantity, metrics in GATED.items():
+        every = compare(quantity, [session(bad, host=elsewhere)] * 2, BASELINE).metrics
+        outcomes = {found.metric.name: found.outcome for found in every}
+        portable = {"accelerator_utilisation", "sync_probe_fraction"}
+        assert outcomes == {
+            metric.name: Outcome.REGRESSED if metric.name in portable else Outcome.NOT_COMPARED
+            for metric in metrics
+        }
+    step = compare("step_s", [session(bad, host=elsewhere)], BASELINE)
+    assert (step.outcome, step.worse_ratio, step.is_open) == (Outcome.NOT_COMPARED, None, False)
+    assert step.reason.startswith("step_s ")
+    assert WHERE in step.reason
+    assert "another host (" in step.reason
+    assert not step.is_reported_only
+
+
+@pytest.mark.parametrize(
+    ("now", "then"), [("another", "this one"), ("", "this one"), ("this one", ""), ("", "")]
+)
+def test_machines_of_one_class_differ_by_something(now: str, then: str) -> None:
+    """What is not surely the same machine may cost and take 10% more, but wait no longer."""
+    strict = bounds_of({}, {})
+    allowed = bounds_of(*({"host": replace(HOST, machine=machine)} for machine in (now, then)))
+    portable = {"accelerator_utilisation", "sync_probe_fraction"}
+    assert allowed == {
+        name: strict[name] if name in portable else pytest.approx(1.1) for name in USUAL
+    }
+    assert strict["step_s"] < 1.1
+
+
+@pytest.mark.parametrize("gib", [15.6, 15.9, 16.1, 17.0])
+def test_a_little_less_memory_is_no_other_host(gib: float) -> None:
+    """Hosts with nearly as much memory are of one class, wherever a whole GiB ends."""
+    now, then = (replace(HOST, memory_bytes=int(size * 2**30)) for size in (gib, 16.6))
+    slow = stepping(2.0, 2.0, host=now)
+    baseline = BaselineSessions(WHERE, [session(host=then)] * 10)
+    assert compare("step_s", slow, baseline).outcome is Outcome.REGRESSED
+
+
+@pytest.mark.parametrize(("calibration", "words"), [("clock/1", "clock/1"), ("", "another")])
+def test_a_cost_by_another_reference_is_not_judged(calibration: str, words: str) -> None:
+    """Of two costs that were calibrated by different loaders nothing follows; times still count."""
+    baseline = BaselineSessions(WHERE, [session(calibration=calibration)] * 10)
+    costly = compare("load_s_per_batch", costing(3.0), baseline)
+    cost = of_metric(costly, "load_cpu_ratio")
+    assert (costly.outcome, costly.metric) == (Outcome.PASS, "load_s_per_batch")
+    assert (cost.outcome, cost.is_open) == (Outcome.NOT_COMPARED, False)
+    assert WHERE in cost.reason
+    assert f"calibrated by {words}" in cost.reason
+    slow = [session({"load_cpu_ratio": 3.0, "load_s_per_batch": 0.020})] * 2
+    comparison = compare("load_s_per_batch", slow, baseline)
+    assert (comparison.outcome, comparison.metric) == (Outcome.REGRESSED, "load_s_per_batch")
+
+
+@pytest.mark.parametrize(
+    ("changed", "outcome"),
+    [
+        ({"accelerator_utilisation": 0.2}, Outcome.PASS),
+        ({"sync_probe_fraction": 1.0}, Outcome.REGRESSED),
+    ],
+)
+def test_a_device_that_shares_its_cores_proves_less(
+    changed: dict[str, float], outcome: Outcome
+) -> None:
+    """A CPU device that waits may wait for its own cores; what forces a sync still counts."""
+    then = [session(device=CPU)] * 10
+    now = [session(changed, device=CPU)] * 2
+    comparison = compare("train_s_per_step", now, BaselineSessions(WHERE, then))
+    assert comparison.outcome is outcome
+    utilisation = of_metric(comparison, "accelerator_utilisation")
+    assert utilisation.outcome is Outcome.NOT_COMPARED
+    assert utilisation.is_reported_only
+    assert "reported only" in utilisation.reason
+
+
+def test_what_is_reported_only_keeps_its_figure() -> None:
+    """A metric that is never judged on this kind of device still says how it changed."""
+    then = BaselineSessions(WHERE, [session(device=CPU)] * 10)
+    now = [session({"accelerator_utilisation": 0.6}, device=CPU)]
+    (utilisation, *_) = compare("train_s_per_step", now, then).by_metric
+    assert (utilisation.outcome, utilisation.worse_ratio) == (Outcome.NOT_COMPARED, 1.25)
+    assert utilisation.is_reported_only
+    for value in ("accelerator_utilisation", "0.80", WHERE):
+        assert value in utilisation.reason
+
+
+@pytest.mark.parametrize("quantity", GATED)
+def test_a_benchmark_without_a_session_has_no_baseline(quantity: str) -> None:
+    """A baseline that does not hold the benchmark is NO_BASELINE."""
+    slow = session({quantity: 0.090})
+    comparison = compare(quantity, [session(), slow], BaselineSessions(WHERE, ()))
+    assert comparison.outcome is Outcome.NO_BASELINE
+    assert (comparison.now, comparison.then, comparison.worse_ratio) == (0.090, None, None)
+    assert comparison.reason.startswith(WHERE)
+    assert comparison.metric == ""
+    assert (comparison.decisive, comparison.is_open, comparison.metrics) == (None, False, ())
+
+
+@pytest.mark.parametrize("quantity", GATED)
+def test_other_data_are_not_compared(quantity: str) -> None:
+    """Other data or another configuration leave no metric that was judged."""
+    baseline = BaselineSessions(WHERE, [session(fingerprint="data-2 config-1")] * 10)
+    comparison = compare(quantity, [session({quantity: 0.090})] * 2, baseline)
+    assert {found.outcome for found in comparison.metrics} == {Outcome.NOT_COMPARED}
+    assert (comparison.outcome, comparison.worse_ratio) == (Outcome.NOT_COMPARED, None)
+    assert "other data" in comparison.reason
+    assert not comparison.is_open

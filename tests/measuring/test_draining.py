@@ -1,0 +1,83 @@
+"""Draining a loader's buffers, and waiting until they are full, on a fake clock."""
+
+from collections.abc import Iterator
+from itertools import chain, cycle, repeat
+
+import pytest
+
+from tests.fakes import FakeClock
+from tests.measuring.loops import start_puller
+
+BUFFERED_S, STEADY_S = 0.001, 0.1
+ENOUGH_S = 15 * STEADY_S  # to be sure of a drained loader
+
+
+def buffered(count: int) -> Iterator[float]:
+    """Gaps of a loader whose buffers hold `count` batches."""
+    return chain(repeat(BUFFERED_S, count), repeat(STEADY_S))
+
+
+@pytest.mark.parametrize("count", [0, 40, 400])
+def test_a_drain_ends_when_the_buffers_are_empty(clock: FakeClock, count: int) -> None:
+    """It stops soon after the loan is used up, and says how many batches it was ahead."""
+    puller = start_puller(clock, buffered(count))
+    drained, lent = puller.drain(STEADY_S, STEADY_S, ENOUGH_S, limit_s=100.0)
+    assert drained
+    assert lent == pytest.approx(count * (1 - BUFFERED_S / STEADY_S), abs=2)
+    assert puller.pull()[1] == pytest.approx(STEADY_S)
+
+
+def test_a_stutter_does_not_end_a_drain(clock: FakeClock) -> None:
+    """One slow batch among buffered ones is no empty buffer, however slow."""
+    gaps_s = chain(repeat(BUFFERED_S, 30), [5.0], buffered(30))
+    puller = start_puller(clock, gaps_s)
+    assert puller.drain(STEADY_S, STEADY_S, ENOUGH_S, limit_s=100.0)[0]
+    assert puller.pull()[1] == pytest.approx(STEADY_S)
+
+
+def test_draining_compares_with_the_typical_load_time(clock: FakeClock) -> None:
+    """Its mean is above most of its batches: what they typically take tells an empty buffer."""
+    stutters = cycle([0.004] * 13 + [0.080])
+    puller = start_puller(clock, chain(repeat(0.0001, 100), stutters))
+    drained, lent = puller.drain(0.0094, 0.004, ENOUGH_S, limit_s=100.0)
+    assert drained
+    assert lent == pytest.approx(100, abs=15)
+
+
+def test_a_drain_gives_up_at_its_limit(clock: FakeClock) -> None:
+    """Buffers too large to be emptied in time are left, and reported as such."""
+    puller = start_puller(clock, repeat(BUFFERED_S))
+    drained, lent = puller.drain(STEADY_S, STEADY_S, ENOUGH_S, limit_s=1.0)
+    assert not drained
+    assert lent == pytest.approx(1000, abs=2)
+    assert clock() == pytest.approx(1.0, abs=4 * BUFFERED_S)
+
+
+@pytest.mark.parametrize(
+    ("enough_s", "batches"), [(0.3, 2), (3.9, 2), (4.0, 4), (9.9, 8), (10.0, 10), (99.0, 10)]
+)
+def test_a_slow_loader_is_drained_with_few_batches(
+    clock: FakeClock, enough_s: float, batches: int
+) -> None:
+    """Batches of a second each are pulled for as long as may be spent, and at least one burst."""
+    puller = start_puller(clock, chain([0.0], repeat(1.0)))
+    assert puller.drain(1.0, 1.0, enough_s, limit_s=20.0) == (True, 0.0)
+    assert clock() == batches
+
+
+@pytest.mark.parametrize(
+    ("use_s", "looks"),
+    [
+        ([], 1),
+        ([0.0, 0.0], 1),
+        ([0.0, 0.03, 0.0, 0.03, 0.0, 0.001], 3),
+        ([0.03] * 1000, 17),
+    ],
+)
+def test_waiting_for_full_buffers_ends_when_the_loader_is_quiet(
+    clock: FakeClock, use_s: list[float], looks: int
+) -> None:
+    """It ends when next to no CPU is used, and at its limit of half a second in any case."""
+    puller = start_puller(clock, repeat(0.0), use_s=use_s)
+    puller.wait_for_full_buffers(limit_s=0.5)
+    assert clock() == pytest.approx(looks * 0.03)
