@@ -98,6 +98,7 @@ def _summarize(
     buffered = [load.buffered for load in log.loads]
     # In turn, drains find full buffers and those that real steps have left.
     full, after_training = buffered[::2], buffered[1::2]
+    # Real steps began with full buffers, or with empty ones if these could be drained.
     buffered_start: float | None = median(full)
     if 2 * sum(load.trained_drained for load in log.loads) > len(log.loads):
         buffered_start = 0.0 if log.mostly_drained else None

@@ -56,7 +56,7 @@ class Factories:
         synthetic: Makes the batches that the step is timed on alone, at least two; by default the
             loader's first ones.
         fingerprint: Names the data and the configuration; only equal ones are compared.
-        flops_per_step: As in `MeasureRequest`; by default the step's attribute of this name.
+        flops_per_step: As in `MeasureRequest`; by default the attribute of `step` of this name.
     """
 
     loader: Callable[[], Any]

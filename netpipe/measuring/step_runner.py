@@ -154,7 +154,7 @@ class StepRunner:
         A step that goes on compiling is given up after `limit_s` seconds.
         """
         self._detect_donation()
-        # A jax context is bound to its thread.
+        # A jax context is bound to its thread, so that not every step runs in another one.
         with ThreadPoolExecutor(1, "netpipe-first-step-aside") as thread:
             try:
                 thread.submit(self.measure_resident_s, 1, probes=False).result()

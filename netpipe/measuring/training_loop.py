@@ -83,7 +83,7 @@ class BlockLength:
     """The length of a block of real steps.
 
     The first ones, at least 1, are skipped until loading and computing overlap; then `steps` count.
-    With a few of these, the block also ends after `limit_s` seconds or at the end of the epoch.
+    Once a few have counted, the block also ends after `limit_s` seconds, or where the epoch ends.
     """
 
     steps: int

@@ -23,7 +23,7 @@ from netpipe.verdict.kinds import HEALTHY_KINDS, Cause, Verdict, VerdictKind
 from netpipe.verdict.quantities import AT_RISK_ABOVE, EPSILON
 
 Rule = Callable[[Measurement], Cause | None]
-"""Returns the cause that it finds, if it holds for a measurement."""
+"""Returns the verdict's cause if it holds for a measurement."""
 
 _MORE_TIME = "give it more time (a larger budget), or a machine with less else to do"
 _MAX_HALF_WIDTH_FRACTION = 0.10  # of an interval's median; a wider load time is called spread

@@ -140,7 +140,7 @@ def test_a_real_accelerator_needs_a_step(tmp_path: Path) -> None:
     serve(request, Factories(session_targets.tiny_loader))
     error = error_of(request)
     assert error["kind"] == "misuse"
-    assert "a step" in error["message"]
+    assert "a step must be given" in error["message"]
 
 
 def test_a_step_that_is_none_is_misuse(request_: MeasureRequest) -> None:
@@ -148,7 +148,7 @@ def test_a_step_that_is_none_is_misuse(request_: MeasureRequest) -> None:
     serve(request_, Factories(session_targets.tiny_loader, session_targets.bad_step))
     error = error_of(request_)
     assert error["kind"] == "misuse"
-    assert "found int" in error["message"]
+    assert error["message"].endswith("(state, step); found int")
 
 
 def run_main(

@@ -294,7 +294,7 @@ def test_a_loader_that_cannot_start_is_waited_for_no_longer(clock: FakeClock) ->
 
 
 def test_a_loader_is_watched_from_its_making(clock: FakeClock) -> None:
-    """The watch has noted of the wait when `loader()` is called, and when `iter()` is."""
+    """The watch has noted the wait when `loader()` is called, and when `iter()` is."""
     watch = Listener()
     noted: list[Any] = []
 

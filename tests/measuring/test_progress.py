@@ -25,7 +25,7 @@ from netpipe.session.request import SessionRequest
 from netpipe.session.result_files import progress_file, write_result
 request = SessionRequest.from_environment()
 doing = ProgressWriter(progress_file(request), MonotonicClock()).enter_phase
-def seen(what):
+def wait_until_seen(what):
     deadline = time.monotonic() + 30
     while not pathlib.Path({here!r}, what).exists() and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -39,7 +39,7 @@ def file(tmp_path: Path) -> Path:
 
 
 class Recorder:
-    """Notes what it is phases, and leaves a file for each thing done, so that a child can go on."""
+    """Notes the progress, and leaves a file for each phase, so that a child can go on."""
 
     def __init__(self, here: Path) -> None:
         self.seen: list[Progress] = []
@@ -53,7 +53,7 @@ class Recorder:
 
 @pytest.fixture
 def recorder(tmp_path: Path) -> Recorder:
-    """Nobody has phases anything yet."""
+    """Nothing is noted yet."""
     return Recorder(tmp_path)
 
 
@@ -116,8 +116,8 @@ def test_progress_arrives_while_the_session_runs(
     made = make_measurement()
     document = {"measurement": made.to_document(), "lint": {"a": 1}, "other": {"b": 2}}
     rest = (
-        "doing('first'); seen('first')\n"
-        "doing('second', 600.0); seen('second')\n"
+        "doing('first'); wait_until_seen('first')\n"
+        "doing('second', 600.0); wait_until_seen('second')\n"
         f"write_result(request, {document!r})"
     )
     child = command(tmp_path, rest)
