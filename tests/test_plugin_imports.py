@@ -1,4 +1,4 @@
-"""What the plugin leaves alone in the process that pytest runs in: heavy imports and devices."""
+"""What the entry points leave alone: heavy imports, and devices in the process of pytest."""
 
 import subprocess
 import sys
@@ -41,12 +41,11 @@ def perf_run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pyte
     return pytester
 
 
-def test_importing_the_plugin_is_light() -> None:
-    """Every pytest run loads the plugin, so importing it loads none of what is heavy."""
-    source = (
-        "import sys, netpipe.pytest_plugin;"
-        "print(*sorted({'jax', 'jaxlib', 'grain', 'numpy', 'matplotlib'} & set(sys.modules)))"
-    )
+@pytest.mark.parametrize("module", ["netpipe.pytest_plugin", "netpipe.cli"])
+def test_importing_an_entry_point_is_light(module: str) -> None:
+    """Every pytest run loads the plugin, and every command the command line: nothing heavy."""
+    heavy = {"jax", "jaxlib", "grain", "numpy", "matplotlib", "cattrs"}
+    source = f"import sys, {module}; print(*sorted({heavy} & set(sys.modules)))"
     command = [sys.executable, "-c", source]
     child = subprocess.run(command, check=True, capture_output=True, text=True)
     assert child.stdout.split() == []

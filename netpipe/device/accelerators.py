@@ -18,7 +18,7 @@ class Accelerator:
     """One model of the table below.
 
     Attributes:
-        key: Without a count.
+        key: Its device key without a count.
         kind: jax's `device_kind`.
         peak_flops: Dense FLOP/s in bfloat16, or in float16 for a model that has no bfloat16.
         cuda_extra: The extra of netpipe that its tox environment installs, which is named after

@@ -6,7 +6,7 @@ from math import isfinite
 from typing import Final
 
 from netpipe.results.measurement import Interval
-from netpipe.results.units import format_amount, format_number, format_seconds
+from netpipe.results.units import format_number, format_seconds
 
 _BYTES: Final = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 _MODULES: Final = re.compile(r"\b(?:[^\W\d]\w*\.)+(?=[^\W\d])")
@@ -23,12 +23,6 @@ def format_size(count: float) -> str:
         if count >= scale:
             return f"{format_number(count / scale)} {unit}"
     return f"{count:.0f} bytes"
-
-
-def format_short_count(value: float) -> str:
-    """Format a large number with three digits: `20.9 M`."""
-    # Rounded before the unit is chosen, or 999,900 would become 1000 k.
-    return format_amount(float(format_number(value)))
 
 
 def strip_modules(text: str) -> str:

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from math import inf, isfinite
-from typing import Any
-
-import cattrs
-from cattrs.errors import BaseValidationError
+from typing import TYPE_CHECKING, Any
 
 from netpipe.errors import InputError
 from netpipe.results.step_times import Distributions, StepTimes
+
+if TYPE_CHECKING:
+    from cattrs import Converter
 
 SCHEMA = "netpipe.measurement/1"
 
@@ -271,21 +271,25 @@ def parse_measurement(document: Mapping[str, Any], where: object) -> Measurement
     Raises:
         InputError: The document is of another schema, or a field is missing or wrong.
     """
+    from cattrs import BaseValidationError, transform_error
+
     if document.get("schema") != SCHEMA:
         raise InputError(where, "schema", f"be {SCHEMA}", repr(document.get("schema")))
     values = {name: value for name, value in document.items() if name != "schema"}
     try:
         return converter().structure(values, Measurement)
     except BaseValidationError as error:
-        raise InputError(
-            where, "measurement", "hold every field", "; ".join(cattrs.transform_error(error))
-        ) from error
+        found = "; ".join(transform_error(error))
+        raise InputError(where, "measurement", "hold every field", found) from error
 
 
 @cache
-def converter() -> cattrs.Converter:
+def converter() -> "Converter":
     """Return the converter of results; JSON has no infinity, so an unbounded end is null."""
-    converter = cattrs.Converter(forbid_extra_keys=True)
+    # Every command imports this module, also one that only prints its help.
+    from cattrs import Converter
+
+    converter = Converter(forbid_extra_keys=True)
     converter.register_unstructure_hook(
         Interval,
         lambda interval: {

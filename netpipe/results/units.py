@@ -33,7 +33,9 @@ def format_amount(value: float) -> str:
 
 def scale_of(value: float) -> tuple[float, str]:
     """Return the size and prefix of the unit that `format_amount` uses: `(1e6, "M")`."""
-    return next((step for step in _THOUSANDS if value >= step[0]), (1.0, ""))
+    # Round before the unit is chosen, or 999,900 would become 1000 k.
+    short = float(format_number(value))
+    return next((step for step in _THOUSANDS if short >= step[0]), (1.0, ""))
 
 
 def format_megabytes(value: float) -> str:

@@ -13,7 +13,7 @@ from netpipe.session.cleanup import (
     end_this_session,
     is_abandoned,
     keep_sockets_in_session_folder,
-)  # fmt: skip
+)
 from netpipe.session.failure import format_failure
 from netpipe.session.progress import ProgressWriter
 from netpipe.session.request import SessionRequest

@@ -6,7 +6,6 @@ from math import inf
 
 import pytest
 
-from netpipe.page.formatting import format_short_count
 from netpipe.page.plots.canvas import Ink
 from netpipe.page.plots.rows import Row, draw_amounts, draw_factors, draw_sparkline, draw_stage_bars
 from netpipe.page.plots.timeline import build_timeline, draw_distributions, draw_timeline
@@ -14,6 +13,7 @@ from netpipe.page.rendering import inline_svg
 from netpipe.page.tones import Tone
 from netpipe.results.measurement import Interval
 from netpipe.results.step_times import StepTimes
+from netpipe.results.units import format_amount
 from tests.page import examples
 from tests.page.examples import HOSTILE, findings, near
 from tests.page.parsed import parsed
@@ -26,7 +26,7 @@ DRAWINGS = {
     "timeline": draw_timeline(build_timeline(STEPS)),
     "distributions": draw_distributions(PERCENTILES["train_step_s"], PERCENTILES["wait_s"]),
     "durations": draw_amounts([Row("a", near(0.01)), Row("b", UNBOUNDED)], 0.02),
-    "amounts": draw_amounts([Row("a", near(2e7))], write=format_short_count),
+    "amounts": draw_amounts([Row("a", near(2e7))], write=format_amount),
     "factors": draw_factors([Row("a", near(0.3)), Row("b", near(40.0))], "keeps up"),
     "stages": draw_stage_bars(findings("tokenize").stages, ".map(tokenize)"),
     "sparkline": draw_sparkline([1.0, 1.1], 1.5, Tone.BAD),

@@ -7,7 +7,6 @@ import pytest
 from netpipe.page.formatting import (
     format_bounds,
     format_ratio,
-    format_short_count,
     format_size,
     strip_modules,
 )
@@ -47,7 +46,6 @@ def test_figures_are_short() -> None:
     """Three digits, with a unit that people know."""
     assert [format_ratio(0.876), format_ratio(20.09)] == ["0.88", "20.1"]
     assert [format_size(49_152), format_size(12)] == ["48 KiB", "12 bytes"]
-    assert [format_short_count(20_900_000), format_short_count(162.4)] == ["20.9 M", "162"]
 
 
 def test_no_figure_has_an_exponent() -> None:
@@ -58,4 +56,3 @@ def test_no_figure_has_an_exponent() -> None:
         "1020 KiB",
         "1 MiB",
     ]
-    assert [format_short_count(999_900), format_short_count(1e13)] == ["1 M", "10000 G"]

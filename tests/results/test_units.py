@@ -60,3 +60,18 @@ def test_a_fraction_is_shown_as_a_percentage() -> None:
     """Percent exists in text only."""
     assert units.format_percent(0.042) == "4.2%"
     assert units.format_percent(None) == "not measured"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (162.4, "162"),
+        (999.6, "1 k"),
+        (20_900_000, "20.9 M"),
+        (999_900, "1 M"),
+        (1e13, "10000 G"),
+    ],
+)
+def test_an_amount_has_three_digits_and_its_prefix(value: float, text: str) -> None:
+    """An amount that is rounded up to the next prefix has that prefix; never an exponent."""
+    assert units.format_amount(value) == text

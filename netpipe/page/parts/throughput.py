@@ -4,17 +4,17 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from netpipe.page.content import Cell, Drawing, Fact, Figure, Headline, Part, Table
-from netpipe.page.formatting import format_bounds, format_short_count, format_size
+from netpipe.page.formatting import format_bounds, format_size
 from netpipe.page.parts.measurement import build_environment_cards
 from netpipe.page.plots.rows import Row, draw_amounts
 from netpipe.page.tones import Tone
 from netpipe.results.measurement import Interval, converter
-from netpipe.results.units import format_number
+from netpipe.results.units import format_amount, format_number
 
 _FIGURES: Final = (
-    ("tokens/s", "tokens_per_s", format_short_count),
-    ("tokens/CPU s", "tokens_per_cpu_s", format_short_count),
-    ("batches/s", "batches_per_s", format_short_count),
+    ("tokens/s", "tokens_per_s", format_amount),
+    ("tokens/CPU s", "tokens_per_cpu_s", format_amount),
+    ("batches/s", "batches_per_s", format_amount),
     ("padding", "padding_fraction", "{:.0%}".format),
     ("bytes/token", "bytes_read_per_token", format_number),
     ("memory", "peak_pss_bytes", format_size),
@@ -34,8 +34,8 @@ def build_throughput_part(document: Mapping[str, Any]) -> Part:
     most = speeds[_describe(best)]
     headline = Headline(
         Tone.PLAIN,
-        f"{format_short_count(most.median)} tokens/s",
-        f"The most, with {_describe(best)}: {format_bounds(most, format_short_count)}.",
+        f"{format_amount(most.median)} tokens/s",
+        f"The most, with {_describe(best)}: {format_bounds(most, format_amount)}.",
     )
     facts = [
         Fact("runs of each", str(document["rounds"]), f"{document['seconds']:g} s, in turns"),
@@ -43,7 +43,7 @@ def build_throughput_part(document: Mapping[str, Any]) -> Part:
     ]
     drawing = Drawing(
         "Tokens per second",
-        draw_amounts([Row(*speed) for speed in speeds.items()], write=format_short_count),
+        draw_amounts([Row(*speed) for speed in speeds.items()], write=format_amount),
         "Real tokens, padding not counted, with 95% intervals over the runs. Longer is better.",
     )
     table = Table(
