@@ -18,9 +18,8 @@ def write_numbered(folder: Path, name: str, text: str) -> Path:
         OSError: The file cannot be written; nothing of it is left in the folder.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    number = max(_numbers(folder, NUMBERED) | _numbers(folder, _CLAIM), default=0)
     while True:
-        number += 1
+        number = max(_numbers(folder, NUMBERED) | _numbers(folder, _CLAIM), default=0) + 1
         # This file, which only one process can create, claims the number. Without it, two
         # processes that use different names could take the same one.
         part = folder / f"{number:04}.part"

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Final
@@ -47,6 +47,7 @@ class Against:
     pairs: dict[Hashable, list[Pair]] = field(default_factory=dict)
     _limits: dict[Hashable, TimeLimit] = field(default_factory=dict)
     _version: Version | None = None
+    _other_folders: tuple[str, ...] = ()
 
     @classmethod
     def from_ref(
@@ -73,11 +74,8 @@ class Against:
             root = self.config.rootpath.resolve()
             other = open_version(self.commit, root, self.extras, self.say)
             self._version = opened.enter_context(other)
+            self._other_folders = self._version.checkout.other_folders()
         return self._version
-
-    @cached_property
-    def _other_folders(self) -> tuple[str, ...]:
-        return self.prepare().checkout.other_folders()
 
     def all_pairs(self) -> Iterator[Pair]:
         """Yield every pair, subject by subject."""
@@ -120,8 +118,8 @@ class Against:
         return Pair(base, self._measure_now(command, request))
 
     def _measure_now(self, command: Sequence[str], request: MeasureRequest) -> Measurement:
-        here = self.commit.repository
-        others = [*self._other_folders, str(self.prepare().checkout.folder)]
+        here, there = self.commit.repository, self.prepare().checkout.folder
+        others = [*self._other_folders, str(there)]
         not_from = tuple(folder for folder in others if Path(folder).resolve() != here)
         request = replace(request, code_from=str(here), not_from=not_from)
         return parent.run_measurement(command, request, progress=LongPhases(self.say))

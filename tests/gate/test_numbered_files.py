@@ -104,6 +104,22 @@ def test_a_number_let_go_of_meanwhile_is_taken(
     assert len(list(folder.iterdir())) == 3
 
 
+def test_what_is_recorded_last_has_the_highest_number(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others may write more than the number that was listed, and leave one out."""
+    opened = os.open
+
+    def late(path: Path, *how: int) -> int:
+        monkeypatch.undo()
+        for name in ("0002_theirs.json", "0004_theirs.json"):
+            (folder / name).write_text("theirs")
+        return opened(path, *how)
+
+    monkeypatch.setattr(os, "open", late)
+    assert write_numbered(folder, "mine", "mine").name == "0005_mine.json"
+
+
 def test_a_number_claimed_meanwhile_is_left_alone(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

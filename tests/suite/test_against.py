@@ -13,6 +13,7 @@ from netpipe.git import git
 from netpipe.results.measurement import Measurement
 from netpipe.session import parent
 from netpipe.suite import against
+from netpipe.suite.worktrees import Checkout
 from tests.fakes import FakeClock
 from tests.repository import commit_files, worktrees
 from tests.suite.project import HERE, LOAD_TIME, Project, line_with
@@ -67,6 +68,21 @@ def test_junit_and_json_name_the_ref_in_full(versioned: Project) -> None:
     properties = {entry.get("name"): entry.get("value") for entry in case.iter("property")}
     assert properties["netpipe_against"] == sha
     assert versioned.read_json("run.json")["against"]["ref"] == sha
+
+
+def test_other_checkouts_are_listed_before_anything_is_measured(
+    versioned: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once, as the last step of preparing the other version."""
+    listed: list[int] = []
+
+    def other_folders(_: Checkout) -> tuple[str, ...]:
+        listed.append(len(versioned.requests))
+        return ()
+
+    monkeypatch.setattr(Checkout, "other_folders", other_folders)
+    versioned.run(*AGAINST).assert_outcomes(passed=1)
+    assert listed == [0]
 
 
 def test_which_goes_first_changes(versioned: Project) -> None:

@@ -97,7 +97,7 @@ def test_another_device_s_baseline_is_named(pulled: Project) -> None:
     pulled.record(recorded(device=H200))
     result = pulled.compare()
     result.assert_outcomes(passed=1)
-    line_with(result, "baseline changed", "added", "h200-x1/0001_first.json")
+    line_with(result, "baseline changed", "added", "h200-x1/0001_first.json", "first that can")
 
 
 def test_other_differences_of_a_changed_baseline_are_listed(pulled: Project) -> None:

@@ -235,7 +235,7 @@ def test_a_number_is_refused(project: Project) -> None:
     project.record()
     result = project.run("--benchmark-compare", "0001")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    line_with(result, "ERROR: --benchmark-compare ", "'0001'")
+    line_with(result, "ERROR: --benchmark-compare ", "latest baseline", "'0001'")
     assert not project.requests
 
 

@@ -164,7 +164,8 @@ def test_the_verdict_says_what_to_do() -> None:
     slow = replace(recorded(load_s=0.060, train_s=0.060), busy_elsewhere_fraction=0.25)
     said = lines(slow)
     assert said["verdict"].startswith("loader-bound: ")
-    assert "next: " in said["verdict"]
+    assert "60 ms" in said["verdict"]
+    assert "next: make loading" in said["verdict"]
     assert "25.0%" in said["machine"]
 
 
