@@ -67,7 +67,7 @@ class StepConfig:
     """The model that is trained.
 
     Attributes:
-        preset: A name in `PRESETS`; its widths are in `netpipe.step.model`.
+        preset: A name in `PRESETS`; its widths are in `netpipe.step.presets`.
         seed: Seeds the parameters and the synthetic tokens.
     """
 

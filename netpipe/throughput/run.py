@@ -44,7 +44,7 @@ def run(
     puller = Puller(loader, clock, watch)
     closing.callback(close_with_timeout, puller.close)
     watch.begin_rounds()
-    # Warm-up
+    # Warm up until two looks in a row agree.
     started, before_s = clock(), 0.0
     for look in count():
         now_s = puller.pull_flat_out(_LOOK_FRACTION * seconds).s_per_batch

@@ -1,4 +1,4 @@
 """How measurements and probe rows are stored: parquet, ArrayRecord shards and their index.
 
-Start with `rows.py`, the unit that is stored; `layout.py` and `layout_v0.py` are its encodings.
+Start with `rows.py`, the unit that is stored; `layout.py` has its encodings.
 """
