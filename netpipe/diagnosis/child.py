@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Callable
 from contextlib import ExitStack, closing, suppress
-from multiprocessing import get_context
+from multiprocessing import get_context, set_start_method
 from typing import TYPE_CHECKING, Any, Final
 
 import psutil
@@ -156,9 +156,13 @@ def _serve(target: str, pipe: "Connection[Any, Any]") -> None:
     from netpipe.session.targets import resolve
 
     try:
+        # The parent's method came with this process; the user's module may set its own only once.
+        set_start_method(None, force=True)
         let_grain_start_workers()
         loader, _ = single_thread_variant(resolve(target))
-        with closing(PullingThread(loader, MonotonicClock())) as puller, suppress(EOFError):
+        puller = PullingThread(loader, MonotonicClock())
+        # The pipe ends these ways; the puller wraps every error of the loader in its own type.
+        with closing(puller), suppress(EOFError, ConnectionError):
             pipe.send(None)
             while True:
                 pipe.send(puller.start_pulling(pipe.recv())())

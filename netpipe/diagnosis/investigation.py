@@ -94,18 +94,8 @@ class Investigation:
         Raises:
             SessionError: The loader failed.
         """
-        # Before any variant of it runs, so that a failure here is the loader's own.
-        look = take_first_look(self.loader, self.clock, self.watch, inf)
-        # Variants may have workers even if the unmodified loader has none.
-        look = look._replace(start_s=max(look.start_s, _WORKERS_START_S * bool(self._graph.nodes)))
-        self._schedule = Schedule(self.clock, self.budget_s, self.watch, self.clock())
-        single, times, scaling = self._run_single_thread(look)
-        self._look = look._replace(batch_s=single.look.batch_s)
-        variants = self._measure_variants(can_add_workers=single.is_rebuilt)
-        load_s = self.load_s or variants.interval(Side.UNMODIFIED)
-        evidence = Evidence(
-            self._graph, self.cores, single.is_rebuilt, times, scaling, variants, load_s
-        )
+        single, evidence = self._measure()
+        times, scaling, variants = evidence.times, evidence.scaling, evidence.variants
         loader = model_loader(evidence)
         one_worker = None
         if variants.has(Side.ONE_WORKER):
@@ -121,7 +111,7 @@ class Investigation:
             names = ", ".join(skipped)
             self._remarks.append(f"not tried for lack of time: {names}; give a larger --budget")
         return Findings(
-            load_s_per_batch=load_s,
+            load_s_per_batch=evidence.load_s,
             load_cpu_s_per_batch=variants.cpu_interval(Side.UNMODIFIED),
             lane="rebuilt" if single.is_rebuilt else "as-it-is",
             lane_s_per_batch=scaling.interval(Side.SINGLE_THREAD),
@@ -136,6 +126,20 @@ class Investigation:
             unverified=str(outcome) if isinstance(outcome, Untried) else "",
             elapsed_s=self.clock() - self._started_s,
             remarks=tuple(dict.fromkeys(self._remarks)),
+        )
+
+    def _measure(self) -> tuple[SingleThreadRun, Evidence]:
+        # Before any variant of it runs, so that a failure here is the loader's own.
+        look = take_first_look(self.loader, self.clock, self.watch, inf)
+        # Variants may have workers even if the unmodified loader has none.
+        look = look._replace(start_s=max(look.start_s, _WORKERS_START_S * bool(self._graph.nodes)))
+        self._schedule = Schedule(self.clock, self.budget_s, self.watch, self.clock())
+        single, times, scaling = self._run_single_thread(look)
+        self._look = look._replace(batch_s=single.look.batch_s)
+        variants = self._measure_variants(can_add_workers=single.is_rebuilt)
+        load_s = self.load_s or variants.interval(Side.UNMODIFIED)
+        return single, Evidence(
+            self._graph, self.cores, single.is_rebuilt, times, scaling, variants, load_s
         )
 
     def _run_single_thread(

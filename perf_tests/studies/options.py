@@ -3,11 +3,12 @@
 import signal
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
-from perf_tests.studies.faults.cases import Case
-from perf_tests.studies.faults.catalogue import select_cases
+if TYPE_CHECKING:
+    from perf_tests.studies.faults.cases import Case
 
 
 def exit_on_sigterm() -> None:
@@ -15,7 +16,10 @@ def exit_on_sigterm() -> None:
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 
 
-def _select_cases(_: click.Context, __: click.Parameter, names: Sequence[str]) -> Sequence[Case]:
+def _select_cases(_: click.Context, __: click.Parameter, names: Sequence[str]) -> "Sequence[Case]":
+    # The catalogue imports jax, which must not run beside what the other studies measure.
+    from perf_tests.studies.faults.catalogue import select_cases
+
     try:
         return select_cases(names)
     except ValueError as error:

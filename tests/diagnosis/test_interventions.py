@@ -1,5 +1,6 @@
 """What each intervention shows, and how a prediction compares with its measurement."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -91,6 +92,8 @@ def test_a_failed_change_has_its_reason_and_no_figures() -> None:
     assert "no shared memory" in found.says
     cold = replace(turns(cached_bytes=0.01), failures={"from-disk": "it broke"})
     assert "it broke" in show(disk=cold)["cached-bytes"].says
+    unmeasured = show(disk=turns(from_disk=0.01))["cached-bytes"]
+    assert unmeasured.says == "not made: no time was left"
 
 
 def test_a_loader_without_data_files_has_nothing_to_cache() -> None:
@@ -102,7 +105,9 @@ def test_a_loader_without_data_files_has_nothing_to_cache() -> None:
 
 def test_a_cache_that_cannot_be_dropped_shows_nothing() -> None:
     """If no byte came from a disk, both sides are the same."""
-    assert show(disk=turns(from_disk=0.010, cached_bytes=0.005))["cached-bytes"].speedup is None
+    found = show(disk=turns(from_disk=0.010, cached_bytes=0.005))["cached-bytes"]
+    assert found.speedup is None
+    assert "nothing is read" in found.says
 
 
 def test_the_disk_is_compared_with_the_cache() -> None:
@@ -131,5 +136,5 @@ def test_a_prediction_is_compared_by_its_ratio(
     assert found.predicted_s_per_batch == PREDICTED.load_s_per_batch
     assert found.before_s_per_batch == load_s
     assert (found.change, found.kind) == ("2 workers", "workers")
-    assert "2 workers" in found.says
-    assert f"({error:+.0%})" in found.says
+    figures = ("2 workers", "20 ms", f"{1e3 * measured_s:.0f} ms ({error:+.0%})", "40 ms")
+    assert re.search(".*".join(map(re.escape, figures)), found.says)

@@ -156,6 +156,19 @@ def test_a_tiny_payload_is_made_and_not_sent(tmp_path: Any) -> None:
     assert batches(loader()) == IN_ORDER
 
 
+def test_a_tiny_payload_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker has nothing else to send."""
+    sent: list[Any] = []
+
+    def mp_prefetch(dataset: Any, _: Any) -> Any:
+        sent.extend(dataset)
+        return dataset
+
+    monkeypatch.setattr(grain.IterDataset, "mp_prefetch", mp_prefetch)
+    with_tiny_payload(loaders.with_worker, Graph(()))()
+    assert sent == [0, 0, 0]
+
+
 def test_a_factory_that_fails_leaves_grain_as_it_was() -> None:
     """Whatever it raises, `mp_prefetch` is Grain's own again."""
     before = vars(grain.IterDataset)["mp_prefetch"]

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from multiprocessing import active_children, resource_tracker
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -52,6 +53,31 @@ def test_a_request_does_not_wait() -> None:
     with SecondProcess(TARGET.format("plain")) as second:
         wait = second.start_pulling(0.0)
         assert wait().batches == 2
+
+
+def test_a_result_that_nobody_waits_for_is_dropped(capfd: pytest.CaptureFixture[str]) -> None:
+    """The process then ends without an error."""
+    with SecondProcess(TARGET.format("plain")) as second:
+        process = second._process
+        second.start_pulling(0.0)
+        assert second._pipe.poll(30.0)
+        second._pipe.close()
+        process.join(30.0)
+        assert process.exitcode == 0
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_the_users_module_may_set_the_start_method(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may do so once in each process, and netpipe has not done so."""
+    module = tmp_path / "sets_start_method.py"
+    module.write_text(
+        "import multiprocessing as mp\nmp.set_start_method('fork')\nmake = [1].copy\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    with SecondProcess("sets_start_method:make") as second:
+        assert second.start_pulling(0.0)().batches == 2
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ def test_a_row_has_every_answer_about_a_case() -> None:
     trials = [naming(), naming(seed=2), naming(right=False, seed=3), naming(case="slow-thread")]
     lines = list(naming_report.format_table(trials))
     cells = [cell.strip() for cell in lines[2].split("|")]
-    assert cells[1] == "slow-source"
-    assert cells[3:5] == ["Source: waiting; Map of Transform: waiting", "2 of 3"]
+    answers = "Source: waiting; Map of Transform: waiting"
+    assert cells[1:5] == ["slow-source", "Source: waiting", answers, "2 of 3"]
     assert lines[3].endswith("| 1 of 1 |")
     assert any(line.endswith("resource: 3 of 4, 75.0% (30 to 95)") for line in lines)
     assert any(line.startswith("- resource: 4 of 4, 100.0%") for line in lines)
@@ -64,6 +64,6 @@ def test_four_in_five_must_be_close(close: int, far: int, met: bool) -> None:
 def test_a_line_has_pipeline_prediction_and_outcome() -> None:
     """Nothing else is needed to understand a trial."""
     line = predicting_report.format_trial(predicting(0.025))
-    assert "read waits 20 ms" in line
-    assert line.endswith(" 25.0 ms: off by 20%")
-    assert predicting_report.format_trial(predicting(None)).endswith("it failed")
+    assert "read waits 20 ms, decode computes 10 ms; workers 1, threads 0; 2 workers" in line
+    assert line.endswith("30.0 ms, predicted 20.0 ms, came 25.0 ms: off by 20%")
+    assert predicting_report.format_trial(predicting(None)).endswith("workers: it failed")

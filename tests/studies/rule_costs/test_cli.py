@@ -100,7 +100,7 @@ def test_a_failed_measurement_writes_nothing(
     monkeypatch.setattr(cli, "measure_rule", fail)
     result = invoke("--record")
     assert result.exit_code == 1
-    assert result.output.startswith("Error: ")
+    assert result.output.startswith("Error: batch-after-mp-prefetch took")
     assert [file.name for file in tmp_path.iterdir()] == ["rules.md"]
 
 

@@ -1,0 +1,16 @@
+"""What the commands of several studies have in common."""
+
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.parametrize("module", ["gate_power.identical", "rule_costs.__main__"])
+def test_a_study_that_only_starts_processes_imports_no_jax(module: str) -> None:
+    """It would take memory, and its time, beside what the processes measure."""
+    program = (
+        f"import sys, perf_tests.studies.{module}; print({{'jax', 'grain'}} & {{*sys.modules}})"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert done.stdout == b"set()\n"
