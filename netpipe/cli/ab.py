@@ -32,8 +32,8 @@ def ab(base: str, words: tuple[str, ...], results: Path | None) -> None:
 
     HEAD is a git ref too; without it, the working tree is measured. The remaining arguments go to
     pytest: the folder of the performance tests (default: perf_tests), and flags. The first argument
-    after BASE is HEAD unless it is a flag or names a file or folder. With HEAD, give files for
-    pytest to write as absolute paths. No baseline is needed.
+    after BASE is HEAD unless it is a flag or names a file or folder. With HEAD, pytest runs in
+    another folder: give absolute paths for files that it writes. No baseline is needed.
     """
     from netpipe.suite.against import TYPED_VARIABLE
     from netpipe.suite.other_version import open_version
@@ -49,27 +49,31 @@ def ab(base: str, words: tuple[str, ...], results: Path | None) -> None:
     if head:
         opened = open_version(find_commit(here, head, "netpipe ab"), here, "", notes.print)
     with tempfile.TemporaryDirectory() as folder, opened as version:
-        written = results.absolute() if results else Path(folder, "run.json")
-        # In the checkout of HEAD, a ref like HEAD~1 would name another commit.
+        results_file = results.absolute() if results else Path(folder, "run.json")
+        # In the checkout of HEAD, a ref such as HEAD~1 would name another commit. So pytest gets
+        # the hash, and the ref as it was typed only for its messages.
         ref, variables = (commit.sha, {TYPED_VARIABLE: base}) if head else (base, {})
-        flags = [f"--netpipe-against={ref}", f"--netpipe-json={written}"]
-        code = _pytest([*arguments, *flags], version, variables)
-        sys.exit(_exit_code(code, written))
+        flags = [f"--netpipe-against={ref}", f"--netpipe-json={results_file}"]
+        code = _run_pytest([*arguments, *flags], version, variables)
+        sys.exit(_choose_exit_code(code, results_file))
 
 
 def _is_path(word: str) -> bool:
     return Path(word.partition("::")[0]).exists()
 
 
-def _pytest(words: Sequence[str], version: "Version | None", variables: Mapping[str, str]) -> int:
-    """Run pytest on this version or another one; return its exit code."""
+def _run_pytest(
+    words: Sequence[str], version: "Version | None", variables: Mapping[str, str]
+) -> int:
+    """Run pytest on the working tree, or on another version; return its exit code."""
     here = Path.cwd()
     if version is None:
         command, folder = [sys.executable, "-m", "pytest", *words], here
     else:
-        there = version.place(here)
+        environment = version.place(here)
         command = [version.python, "-m", "pytest", *version.move_paths(words, here)]
-        folder, variables = there.folder or here, {**variables, **there.variables}
+        folder = environment.folder or here
+        variables = {**variables, **environment.variables}
     notes.print(" ".join(command), soft_wrap=True)
     with subprocess.Popen(command, cwd=folder, env={**os.environ, **variables}) as child:
         try:
@@ -82,15 +86,15 @@ def _pytest(words: Sequence[str], version: "Version | None", variables: Mapping[
             raise
 
 
-def _exit_code(code: int, written: Path) -> int:
-    """Return the command's exit code; INCONCLUSIVE has its own, unlike in pytest."""
-    # pytest's 0 and 1 are ours too; with any other code nothing was decided.
+def _choose_exit_code(code: int, results_file: Path) -> int:
+    """Return the command's exit code; unlike pytest, it has one for INCONCLUSIVE."""
+    # pytest's 0 and 1 mean the same here; any other code means a run without a result.
     if code not in (FINE, FAILED):
         return MISUSE
-    if not written.exists():
+    if not results_file.exists():
         return code
-    compared = json.loads(written.read_text(encoding="utf-8"))["comparisons"]
-    outcomes = [row["outcome"] for row in compared if row["against"] is not None]
+    comparisons = json.loads(results_file.read_text(encoding="utf-8"))["comparisons"]
+    outcomes = [row["outcome"] for row in comparisons if row["against"] is not None]
     is_decided = any(outcome not in _UNDECIDED for outcome in outcomes)
     if not is_decided and (outcomes or code == FINE):
         return INCONCLUSIVE

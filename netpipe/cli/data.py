@@ -41,7 +41,7 @@ def generate(out: Path, probes: int | None, seed: int, profile: str) -> None:
     help="Seed that chooses the probes of the eval split.",
 )  # fmt: skip
 @click.option(
-    "--shards", type=int, default=8, show_default=True, help="Number of files of the train split."
+    "--shards", type=int, default=8, show_default=True, help="Number of files in the train split."
 )
 def prepare(sources: tuple[Path, ...], out: Path, seed: int, shards: int) -> None:
     """Convert parquet measurements to prepared rows, each probe either in train or in eval.
@@ -49,8 +49,8 @@ def prepare(sources: tuple[Path, ...], out: Path, seed: int, shards: int) -> Non
     If the names of files or folders state the split, such as train-00000.parquet or eval/, they
     decide; otherwise the seed does.
 
-    A folder with ArrayRecord files of the older layout 0 and no parquet is converted to the newest
-    layout: the rows keep their order, in one file for each split.
+    A folder that holds ArrayRecord files of the older layout 0, and no parquet files, is converted
+    to the newest layout: the rows keep their order, in one file for each split.
     """
     from netpipe.data.preparation.prepare import convert, is_inherited
     from netpipe.data.preparation.prepare import prepare as prepare_data
@@ -64,10 +64,13 @@ def prepare(sources: tuple[Path, ...], out: Path, seed: int, shards: int) -> Non
 
 
 def _print_summary(out: Path, index: "Index") -> None:
+    """Print the size of each split, and the command that measures with the new data."""
     for name in ("train", "eval"):
         split = index.split(name)
         notes.print(
             f"{name}: {split.measurements:,} measurements of {split.probes:,} probes in "
             f"{split.rows:,} rows, {len(split.shards)} files"
         )
-    notes.print(f"in {out}; run on them: pytest perf_tests --netpipe-data {out}", soft_wrap=True)
+    notes.print(
+        f"in {out}; measure with them: pytest perf_tests --netpipe-data {out}", soft_wrap=True
+    )

@@ -1,4 +1,4 @@
-"""`netpipe lint`: report which calls of a Grain pipeline stand in the wrong place."""
+"""`netpipe lint`: report which calls of a Grain pipeline are in the wrong place."""
 
 import sys
 from pathlib import Path
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option(
     "--prove", "proves", is_flag=True,
-    help="Run the first elements with and without workers where the structure decides nothing.",
+    help="Run the first elements with and without workers where the structure proves nothing.",
 )  # fmt: skip
 @click.option(
     "--try", "tries", is_flag=True, help="Measure the speed before and after each proposed fix."
@@ -65,7 +65,7 @@ def lint(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Report which calls of a Grain pipeline stand in the wrong place.
+    """Report which calls of a Grain pipeline are in the wrong place.
 
     TARGET is package.module:name or path/to/file.py:name, a callable that returns the pipeline.
     """
@@ -109,6 +109,7 @@ def lint(
 
 
 def _print_report(report: "LintReport", trials: list[dict[str, Any]]) -> None:
+    """Print the picture of the pipeline, then findings, silenced findings and trials."""
     from netpipe.linting.picture.terminal import TextPicture
     from netpipe.linting.rules.finding import sort_by_severity
 
@@ -116,10 +117,10 @@ def _print_report(report: "LintReport", trials: list[dict[str, Any]]) -> None:
         output.print(TextPicture(report, output.width))
     for finding in sort_by_severity(report.findings):
         output.print(bold_first(finding.severity, f" {finding.rule}: {finding.message}"))
-        for word in ("proof", "cost", "fix"):
-            if text := getattr(finding, word):
+        for field in ("proof", "cost", "fix"):
+            if text := getattr(finding, field):
                 indented = fill(
-                    f"{word}: {text}", output.width, initial_indent="  ", subsequent_indent="  "
+                    f"{field}: {text}", output.width, initial_indent="  ", subsequent_indent="  "
                 )
                 output.print(indented, soft_wrap=True)
     if not report.findings:

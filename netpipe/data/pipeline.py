@@ -25,8 +25,8 @@ _MIN_SHARED_BYTES = 1 << 19
 def build(data: Path, config: PipelineConfig) -> grain.IterDataset:
     """Assemble the pipeline; rows are read only when it is iterated.
 
-    The data are a folder for `open_source`; one without an index is read once to count its rows. A
-    batch depends on the seed and its index alone, whatever the number of workers.
+    `data` is a folder that `open_source` accepts; without an index, it is read once to count its
+    rows. A batch depends only on the seed and its own index, not on the number of workers.
 
     Returns:
         A dataset of batches (`netpipe.data.tokens.batches.Batch`), each int32 (batch_size,
@@ -52,13 +52,14 @@ def build(data: Path, config: PipelineConfig) -> grain.IterDataset:
 
 
 def sequences_of_batches(data: Path, config: PipelineConfig) -> grain.MapDataset:
-    """Return the sequences of each batch, by the index of the batch.
+    """Return a dataset whose element is the sequences of one batch.
 
     Raises:
         InputError: The data are damaged, or too few for one batch.
     """
     source = open_source(data, config.split)
-    blocks = (_packed if config.packing else _unpacked)(source, data, config)
+    build_blocks = _build_packed_blocks if config.packing else _build_unpacked_blocks
+    blocks = build_blocks(source, data, config)
     return (
         blocks
         .slice(slice(config.shard_index, None, config.shard_count))
@@ -66,27 +67,21 @@ def sequences_of_batches(data: Path, config: PipelineConfig) -> grain.MapDataset
     )  # fmt: skip
 
 
-def _packed(source: RowSource, data: Path, config: PipelineConfig) -> grain.MapDataset:
-    """Return blocks of full sequences; each row is in one block of an epoch."""
+def _build_packed_blocks(source: RowSource, data: Path, config: PipelineConfig) -> grain.MapDataset:
+    """Return blocks of full sequences; each row is in exactly one block of an epoch."""
     target, length = config.sequence_length // TOKENS_PER_MEASUREMENT, config.sequence_length
     sequences = _block_sequences(config)
-    likely = likely_contexts(
+    contexts_per_block = likely_contexts(
         source.row_measurements, target=target, sequences=sequences, sequence_length=length
     )
-    epochs = Epochs(source.row_measurements, seed=config.seed, row_group=source.row_group)
-    contexts = epochs.contexts_per_epoch
-    step_blocks = _blocks_per_batch(config) * config.shard_count
-    _require_contexts(data, config, contexts, at_least=MAX_CONTEXTS * step_blocks)
-    per_epoch = step_blocks * max(1, contexts // (step_blocks * max(likely, MAX_CONTEXTS)))
-    blocks = per_epoch * (config.epochs or _ENDLESS_BLOCKS // per_epoch)
-    order = RowOrder(epochs, blocks_per_epoch=per_epoch, blocks=blocks)
+    order = _order_rows(source, data, config, contexts_per_block)
     packing = partial(
         pack,
         seed=config.seed,
         target=target,
         sequences=sequences,
         sequence_length=length,
-        at_first=likely,
+        at_first=contexts_per_block,
     )
     return (
         grain.MapDataset.source(order)
@@ -95,15 +90,31 @@ def _packed(source: RowSource, data: Path, config: PipelineConfig) -> grain.MapD
     )  # fmt: skip
 
 
-def _unpacked(source: RowSource, data: Path, config: PipelineConfig) -> grain.MapDataset:
+def _order_rows(
+    source: RowSource, data: Path, config: PipelineConfig, contexts_per_block: int
+) -> RowOrder:
+    """Cut each epoch into blocks of about as many contexts, for whole batches of all hosts."""
+    epochs = Epochs(source.row_measurements, seed=config.seed, row_group=source.row_group)
+    contexts = epochs.contexts_per_epoch
+    blocks_per_step = _blocks_per_batch(config) * config.shard_count
+    _require_contexts(data, config, contexts, at_least=MAX_CONTEXTS * blocks_per_step)
+    contexts_per_step = blocks_per_step * max(contexts_per_block, MAX_CONTEXTS)
+    per_epoch = blocks_per_step * max(1, contexts // contexts_per_step)
+    blocks = per_epoch * (config.epochs or _ENDLESS_BLOCKS // per_epoch)
+    return RowOrder(epochs, blocks_per_epoch=per_epoch, blocks=blocks)
+
+
+def _build_unpacked_blocks(
+    source: RowSource, data: Path, config: PipelineConfig
+) -> grain.MapDataset:
     """Return blocks of sequences with one context each; an incomplete last batch is dropped."""
     epochs = Epochs(source.row_measurements, seed=config.seed, row_group=source.row_group)
     per_epoch = epochs.contexts_per_epoch
     contexts = per_epoch * (config.epochs or _ENDLESS_BLOCKS // per_epoch)
-    step_contexts = config.batch_size * config.shard_count
-    _require_contexts(data, config, contexts, at_least=step_contexts)
+    contexts_per_step = config.batch_size * config.shard_count
+    _require_contexts(data, config, contexts, at_least=contexts_per_step)
     block_size = _block_sequences(config)
-    blocks = contexts // step_contexts * step_contexts // block_size
+    blocks = contexts // contexts_per_step * contexts_per_step // block_size
     order = BlockOrder(epochs, block_size=block_size, blocks=blocks)
     target = config.sequence_length // TOKENS_PER_MEASUREMENT
     return (
@@ -116,7 +127,7 @@ def _unpacked(source: RowSource, data: Path, config: PipelineConfig) -> grain.Ma
 
 
 def _block_sequences(config: PipelineConfig) -> int:
-    """Return the largest divisor of the batch size up to the maximum."""
+    """Return the sequences of a block: the largest divisor of the batch size up to the maximum."""
     sizes = range(1, _MAX_BLOCK_SEQUENCES + 1)
     return max(size for size in sizes if config.batch_size % size == 0)
 
@@ -128,5 +139,5 @@ def _blocks_per_batch(config: PipelineConfig) -> int:
 def _require_contexts(data: Path, config: PipelineConfig, found: int, *, at_least: int) -> None:
     if found < at_least:
         constraint = f"have {at_least} contexts for a batch of every host"
-        way_out = "Take a smaller batch, or more epochs"
-        raise InputError(data, f"split {config.split}", constraint, found, way_out)
+        remedy = "Take a smaller batch, or more epochs"
+        raise InputError(data, f"split {config.split}", constraint, found, remedy)

@@ -36,16 +36,18 @@ class WrongDeviceError(MisuseError):
 
 
 def local_device(used: int | None = None) -> Device:
-    """Describe the device that jax uses in this process, which initialises its backend.
+    """Describe the device that jax uses in this process; this initialises jax's backend.
 
-    Its count is that of the devices `used`, by default of all devices of the default device's kind
-    that jax may use, as CUDA_VISIBLE_DEVICES restricts them.
+    `used` is the number of devices in use; by default, all local devices of the first device's
+    kind. CUDA_VISIBLE_DEVICES can hide some of them.
     """
     import jax
 
     devices = jax.local_devices()
     kind, platform = devices[0].device_kind, devices[0].platform
-    return _device(platform, kind, used or sum(device.device_kind == kind for device in devices))
+    return _make_device(
+        platform, kind, used or sum(device.device_kind == kind for device in devices)
+    )
 
 
 def find_device(time_limit_s: float = 180.0, command: Sequence[str] = _COMMAND) -> Device:
@@ -70,22 +72,22 @@ def find_device(time_limit_s: float = 180.0, command: Sequence[str] = _COMMAND) 
             timeout=time_limit_s,
         )
     except subprocess.TimeoutExpired as error:
-        raise _no_device(f"no answer in {time_limit_s:g} s") from error
+        raise _make_error(f"no answer in {time_limit_s:g} s") from error
     except subprocess.CalledProcessError as error:
-        raise _no_device(_last_line(error.stderr) or f"exit code {error.returncode}") from error
+        raise _make_error(_last_line(error.stderr) or f"exit code {error.returncode}") from error
     answer = _last_line(child.stdout)
     try:
         seen = json.loads(answer)
-        return _device(str(seen["platform"]), str(seen["kind"]), int(seen["count"]))
+        return _make_device(str(seen["platform"]), str(seen["kind"]), int(seen["count"]))
     except (ValueError, TypeError, KeyError) as error:
-        raise _no_device(f"the answer {answer!r}") from error
+        raise _make_error(f"the answer {answer!r}") from error
 
 
 def require_device(device: Device, wanted: str) -> None:
     """Refuse a device that is not of the wanted key, or of the wanted family, such as "a100".
 
     Raises:
-        WrongDeviceError: One sentence names the wanted device, this one, and what to run instead.
+        WrongDeviceError: The device is another one; the message says what to run instead.
     """
     if matches(device.key, wanted):
         return
@@ -136,14 +138,15 @@ def devices_document(device: Device, host: Host, baselines: Path) -> dict[str, A
     }
 
 
-def _device(platform: str, kind: str, count: int) -> Device:
+def _make_device(platform: str, kind: str, count: int) -> Device:
+    """Return a device with its key, which for a CPU is made from the host's name and cores."""
     if platform != "cpu":
         return Device(device_key(platform, kind, count), kind, platform, count)
     host = this_host()
     return Device(device_key(platform, host.cpu, host.cores), kind, platform, count)
 
 
-def _no_device(reason: str) -> NoDeviceError:
+def _make_error(reason: str) -> NoDeviceError:
     platforms = os.environ.get("JAX_PLATFORMS", "not set")
     return NoDeviceError(
         f"jax must say which device it has; found {reason} with JAX_PLATFORMS {platforms}. "

@@ -22,60 +22,62 @@ from netpipe.results.units import format_percent, format_seconds
 
 _MIN_WORKING_FRACTION: Final = 0.5
 _MIN_PROCESS_SPEEDUP: Final = 1.25
+# Two processes that each have a core are twice as fast as one.
 _FREE_CORE_SPEEDUP: Final = 2.0
-# Of the gain of a second process, which a second thread must reach for threads to be of use.
-_MIN_THREAD_GAIN: Final = 0.5
-# Of the CPU time of a batch beside another process to that alone.
+# A second thread that gains less than this fraction of a second process's gain waits for the GIL.
+_MIN_THREAD_GAIN_FRACTION: Final = 0.5
+# CPU time of a batch beside another process over that alone; more means that they share caches.
 _MAX_CPU_INFLATION: Final = 1.3
-_MIN_TINY_SPEEDUP: Final = 1.10
+_MIN_TINY_PAYLOAD_SPEEDUP: Final = 1.10
 _MIN_READ_BYTES_PER_BATCH: Final = 4096
 
 NOT_MADE: Final = "not made: "
-"""Stands before the reason why an intervention was not made."""
+"""Prefix of the reason why an intervention was not made."""
 
 
 def list_interventions(evidence: Evidence, disk: SideBlocks | None) -> tuple[Intervention, ...]:
-    """Return what each change of the loader shows, those with the clearest effect first.
+    """Return the effect of each intervention on the loader, the clearest first.
 
     `disk` is None if the loader has no data file open.
     """
     scaling, variants = evidence.scaling, evidence.variants
     largest = evidence.times[0].name if evidence.times else "no stage"
-    made = []
+    effects = []
     for name, what in {
         Side.TWO_THREADS: "two single-thread runs as threads of one process",
         Side.TWO_PROCESSES: "two single-thread runs, each in its own process",
         Side.WITHOUT_STAGE: f"the single-thread run in which {largest} returns its earlier results",
     }.items():
         if scaling.has(name) or name in scaling.failures:
-            made.append(_compare(scaling, name, Side.SINGLE_THREAD, what))
+            effects.append(_compare(scaling, name, Side.SINGLE_THREAD, what))
     half = max(1, evidence.cores // 2)
     for name, what in {
         Side.TINY_PAYLOAD: "workers that make every batch and send nothing",
         Side.HALF_THE_CORES: f"the loader on {half} of {evidence.cores} cores",
     }.items():
         if variants.has(name) or name in variants.failures:
-            made.append(_compare(variants, name, Side.UNMODIFIED, what, evidence.load_s))
-    made.append(_compare_with_cache(disk))
-    return tuple(sorted(made, key=lambda effect: (-effect.clear_factor, effect.speedup is None)))
+            effects.append(_compare(variants, name, Side.UNMODIFIED, what, evidence.load_s))
+    effects.append(_compare_with_cache(disk))
+    return tuple(sorted(effects, key=lambda effect: (-effect.clear_factor, effect.speedup is None)))
 
 
 def _compare_with_cache(disk: SideBlocks | None) -> Intervention:
     what = "the same batches from the page cache instead of the disk"
     if disk is None:
-        return _not_made(Side.CACHED, what, "no file of data is open")
+        return _report_not_made(Side.CACHED, what, "no file of data is open")
     cold = disk.blocks.get(Side.FROM_DISK)
     if cold and disk.has(Side.CACHED) and not any(block.read_bytes_per_batch for block in cold):
         why = "nothing is read from a disk, even with a cold page cache"
-        return _not_made(Side.CACHED, what, why)
+        return _report_not_made(Side.CACHED, what, why)
     return _compare(disk, Side.CACHED, Side.FROM_DISK, what)
 
 
 def _compare(
     turns: SideBlocks, name: str, before: str, what: str, before_s: Interval | None = None
 ) -> Intervention:
+    """Return the effect of an intervention; `before_s` replaces the time of the side before."""
     if not turns.has(name, before):
-        return _not_made(name, what, turns.why_missing(name, before))
+        return _report_not_made(name, what, turns.why_missing(name, before))
     before_s, speedup = before_s or turns.interval(before), turns.speedup(name, before)
     says = "no clear difference"
     if clear_factor(speedup):
@@ -85,15 +87,15 @@ def _compare(
     return Intervention(name, what, before_s, divide(before_s.median, speedup), speedup, says)
 
 
-def _not_made(name: str, what: str, why: str) -> Intervention:
+def _report_not_made(name: str, what: str, why: str) -> Intervention:
     return Intervention(name, what, None, None, None, f"{NOT_MADE}{why}")
 
 
 def verify(prediction: Prediction, turns: SideBlocks, load_s: Interval) -> Verification:
     """Compare a prediction with the same change, measured in turns with the unmodified loader.
 
-    The ratio of the two counts: if the machine has become slower since the prediction was made,
-    that is no error of the prediction.
+    Only the speedup over the unmodified loader counts: a machine that has become slower since the
+    prediction was made does not add to its error.
     """
     predicted_s = prediction.load_s_per_batch
     measured_s = divide(load_s.median, turns.speedup(prediction.change, Side.UNMODIFIED))
@@ -136,16 +138,12 @@ def find_bottleneck(
     loader: MeasuredLoader, evidence: Evidence, interventions: Sequence[Intervention]
 ) -> Bottleneck:
     """Return what limits a loader: the stage, or the payload, that costs it the most time."""
-    times, variants = evidence.times, evidence.variants
+    times = evidence.times
     gains = [
         1 - loader.ratio(partial(with_stage_times, index=index, factor=0.0))
         for index in range(len(times))
     ]
-    sending_fraction = 0.0
-    if variants.has(Side.TINY_PAYLOAD):
-        tiny = variants.speedup(Side.TINY_PAYLOAD, Side.UNMODIFIED)
-        if tiny.median >= _MIN_TINY_SPEEDUP and clear_factor(tiny):
-            sending_fraction = 1 - 1 / tiny.median
+    sending_fraction = _find_sending_fraction(evidence.variants)
     if sending_fraction > max(gains, default=0.0):
         senders = [str(node) for node in evidence.graph.of_kind("ProcessPrefetch", "DataLoader")]
         saved = format_percent(sending_fraction)
@@ -164,43 +162,57 @@ def find_bottleneck(
     return Bottleneck(times[index].name, "unknown", fraction, f"no clear cause; {effect}")
 
 
+def _find_sending_fraction(variants: SideBlocks) -> float:
+    """Return the fraction of the load time that sending the payload clearly takes, or 0."""
+    if not variants.has(Side.TINY_PAYLOAD):
+        return 0.0
+    speedup = variants.speedup(Side.TINY_PAYLOAD, Side.UNMODIFIED)
+    if speedup.median < _MIN_TINY_PAYLOAD_SPEEDUP or not clear_factor(speedup):
+        return 0.0
+    return 1 - 1 / speedup.median
+
+
 def _find_resource(
-    loader: MeasuredLoader, working: float, evidence: Evidence
+    loader: MeasuredLoader, working_fraction: float, evidence: Evidence
 ) -> tuple[str, str] | None:
-    """Return the resource that clearly binds a stage which computes for so much of its time."""
-    if working >= _MIN_WORKING_FRACTION:
+    """Return the resource that limits a stage and why, or None if none clearly does.
+
+    The stage computes for `working_fraction` of its time.
+    """
+    if working_fraction >= _MIN_WORKING_FRACTION:
         return _find_computing_resource(loader, evidence.scaling)
     alone = evidence.scaling.blocks[Side.SINGLE_THREAD]
     wall_over_cpu = log_interval([block.s_per_batch / block.cpu_s_per_batch for block in alone])
     if not clear_factor(wall_over_cpu):
         return None
-    # The kernel counts for this process only: workers read, but the single-thread run does it here.
+    # The kernel reports reads of this process only, so those of workers are missing; the
+    # single-thread run reads in this process.
     read = max(
         median(block.read_bytes_per_batch for block in blocks)
         for blocks in (alone, evidence.variants.blocks[Side.UNMODIFIED])
     )
-    idle = f"computes {format_percent(working)} of its time"
+    computing = f"computes {format_percent(working_fraction)} of its time"
     if read > _MIN_READ_BYTES_PER_BATCH:
-        return "disk", f"it {idle} and {read / 1e6:.2g} MB a batch come from a disk"
-    return "waiting", f"it {idle} and reads nothing from a local disk"
+        return "disk", f"it {computing} and {read / 1e6:.2g} MB a batch come from a disk"
+    return "waiting", f"it {computing} and reads nothing from a local disk"
 
 
 def _find_computing_resource(loader: MeasuredLoader, scaling: SideBlocks) -> tuple[str, str] | None:
-    """Return the resource that a second thread and a second process clearly show, if any."""
+    """Return the resource that a second thread and a second process clearly lack, and why."""
     if not scaling.has(Side.TWO_THREADS, Side.TWO_PROCESSES):
         return None
     threads, processes = (
         scaling.speedup(side, Side.SINGLE_THREAD) for side in (Side.TWO_THREADS, Side.TWO_PROCESSES)
     )
-    thread_gain, gain = threads.median - 1, processes.median - 1
-    why = f"threads 1 to 2: {thread_gain:+.0%}, processes 1 to 2: {gain:+.0%}"
+    thread_gain, process_gain = threads.median - 1, processes.median - 1
+    why = f"threads 1 to 2: {thread_gain:+.0%}, processes 1 to 2: {process_gain:+.0%}"
     if processes.median < _MIN_PROCESS_SPEEDUP:
         return _find_saturated_resource(scaling, processes, why)
     if not clear_factor(processes):
         return None
     if loader.model.workers and loader.model.limiting_resource() == "cores":
         return "cpu", f"{why}; its {loader.model.workers} workers use the cores up"
-    if thread_gain < _MIN_THREAD_GAIN * gain:
+    if thread_gain < _MIN_THREAD_GAIN_FRACTION * process_gain:
         over_threads = scaling.speedup(Side.TWO_PROCESSES, Side.TWO_THREADS)
         return ("gil", why) if clear_factor(over_threads) else None
     return ("cpu", why) if clear_factor(threads) else None
@@ -209,6 +221,7 @@ def _find_computing_resource(loader: MeasuredLoader, scaling: SideBlocks) -> tup
 def _find_saturated_resource(
     scaling: SideBlocks, processes: Interval, why: str
 ) -> tuple[str, str] | None:
+    """Return what keeps a second process from helping: memory, or no free core."""
     pairs = zip(scaling.blocks[Side.TWO_PROCESSES], scaling.blocks[Side.SINGLE_THREAD], strict=True)
     inflation = log_interval(
         [beside.trainer_cpu_s_per_batch / alone.trainer_cpu_s_per_batch for beside, alone in pairs]

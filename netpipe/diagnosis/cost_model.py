@@ -1,9 +1,10 @@
 """A model of what limits a loader, built from measured times. Arithmetic only.
 
-A batch passes the workers, the training process, and the cores that both share; the slowest of
-them bounds the rate, as in any closed pipeline (Denning and Buzen, The Operational Analysis of
-Queueing Network Models, 1978). Processes that compute at the same time slow each other by the
-contention term of the Universal Scalability Law (Gunther, Guerrilla Capacity Planning, 2007).
+A batch takes time of the workers, of the training process, and of the cores that both share. The
+slowest of them bounds the rate, as in any closed pipeline (Denning and Buzen, The Operational
+Analysis of Queueing Network Models, 1978). Processes that compute at the same time slow each other
+by the contention term of the Universal Scalability Law (Gunther, Guerrilla Capacity Planning,
+2007).
 """
 
 from collections.abc import Sequence
@@ -25,7 +26,7 @@ _MIN_WORKING_FRACTION: Final = 0.2
 
 @dataclass(frozen=True)
 class Evidence:
-    """The measurements of a loader that everything is concluded from.
+    """The measurements of a loader, from which all conclusions are drawn.
 
     Attributes:
         is_rebuilt: Whether the single-thread run has no workers and no threads; otherwise it is
@@ -33,7 +34,7 @@ class Evidence:
         times: The stages, the largest first.
         scaling: The single-thread run in turns with its variants.
         variants: The unmodified loader in turns with its variants.
-        load_s: Seconds per batch of the unmodified loader, the one figure that is given for it.
+        load_s: Seconds per batch of the unmodified loader, as every report states it.
     """
 
     graph: Graph
@@ -74,11 +75,11 @@ class LoaderModel:
 
     Attributes:
         stages: The cost of each stage, and whether a worker does it if there are workers.
-        send_s: CPU seconds of a worker for sending a batch, its payload aside.
-        receive_s: CPU seconds of the training process for receiving it, its payload aside; without
-            workers the CPU seconds that reader threads cost besides the stages.
+        send_s: CPU seconds of a worker for sending a batch, not counting its payload.
+        receive_s: CPU seconds of the training process for receiving it, not counting its payload;
+            without workers, the CPU seconds that reader threads cost besides the stages.
         gil_fraction: Share of the CPU time under Python's lock; 1: threads do not help.
-        contention: By what share each further computing process slows every other one.
+        contention: The fraction by which each further computing process slows the others.
         worker_overhead_s: Wall seconds of a worker that no stage accounts for.
     """
 
@@ -99,17 +100,17 @@ class LoaderModel:
     def worker_cost(self) -> StageCost:
         """What each worker does for a batch."""
         send_s = self.send_s + self.payload_send_s
-        return _total(self.stages, in_workers=True) + StageCost(send_s, send_s)
+        return _sum_costs(self.stages, in_workers=True) + StageCost(send_s, send_s)
 
     @property
     def trainer_cost(self) -> StageCost:
         """What the training process does for every batch."""
-        staying = _total(self.stages, in_workers=False)
+        staying = _sum_costs(self.stages, in_workers=False)
         if self.workers:
             receive_s = self.receive_s + self.payload_receive_s
             return staying + StageCost(receive_s, receive_s)
         threads = StageCost(self.receive_s, self.receive_s, self.receive_s if self.threads else 0.0)
-        return staying + _total(self.stages, in_workers=True) + threads
+        return staying + _sum_costs(self.stages, in_workers=True) + threads
 
     def bounds_s(self) -> dict[str, float]:
         """Return the least seconds per batch that each resource allows, by its name."""
@@ -132,7 +133,7 @@ class LoaderModel:
         return max(self.bounds_s().items(), key=itemgetter(1))[0]
 
     def _process_s(self, cost: StageCost) -> float:
-        """Return the seconds of one process, whose threads read ahead under one lock."""
+        """Return the seconds in one process, whose threads share the work and Python's lock."""
         if not self.threads:
             return cost.wall_s
         return max(
@@ -142,7 +143,7 @@ class LoaderModel:
         )
 
     def _slowdown(self, cost: StageCost) -> float:
-        """Return by what factor workers that compute at the same time slow each other."""
+        """Return the factor by which workers that compute at the same time slow each other."""
         if not cost.wall_s:
             return 1.0
         others = min(self.workers, self.cores) - 1
@@ -151,8 +152,8 @@ class LoaderModel:
     def calibrated_to(self, measured_s: float) -> "LoaderModel":
         """Return the model with the overhead that makes it as slow as the measured loader.
 
-        That overhead, such as late wake-ups, stays when a stage is removed. If the cores are used
-        up, none is assumed: other programs may have used them too.
+        That overhead, such as late wake-ups, stays when a stage is removed. If the cores are the
+        limit, no overhead is added: other programs may have used them too.
         """
         missing_s, limit = measured_s - self.s_per_batch(), self.limiting_resource()
         if missing_s <= 0 or limit == "cores":
@@ -163,15 +164,16 @@ class LoaderModel:
         return replace(self, worker_overhead_s=overhead_s)
 
 
-def _total(stages: Sequence[tuple[StageCost, bool]], *, in_workers: bool) -> StageCost:
-    return sum((cost for cost, movable in stages if movable is in_workers), StageCost())
+def _sum_costs(stages: Sequence[tuple[StageCost, bool]], *, in_workers: bool) -> StageCost:
+    """Return the cost of the stages that workers do, or of the others."""
+    return sum((cost for cost, in_worker in stages if in_worker is in_workers), StageCost())
 
 
 def with_batch_size(model: LoaderModel, factor: float) -> LoaderModel:
     """Return the loader whose batches are `factor` times the size."""
     resized = replace(
         model,
-        stages=tuple((cost * factor, movable) for cost, movable in model.stages),
+        stages=tuple((cost * factor, in_worker) for cost, in_worker in model.stages),
         worker_overhead_s=model.worker_overhead_s * factor,
         trainer_overhead_s=model.trainer_overhead_s * factor,
     )
@@ -186,8 +188,8 @@ def with_workers(model: LoaderModel, workers: int) -> LoaderModel:
 def with_stage_times(model: LoaderModel, index: int, factor: float) -> LoaderModel:
     """Return the loader with one stage that takes `factor` times as long."""
     stages = list(model.stages)
-    cost, movable = stages[index]
-    stages[index] = (cost * factor, movable)
+    cost, in_worker = stages[index]
+    stages[index] = (cost * factor, in_worker)
     return replace(model, stages=tuple(stages))
 
 
@@ -201,33 +203,25 @@ def with_payload(model: LoaderModel, factor: float) -> LoaderModel:
 
 
 def build_model(evidence: Evidence, side: str = Side.UNMODIFIED) -> LoaderModel:
-    """Return the model of the unmodified loader, or of the same with one worker."""
-    stages, scaling = _scale_stages(evidence), evidence.scaling
-    in_workers, in_trainer = _total(stages, in_workers=True), _total(stages, in_workers=False)
+    """Return the model of the unmodified loader, or of the loader with one worker."""
+    stages = _scale_stages(evidence)
+    in_workers = _sum_costs(stages, in_workers=True)
+    in_trainer = _sum_costs(stages, in_workers=False)
     total = in_workers + in_trainer
-    gil_fraction, contention = 1.0, 0.0
-    if scaling.has(Side.TWO_THREADS):
-        # Two threads share one core while one of them holds the lock.
-        gil_fraction = _clip(2 / scaling.speedup(Side.TWO_THREADS, Side.SINGLE_THREAD).median - 1)
-    if scaling.has(Side.TWO_PROCESSES):
-        # A process slows another one only while it computes.
-        working = max(_MIN_WORKING_FRACTION, total.working_fraction)
-        slowdown = 2 / scaling.speedup(Side.TWO_PROCESSES, Side.SINGLE_THREAD).median - 1
-        contention = _clip(slowdown / working)
     model = LoaderModel(
         stages,
         workers=1 if side == Side.ONE_WORKER else count_workers(evidence.graph),
         threads=count_threads(evidence.graph),
         cores=evidence.cores,
-        gil_fraction=gil_fraction,
-        contention=contention,
+        gil_fraction=_estimate_gil_fraction(evidence.scaling),
+        contention=_estimate_contention(evidence.scaling, total.working_fraction),
     )
-    trainer_s, workers_s = _cpu_s(evidence.variants.blocks[side])
+    trainer_s, workers_s = _median_cpu_s(evidence.variants.blocks[side])
     if not model.workers:
         receive_s = max(0.0, trainer_s - total.cpu_s) if model.threads else 0.0
         return replace(model, receive_s=receive_s)
     tiny = evidence.variants.blocks.get(Side.TINY_PAYLOAD)
-    bare_trainer_s, bare_workers_s = _cpu_s(tiny) if tiny else (trainer_s, workers_s)
+    bare_trainer_s, bare_workers_s = _median_cpu_s(tiny) if tiny else (trainer_s, workers_s)
     return replace(
         model,
         send_s=max(0.0, bare_workers_s - in_workers.cpu_s),
@@ -237,11 +231,26 @@ def build_model(evidence: Evidence, side: str = Side.UNMODIFIED) -> LoaderModel:
     )
 
 
+def _estimate_gil_fraction(scaling: SideBlocks) -> float:
+    if not scaling.has(Side.TWO_THREADS):
+        return 1.0
+    # Two threads share one core while one of them holds the lock.
+    return _clip(2 / scaling.speedup(Side.TWO_THREADS, Side.SINGLE_THREAD).median - 1)
+
+
+def _estimate_contention(scaling: SideBlocks, working_fraction: float) -> float:
+    if not scaling.has(Side.TWO_PROCESSES):
+        return 0.0
+    slowdown = 2 / scaling.speedup(Side.TWO_PROCESSES, Side.SINGLE_THREAD).median - 1
+    # A process slows another one only while it computes.
+    return _clip(slowdown / max(_MIN_WORKING_FRACTION, working_fraction))
+
+
 def _clip(fraction: float) -> float:
     return min(1.0, max(0.0, fraction))
 
 
-def _cpu_s(blocks: Sequence[Block]) -> tuple[float, float]:
+def _median_cpu_s(blocks: Sequence[Block]) -> tuple[float, float]:
     """Return the CPU seconds per batch of the training process and of the workers."""
     return (
         median(block.trainer_cpu_s_per_batch for block in blocks),
@@ -250,12 +259,15 @@ def _cpu_s(blocks: Sequence[Block]) -> tuple[float, float]:
 
 
 def _scale_stages(evidence: Evidence) -> tuple[tuple[StageCost, bool], ...]:
-    """Scale the stages to add up to the single-thread run, which no timing slowed down."""
+    """Scale the stages so that they add up to the single-thread run, which was not instrumented.
+
+    Each cost comes with whether a worker does the stage if there are workers.
+    """
     times, blocks = evidence.times, evidence.scaling.blocks[Side.SINGLE_THREAD]
     wall_s = sum(time.s_per_batch for time in times)
     cpu_s = sum(time.cpu_s_per_batch for time in times)
     wall_scale = median(block.s_per_batch for block in blocks) / wall_s if wall_s else 1.0
-    cpu_scale = _cpu_s(blocks)[0] / cpu_s if cpu_s else 1.0
+    cpu_scale = _median_cpu_s(blocks)[0] / cpu_s if cpu_s else 1.0
     stages = []
     for time in times:
         stage_s, node = time.s_per_batch * wall_scale, time.node

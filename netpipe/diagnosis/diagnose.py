@@ -25,15 +25,15 @@ from netpipe.verdict.decision import judge
 from netpipe.verdict.kinds import VerdictKind
 from netpipe.verdict.worker_sizing import enough_workers
 
-# Of the budget, for measuring the loader with its step, if there is one.
-_STEP_FRACTION: Final = 1 / 3
+# The part of the budget for measuring the loader with its step, if there is one.
+_STEP_BUDGET_FRACTION: Final = 1 / 3
 
 
 @dataclass(frozen=True)
 class DiagnosisRequest:
     """The targets of a diagnosis, and its settings; the budget covers all sessions.
 
-    Without a loop's target, netpipe's own loop runs the step.
+    If `loop` is None, netpipe's own loop runs the step.
     """
 
     loader: str
@@ -55,7 +55,7 @@ class DiagnosisRequest:
         budget_s = self.session.budget_s
         if not self.has_step:
             return max_duration_s(budget_s)
-        step_s = _STEP_FRACTION * budget_s
+        step_s = _STEP_BUDGET_FRACTION * budget_s
         return step_s + OVERTIME_S + max_duration_s(budget_s - step_s)
 
 
@@ -76,7 +76,7 @@ def run_diagnosis(
     budget_s, measurement = asked.session.budget_s, None
     if asked.has_step:
         command = measuring_child.child_command(asked.loader, asked.step, asked.loop)
-        step_s = _STEP_FRACTION * budget_s
+        step_s = _STEP_BUDGET_FRACTION * budget_s
         request = replace(asked.session, budget_s=step_s)
         measurement = run_measurement(command, request, progress=progress)
         budget_s -= step_s
@@ -90,14 +90,8 @@ def run_diagnosis(
         ),
         progress=progress,
     )
-    command = [sys.executable, "-P", "-m", "netpipe.diagnosis.child", "--loader", asked.loader]
-    command += ["--step", asked.step] if asked.step else []
-    if measurement is not None:
-        # One word: argparse would take an unbounded interval's -inf for an option.
-        load_s = json.dumps(astuple(measurement.load_s_per_batch))
-        command += ["--step-s", repr(measurement.step_s.median), f"--load-s={load_s}"]
     answer = run_session(
-        [*command, "--budget-s", repr(budget_s)],
+        _build_investigation_command(asked, measurement, budget_s),
         SessionRequest(
             KIND,
             accelerator=asked.session.accelerator,
@@ -108,6 +102,19 @@ def run_diagnosis(
         progress=progress,
     )
     return compose_diagnosis(answer, measurement, lint, asked.session)
+
+
+def _build_investigation_command(
+    asked: DiagnosisRequest, measurement: Measurement | None, budget_s: float
+) -> list[str]:
+    """Return the command of the child process that runs the investigation."""
+    command = [sys.executable, "-P", "-m", "netpipe.diagnosis.child", "--loader", asked.loader]
+    command += ["--step", asked.step] if asked.step else []
+    if measurement is not None:
+        # One word: argparse would take an unbounded interval's -inf for an option.
+        load_s = json.dumps(astuple(measurement.load_s_per_batch))
+        command += ["--step-s", repr(measurement.step_s.median), f"--load-s={load_s}"]
+    return [*command, "--budget-s", repr(budget_s)]
 
 
 def compose_diagnosis(
@@ -137,7 +144,7 @@ def compose_diagnosis(
 
 
 def list_needs(findings: Findings, flops_per_step: float | None, mfu: float) -> tuple[Need, ...]:
-    """Return the needs of every accelerator with known peak FLOPs, the slowest first."""
+    """Return what each accelerator with known peak FLOPs needs of the loader, slowest first."""
     if flops_per_step is None:
         return ()
     # A batch occupies a worker for the stages that run in workers; without workers, for all.

@@ -1,7 +1,8 @@
-"""The time of each node of a Grain pipeline, by timing every call of it.
+"""Measures the time of each dataset of a Grain pipeline by timing every call of it.
 
-Grain's own figures lag, and count the waits for Python's lock (docs/diagnose.md). So the pipeline
-runs in one thread, and every `__getitem__` or `__next__` is timed as it calls those below it.
+Grain's own figures lag, and include waits for Python's lock (docs/diagnose.md). So the pipeline
+runs in one thread, and every `__getitem__` and `__next__` is timed. The time of the calls that it
+makes to the datasets below it is counted for those.
 """
 
 import time
@@ -24,7 +25,10 @@ _Method = Callable[..., Any]
 
 @dataclass
 class Spent:
-    """The calls of one dataset, without those of the datasets below."""
+    """The time and number of the calls of one dataset.
+
+    The seconds do not include the calls of the datasets below, which `calls_below` counts.
+    """
 
     wall_s: float = 0.0
     cpu_s: float = 0.0
@@ -33,7 +37,7 @@ class Spent:
 
 
 class Overhead(NamedTuple):
-    """What timing one call adds to the dataset that is called, and to the one that calls it."""
+    """The seconds that timing one call adds to the called dataset itself, and to its caller."""
 
     own_wall_s: float
     own_cpu_s: float
@@ -43,49 +47,49 @@ class Overhead(NamedTuple):
 
 @dataclass(slots=True)
 class _Call:
-    """A running call of a dataset, and the timed calls within it."""
+    """A running call of a dataset, and the sum of the timed calls within it."""
 
     number: int
-    wall_s: float = 0.0
-    cpu_s: float = 0.0
-    calls: int = 0
+    inner_wall_s: float = 0.0
+    inner_cpu_s: float = 0.0
+    inner_calls: int = 0
 
 
 class Timing:
-    """Times the calls of datasets, which it tells apart by their numbers."""
+    """Times the calls of datasets, each of which has a number."""
 
     def __init__(self) -> None:
         self.spent: dict[int, Spent] = defaultdict(Spent)
         self._thread = local()
 
     def call(self, number: int, function: _Method, *arguments: Any) -> Any:
-        """Call a function for a dataset, and add its time."""
-        here = self._thread.__dict__
-        outer = here.get("call")
+        """Call a method of a dataset, and add its time to that of the dataset."""
+        current = self._thread.__dict__
+        outer = current.get("call")
         # A class that calls its base class is one call.
         if outer is not None and outer.number == number:
             return function(*arguments)
-        here["call"] = call = _Call(number)
+        current["call"] = call = _Call(number)
         wall_s, cpu_s = time.perf_counter(), time.thread_time()
         try:
             return function(*arguments)
         finally:
             cpu_s, wall_s = time.thread_time() - cpu_s, time.perf_counter() - wall_s
-            here["call"] = outer
+            current["call"] = outer
             spent = self.spent[number]
-            spent.wall_s += wall_s - call.wall_s
-            spent.cpu_s += cpu_s - call.cpu_s
+            spent.wall_s += wall_s - call.inner_wall_s
+            spent.cpu_s += cpu_s - call.inner_cpu_s
             spent.calls += 1
-            spent.calls_below += call.calls
+            spent.calls_below += call.inner_calls
             if outer is not None:
-                outer.wall_s += wall_s
-                outer.cpu_s += cpu_s
-                outer.calls += 1
+                outer.inner_wall_s += wall_s
+                outer.inner_cpu_s += cpu_s
+                outer.inner_calls += 1
 
 
 @contextmanager
 def timed(numbered: Mapping[int, Any]) -> Iterator[Timing]:
-    """Time the calls of numbered datasets, by replacing methods of their classes meanwhile."""
+    """Time the calls of numbered datasets, by replacing methods of their classes until the exit."""
     with ExitStack() as stack:
         wrappers = _Wrappers(numbered, stack)
         for kind in {type(dataset) for dataset in numbered.values()}:
@@ -98,7 +102,7 @@ def timed(numbered: Mapping[int, Any]) -> Iterator[Timing]:
 
 
 class _Wrappers:
-    """Methods that time those of the numbered datasets and of their iterators."""
+    """Replaces methods of numbered datasets and of their iterators by methods that time them."""
 
     def __init__(self, numbered: Mapping[int, Any], stack: ExitStack) -> None:
         self.timing = Timing()
@@ -132,9 +136,9 @@ class _Wrappers:
         return __len__
 
     def time_iter(self, original: _Method) -> _Method:
-        # Holds the iterators too: an id is only unique while its object lives.
+        # By id, each iterator and its number; an id is unique only while its object lives.
         known: dict[int, tuple[Any, int]] = {}
-        kinds: set[type] = set()
+        replaced_types: set[type] = set()
 
         def __iter__(dataset: Any) -> Any:  # noqa: N807  # the method it replaces
             iterator, number = original(dataset), self._numbers.get(id(dataset))
@@ -143,8 +147,8 @@ class _Wrappers:
             if not isinstance(iterator, grain.DatasetIterator):
                 return _wrap_iterator(self.timing, number, iterator)
             known[id(iterator)] = (iterator, number)
-            if type(iterator) not in kinds:
-                kinds.add(type(iterator))
+            if type(iterator) not in replaced_types:
+                replaced_types.add(type(iterator))
                 self.replace(type(iterator), "__next__", partial(self._time_next, known))
             return iterator
 
@@ -176,7 +180,7 @@ def _wrap_iterator(timing: Timing, number: int, iterator: Iterator[Any]) -> Iter
 
 
 def without_overhead(spent: Spent, overhead: Overhead) -> Spent:
-    """Return the calls as if they had not been timed; at least 0 seconds."""
+    """Return the calls without the seconds that timing them added; at least 0 seconds."""
     own, below = spent.calls, spent.calls_below
     wall_s = spent.wall_s - own * overhead.own_wall_s - below * overhead.caller_wall_s
     cpu_s = spent.cpu_s - own * overhead.own_cpu_s - below * overhead.caller_cpu_s
@@ -184,7 +188,7 @@ def without_overhead(spent: Spent, overhead: Overhead) -> Spent:
 
 
 def measure_overhead() -> Overhead:
-    """Return the least overhead of calls that do nothing, one within the other."""
+    """Return the overhead of timing calls that do nothing, within another call: the least found."""
 
     def call_repeatedly(timing: Timing) -> None:
         for _ in range(_CALIBRATION_CALLS):

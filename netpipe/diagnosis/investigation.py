@@ -17,7 +17,7 @@ from netpipe.diagnosis.conclusions import (
     verify,
 )
 from netpipe.diagnosis.cost_model import Evidence
-from netpipe.diagnosis.diagnosis import Findings, Untried, Verification
+from netpipe.diagnosis.diagnosis import Findings, Intervention, Untried, Verification
 from netpipe.diagnosis.loader_variants import (
     count_threads,
     count_workers,
@@ -54,14 +54,15 @@ from netpipe.results.measurement import Interval
 from netpipe.session.bounded_calls import call_within
 from netpipe.session.heartbeat import UNWATCHED, Watch
 
-_WORKERS_START_S: Final = 1.0
-_VARIANTS_FRACTION: Final = 0.32
-_VARIANTS_END_FRACTION: Final = 0.85  # Trying a change still needs the time after it.
-_TRYING_FRACTION: Final = 0.25
+_MIN_WORKERS_START_S: Final = 1.0
+_VARIANTS_BUDGET_FRACTION: Final = 0.32
+# Trying a change needs the time that is left then.
+_VARIANTS_END_FRACTION: Final = 0.85
+_TRIAL_BUDGET_FRACTION: Final = 0.25
 _ROUNDS: Final = 4
 _MIN_BLOCK_S: Final = 0.4
 _MIN_BATCHES: Final = 4
-_WITH_WARM_UP: Final = 1.25
+_WARM_UP_FACTOR: Final = 1.25
 
 
 @dataclass
@@ -70,8 +71,8 @@ class Investigation:
 
     Attributes:
         target: Names the factory `loader`, so that another process can import it.
-        step_s: Seconds of the step that it feeds; None without one.
-        load_s: The load time as measured with the step; None without one.
+        step_s: Seconds of the step that the loader feeds; None without a step.
+        load_s: The load time that was measured with the step; None without a step.
     """
 
     loader: LoaderFactory
@@ -94,7 +95,7 @@ class Investigation:
         Raises:
             SessionError: The loader failed.
         """
-        single, evidence = self._measure()
+        single_run, evidence = self._measure()
         times, scaling, variants = evidence.times, evidence.scaling, evidence.variants
         loader = model_loader(evidence)
         one_worker = None
@@ -103,17 +104,12 @@ class Investigation:
         without_threads = model_without_threads(evidence, loader)
         changes = list(list_changes(loader, one_worker, times, self.step_s, without_threads))
         outcome = self._try_change(changes, evidence)
-        interventions = list_interventions(evidence, single.compare_disk_with_cache())
-        skipped = [made.what for made in interventions if made.says == NOT_MADE + NO_TIME]
-        if isinstance(outcome, Untried) and outcome.why == NO_TIME:
-            skipped.append(outcome.change)
-        if skipped:
-            names = ", ".join(skipped)
-            self._remarks.append(f"not tried for lack of time: {names}; give a larger --budget")
+        interventions = list_interventions(evidence, single_run.compare_disk_with_cache())
+        self._note_skipped(interventions, outcome)
         return Findings(
             load_s_per_batch=evidence.load_s,
             load_cpu_s_per_batch=variants.cpu_interval(Side.UNMODIFIED),
-            lane="rebuilt" if single.is_rebuilt else "as-it-is",
+            lane="rebuilt" if single_run.is_rebuilt else "as-it-is",
             lane_s_per_batch=scaling.interval(Side.SINGLE_THREAD),
             lane_cpu_s_per_batch=scaling.cpu_interval(Side.SINGLE_THREAD),
             workers=count_workers(self._graph),
@@ -129,22 +125,27 @@ class Investigation:
         )
 
     def _measure(self) -> tuple[SingleThreadRun, Evidence]:
-        # Before any variant of it runs, so that a failure here is the loader's own.
+        # The loader runs before any variant of it, so that a failure here is the loader's own.
         look = take_first_look(self.loader, self.clock, self.watch, inf)
         # Variants may have workers even if the unmodified loader has none.
-        look = look._replace(start_s=max(look.start_s, _WORKERS_START_S * bool(self._graph.nodes)))
+        min_start_s = _MIN_WORKERS_START_S if self._graph.nodes else 0.0
+        look = look._replace(start_s=max(look.start_s, min_start_s))
         self._schedule = Schedule(self.clock, self.budget_s, self.watch, self.clock())
-        single, times, scaling = self._run_single_thread(look)
-        self._look = look._replace(batch_s=single.look.batch_s)
-        variants = self._measure_variants(can_add_workers=single.is_rebuilt)
+        single_run, times, scaling = self._run_single_thread(look)
+        self._look = look._replace(batch_s=single_run.look.batch_s)
+        variants = self._measure_variants(can_add_workers=single_run.is_rebuilt)
         load_s = self.load_s or variants.interval(Side.UNMODIFIED)
-        return single, Evidence(
-            self._graph, self.cores, single.is_rebuilt, times, scaling, variants, load_s
+        return single_run, Evidence(
+            self._graph, self.cores, single_run.is_rebuilt, times, scaling, variants, load_s
         )
 
     def _run_single_thread(
         self, unmodified: FirstLook
     ) -> tuple[SingleThreadRun, tuple[StageTime, ...], SideBlocks]:
+        """Return the single-thread run, its stage times and its scaling.
+
+        If the loader cannot be rebuilt to run in one thread, the run is the unmodified loader.
+        """
         run = SingleThreadRun(
             loader=self.loader,
             target=self.target,
@@ -160,11 +161,11 @@ class Investigation:
                 loader, slot = self._single_thread, self._schedule.slot(1.0, END_FRACTION)
                 start = partial(take_first_look, loader, self.clock, UNWATCHED, slot.until_s)
                 look = call_within(start, slot.remaining_s())
-                # The watchdog would report a variant that hangs as a loader that hangs.
+                # Not watched: the watchdog would blame the loader for a variant that hangs.
                 rebuilt = replace(run, loader=loader, is_rebuilt=True, look=look, watch=UNWATCHED)
                 times = rebuilt.stage_times()
                 return rebuilt, times, rebuilt.measure_scaling(times)
-            except Exception as error:  # noqa: BLE001  # a failure of ours costs only this part
+            except Exception as error:  # noqa: BLE001  # then the loader is measured as it is
                 why = describe_error(error)
                 self._remarks.append(
                     f"the loader does not run in one thread ({why}): it was diagnosed as it is"
@@ -180,14 +181,14 @@ class Investigation:
             variants[Side.ONE_WORKER] = with_workers(self.loader, self._graph, 1)
         if self.cores > 1:
             variants[Side.HALF_THE_CORES] = on_half_the_cores(self.loader)
-        slot = self._schedule.slot(_VARIANTS_FRACTION, _VARIANTS_END_FRACTION)
-        turns = self._in_turns(variants, slot, "the unmodified loader")
+        slot = self._schedule.slot(_VARIANTS_BUDGET_FRACTION, _VARIANTS_END_FRACTION)
+        turns = self._measure_in_turns(variants, slot, "the unmodified loader")
         return require_side(Side.UNMODIFIED, turns)
 
     def _try_change(self, changes: Sequence[Change], evidence: Evidence) -> Verification | Untried:
         if not evidence.is_rebuilt:
-            return Untried("only a Grain pipeline made anew that runs in one thread can be changed")
-        load_s, ablated = evidence.load_s, self._without_stages(evidence.times)
+            return Untried("only a Grain pipeline rebuilt to run in one thread can be changed")
+        load_s, ablated = evidence.load_s, self._build_ablated(evidence.times)
         change = choose_change(changes, load_s.median, self.step_s, ablated)
         if change is None:
             return Untried("no change that can be tried is predicted to help")
@@ -197,46 +198,62 @@ class Investigation:
             changed = with_workers(self.loader, self._graph, change.workers)
         else:
             changed = without_read_threads(self.loader)
-        slot = self._schedule.slot(_TRYING_FRACTION)
-        if 2 * MIN_ROUNDS * self._cost_s(self._block_s(slot, sides=2)) > slot.remaining_s():
+        slot = self._schedule.slot(_TRIAL_BUDGET_FRACTION)
+        cost_s = self._estimate_cost_s(self._choose_block_s(slot, sides=2))
+        if 2 * MIN_ROUNDS * cost_s > slot.remaining_s():
             return Untried(NO_TIME, change.name)
-        turns = self._in_turns({change.name: changed}, slot, f"trying {change.name}")
+        turns = self._measure_in_turns({change.name: changed}, slot, f"trying {change.name}")
         if not turns.has(change.name, Side.UNMODIFIED):
             return Untried(turns.why_missing(change.name, Side.UNMODIFIED), change.name)
         return verify(change.predict(), turns, load_s)
 
-    def _without_stages(self, times: Sequence[StageTime]) -> dict[int, LoaderFactory]:
-        """Return the loaders without one stage, by the index of the stage."""
+    def _build_ablated(self, times: Sequence[StageTime]) -> dict[int, LoaderFactory]:
+        """Return, by the index of a stage, the loader without that stage."""
         ablated = dict[int, LoaderFactory]()
         for index, stage in enumerate(times):
             # A worker's batch lies in shared memory that its receiver frees: it cannot be resent.
             if stage.node is None or (stage.node.in_worker and stage.node.kind == "Batch"):
                 continue
             with note_failure(self._remarks, f"{stage.name} could not be left out"):
-                if made := without_stage(self.loader, stage.node.id):
-                    ablated[index] = made
+                if loader := without_stage(self.loader, stage.node.id):
+                    ablated[index] = loader
         return ablated
 
-    def _in_turns(
+    def _measure_in_turns(
         self, variants: Mapping[str, LoaderFactory], slot: TimeSlot, name: str
     ) -> SideBlocks:
+        """Measure the variants in turns with the unmodified loader; `name` is for the progress."""
+
         def measure(side: str, loader: LoaderFactory) -> Block:
             watch = self.watch if side == Side.UNMODIFIED else UNWATCHED
-            # Started anew, with empty buffers.
+            # Each block starts the loader anew, so that its buffers are empty.
             with closing(PullingThread(loader, slot.clock, watch, slot.until_s)) as thread:
                 return measure_block([thread], block_s)
 
         loaders = {Side.UNMODIFIED: self.loader, **variants}
-        block_s = self._block_s(slot, len(loaders))
+        block_s = self._choose_block_s(slot, len(loaders))
         sides = {side: partial(measure, side, loader) for side, loader in loaders.items()}
-        progress, cost_s = self._schedule.progress(name), self._cost_s(block_s)
+        progress, cost_s = self._schedule.progress(name), self._estimate_cost_s(block_s)
         return measure_in_turns(sides, slot, progress, cost_s, Side.UNMODIFIED)
 
-    def _block_s(self, slot: TimeSlot, sides: int) -> float:
+    def _choose_block_s(self, slot: TimeSlot, sides: int) -> float:
+        """Return how long to pull for a block: an equal share of the budget, within bounds."""
         share_s = slot.budget_s / (_ROUNDS * sides) - self._look.start_s
         wanted_s = max(_MIN_BLOCK_S, _MIN_BATCHES * self._look.batch_s, share_s)
         fitting_s = slot.remaining_s() / MIN_ROUNDS - self._look.start_s
         return min(wanted_s, max(_MIN_BLOCK_S, fitting_s))
 
-    def _cost_s(self, block_s: float) -> float:
-        return self._look.start_s + _WITH_WARM_UP * block_s
+    def _estimate_cost_s(self, block_s: float) -> float:
+        """Return the seconds of a block with the start of its loader and the warm-up."""
+        return self._look.start_s + _WARM_UP_FACTOR * block_s
+
+    def _note_skipped(
+        self, interventions: Sequence[Intervention], outcome: Verification | Untried
+    ) -> None:
+        """Remark which interventions and changes were left out for lack of time."""
+        skipped = [effect.what for effect in interventions if effect.says == NOT_MADE + NO_TIME]
+        if isinstance(outcome, Untried) and outcome.why == NO_TIME:
+            skipped.append(outcome.change)
+        if skipped:
+            names = ", ".join(skipped)
+            self._remarks.append(f"not tried for lack of time: {names}; give a larger --budget")

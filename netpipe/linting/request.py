@@ -21,7 +21,7 @@ class LintRequest(SessionRequest):
 
     Attributes:
         silences: The reason for every silenced rule, by the rule's name.
-        proves: Whether to run the pipeline where its structure decides nothing.
+        proves: Whether to run the pipeline where its structure proves nothing.
         tries: Whether to measure what the proposed fixes give.
     """
 

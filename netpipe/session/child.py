@@ -25,7 +25,7 @@ _Request = TypeVar("_Request", bound=SessionRequest)
 
 
 def require_request(parser: argparse.ArgumentParser, request_type: type[_Request]) -> _Request:
-    """Return this process's request; end the process if a person has started it."""
+    """Return the request that netpipe passed to this process; exit if there is none."""
     request = request_type.from_environment()
     if request is None:
         parser.error("this module is started by netpipe, not by hand")
@@ -35,8 +35,8 @@ def require_request(parser: argparse.ArgumentParser, request_type: type[_Request
 def run_job(request: SessionRequest, job: Callable[[ExitStack], dict[str, Any]]) -> None:
     """Write what a job returns, or how it failed, as the result of the session.
 
-    The job returns a document with one key, that of the result. What it leaves to the stack, such
-    as closing a loader, is done once the result is written: it may take long, or never end.
+    The job returns a document with one key, that of the result. Callbacks that it pushes onto the
+    exit stack, such as closing a loader, run after the result is written: they may never return.
     """
     keep_sockets_in_session_folder(request)
     if request.parent is not None:
@@ -46,7 +46,7 @@ def run_job(request: SessionRequest, job: Callable[[ExitStack], dict[str, Any]])
     with ExitStack() as closing:
         try:
             write_result(request, job(closing))
-        except BaseException as error:  # noqa: BLE001  # what the user's code raises is the result
+        except BaseException as error:  # noqa: BLE001  # an exception in the user's code is a result
             if isinstance(error, NetpipeError) and not isinstance(error, LoaderFailedError):
                 document = error_document("misuse", str(error))
             else:
@@ -55,12 +55,12 @@ def run_job(request: SessionRequest, job: Callable[[ExitStack], dict[str, Any]])
 
 
 def announce_import(request: SessionRequest, target: str) -> None:
-    """Write to the progress that a target is imported, which can take long and can fail."""
+    """Report as progress that a target is being imported, which can take long and can fail."""
     ProgressWriter(progress_file(request), MonotonicClock()).enter_phase(f"importing {target}")
 
 
 def _end_when_abandoned(request: SessionRequest) -> None:
-    # A session for whose result nobody waits would only use the machine.
+    """End this session when its parent is gone: nobody reads the result any more."""
     while not is_abandoned(request):
         time.sleep(_POLL_S)
     end_this_session(request)

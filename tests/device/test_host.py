@@ -1,4 +1,4 @@
-"""The host as faked kernel files describe it, and as the real ones do."""
+"""The description of the host, from faked kernel files and from the real ones."""
 
 import os
 from pathlib import Path
@@ -19,7 +19,7 @@ ARM_CPUINFO = "processor\t: 0\nCPU implementer\t: 0x41\nCPU architecture: 8\nCPU
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine of 8 CPUs and 32 GiB that limits nothing."""
+    """Return the root folder of a machine with 8 CPUs, 32 GiB and no limits."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(8)))
     write(tmp_path, "proc/cpuinfo", CPUINFO)
     write(tmp_path, "proc/meminfo", f"MemTotal:       {32 * GIB // 1024} kB\nMemFree: 5 kB\n")
@@ -28,14 +28,14 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write(root: Path, name: str, text: str) -> None:
-    """Put a file of the kernel's into the faked root."""
+    """Write a kernel file into the faked root."""
     path = root / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
 
 
 def test_an_unlimited_process_has_the_whole_machine(root: Path) -> None:
-    """Without quota and limit the host is the machine itself."""
+    """Without a quota or a limit, the host has all cores and memory of the machine."""
     assert this_host(root) == Host(
         "A Xeon @ 2 GHz", 8, 32 * GIB, cpu_model="family 6, model 207, stepping 2"
     )
@@ -54,7 +54,7 @@ def test_affinity_bounds_the_cores(root: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_cgroup_v2_bounds_cores_and_memory(root: Path) -> None:
-    """The quota and the limit of a version 2 cgroup are the host's."""
+    """The host has the cores and memory that a version 2 cgroup allows."""
     write(root, "proc/self/cgroup", "0::/user.slice/job\n")
     write(root, "sys/fs/cgroup/user.slice/job/cpu.max", "300000 100000\n")
     write(root, "sys/fs/cgroup/user.slice/job/memory.max", f"{4 * GIB}\n")
@@ -63,7 +63,7 @@ def test_cgroup_v2_bounds_cores_and_memory(root: Path) -> None:
 
 
 def test_cgroup_v1_bounds_cores_and_memory(root: Path) -> None:
-    """The quota and the limit of version 1 cgroups are the host's, each under its controller."""
+    """The host has the cores and memory that version 1 cgroups allow, each by its controller."""
     write(root, "proc/self/cgroup", "5:memory:/job\n4:cpuset:/\n3:cpu,cpuacct:/job\n0::/\n")
     write(root, "sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "200000\n")
     write(root, "sys/fs/cgroup/cpu/job/cpu.cfs_period_us", "50000\n")
@@ -84,7 +84,7 @@ def test_the_tightest_ancestor_counts(root: Path, outer: int, inner: int) -> Non
     assert (host.cores, host.memory_bytes) == (2, 2 * GIB)
 
 
-def test_a_container_that_sees_its_hosts_path_finds_its_limits(root: Path) -> None:
+def test_limits_are_found_if_the_cgroup_path_is_the_outer_hosts(root: Path) -> None:
     """A cgroup path that does not exist here falls back to the top of the mount."""
     write(root, "proc/self/cgroup", "3:cpu,cpuacct:/docker/0f3a\n")
     write(root, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "100000\n")
@@ -96,7 +96,7 @@ def test_a_container_that_sees_its_hosts_path_finds_its_limits(root: Path) -> No
     ("quota", "cores"), [("max 100000", 8), ("150000 100000", 1), ("50000 100000", 1), ("", 8)]
 )
 def test_a_quota_is_rounded_down_to_whole_cores(root: Path, quota: str, cores: int) -> None:
-    """Part of a core is not promised, yet a process always has one."""
+    """Part of a core does not count, but there is always at least one core."""
     write(root, "sys/fs/cgroup/cpu.max", quota)
     assert this_host(root).cores == cores
 
@@ -128,7 +128,7 @@ def test_an_arm_processor_is_named_by_its_part(root: Path, monkeypatch: pytest.M
     ],
 )
 def test_a_container_is_recognised(root: Path, name: str, text: str) -> None:
-    """Each engine's mark is enough to call the host a container."""
+    """The mark of any one container engine is enough."""
     write(root, name, text)
     assert this_host(root).container
 
@@ -149,14 +149,14 @@ def test_this_very_machine_can_be_described() -> None:
 
 
 def test_the_host_class_is_named() -> None:
-    """By CPU, cores, whole GiB of memory, and whether it is a container."""
+    """The name gives CPU, cores, whole GiB of memory, and whether it is a container."""
     host = Host("A Xeon", 2, 24 * GIB - 4096, container=True)
     assert host_class(host) == "A Xeon, 2 cores, 24 GiB, container"
 
 
 @pytest.mark.parametrize("gib", [0.5, 15.5, 16.0, 23.51, 1024.0])
 def test_nearly_as_much_memory_is_the_same_class(gib: float) -> None:
-    """No boundary separates two hosts of nearly the same memory, small or large."""
+    """Hosts whose memory differs by 3% are in the same class, at any size."""
     host, other = (Host("A Xeon", 2, int(gib * GIB * part), container=True) for part in (1, 0.97))
     assert host_difference(host, other) == host_difference(other, host) == ""
 
@@ -175,12 +175,12 @@ def test_nearly_as_much_memory_is_the_same_class(gib: float) -> None:
     ],
 )
 def test_the_difference_of_two_hosts_is_named(other: Host, words: str) -> None:
-    """Half the memory, a core more, another CPU or no container make another class."""
+    """Half the memory, one more core, another CPU or no container is another class."""
     assert host_difference(Host("A Xeon", 2, 24 * GIB, container=True), other) == words
 
 
 def test_a_machine_differs_from_others_of_its_class(root: Path) -> None:
-    """By a digest of its id, which does not give it away."""
+    """Machines are told apart by a digest, from which the id cannot be read."""
     (root / "etc").mkdir(exist_ok=True)
     (root / "etc/machine-id").write_text("one\n")
     host = this_host(root)
@@ -191,7 +191,7 @@ def test_a_machine_differs_from_others_of_its_class(root: Path) -> None:
 
 
 def test_a_virtual_machine_is_never_surely_the_same(root: Path) -> None:
-    """Its hardware and its neighbours may change under it, as under a machine without an id."""
+    """The hardware below it may change; a machine without an id is never the same either."""
     assert not is_same_machine(this_host(root), this_host(root))
     (root / "etc").mkdir(exist_ok=True)
     (root / "etc/machine-id").write_text("one\n")

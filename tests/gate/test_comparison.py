@@ -35,7 +35,7 @@ from tests.measurements import CPU, GPU, HOST
 def test_every_metric_has_its_direction_and_its_bound(
     quantity: str, metric: str, allowed: float, too_bad: float, better: float
 ) -> None:
-    """What is worse by more than the bound is REGRESSED, by less PASS; what is better is not."""
+    """Worse by more than the bound is REGRESSED, worse by less PASS, better by more IMPROVED."""
     expected = {
         allowed: Outcome.PASS,
         too_bad: Outcome.REGRESSED,
@@ -50,15 +50,15 @@ def test_every_metric_has_its_direction_and_its_bound(
             assert comparison.then == USUAL[metric]
 
 
-def test_the_bounds_above_know_every_metric() -> None:
-    """A metric that is gated has its direction and its bound tested above."""
+def test_bounds_are_tested_for_every_gated_metric() -> None:
+    """`BOUNDS` and `USUAL` name exactly the gated metrics."""
     gated = {metric.name: quantity for quantity, metrics in GATED.items() for metric in metrics}
     assert gated == QUANTITY
     assert set(gated) == set(USUAL)
 
 
-def test_a_share_that_was_nothing_counts_by_its_difference() -> None:
-    """A loop that waits for every step, where none did, regresses though no time moves."""
+def test_a_fraction_is_compared_by_its_difference() -> None:
+    """A loop that begins to wait for every step regresses, even if no time changes."""
     waiting, never = (session({"sync_probe_fraction": fraction}) for fraction in (1.0, 0.0))
     comparison = compare("train_s_per_step", [waiting] * 2, BaselineSessions(WHERE, [never] * 10))
     assert (comparison.outcome, comparison.metric) == (Outcome.REGRESSED, "sync_probe_fraction")
@@ -68,16 +68,16 @@ def test_a_share_that_was_nothing_counts_by_its_difference() -> None:
 
 
 @pytest.mark.parametrize(
-    ("metric", "value", "words"),
+    ("metric", "value", "reason"),
     [
         ("load_cpu_ratio", 3.0, "load_cpu_ratio is 1.50 x that of {} (bound 1.03)"),
         ("accelerator_utilisation", 0.6, "accelerator_utilisation is 0.80 x that of {} (bound 0.9"),
     ],
 )
-def test_a_comparison_says_what_it_compared(metric: str, value: float, words: str) -> None:
-    """As a factor of the value itself, with the baseline's name and the bound."""
+def test_the_reason_names_what_was_compared(metric: str, value: float, reason: str) -> None:
+    """The reason gives the factor of the value, the baseline's name and the bound."""
     comparison = compare(QUANTITY[metric], [session({metric: value})] * 2, BASELINE)
-    assert comparison.reason.startswith(words.format(WHERE))
+    assert comparison.reason.startswith(reason.format(WHERE))
     decisive = comparison.decisive
     assert decisive is not None
     assert (decisive.metric.name, decisive.baseline) == (metric, WHERE)
@@ -95,7 +95,7 @@ def test_a_comparison_says_what_it_compared(metric: str, value: float, words: st
     ],
 )
 def test_the_worst_metric_decides(changed: dict[str, Any], outcome: Outcome, metric: str) -> None:
-    """Of a quantity's metrics the worst outcome counts; among equals the most telling one."""
+    """The worst outcome of a quantity's metrics counts; among equal ones, the first listed."""
     comparison = compare("load_s_per_batch", [session(changed)] * 2, BASELINE)
     assert (comparison.outcome, comparison.metric) == (outcome, metric)
     assert comparison.decisive is of_metric(comparison, metric)
@@ -106,7 +106,7 @@ def test_the_worst_metric_decides(changed: dict[str, Any], outcome: Outcome, met
 
 
 def test_medians_over_sessions_are_compared() -> None:
-    """One odd session of a baseline, or of three in this run, moves nothing."""
+    """One outlier among a baseline's sessions, or among three of this run, changes nothing."""
     baseline = BaselineSessions(WHERE, costing(*[1.0] * 6, 9.0, 1.1, 1.1))
     comparison = compared_cost(1.0, 9.0, 1.0, baseline=baseline)
     assert (comparison.now, comparison.then) == (2.0, 2.0)
@@ -115,7 +115,7 @@ def test_medians_over_sessions_are_compared() -> None:
 
 @pytest.mark.parametrize("factor", [1.04, 1.5, 100.0])
 def test_one_session_is_never_enough(factor: float) -> None:
-    """However much worse it is, one session only asks for another."""
+    """However much worse it is, one session only leads to a second one."""
     alone, twice = compared_cost(factor), compared_cost(factor, factor)
     assert (alone.outcome, alone.is_open) == (Outcome.INCONCLUSIVE, True)
     assert (twice.outcome, twice.is_open) == (Outcome.REGRESSED, False)
@@ -130,34 +130,38 @@ def test_one_session_is_never_enough(factor: float) -> None:
     ],
 )
 def test_more_sessions_decide(later: list[float], outcome: Outcome, sessions: int) -> None:
-    """As many more are measured as it takes, and no more; each is told what was open before it."""
-    waiting, given = costing(*later), []
+    """Sessions are measured only until they decide; each is given the open comparison."""
+    remaining, given = costing(*later), []
 
-    def another(comparison: Comparison) -> Measurement:
+    def measure_again(comparison: Comparison) -> Measurement:
         given.append(comparison)
-        return waiting.pop(0)
+        return remaining.pop(0)
 
-    found, measured = compare_until_decided("load_s_per_batch", costing(1.5), BASELINE, (), another)
+    found, measured = compare_until_decided(
+        "load_s_per_batch", costing(1.5), BASELINE, (), measure_again
+    )
     assert (found.outcome, len(measured)) == (outcome, sessions)
     assert found == compare("load_s_per_batch", measured, BASELINE)
     assert all(comparison.is_open for comparison in given)
     assert given[0] == compared_cost(1.5)
 
 
-def test_what_is_clear_takes_no_other_session() -> None:
-    """Neither a loader that costs what it did nor one that costs half is measured again."""
+def test_a_clear_comparison_needs_no_other_session() -> None:
+    """An unchanged loader is not measured again, nor is a loader that costs half."""
 
-    def another(_: Comparison) -> Measurement:
-        raise AssertionError("nothing is open")
+    def measure_again(_: Comparison) -> Measurement:
+        raise AssertionError("the comparison is not open")
 
     for factor, outcome in ((1.0, Outcome.PASS), (0.5, Outcome.IMPROVED)):
         now = costing(factor)
-        found = compare_until_decided("load_s_per_batch", now, BASELINE, (), another)
-        assert (found[0].outcome, found[1]) == (outcome, tuple(now))
+        found, measured = compare_until_decided(
+            "load_s_per_batch", now, BASELINE, (), measure_again
+        )
+        assert (found.outcome, measured) == (outcome, tuple(now))
 
 
 def test_spread_sessions_stay_open_until_the_last() -> None:
-    """Sessions that are worse, but contradict each other, are INCONCLUSIVE at the fifth."""
+    """Sessions that contradict each other are INCONCLUSIVE, and after the fifth not open."""
     factors = [3.0, 0.5, 3.0, 0.5, 1.2]
     for sessions in range(1, MAX_SESSIONS + 1):
         comparison = compared_cost(*factors[:sessions])
@@ -166,8 +170,8 @@ def test_spread_sessions_stay_open_until_the_last() -> None:
     assert "5 sessions" in comparison.reason
 
 
-def test_an_early_alarm_must_be_surer_than_the_last() -> None:
-    """What is sure enough at the fifth session is not at the fourth, though its interval is."""
+def test_an_early_alarm_needs_more_evidence_than_the_last() -> None:
+    """A change that is REGRESSED at the fifth session is not at the fourth, though above 1."""
     baseline = BaselineSessions(WHERE, costing(*[exp(0.02), exp(-0.02)] * 5))
     early, last = (compared_cost(*[exp(0.04)] * n, baseline=baseline) for n in (4, 5))
     assert (early.outcome, early.is_open) == (Outcome.INCONCLUSIVE, True)
@@ -186,14 +190,14 @@ def test_an_early_alarm_must_be_surer_than_the_last() -> None:
     ],
 )
 def test_a_suspicion_opens_a_pass(factors: list[float], is_open: bool) -> None:
-    """A first session that is worse by more than half the bound is looked at again, twice."""
+    """If the first session is worse by more than half the bound, two more are measured."""
     comparison = compared_cost(*factors)
     assert comparison.outcome in {Outcome.PASS, Outcome.IMPROVED}
     assert comparison.is_open is is_open
 
 
 def test_the_baselines_own_spread_is_no_change() -> None:
-    """Sessions that are worse by what the baseline's sessions differ by are not REGRESSED."""
+    """Sessions that differ no more than the baseline's own sessions do are not REGRESSED."""
     spread = BaselineSessions(WHERE, costing(*[1.0, 1.3, 0.8] * 3))
     assert compared_cost(*[1.1] * 5, baseline=spread).outcome is Outcome.INCONCLUSIVE
     assert compared_cost(*[1.1] * 5).outcome is Outcome.REGRESSED
@@ -215,13 +219,13 @@ def test_the_baselines_own_spread_is_no_change() -> None:
 def test_a_baseline_of_one_or_two_sessions_proves_little(
     recorded: int, factor: float, outcome: Outcome
 ) -> None:
-    """Where nobody knows its spread, one is assumed that only a large change exceeds."""
+    """The spread of so few sessions is assumed, and only a large change exceeds it."""
     baseline = BaselineSessions(WHERE, costing(*[1.0] * recorded))
     assert compared_cost(*[factor] * 5, baseline=baseline).outcome is outcome
 
 
-def test_sessions_that_agree_to_the_last_digit_are_not_infinitely_sure() -> None:
-    """The change of sessions without any spread has an interval, a narrow one."""
+def test_identical_sessions_have_an_interval() -> None:
+    """The change of sessions without any spread has a narrow interval, not an empty one."""
     worse = of_metric(compared_cost(*[1.5] * 5), "load_cpu_ratio").worse
     assert worse.median == pytest.approx(1.5)
     assert 1.49 < worse.low < 1.499 < 1.501 < worse.high < 1.51
@@ -231,14 +235,17 @@ def test_sessions_that_agree_to_the_last_digit_are_not_infinitely_sure() -> None
 # ---- Wall time of steps
 
 
-def replayed(device: Device) -> dict[str, MetricComparison]:
-    """Hold slower sessions against the kept baseline of this repository, on such a device.
+STEP_BENCHMARK = "perf_tests/test_training.py::test_step_time"
+
+
+def compare_slower_steps(device: Device) -> dict[str, MetricComparison]:
+    """Compare a baseline of this repository with slower sessions, all as if from `device`.
 
     A run of unchanged code beside other programs took 2.02 times as long for a step alone and 1.79
-    times as long for a step of training; it is replayed on the baseline's own sessions.
+    times as long for a step of training.
     """
-    kept = load(Path("baselines/cpu-intel-xeon-2/0002_packed.json"))
-    then = [replace(measured, device=device) for measured in kept.sessions[STEP_BENCHMARK]]
+    baseline = load(Path("baselines/cpu-intel-xeon-2/0002_packed.json"))
+    then = [replace(measured, device=device) for measured in baseline.sessions[STEP_BENCHMARK]]
     now = [
         replace(
             measured,
@@ -254,25 +261,20 @@ def replayed(device: Device) -> dict[str, MetricComparison]:
     return {found.metric.name: found for comparison in compared for found in comparison.metrics}
 
 
-STEP_BENCHMARK = "perf_tests/test_training.py::test_step_time"
-
-
 def test_steps_on_shared_cores_are_reported_and_not_gated() -> None:
-    """Kept sessions of unchanged code that took twice as long do not fail, and keep their ratio."""
-    compared = replayed(CPU)
-    for name in ("step_s", "train_s_per_step"):
+    """Step times on a CPU that are twice as long do not fail; their ratio is reported."""
+    compared = compare_slower_steps(CPU)
+    for name, factor in (("step_s", 2.02), ("train_s_per_step", 1.79)):
         assert compared[name].outcome is Outcome.NOT_COMPARED
         assert compared[name].is_reported_only
         assert not compared[name].is_open
-        assert compared[name].worse.median == pytest.approx(
-            {"step_s": 2.02}.get(name, 1.79), rel=0.05
-        )
+        assert compared[name].worse.median == pytest.approx(factor, rel=0.05)
         assert "reported only" in compared[name].reason
 
 
 @pytest.mark.parametrize("now", [{"fingerprint": "others"}, {"host": replace(HOST, cores=64)}])
-def test_what_is_reported_only_has_no_ratio_of_different_things(now: dict[str, Any]) -> None:
-    """Times of steps on other data or another host are not put in proportion, nor do they fail."""
+def test_reported_step_times_of_other_data_or_hosts_have_no_ratio(now: dict[str, Any]) -> None:
+    """Step times on other data or on another host have no ratio, and do not fail either."""
     baseline = BaselineSessions(WHERE, stepping(1.0, device=CPU))
     comparison = compare("step_s", stepping(2.0, **{"device": CPU, **now}), baseline)
     assert comparison.outcome is Outcome.NOT_COMPARED
@@ -284,18 +286,18 @@ def test_what_is_reported_only_has_no_ratio_of_different_things(now: dict[str, A
     assert comparison.is_reported_only
 
 
-def test_steps_on_a_device_of_their_own_are_gated() -> None:
-    """The same sessions on a GPU are REGRESSED by both times."""
-    compared = replayed(GPU)
+def test_steps_on_a_gpu_are_gated() -> None:
+    """The same step times on a GPU are both REGRESSED."""
+    compared = compare_slower_steps(GPU)
     assert compared["step_s"].outcome is Outcome.REGRESSED
     assert compared["train_s_per_step"].outcome is Outcome.REGRESSED
 
 
-# ---- In small steps
+# ---- Drift over several baselines
 
 
-def test_small_steps_come_together() -> None:
-    """Three times 4%, each of which passes alone, fail against the oldest baseline."""
+def test_small_slowdowns_add_up() -> None:
+    """Three slowdowns of 4%, each of which passes, fail together against the oldest baseline."""
     steps = [stepping(*[1.04**n] * 3) for n in range(4)]
     for before, after in pairwise(steps):
         assert compare("step_s", after, BaselineSessions(WHERE, before)).outcome is Outcome.PASS
@@ -322,10 +324,10 @@ OTHER_HOST = stepping(*[1.0] * 3, host=replace(HOST, cores=64))
         ([BaselineSessions(FIRST, stepping(*[1.03] * 3))], FIRST),
     ],
 )
-def test_only_what_is_like_it_and_far_off_is_drift(
+def test_drift_needs_a_comparable_baseline_and_a_large_change(
     earlier: list[BaselineSessions], oldest: str
 ) -> None:
-    """Other data or another host long ago, or less than 10% in sum, is no matter."""
+    """A first baseline of other data or another host, or less than 10% in sum, is no drift."""
     comparison = compare(
         "step_s", stepping(*[1.12] * 3), BaselineSessions(WHERE, stepping(*[1.08] * 3)), earlier
     )
@@ -335,8 +337,10 @@ def test_only_what_is_like_it_and_far_off_is_drift(
 
 
 @pytest.mark.parametrize("incomparable", [OTHER_DATA, OTHER_HOST, []])
-def test_drift_is_judged_from_the_oldest_comparable_one(incomparable: list[Measurement]) -> None:
-    """A first baseline that cannot be compared with hides no later one that can."""
+def test_drift_is_judged_from_the_oldest_comparable_baseline(
+    incomparable: list[Measurement],
+) -> None:
+    """If the first baseline is not comparable, the next comparable baseline is used."""
     second, third = (
         BaselineSessions(name, stepping(*[factor] * 3))
         for name, factor in (("second", 1.0), ("third", 1.2))
@@ -350,14 +354,14 @@ def test_drift_is_judged_from_the_oldest_comparable_one(incomparable: list[Measu
 
 
 def test_drift_takes_more_than_one_session_too() -> None:
-    """One session beyond what may come together asks for another."""
+    """One session that exceeds the bound of drift only leads to a second one."""
     latest, oldest = (BaselineSessions(WHERE, stepping(*[factor] * 3)) for factor in (1.08, 1.0))
     comparison = compare("step_s", stepping(1.12), latest, [oldest])
     assert (comparison.outcome, comparison.is_open) == (Outcome.INCONCLUSIVE, True)
 
 
-def test_drift_allows_what_one_step_may() -> None:
-    """Where one change may exceed 10%, so may their sum: loading on a CPU device's cores."""
+def test_drift_is_allowed_up_to_the_bound_of_one_change() -> None:
+    """If one change may exceed 10%, as loading on a CPU device may, so may their sum."""
 
     def loading(factor: float) -> list[Measurement]:
         return [session({"load_s_per_batch": 0.010 * factor}, device=CPU)] * 3
@@ -369,14 +373,14 @@ def test_drift_allows_what_one_step_may() -> None:
 
 
 @pytest.mark.parametrize(("slower", "outcome"), [(1.5, Outcome.REGRESSED), (1.0, Outcome.PASS)])
-def test_a_baseline_of_one_session_can_be_missed(slower: float, outcome: Outcome) -> None:
-    """Its spread is assumed, not estimated from nothing: what is slower by half is found."""
+def test_a_baseline_of_one_session_detects_a_large_change(slower: float, outcome: Outcome) -> None:
+    """The spread of one session is assumed, and a step that is slower by half exceeds it."""
     now = [session({"step_s": 0.030 * slower})] * MAX_SESSIONS
     assert compare("step_s", now, BaselineSessions(WHERE, [session()])).outcome is outcome
 
 
-def test_what_is_proven_is_not_measured_again() -> None:
-    """A regression that two sessions prove is no longer open, whatever else is."""
+def test_a_proven_regression_is_not_measured_again() -> None:
+    """A regression that two sessions prove is not open, even if another metric is."""
     waiting = session({"sync_probe_fraction": 1.0, "accelerator_utilisation": 0.727})
     comparison = compare(
         "train_s_per_step", [waiting] * 2, BaselineSessions(WHERE, [session()] * 10)
@@ -387,7 +391,7 @@ def test_what_is_proven_is_not_measured_again() -> None:
 
 @pytest.mark.parametrize(("slower", "again"), [(1.09, False), (1.11, True)])
 def test_a_wall_time_of_the_host_is_suspicious_beyond_its_bound(slower: float, again: bool) -> None:
-    """What the host's own load moves by half the bound every day is no reason to measure again."""
+    """The host's own load often causes half the bound, so that is not measured again."""
     now = [session({"load_s_per_batch": 0.010 * slower})]
     assert (
         compare("load_s_per_batch", now, BaselineSessions(WHERE, [session()] * 10)).is_open is again

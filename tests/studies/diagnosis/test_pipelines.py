@@ -1,4 +1,4 @@
-"""Pipelines drawn by lot: the same by the same seed, and changed in one thing only."""
+"""Randomly drawn pipelines: reproducible by seed, and changed in one property at a time."""
 
 from itertools import islice
 
@@ -32,7 +32,7 @@ def test_drawing_follows_the_seed() -> None:
 
 
 def test_every_shape_is_drawn() -> None:
-    """One to three stages take time, every stage and every way among them, in 1 and 2 workers."""
+    """One to three stages take time; every stage, kind of work and number of workers occurs."""
     pipelines = [draw_pipeline(seed) for seed in SEEDS]
     works = [getattr(drawn, stage) for drawn in pipelines for stage in drawn.working]
     assert {len(drawn.working) for drawn in pipelines} == {1, 2, 3}
@@ -43,18 +43,18 @@ def test_every_shape_is_drawn() -> None:
     assert {drawn.threads for drawn in pipelines} == {0, 2}
 
 
-def test_a_stage_taken_out_takes_no_time_and_nothing_else_changes() -> None:
-    """Only its work is gone."""
+def test_removing_a_stage_changes_no_other_stage() -> None:
+    """The removed stage does nothing, and with its work again the pipeline is as before."""
     pipeline = draw_pipeline(3)
-    taken, *others = pipeline.working
-    changed = pipeline.without(taken)
-    assert getattr(changed, taken) == NOTHING
+    removed, *others = pipeline.working
+    changed = pipeline.without(removed)
+    assert getattr(changed, removed) == NOTHING
     assert changed.working == tuple(others)
-    assert changed.with_work({taken: getattr(pipeline, taken)}) == pipeline
+    assert changed.with_work({removed: getattr(pipeline, removed)}) == pipeline
 
 
-def test_workers_change_nothing_else() -> None:
-    """The stages stay."""
+def test_changing_the_workers_changes_no_stage() -> None:
+    """With its own number of workers again, the pipeline is as before."""
     changed = draw_pipeline(3).with_workers(4)
     assert changed.workers == 4
     assert changed.with_workers(draw_pipeline(3).workers) == draw_pipeline(3)
@@ -62,7 +62,7 @@ def test_workers_change_nothing_else() -> None:
 
 @pytest.mark.parametrize("threads", [0, 2])
 def test_changes_give_the_same_batches(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stage less, or more threads, are timed on the same data."""
+    """Neither the work of a stage nor the number of threads changes the data."""
     monkeypatch.setattr(grain.IterDataset, "mp_prefetch", lambda dataset, _: dataset)
     working = Pipeline(rows=4, workers=0, threads=threads, decode=Work("computes", 1e-6))
     for changed in (QUICK, working, working.without("decode")):
@@ -70,8 +70,8 @@ def test_changes_give_the_same_batches(threads: int, monkeypatch: pytest.MonkeyP
             assert np.array_equal(batch, other)
 
 
-def test_a_stage_spends_its_time_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All rows of a batch together, or the batch alone, take what the stage takes."""
+def test_the_work_of_a_batch_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether a stage works on rows or on batches, its time per batch is the same."""
     spent: list[float] = []
     monkeypatch.setattr(Work, "do", lambda work, part: spent.append(part * work.s_per_batch))
     for stage in STAGES:
@@ -91,13 +91,13 @@ def test_a_stage_spends_its_time_in_parts(monkeypatch: pytest.MonkeyPatch) -> No
         ("Shuffle", None),
     ],
 )
-def test_a_stage_is_known_by_its_node(name: str, stage: str | None) -> None:
-    """A stage is recognised by the name that lint gives its node."""
+def test_a_stage_is_found_by_the_name_of_its_node(name: str, stage: str | None) -> None:
+    """The name is the one that lint gives the node."""
     assert find_stage(name) == stage
 
 
 def test_a_session_builds_what_its_environment_describes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pipeline survives the way through a variable."""
+    """A pipeline that is described in an environment variable is built unchanged."""
     pipeline = draw_pipeline(9)
     assert subject.parse_pipeline(subject.describe(pipeline)) == pipeline
     monkeypatch.setenv(subject.VARIABLE, subject.describe(QUICK.with_workers(0)))
