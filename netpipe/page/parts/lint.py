@@ -6,7 +6,7 @@ from typing import Any, Final
 from netpipe.linting.linter import LintReport, parse_report
 from netpipe.linting.picture.calls import format_count
 from netpipe.linting.picture.drawing import draw_svg_graph
-from netpipe.linting.rules.finding import SEVERITIES, LintFinding, sort_by_severity
+from netpipe.linting.rules.finding import SEVERITIES, sort_by_severity
 from netpipe.page.content import Card, Cell, Drawing, Headline, Note, Notes, Part, Table
 from netpipe.page.tones import BY_SEVERITY, Tone
 
