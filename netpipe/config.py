@@ -1,16 +1,35 @@
 """The settings of this repository's pipeline and step, and reading them from a TOML file."""
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_type_hints
+from sys import float_info
+from typing import Any, get_args, get_type_hints
 
 from netpipe.errors import InputError
+from netpipe.text_files import quote, read_toml
 
 PRESETS = ("tiny", "latency-95m")
 
 _LONGEST_MEASUREMENT = 47
+_MINIMA = {
+    "seed": 0,
+    "sequence_length": 30,
+    "batch_size": 1,
+    "workers": 0,
+    "worker_buffer_batches": 1,
+    "shard_index": 0,
+    "shard_count": 1,
+}
+_MAX_SEED = 2**63 - 1
+_MAX_COUNT = 2**31 - 1
+
+
+def _check_range(section: str, name: str, value: int, minimum: int) -> None:
+    if value < minimum:
+        raise InputError(section, name, f"be at least {minimum}", quote(value))
+    if value > (maximum := _MAX_SEED if name == "seed" else _MAX_COUNT):
+        raise InputError(section, name, f"be at most {maximum}", quote(value))
 
 
 @dataclass(frozen=True)
@@ -41,22 +60,12 @@ class PipelineConfig:
     shard_count: int = 1
 
     def __post_init__(self) -> None:
-        minima = {
-            "seed": 0,
-            "sequence_length": _LONGEST_MEASUREMENT if self.packing else 30,
-            "batch_size": 1,
-            "workers": 0,
-            "worker_buffer_batches": 1,
-            "shard_index": 0,
-            "shard_count": 1,
-        }
-        for name, minimum in minima.items():
-            if getattr(self, name) < minimum:
-                raise InputError("pipeline", name, f"be at least {minimum}", getattr(self, name))
-        if self.epochs is not None and self.epochs < 1:
-            raise InputError("pipeline", "epochs", "be at least 1, or left out", self.epochs)
+        longest = {"sequence_length": _LONGEST_MEASUREMENT} if self.packing else {}
+        epochs = {} if self.epochs is None else {"epochs": 1}
+        for name, minimum in (_MINIMA | longest | epochs).items():
+            _check_range("pipeline", name, getattr(self, name), minimum)
         if self.split not in ("train", "eval"):
-            raise InputError("pipeline", "split", 'be "train" or "eval"', repr(self.split))
+            raise InputError("pipeline", "split", 'be "train" or "eval"', quote(self.split))
         if self.shard_index >= self.shard_count:
             constraint = f"be below shard_count {self.shard_count}"
             raise InputError("pipeline", "shard_index", constraint, self.shard_index)
@@ -77,9 +86,16 @@ class StepConfig:
 
     def __post_init__(self) -> None:
         if self.preset not in PRESETS:
-            raise InputError("step", "preset", f"be one of {', '.join(PRESETS)}", repr(self.preset))
-        if not self.learning_rate > 0:
-            raise InputError("step", "learning_rate", "be above 0", self.learning_rate)
+            raise InputError(
+                "step", "preset", f"be one of {', '.join(PRESETS)}", quote(self.preset)
+            )
+        if not 0 < self.learning_rate <= float_info.max:
+            found = quote(self.learning_rate)
+            raise InputError("step", "learning_rate", "be above 0, and finite", found)
+        _check_range("step", "seed", self.seed, -_MAX_SEED)
+
+
+_SECTIONS: dict[str, type] = {"pipeline": PipelineConfig, "step": StepConfig}
 
 
 @dataclass(frozen=True)
@@ -90,47 +106,34 @@ class Config:
     step: StepConfig = field(default_factory=StepConfig)
 
 
-_Section = TypeVar("_Section")
-
-
 def load_config(path: Path) -> Config:
     """Read a TOML file with the tables `[pipeline]` and `[step]`, both optional.
 
     Raises:
         InputError: The file is not TOML, or a key or a value in it is not allowed.
     """
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(path, "file", "be readable", error.strerror) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(path, "file", "be TOML", error) from error
-    sections = {"pipeline": PipelineConfig, "step": StepConfig}
+    document = read_toml(path)
     for name, table in document.items():
-        if name not in sections:
-            raise InputError(path, "table", f"be one of {', '.join(sections)}", repr(name))
+        if name not in _SECTIONS:
+            raise InputError(path, "table", f"be one of {', '.join(_SECTIONS)}", quote(name))
         if not isinstance(table, dict):
-            raise InputError(path, name, "be a table", repr(table))
-    return Config(
-        pipeline=_section(PipelineConfig, document.get("pipeline", {}), path, "pipeline"),
-        step=_section(StepConfig, document.get("step", {}), path, "step"),
-    )
+            raise InputError(path, name, "be a table", quote(table))
+    return Config(**{name: _section(name, document.get(name, {}), path) for name in _SECTIONS})
 
 
-def _section(section: type[_Section], table: Mapping[str, Any], path: Path, name: str) -> _Section:
+def _section(name: str, table: Mapping[str, Any], path: Path) -> Any:
+    section = _SECTIONS[name]
     hints = get_type_hints(section)
     for key, value in table.items():
         if key not in hints:
-            raise InputError(path, f"{name} key", f"be one of {', '.join(hints)}", repr(key))
+            raise InputError(path, f"{name} key", f"be one of {', '.join(hints)}", quote(key))
         allowed = get_args(hints[key]) or (hints[key],)
         if float in allowed:
             allowed = (*allowed, int)
         if type(value) not in allowed:
             wanted = " or ".join(kind.__name__ for kind in allowed if kind is not type(None))
-            raise InputError(path, f"{name}.{key}", f"be of type {wanted}", repr(value))
+            raise InputError(path, f"{name}.{key}", f"be of type {wanted}", quote(value))
     try:
         return section(**table)
     except InputError as error:
-        raise InputError(
-            path, f"{name}.{error.field}", error.constraint, error.found, error.way_out
-        ) from error
+        raise InputError(path, f"{name}.{error.field}", error.constraint, error.found) from error

@@ -1,5 +1,9 @@
 """The errors of netpipe."""
 
+from typing import Final
+
+_MAX_TEXT: Final = 10_000  # characters
+
 
 class NetpipeError(Exception):
     """An error whose message is shown to the user without a traceback."""
@@ -74,3 +78,13 @@ class PipelineOrderError(NetpipeError, AssertionError):
 
 class InconclusiveError(NetpipeError):
     """A measurement does not decide its test, which has neither passed nor failed."""
+
+
+def describe_error(error: BaseException) -> str:
+    """Return the type and the text of an exception whose class may be the user's."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001  # __str__ is the user's code too
+        text = "<its text cannot be read>"
+    text = text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}..."
+    return f"{type(error).__name__}: {text}"

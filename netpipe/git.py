@@ -34,8 +34,8 @@ def git_bytes(folder: Path, *words: str) -> bytes:
         done = subprocess.run(
             command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False
         )
-    except OSError as error:
-        raise GitError(f"git cannot be run: {error.strerror}") from error
+    except (OSError, ValueError) as error:  # ValueError: a word holds a NUL character
+        raise GitError(f"git cannot be run: {error}") from error
     if done.returncode:
         raise GitError(done.stderr.decode(errors="replace").strip().rpartition("\n")[2])
     return done.stdout

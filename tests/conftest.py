@@ -1,13 +1,30 @@
 """What all tests share: a clock that they control, and the command."""
 
+import signal
 from multiprocessing import current_process
 
 import pytest
 from click.testing import CliRunner
+from hypothesis import HealthCheck, settings
 
 from netpipe.cli import main
 from tests.command import Netpipe
 from tests.fakes import FakeClock
+
+# The same examples every time, however slow the machine; an example overwrites the files of the one
+# before. `tox -e fuzz` uses the other profile.
+_CHECKS = (HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large)
+settings.register_profile("netpipe", deadline=None, derandomize=True, suppress_health_check=_CHECKS)
+settings.register_profile(
+    "long", deadline=None, max_examples=10_000, database=None, print_blob=True,
+    suppress_health_check=_CHECKS,
+)  # fmt: skip
+settings.load_profile("netpipe")
+
+# A job in the background, or under nohup, ignores these signals, and so would the processes that
+# tests start and then end with them.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -25,12 +25,19 @@ def fill(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
 
 
 def make_read_only(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """Let no file be made below a folder: the modes of a folder would not stop root."""
+    """Let no file or folder be made below a folder: its mode would not stop root."""
+    mkdir = os.mkdir
 
     def refuse(path: Any, *_: int) -> int:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
 
+    def mkdir_(path: Any, *mode: int) -> None:
+        if Path(os.fspath(path)).is_relative_to(folder):
+            refuse(path)
+        mkdir(path, *mode)
+
     _when_made_below(monkeypatch, folder, refuse)
+    monkeypatch.setattr(os, "mkdir", mkdir_)
 
 
 def _when_made_below(
@@ -49,3 +56,16 @@ def _when_made_below(
 def use_temporary_folder(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """Let a folder be the system's for temporary files."""
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
+
+
+def note_syncs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that gets the name of each file and folder that is synced to the disk."""
+    names: list[str] = []
+    fsync = os.fsync
+
+    def note(descriptor: int) -> None:
+        names.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+    return names

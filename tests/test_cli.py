@@ -1,7 +1,13 @@
 """The command line: standard output, standard error and exit codes."""
 
+import errno
 import json
+import os
 import re
+import shlex
+import subprocess
+import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -48,6 +54,8 @@ def curious(batches, state, step):
 not_callable = 3
 """
 
+NO_SPACE = os.strerror(errno.ENOSPC)
+
 
 @pytest.fixture
 def pipelines(tmp_path: Path) -> str:
@@ -86,6 +94,14 @@ def test_bad_input_is_one_line_and_exit_code_two(netpipe: Netpipe, tmp_path: Pat
     assert last.startswith("netpipe: ")
     assert "text.parquet" in last
     assert sorted(path.name for path in tmp_path.iterdir()) == ["text.parquet"]
+
+
+def test_the_command_after_prepare_can_be_pasted(netpipe: Netpipe, tmp_path: Path) -> None:
+    """The folder's name is quoted as a shell needs it."""
+    out = tmp_path / "it's; rm -r $HOME"
+    result = netpipe("generate", "--out", out, "--probes", 30)
+    command = result.stderr.split("measure with them: ")[1]
+    assert shlex.split(command) == ["pytest", "perf_tests", "--netpipe-data", str(out)]
 
 
 def test_measure_prints_one_document(netpipe: Netpipe, pipelines: str) -> None:
@@ -319,3 +335,40 @@ def test_a_missing_package_of_the_workload_is_named_with_its_extra(
     assert result.exit_code == 2
     assert package in result.stderr
     assert "'netpipe[workload]'" in result.stderr
+
+
+def test_a_full_disk_is_one_line(netpipe: Netpipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that cannot make its temporary folder says where there is no room."""
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, NO_SPACE, "/full/folder")
+
+    monkeypatch.setattr(tempfile, "mkdtemp", fail)
+    result = netpipe("lint", "a:b")
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-1] == f"netpipe: /full/folder: {NO_SPACE}"
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr", "stdin"])
+def test_a_closed_stream_is_like_dev_null(stream: str) -> None:
+    """The command runs as usual, and no file of its own gets the stream's number."""
+    number = ("stdin", "stdout", "stderr").index(stream)
+    shell = f'exec "$0" -m netpipe --version {number}>&-'
+    done = subprocess.run(["/bin/sh", "-c", shell, sys.executable], capture_output=True, check=True)
+    assert done.stderr == b""
+
+
+@pytest.mark.parametrize("words", [["--version"], ["report", "--help"]])
+def test_a_full_disk_behind_standard_output_is_one_line(words: list[str]) -> None:
+    """What cannot be printed is an error, not a traceback."""
+    command = [sys.executable, "-m", "netpipe", *words]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, f"netpipe: {NO_SPACE}\n")
+
+
+def test_the_number_of_files_is_bounded(netpipe: Netpipe, tmp_path: Path) -> None:
+    """So many files would take all memory before the first row is written."""
+    result = netpipe("prepare", str(tmp_path), "--out", str(tmp_path / "o"), "--shards", "10001")
+    assert result.exit_code == 2
+    assert "--shards" in result.stderr

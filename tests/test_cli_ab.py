@@ -1,16 +1,15 @@
 """`netpipe ab`: the pytest that it starts, and its exit code."""
 
 import json
-from importlib import import_module
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from netpipe.cli import console
 from tests.command import Netpipe
 from tests.repository import commit_files, worktrees
-
-ab = import_module("netpipe.cli.ab")  # the package has the command of that name
 
 
 @pytest.fixture
@@ -27,8 +26,10 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 class Started:
     """Stands in for the pytest that is started: ends with a code, after writing outcomes."""
 
-    def __init__(self, code: int, *outcomes: str) -> None:
+    def __init__(self, code: int, *outcomes: str, writes: bool = True) -> None:
         self._code = code
+        self._writes = writes
+        self.last_act: Callable[[], object] = lambda: None
         self._outcomes = outcomes
         self.command: list[str] = []
         self.folder = Path()
@@ -40,7 +41,9 @@ class Started:
         self.seen = (cwd / "perf_tests" / "test_a.py").read_text()
         written = next(word for word in command if word.startswith("--netpipe-json="))
         comparisons = [{"outcome": outcome, "against": "x"} for outcome in self._outcomes]
-        Path(written.partition("=")[2]).write_text(json.dumps({"comparisons": comparisons}))
+        if self._writes:
+            Path(written.partition("=")[2]).write_text(json.dumps({"comparisons": comparisons}))
+        self.last_act()
         return self
 
     def __enter__(self) -> "Started":
@@ -58,7 +61,7 @@ class Started:
 def passing(monkeypatch: pytest.MonkeyPatch) -> Started:
     """A pytest that passes."""
     started = Started(0, "PASS")
-    monkeypatch.setattr(ab, "subprocess", SimpleNamespace(Popen=started))
+    monkeypatch.setattr(console, "subprocess", SimpleNamespace(Popen=started))
     return started
 
 
@@ -112,7 +115,7 @@ def test_exit_codes(
     netpipe: Netpipe, monkeypatch: pytest.MonkeyPatch, started: Started, code: int
 ) -> None:
     """0 fine, 1 a regression, 2 misuse, 3 inconclusive: nothing decided, or not all of it."""
-    monkeypatch.setattr(ab, "subprocess", SimpleNamespace(Popen=started))
+    monkeypatch.setattr(console, "subprocess", SimpleNamespace(Popen=started))
     assert netpipe("ab", "HEAD~1").exit_code == code
 
 
@@ -121,6 +124,47 @@ def test_the_results_can_be_kept(netpipe: Netpipe, tmp_path: Path) -> None:
     """--netpipe-json is the user's file, as in pytest."""
     netpipe("ab", "HEAD~1", "--netpipe-json", tmp_path / "run.json")
     assert json.loads((tmp_path / "run.json").read_text())["comparisons"]
+
+
+def test_results_that_cannot_be_kept_are_misuse(
+    netpipe: Netpipe, repository: Path, passing: Started
+) -> None:
+    """It is found out before anything is checked out."""
+    result = netpipe("ab", "HEAD~1", "HEAD", "--netpipe-json", repository / "absent" / "run.json")
+    assert result.exit_code == 2
+    assert "run.json: --netpipe-json must be writable" in result.stderr
+    assert not passing.command
+
+
+@pytest.mark.usefixtures("repository")
+@pytest.mark.parametrize("outcome", ["REGRESSED", "INCONCLUSIVE"])
+def test_the_file_of_an_earlier_run_decides_nothing(
+    netpipe: Netpipe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, outcome: str
+) -> None:
+    """A pytest that writes no results, as with --co, leaves the user's file and its outcomes."""
+    kept = tmp_path / "run.json"
+    earlier = json.dumps({"comparisons": [{"outcome": outcome, "against": "x"}]})
+    kept.write_text(earlier)
+    monkeypatch.setattr(console, "subprocess", SimpleNamespace(Popen=Started(0, writes=False)))
+    assert netpipe("ab", "HEAD~1", "--co", "--netpipe-json", kept).exit_code == 0
+    assert kept.read_text() == earlier
+
+
+@pytest.mark.usefixtures("repository")
+@pytest.mark.parametrize(
+    ("started", "code"), [(Started(0, "PASS"), 2), (Started(1, "REGRESSED"), 1)]
+)
+def test_a_full_disk_does_not_hide_the_verdict(
+    netpipe: Netpipe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, started: Started, code: int
+) -> None:
+    """Results that cannot be kept are an error, but a regression stays one."""
+    monkeypatch.setattr(console, "subprocess", SimpleNamespace(Popen=started))
+    kept = tmp_path / "kept" / "run.json"
+    kept.parent.mkdir()
+    started.last_act = kept.parent.rmdir
+    result = netpipe("ab", "HEAD~1", "--netpipe-json", kept)
+    assert result.exit_code == code
+    assert "--netpipe-json must be writable" in result.stderr
 
 
 @pytest.mark.usefixtures("repository")

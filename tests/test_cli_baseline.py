@@ -1,9 +1,8 @@
 """`netpipe baseline`: its tables, documents and exit codes."""
 
 import json
-import subprocess
+from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import Result
@@ -129,11 +128,11 @@ def test_recording_is_a_run_of_pytest(
     """The exit code is that of pytest."""
     commands: list[list[str]] = []
 
-    def run(command: list[str], **_: Any) -> "subprocess.CompletedProcess[str]":
+    def run(command: list[str], *_: object) -> int:
         commands.append(command)
-        return subprocess.CompletedProcess(command, 1)
+        return 1
 
-    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(import_module("netpipe.cli.baseline"), "run_child", run)
     result = netpipe("baseline", "record", "--sessions", 3, "first", *words)
     assert result.exit_code == 1
     (command,) = commands

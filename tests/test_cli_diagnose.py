@@ -1,5 +1,6 @@
 """`netpipe diagnose`: what it prints where, and how it ends."""
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -86,11 +87,11 @@ def test_options_reach_the_session(netpipe: Netpipe, asked: list[Any]) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--budget", "0"), "the budget must be above 0 seconds, and finite; found 0"),
-        (("--budget", "nan"), "the budget must be above 0 seconds, and finite; found nan"),
-        (("--batch-limit", "0"), "the batch limit must be above 0 seconds, and finite; found 0"),
-        (("--mfu", "2"), "the MFU must be above 0, and at most 1; found 2"),
-        (("--flops-per-step", "0"), "the FLOPs of a step must be above 0, and finite; found 0"),
+        (("--budget", "0"), "the budget .*above 0 .*found 0"),
+        (("--budget", "nan"), "the budget .*above 0 .*found nan"),
+        (("--batch-limit", "0"), "the batch limit .*above 0 .*found 0"),
+        (("--mfu", "2"), "the MFU .*above 0, .* at most 1; found 2"),
+        (("--flops-per-step", "0"), "the FLOPs .*above 0, .*found 0"),
         (("--accelerator", "emulated:"), "emulated:"),
     ],
 )
@@ -99,17 +100,17 @@ def test_bad_options_are_refused(netpipe: Netpipe, words: tuple[str, ...], said:
     result = netpipe("diagnose", "--loader", LOADERS.format("plain"), *words)
     assert result.exit_code == 2
     assert result.stdout == ""
-    assert said in result.stderr
+    assert re.search(said, result.stderr)
     assert len(result.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
     ("loader", "said"),
     [
-        ("no_target", "netpipe: a target must be package.module:name or path/to/file.py:name"),
-        ("no.such.module:loader", "netpipe: module no.such.module: must be importable; found none"),
-        (LOADERS.format("none"), "netpipe: tests.diagnosis.loaders: name must be one of"),
-        (LOADERS.format("empty"), "netpipe: loader() gave no batch: it must give at least one"),
+        ("no_target", r"a target .*package\.module:name .*path/to/file\.py:name"),
+        ("no.such.module:loader", r"module no\.such\.module: .*found none"),
+        (LOADERS.format("none"), r"tests\.diagnosis\.loaders: name .*plain.*found"),
+        (LOADERS.format("empty"), r"loader\(\) gave no batch"),
     ],
 )
 def test_bad_targets_are_refused(netpipe: Netpipe, loader: str, said: str) -> None:
@@ -117,7 +118,7 @@ def test_bad_targets_are_refused(netpipe: Netpipe, loader: str, said: str) -> No
     result = netpipe("diagnose", "--loader", loader, "--budget", "0.1", "--quiet")
     assert result.exit_code == 2
     assert result.stdout == ""
-    assert result.stderr.startswith(said)
+    assert re.match(f"netpipe: {said}", result.stderr)
     assert len(result.stderr.splitlines()) == 1
 
 

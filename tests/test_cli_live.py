@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from netpipe.cli import progress_display
+from netpipe.cli.console import PrintableConsole
 from netpipe.cli.progress_display import show_progress
 from netpipe.session import parent
 from netpipe.session.progress import OnProgress, Progress
@@ -59,7 +59,7 @@ class Terminal(StringIO):
 def console_on(monkeypatch: pytest.MonkeyPatch, file: StringIO, **kwargs: Any) -> StringIO:
     """Let notes be written to a file."""
     look = {"width": 100, "markup": False, "emoji": False, "highlight": False, **kwargs}
-    console = Console(file=file, **look)
+    console = PrintableConsole(file=file, **look)
     monkeypatch.setattr(progress_display, "notes", console)
     return file
 
@@ -158,8 +158,8 @@ def test_escape_codes_in_names_are_harmless(
     file = terminal if drawn else console_on(monkeypatch, StringIO())
     show("[red]a\x1b[5mb", (Progress("stage [bold]\x1b]0;title\x07 \x9b5m", 0.0, 0.0),))
     text = file.getvalue()
-    assert "[red]a?[5mb: " in text
-    assert "[bold]?]0;title? ?5m" in text
+    assert "[red]a�[5mb: " in text
+    assert "[bold]�]0;title �5m" in text
     assert "\x1b[5m" not in text
     assert "\x1b]" not in text
 

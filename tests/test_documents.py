@@ -12,7 +12,7 @@ from click import Group
 
 from netpipe.cli import main
 from netpipe.gate.metrics import GATED
-from netpipe.suite.options import add_options
+from netpipe.suite.options import pytest_addoption
 from tests.root_process import ROOT
 
 DOCUMENTS = sorted(
@@ -103,7 +103,7 @@ def test_every_flag_is_documented_with_its_default() -> None:
     table = re.compile(r"^\| `--(netpipe-[\w-]+)[^`]*` \|.*\|(.*)\|$", re.MULTILINE)
     documented = dict(table.findall(text_of("docs/flags.md").replace("\\|", "")))
     parser = RecordingParser()
-    add_options(cast(pytest.Parser, parser))
+    pytest_addoption(cast(pytest.Parser, parser))
     assert set(documented) == {*parser.defaults, "netpipe-data", "netpipe-config"}
     for name, default in parser.defaults.items():
         assert default in documented[name], name

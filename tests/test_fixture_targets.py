@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from fixtures import targets
-from fixtures.workload import flops_per_step, gpu_workload
+from fixtures.workload import Step, gpu_workload
 from netpipe.config import Config
 from netpipe.data.preparation.synthetic import generate
+from netpipe.step.presets import PRESET_BY_NAME, flops_per_step
 from tests.root_process import run_module
 
 GPU_BATCH_BYTES = 6 * 128 * 1024 * 4
@@ -27,9 +28,11 @@ def test_the_gpu_workload_is_the_large_model() -> None:
     [(targets.step, Config()), (targets.gpu_step, gpu_workload(Config()))],
     ids=["cpu", "gpu"],
 )
-def test_a_step_knows_its_flops(step: targets.Step, workload: Config) -> None:
+def test_a_step_knows_its_flops(step: Step, workload: Config) -> None:
     """An emulated GPU needs no flag for our own step."""
-    assert step.flops_per_step == flops_per_step(workload) > 0
+    architecture, pipeline = PRESET_BY_NAME[workload.step.preset].architecture, workload.pipeline
+    flops = flops_per_step(architecture, pipeline.batch_size, pipeline.sequence_length)
+    assert step.flops_per_step == flops > 0
 
 
 def test_a_loader_gives_batches_of_its_workload(
@@ -55,5 +58,5 @@ def test_an_emulated_gpu_is_given_the_gpu_workload(tmp_path: Path) -> None:
     )  # fmt: skip
     (measured, *_) = json.loads((tmp_path / "run.json").read_text())["measurements"]
     assert measured["batch_bytes"] == GPU_BATCH_BYTES
-    tflop = flops_per_step(gpu_workload(Config())) / 1e12
+    tflop = Step(gpu_workload(Config())).flops_per_step / 1e12
     assert measured["device"]["kind"].startswith(f"emulated:8xgb200, {tflop:.3g} TFLOP a step")

@@ -1,12 +1,16 @@
 """The options of this repository's own fixtures."""
 
+import os
 import re
 from pathlib import Path
 
 import pytest
 
+from netpipe.data.preparation import synthetic
 from netpipe.data.preparation.synthetic import generate
+from tests.disk import use_temporary_folder
 from tests.root_process import run_module
+from tests.suite.project import INI, leave_xdist, line_with
 
 ELEMENTS = "perf_tests/test_elements.py"
 
@@ -16,6 +20,39 @@ def test_data_that_is_not_prepared_is_refused(tmp_path: Path) -> None:
     result = run_module("pytest", ELEMENTS, "--netpipe-data", str(tmp_path))
     assert result.returncode == pytest.ExitCode.USAGE_ERROR
     assert f"ERROR: --netpipe-data: {tmp_path}/index.json: " in result.stderr
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """A project that prints where the data of this repository's fixtures are."""
+    leave_xdist(monkeypatch)
+    pytester.makeini(INI)
+    pytester.makeconftest('pytest_plugins = ["fixtures.dataset"]')
+    pytester.makepyfile("def test_data(data_directory): print(f'data: {data_directory}.')")
+    return pytester
+
+
+def test_without_a_cache_the_data_are_temporary(
+    project: pytest.Pytester, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no cache can be written, pytest's or the user's, the place is said."""
+    use_temporary_folder(monkeypatch, tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/no")
+    monkeypatch.delenv("NETPIPE_DATA", raising=False)
+    data = tmp_path / f"netpipe-cache-{os.geteuid()}" / synthetic._EMBEDDED_NAME
+    synthetic.generate(data, probes=30)
+    result = project.runpytest_inprocess("-s", "-o", "cache_dir=/proc/no")
+    line_with(result, f"data: {data}.")
+    line_with(result, f"the default data set is {data}")
+
+
+def test_without_pytests_cache_the_users_data_is_taken(
+    project: pytest.Pytester, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """-p no:cacheprovider leaves NETPIPE_DATA, or the default data set of the user."""
+    monkeypatch.setenv("NETPIPE_DATA", str(tmp_path / "mine"))
+    result = project.runpytest_inprocess("-s", "-p", "no:cacheprovider")
+    line_with(result, f"data: {tmp_path}/mine.")
 
 
 def test_a_wrong_configuration_is_refused(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def test_the_document_shows_the_picture(report: linter.LintReport) -> None:
     """The document has the picture of the example, line by line."""
     console = Console(width=118, color_system=None)
     with console.capture() as captured:
-        console.print(TextPicture(report, 118))
+        console.print(TextPicture(report))
     picture = "\n".join(line.rstrip() for line in captured.get().splitlines()).strip()
     assert picture
     assert picture in DOCUMENT

@@ -21,7 +21,7 @@ CONFTEST = """
     def pytest_unconfigure():
         bridge = sys.modules.get("jax._src.xla_bridge")
         started = bridge is not None and bridge.backends_are_initialized()
-        print("a jax backend is here:", started)
+        print("jax backend started:", started)
 """
 MEASURED = """
     import pytest
@@ -56,11 +56,11 @@ def test_a_perf_run_starts_no_backend(perf_run: pytest.Pytester) -> None:
     perf_run.makepyfile(MEASURED.format("pass"))
     result = perf_run.runpytest_subprocess("--benchmark-compare")
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["a jax backend is here: False"])
+    result.stdout.fnmatch_lines(["jax backend started: False"])
 
 
 def test_a_backend_would_be_seen(perf_run: pytest.Pytester) -> None:
     """The test above can fail: a backend that a test starts is noticed."""
     perf_run.makepyfile("def test_plain():\n    import jax\n    jax.devices()\n")
     result = perf_run.runpytest_subprocess()
-    result.stdout.fnmatch_lines(["a jax backend is here: True"])
+    result.stdout.fnmatch_lines(["jax backend started: True"])

@@ -1,11 +1,18 @@
 """Files are written whole or not at all."""
 
+import errno
+import os
+import stat
+import subprocess
+import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from netpipe.errors import InputError
 from netpipe.whole_file import refuse_unwritable, writable_folder, write_whole
+from tests.disk import fill, make_read_only, note_syncs
 
 
 def test_a_file_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
@@ -28,14 +35,204 @@ def test_an_unwritable_file_is_named_and_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_the_old_content_outlives_a_failure(tmp_path: Path) -> None:
+def test_the_old_content_outlives_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A disk that is full when the new text is written takes nothing of the old one."""
     path = tmp_path / "picture.svg"
     path.write_text("old", encoding="utf-8")
-    (tmp_path / "picture.svg.part").mkdir()  # nothing can be written there
-    with pytest.raises(InputError):
+    fill(monkeypatch, tmp_path)
+    with pytest.raises(InputError, match="No space left"):
         write_whole(path, "new", "--svg")
     assert path.read_text(encoding="utf-8") == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_users_own_part_stays(tmp_path: Path) -> None:
+    """Temporary names are unique, and ours."""
+    path, part = tmp_path / "page.html", tmp_path / "page.html.part"
+    part.write_text("a user's own")
+    refuse_unwritable(path, "--html")
+    write_whole(path, "new", "--html")
+    assert part.read_text() == "a user's own"
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_link_is_followed(exists: bool, tmp_path: Path) -> None:
+    """Its target is replaced, or made, and the link stays; so does a link to the link."""
+    (tmp_path / "kept").mkdir()
+    target, link = tmp_path / "kept" / "page.html", tmp_path / "page.html"
+    if exists:
+        target.write_text("old")
+    link.symlink_to("kept/page.html")
+    (tmp_path / "second").symlink_to(link)
+    refuse_unwritable(tmp_path / "second", "--html")
+    assert target.exists() == exists
+    write_whole(tmp_path / "second", "new", "--html")
+    assert (link.is_symlink(), target.is_symlink()) == (True, False)
+    assert (target.read_text(), link.read_text()) == ("new", "new")
+    assert list(target.parent.iterdir()) == [target]
+
+
+def test_links_in_a_circle_are_refused(tmp_path: Path) -> None:
+    """Nothing is there that could be written."""
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    for write in (refuse_unwritable, partial(write_whole, content="new")):
+        with pytest.raises(InputError, match=os.strerror(errno.ELOOP)):
+            write(tmp_path / "a", option="--html")
+
+
+@pytest.fixture
+def device(tmp_path: Path) -> Path:
+    """A link to /dev/null, which a wrong write replaces instead of the device."""
+    link = tmp_path / "null"
+    link.symlink_to("/dev/null")
+    return link
+
+
+def test_a_device_stays_a_device(device: Path) -> None:
+    """It is written, and not replaced by a file."""
+    refuse_unwritable(device, "--html")
+    write_whole(device, "new", "--html")
+    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+    assert list(device.parent.iterdir()) == [device]
+
+
+def test_a_full_device_is_an_error() -> None:
+    """What it refuses is lost, and is said to be."""
+    with pytest.raises(InputError, match=r"/dev/full: --html .*No space left"):
+        write_whole(Path("/dev/full"), "new", "--html")
+
+
+def test_a_pipe_gets_all(tmp_path: Path) -> None:
+    """Its reader sees one writer, who writes everything; the check is no writer."""
+    os.mkfifo(tmp_path / "pipe")
+    command = ["cat", str(tmp_path / "pipe")]
+    refuse_unwritable(tmp_path / "pipe", "--html")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as reader:
+        write_whole(tmp_path / "pipe", "new" * 10_000, "--html")
+        assert reader.communicate()[0] == "new" * 10_000
+    assert (tmp_path / "pipe").is_fifo()
+
+
+_TO_STDOUT = """
+import os, sys
+from pathlib import Path
+from netpipe.whole_file import refuse_unwritable, write_whole
+
+print("before", flush=True)
+refuse_unwritable(Path(sys.argv[1]), "--html")
+write_whole(Path(sys.argv[1]), "new\\n", "--html")
+print("after", flush=True)
+"""
+
+
+@pytest.mark.parametrize("into", ["pipe", "file"])
+@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
+def test_standard_output_is_written_in_its_place(name: str, into: str, tmp_path: Path) -> None:
+    """Between what else is printed, wherever that goes."""
+    command = [sys.executable, "-c", _TO_STDOUT, name]
+    file = tmp_path / "printed"
+    with file.open("wb") as stream:
+        output = subprocess.PIPE if into == "pipe" else stream
+        done = subprocess.run(command, check=True, stdout=output)
+    printed = done.stdout if into == "pipe" else file.read_bytes()
+    assert printed == b"before\nnew\nafter\n"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_file_keeps_its_mode(tmp_path: Path) -> None:
+    """A new one has that of the umask."""
+    kept, new = tmp_path / "kept", tmp_path / "new"
+    kept.touch()
+    kept.chmod(0o604)
+    before = os.umask(0o027)
+    try:
+        for path in (kept, new):
+            write_whole(path, "new", "--html")
+    finally:
+        os.umask(before)
+    assert [path.stat().st_mode & 0o7777 for path in (kept, new)] == [0o604, 0o640]
+
+
+def test_a_file_in_a_closed_folder_is_written_in_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that may be written is; one that would have to be made is refused."""
+    path = tmp_path / "page.html"
+    path.write_text("old and longer")
+    make_read_only(monkeypatch, tmp_path)
+    refuse_unwritable(path, "--html")
+    write_whole(path, "new", "--html")
+    assert path.read_text() == "new"
+    for write in (refuse_unwritable, partial(write_whole, content="new")):
+        with pytest.raises(InputError, match=r"absent: --html .*Read-only"):
+            write(tmp_path / "absent", option="--html")
+
+
+def test_a_read_only_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Although it could be replaced, and by root written."""
+    path = tmp_path / "page.html"
+    path.write_text("old")
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    for write in (refuse_unwritable, partial(write_whole, content="new")):
+        with pytest.raises(InputError, match="Permission denied"):
+            write(path, option="--html")
+    assert path.read_text() == "old"
+
+
+def test_a_file_is_on_the_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And its name is before the function returns; what need not last is not synced."""
+    events = note_syncs(monkeypatch)
+    replace = Path.replace
+
+    def note(path: Path, target: Path) -> Path:
+        events.append("replace")
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", note)
+    write_whole(tmp_path / "page.html", "new", "--html")
+    assert events == ["part", "replace", tmp_path.name]
+    write_whole(tmp_path / "page.html", "new", "--html", lasts=False)
+    assert events[3:] == ["replace"]
+
+
+_WRITER = """
+import sys
+from pathlib import Path
+from netpipe.whole_file import refuse_unwritable, write_whole
+
+path, content = Path(sys.argv[1]), sys.argv[2] * 100_000
+sys.stdin.readline()
+for _ in range(100):
+    refuse_unwritable(path, "--html")
+    write_whole(path, content, "--html", lasts=False)
+"""
+
+
+def test_two_writers_leave_a_whole_file(tmp_path: Path) -> None:
+    """None of them fails, and no reader sees a part or a mixture."""
+    path = tmp_path / "page.html"
+    path.write_text("old")
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", _WRITER, str(path), letter], stdin=subprocess.PIPE, text=True
+        )
+        for letter in "ab"
+    ]
+    for writer in writers:
+        assert writer.stdin is not None
+        writer.stdin.write("go\n")
+        writer.stdin.close()
+    found = set()
+    while any(writer.poll() is None for writer in writers):
+        found.add(path.read_text())
+    assert [writer.returncode for writer in writers] == [0, 0]
+    assert found <= {"old", "a" * 100_000, "b" * 100_000}
+    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("folder", [".", "/"])

@@ -1,8 +1,5 @@
 """The `netpipe` command: thin commands, which import what is slow to import when they run."""
 
-import signal
-import sys
-
 import click
 
 import netpipe
@@ -15,6 +12,7 @@ from netpipe.cli.lint import lint
 from netpipe.cli.measure import measure
 from netpipe.cli.report import report
 from netpipe.cli.throughput import throughput
+from netpipe.signals import signals_as_errors
 
 
 @click.group(cls=ErrorReportingGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -22,7 +20,7 @@ from netpipe.cli.throughput import throughput
 def main() -> None:
     """Tell whether training waits for its data, and why."""
     # So that what a command started is ended and what it wrote is cleaned up.
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    click.get_current_context().with_resource(signals_as_errors())
 
 
 for _command in (

@@ -1,10 +1,7 @@
 """`netpipe ab`: two versions of a project, measured in turns on this machine."""
 
 import json
-import os
-import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -12,19 +9,23 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from netpipe.cli.console import FAILED, FINE, INCONCLUSIVE, MISUSE, notes
+from netpipe.cli.console import FAILED, FINE, INCONCLUSIVE, MISUSE, PathType, notes, run_child
+from netpipe.errors import InputError
+from netpipe.paths import exists
+from netpipe.temporary_folders import temporary_folder
+from netpipe.whole_file import refuse_unwritable, write_whole
 
 if TYPE_CHECKING:
     from netpipe.suite.other_version import Version
 
-_UNDECIDED: Final = ("INCONCLUSIVE", "NOT_COMPARED", "NO_BASELINE")
+_UNDECIDED: Final = frozenset(("INCONCLUSIVE", "NOT_COMPARED", "NO_BASELINE"))
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.argument("base")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[HEAD] [PYTEST ARGUMENTS]...")
 @click.option(
-    "--netpipe-json", "results", type=click.Path(dir_okay=False, path_type=Path),
+    "--netpipe-json", "results", type=PathType(dir_okay=False, path_type=Path),
     help="Write every measurement and comparison to a file.",
 )  # fmt: skip
 def ab(base: str, words: tuple[str, ...], results: Path | None) -> None:
@@ -39,27 +40,41 @@ def ab(base: str, words: tuple[str, ...], results: Path | None) -> None:
     from netpipe.suite.other_version import open_version
     from netpipe.suite.worktrees import find_commit
 
+    if results is not None:
+        refuse_unwritable(results, "--netpipe-json")
     here = Path.cwd()
     commit = find_commit(here, base, "netpipe ab")
-    has_head = bool(words) and not words[0].startswith("-") and not _is_path(words[0])
-    head, arguments = (words[0], words[1:]) if has_head else ("", words)
-    if not any(map(_is_path, arguments)):
-        arguments = ("perf_tests", *arguments)
+    head, arguments = _split_words(words)
     opened: AbstractContextManager[Version | None] = nullcontext()
     if head:
         opened = open_version(find_commit(here, head, "netpipe ab"), here, "", notes.print)
-    with tempfile.TemporaryDirectory() as folder, opened as version:
-        results_file = results.absolute() if results else Path(folder, "run.json")
+    with temporary_folder("ab") as folder, opened as version:
+        # A file of the user may be an earlier run's, which is not to decide this exit code.
+        results_file = folder / "run.json"
         # In the checkout of HEAD, a ref such as HEAD~1 would name another commit. So pytest gets
         # the hash, and the ref as it was typed only for its messages.
         ref, variables = (commit.sha, {TYPED_VARIABLE: base}) if head else (base, {})
         flags = [f"--netpipe-against={ref}", f"--netpipe-json={results_file}"]
         code = _run_pytest([*arguments, *flags], version, variables)
-        sys.exit(_choose_exit_code(code, results_file))
+        code = _choose_exit_code(code, results_file)
+        if results and results_file.exists():
+            try:
+                write_whole(results, results_file.read_bytes(), "--netpipe-json")
+            except InputError as error:
+                notes.print(f"netpipe: {error}", soft_wrap=True)
+                code = code or MISUSE
+        sys.exit(code)
+
+
+def _split_words(words: Sequence[str]) -> tuple[str, Sequence[str]]:
+    """Return HEAD, "" if it is not given, and the arguments of pytest."""
+    has_head = bool(words) and not words[0].startswith("-") and not _is_path(words[0])
+    head, arguments = (words[0], words[1:]) if has_head else ("", words)
+    return head, arguments if any(map(_is_path, arguments)) else ("perf_tests", *arguments)
 
 
 def _is_path(word: str) -> bool:
-    return Path(word.partition("::")[0]).exists()
+    return exists(word.partition("::")[0])
 
 
 def _run_pytest(
@@ -68,22 +83,10 @@ def _run_pytest(
     """Run pytest on the working tree, or on another version; return its exit code."""
     here = Path.cwd()
     if version is None:
-        command, folder = [sys.executable, "-m", "pytest", *words], here
-    else:
-        environment = version.place(here)
-        command = [version.python, "-m", "pytest", *version.move_paths(words, here)]
-        folder = environment.folder or here
-        variables = {**variables, **environment.variables}
-    notes.print(" ".join(command), soft_wrap=True)
-    with subprocess.Popen(command, cwd=folder, env={**os.environ, **variables}) as child:
-        try:
-            return child.wait()
-        except KeyboardInterrupt:  # The terminal interrupted the child too, and it cleans up.
-            child.wait()
-            raise
-        except SystemExit:  # SIGTERM reached only this process.
-            child.terminate()
-            raise
+        return run_child([sys.executable, "-m", "pytest", *words], here, variables)
+    environment = version.place(here)
+    command = [version.python, "-m", "pytest", *version.move_paths(words, here)]
+    return run_child(command, environment.folder or here, {**variables, **environment.variables})
 
 
 def _choose_exit_code(code: int, results_file: Path) -> int:
@@ -95,7 +98,6 @@ def _choose_exit_code(code: int, results_file: Path) -> int:
         return code
     comparisons = json.loads(results_file.read_text(encoding="utf-8"))["comparisons"]
     outcomes = [row["outcome"] for row in comparisons if row["against"] is not None]
-    is_decided = any(outcome not in _UNDECIDED for outcome in outcomes)
-    if not is_decided and (outcomes or code == FINE):
+    if _UNDECIDED.issuperset(outcomes) and (outcomes or code == FINE):
         return INCONCLUSIVE
     return INCONCLUSIVE if code == FINE and "INCONCLUSIVE" in outcomes else code

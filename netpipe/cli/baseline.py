@@ -1,6 +1,5 @@
 """`netpipe devices`: this machine; `netpipe baseline`: the accepted results of each device."""
 
-import subprocess
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -9,7 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from netpipe.cli.console import FAILED, FINE, as_json, bold_first, folder, notes, output, print_json
+from netpipe.cli.console import (
+    FAILED,
+    FINE,
+    PathType,
+    bold_first,
+    json_option,
+    notes,
+    output,
+    path_type,
+    print_json,
+    run_child,
+)
 from netpipe.errors import InputError
 from netpipe.results.units import format_metric
 from netpipe.verdict.report import new_table
@@ -17,16 +27,16 @@ from netpipe.verdict.report import new_table
 if TYPE_CHECKING:
     from netpipe.gate.history import Entry
 
-_file = click.Path(dir_okay=False, path_type=Path)
+_file_type = PathType(dir_okay=False, path_type=Path)
 _baselines_option = click.option(
-    "--baselines", type=folder, default=Path("baselines"), show_default=True,
+    "--baselines", type=path_type, default=Path("baselines"), show_default=True,
     help="The folder of baselines.",
 )  # fmt: skip
 
 
 @click.command()
 @_baselines_option
-@as_json
+@json_option
 def devices(baselines: Path, as_json: bool) -> None:
     """Print the device of this machine, its key, and whether a baseline matches it."""
     from netpipe.device.detection import devices_document, find_device
@@ -60,13 +70,12 @@ def record(name: str, sessions: int, words: tuple[str, ...]) -> None:
     positional = [word for word in words if not word.startswith("-")]
     command = [sys.executable, "-m", "pytest", *(() if positional else ("perf_tests",)), *words]
     command += [f"--netpipe-record={name}", f"--netpipe-sessions={sessions}"]
-    notes.print(" ".join(command), soft_wrap=True)
-    sys.exit(subprocess.run(command, check=False).returncode)
+    sys.exit(run_child(command, Path.cwd(), {}))
 
 
 @baseline.command("list")
 @_baselines_option
-@as_json
+@json_option
 def list_(baselines: Path, as_json: bool) -> None:
     """List all baselines; exit with 1 if one cannot be read."""
     from netpipe.gate.history import read_entries
@@ -113,9 +122,8 @@ def _print_list(described: list[dict[str, Any]]) -> None:
     for row in described:
         content = ("damaged", "", "", "")
         if not row["error"]:
-            recorded = row["recorded"][:16].replace("T", " ")
             counts = str(row["sessions"]), str(len(row["benchmarks"]))
-            content = (recorded, row["commit"][:7], *counts)
+            content = (row["recorded"][:16].replace("T", " "), row["commit"][:7], *counts)
         use = "compared with" if row["is_compared"] else ""
         rows.append((row["device"], row["file"], *content, use))
     headings = ("device", "file", "recorded", "commit", "sessions", "benchmarks", "")
@@ -132,45 +140,51 @@ def _print_table(title: str, headings: Iterable[str], rows: Iterable[Iterable[st
 
 
 @baseline.command()
-@click.argument("file", type=_file)
-@as_json
+@click.argument("file", type=_file_type)
+@json_option
 def show(file: Path, as_json: bool) -> None:
     """Show a baseline: each figure over its sessions, the host, and the versions."""
+    summary = _summarize(file)
+    if as_json:
+        print_json(summary)
+        return
+    host = summary["host"]
+    output.print(bold_first(str(file), f": {summary['recorded']}, commit {summary['commit']}"))
+    output.print(f"  host: {host['cpu']}, {host['cores']} cores")
+    output.print(f"  versions: {', '.join(f'{k} {v}' for k, v in summary['versions'].items())}")
+    output.print(f"  data and configuration: {summary['fingerprint'] or 'not named'}")
+    rows = [
+        (name, *(format_metric(name, spread[key]) for key in ("median", "low", "high")))
+        for name, spread in summary["figures"].items()
+    ]
+    title = f"over {summary['sessions']} sessions"
+    _print_table(title, ("figure", "median", "lowest", "highest"), rows)
+
+
+def _summarize(file: Path) -> dict[str, Any]:
+    """Return the `netpipe.baseline-summary/1` document of a baseline."""
     from netpipe.gate.baseline import load
     from netpipe.gate.baseline_changes import compute_spreads
 
     baseline = load(file)
-    first, spreads = baseline.all_sessions[0], compute_spreads(baseline)
-    if as_json:
-        document = {
-            "schema": "netpipe.baseline-summary/1",
-            "recorded": baseline.recorded,
-            "commit": baseline.commit,
-            "host": asdict(first.host),
-            "versions": dict(first.versions),
-            "fingerprint": first.fingerprint,
-            "sessions": len(baseline.all_sessions),
-            "benchmarks": sorted(baseline.benchmarks),
-            "figures": {name: asdict(spread) for name, spread in spreads.items()},
-        }
-        print_json(document)
-        return
-    output.print(bold_first(str(file), f": {baseline.recorded}, commit {baseline.commit}"))
-    output.print(f"  host: {first.host.cpu}, {first.host.cores} cores")
-    output.print(f"  versions: {', '.join(f'{k} {v}' for k, v in first.versions.items())}")
-    output.print(f"  data and configuration: {first.fingerprint or 'not named'}")
-    rows = []
-    for name, spread in spreads.items():
-        values = (spread.median, spread.low, spread.high)
-        rows.append((name, *(format_metric(name, value) for value in values)))
-    title = f"over {len(baseline.all_sessions)} sessions"
-    _print_table(title, ("figure", "median", "lowest", "highest"), rows)
+    first = baseline.all_sessions[0]
+    return {
+        "schema": "netpipe.baseline-summary/1",
+        "recorded": baseline.recorded,
+        "commit": baseline.commit,
+        "host": asdict(first.host),
+        "versions": dict(first.versions),
+        "fingerprint": first.fingerprint,
+        "sessions": len(baseline.all_sessions),
+        "benchmarks": sorted(baseline.benchmarks),
+        "figures": {name: asdict(each) for name, each in compute_spreads(baseline).items()},
+    }
 
 
 @baseline.command()
-@click.argument("before", type=_file)
-@click.argument("after", type=_file)
-@as_json
+@click.argument("before", type=_file_type)
+@click.argument("after", type=_file_type)
+@json_option
 def diff(before: Path, after: Path, as_json: bool) -> None:
     """Put two baselines side by side: their figures, and what else differs."""
     from netpipe.gate.baseline import load

@@ -1,37 +1,82 @@
 """What all commands share: consoles, options, exit codes, and how results and errors are shown."""
 
+import ctypes
 import json
+import os
 import shlex
+import signal
+import subprocess
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TextIO, cast
 
 import click
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.text import Text
 
 from netpipe.errors import NetpipeError
+from netpipe.paths import find_path_problem
+from netpipe.printable import make_loggable, make_printable
+from netpipe.whole_file import write_whole
 
 FINE: Final = 0
 FAILED: Final = 1
 MISUSE: Final = 2
 INCONCLUSIVE: Final = 3
 
+_PR_SET_PDEATHSIG: Final = 1  # prctl(2)
 # The extra "workload" of pyproject.toml installs them.
 _WORKLOAD_PACKAGES: Final = ("optax", "pyarrow")
 
+
+def _open_null(mode: str) -> TextIO:
+    return cast("TextIO", Path(os.devnull).open(mode, encoding="utf-8"))
+
+
+class PrintableConsole(Console):
+    """Makes all text printable; its own codes, as for colours, stay."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterator[Segment]:
+        """Render anything, bars that are drawn again included."""
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else make_printable(text), style, control)
+
+
+class PathType(click.Path):
+    """A path; a word that can be none is a usage error, before anything is done."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | bytes | os.PathLike[str]:
+        """Return the path."""
+        if problem := find_path_problem(str(value)):
+            self.fail(f"the path must {problem}; found {value!r}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+# A closed stream is None, and the next file that is opened would get its number.
+for _name, _mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+    if getattr(sys, _name) is None:
+        setattr(sys, _name, _open_null(_mode))
+
 # Output may contain the user's code and paths: metrics[name] is no markup, and [:x:] no emoji.
-notes = Console(stderr=True, markup=False, emoji=False, highlight=False)
-output = Console(
+notes = PrintableConsole(stderr=True, markup=False, emoji=False, highlight=False)
+output = PrintableConsole(
     width=None if sys.stdout.isatty() else 118, markup=False, emoji=False, highlight=False
 )
-folder = click.Path(file_okay=True, path_type=Path)
-as_json = click.option("--json", "as_json", is_flag=True, help="One JSON document, no table.")
-as_html = click.option(
-    "--html", type=folder, metavar="FILE", help="Also write one HTML page that needs nothing else."
-)
+path_type = PathType(path_type=Path)
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document, no table.")
+html_option = click.option(
+    "--html", type=path_type, metavar="FILE",
+    help="Also write one HTML page that needs nothing else.",
+)  # fmt: skip
 quiet_option = click.option(
     "--quiet", is_flag=True, help="Nothing on standard error but warnings and errors."
 )
@@ -40,11 +85,25 @@ quiet_option = click.option(
 class ErrorReportingGroup(click.Group):
     """Prints warnings and errors for the user as one line each, and exits with 2 after an error."""
 
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run the command line; a refusal of the system, as of a full disk, is an error too."""
+        try:
+            return super().main(*args, **extra)
+        except OSError as error:
+            place = "" if error.filename is None else f"{error.filename}: "
+            message = make_loggable(f"netpipe: {place}{error.strerror or error}")
+            with suppress(OSError):
+                click.echo(message, err=True)
+            try:
+                sys.stdout.flush()
+            except OSError:  # It would fail again at the end, with a traceback.
+                sys.stdout = _open_null("w")
+            sys.exit(MISUSE)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("default", UserWarning)
+            with warnings.catch_warnings(action="default", category=UserWarning):
                 warnings.showwarning = _print_warning
                 return super().invoke(ctx)
         except NetpipeError as error:
@@ -56,7 +115,7 @@ class ErrorReportingGroup(click.Group):
                 f"this repository's own data and step need {error.name}; found none. "
                 "Install them: pip install 'netpipe[workload]'"
             )
-        click.echo(f"netpipe: {message}", err=True)
+        click.echo(make_loggable(f"netpipe: {message}"), err=True)
         sys.exit(MISUSE)
 
 
@@ -79,8 +138,25 @@ def command_line() -> str:
     return shlex.join(["netpipe", *sys.argv[1:]])
 
 
+def run_child(command: list[str], folder: Path, variables: Mapping[str, str]) -> int:
+    """Run a command, which cleans up and ends when this process ends; return its exit code."""
+    notes.print(" ".join(command), soft_wrap=True)
+    # So that the kernel ends the child even if this process is killed.
+    follow = partial(ctypes.CDLL(None).prctl, _PR_SET_PDEATHSIG, signal.SIGTERM)
+    environment = {**os.environ, **variables}
+    with subprocess.Popen(command, cwd=folder, env=environment, preexec_fn=follow) as child:
+        try:
+            return child.wait()
+        except KeyboardInterrupt:  # The terminal interrupted the child too, and it cleans up.
+            child.wait()
+            raise
+        except SystemExit:  # A signal may have reached only this process.
+            child.terminate()
+            raise
+
+
 def write_html(document: Mapping[str, Any], path: Path) -> None:
     """Write the page of a command's document."""
-    from netpipe.page.rendering import write_page
+    from netpipe.page.rendering import render_page
 
-    write_page([document], path, "--html", repeat=command_line())
+    write_whole(path, render_page([document], repeat=command_line()), "--html")

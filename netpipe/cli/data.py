@@ -1,11 +1,12 @@
 """`netpipe generate` and `netpipe prepare`: commands that create a prepared data set."""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from netpipe.cli.console import folder, notes
+from netpipe.cli.console import notes, path_type
 from netpipe.cli.progress_display import show_bar
 from netpipe.data.preparation.profiles import PROFILES
 
@@ -14,9 +15,15 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--out", type=folder, required=True, help="The folder to create.")
+@click.option("--out", type=path_type, required=True, help="The folder to create.")
 @click.option("--probes", type=int, help="Number of probes (default: the profile's number).")
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random data.")
+@click.option(
+    "--seed",
+    type=click.IntRange(max=2**64 - 1),
+    default=0,
+    show_default=True,
+    help="Seed of the random data.",
+)
 @click.option(
     "--profile", type=click.Choice(list(PROFILES)), default="embedded", show_default=True,
     help="embedded: many short histories and a few long ones; big-rows: 24 probes with 170,000 "
@@ -34,14 +41,18 @@ def generate(out: Path, probes: int | None, seed: int, profile: str) -> None:
 
 
 @click.command()
-@click.argument("sources", nargs=-1, type=folder, required=True)
-@click.option("--out", type=folder, required=True, help="The folder to create.")
+@click.argument("sources", nargs=-1, type=path_type, required=True)
+@click.option("--out", type=path_type, required=True, help="The folder to create.")
 @click.option(
-    "--seed", type=int, default=0, show_default=True,
+    "--seed", type=click.IntRange(max=2**64 - 1), default=0, show_default=True,
     help="Seed that chooses the probes of the eval split.",
 )  # fmt: skip
 @click.option(
-    "--shards", type=int, default=8, show_default=True, help="Number of files in the train split."
+    "--shards",
+    type=click.IntRange(max=10_000),
+    default=8,
+    show_default=True,
+    help="Number of files in the train split.",
 )
 def prepare(sources: tuple[Path, ...], out: Path, seed: int, shards: int) -> None:
     """Convert parquet measurements to prepared rows, each probe either in train or in eval.
@@ -71,6 +82,5 @@ def _print_summary(out: Path, index: "Index") -> None:
             f"{name}: {split.measurements:,} measurements of {split.probes:,} probes in "
             f"{split.rows:,} rows, {len(split.shards)} files"
         )
-    notes.print(
-        f"in {out}; measure with them: pytest perf_tests --netpipe-data {out}", soft_wrap=True
-    )
+    command = shlex.join(["pytest", "perf_tests", "--netpipe-data", str(out)])
+    notes.print(f"in {out}; measure with them: {command}", soft_wrap=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from netpipe.cli.console import FINE, notes, output, print_json, write_html
-from netpipe.cli.measure import MeasureOptions, exit_code, measure_options
+from netpipe.cli.measure import build_requests, exit_code, measure_options
 from netpipe.cli.progress_display import show_progress
 from netpipe.results.units import format_minutes
 
@@ -20,7 +20,17 @@ if TYPE_CHECKING:
     60.0,
     "Seconds to measure; it takes at most twice as long and 30 s, besides starting the loader.",
 )
-def diagnose(**values: Any) -> None:
+def diagnose(
+    loader: str,
+    step: str | None,
+    loop: str | None,
+    accelerator: str,
+    html: Path | None,
+    trace: Path | None,
+    quiet: bool,
+    as_json: bool,
+    **settings: Any,
+) -> None:
     """Find out which stage of a loader is slow, which resource binds it, and what would help.
 
     One predicted fix is tried in the same run. Without a step and an accelerator the loader is
@@ -30,21 +40,20 @@ def diagnose(**values: Any) -> None:
     from netpipe.diagnosis.diagnose import DiagnosisRequest, run_diagnosis
     from netpipe.linting.settings import read_lint_settings
 
-    chosen = MeasureOptions(**values)
-    settings = read_lint_settings(Path.cwd())
-    request = chosen.request(chosen.accelerator)
-    asked = DiagnosisRequest(chosen.loader, chosen.step, chosen.loop, request)
-    if not chosen.quiet:
+    linting = read_lint_settings(Path.cwd())
+    (request,) = build_requests([accelerator], html, trace, settings)
+    asked = DiagnosisRequest(loader, step, loop, request)
+    if not quiet:
         longest = f"at most {format_minutes(asked.max_duration_s)} from the first batches on"
         notes.print(f"diagnosing takes {longest}, besides starting the loader", soft_wrap=True)
-    with show_progress("diagnosing", quiet=chosen.quiet) as progress:
-        found = run_diagnosis(asked, settings.silences, settings.intent, progress)
-    if chosen.as_json:
+    with show_progress("diagnosing", quiet=quiet) as progress:
+        found = run_diagnosis(asked, linting.silences, linting.intent, progress)
+    if as_json:
         print_json(found.to_document())
     else:
         _print(found)
-    if chosen.html is not None:
-        write_html(found.to_document(), chosen.html)
+    if html is not None:
+        write_html(found.to_document(), html)
     sys.exit(FINE if found.measurement is None else exit_code(found.measurement))
 
 

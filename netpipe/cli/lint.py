@@ -1,6 +1,7 @@
 """`netpipe lint`: report which calls of a Grain pipeline are in the wrong place."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
@@ -10,22 +11,23 @@ import click
 from netpipe.cli.console import (
     FAILED,
     FINE,
-    as_html,
-    as_json,
     bold_first,
-    folder,
+    html_option,
+    json_option,
     notes,
     output,
+    path_type,
     print_json,
     quiet_option,
     write_html,
 )
-from netpipe.cli.progress_display import make_printable, show_progress
+from netpipe.cli.progress_display import show_progress
 from netpipe.linting.request import INTENTS
 from netpipe.whole_file import refuse_unwritable, write_whole
 
 if TYPE_CHECKING:
     from netpipe.linting.linter import LintReport
+    from netpipe.linting.rules.finding import LintFinding
 
 
 @click.command()
@@ -42,28 +44,25 @@ if TYPE_CHECKING:
     "--try", "tries", is_flag=True, help="Measure the speed before and after each proposed fix."
 )
 @click.option(
-    "--budget", type=float, default=20.0, show_default=True,
+    "--budget", "budget_s", type=float, default=20.0, show_default=True,
     help="Seconds for --prove and for --try each; each ends at most 20 s later.",
 )  # fmt: skip
 @click.option(
-    "--start-limit", type=float, default=600.0, show_default=True,
+    "--start-limit", "start_limit_s", type=float, default=600.0, show_default=True,
     help="Seconds for importing and building the pipeline.",
 )  # fmt: skip
-@click.option("--svg", type=folder, metavar="FILE", help="Draw the pipeline into a file.")
-@as_html
+@click.option("--svg", type=path_type, metavar="FILE", help="Draw the pipeline into a file.")
+@html_option
 @quiet_option
-@as_json
+@json_option
 def lint(
     target: str,
     intent: str | None,
-    proves: bool,
-    tries: bool,
-    budget: float,
-    start_limit: float,
     svg: Path | None,
     html: Path | None,
     quiet: bool,
     as_json: bool,
+    **experiments: Any,
 ) -> None:
     """Report which calls of a Grain pipeline are in the wrong place.
 
@@ -71,25 +70,18 @@ def lint(
     """
     from netpipe.linting.child import child_command
     from netpipe.linting.linter import parse_report
-    from netpipe.linting.request import LintRequest
     from netpipe.linting.settings import read_lint_settings
     from netpipe.session.parent import run_session
 
-    if html is not None:
-        refuse_unwritable(html, "--html")
+    for path, option in ((svg, "--svg"), (html, "--html")):
+        if path is not None:
+            refuse_unwritable(path, option)
     settings = read_lint_settings(Path.cwd())
-    request = LintRequest(
-        budget_s=budget,
-        start_limit_s=start_limit,
-        intent=intent or settings.intent,
-        silences=settings.silences,
-        proves=proves,
-        tries=tries,
-    )
-    if (proves or tries) and not quiet:
+    request = replace(settings, intent=intent or settings.intent, **experiments)
+    if (request.proves or request.tries) and not quiet:
         notes.print(
-            f"{make_printable(target)}: ends within {request.limit_s:g} s, of which "
-            f"{start_limit:g} s are for importing and building the pipeline",
+            f"{target}: ends within {request.limit_s:g} s, of which "
+            f"{request.start_limit_s:g} s are for importing and building the pipeline",
             soft_wrap=True,
         )
     with show_progress(target, quiet=quiet) as progress:
@@ -114,18 +106,21 @@ def _print_report(report: "LintReport", trials: list[dict[str, Any]]) -> None:
     from netpipe.linting.rules.finding import sort_by_severity
 
     if report.graph.nodes:
-        output.print(TextPicture(report, output.width))
+        output.print(TextPicture(report))
     for finding in sort_by_severity(report.findings):
-        output.print(bold_first(finding.severity, f" {finding.rule}: {finding.message}"))
-        for field in ("proof", "cost", "fix"):
-            if text := getattr(finding, field):
-                indented = fill(
-                    f"{field}: {text}", output.width, initial_indent="  ", subsequent_indent="  "
-                )
-                output.print(indented, soft_wrap=True)
+        _print_finding(finding)
     if not report.findings:
         output.print(f"no findings (intent: {report.intent})")
     for silenced in report.silenced:
-        output.print(f"silenced: {silenced.finding.rule}: {silenced.reason}")
+        output.print(f"silenced: {silenced.rule}: {silenced.reason}")
     for trial in trials:
         output.print(f"tried: {trial['rule']}: {trial['message']}")
+
+
+def _print_finding(finding: "LintFinding") -> None:
+    output.print(bold_first(finding.severity, f" {finding.rule}: {finding.message}"))
+    for field in ("proof", "cost", "fix"):
+        if text := getattr(finding, field):
+            line = f"{field}: {text}"
+            indented = fill(line, output.width, initial_indent="  ", subsequent_indent="  ")
+            output.print(indented, soft_wrap=True)

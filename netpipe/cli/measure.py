@@ -1,11 +1,10 @@
 """`netpipe measure`: measure a loader with a step and say why training waits."""
 
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from math import ceil
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -13,12 +12,12 @@ from netpipe.cli.console import (
     FAILED,
     FINE,
     INCONCLUSIVE,
-    as_html,
-    as_json,
     bold_first,
-    folder,
+    html_option,
+    json_option,
     notes,
     output,
+    path_type,
     print_json,
     quiet_option,
     write_html,
@@ -39,98 +38,84 @@ from netpipe.whole_file import refuse_unwritable, writable_folder
 
 _Command = Callable[..., None]
 
-
-@dataclass(frozen=True)
-class MeasureOptions:
-    """The options that `measure` and `diagnose` share; times are in seconds.
-
-    Attributes:
-        loop: The loop's target; None: the harness's own loop.
-        accelerator: "auto", an emulated one, or a list of them.
-        flops_per_step: None: the step knows them.
-    """
-
-    loader: str
-    step: str | None
-    loop: str | None
-    accelerator: str
-    flops_per_step: float | None
-    mfu: float
-    budget: float
-    batch_limit: float
-    start_limit: float
-    html: Path | None
-    trace: Path | None
-    quiet: bool
-    as_json: bool
-
-    def request(self, accelerator: str) -> MeasureRequest:
-        """Return the request of a session that measures.
-
-        Raises:
-            InputError: The page or the trace cannot be written.
-            MisuseError: A value is outside its range.
-        """
-        if self.html is not None:
-            refuse_unwritable(self.html, "--html")
-        return MeasureRequest(
-            accelerator=accelerator,
-            budget_s=self.budget,
-            batch_limit_s=self.batch_limit,
-            start_limit_s=self.start_limit,
-            flops_per_step=self.flops_per_step,
-            mfu=self.mfu,
-            trace=str(writable_folder(self.trace, "--trace")) if self.trace else "",
-        )
+_TARGET_OPTIONS: Final = (
+    click.option("--loader", required=True, metavar="TARGET", help="Makes the loader."),
+    click.option("--step", metavar="TARGET", help="Makes (state, step)."),
+    click.option("--loop", metavar="TARGET", help="Your training loop(batches, state, step)."),
+    click.option(
+        "--accelerator", default="auto", show_default=True,
+        help="auto, emulated:36ms, emulated:8xh100; @25GB/s adds a copy to the device.",
+    ),
+    click.option(
+        "--flops-per-step", type=float,
+        help="FLOPs of a step, for accelerators that are known by their peak.",
+    ),
+    click.option(
+        "--mfu", type=float, default=0.4, show_default=True,
+        help="The part of its peak that such an accelerator reaches.",
+    ),
+)  # fmt: skip
+_LIMIT_OPTIONS: Final = (
+    click.option(
+        "--batch-limit", "batch_limit_s", type=float, default=10.0, show_default=True,
+        help="A loader that gives no batch for so many seconds hangs.",
+    ),
+    click.option(
+        "--start-limit", "start_limit_s", type=float, default=600.0, show_default=True,
+        help="Seconds until its first batch must be there: indexes are built, workers start.",
+    ),
+    html_option,
+    click.option(
+        "--trace", type=path_type, metavar="DIR",
+        help="Keep a profiler's trace of some real steps in a folder, for ui.perfetto.dev.",
+    ),
+    quiet_option,
+    json_option,
+)  # fmt: skip
 
 
 def measure_options(budget_s: float, budget_help: str) -> Callable[[_Command], _Command]:
-    """Give a command the options of a `MeasureOptions`; --budget has a default and a help text."""
-    options = [
-        click.option("--loader", required=True, metavar="TARGET", help="Makes the loader."),
-        click.option("--step", metavar="TARGET", help="Makes (state, step)."),
-        click.option("--loop", metavar="TARGET", help="Your training loop(batches, state, step)."),
-        click.option(
-            "--accelerator", default="auto", show_default=True,
-            help="auto, emulated:36ms, emulated:8xh100; @25GB/s adds a copy to the device.",
-        ),
-        click.option(
-            "--flops-per-step", type=float,
-            help="FLOPs of a step, for accelerators that are known by their peak.",
-        ),
-        click.option(
-            "--mfu", type=float, default=0.4, show_default=True,
-            help="The part of its peak that such an accelerator reaches.",
-        ),
-        click.option("--budget", type=float, default=budget_s, show_default=True, help=budget_help),
-        click.option(
-            "--batch-limit", type=float, default=10.0, show_default=True,
-            help="A loader that gives no batch for so many seconds hangs.",
-        ),
-        click.option(
-            "--start-limit", type=float, default=600.0, show_default=True,
-            help="Seconds until its first batch must be there: indexes are built, workers start.",
-        ),
-        as_html,
-        click.option(
-            "--trace", type=folder, metavar="DIR",
-            help="Keep a profiler's trace of some real steps in a folder, for ui.perfetto.dev.",
-        ),
-        quiet_option,
-        as_json,
-    ]  # fmt: skip
+    """Give a command the options of a measurement; --budget has a default and a help text."""
+    budget = click.option(
+        "--budget", "budget_s", type=float, default=budget_s, show_default=True, help=budget_help
+    )
 
     def decorate(command: _Command) -> _Command:
-        for option in reversed(options):
+        for option in reversed((*_TARGET_OPTIONS, budget, *_LIMIT_OPTIONS)):
             command = option(command)
         return command
 
     return decorate
 
 
+def build_requests(
+    accelerators: Sequence[str], html: Path | None, trace: Path | None, settings: Mapping[str, Any]
+) -> list[MeasureRequest]:
+    """Return a request for each accelerator, with all further settings of a `MeasureRequest`.
+
+    Raises:
+        InputError: The page or the trace cannot be written.
+        MisuseError: A value is outside its range.
+    """
+    if html is not None:
+        refuse_unwritable(html, "--html")
+    folder = str(writable_folder(trace, "--trace")) if trace else ""
+    return [MeasureRequest(accelerator=name, trace=folder, **settings) for name in accelerators]
+
+
 @click.command()
 @measure_options(20.0, "Seconds of rounds.")
-def measure(**values: Any) -> None:
+def measure(
+    loader: str,
+    step: str | None,
+    loop: str | None,
+    accelerator: str,
+    html: Path | None,
+    trace: Path | None,
+    quiet: bool,
+    as_json: bool,
+    **settings: Any,
+) -> None:
     """Measure a loader with a step and say why training waits.
 
     TARGET is package.module:name or path/to/file.py:name, a callable without arguments. Several
@@ -140,41 +125,41 @@ def measure(**values: Any) -> None:
     from netpipe.measuring.child import child_command
     from netpipe.session.parent import run_measurement
 
-    chosen = MeasureOptions(**values)
-    requests = [chosen.request(name) for name in parse_accelerators(chosen.accelerator)]
-    command = child_command(chosen.loader, chosen.step, chosen.loop)
-    if not chosen.quiet:
+    requests = build_requests(parse_accelerators(accelerator), html, trace, settings)
+    command = child_command(loader, step, loop)
+    if not quiet:
         limit_s = sum(request.limit_s for request in requests)
         notes.print(
-            f"{chosen.budget:g} s of rounds, at most {ceil(limit_s / 60)} min in all, with "
-            f"{chosen.start_limit:g} s for a start of the loader"
+            f"{settings['budget_s']:g} s of rounds, at most {ceil(limit_s / 60)} min in all, with "
+            f"{settings['start_limit_s']:g} s for a start of the loader"
         )
     measurements: list[Measurement] = []
     try:
         for request in requests:
             label = accelerator_label(request.accelerator)
-            with show_progress(label, quiet=chosen.quiet) as progress:
+            with show_progress(label, quiet=quiet) as progress:
                 measurements.append(run_measurement(command, request, progress=progress))
     finally:
         # After a failure, the measurements before it are still reported.
         if measurements:
-            _report(measurements, chosen, listed=len(requests) > 1)
+            document = _report(measurements, as_json=as_json, listed=len(requests) > 1)
+            if html is not None:
+                write_html(document, html)
     codes = list(map(exit_code, measurements))
     sys.exit(FAILED if FAILED in codes else max(codes))
 
 
-def _report(measurements: list[Measurement], chosen: MeasureOptions, *, listed: bool) -> None:
-    """Print the measurements, and write their page if one was asked for."""
+def _report(measurements: list[Measurement], *, as_json: bool, listed: bool) -> dict[str, Any]:
+    """Print the measurements; return the document of their page."""
     documents = [
         measurement_document(measured, decision.judge(measured)) for measured in measurements
     ]
     document = {"schema": "netpipe.measurements/1", "measurements": documents}
-    if chosen.as_json:
+    if as_json:
         print_json(document if listed else documents[0])
     else:
         print_verdicts(measurements)
-    if chosen.html is not None:
-        write_html(document, chosen.html)
+    return document
 
 
 def print_verdicts(measurements: list[Measurement]) -> None:

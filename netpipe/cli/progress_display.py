@@ -9,41 +9,25 @@ from netpipe.session.progress import OnProgress, Progress
 
 
 @contextmanager
-def show_bar(label: str, *, is_timed: bool = False) -> Iterator[Callable[..., None]]:
-    """Show a bar with a description, how much is done, and a time.
-
-    One that `is_timed` counts seconds: it shows the time that is left and is removed at its end.
-    Any other shows the time that has passed, and stays.
+def show_bar(label: str) -> Iterator[Callable[..., None]]:
+    """Show a bar with a description, how much is done, and the time that has passed.
 
     Yields:
-        Takes how much is done, of how much (None: unknown), and the description if it changed.
+        Takes how much is done, of how much, and the description if it changed.
     """
     from rich import progress
-    from rich.table import Column
 
-    # On a narrow terminal the description is cut, not the time.
-    words = Column(ratio=1, no_wrap=True, overflow="ellipsis") if is_timed else None
-    time_column = progress.TextColumn("{task.fields[time]}")
     bar = progress.Progress(
-        progress.TextColumn("{task.description}", markup=False, table_column=words),
-        progress.BarColumn(bar_width=10 if is_timed else 40),
+        progress.TextColumn("{task.description}", markup=False),
+        progress.BarColumn(),
         progress.TaskProgressColumn(),
-        time_column if is_timed else progress.TimeElapsedColumn(),
+        progress.TimeElapsedColumn(),
         console=notes,
-        expand=is_timed,
-        # A thread that draws would take CPU time from the session that is measured.
-        auto_refresh=not is_timed,
-        transient=is_timed,
     )
-    task = bar.add_task(label, total=None, time="")
+    task = bar.add_task(label, total=None)
 
-    def update(done: float, total: float | None, description: str | None = None) -> None:
-        time = format_minutes(bar.tasks[0].elapsed or 0.0)
-        if total is not None and done < total:
-            time = f"{format_minutes(total - done)} left"
-        bar.update(task, completed=done, total=total, description=description, time=time)
-        if is_timed:
-            bar.refresh()
+    def update(done: float, total: float, description: str = label) -> None:
+        bar.update(task, completed=done, total=total, description=description)
 
     with bar:
         yield update
@@ -55,12 +39,7 @@ def show_progress(label: str, *, quiet: bool = False) -> Iterator[OnProgress | N
     if quiet:
         yield None
     elif notes.file.isatty() and not (notes.no_color or notes.is_dumb_terminal):
-        with show_bar(make_printable(label), is_timed=True) as update:
-
-            def show(progress: Progress) -> None:
-                description = make_printable(f"{label}: {progress.description}")
-                update(progress.done_s, progress.of_s or None, description)
-
+        with _show_time_left(label) as show:
             yield show
     else:
         printed: set[str] = set()
@@ -68,11 +47,39 @@ def show_progress(label: str, *, quiet: bool = False) -> Iterator[OnProgress | N
         def print_phase(progress: Progress) -> None:
             if progress.doing not in printed:
                 printed.add(progress.doing)
-                notes.print(make_printable(f"{label}: {progress.doing}"), soft_wrap=True)
+                notes.print(f"{label}: {progress.doing}", soft_wrap=True)
 
         yield print_phase
 
 
-def make_printable(words: str) -> str:
-    """Replace the characters that a terminal would act on, which names of users may hold."""
-    return "".join(letter if letter.isprintable() else "?" for letter in words)
+@contextmanager
+def _show_time_left(label: str) -> Iterator[OnProgress]:
+    """Show a bar with the time that is left, which is removed at its end."""
+    from rich import progress
+    from rich.table import Column
+
+    # On a narrow terminal the description is cut, not the time.
+    column = Column(ratio=1, no_wrap=True, overflow="ellipsis")
+    bar = progress.Progress(
+        progress.TextColumn("{task.description}", markup=False, table_column=column),
+        progress.BarColumn(bar_width=10),
+        progress.TaskProgressColumn(),
+        progress.TextColumn("{task.fields[time]}"),
+        console=notes,
+        expand=True,
+        # A thread that draws would take CPU time from the session that is measured.
+        auto_refresh=False,
+        transient=True,
+    )
+    task = bar.add_task(label, total=None, time="")
+
+    def show(now: Progress) -> None:
+        time = format_minutes(bar.tasks[0].elapsed or 0.0)
+        if now.done_s < now.of_s:
+            time = f"{format_minutes(now.of_s - now.done_s)} left"
+        words = f"{label}: {now.description}"
+        bar.update(task, completed=now.done_s, total=now.of_s or None, description=words, time=time)
+        bar.refresh()
+
+    with bar:
+        yield show

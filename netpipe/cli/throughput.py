@@ -1,14 +1,15 @@
 """`netpipe throughput`: how fast this repository's pipeline loads, by batch size and workers."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from itertools import count
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from netpipe.cli.console import as_json, folder, notes, output, print_json
+from netpipe.cli.console import json_option, notes, output, path_type, print_json
 from netpipe.cli.progress_display import show_bar
 from netpipe.errors import InputError
 from netpipe.results.units import format_megabytes
@@ -21,12 +22,12 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option(
-    "--data", type=folder, metavar="DIR",
+    "--data", type=path_type, metavar="DIR",
     help="Prepared data (default: what NETPIPE_DATA names, or the embedded data set, generated "
     "once into your cache folder).",
 )  # fmt: skip
 @click.option(
-    "--config", type=folder, metavar="FILE",
+    "--config", type=path_type, metavar="FILE",
     help="A TOML file whose [pipeline] is measured (default: sequences of 1024 tokens, batches of "
     "128, 2 workers).",
 )  # fmt: skip
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 @click.option(
     "--against", metavar="TARGET", help="Another loader to compare with, in the same rounds."
 )
-@as_json
+@json_option
 def throughput(
     data: Path | None,
     config: Path | None,
@@ -117,10 +118,9 @@ def _wants_choice(workers: str | None, memory_budget: str | None, batch_sizes: l
         way_out = "Leave auto out to compare the numbers, or leave them out to have one chosen"
         raise InputError("--workers", "value", "be auto alone, or numbers", repr(workers), way_out)
     if len(batch_sizes) > 1:
-        sizes = repr(",".join(map(str, batch_sizes)))
+        sizes, constraint = ",".join(map(str, batch_sizes)), "be one size with --workers auto"
         way_out = "Choose the workers for one size after the other"
-        constraint = "be one size with --workers auto"
-        raise InputError("--batch-size", "value", constraint, sizes, way_out)
+        raise InputError("--batch-size", "value", constraint, repr(sizes), way_out)
     return True
 
 
@@ -129,17 +129,26 @@ def _choose_workers(
 ) -> "WorkerChoice":
     """Try numbers of workers, each run for at most 1 s, and choose one."""
     from netpipe.device.host import this_host
-    from netpipe.measuring.interleaving import MIN_ROUNDS
-    from netpipe.throughput.sessions import expected_s
-    from netpipe.throughput.worker_choice import MAX_ROUNDS, choose, parse_budget, worker_counts
+    from netpipe.throughput.worker_choice import choose, parse_budget, worker_counts
 
     host, trial_s = this_host(), min(1.0, seconds)
     budget_bytes = host.memory_bytes // 2 if memory_budget is None else parse_budget(memory_budget)
     subjects = {
-        count: replace(combination, pipeline=replace(combination.pipeline, workers=count))
-        for count in worker_counts(host.cores)
+        workers: replace(combination, pipeline=replace(combination.pipeline, workers=workers))
+        for workers in worker_counts(host.cores)
     }
-    _print_estimates(subjects.values())
+    _announce_trials(subjects.values(), budget_bytes, trial_s)
+    return choose(_try_workers(subjects, budget_bytes, trial_s), budget_bytes, trial_s)
+
+
+def _announce_trials(
+    subjects: "Collection[Combination]", budget_bytes: int, trial_s: float
+) -> None:
+    from netpipe.measuring.interleaving import MIN_ROUNDS
+    from netpipe.throughput.sessions import expected_s
+    from netpipe.throughput.worker_choice import MAX_ROUNDS
+
+    _print_estimates(subjects)
     minutes = expected_s(len(subjects), MIN_ROUNDS, trial_s) / 60
     notes.print(
         f"memory budget: {format_megabytes(budget_bytes)} for all processes; what they take "
@@ -149,7 +158,6 @@ def _choose_workers(
         f"state: about {minutes:.1f} minutes",
         soft_wrap=True,
     )
-    return choose(_try_workers(subjects, budget_bytes, trial_s), budget_bytes, trial_s)
 
 
 def _print_estimates(combinations: "Iterable[Combination]") -> None:
@@ -161,28 +169,24 @@ def _try_workers(
     subjects: "Mapping[int, Combination]", budget_bytes: int, trial_s: float
 ) -> "list[Candidate]":
     from netpipe.measuring.interleaving import MIN_ROUNDS
-    from netpipe.throughput.figures import Tally
     from netpipe.throughput.sessions import measure_once
     from netpipe.throughput.worker_choice import Candidate, try_candidates
 
-    untried = [Candidate(count, subject.finished_bytes) for count, subject in subjects.items()]
-    expected_runs, started_runs = MIN_ROUNDS * len(subjects), 0
+    untried = [Candidate(workers, subject.finished_bytes) for workers, subject in subjects.items()]
+    expected_runs, started_runs = MIN_ROUNDS * len(subjects), count()
     with show_bar("trials") as progress:
 
         def say(number: int, candidate: Candidate) -> None:
             if candidate.status == "open":
                 description = f"trials, round {number}, {candidate.label}"
-                progress(min(started_runs, expected_runs), expected_runs, description)
+                progress(min(next(started_runs), expected_runs), expected_runs, description)
             else:
                 reason = f"left out in round {number}: {candidate.reason}"
                 notes.print(f"{candidate.label}, {reason}", soft_wrap=True)
 
-        def measure(count: int) -> Tally:
-            nonlocal started_runs
-            started_runs += 1
-            return measure_once(subjects[count], trial_s)
-
-        tried = try_candidates(untried, budget_bytes, measure, say)
+        tried = try_candidates(
+            untried, budget_bytes, lambda workers: measure_once(subjects[workers], trial_s), say
+        )
         progress(expected_runs, expected_runs, "tried")
     return tried
 
@@ -198,10 +202,10 @@ def _measure(
     subjects: list[Subject] = [*foreign, *selected]
     runs_in_all = rounds * len(subjects)
     _print_estimates(selected)
+    minutes = expected_s(len(subjects), rounds, seconds) / 60
     notes.print(
         f"rounds: {rounds}, runs in each: {len(subjects)}, every one a fresh process that measures "
-        f"{seconds:g} s of steady state: about "
-        f"{expected_s(len(subjects), rounds, seconds) / 60:.1f} minutes",
+        f"{seconds:g} s of steady state: about {minutes:.1f} minutes",
         soft_wrap=True,
     )
     with show_bar("measuring") as progress:

@@ -58,8 +58,9 @@ def sequences_of_batches(data: Path, config: PipelineConfig) -> grain.MapDataset
         InputError: The data are damaged, or too few for one batch.
     """
     source = open_source(data, config.split)
+    epochs = Epochs(source.row_measurements, seed=config.seed, row_group=source.row_group)
     build_blocks = _build_packed_blocks if config.packing else _build_unpacked_blocks
-    blocks = build_blocks(source, data, config)
+    blocks = build_blocks(source, epochs, data, config)
     return (
         blocks
         .slice(slice(config.shard_index, None, config.shard_count))
@@ -67,14 +68,16 @@ def sequences_of_batches(data: Path, config: PipelineConfig) -> grain.MapDataset
     )  # fmt: skip
 
 
-def _build_packed_blocks(source: RowSource, data: Path, config: PipelineConfig) -> grain.MapDataset:
+def _build_packed_blocks(
+    source: RowSource, epochs: Epochs, data: Path, config: PipelineConfig
+) -> grain.MapDataset:
     """Return blocks of full sequences; each row is in exactly one block of an epoch."""
     target, length = config.sequence_length // TOKENS_PER_MEASUREMENT, config.sequence_length
     sequences = _block_sequences(config)
     contexts_per_block = likely_contexts(
         source.row_measurements, target=target, sequences=sequences, sequence_length=length
     )
-    order = _order_rows(source, data, config, contexts_per_block)
+    order = _order_rows(epochs, data, config, contexts_per_block)
     packing = partial(
         pack,
         seed=config.seed,
@@ -91,10 +94,9 @@ def _build_packed_blocks(source: RowSource, data: Path, config: PipelineConfig) 
 
 
 def _order_rows(
-    source: RowSource, data: Path, config: PipelineConfig, contexts_per_block: int
+    epochs: Epochs, data: Path, config: PipelineConfig, contexts_per_block: int
 ) -> RowOrder:
     """Cut each epoch into blocks of about as many contexts, for whole batches of all hosts."""
-    epochs = Epochs(source.row_measurements, seed=config.seed, row_group=source.row_group)
     contexts = epochs.contexts_per_epoch
     blocks_per_step = _blocks_per_batch(config) * config.shard_count
     _require_contexts(data, config, contexts, at_least=MAX_CONTEXTS * blocks_per_step)
@@ -105,10 +107,9 @@ def _order_rows(
 
 
 def _build_unpacked_blocks(
-    source: RowSource, data: Path, config: PipelineConfig
+    source: RowSource, epochs: Epochs, data: Path, config: PipelineConfig
 ) -> grain.MapDataset:
     """Return blocks of sequences with one context each; an incomplete last batch is dropped."""
-    epochs = Epochs(source.row_measurements, seed=config.seed, row_group=source.row_group)
     per_epoch = epochs.contexts_per_epoch
     contexts = per_epoch * (config.epochs or _ENDLESS_BLOCKS // per_epoch)
     contexts_per_step = config.batch_size * config.shard_count

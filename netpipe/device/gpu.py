@@ -7,6 +7,7 @@ answer is no error: the health is then unknown.
 import ctypes
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Self
 from uuid import UUID
@@ -33,22 +34,20 @@ _REASONS = (
 )  # fmt: skip
 
 
+@dataclass
 class GpuWatch:
     """Watches the GPUs that jax uses; made by `open`."""
 
-    def __init__(
-        self, nvml: Any, used: Sequence[Any], boards: Sequence[Any], opened: ExitStack
-    ) -> None:
-        self._nvml = nvml
-        self._used = used
-        self._boards = boards
-        self._opened = opened
-        self._has_answer = False
-        self._clocks_mhz: list[float] = []
-        self._temperatures_c: list[float] = []
-        self._throttled_rounds = 0
-        self._reasons: set[str] = set()
-        self._foreign_pids: set[int] = set()
+    _nvml: Any
+    _used: Sequence[Any]
+    _boards: Sequence[Any]
+    _opened: ExitStack
+    _has_answer: bool = False
+    _clocks_mhz: list[float] = field(default_factory=list)
+    _temperatures_c: list[float] = field(default_factory=list)
+    _throttled_rounds: int = 0
+    _reasons: set[str] = field(default_factory=set)
+    _foreign_pids: set[int] = field(default_factory=set)
 
     @classmethod
     def open(cls, devices: Sequence[jax.Device]) -> Self | None:

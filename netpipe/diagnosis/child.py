@@ -8,7 +8,7 @@ import argparse
 import json
 import os
 from collections.abc import Callable
-from contextlib import ExitStack, closing, suppress
+from contextlib import closing, suppress
 from multiprocessing import get_context, set_start_method
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
     from netpipe.diagnosis.blocks import PullCost
+    from netpipe.session.request import SessionRequest
 
 KIND = "diagnose"
 _FAREWELL_S: Final = 5.0
@@ -31,7 +32,7 @@ _GRACE_S: Final = 20.0
 
 def main() -> None:
     """Run the session that this process was started for."""
-    from netpipe.session.child import announce_import, require_request, run_job
+    from netpipe.session.child import require_request, run_job
     from netpipe.session.request import SessionRequest
 
     parser = argparse.ArgumentParser()
@@ -43,37 +44,39 @@ def main() -> None:
     arguments = parser.parse_args()
     request = require_request(parser, SessionRequest)
 
-    def investigate(_: ExitStack) -> dict[str, Any]:
-        from netpipe.clock import MonotonicClock
-        from netpipe.device.host import this_host
-        from netpipe.diagnosis.investigation import Investigation
-        from netpipe.grain_workers import let_grain_start_workers
-        from netpipe.results.measurement import Interval
-        from netpipe.session.request import START_UP_S
-        from netpipe.session.targets import resolve
-        from netpipe.session.watchdog import Watchdog
+    run_job(request, lambda _: _investigate(arguments, request))
 
-        let_grain_start_workers()
-        announce_import(request, arguments.loader)
-        loader = resolve(arguments.loader)
-        # To the watchdog the whole session is start-up; the investigation keeps its own budget.
-        with Watchdog(request, start_up_s=START_UP_S + request.budget_s) as watch:
-            investigation = Investigation(
-                loader=loader,
-                target=arguments.loader,
-                step_s=arguments.step_s,
-                cores=this_host().cores,
-                budget_s=arguments.budget_s,
-                clock=MonotonicClock(),
-                watch=watch,
-                load_s=Interval(*arguments.load_s) if arguments.load_s else None,
-            )
-            findings = investigation.run().to_document()
-        step = resolve(arguments.step) if arguments.step else None
-        flops = count_flops(getattr(step, "flops_per_step", None))
-        return {KIND: {"findings": findings, "flops_per_step": flops}}
 
-    run_job(request, investigate)
+def _investigate(arguments: argparse.Namespace, request: "SessionRequest") -> dict[str, Any]:
+    from netpipe.clock import MonotonicClock
+    from netpipe.device.host import this_host
+    from netpipe.diagnosis.investigation import Investigation
+    from netpipe.grain_workers import let_grain_start_workers
+    from netpipe.results.measurement import Interval
+    from netpipe.session.child import announce_import
+    from netpipe.session.request import START_UP_S
+    from netpipe.session.targets import resolve
+    from netpipe.session.watchdog import Watchdog
+
+    let_grain_start_workers()
+    announce_import(request, arguments.loader)
+    loader = resolve(arguments.loader)
+    # To the watchdog the whole session is start-up; the investigation keeps its own budget.
+    with Watchdog(request, start_up_s=START_UP_S + request.budget_s) as watch:
+        investigation = Investigation(
+            loader=loader,
+            target=arguments.loader,
+            step_s=arguments.step_s,
+            cores=this_host().cores,
+            budget_s=arguments.budget_s,
+            clock=MonotonicClock(),
+            watch=watch,
+            load_s=Interval(*arguments.load_s) if arguments.load_s else None,
+        )
+        findings = investigation.run().to_document()
+    step = resolve(arguments.step) if arguments.step else None
+    flops = count_flops(getattr(step, "flops_per_step", None))
+    return {KIND: {"findings": findings, "flops_per_step": flops}}
 
 
 def count_flops(flops: Flops) -> float | None:

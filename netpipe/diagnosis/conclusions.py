@@ -40,23 +40,25 @@ def list_interventions(evidence: Evidence, disk: SideBlocks | None) -> tuple[Int
 
     `disk` is None if the loader has no data file open.
     """
-    scaling, variants = evidence.scaling, evidence.variants
     largest = evidence.times[0].name if evidence.times else "no stage"
-    effects = []
-    for name, what in {
+    half = max(1, evidence.cores // 2)
+    descriptions = {
         Side.TWO_THREADS: "two single-thread runs as threads of one process",
         Side.TWO_PROCESSES: "two single-thread runs, each in its own process",
         Side.WITHOUT_STAGE: f"the single-thread run in which {largest} returns its earlier results",
-    }.items():
-        if scaling.has(name) or name in scaling.failures:
-            effects.append(_compare(scaling, name, Side.SINGLE_THREAD, what))
-    half = max(1, evidence.cores // 2)
-    for name, what in {
         Side.TINY_PAYLOAD: "workers that make every batch and send nothing",
         Side.HALF_THE_CORES: f"the loader on {half} of {evidence.cores} cores",
-    }.items():
-        if variants.has(name) or name in variants.failures:
-            effects.append(_compare(variants, name, Side.UNMODIFIED, what, evidence.load_s))
+    }
+    in_turns = (
+        (evidence.scaling, Side.SINGLE_THREAD, None),
+        (evidence.variants, Side.UNMODIFIED, evidence.load_s),
+    )
+    effects = [
+        _compare(turns, side, before, what, before_s)
+        for turns, before, before_s in in_turns
+        for side, what in descriptions.items()
+        if turns.has(side) or side in turns.failures
+    ]
     effects.append(_compare_with_cache(disk))
     return tuple(sorted(effects, key=lambda effect: (-effect.clear_factor, effect.speedup is None)))
 
@@ -114,9 +116,9 @@ def list_stages(
     evidence: Evidence, loader: MeasuredLoader, interventions: Sequence[Intervention]
 ) -> tuple[Stage, ...]:
     """Return the stages, scaled to the single-thread run, the largest first."""
-    costs = [cost for cost, _ in loader.model.stages]
-    total_s = sum(cost.wall_s for cost in costs)
+    total_s = sum(cost.wall_s for cost, _ in loader.model.stages)
     without_s = {effect.name: effect.after_s_per_batch for effect in interventions}
+    pairs = zip(evidence.times, loader.model.stages, strict=True)
     return tuple(
         Stage(
             name=time.name,
@@ -130,7 +132,7 @@ def list_stages(
             by="sampling" if time.single_thread_node is None else "timing",
             without_s_per_batch=without_s.get(Side.WITHOUT_STAGE) if index == 0 else None,
         )
-        for index, (time, cost) in enumerate(zip(evidence.times, costs, strict=True))
+        for index, (time, (cost, _)) in enumerate(pairs)
     )
 
 
@@ -138,10 +140,9 @@ def find_bottleneck(
     loader: MeasuredLoader, evidence: Evidence, interventions: Sequence[Intervention]
 ) -> Bottleneck:
     """Return what limits a loader: the stage, or the payload, that costs it the most time."""
-    times = evidence.times
     gains = [
         1 - loader.ratio(partial(with_stage_times, index=index, factor=0.0))
-        for index in range(len(times))
+        for index in range(len(evidence.times))
     ]
     sending_fraction = _find_sending_fraction(evidence.variants)
     if sending_fraction > max(gains, default=0.0):
@@ -149,17 +150,25 @@ def find_bottleneck(
         saved = format_percent(sending_fraction)
         why = f"sending nothing instead of the batch saves {saved} of the time"
         return Bottleneck(next(iter(senders), None), "process-transfer", sending_fraction, why)
-    if not times:
+    if not gains:
         return Bottleneck(None, "unknown", 0.0, "no stage was seen")
-    index = max(range(len(times)), key=lambda index: (round(gains[index], 3), -index))
+    # The first of equals is the one with the most time.
+    index = max(range(len(gains)), key=lambda index: round(gains[index], 3))
+    return _describe_stage(index, loader, evidence, interventions)
+
+
+def _describe_stage(
+    index: int, loader: MeasuredLoader, evidence: Evidence, interventions: Sequence[Intervention]
+) -> Bottleneck:
+    times = evidence.times
     total_s = sum(time.s_per_batch for time in times)
     fraction = times[index].s_per_batch / total_s if total_s else 0.0
-    if found := _find_resource(loader, loader.model.stages[index][0].working_fraction, evidence):
-        return Bottleneck(times[index].name, found[0], fraction, found[1])
     effect = "no change made a clear difference"
     if interventions and interventions[0].clear_factor:
         effect = f"the clearest effect is {interventions[0].effect}"
-    return Bottleneck(times[index].name, "unknown", fraction, f"no clear cause; {effect}")
+    unknown = ("unknown", f"no clear cause; {effect}")
+    resource, why = _find_resource(loader, index, evidence) or unknown
+    return Bottleneck(times[index].name, resource, fraction, why)
 
 
 def _find_sending_fraction(variants: SideBlocks) -> float:
@@ -173,12 +182,10 @@ def _find_sending_fraction(variants: SideBlocks) -> float:
 
 
 def _find_resource(
-    loader: MeasuredLoader, working_fraction: float, evidence: Evidence
+    loader: MeasuredLoader, index: int, evidence: Evidence
 ) -> tuple[str, str] | None:
-    """Return the resource that limits a stage and why, or None if none clearly does.
-
-    The stage computes for `working_fraction` of its time.
-    """
+    """Return the resource that limits a stage and why, or None if none clearly does."""
+    working_fraction = loader.model.stages[index][0].working_fraction
     if working_fraction >= _MIN_WORKING_FRACTION:
         return _find_computing_resource(loader, evidence.scaling)
     alone = evidence.scaling.blocks[Side.SINGLE_THREAD]
@@ -201,9 +208,8 @@ def _find_computing_resource(loader: MeasuredLoader, scaling: SideBlocks) -> tup
     """Return the resource that a second thread and a second process clearly lack, and why."""
     if not scaling.has(Side.TWO_THREADS, Side.TWO_PROCESSES):
         return None
-    threads, processes = (
-        scaling.speedup(side, Side.SINGLE_THREAD) for side in (Side.TWO_THREADS, Side.TWO_PROCESSES)
-    )
+    threads = scaling.speedup(Side.TWO_THREADS, Side.SINGLE_THREAD)
+    processes = scaling.speedup(Side.TWO_PROCESSES, Side.SINGLE_THREAD)
     thread_gain, process_gain = threads.median - 1, processes.median - 1
     why = f"threads 1 to 2: {thread_gain:+.0%}, processes 1 to 2: {process_gain:+.0%}"
     if processes.median < _MIN_PROCESS_SPEEDUP:

@@ -47,16 +47,19 @@ class DiagnosisRequest:
         return self.step is not None or self.session.accelerator != "auto"
 
     @property
+    def step_budget_s(self) -> float:
+        """Seconds for measuring the loader with its step; 0 without a step."""
+        return _STEP_BUDGET_FRACTION * self.session.budget_s if self.has_step else 0.0
+
+    @property
     def max_duration_s(self) -> float:
         """Seconds from the first batches until the diagnosis must end.
 
         Not included: starting processes, imports and first batches, which have their own limits.
         """
-        budget_s = self.session.budget_s
-        if not self.has_step:
-            return max_duration_s(budget_s)
-        step_s = _STEP_BUDGET_FRACTION * budget_s
-        return step_s + OVERTIME_S + max_duration_s(budget_s - step_s)
+        step_s = self.step_budget_s
+        overtime_s = OVERTIME_S if self.has_step else 0.0
+        return step_s + overtime_s + max_duration_s(self.session.budget_s - step_s)
 
 
 def run_diagnosis(
@@ -73,35 +76,25 @@ def run_diagnosis(
         MisuseError: The loader, the step or the loop cannot be used as such.
         SessionError: A session crashed, hung or ran out of time.
     """
-    budget_s, measurement = asked.session.budget_s, None
+    session, measurement = asked.session, None
     if asked.has_step:
         command = measuring_child.child_command(asked.loader, asked.step, asked.loop)
-        step_s = _STEP_BUDGET_FRACTION * budget_s
-        request = replace(asked.session, budget_s=step_s)
+        request = replace(session, budget_s=asked.step_budget_s)
         measurement = run_measurement(command, request, progress=progress)
-        budget_s -= step_s
-    lint = run_session(
-        linting_child.child_command(asked.loader),
-        LintRequest(
-            accelerator=asked.session.accelerator,
-            start_limit_s=asked.session.start_limit_s,
-            intent=intent,
-            silences=silences,
-        ),
-        progress=progress,
-    )
-    answer = run_session(
-        _build_investigation_command(asked, measurement, budget_s),
-        SessionRequest(
-            KIND,
-            accelerator=asked.session.accelerator,
-            budget_s=max_duration_s(budget_s),
-            batch_limit_s=asked.session.batch_limit_s,
-            start_limit_s=asked.session.start_limit_s,
-        ),
-        progress=progress,
-    )
-    return compose_diagnosis(answer, measurement, lint, asked.session)
+    budget_s = session.budget_s - asked.step_budget_s
+    lint_request = LintRequest(
+        accelerator=session.accelerator, start_limit_s=session.start_limit_s,
+        intent=intent, silences=silences,
+    )  # fmt: skip
+    lint_command = linting_child.child_command(asked.loader)
+    lint = run_session(lint_command, lint_request, progress=progress)
+    investigation_request = SessionRequest(
+        KIND, accelerator=session.accelerator, start_limit_s=session.start_limit_s,
+        budget_s=max_duration_s(budget_s), batch_limit_s=session.batch_limit_s,
+    )  # fmt: skip
+    command = _build_investigation_command(asked, measurement, budget_s)
+    answer = run_session(command, investigation_request, progress=progress)
+    return compose_diagnosis(answer, measurement, lint, session)
 
 
 def _build_investigation_command(

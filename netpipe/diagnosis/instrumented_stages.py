@@ -16,11 +16,10 @@ from typing import Any, Final, NamedTuple
 
 import grain
 
-from netpipe.diagnosis.loader_variants import replaced_method
+from netpipe.linting.experiments.variants import Method, replaced_method
 
 _CALIBRATION_CALLS: Final = 2_000
 _CALIBRATION_ROUNDS: Final = 5
-_Method = Callable[..., Any]
 
 
 @dataclass
@@ -62,7 +61,7 @@ class Timing:
         self.spent: dict[int, Spent] = defaultdict(Spent)
         self._thread = local()
 
-    def call(self, number: int, function: _Method, *arguments: Any) -> Any:
+    def call(self, number: int, function: Method, *arguments: Any) -> Any:
         """Call a method of a dataset, and add its time to that of the dataset."""
         current = self._thread.__dict__
         outer = current.get("call")
@@ -109,10 +108,10 @@ class _Wrappers:
         self._stack = stack
         self._numbers = {id(dataset): number for number, dataset in numbered.items()}
 
-    def replace(self, kind: type, name: str, wrapper: Callable[[_Method], _Method]) -> None:
+    def replace(self, kind: type, name: str, wrapper: Callable[[Method], Method]) -> None:
         self._stack.enter_context(replaced_method(kind, name, wrapper))
 
-    def time_getitem(self, original: _Method) -> _Method:
+    def time_getitem(self, original: Method) -> Method:
         timing, numbers = self.timing, self._numbers
 
         def __getitem__(dataset: Any, index: Any) -> Any:  # noqa: N807  # the method it replaces
@@ -123,7 +122,7 @@ class _Wrappers:
 
         return __getitem__
 
-    def time_len(self, original: _Method) -> _Method:
+    def time_len(self, original: Method) -> Method:
         """Time the length of a source, which Grain asks for with each element."""
         timing, numbers = self.timing, self._numbers
 
@@ -135,7 +134,7 @@ class _Wrappers:
 
         return __len__
 
-    def time_iter(self, original: _Method) -> _Method:
+    def time_iter(self, original: Method) -> Method:
         # By id, each iterator and its number; an id is unique only while its object lives.
         known: dict[int, tuple[Any, int]] = {}
         replaced_types: set[type] = set()
@@ -154,7 +153,7 @@ class _Wrappers:
 
         return __iter__
 
-    def _time_next(self, known: Mapping[int, tuple[Any, int]], original: _Method) -> _Method:
+    def _time_next(self, known: Mapping[int, tuple[Any, int]], original: Method) -> Method:
         timing = self.timing
 
         def __next__(iterator: Any) -> Any:  # noqa: N807  # the method it replaces

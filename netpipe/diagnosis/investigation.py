@@ -96,13 +96,12 @@ class Investigation:
             SessionError: The loader failed.
         """
         single_run, evidence = self._measure()
-        times, scaling, variants = evidence.times, evidence.scaling, evidence.variants
-        loader = model_loader(evidence)
-        one_worker = None
-        if variants.has(Side.ONE_WORKER):
-            one_worker = model_loader(evidence, Side.ONE_WORKER)
-        without_threads = model_without_threads(evidence, loader)
-        changes = list(list_changes(loader, one_worker, times, self.step_s, without_threads))
+        scaling, variants, loader = evidence.scaling, evidence.variants, model_loader(evidence)
+        one_worker = (
+            model_loader(evidence, Side.ONE_WORKER) if variants.has(Side.ONE_WORKER) else None
+        )
+        alone = model_without_threads(evidence, loader)
+        changes = list(list_changes(loader, one_worker, evidence.times, self.step_s, alone))
         outcome = self._try_change(changes, evidence)
         interventions = list_interventions(evidence, single_run.compare_disk_with_cache())
         self._note_skipped(interventions, outcome)
@@ -131,13 +130,12 @@ class Investigation:
         min_start_s = _MIN_WORKERS_START_S if self._graph.nodes else 0.0
         look = look._replace(start_s=max(look.start_s, min_start_s))
         self._schedule = Schedule(self.clock, self.budget_s, self.watch, self.clock())
-        single_run, times, scaling = self._run_single_thread(look)
-        self._look = look._replace(batch_s=single_run.look.batch_s)
-        variants = self._measure_variants(can_add_workers=single_run.is_rebuilt)
+        run, times, scaling = self._run_single_thread(look)
+        self._look = look._replace(batch_s=run.look.batch_s)
+        variants = self._measure_variants(can_add_workers=run.is_rebuilt)
         load_s = self.load_s or variants.interval(Side.UNMODIFIED)
-        return single_run, Evidence(
-            self._graph, self.cores, single_run.is_rebuilt, times, scaling, variants, load_s
-        )
+        rebuilt = run.is_rebuilt
+        return run, Evidence(self._graph, self.cores, rebuilt, times, scaling, variants, load_s)
 
     def _run_single_thread(
         self, unmodified: FirstLook
@@ -163,15 +161,13 @@ class Investigation:
                 look = call_within(start, slot.remaining_s())
                 # Not watched: the watchdog would blame the loader for a variant that hangs.
                 rebuilt = replace(run, loader=loader, is_rebuilt=True, look=look, watch=UNWATCHED)
-                times = rebuilt.stage_times()
-                return rebuilt, times, rebuilt.measure_scaling(times)
+                return rebuilt, *rebuilt.measure()
             except Exception as error:  # noqa: BLE001  # then the loader is measured as it is
                 why = describe_error(error)
                 self._remarks.append(
                     f"the loader does not run in one thread ({why}): it was diagnosed as it is"
                 )
-        times = run.stage_times()
-        return run, times, run.measure_scaling(times)
+        return run, *run.measure()
 
     def _measure_variants(self, *, can_add_workers: bool) -> SideBlocks:
         variants = dict[str, LoaderFactory]()
@@ -192,20 +188,22 @@ class Investigation:
         change = choose_change(changes, load_s.median, self.step_s, ablated)
         if change is None:
             return Untried("no change that can be tried is predicted to help")
-        if change.stage is not None:
-            changed = ablated[change.stage]
-        elif change.workers is not None:
-            changed = with_workers(self.loader, self._graph, change.workers)
-        else:
-            changed = without_read_threads(self.loader)
         slot = self._schedule.slot(_TRIAL_BUDGET_FRACTION)
         cost_s = self._estimate_cost_s(self._choose_block_s(slot, sides=2))
         if 2 * MIN_ROUNDS * cost_s > slot.remaining_s():
             return Untried(NO_TIME, change.name)
-        turns = self._measure_in_turns({change.name: changed}, slot, f"trying {change.name}")
+        changed = {change.name: self._build_changed(change, ablated)}
+        turns = self._measure_in_turns(changed, slot, f"trying {change.name}")
         if not turns.has(change.name, Side.UNMODIFIED):
             return Untried(turns.why_missing(change.name, Side.UNMODIFIED), change.name)
         return verify(change.predict(), turns, load_s)
+
+    def _build_changed(self, change: Change, ablated: Mapping[int, LoaderFactory]) -> LoaderFactory:
+        if change.stage is not None:
+            return ablated[change.stage]
+        if change.workers is not None:
+            return with_workers(self.loader, self._graph, change.workers)
+        return without_read_threads(self.loader)
 
     def _build_ablated(self, times: Sequence[StageTime]) -> dict[int, LoaderFactory]:
         """Return, by the index of a stage, the loader without that stage."""

@@ -4,9 +4,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from copy import deepcopy
-from functools import wraps
 from typing import Any, Final
 
 import grain
@@ -14,8 +12,10 @@ import grain
 from netpipe.linting.experiments.variants import (
     BATCHES_AHEAD,
     CannotRebuildError,
+    Method,
     Variant,
     build_variant,
+    replaced_method,
 )
 from netpipe.linting.graph.grain_classes import replace_user_code
 from netpipe.linting.graph.nodes import Graph, Node
@@ -27,7 +27,6 @@ KEPT: Final = 4
 """Results that an ablated stage computes before it repeats them."""
 
 _DEFAULT_READER_THREADS: Final = 16
-_Method = Callable[..., Any]
 
 
 def single_thread_variant(loader: LoaderFactory) -> tuple[LoaderFactory, Graph]:
@@ -80,7 +79,7 @@ def with_tiny_payload(loader: LoaderFactory, graph: Graph) -> LoaderFactory:
     is_changed = any("transform" in node.parameters and not node.in_worker for node in graph.nodes)
     copy: Callable[[Any], Any] = deepcopy if is_changed else lambda first: first
 
-    def send_nothing(original: _Method) -> _Method:
+    def send_nothing(original: Method) -> Method:
         def mp_prefetch(dataset: Any, *arguments: Any, **named: Any) -> Any:
             # Taken before workers start: their batches are in shared memory, which only they free.
             iterator = iter(dataset)
@@ -203,27 +202,11 @@ class OneThread(Iterable[Any]):
         self.dataset = dataset
 
     def __iter__(self) -> Iterator[Any]:
-        def skip_thread(_: _Method) -> _Method:
+        def skip_thread(_: Method) -> Method:
             return lambda dataset: iter(dataset.parents[0])
 
         with replaced_method(grain.experimental.ThreadPrefetchIterDataset, "__iter__", skip_thread):
             return iter(self.dataset)
-
-
-@contextmanager
-def replaced_method(
-    owner: type, name: str, wrapper: Callable[[_Method], _Method]
-) -> Iterator[None]:
-    """Replace a method meanwhile by what `wrapper` makes of it."""
-    original, is_own = getattr(owner, name), name in vars(owner)
-    setattr(owner, name, wraps(original)(wrapper(original)))
-    try:
-        yield
-    finally:
-        if is_own:
-            setattr(owner, name, original)
-        else:
-            delattr(owner, name)
 
 
 def count_workers(graph: Graph) -> int:

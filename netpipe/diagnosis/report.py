@@ -1,6 +1,6 @@
 """Renders a diagnosis as text: its summary sentence, and its tables."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from rich.console import JustifyMethod
@@ -40,9 +40,8 @@ def summarize(findings: Findings, measurement: Measurement | None, verdict: Verd
     bottleneck = findings.bottleneck
     sentences = [_describe_rate(findings, measurement, verdict)]
     if verdict is None or verdict.kind in _LOADING_KINDS:
-        subject = "Stage"
-        if verdict is not None and verdict.kind == VerdictKind.HEALTHY:
-            subject = "What would limit it first: stage"
+        is_healthy = verdict is not None and verdict.kind == VerdictKind.HEALTHY
+        subject = "What would limit it first: stage" if is_healthy else "Stage"
         sentences.append(_describe_bottleneck(bottleneck, subject))
         # If the resource is unknown, `bottleneck.why` already states the clearest effect.
         clearest = next(iter(findings.interventions), None)
@@ -141,7 +140,7 @@ _FIGURES: Final = (
 )  # fmt: skip
 
 
-def _build_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+def _build_table(title: str, *headings: str) -> Table:
     table = new_table(title)
     for heading in headings:
         if heading in _WRAPPED:
@@ -149,59 +148,52 @@ def _build_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[st
         else:
             justify: JustifyMethod = "right" if heading in _FIGURES else "left"
             table.add_column(heading, no_wrap=True, justify=justify)
-    for row in rows:
-        table.add_row(*row)
     return table
 
 
 def _build_stage_table(findings: Findings) -> Table:
     total = format_seconds(findings.lane_s_per_batch.median)
-    rows = []
+    title = f"stages: what a batch takes in one thread of one process, {total} in all"
+    table = _build_table(
+        title, "stage", "share", "time", "CPU time", "without it", "runs in", "made at"
+    )
     for stage in findings.stages[:_MAX_STAGES]:
         without_s, share = stage.without_s_per_batch, format_percent(stage.fraction)
-        wall, cpu = map(format_seconds, (stage.s_per_batch, stage.cpu_s_per_batch))
+        wall, cpu = format_seconds(stage.s_per_batch), format_seconds(stage.cpu_s_per_batch)
         without = format_seconds(without_s.median) if without_s else ""
-        rows.append((stage.name, share, wall, cpu, without, stage.section, stage.made_at))
-    return _build_table(
-        f"stages: what a batch takes in one thread of one process, {total} in all",
-        ("stage", "share", "time", "CPU time", "without it", "runs in", "made at"),
-        rows,
-    )
+        table.add_row(stage.name, share, wall, cpu, without, stage.section, stage.made_at)
+    return table
 
 
 def _build_intervention_table(findings: Findings) -> Table:
-    rows = []
+    title = "interventions: what was changed to find out, in turns with the loader"
+    table = _build_table(title, "change", "times as fast", "")
     for made in findings.interventions:
         says, ratio = made.says, format_ratio_interval(made.speedup) if made.speedup else ""
         if made.before_s_per_batch and made.after_s_per_batch:
             before_s, after_s = made.before_s_per_batch.median, made.after_s_per_batch.median
             says += f": {format_seconds(after_s)} instead of {format_seconds(before_s)} a batch"
-        rows.append((made.what, ratio, says))
-    return _build_table(
-        "interventions: what was changed to find out, in turns with the loader",
-        ("change", "times as fast", ""),
-        rows,
-    )
+        table.add_row(made.what, ratio, says)
+    return table
 
 
 def _build_prediction_table(findings: Findings) -> Table:
     unmodified = Prediction("the loader as it is (measured)", "", findings.load_s_per_batch)
-    rows = []
+    title = "what if: predicted load time of a batch"
+    table = _build_table(title, "with", "load time", "headroom")
     for guess in (unmodified, *findings.what_if):
         headroom = f"{guess.headroom.median:.2f}" if guess.headroom else ""
-        rows.append((guess.change, format_seconds_interval(guess.load_s_per_batch), headroom))
-    headings = ("with", "load time", "headroom")
-    return _build_table("what if: predicted load time of a batch", headings, rows)
+        table.add_row(guess.change, format_seconds_interval(guess.load_s_per_batch), headroom)
+    return table
 
 
 def _build_need_table(diagnosis: Diagnosis) -> Table:
-    rows = []
+    title = "what each accelerator needs (step times are derived)"
+    table = _build_table(
+        title, "accelerator", "step", "batches/s", "workers", "cores", "headroom now"
+    )
     for need in diagnosis.needs:
         step, rate = format_seconds(need.step_s), format_number(need.batches_per_s)
         cores, headroom = f"{need.cores:.2g}", f"{need.headroom:.2f}"
-        rows.append((need.accelerator, step, rate, str(need.workers), cores, headroom))
-    return _build_table(
-        "what each accelerator needs (step times are derived)",
-        ("accelerator", "step", "batches/s", "workers", "cores", "headroom now"),
-        rows,
-    )
+        table.add_row(need.accelerator, step, rate, str(need.workers), cores, headroom)
+    return table

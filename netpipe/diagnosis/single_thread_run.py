@@ -85,6 +85,11 @@ class SingleThreadRun:
     watch: Watch
     remarks: list[str]
 
+    def measure(self) -> tuple[tuple[StageTime, ...], SideBlocks]:
+        """Return the stages and the scaling; raise a SessionError if the run failed."""
+        times = self.stage_times()
+        return times, self.measure_scaling(times)
+
     def stage_times(self) -> tuple[StageTime, ...]:
         """Return the stages, the largest first; none if they cannot be timed."""
         slot = self.schedule.slot(_STAGES_FRACTION, END_FRACTION)
@@ -249,9 +254,5 @@ def _is_data(path: str) -> bool:
 def drop_from_page_cache(files: Iterable[str]) -> None:
     """Ask the kernel to drop files from the page cache: the next read is from the disk."""
     for file in files:
-        with suppress(OSError):
-            descriptor = os.open(file, os.O_RDONLY)
-            try:
-                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-            finally:
-                os.close(descriptor)
+        with suppress(OSError), Path(file).open("rb") as opened:
+            os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

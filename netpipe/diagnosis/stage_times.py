@@ -43,12 +43,11 @@ _WAITING: Final = tuple(
 class StageTime:
     """The time of a stage in the single-thread run.
 
+    The other attributes are those of `Stage`.
+
     Attributes:
-        name: As in `Stage`; so are `function` and `made_at`.
         node: Its node in the graph of the unmodified loader; None if it has none.
         single_thread_node: Its id in the graph of the single-thread run; None without a graph.
-        s_per_batch: Wall seconds, without the stages that it reads from.
-        cpu_s_per_batch: CPU seconds, likewise.
     """
 
     name: str
@@ -95,17 +94,10 @@ def _time_nodes(
     for number, raw in timing.spent.items():
         spent, node = without_overhead(raw, overhead), own_graph.nodes[number]
         function = node.parameters.get("transform") or node.parameters.get("source") or ""
-        times.append(
-            StageTime(
-                name=str(node),
-                node=unmodified.get(number),
-                single_thread_node=number,
-                function=str(function),
-                made_at=getattr(unmodified.get(number), "made_at", ""),
-                s_per_batch=spent.wall_s / batches,
-                cpu_s_per_batch=spent.cpu_s / batches,
-            )
-        )
+        original = unmodified.get(number)
+        made_at = original.made_at if original else ""
+        wall_s, cpu_s = spent.wall_s / batches, spent.cpu_s / batches
+        times.append(StageTime(str(node), original, number, str(function), made_at, wall_s, cpu_s))
     return times
 
 
@@ -210,17 +202,13 @@ def stages_of_samples(samples: Samples, batch_s: float) -> list[StageTime]:
     times = []
     for names, paths in stages.items():
         innermost = paths[0][len(names) - 1]
-        times.append(
-            StageTime(
-                name=" > ".join(names),
-                node=None,
-                single_thread_node=None,
-                function=innermost.name,
-                made_at=f"{innermost.file}:{innermost.line}",
-                s_per_batch=sum(samples.wall_s[path] for path in paths) / total_s * batch_s,
-                cpu_s_per_batch=sum(samples.cpu_s[path] for path in paths) / total_s * batch_s,
-            )
+        wall_s, cpu_s = (
+            sum(seconds[path] for path in paths) / total_s * batch_s
+            for seconds in (samples.wall_s, samples.cpu_s)
         )
+        place = f"{innermost.file}:{innermost.line}"
+        name = " > ".join(names)
+        times.append(StageTime(name, None, None, innermost.name, place, wall_s, cpu_s))
     return sorted(times, key=lambda stage: -stage.s_per_batch)[:_MAX_SAMPLED_STAGES]
 
 

@@ -22,6 +22,7 @@ from netpipe.diagnosis.loader_variants import count_threads, count_workers
 from netpipe.diagnosis.stage_times import StageTime
 from netpipe.diagnosis.turns import Side, divide
 from netpipe.results.measurement import Interval
+from netpipe.verdict.worker_sizing import enough_workers
 
 WORKERS: Final = "workers"
 WITHOUT_STAGE: Final = "without-stage"
@@ -31,7 +32,6 @@ SMALLER_BATCH: Final = "smaller-batch"
 MAX_HELPFUL_RATIO: Final = 0.95
 """Of the load time after a change to that before; above, the change is not worth trying."""
 
-_ENOUGH_HEADROOM: Final = 1.25
 _MAX_LISTED_WORKERS: Final = 4
 _MAX_WORKERS: Final = 64
 _MAX_STAGES: Final = 2
@@ -103,10 +103,8 @@ def _scale_rounds(evidence: Evidence, rounds_s: Sequence[float]) -> tuple[float,
 class Change:
     """A change that the model can make to a measured loader.
 
-    Attributes:
-        name: "3 workers".
-        workers: Their number after the change; None if it stays.
-        stage: The index of the stage that the change removes; None for none.
+    `workers` is their number after the change, None if it stays; `stage` the index of the stage
+    that the change removes.
     """
 
     name: str
@@ -156,9 +154,9 @@ def list_changes(
     yield Change("batches of half the size", SMALLER_BATCH, half_size, loader)
     sending_s = loader.model.payload_send_s + loader.model.payload_receive_s
     if sending_s > _MIN_SENDING_FRACTION * loader.s_per_batch:
-        half, none = (partial(with_payload, factor=factor) for factor in (0.5, 0.0))
+        half, nothing = partial(with_payload, factor=0.5), partial(with_payload, factor=0.0)
         yield Change("half the bytes a batch", "narrower-dtype", half, loader)
-        yield Change("nothing sent between processes", "no-transfer", none, loader)
+        yield Change("nothing sent between processes", "no-transfer", nothing, loader)
 
 
 def _worker_changes(now: int, base: MeasuredLoader, step_s: float | None) -> Iterator[Change]:
@@ -167,14 +165,16 @@ def _worker_changes(now: int, base: MeasuredLoader, step_s: float | None) -> Ite
         return Change(f"{count} worker{'s' * (count > 1)}", WORKERS, apply, base, workers=count)
 
     counts = range(1, _MAX_WORKERS + 1)
-    enough = next((count for count in counts if _feeds(change_to(count), step_s)), 0)
+    enough = next((count for count in counts if _has_enough_workers(change_to(count), step_s)), 0)
     listed = {*range(1, _MAX_LISTED_WORKERS + 1), now + 1, 2 * now, enough}
     yield from map(change_to, sorted(listed - {0, now}))
 
 
-def _feeds(change: Change, step_s: float | None) -> bool:
-    """Return whether the loader then feeds the step with room to spare."""
-    return bool(step_s and step_s / change.load_s >= _ENOUGH_HEADROOM)
+def _has_enough_workers(change: Change, step_s: float | None) -> bool:
+    """Return whether the workers of a change keep the step fed."""
+    if not step_s or not change.workers:
+        return False
+    return enough_workers(change.workers * change.load_s, step_s) <= change.workers
 
 
 def choose_change(
@@ -185,5 +185,5 @@ def choose_change(
     workers = [change for change in helpful if change.kind == WORKERS]
     threads = [change for change in helpful if change.kind == NO_THREADS]
     stages = [change for change in helpful if change.stage in removable]
-    enough = [change for change in workers if _feeds(change, step_s)]
+    enough = [change for change in workers if _has_enough_workers(change, step_s)]
     return next(iter((*threads, *enough, *workers, *stages)), None)

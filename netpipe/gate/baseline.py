@@ -6,8 +6,7 @@ stored under the top-level key `netpipe`.
 
 import hashlib
 import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,12 +14,12 @@ from typing import Any, Final
 
 from netpipe.device.host import cpu_model, host_difference
 from netpipe.errors import InputError
-from netpipe.gate.numbered_files import NUMBERED, write_numbered, write_to_temporary
+from netpipe.gate.numbered_files import read_number, write_numbered, write_to_temporary
 from netpipe.results import documents
 from netpipe.results.measurement import Host, Measurement, parse_measurement
+from netpipe.text_files import quote, read_json, shorten
 
 SCHEMA: Final = "netpipe.baseline/1"
-_NEWER_SCHEMA: Final = re.compile(r"netpipe\.baseline/([2-9]|[1-9]\d+)")
 _RECORD_AGAIN: Final = "Record it again"
 
 # No page is drawn from a baseline.
@@ -75,7 +74,8 @@ def baseline_paths(folder: Path) -> list[Path]:
         InputError: The folder exists and cannot be read.
     """
     try:
-        return sorted(path for path in folder.iterdir() if NUMBERED.fullmatch(path.name))
+        numbered = filter(read_number, folder.iterdir())
+        return sorted(numbered, key=lambda path: (read_number(path), path.name))
     except FileNotFoundError:
         return []
     except OSError as error:
@@ -90,13 +90,8 @@ def load_all(folder: Path) -> tuple[Baseline, ...]:
             a file has lost its number.
     """
     paths = baseline_paths(folder)
-    # Ignoring a renamed baseline would compare with an older one.
-    for path in sorted(set(folder.glob("*.json")).difference(paths)):
-        with suppress(OSError):
-            if SCHEMA.encode() in path.read_bytes():
-                way_out = "Give it its number back, or remove it"
-                raise InputError(path, "name", "be NNNN_<name>.json", path.name, way_out)
-    newest = [path.name for path in paths if path.name[:4] == paths[-1].name[:4]]
+    _refuse_renamed(set(folder.glob("*.json")).difference(paths))
+    newest = [path.name for path in paths if read_number(path) == read_number(paths[-1])]
     if len(newest) > 1:
         way_out = "Two branches recorded: keep one, or record again"
         raise InputError(folder, "number", "be used by one baseline", " and ".join(newest), way_out)
@@ -108,6 +103,15 @@ def load_all(folder: Path) -> tuple[Baseline, ...]:
                 found = session.device.key
                 raise InputError(baseline.path, "device.key", constraint, found, "Move it back")
     return baselines
+
+
+def _refuse_renamed(paths: Iterable[Path]) -> None:
+    # Ignoring a renamed baseline would compare with an older one.
+    for path in sorted(paths):
+        with suppress(OSError):
+            if SCHEMA.encode() in path.read_bytes():
+                way_out = "Give it its number back, or remove it"
+                raise InputError(path, "name", "be NNNN_<name>.json", path.name, way_out)
 
 
 def load_latest(folder: Path) -> Baseline | None:
@@ -148,12 +152,7 @@ def load(path: Path) -> Baseline:
     Raises:
         InputError: It is not a baseline of this version.
     """
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(path, "file", "be readable", error.strerror) from error
-    except ValueError as error:
-        raise InputError(path, "file", "be JSON", error, _RECORD_AGAIN) from error
+    document = read_json(path, _RECORD_AGAIN)
     _check(document, path)
     ours, machine_info = document["netpipe"], document.get("machine_info", {})
     measured = (parse_measurement(session, path) for session in ours["sessions"])
@@ -183,11 +182,14 @@ def _check(document: Any, path: Path) -> None:
     """Refuse a document of another version, an incomplete one, and an edited one."""
     ours = document.get("netpipe") if isinstance(document, dict) else None
     schema = ours.get("schema") if isinstance(ours, dict) else None
-    if schema != SCHEMA:
-        is_newer = isinstance(schema, str) and _NEWER_SCHEMA.fullmatch(schema)
-        way_out = "A newer netpipe wrote it: upgrade this one" if is_newer else _RECORD_AGAIN
-        raise InputError(path, "netpipe.schema", f"be {SCHEMA}", repr(schema), way_out)
+    documents.check_schema(schema, (SCHEMA,), path, "netpipe.schema", _RECORD_AGAIN)
     documents.check_document(document, "baseline.1", path, way_out=_RECORD_AGAIN)
+    count = len(document["netpipe"]["sessions"])
+    for benchmark, places in document["netpipe"]["benchmarks"].items():
+        if max(places, default=0) >= count:
+            field = f"netpipe.benchmarks.{shorten(benchmark)}"
+            constraint = f"be places below {count}, the number of sessions"
+            raise InputError(path, field, constraint, quote(places), _RECORD_AGAIN)
     digest, found = _digest(document), document["netpipe"]["digest"]
     if found != digest:
         constraint, way_out = f"be {digest}, that of the content", f"It was edited. {_RECORD_AGAIN}"
@@ -209,11 +211,8 @@ def save(
 ) -> Path:
     """Write a baseline under the next number; no reader ever sees a part of it.
 
-    Args:
-        folder: `<baselines>/<device key>`; made when missing.
-        name: The part of the file's name after its number.
-        document: pytest-benchmark's own document.
-        sessions: The sessions of every benchmark, by the benchmark's full name.
+    `folder` is `<baselines>/<device key>`, made when missing, `name` the part of the file's name
+    after its number, `document` pytest-benchmark's own, and `sessions` as in a `Baseline`.
 
     Raises:
         InputError: The folder cannot be written to; the message says where the baseline was kept.

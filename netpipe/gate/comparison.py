@@ -12,14 +12,14 @@ more certain, so that repeated looks raise no false alarms (Haybittle and Peto: 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from math import log1p, sqrt
+from math import isfinite, log1p, sqrt
 from statistics import median, pvariance
 from typing import Final
 
 from netpipe.device.host import host_difference, is_same_machine
 from netpipe.errors import OutOfTimeError
-from netpipe.gate.metrics import GATED, Metric, Scope
-from netpipe.gate.outcomes import ALARMS, Comparison, MetricComparison, Outcome
+from netpipe.gate.metrics import GATED, Metric
+from netpipe.gate.outcomes import ALARMS, Comparison, Outcome
 from netpipe.results.measurement import Interval, Measurement
 from netpipe.results.statistics import median_variance
 
@@ -54,7 +54,7 @@ _RECHECK_FRACTION: Final = 0.5
 class BaselineSessions:
     """The sessions of one benchmark in a baseline; none where it has no such benchmark."""
 
-    baseline: str
+    name: str
     sessions: Sequence[Measurement]
 
 
@@ -69,23 +69,18 @@ def compare(
     `now` holds at least one session of this run; `earlier` starts with the oldest baseline.
     """
     if not baseline.sessions:
-        reason = f"{baseline.baseline} has no such benchmark"
-        return Comparison.without_baseline(quantity, now, reason)
-    compared: list[MetricComparison] = []
-    drifts: list[MetricComparison] = []
+        return Comparison.without_baseline(quantity, now, f"{baseline.name} has no such benchmark")
+    compared: list[Comparison] = []
+    drifts: list[Comparison] = []
     for metric in GATED[quantity]:
         found = _compare_metric(metric, now, baseline)
-        comparable = (
-            other
-            for other in earlier
-            if other.sessions and not why_not_comparable(metric, now[-1], other.sessions[0])
-        )
+        comparable = (other for other in earlier if is_comparable(metric, now[-1], other.sessions))
         oldest = next(comparable, None)
         if oldest is not None:
-            found = replace(found, oldest=oldest.baseline)
+            found = replace(found, oldest=oldest.name)
             drift = _compare_metric(metric, now, oldest, DRIFT_BOUND)
             if drift.outcome in ALARMS:
-                drifts.append(replace(drift, is_drift=True, oldest=oldest.baseline))
+                drifts.append(replace(drift, is_drift=True, oldest=oldest.name))
         compared.append(found)
     return Comparison.from_metrics([*compared, *drifts])
 
@@ -126,54 +121,62 @@ def mark_undecided(comparison: Comparison, error: OutOfTimeError) -> Comparison:
 
 def _compare_metric(
     metric: Metric, now: Sequence[Measurement], baseline: BaselineSessions, min_bound: float = 0.0
-) -> MetricComparison:
+) -> Comparison:
     """Compare one metric; `min_bound` is a fraction below which its bound must not lie."""
-    then = baseline.sessions
-    shares_cores = now[-1].device.shares_host_cores
-    same_machine = is_same_machine(now[-1].host, then[0].host)
-    bound = metric.bound_change(shared_cores=shares_cores, same_machine=same_machine)
-    if not metric.is_share:
-        bound = max(bound, log1p(min_bound))
-    bound += max(0.0, host_load_change(metric, now, then))
+    then, name = baseline.sessions, baseline.name
+    bound = _find_bound(metric, now, then, min_bound)
     change, early, last = _estimate_change(metric, now, then)
     outcome, is_open = _decide(change, early, last, bound, len(now))
     if outcome is Outcome.PASS and _is_moved_by_host(metric, now[-1]):
         is_open = False  # Host noise alone explains this much; do not measure again.
     beside = "against" if metric.is_share else "x that of"
-    figures = f"{metric.name} is {metric.format_change(change)} {beside} {baseline.baseline}"
+    figures = f"{metric.name} is {metric.format_change(change)} {beside} {name}"
     reason = f"{figures} (bound {metric.format_change(bound)})"
     if outcome is Outcome.INCONCLUSIVE:
         several = f"{len(now)} sessions are too spread to be sure"
         reason += f", but {several if len(now) > 1 else 'one session proves nothing'}"
-    found = MetricComparison(
-        metric=metric,
+    found = Comparison(
+        metric=metric.name,
         outcome=outcome,
         now=median(map(metric.value, now)),
         then=median(map(metric.value, then)),
         worse=metric.to_factors(Interval(change, change - last, change + last, len(now))),
         bound=metric.to_factor(bound),
-        baseline=baseline.baseline,
+        baseline=name,
         reason=reason,
         is_open=is_open and len(now) < MAX_SESSIONS,
     )
     # Other work on shared cores moves a step time by more than any useful bound.
-    is_reported_only = shares_cores and (
-        metric.is_step_time or not metric.is_judged_on_shared_cores
+    is_step_time = metric.unit == "s" and not metric.is_host_time
+    is_reported_only = now[-1].device.shares_host_cores and (
+        is_step_time or not metric.is_judged_on_shared_cores
     )
-    return mark_if_not_comparable(found, now[-1], then[0], figures if is_reported_only else "")
+    difference = why_not_comparable(metric, now[-1], then[0])
+    return mark_if_not_comparable(found, difference, figures if is_reported_only else "")
 
 
-def mark_if_not_comparable(
-    found: MetricComparison, now: Measurement, then: Measurement, reported: str
-) -> MetricComparison:
+def _find_bound(
+    metric: Metric, now: Sequence[Measurement], then: Sequence[Measurement], min_bound: float
+) -> float:
+    """Return the change that a metric may show on these hosts, under their loads."""
+    bound = metric.bound_change(
+        shared_cores=now[-1].device.shares_host_cores,
+        same_machine=is_same_machine(now[-1].host, then[0].host),
+    )
+    if not metric.is_share:
+        bound = max(bound, log1p(min_bound))
+    return bound + max(0.0, host_load_change(metric, now, then))
+
+
+def mark_if_not_comparable(found: Comparison, difference: str, reported: str) -> Comparison:
     """Make a comparison NOT_COMPARED where its metric cannot be judged between two sessions.
 
-    `reported` is the figures in words for a metric that is reported only, "" for others.
+    `difference` says why they cannot be compared, "" where they can. `reported` is the figures in
+    words for a metric that is reported only, "" for others.
     """
-    difference = why_not_comparable(found.metric, now, then)
     if difference:
         beside = f" with {found.baseline}" if found.baseline else ""
-        reason = f"{found.metric.name} cannot be compared{beside}: {difference}"
+        reason = f"{found.metric} cannot be compared{beside}: {difference}"
     elif reported:
         reason = f"{reported}: reported only, the device shares its cores with the loader"
     else:
@@ -182,11 +185,16 @@ def mark_if_not_comparable(
         found,
         outcome=Outcome.NOT_COMPARED,
         reason=reason,
+        worse=None if difference else found.worse,
         is_open=False,
         why_not=difference or "reported only",
-        is_comparable=not difference,
         is_reported_only=bool(reported),
     )
+
+
+def is_comparable(metric: Metric, now: Measurement, then: Sequence[Measurement]) -> bool:
+    """Return whether a metric can be compared with the sessions of a baseline, if it has any."""
+    return bool(then) and not why_not_comparable(metric, now, then[0])
 
 
 def why_not_comparable(metric: Metric, now: Measurement, then: Measurement) -> str:
@@ -195,7 +203,7 @@ def why_not_comparable(metric: Metric, now: Measurement, then: Measurement) -> s
         return f"it was measured on {then.device.key}"
     if now.fingerprint != then.fingerprint:
         return "other data or another configuration"
-    if metric.scope is Scope.HOST and (difference := host_difference(now.host, then.host)):
+    if metric.depends_on_host and (difference := host_difference(now.host, then.host)):
         return f"another host ({difference})"
     if metric.name == "load_cpu_ratio" and now.calibration != then.calibration:
         return f"calibrated by {then.calibration or 'another workload'}"
@@ -256,6 +264,8 @@ def _decide(
     change: float, early: float, last: float, bound: float, sessions: int
 ) -> tuple[Outcome, bool]:
     """Return the outcome, and whether another session may change it."""
+    if not isfinite(change + last):  # NaN is neither above nor below a bound
+        return Outcome.INCONCLUSIVE, False
     if change > bound:
         is_proven = sessions > 1 and change > (last if sessions >= MAX_SESSIONS else early)
         return (Outcome.REGRESSED, False) if is_proven else (Outcome.INCONCLUSIVE, True)

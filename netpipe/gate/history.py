@@ -8,8 +8,9 @@ from pathlib import Path
 from netpipe.device.host import host_class
 from netpipe.errors import InputError
 from netpipe.gate.baseline import Baseline, baseline_paths, find_holder, find_holders, load
-from netpipe.gate.comparison import why_not_comparable
+from netpipe.gate.comparison import is_comparable
 from netpipe.gate.metrics import METRICS
+from netpipe.gate.numbered_files import read_number
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ def read_entries(device: Path) -> list[Entry]:
     later: set[tuple[str, str]] = set()
     removed: set[str] = set()
     for path in reversed(paths):
-        is_latest = path.name[:4] == paths[-1].name[:4]
+        is_latest = read_number(path) == read_number(paths[-1])
         try:
             baseline = load(path)
         except InputError as error:
@@ -71,12 +72,12 @@ def find_superfluous(baselines: Sequence[Baseline], keep: int) -> tuple[Path, ..
         holder = find_holder(benchmark, baselines, host)
         assert holder is not None
         kept.add(holder.path)
+        now = holder.sessions[benchmark][-1]
         for metric in METRICS.values():
             comparable = (
                 baseline.path
                 for baseline in baselines
-                if (then := baseline.sessions.get(benchmark))
-                and not why_not_comparable(metric, holder.sessions[benchmark][-1], then[0])
+                if is_comparable(metric, now, baseline.sessions.get(benchmark, ()))
             )
             kept.add(next(comparable, holder.path))
     return tuple(baseline.path for baseline in baselines if baseline.path not in kept)

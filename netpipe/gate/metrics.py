@@ -5,7 +5,6 @@ steps, a difference. A positive change is worse, whatever the metric's direction
 """
 
 from dataclasses import dataclass
-from enum import StrEnum
 from math import exp, log, log1p
 from typing import Final
 
@@ -14,18 +13,14 @@ from netpipe.results.measurement import Interval, Measurement
 # Smaller values, of which no logarithm is taken, count as this.
 _SMALLEST_VALUE: Final = 1e-12
 
+# The exponential of a larger change is not finite.
+_LARGEST_CHANGE: Final = 700.0
+
 # Machines of one class differ by their clocks, chips and neighbours.
 _BOUND_ON_ANOTHER_MACHINE: Final = 0.10
 
 # The steps of a CPU device take cores from the loader, which moves wall times by about this much.
 _WALL_TIME_BOUND_ON_SHARED_CORES: Final = 0.30
-
-
-class Scope(StrEnum):
-    """Where two values of a metric can be compared."""
-
-    EVERYWHERE = "everywhere"
-    HOST = "the same class of host"
 
 
 @dataclass(frozen=True)
@@ -37,6 +32,7 @@ class Metric:
         unit: The unit of its values; "" for a ratio.
         bound: The smallest change that fails a run, as a fraction of the baseline; for a share, as
             a difference.
+        depends_on_host: Whether it is compared on one class of host only.
         is_host_time: Whether it is a wall time of work on the host, which other programs move.
         neighbour_sensitivity: The change when others take all of the host's CPU time instead of
             none.
@@ -49,16 +45,11 @@ class Metric:
     unit: str
     lower_is_better: bool
     bound: float
-    scope: Scope = Scope.HOST
+    depends_on_host: bool = True
     is_host_time: bool = False
     neighbour_sensitivity: float = 0.0
     is_share: bool = False
     is_judged_on_shared_cores: bool = True
-
-    @property
-    def is_step_time(self) -> bool:
-        """Whether it is a wall time of steps, which the host moves only on shared cores."""
-        return self.unit == "s" and not self.is_host_time
 
     def value(self, measurement: Measurement) -> float:
         """Return the metric's value in a session, in its unit."""
@@ -73,7 +64,7 @@ class Metric:
 
     def to_factor(self, change: float) -> float:
         """Convert a change to a factor; for a share, return the difference itself."""
-        return change if self.is_share else exp(change)
+        return change if self.is_share else exp(min(change, _LARGEST_CHANGE))
 
     def to_factors(self, change: Interval) -> Interval:
         """Convert an interval of changes as `to_factor` does."""
@@ -83,7 +74,7 @@ class Metric:
     def format_change(self, change: float) -> str:
         """Write a change in the metric's own direction: a factor, or for a share a difference."""
         signed = change if self.lower_is_better else -change
-        return f"{signed:+.2f}" if self.is_share else f"{exp(signed):.2f}"
+        return f"{signed:+.2f}" if self.is_share else f"{self.to_factor(signed):.2f}"
 
     def bound_change(self, *, shared_cores: bool, same_machine: bool) -> float:
         """Return the smallest change that fails a run.
@@ -94,7 +85,7 @@ class Metric:
         if self.is_share:
             return self.bound
         bound = self.bound
-        if self.scope is Scope.HOST and not same_machine:
+        if self.depends_on_host and not same_machine:
             bound = max(bound, _BOUND_ON_ANOTHER_MACHINE)
         if shared_cores and self.unit == "s":
             bound = max(bound, _WALL_TIME_BOUND_ON_SHARED_CORES)
@@ -109,12 +100,12 @@ LOAD: Final = Metric("load_s_per_batch", "s", lower_is_better=True, bound=0.10, 
 STEP: Final = Metric("step_s", "s", lower_is_better=True, bound=0.05)
 TRAIN: Final = Metric("train_s_per_step", "s", lower_is_better=True, bound=0.05)
 UTILISATION: Final = Metric(
-    "accelerator_utilisation", "", lower_is_better=False, bound=0.05, scope=Scope.EVERYWHERE,
+    "accelerator_utilisation", "", lower_is_better=False, bound=0.05, depends_on_host=False,
     is_judged_on_shared_cores=False,
 )  # fmt: skip
 SYNCS: Final = Metric(
     "sync_probe_fraction", "of the steps", lower_is_better=True, bound=0.25,
-    scope=Scope.EVERYWHERE, is_share=True,
+    depends_on_host=False, is_share=True,
 )  # fmt: skip
 
 GATED: Final = {

@@ -1,14 +1,24 @@
 """Numbered files, each written whole or not at all under a number of its own."""
 
-import os
+import errno
 import re
 import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-NUMBERED: Final = re.compile(r"(?P<number>\d{4})_.+\.json")
-_CLAIM: Final = re.compile(r"(?P<number>\d{4})\.part")
+from netpipe.temporary_folders import locked, temporary_folder
+from netpipe.whole_file import sync_names, write_new
+
+_MAX_NUMBER: Final = 99_999  # A fifth digit follows 9999.
+_NAME: Final = re.compile(r"(?P<number>\d{4}|[1-9]\d{4})_.+\.json")
+
+
+def read_number(path: Path) -> int:
+    """Return the number of a file, from 1; 0 when its name has none."""
+    found = _NAME.fullmatch(path.name)
+    return int(found["number"]) if found else 0
 
 
 def write_numbered(folder: Path, name: str, text: str) -> Path:
@@ -18,32 +28,29 @@ def write_numbered(folder: Path, name: str, text: str) -> Path:
         OSError: The file cannot be written; nothing of it is left in the folder.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    while True:
-        number = max(_numbers(folder, NUMBERED) | _numbers(folder, _CLAIM), default=0) + 1
-        # This file, which only one process can create, claims the number. Without it, two
-        # processes that use different names could take the same one.
-        part = folder / f"{number:04}.part"
-        try:
-            descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-        except FileExistsError:
-            continue
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-                # Another process may have used and released the number before the claim.
-                if number in _numbers(folder, NUMBERED):
-                    continue
-                stream.write(text)
-            part.chmod(0o644)
-            path = folder / f"{number:04}_{name}.json"
+    with temporary_folder("baseline", folder) as building:
+        part = building / "part"
+        write_new(part, text.encode("utf-8"))
+        part.chmod(0o644)
+        # Two processes that use different names could take the same number.
+        with locked(folder):
+            path = _link_under_next_number(folder, name, part)
+    sync_names(folder)
+    return path
+
+
+def _link_under_next_number(folder: Path, name: str, part: Path) -> Path:
+    while (number := _next_number(folder)) <= _MAX_NUMBER:
+        path = folder / f"{number:04}_{name}.json"
+        # Where the file system has no locks, another process may take the number meanwhile.
+        with suppress(FileExistsError):
             path.hardlink_to(part)  # Unlike a rename, a link never replaces anything.
             return path
-        finally:
-            part.unlink()
+    raise OSError(errno.ERANGE, f"number {_MAX_NUMBER}, the last one")
 
 
-def _numbers(folder: Path, pattern: re.Pattern[str]) -> set[int]:
-    matches = (pattern.fullmatch(path.name) for path in folder.iterdir())
-    return {int(match["number"]) for match in matches if match}
+def _next_number(folder: Path) -> int:
+    return max(map(read_number, folder.iterdir()), default=0) + 1
 
 
 def write_to_temporary(folder: Path, name: str, text: str) -> Path:
@@ -52,8 +59,9 @@ def write_to_temporary(folder: Path, name: str, text: str) -> Path:
     Raises:
         OSError: The file cannot be written there either; nothing of it is left.
     """
-    number = max(_numbers(folder, NUMBERED), default=0) + 1 if folder.is_dir() else 1
-    elsewhere = Path(tempfile.mkdtemp(prefix="netpipe-"))
+    number = _next_number(folder) if folder.is_dir() else 1
+    # Nothing removes it: it is for the user.
+    elsewhere = Path(tempfile.mkdtemp(prefix="netpipe-kept-"))
     path = elsewhere / f"{number:04}_{name}.json"
     try:
         path.write_text(text, encoding="utf-8")

@@ -11,14 +11,14 @@ took more CPU time on one side of a pair, what that explains is added to the bou
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from math import inf, log, log1p
+from dataclasses import dataclass, replace
+from math import inf, log
 from statistics import median, stdev
 from typing import Final
 
 from netpipe.gate.comparison import host_load_change, mark_if_not_comparable, why_not_comparable
 from netpipe.gate.metrics import GATED, Metric
-from netpipe.gate.outcomes import Comparison, MetricComparison, Outcome
+from netpipe.gate.outcomes import Comparison, Outcome
 from netpipe.results.measurement import Interval, Measurement
 from netpipe.results.statistics import median_quantile
 
@@ -45,58 +45,49 @@ class Pair:
     now: Measurement
 
 
-@dataclass(frozen=True)
-class Decision:
-    """What the pairs so far decide, and whether another pair may change it."""
-
-    comparison: Comparison
-    is_open: bool
-
-
-def decide(quantity: str, pairs: Sequence[Pair]) -> Decision:
+def decide(quantity: str, pairs: Sequence[Pair]) -> Comparison:
     """Decide on one quantity, a key of `GATED`, from at least one pair of measurements.
 
-    The decision is open while any of its metrics is, unless one has regressed.
+    The comparison is open while any of its metrics is, unless one has regressed.
     """
-    comparison = Comparison.from_metrics(
-        [_compare_metric(metric, pairs) for metric in GATED[quantity]]
-    )
-    is_open = comparison.outcome is not Outcome.NOT_COMPARED and (
-        len(pairs) < MIN_PAIRS or (len(pairs) < MAX_PAIRS and comparison.is_open)
-    )
-    return Decision(comparison, is_open)
+    # The versions of a pair may describe their host differently, and share it all the same.
+    shared = [Pair(replace(pair.base, host=pair.now.host), pair.now) for pair in pairs]
+    found = Comparison.from_metrics([_compare_metric(metric, shared) for metric in GATED[quantity]])
+    is_open = len(pairs) < MIN_PAIRS or (len(pairs) < MAX_PAIRS and found.is_open)
+    return replace(found, is_open=is_open and found.outcome is not Outcome.NOT_COMPARED)
 
 
-def _compare_metric(metric: Metric, pairs: Sequence[Pair]) -> MetricComparison:
+def _compare_metric(metric: Metric, pairs: Sequence[Pair]) -> Comparison:
     changes = [metric.level(pair.now) - metric.level(pair.base) for pair in pairs]
-    bound = metric.bound if metric.is_share else log1p(metric.bound)
-    bound += median(abs(host_load_change(metric, [pair.now], [pair.base])) for pair in pairs)
-    level = _LAST_LEVEL if len(pairs) >= MAX_PAIRS else _EARLY_LEVEL
-    outcome = _outcome(_interval(changes, level), bound)
     change = _interval(changes, _LAST_LEVEL)
-    ends = sorted(map(metric.format_change, (change.low, change.high)), key=float)
-    figures = (
-        f"{metric.name} is {metric.format_change(change.median)}{'' if metric.is_share else ' x'} "
-        f"({' to '.join(ends)}), {change.n} pair{'s' * (change.n != 1)}"
-    )
+    bound = metric.bound_change(shared_cores=False, same_machine=True)
+    bound += median(abs(host_load_change(metric, [pair.now], [pair.base])) for pair in pairs)
+    outcome, is_open = _judge(changes, bound, bound if metric.is_share else _OPEN_BOUND)
+    figures = _format_figures(metric, change)
     too_spread = ": too spread to be sure" if outcome is Outcome.INCONCLUSIVE else ""
-    open_bound = bound if metric.is_share else max(bound, _OPEN_BOUND)
-    is_open = outcome is Outcome.INCONCLUSIVE or _interval(changes, _OPEN_LEVEL).high > open_bound
-    found = MetricComparison(
-        metric=metric,
+    found = Comparison(
+        metric=metric.name,
         outcome=outcome,
         now=median(metric.value(pair.now) for pair in pairs),
         then=median(metric.value(pair.base) for pair in pairs),
         worse=metric.to_factors(change),
         bound=metric.to_factor(bound),
-        baseline="",
         reason=f"{figures}, bound {metric.format_change(bound)}{too_spread}",
         is_open=is_open,
     )
-    different = (pair for pair in pairs if why_not_comparable(metric, pair.now, pair.base))
-    pair = next(different, pairs[-1])
-    is_reported_only = pair.now.device.shares_host_cores and not metric.is_judged_on_shared_cores
-    return mark_if_not_comparable(found, pair.now, pair.base, figures if is_reported_only else "")
+    reasons = (why_not_comparable(metric, pair.now, pair.base) for pair in pairs)
+    difference = next(filter(None, reasons), "")
+    shares_cores = pairs[-1].now.device.shares_host_cores
+    is_reported_only = shares_cores and not metric.is_judged_on_shared_cores
+    return mark_if_not_comparable(found, difference, figures if is_reported_only else "")
+
+
+def _format_figures(metric: Metric, change: Interval) -> str:
+    ends = sorted(map(metric.format_change, (change.low, change.high)), key=float)
+    return (
+        f"{metric.name} is {metric.format_change(change.median)}{'' if metric.is_share else ' x'} "
+        f"({' to '.join(ends)}), {change.n} pair{'s' * (change.n != 1)}"
+    )
 
 
 def _interval(changes: Sequence[float], level: float) -> Interval:
@@ -108,9 +99,11 @@ def _interval(changes: Sequence[float], level: float) -> Interval:
     return Interval(middle, middle - reach, middle + reach, count)
 
 
-def _outcome(change: Interval, bound: float) -> Outcome:
+def _judge(changes: Sequence[float], bound: float, open_bound: float) -> tuple[Outcome, bool]:
+    """Return the outcome, and whether another pair may change it."""
+    change = _interval(changes, _LAST_LEVEL if len(changes) >= MAX_PAIRS else _EARLY_LEVEL)
+    is_open = _interval(changes, _OPEN_LEVEL).high > max(bound, open_bound)
     if change.median > bound:
-        return Outcome.REGRESSED if change.low > 0 else Outcome.INCONCLUSIVE
-    if change.median < -bound and change.high < 0:
-        return Outcome.IMPROVED
-    return Outcome.PASS
+        return (Outcome.REGRESSED, is_open) if change.low > 0 else (Outcome.INCONCLUSIVE, True)
+    is_better = change.median < -bound and change.high < 0
+    return Outcome.IMPROVED if is_better else Outcome.PASS, is_open

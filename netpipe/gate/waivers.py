@@ -1,18 +1,18 @@
 """Waivers: accepted slowdowns with a bound, a reason and a last day, from `waivers.toml`."""
 
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
 from itertools import combinations
-from math import inf
 from pathlib import Path
+from sys import float_info
 from typing import Any, Final
 
 from netpipe.device.accelerators import matches
 from netpipe.errors import InputError
 from netpipe.gate.metrics import METRICS
 from netpipe.gate.outcomes import Comparison, Outcome
+from netpipe.text_files import quote, read_toml, shorten
 
 FILE: Final = "waivers.toml"
 """The name of the file in the folder of baselines."""
@@ -45,10 +45,6 @@ class Waiver:
         """Its metric, benchmark and device, for messages."""
         return f"{self.metric} in {self.benchmark}" + (f" on {self.device}" if self.device else "")
 
-    def is_expired(self, today: date) -> bool:
-        """Return whether its last day is past."""
-        return today > self.expires
-
     def is_for(self, device_key: str) -> bool:
         """Return whether it applies to a device."""
         return not self.device or matches(device_key, self.device)
@@ -71,7 +67,7 @@ def apply_waivers(
     for waiver in waivers:
         names = (waiver.benchmark, waiver.metric)
         if names == (benchmark, comparison.metric) and waiver.is_for(device_key):
-            if waiver.is_expired(today):
+            if today > waiver.expires:
                 why = f"expired on {waiver.expires}"
             elif comparison.worse_ratio is None or comparison.worse_ratio > waiver.bound:
                 why = f"allows {waiver.bound:g} x"
@@ -92,23 +88,18 @@ def load(path: Path) -> tuple[Waiver, ...]:
     waivers = tuple(_waiver(path, index, table) for index, table in enumerate(_tables(path), 1))
     for waiver, other in combinations(waivers, 2):
         if waiver.overlaps(other):
-            found = f"two: {waiver.name}"
+            found = f"two: {shorten(waiver.name)}"
             raise InputError(path, "waiver", "be the only one for its metric", found)
     return waivers
 
 
 def _tables(path: Path) -> list[Any]:
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(path, "file", "be readable", error.strerror) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(path, "file", "be TOML", error) from error
+    document = read_toml(path)
     tables = document.pop("waiver", [])
     if document:
-        raise InputError(path, "key", "be waiver", repr(next(iter(document))))
+        raise InputError(path, "key", "be waiver", quote(next(iter(document))))
     if not isinstance(tables, list):
-        raise InputError(path, "waiver", "be an array of tables: [[waiver]]", repr(tables))
+        raise InputError(path, "waiver", "be an array of tables: [[waiver]]", quote(tables))
     return tables
 
 
@@ -120,7 +111,7 @@ _FIELDS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     "benchmark": (_is_line, "be the full name of a benchmark, path::test"),
     "metric": (lambda value: value in tuple(METRICS), f"be one of {', '.join(METRICS)}"),
     "bound": (
-        lambda value: isinstance(value, int | float) and 1 < value < inf,
+        lambda value: isinstance(value, int | float) and 1 < value <= float_info.max,
         "be a number above 1",
     ),
     "reason": (_is_line, "be the reason, in one line"),
@@ -132,16 +123,14 @@ _FIELDS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
 
 def _waiver(path: Path, index: int, table: object) -> Waiver:
     if not isinstance(table, dict):
-        raise InputError(path, f"waiver {index}", "be a table: [[waiver]]", repr(table))
+        raise InputError(path, f"waiver {index}", "be a table: [[waiver]]", quote(table))
     for key in table:
         if key not in _FIELDS:
             constraint = f"be one of {', '.join(_FIELDS)}"
-            raise InputError(path, f"key of waiver {index}", constraint, repr(key))
+            raise InputError(path, f"key of waiver {index}", constraint, quote(key))
     for name, (fits, constraint) in _FIELDS.items():
-        if name in table:
-            is_right, found = fits(table[name]), repr(table[name])
-        else:
-            is_right, found = name == "device", "none"
+        is_right = fits(table[name]) if name in table else name == "device"
         if not is_right:
+            found = quote(table[name]) if name in table else "none"
             raise InputError(path, f"{name} of waiver {index}", constraint, found)
     return Waiver(**table)

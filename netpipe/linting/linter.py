@@ -1,7 +1,7 @@
 """The linter: applies every rule to the graph of a Grain pipeline and reports the findings."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib.metadata import version
@@ -16,7 +16,13 @@ from netpipe.linting.graph.nodes import Graph, Node, PlainValue, qualified_name
 from netpipe.linting.graph.reader import find_dataset_properties, find_held_datasets, read_graph
 from netpipe.linting.graph.source_lines import Recording
 from netpipe.linting.request import INTENTS
-from netpipe.linting.rules import NO_GRAIN_GRAPH, RULE_NAMES, RULES, UNUSED_SILENCE, split_silence
+from netpipe.linting.rules import (
+    NO_GRAIN_GRAPH,
+    RULES,
+    UNUSED_SILENCE,
+    check_silences,
+    split_silence,
+)
 from netpipe.linting.rules.costs import load_packaged_costs
 from netpipe.linting.rules.finding import LintFinding, Pipeline, SilencedFinding
 
@@ -27,10 +33,7 @@ SCHEMA = "netpipe.lint/1"
 class LintReport:
     """What all rules report about one pipeline, in the order of the rules.
 
-    Attributes:
-        intent: One of `INTENTS`.
-        graph: Without nodes if it is not a Grain pipeline.
-        findings: Those that the user did not silence.
+    The graph has no nodes if it is not a Grain pipeline.
     """
 
     intent: str
@@ -48,9 +51,6 @@ class LintReport:
         """Return the report as plain JSON values: a `netpipe.lint/1` document."""
         document = {"schema": SCHEMA, **asdict(self)}
         document["graph"] = document["graph"]["nodes"]
-        document["silenced"] = [
-            entry["finding"] | {"reason": entry["reason"]} for entry in document["silenced"]
-        ]
         plain: dict[str, object] = json.loads(json.dumps(document))
         return plain
 
@@ -62,53 +62,43 @@ def lint(
     recording: Recording | None = None,
     silences: Mapping[str, str] | None = None,
 ) -> LintReport:
-    """Judge a pipeline by its structure, without reading any data.
+    """Judge what a loader factory returned by its structure, without reading any data.
 
-    Args:
-        dataset: What a loader factory returned: a grain MapDataset, IterDataset or DataLoader.
-            Any other object has no graph, and the report says so.
-        intent: One of `INTENTS`.
-        recording: What `record_source_lines` recorded while the factory ran. Without it the nodes
-            have no source lines, and an `mp_prefetch` without workers is not seen.
-        silences: Maps a rule's name to the reason why its findings are silenced. "RULE of FUNCTION"
-            silences the rule for that function only.
+    An object other than a grain MapDataset, IterDataset or DataLoader has no graph, and the report
+    says so. Without a recording of the factory the nodes have no source lines, and an `mp_prefetch`
+    without workers is not seen. The silences are those of a `LintRequest`.
 
     Raises:
-        MisuseError: The intent is unknown, or a silence names no rule or has no reason.
+        InputError: A silence names no rule, or has no reason.
+        MisuseError: The intent is unknown.
     """
     if intent not in INTENTS:
         raise MisuseError(f"intent must be one of {', '.join(INTENTS)}. Found: {intent!r}")
     silences = silences or {}
-    _check_silences(silences)
+    check_silences(silences, "lint()", "silences")
     graph, remarks = _read_graph(dataset, recording)
     findings = [*_apply_rules(graph, intent), *remarks]
-    reasons = ((finding, _find_reason(finding, graph, silences)) for finding in findings)
-    silenced = tuple(SilencedFinding(finding, reason) for finding, reason in reasons if reason)
-    aside = [entry.finding for entry in silenced]
+    reasons = {finding: _find_reason(finding, graph, silences) for finding in findings}
+    aside = {finding: reason for finding, reason in reasons.items() if reason}
     accepted = {finding.nodes[0] for finding in aside if finding.rule not in silences}
     if accepted:
         # A rule may name only the first of several nodes, so lint again without the silenced ones.
-        # No rule reports nodes of the kind "Options".
-        neutral = tuple(
+        findings = [*_apply_rules(_neutralize(graph, accepted), intent), *remarks]
+    kept = [each for each in findings if each.rule not in silences and each not in aside]
+    if graph.nodes:
+        kept += _find_unused_silences(silences, graph, aside)
+    silenced = (SilencedFinding(**vars(each), reason=reason) for each, reason in aside.items())
+    return LintReport(intent, version("grain"), graph, tuple(kept), tuple(silenced))
+
+
+def _neutralize(graph: Graph, accepted: Set[int]) -> Graph:
+    """Return the graph with nodes of a kind that no rule reports in the place of some."""
+    return Graph(
+        tuple(
             replace(node, kind="Options", parameters={}) if node.id in accepted else node
             for node in graph.nodes
         )
-        findings = [*_apply_rules(Graph(neutral), intent), *remarks]
-    open_findings = [
-        finding for finding in findings if finding.rule not in silences and finding not in aside
-    ]
-    if graph.nodes:
-        open_findings += _find_unused_silences(silences, graph, aside)
-    return LintReport(intent, version("grain"), graph, tuple(open_findings), silenced)
-
-
-def _check_silences(silences: Mapping[str, str]) -> None:
-    for silence, reason in silences.items():
-        if split_silence(silence)[0] not in RULE_NAMES:
-            known = ", ".join(RULE_NAMES)
-            raise MisuseError(f"a silenced rule must be one of {known}. Found: {silence!r}")
-        if not reason.strip():
-            raise MisuseError(f"the silenced rule {silence} must have a reason. Found: {reason!r}")
+    )
 
 
 def _read_graph(dataset: object, recording: Recording | None) -> tuple[Graph, list[LintFinding]]:
@@ -201,12 +191,6 @@ def _converter() -> cattrs.Converter:
     )
     converter.register_structure_hook(
         Graph, lambda nodes, _: Graph(converter.structure(nodes, tuple[Node, ...]))
-    )
-    converter.register_structure_hook(
-        SilencedFinding,
-        lambda entry, _: SilencedFinding(
-            converter.structure(entry, LintFinding), str(entry["reason"])
-        ),
     )
     return converter
 

@@ -17,12 +17,7 @@ class LintRequest(SessionRequest):
     """The settings of one lint.
 
     Its `budget_s` is for proofs and for trials, each; its `start_limit_s` is for importing and
-    building the pipeline.
-
-    Attributes:
-        silences: The reason for every silenced rule, by the rule's name.
-        proves: Whether to run the pipeline where its structure proves nothing.
-        tries: Whether to measure what the proposed fixes give.
+    building the pipeline. `silences` maps a rule's name, or "RULE of FUNCTION", to the reason.
     """
 
     kind: str = "lint"

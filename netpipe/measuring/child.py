@@ -39,20 +39,17 @@ def measure_factories(
     # A refusal must not take minutes, so the check comes first. It is repeated after the
     # measurement, which has imported more.
     check_origin(request.code_from, request.not_from)
-    from netpipe.device.detection import measured_versions
-    from netpipe.device.host import this_host
     from netpipe.grain_workers import let_grain_start_workers
     from netpipe.measuring.profiler_trace import trace_file
-    from netpipe.measuring.protocol import Environment, measure
+    from netpipe.measuring.protocol import measure
 
     let_grain_start_workers()
     device_of, step = _device_and_step(request, factories)
-    environment = Environment(device_of, this_host(), measured_versions())
     trace = partial(trace_file, Path(request.trace), request.trace_name) if request.trace else None
     with Watchdog(request) as watch:
         subject = replace(factories, step=step)
         clock, budget_s = MonotonicClock(), request.budget_s
-        for found in measure(subject, environment, budget_s, clock, closing, watch, trace):
+        for found in measure(subject, device_of, budget_s, clock, closing, watch, trace):
             check_origin(request.code_from, request.not_from)
             document = {"measurement": found.to_document()}
             write_result(request, document, is_whole=False)
@@ -100,12 +97,9 @@ def main() -> None:
 
     def measure(closing: ExitStack) -> dict[str, Any]:
         announce_import(request, arguments.loader)
-        factories = Factories(
-            loader=resolve(arguments.loader),
-            step=resolve(arguments.step) if arguments.step else None,
-            loop=resolve(arguments.loop) if arguments.loop else None,
-        )
-        return measure_factories(request, factories, closing)
+        named = {name: target for name, target in vars(arguments).items() if target is not None}
+        made: dict[str, Any] = {name: resolve(target) for name, target in named.items()}
+        return measure_factories(request, Factories(**made), closing)
 
     run_job(request, measure)
 

@@ -45,16 +45,15 @@ class _StandIn:
         raise AbsentError(f"{self._name}.{name} was read. {self._way_out}")
 
 
+@jax.tree_util.register_dataclass
 @dataclass(eq=False, repr=False)
 class EmulatedState(_StandIn):
     """A state that only keeps the steps in order.
 
-    Its token, float32 (8, 8), is ready when the step is done that returned it; the initial state
-    has no `device_step`.
+    Its only leaf, float32 (8, 8), is ready when the step is done that returned it.
     """
 
-    token: Any
-    device_step: DeviceStep | None = None
+    _token: Any
 
     _name = "state"
     _way_out = (
@@ -85,9 +84,6 @@ class OnlyLoss(dict[str, Any], _StandIn):
         raise MisuseError(f"float(aux) was called. {self._way_out}")
 
 
-jax.tree_util.register_pytree_node(
-    EmulatedState, lambda state: ((state.token,), None), lambda _, leaves: EmulatedState(*leaves)
-)
 jax.tree_util.register_pytree_node(
     OnlyLoss, lambda aux: ((aux["loss"],), None), lambda _, leaves: OnlyLoss(loss=leaves[0])
 )
@@ -127,7 +123,12 @@ class EmulatedStep(_StandIn):
 
     The `real` step is traced for the shapes of its aux and never run; without it, aux is
     `{"loss": float32 ()}`.
+
+    Attributes:
+        device_step: When the device begins and ends the last step that was dispatched.
     """
+
+    device_step: DeviceStep
 
     _name = "step"
     _way_out = "An emulated accelerator's step can only be called"
@@ -165,8 +166,8 @@ class EmulatedStep(_StandIn):
         done_ns = self._engines.dispatch(time.monotonic_ns(), self._copied_bytes(arrays))
         # As two uint32, because by default jax converts 64 bits to 32.
         deadline = np.array([done_ns], np.uint64).view(np.uint32)
-        token, aux = self._compiled[kind](deadline, state.token)
-        return EmulatedState(token, self._engines.device_step(done_ns)), aux
+        self.device_step = self._engines.device_step(done_ns)
+        return self._compiled[kind](deadline, state)
 
     def _copied_bytes(self, arrays: Sequence[Any]) -> int:
         """Return the bytes that the device does not have yet, and record that it has them."""
@@ -217,10 +218,11 @@ def _trace_aux(
 
 
 def _compile(aux_shapes: Any) -> Callable[[Any, Any], tuple[Any, Any]]:
-    """Compile `(deadline, token) -> (token, aux)`, done at the deadline."""
+    """Compile `(deadline, state) -> (state, aux)`, done at the deadline."""
     sleep_until = jax.ffi.ffi_call(_register_sleep_target(), _TOKEN, has_side_effect=True)
 
-    def compute(deadline: Any, token: Any) -> tuple[Any, Any]:
+    def compute(deadline: Any, state: EmulatedState) -> tuple[EmulatedState, Any]:
+        (token,) = jax.tree.leaves(state)
         # Without real work beside the call, the runtime runs the computation inline, and the
         # dispatch waits for the step.
         token = jnp.tanh(token @ token)
@@ -228,9 +230,9 @@ def _compile(aux_shapes: Any) -> Callable[[Any, Any], tuple[Any, Any]]:
         # The call writes nothing; the barrier only makes `done` depend on it.
         done = jax.lax.optimization_barrier((token, slept))[0]
         aux = jax.tree.map(lambda leaf: jnp.full(leaf.shape, done[0, 0], leaf.dtype), aux_shapes)
-        return done, aux
+        return EmulatedState(done), aux
 
-    return jax.jit(compute).lower(_DEADLINE, _TOKEN).compile()
+    return jax.jit(compute).lower(_DEADLINE, EmulatedState(_TOKEN)).compile()
 
 
 @cache

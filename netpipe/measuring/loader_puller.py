@@ -7,7 +7,13 @@ from statistics import fmean, median
 from typing import Any, TypeVar
 
 from netpipe.clock import Clock
-from netpipe.errors import LoaderEndedError, LoaderFailedError, MisuseError, NetpipeError
+from netpipe.errors import (
+    LoaderEndedError,
+    LoaderFailedError,
+    MisuseError,
+    NetpipeError,
+    describe_error,
+)
 from netpipe.session.heartbeat import UNWATCHED, Watch
 from netpipe.session.processes import ProcessTree
 
@@ -97,7 +103,7 @@ class Puller:
     @property
     def group(self) -> int:
         """Pulls to average together: several workers deliver in bursts of one batch each."""
-        return min(_MAX_GROUP, max(_MIN_GROUP, self.processes.children))
+        return min(_MAX_GROUP, max(_MIN_GROUP, len(self.processes.pids)))
 
     def epoch_has(self, batches: int) -> bool:
         """Return whether the epoch has so many batches left, as far as its length is known."""
@@ -159,7 +165,7 @@ class Puller:
             raise
         except Exception as error:
             raise LoaderFailedError(
-                f"the loader failed after {self.pulled} batches: {type(error).__name__}: {error}"
+                f"the loader failed after {self.pulled} batches: {describe_error(error)}"
             ) from error
         finally:
             self._watch.note_wait(None)
@@ -179,7 +185,7 @@ class Puller:
         except StopIteration:
             raise self._ended("the next one that loader() returned gave none") from None
         except Exception as error:
-            raise self._ended(f"that raised {type(error).__name__}: {error}") from error
+            raise self._ended(f"that raised {describe_error(error)}") from error
         self.restarts += 1
         self.longest_start_s = max(self.longest_start_s, self._clock() - started)
         self._epoch_began = self.pulled

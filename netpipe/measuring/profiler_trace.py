@@ -5,19 +5,18 @@ Tracing slows down what it watches, so a traced block is never timed.
 
 import gzip
 import json
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import chain
 from math import inf
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import jax
 
 from netpipe.errors import HarnessError, InputError
+from netpipe.temporary_folders import temporary_folder
 from netpipe.whole_file import write_whole
 
 Span = tuple[float, float]
@@ -132,13 +131,11 @@ def record_trace(run: Callable[[], object], wanted: str) -> Iterator[Path]:
     Raises:
         NoTraceError: There is no trace.
     """
-    # By the process id the folder of a killed process is recognised.
-    prefix = f"netpipe-trace-{os.getpid()}-"
-    try:
-        temporary = TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
-    except OSError as error:
-        raise NoTraceError(f"there is no room for it: {error}") from error
-    with temporary as folder:
+    with ExitStack() as stack:
+        try:
+            folder = stack.enter_context(temporary_folder("trace"))
+        except OSError as error:
+            raise NoTraceError(f"there is no room for it: {error}") from error
         with _explain_failure("started"):
             options = jax.profiler.ProfileOptions()
             # Recording every Python call would take most of the time.
@@ -146,7 +143,7 @@ def record_trace(run: Callable[[], object], wanted: str) -> Iterator[Path]:
             # Annotations, and the CPU client's operations.
             options.host_tracer_level = 1
             options.enable_hlo_proto = False
-            jax.profiler.start_trace(folder, profiler_options=options)
+            jax.profiler.start_trace(str(folder), profiler_options=options)
         try:
             run()
         except BaseException:
@@ -155,7 +152,7 @@ def record_trace(run: Callable[[], object], wanted: str) -> Iterator[Path]:
             raise
         with _explain_failure("ended"):
             jax.profiler.stop_trace()
-        found = list(Path(folder).rglob(wanted))
+        found = list(folder.rglob(wanted))
         if len(found) != 1:
             raise NoTraceError(f"the profiler wrote {len(found)} files {wanted}")
         yield found[0]

@@ -1,13 +1,15 @@
 """The protocol: warm up, drain, then rounds of interleaved blocks; produces a Measurement."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from netpipe.clock import Clock
+from netpipe.device.detection import measured_versions
+from netpipe.device.host import this_host
 from netpipe.errors import LoaderEndedError
 from netpipe.measuring.loader_puller import Puller, close_with_timeout
 from netpipe.measuring.profiler_trace import NoTraceError, keep_trace
@@ -16,7 +18,7 @@ from netpipe.measuring.round_log import RoundLog
 from netpipe.measuring.rounds import RoundRunner
 from netpipe.measuring.step_runner import StepRunner
 from netpipe.results import statistics
-from netpipe.results.measurement import Device, Finding, Host, Measurement, Waits
+from netpipe.results.measurement import Device, Finding, Measurement, Rounds, Waits
 from netpipe.results.step_times import Distributions
 from netpipe.session import processes
 from netpipe.session.heartbeat import UNWATCHED, Watch
@@ -25,25 +27,16 @@ from netpipe.session.heartbeat import UNWATCHED, Watch
 _SLOW_START_S = 10.0
 # Smallest undonated state worth reporting, in bytes.
 _MIN_KEPT_STATE_BYTES = 1 << 20
+# A measurement has an interval for every series of its rounds but these.
+_WITHOUT_INTERVAL = ("load_cpu_s_per_batch", "compilations", "exposed_s_per_step")
 
-
-@dataclass(frozen=True)
-class Environment:
-    """The device and host that a measurement runs on.
-
-    Attributes:
-        device_of: Returns the device for the number of devices that the step uses.
-        versions: Version of every package that matters, by name.
-    """
-
-    device_of: Callable[[int], Device]
-    host: Host
-    versions: Mapping[str, str]
+DeviceOf = Callable[[int], Device]
+"""Returns the device for the number of devices that the step uses."""
 
 
 def measure(
     subject: Factories,
-    environment: Environment,
+    device_of: DeviceOf,
     budget_s: float,
     clock: Clock,
     closing: ExitStack,
@@ -59,6 +52,8 @@ def measure(
     Raises:
         MisuseError: A factory does not return what it must.
     """
+    # A loader or a step may later keep this process to some of the cores.
+    environment = {"host": this_host(), "versions": measured_versions()}
     started, host_cpu = clock(), processes.read_host_cpu()
     watch.enter_phase("making the loader")
     puller = Puller(subject.loader, clock, watch)
@@ -70,95 +65,110 @@ def measure(
     busy = processes.busy_elsewhere_fraction(host_cpu, processes.read_host_cpu())
     if trace is not None:
         runner.log.no_trace = "taking it did not end"
-        yield _summarize(runner, environment, clock() - started, busy)
+        yield _summarize(runner, device_of, environment, clock() - started, busy)
         watch.enter_phase("a trace of some steps", budget_s)
         # The trace has a budget of its own.
         watch.begin_rounds()
-        file = trace(environment.device_of(len(runner.stepper.devices)).key)
+        file = trace(device_of(len(runner.stepper.devices)).key)
         try:
             keep_trace(runner.train_for_trace, file)
         except (NoTraceError, LoaderEndedError) as error:
             runner.log.no_trace = str(error)
         else:
             runner.log.trace, runner.log.no_trace = str(file), ""
-    yield _summarize(runner, environment, clock() - started, busy)
+    yield _summarize(runner, device_of, environment, clock() - started, busy)
 
 
 def _summarize(
-    runner: RoundRunner, environment: Environment, elapsed_s: float, busy_elsewhere: float
+    runner: RoundRunner,
+    device_of: DeviceOf,
+    environment: dict[str, Any],
+    elapsed_s: float,
+    busy_elsewhere: float,
 ) -> Measurement:
-    log, rounds, stepper = runner.log, runner.log.columns(), runner.stepper
-    device = environment.device_of(len(stepper.devices))
-    fingerprint, step_s = runner.subject.fingerprint, median(rounds.step_s)
-    interval, trains = statistics.median_interval, log.train_blocks
-    steps_s = list(chain.from_iterable(train.steps_s for train in trains))
-    waits_s = list(chain.from_iterable(train.waits_s for train in trains))
-    gaps_s = list(chain.from_iterable(load.pulled.gaps_s for load in log.loads))
-    stalls_s = [max(0.0, real_s - step_s) for real_s in steps_s]
-    buffered = [load.buffered for load in log.loads]
-    # In turn, drains find full buffers and those that real steps have left.
-    full, after_training = buffered[::2], buffered[1::2]
-    # Real steps began with full buffers, or with empty ones if these could be drained.
-    buffered_start: float | None = median(full)
-    if 2 * sum(load.trained_drained for load in log.loads) > len(log.loads):
-        buffered_start = 0.0 if log.mostly_drained else None
+    log, rounds, stepper, puller = runner.log, runner.log.columns(), runner.stepper, runner.puller
+    device, fingerprint = device_of(len(stepper.devices)), runner.subject.fingerprint
+    step_s = median(rounds.step_s)
     return Measurement(
+        **_describe_rounds(rounds),
+        **_describe_steps(log, step_s),
+        **_describe_buffers(log),
+        **environment,
         device=device,
-        host=environment.host,
-        versions=environment.versions,
         # The FLOPs of an emulated step are part of its kind: at another MFU it is another step.
         fingerprint=f"{fingerprint} {device.kind}" if device.emulated else fingerprint,
-        load_s_per_batch=interval(rounds.load_s_per_batch),
-        step_s=interval(rounds.step_s),
-        step_synced_s=interval(rounds.step_synced_s),
-        step_shadow_s=interval(rounds.step_shadow_s) if rounds.step_shadow_s else None,
-        step_transfer_s=interval(rounds.step_transfer_s),
-        train_s_per_step=interval(rounds.train_s_per_step),
-        headroom=statistics.ratio_interval(rounds.step_s, rounds.load_s_per_batch),
-        stall_fraction=statistics.stall_interval(rounds.step_s, rounds.train_s_per_step),
-        accelerator_utilisation=statistics.ratio_interval(rounds.step_s, rounds.train_s_per_step),
         load_cpu_ratio=statistics.ratio_interval(
             [turns.load_cpu_s_per_batch for turns in log.turns],
             [turns.reference_cpu_s_per_batch for turns in log.turns],
         ),
-        wait_s=Waits(
-            p50=statistics.percentile(waits_s, 0.50),
-            p95=statistics.percentile(waits_s, 0.95),
-            p99=statistics.percentile(waits_s, 0.99),
-            cv=statistics.variation(gaps_s),
-        ),
         sync_probe_fraction=log.probe_fraction,
         sync_probe_idle_fraction=stepper.ready_before_next / max(1, stepper.asked_before_next),
-        worst_tenth_fraction=statistics.worst_tenth_fraction(stalls_s),
-        compilations=int(sum(rounds.compilations)),
-        buffered_batches=median(buffered) if log.mostly_drained else None,
-        dispatch_depth=max(train.depth for train in trains),
         overhead_fraction=log.overhead_s / step_s,
         busy_elsewhere_fraction=busy_elsewhere,
         batch_bytes=runner.batch_bytes,
-        first_batch_s=runner.puller.first_batch_s,
+        first_batch_s=puller.first_batch_s,
         drained=log.mostly_drained,
         elapsed_s=elapsed_s,
-        rounds=rounds,
-        findings=tuple(_list_findings(runner.puller, log, stepper)),
-        buffered_batches_start=buffered_start,
-        buffered_batches_end=median(after_training) if after_training else None,
-        host_s_per_step=interval(rounds.host_s_per_step),
+        findings=tuple(_list_findings(puller, log, stepper)),
         blocking_lines=log.blocking_lines,
-        losses_are_finite=all(train.finite for train in trains),
-        loader_processes=runner.puller.processes.workers,
+        loader_processes=puller.processes.workers,
         load_overlap_fraction=log.load_overlap_fraction,
         gpu=log.gpu,
         calibration=runner.reference.name,
         turns=tuple(log.turns),
-        timeline=trains[-1].timeline,
-        distributions=Distributions(
-            statistics.percentiles(steps_s), statistics.percentiles(waits_s), len(steps_s)
-        ),
         trace=log.trace,
-        epoch_batches=runner.puller.epoch_batches,
+        epoch_batches=puller.epoch_batches,
         within_epochs=log.within_epochs,
-    )  # fmt: skip
+    )
+
+
+def _describe_rounds(rounds: Rounds) -> dict[str, Any]:
+    ratio_interval = statistics.ratio_interval
+    intervals = {
+        name: statistics.median_interval(values) if values else None
+        for name, values in vars(rounds).items()
+        if name not in _WITHOUT_INTERVAL
+    }
+    return {
+        **intervals,
+        "rounds": rounds,
+        "compilations": int(sum(rounds.compilations)),
+        "headroom": ratio_interval(rounds.step_s, rounds.load_s_per_batch),
+        "stall_fraction": statistics.stall_interval(rounds.step_s, rounds.train_s_per_step),
+        "accelerator_utilisation": ratio_interval(rounds.step_s, rounds.train_s_per_step),
+    }
+
+
+def _describe_steps(log: RoundLog, step_s: float) -> dict[str, Any]:
+    trains = log.train_blocks
+    steps_s = list(chain.from_iterable(train.steps_s for train in trains))
+    waits_s = list(chain.from_iterable(train.waits_s for train in trains))
+    gaps_s = list(chain.from_iterable(load.pulled.gaps_s for load in log.loads))
+    stalls_s = [max(0.0, real_s - step_s) for real_s in steps_s]
+    waits = statistics.percentiles(waits_s)
+    return {
+        "wait_s": Waits(waits[50], waits[95], waits[99], cv=statistics.variation(gaps_s)),
+        "worst_tenth_fraction": statistics.worst_tenth_fraction(stalls_s),
+        "distributions": Distributions(statistics.percentiles(steps_s), waits, len(steps_s)),
+        "dispatch_depth": max(train.depth for train in trains),
+        "losses_are_finite": all(train.finite for train in trains),
+        "timeline": trains[-1].timeline,
+    }
+
+
+def _describe_buffers(log: RoundLog) -> dict[str, Any]:
+    buffered = [load.buffered for load in log.loads]
+    # In turn, drains find full buffers and those that real steps have left.
+    full, after_training = buffered[::2], buffered[1::2]
+    # Real steps began with full buffers, or with empty ones if these could be drained.
+    start: float | None = median(full)
+    if 2 * sum(load.trained_drained for load in log.loads) > len(log.loads):
+        start = 0.0 if log.mostly_drained else None
+    return {
+        "buffered_batches": median(buffered) if log.mostly_drained else None,
+        "buffered_batches_start": start,
+        "buffered_batches_end": median(after_training) if after_training else None,
+    }
 
 
 def _list_findings(puller: Puller, log: RoundLog, stepper: StepRunner) -> Iterator[Finding]:

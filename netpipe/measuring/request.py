@@ -31,6 +31,8 @@ class MeasureRequest(SessionRequest):
     code_from: str = ""
     not_from: tuple[str, ...] = ()
 
+    result_key = "measurement"
+
     def __post_init__(self) -> None:
         """Check the values that a user can set."""
         super().__post_init__()
@@ -39,11 +41,6 @@ class MeasureRequest(SessionRequest):
             check_flops(self.flops_per_step)
         if not 0 < self.mfu <= 1:
             raise MisuseError(f"the MFU must be above 0, and at most 1; found {self.mfu:g}")
-
-    @property
-    def result_key(self) -> str:
-        """The key of the result in the document that the session writes."""
-        return "measurement"
 
 
 @dataclass(frozen=True)

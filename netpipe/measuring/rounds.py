@@ -192,7 +192,8 @@ class RoundRunner:
         stepper, puller = self.stepper, self.puller
         puller.wait_for_full_buffers(0.3 * self._round_s)
         if self._has_own_loop:
-            stepper.catch_up()
+            # A synced step also waits for the work that the loop has left on the device.
+            stepper.measure_synced_s(1)
         compilations = stepper.compilations()
         step_s = stepper.measure_resident_s(sizes.steps)
         if self._gpu is not None:

@@ -7,7 +7,6 @@ import sysconfig
 import threading
 import time
 from collections import defaultdict
-from operator import itemgetter
 from pathlib import Path
 from types import FrameType
 
@@ -71,18 +70,18 @@ class StackSampler:
         for sampled, lasted, worked in self._kept:
             lasted_s[sampled] += lasted
             worked_s[sampled] += worked
-        longest = sorted(lasted_s.items(), key=itemgetter(1), reverse=True)
+        longest = sorted(lasted_s, key=lasted_s.__getitem__, reverse=True)
+        lines = [line for line in longest if line is not None]
         total_s = sum(lasted_s.values())
         return tuple(
             BlockingLine(
                 *line,
                 linecache.getline(*line).strip(),
-                fraction=seconds / total_s,
-                working_fraction=min(1.0, worked_s[line] / seconds),
+                fraction=lasted_s[line] / total_s,
+                working_fraction=min(1.0, worked_s[line] / lasted_s[line]),
             )
-            for line, seconds in longest[: _MAX_LINES + 1]
-            if line is not None
-        )[:_MAX_LINES]
+            for line in lines[:_MAX_LINES]
+        )
 
     def _run(self) -> None:
         now_s, used_s = time.monotonic(), time.clock_gettime(self._cpu_clock)

@@ -154,12 +154,7 @@ class StepRunner:
         A step that goes on compiling is given up after `limit_s` seconds.
         """
         self._detect_donation()
-        # A jax context is bound to its thread, so that not every step runs in another one.
-        with ThreadPoolExecutor(1, "netpipe-first-step-aside") as thread:
-            try:
-                thread.submit(self.measure_resident_s, 1, probes=False).result()
-            except Exception:  # noqa: BLE001  # any error of the step
-                self.runs_in_a_thread = False
+        self._try_in_a_thread()
         started, quiet = self.clock(), 0
         for steps in range(1, _MAX_WARM_UP_STEPS + 1):
             before = self.compilations()
@@ -183,6 +178,14 @@ class StepRunner:
         self.kept_state_bytes = sum(leaf.nbytes for leaf in kept)
         self.donates_batches = any(leaf.is_deleted() for leaf in _arrays(batch))
 
+    def _try_in_a_thread(self) -> None:
+        # A jax context is bound to its thread, so that not every step runs in another one.
+        with ThreadPoolExecutor(1, "netpipe-first-step-aside") as thread:
+            try:
+                thread.submit(self.measure_resident_s, 1, probes=False).result()
+            except Exception:  # noqa: BLE001  # any error of the step
+                self.runs_in_a_thread = False
+
     def _take(self, batches: Iterator[Batch], count: int) -> list[Batch]:
         """Take some batches, as copies where the step donates its batch."""
         taken = list(islice(batches, count))
@@ -203,11 +206,6 @@ class StepRunner:
             last = self.advance(batch)
         jax.block_until_ready(last)
         return (self.clock() - started) / steps
-
-    def catch_up(self) -> None:
-        """Run a step and wait for it, and so for all work that a loop has left on the device."""
-        for batch in self._take(self._resident, 1):
-            jax.block_until_ready(self.advance(batch))
 
     def measure_synced_s(self, steps: int) -> float:
         """Return the seconds of one step on resident batches, blocked after every step."""

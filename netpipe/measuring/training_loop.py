@@ -13,7 +13,7 @@ import numpy as np
 
 from netpipe.clock import Clock
 from netpipe.errors import MisuseError
-from netpipe.measuring.emulated_step import EmulatedState
+from netpipe.measuring.emulated_step import EmulatedStep
 from netpipe.measuring.loader_puller import Batch, Puller
 from netpipe.measuring.profiler_trace import DEVICE, DISPATCH, LOADING, LOOP, STEP, mark, mark_step
 from netpipe.measuring.stack_sampler import StackSampler
@@ -162,7 +162,7 @@ class WatchedStep:
         self._clock = stepper.clock
         self._called_s: list[float] = []
         self._done_s: list[float] = []
-        self._emulated: list[DeviceStep] = []
+        self._device_steps: list[DeviceStep] = []
         self._dispatched: SimpleQueue[jax.Array | None] = SimpleQueue()
         self._thread = ThreadPoolExecutor(1, "netpipe-completion-stamps")
         self._stamping = self._thread.submit(self._stamp_completions)
@@ -177,11 +177,11 @@ class WatchedStep:
             state, aux = self._step(state, batch)
         self.dispatched_s.append(self._clock())
         self._called_s.append(called_s)
-        if isinstance(state, EmulatedState) and state.device_step is not None:
-            self._emulated.append(state.device_step)
         # The state that came in may have been donated: only the newest is alive.
         self._stepper.state = state
         self.aux, self.latest = aux, first_array(aux)
+        if isinstance(self._step, EmulatedStep):
+            self._device_steps.append(self._step.device_step)
         self._dispatched.put(self.latest)
         self.depth = max(self.depth, len(self.dispatched_s) - len(self._done_s))
         return state, aux
@@ -209,9 +209,7 @@ class WatchedStep:
         self._dispatched.put(None)
         self._thread.shutdown()
         self._stamping.result()
-        if len(self._emulated) == len(self._done_s):
-            return self._emulated
-        return list(map(DeviceStep, self._called_s, self._done_s))
+        return self._device_steps or list(map(DeviceStep, self._called_s, self._done_s))
 
 
 @dataclass

@@ -28,14 +28,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table.
-
-    Attributes:
-        note: Smaller text below.
-        tone: Any other than plain puts a sign before the text.
-        svg: A drawing in place of the text, which is then its title.
-        is_code: The text is code, or a name in it.
-    """
+    """A cell of a table, with a smaller note below; `svg` is drawn in place of the text."""
 
     text: str
     note: str = ""

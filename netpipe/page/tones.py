@@ -1,6 +1,5 @@
 """The tone of each outcome, severity and verdict, and a sign for readers who see no colours."""
 
-from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -22,18 +21,15 @@ class Tone(StrEnum):
         return {"bad": "✗", "open": "?", "warn": "!", "good": "✓", "plain": ""}[self]
 
 
-BY_OUTCOME: Final[Mapping[str, Tone]] = {
+BY_OUTCOME: Final = dict.fromkeys(("INCONCLUSIVE", "NOT_COMPARED", "NO_BASELINE"), Tone.OPEN) | {
     "PASS": Tone.GOOD,
     "IMPROVED": Tone.GOOD,
     "REGRESSED": Tone.BAD,
-    "INCONCLUSIVE": Tone.OPEN,
-    "NOT_COMPARED": Tone.OPEN,
-    "NO_BASELINE": Tone.OPEN,
 }
 
 BY_SEVERITY: Final = {"error": Tone.BAD, "warning": Tone.WARN, "info": Tone.PLAIN}
 
-BY_VERDICT: Final[Mapping[VerdictKind, Tone]] = {
+BY_VERDICT: Final = {
     VerdictKind.HEALTHY: Tone.GOOD,
     VerdictKind.AT_RISK: Tone.WARN,
     VerdictKind.LOADER_BOUND: Tone.BAD,

@@ -94,14 +94,12 @@ def stall_interval(step_s: Sequence[float], train_s: Sequence[float]) -> Interva
 
 
 def percentiles(values: Sequence[float]) -> tuple[float, ...]:
-    """Return percentiles 0 to 100 of at least one value: 101 numbers, the first the least."""
+    """Return percentiles 0 to 100 of at least one value: 101 numbers, the first the least.
+
+    Each is the smallest value that so many hundredths of the values do not exceed.
+    """
     ordered = sorted(values)
     return tuple(ordered[max(0, ceil(percent * len(ordered) / 100) - 1)] for percent in range(101))
-
-
-def percentile(values: Sequence[float], fraction: float) -> float:
-    """Return the smallest value that at least `fraction` of the values do not exceed."""
-    return sorted(values)[max(0, ceil(fraction * len(values)) - 1)]
 
 
 def variation(values: Sequence[float]) -> float:

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 import psutil
 
-from netpipe.errors import HangError, NetpipeError
+from netpipe.errors import HangError, NetpipeError, describe_error
 from netpipe.session.processes import ProcessTree
 
 Result = TypeVar("Result")
@@ -50,5 +50,5 @@ def call_within(
 
 def summarize_error(error: Exception) -> str:
     """Return the first line of an error, with its type unless the error is our own."""
-    text = str(error) if isinstance(error, NetpipeError) else f"{type(error).__name__}: {error}"
+    text = str(error) if isinstance(error, NetpipeError) else describe_error(error)
     return text.partition("\n")[0]

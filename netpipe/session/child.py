@@ -11,6 +11,7 @@ from netpipe.clock import MonotonicClock
 from netpipe.errors import LoaderFailedError, NetpipeError
 from netpipe.session.cleanup import (
     end_this_session,
+    end_with_followers,
     is_abandoned,
     keep_sockets_in_session_folder,
 )
@@ -26,7 +27,10 @@ _Request = TypeVar("_Request", bound=SessionRequest)
 
 def require_request(parser: argparse.ArgumentParser, request_type: type[_Request]) -> _Request:
     """Return the request that netpipe passed to this process; exit if there is none."""
-    request = request_type.from_environment()
+    try:
+        request = request_type.from_environment()
+    except NetpipeError as error:
+        parser.error(str(error))
     if request is None:
         parser.error("this module is started by netpipe, not by hand")
     return request
@@ -40,6 +44,7 @@ def run_job(request: SessionRequest, job: Callable[[ExitStack], dict[str, Any]])
     """
     keep_sockets_in_session_folder(request)
     if request.parent is not None:
+        end_with_followers(request)
         threading.Thread(
             target=_end_when_abandoned, args=[request], name="netpipe-parent-watch", daemon=True
         ).start()

@@ -1,10 +1,12 @@
 """Ending a session: its process, everything that it started, and the files that these leave."""
 
+import atexit
+import ctypes
 import os
-import shutil
 import signal
 import subprocess
 import tempfile
+from collections.abc import Collection
 from contextlib import suppress
 from multiprocessing import current_process
 from pathlib import Path
@@ -12,13 +14,16 @@ from typing import Final, NoReturn
 
 import psutil
 
-from netpipe.session.processes import is_resource_tracker
+from netpipe.session.processes import is_resource_tracker, list_descendants
 from netpipe.session.request import REQUEST_VARIABLE, SessionRequest
+from netpipe.temporary_folders import release_locks, remove_abandoned
 
-SESSION_FOLDER_PREFIX: Final = "netpipe-session-"
-_TRACE_FOLDERS: Final = "netpipe-trace-{}-*"  # as `profiler_trace` names them
 _MAX_SOCKET_FOLDER_LENGTH: Final = 107 - len("/listener-12345678")  # unix(7)
 _CLEANING_S: Final = 5.0
+_MAX_PASSES: Final = 5
+# PR_SET_PDEATHSIG and PR_SET_CHILD_SUBREAPER of the kernel's prctl.h
+_SET_PARENT_DEATH_SIGNAL: Final = 1
+_SET_CHILD_SUBREAPER: Final = 36
 
 
 def keep_sockets_in_session_folder(request: SessionRequest) -> None:
@@ -32,27 +37,53 @@ def keep_sockets_in_session_folder(request: SessionRequest) -> None:
         current_process()._config["tempdir"] = folder  # type: ignore[attr-defined]  # noqa: SLF001
 
 
-def end_child(child: "subprocess.Popen[bytes]", result: str) -> None:
+def adopt_orphans() -> None:
+    """Keep what this process starts among its descendants, whoever of them ends (prctl(2))."""
+    ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, ctypes.c_ulong(1))
+
+
+def end_with_followers(request: SessionRequest) -> None:
+    """Have this process kill what it started when it exits, as afterwards nobody can find it."""
+    adopt_orphans()
+    # A parent that is killed in `end_child` leaves this process stopped.
+    ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, ctypes.c_ulong(signal.SIGCONT))
+    atexit.register(_kill_followers, os.getpid(), request.result)
+
+
+def list_started(leader: int) -> set[psutil.Process]:
+    """Return the processes that descend from `leader`."""
+    found = set()
+    for pid in list_descendants(leader):
+        with suppress(psutil.Error):
+            found.add(psutil.Process(pid))
+    return found
+
+
+def end_child(
+    child: "subprocess.Popen[bytes]", result: str, started: Collection[psutil.Process] = ()
+) -> None:
     """Kill a session's process and everything that it started.
 
-    Its result file identifies processes that have left the session.
+    Its result file and what it is known to have `started` identify processes that have left the
+    session.
     """
+    # While it is stopped, it adopts the children of those that are killed, and starts no more.
+    child.send_signal(signal.SIGSTOP)
+    trackers = _kill_followers(child.pid, result, started)
     child.kill()
-    trackers = _kill_followers(child.pid, result)
     child.wait()
     _, late = psutil.wait_procs(trackers, timeout=_CLEANING_S)
     for process in late:
         _kill(process)
-    _remove_traces(child.pid)
+    remove_abandoned(Path(tempfile.gettempdir()))
 
 
 def end_this_session(request: SessionRequest) -> NoReturn:
     """End this process at once, and everything that it started; a result that is awaited stays."""
     _kill_followers(os.getpid(), request.result)
-    _remove_traces(os.getpid())
-    folder = Path(request.result).parent
-    if is_abandoned(request) and folder.name.startswith(SESSION_FOLDER_PREFIX):
-        shutil.rmtree(folder, ignore_errors=True)
+    release_locks()
+    # The session's folder too, unless its owner lives.
+    remove_abandoned(Path(tempfile.gettempdir()))
     os._exit(1)
 
 
@@ -61,42 +92,46 @@ def is_abandoned(request: SessionRequest) -> bool:
     return request.parent not in (None, os.getppid())
 
 
-def _remove_traces(pid: int) -> None:
-    """Remove the files of a profiler that was killed while it traced."""
-    for folder in Path(tempfile.gettempdir()).glob(_TRACE_FOLDERS.format(pid)):
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _kill_followers(leader: int, result: str) -> list[psutil.Process]:
+def _kill_followers(
+    leader: int, result: str, started: Collection[psutil.Process] = ()
+) -> set[psutil.Process]:
     """Kill what the leader of a session started; return Python's resource trackers, which live.
 
     A tracker ends by itself, after everything that could use the session's shared memory and
     semaphores has ended, and removes them.
     """
-    followers = [process for process in psutil.process_iter() if _follows(process, leader, result)]
-    trackers = []
-    for process in followers:
-        if is_resource_tracker(process.pid):
-            trackers.append(process)
-        elif process.pid != leader:
+    trackers: set[psutil.Process] = set()
+    for _ in range(_MAX_PASSES):
+        known = {*started, *list_started(leader)}
+        found = {each for each in psutil.process_iter() if _follows(each, leader, result)}
+        followers = {each for each in found | known if _lives(each) and each.pid != leader}
+        trackers |= {each for each in followers if is_resource_tracker(each.pid)}
+        if followers == trackers:
+            break
+        # They may have started more meanwhile.
+        for process in followers - trackers:
             _kill(process)
     return trackers
 
 
 def _follows(process: psutil.Process, leader: int, result: str) -> bool:
-    """Return whether a process lives and was started by `leader`, directly or not.
+    """Return whether a process was certainly started by `leader`, directly or not.
 
     It is in the Unix session that the leader leads, even as an orphan; or it has left that session
     (setsid) and its environment still holds the request, which names the result file.
     """
     with suppress(OSError, psutil.Error):
-        return process.status() != psutil.STATUS_ZOMBIE and (
-            os.getsid(process.pid) == leader
-            or result in process.environ().get(REQUEST_VARIABLE, "")
-        )
+        in_session = os.getsid(process.pid) == leader
+        return in_session or result in process.environ().get(REQUEST_VARIABLE, "")
+    return False
+
+
+def _lives(process: psutil.Process) -> bool:
+    with suppress(psutil.Error):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     return False
 
 
 def _kill(process: psutil.Process) -> None:
-    with suppress(psutil.NoSuchProcess):
+    with suppress(psutil.Error):
         process.send_signal(signal.SIGKILL)

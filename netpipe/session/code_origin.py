@@ -3,7 +3,6 @@
 import ast
 import re
 import sys
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib import metadata
@@ -12,8 +11,9 @@ from pathlib import Path, PurePosixPath
 from types import ModuleType
 from typing import Final
 
-from netpipe.errors import MisuseError
+from netpipe.errors import InputError, MisuseError
 from netpipe.git import GitError, git
+from netpipe.text_files import read_toml
 
 _INSTALL_EDITABLE: Final = (
     "Install the project editable (`pip install -e .`, or `package = editable` in tox)"
@@ -168,8 +168,8 @@ def _find_unit(name: str) -> tuple[str, Path] | None:
 
 def _project_name(file: Path) -> str:
     """Return the normalized name that a pyproject.toml declares; "" where it declares none."""
-    with suppress(OSError, tomllib.TOMLDecodeError, UnicodeDecodeError, AttributeError):
-        project = tomllib.loads(file.read_text(encoding="utf-8")).get("project", {})
+    with suppress(InputError, AttributeError, TypeError):
+        project = read_toml(file).get("project", {})
         return _normalized(project.get("name", ""))
     return ""
 

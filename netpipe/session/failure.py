@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from netpipe.errors import LoaderFailedError
+from netpipe.errors import LoaderFailedError, describe_error
 
 _PACKAGE: Final = Path(__file__).parents[1]
 _HARNESS_ROOMS: Final = ("device", "linting", "measuring", "session")
@@ -32,7 +32,7 @@ def format_failure(error: BaseException) -> str:
     The type and the text come first, then the last frames in the user's files, or the last frames
     at all when there are none. The thirty frames of a loader's library would hide both.
     """
-    first, source = f"{type(error).__name__}: {error}", error
+    first, source = describe_error(error), error
     if isinstance(error, LoaderFailedError) and error.__cause__ is not None:
         first, source = str(error), error.__cause__
     passed = traceback.extract_tb(source.__traceback__)

@@ -3,18 +3,20 @@
 import os
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+import psutil
+
 from netpipe.clock import MonotonicClock
 from netpipe.device.emulated_names import parse_accelerator
 from netpipe.errors import OutOfTimeError, SessionError
 from netpipe.results.measurement import Measurement, parse_measurement
-from netpipe.session.cleanup import SESSION_FOLDER_PREFIX, end_child
+from netpipe.session.cleanup import end_child, list_started
+from netpipe.session.log import SessionLog
 from netpipe.session.progress import OnProgress, ProgressReader
 from netpipe.session.request import FAREWELL_S, REQUEST_VARIABLE, SessionRequest
 from netpipe.session.result_files import (
@@ -23,9 +25,11 @@ from netpipe.session.result_files import (
     read_result,
     stacks_file,
 )
+from netpipe.temporary_folders import temporary_folder
 
 _POLL_S = 0.05
-_LOG_LINES = 25
+_LISTING_S = 1.0  # each takes about a millisecond of CPU time beside the measurement
+_STACK_LINES = 25
 
 
 @dataclass(frozen=True)
@@ -68,10 +72,11 @@ def run_session(
         MisuseError: The loader, the step or the loop is not what it must be.
         SessionError: The process crashed, hung or ran out of time.
     """
-    with tempfile.TemporaryDirectory(prefix=SESSION_FOLDER_PREFIX) as folder:
-        request = replace(request, result=str(Path(folder, "result.json")), parent=os.getpid())
-        log = Path(folder, "log.txt")
-        with log.open("wb") as stream:
+    with temporary_folder("session") as folder:
+        request = replace(request, result=str(folder / "result.json"), parent=os.getpid())
+        started: set[psutil.Process] = set()
+        with (folder / "log.txt").open("a+b") as stream:
+            log = SessionLog(stream)
             child = subprocess.Popen(
                 command,
                 cwd=environment.folder,
@@ -82,15 +87,15 @@ def run_session(
                 start_new_session=True,
             )
             try:
-                _wait(child, request, progress)
+                _wait(child, request, log, started, progress)
                 # Read before `end_child` changes it: None means that the process has not ended.
                 returncode = child.returncode
             finally:
-                end_child(child, request.result)
-        for result in (Path(request.result), partial_result_file(request)):
-            if result.exists():
-                return read_result(result, request.result_key)
-        raise _failure(returncode, request, log)
+                end_child(child, request.result, started)
+            for result in (Path(request.result), partial_result_file(request)):
+                if result.exists():
+                    return read_result(result, request.result_key)
+            raise _failure(returncode, request, log)
 
 
 def _variables(base: Mapping[str, str], request: SessionRequest) -> dict[str, str]:
@@ -102,17 +107,28 @@ def _variables(base: Mapping[str, str], request: SessionRequest) -> dict[str, st
 
 
 def _wait(
-    child: "subprocess.Popen[bytes]", request: SessionRequest, progress: OnProgress | None
+    child: "subprocess.Popen[bytes]",
+    request: SessionRequest,
+    log: SessionLog,
+    started: set[psutil.Process],
+    progress: OnProgress | None,
 ) -> None:
-    """Wait until the child has ended, or wrote its result a while ago, or is out of time."""
+    """Wait until the child has ended, or wrote its result a while ago, or is out of time.
+
+    What the child starts is noted in `started`: of one that crashed, nobody knows it any more.
+    """
     reader = None
     if progress is not None:
         reader = ProgressReader(progress_file(request), progress, MonotonicClock())
     deadline = time.monotonic() + request.limit_s
-    wrote = False
+    wrote, next_listing = False, 0.0
     while time.monotonic() < deadline:
+        log.cut()
         if child.poll() is not None:
             return
+        if time.monotonic() >= next_listing:
+            started |= list_started(child.pid)
+            next_listing = time.monotonic() + _LISTING_S
         if not wrote and Path(request.result).exists():
             wrote = True
             deadline = time.monotonic() + FAREWELL_S
@@ -121,18 +137,18 @@ def _wait(
         time.sleep(_POLL_S)
 
 
-def _failure(returncode: int | None, request: SessionRequest, log: Path) -> SessionError:
+def _failure(returncode: int | None, request: SessionRequest, log: SessionLog) -> SessionError:
     if returncode is None:
         ending = f"did not end within {request.limit_s:g} s and was killed"
     elif returncode < 0:
         ending = f"was ended by {signal.Signals(-returncode).name}"
     else:
         ending = f"ended with code {returncode}"
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_LINES:]
+    lines = log.shown_lines()
     if (stacks := stacks_file(request)).exists():
         # The stack of the main thread comes last.
         text = stacks.read_text(encoding="utf-8", errors="replace")
-        lines += "".join(text.rpartition("Thread ")[1:]).splitlines()[:_LOG_LINES]
+        lines += "".join(text.rpartition("Thread ")[1:]).splitlines()[:_STACK_LINES]
     is_cut_short = returncode is None and request.limit_s == request.time_left_s
     error = OutOfTimeError if is_cut_short else SessionError
     last_lines = "\n".join(lines)

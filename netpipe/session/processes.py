@@ -37,13 +37,8 @@ class ProcessTree:
 
     def __init__(self, without: Collection[int] = ()) -> None:
         self._without = frozenset(without)
-        self._parents = _list_descendants()
+        self._parents = list_descendants(os.getpid())
         self.pids = tuple(_without_subtrees(self._parents, self._without))
-
-    @property
-    def children(self) -> int:
-        """How many child processes there are."""
-        return len(self.pids)
 
     @cached_property
     def worker_pids(self) -> tuple[int, ...]:
@@ -106,7 +101,7 @@ def _read_used() -> tuple[Mapping[int, int], Mapping[int, float], bool]:
     not exact if a process was waited for during the reading.
     """
     for _ in range(_MAX_READINGS):
-        parents = _list_descendants()
+        parents = list_descendants(os.getpid())
         ended_s = _ended_s(parents)
         used_s = {pid: ended_s[pid] + process_cpu_s(pid) for pid in parents}
         used_s[os.getpid()] = ended_s[os.getpid()]
@@ -116,10 +111,10 @@ def _read_used() -> tuple[Mapping[int, int], Mapping[int, float], bool]:
     return parents, used_s, is_steady
 
 
-def _list_descendants() -> dict[int, int]:
-    """Return the parent of every descendant of this process, by pid; parents come first."""
+def list_descendants(pid: int) -> dict[int, int]:
+    """Return the parent of every descendant of a process, by pid; parents come first."""
     found: dict[int, int] = {}
-    parents = [os.getpid()]
+    parents = [pid]
     while parents:
         parent = parents.pop()
         children = [pid for pid in _children_of(parent) if pid not in found]

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Final
 
 from netpipe.clock import Clock
@@ -46,24 +47,25 @@ OnProgress = Callable[[Progress], object]
 
 
 class ProgressWriter:
-    """Writes this session's progress to a file."""
+    """Writes this session's progress to a file, also from several threads."""
 
     def __init__(self, file: Path, clock: Clock) -> None:
         self._file = file
         self._clock = clock
         self._since_s = 0.0
         self._of_s = 0.0
+        self._lock = Lock()
 
     def enter_phase(self, phase: str, of_s: float = 0.0, detail: str = "") -> None:
         """Write the phase that begins; see `Watch.enter_phase`."""
         now_s = self._clock()
-        if not self._of_s:
-            self._since_s = now_s
-        self._of_s = of_s
-        progress = Progress(phase, now_s - self._since_s, of_s, detail)
         # A folder that is full or gone is no reason to lose a measurement.
-        with suppress(InputError):
-            write_whole(self._file, json.dumps(asdict(progress)), "progress")
+        with self._lock, suppress(InputError):
+            if not self._of_s:
+                self._since_s = now_s
+            self._of_s = of_s
+            progress = Progress(phase, now_s - self._since_s, of_s, detail)
+            write_whole(self._file, json.dumps(asdict(progress)), "progress", lasts=False)
 
 
 class ProgressReader:

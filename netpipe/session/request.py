@@ -7,7 +7,8 @@ from math import inf
 from typing import Final, Self
 
 from netpipe.device.emulated_names import parse_accelerator
-from netpipe.errors import MisuseError
+from netpipe.errors import InputError, MisuseError
+from netpipe.text_files import quote
 
 REQUEST_VARIABLE: Final = "NETPIPE_SESSION"
 OVERTIME_S: Final = 10.0
@@ -58,12 +59,21 @@ class SessionRequest:
         """Read this process's request; None when the process is not a session.
 
         Another version of netpipe may have sent it, so unknown values are ignored.
+
+        Raises:
+            InputError: The variable holds something else; somebody has set it by hand.
         """
         text = os.environ.get(REQUEST_VARIABLE)
         if not text:
             return None
         known = {field.name for field in fields(cls)}
-        return cls(**{name: value for name, value in json.loads(text).items() if name in known})
+        try:
+            return cls(**{name: value for name, value in json.loads(text).items() if name in known})
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            raise InputError(
+                REQUEST_VARIABLE, "the variable", "be what netpipe gives its own processes",
+                quote(text), "Unset it",
+            ) from error  # fmt: skip
 
     def to_json(self) -> str:
         """Write the values that differ from their defaults, which every version may know."""

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from netpipe.errors import HangError, MisuseError, NoSuchTestError, SessionError
 from netpipe.session.request import SessionRequest
+from netpipe.whole_file import write_whole
 
 SCHEMA: Final = "netpipe.session/1"
 _ERRORS: Final = {
@@ -41,9 +42,8 @@ def write_result(
     one.
     """
     result = Path(request.result) if is_whole else partial_result_file(request)
-    part = result.with_suffix(".part")
-    part.write_text(json.dumps({"schema": SCHEMA, **document}, allow_nan=False), encoding="utf-8")
-    part.replace(result)
+    text = json.dumps({"schema": SCHEMA, **document}, allow_nan=False)
+    write_whole(result, text, "session", lasts=False)
 
 
 def error_document(kind: str, message: str) -> dict[str, object]:

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from netpipe.errors import MisuseError
+from netpipe.paths import exists
 
 _STANDARD_LIBRARY: Final = [
     Path(sysconfig.get_path("stdlib")),
@@ -47,7 +48,7 @@ def resolve(target: str) -> Callable[..., Any]:
 
 
 def _module_of_file(path: Path) -> ModuleType:
-    if not path.is_file():
+    if not (exists(path) and path.is_file()):
         raise MisuseError(f"{path}: file must exist; found none")
     _add_folder(path.resolve().parent)
     try:

@@ -66,11 +66,8 @@ def read_acceptance(
 ) -> Acceptance:
     """Read the baselines and waivers that a run is compared with.
 
-    Args:
-        options: Where baselines lie, and from which commit they are read.
-        root: The root folder of the project.
-        environment: The environment variables of GitHub Actions and GitLab.
-        temporary: Makes a folder that lives as long as the run; called when a commit is read.
+    `environment` holds the variables of GitHub Actions and GitLab; `temporary`, called when a
+    commit is read, makes a folder that lives as long as the run.
 
     Raises:
         InputError: The commit is missing, or a baseline that the change adds is damaged.

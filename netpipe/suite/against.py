@@ -1,11 +1,9 @@
 """This version and another one, measured in turns on this machine."""
 
-import os
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -15,22 +13,17 @@ from netpipe.errors import InputError, NetpipeError, NoSuchTestError, OutOfTimeE
 from netpipe.gate.baseline import Baseline
 from netpipe.gate.comparison import mark_undecided
 from netpipe.gate.outcomes import ALARMS, NO_WORSE, Comparison, Outcome
-from netpipe.gate.pairs import MAX_PAIRS, MIN_PAIRS, Decision, Pair, decide
+from netpipe.gate.pairs import MAX_PAIRS, MIN_PAIRS, Pair, decide
 from netpipe.measuring.request import MeasureRequest
 from netpipe.results.measurement import Measurement
 from netpipe.session import parent
 from netpipe.suite.gate_results import GateResult
 from netpipe.suite.other_version import Version, open_version
 from netpipe.suite.time_limit import LongPhases, TimeLimit, limit_s
-from netpipe.suite.worktrees import Commit, find_commit
+from netpipe.suite.worktrees import Commit
 
 TYPED_VARIABLE: Final = "NETPIPE_AGAINST_TYPED"
 """Holds the ref as the user of `netpipe ab` typed it, where the flag is given its hash."""
-
-
-def pairs_limit_s(request: MeasureRequest) -> float:
-    """Return the seconds that all pairs of a subject may take."""
-    return limit_s(request, 2 * MAX_PAIRS)
 
 
 @dataclass
@@ -49,19 +42,6 @@ class Against:
     _version: Version | None = None
     _other_folders: tuple[str, ...] = ()
 
-    @classmethod
-    def from_ref(
-        cls, config: pytest.Config, ref: str, extras: str, say: Callable[[str], None]
-    ) -> "Against":
-        """Find the version that a ref names, without checking it out.
-
-        Raises:
-            InputError: There is no such commit, or the project is in no git checkout.
-        """
-        typed = os.environ.get(TYPED_VARIABLE, "")
-        commit = find_commit(config.rootpath, ref, "--netpipe-against", typed)
-        return cls(commit, config, extras, say)
-
     def prepare(self) -> Version:
         """Check the other version out and find its environment, once, until the end of the run.
 
@@ -77,10 +57,6 @@ class Against:
             self._other_folders = self._version.checkout.other_folders()
         return self._version
 
-    def all_pairs(self) -> Iterator[Pair]:
-        """Yield every pair, subject by subject."""
-        return chain.from_iterable(self.pairs.values())
-
     def compare(
         self, quantity: str, key: Hashable, command: Sequence[str], request: MeasureRequest
     ) -> tuple[Comparison, Measurement] | None:
@@ -92,10 +68,10 @@ class Against:
         Raises:
             NetpipeError: A session of either version has failed.
         """
-        decision: Decision
+        found: Comparison
         pairs = self.pairs.setdefault(key, [])
-        limit = self._limits.setdefault(key, TimeLimit(pairs_limit_s(request)))
-        while not pairs or (decision := decide(quantity, pairs)).is_open:
+        limit = self._limits.setdefault(key, TimeLimit(limit_s(request, 2 * MAX_PAIRS)))
+        while not pairs or (found := decide(quantity, pairs)).is_open:
             measure = partial(self._measure_pair, len(pairs), command)
             try:
                 pairs.append(limit.run(request, measure, sessions=2))
@@ -104,8 +80,8 @@ class Against:
             except OutOfTimeError as error:
                 if not pairs:
                     raise
-                return mark_undecided(decision.comparison, error), pairs[-1].now
-        return decision.comparison, pairs[-1].now
+                return mark_undecided(found, error), pairs[-1].now
+        return found, pairs[-1].now
 
     def _measure_pair(self, done: int, command: Sequence[str], request: MeasureRequest) -> Pair:
         """Measure each version once; which goes first changes from pair to pair."""
@@ -126,22 +102,26 @@ class Against:
 
     def _measure_base(self, command: Sequence[str], request: MeasureRequest) -> Measurement:
         version, folder = self.prepare(), self.config.invocation_params.dir
+        moved = self._move_command(version, command, folder)
+        code_from = str(version.checkout.folder)
+        request = replace(request, code_from=code_from, not_from=self._other_folders)
+        place = version.place(folder)
+        try:
+            return parent.run_measurement(moved, request, place, LongPhases(self.say))
+        except (NoSuchTestError, OutOfTimeError):
+            raise
+        except NetpipeError as error:
+            raise SessionError(f"the session of {self.commit.label} failed: {error}") from error
+
+    def _move_command(self, version: Version, command: Sequence[str], folder: Path) -> list[str]:
         _, dash_m, pytest_, *words = command
         moved = [version.python, dash_m, pytest_, *version.move_paths(words, folder)]
         if self.config.pluginmanager.hasplugin("cacheprovider"):
             # Data in this run's cache serve both versions. `mkdir` returns <cache>/d/<name>: the
             # public way to find <cache>.
-            moved += ["-o", f"cache_dir={self.config.cache.mkdir('netpipe').parents[1]}"]
-        code_from = str(version.checkout.folder)
-        request = replace(request, code_from=code_from, not_from=self._other_folders)
-        try:
-            return parent.run_measurement(
-                moved, request, version.place(folder), LongPhases(self.say)
-            )
-        except (NoSuchTestError, OutOfTimeError):
-            raise
-        except NetpipeError as error:
-            raise SessionError(f"the session of {self.commit.label} failed: {error}") from error
+            with suppress(OSError):  # It cannot be written: each version finds its data itself.
+                moved += ["-o", f"cache_dir={self.config.cache.mkdir('netpipe').parents[1]}"]
+        return moved
 
 
 def recorded_commit(baselines: Sequence[Baseline], key: str) -> str:
@@ -171,23 +151,19 @@ def dismiss_machine_alarm(
 
     It has where pairs with the commit of that very baseline find the metric no worse.
     """
-    stored, decisive = result.comparison, result.comparison.decisive
-    if decisive is None or stored.outcome not in ALARMS:
-        return result
-    found = [pair.comparison.outcome for pair in paired if pair.comparison.metric == stored.metric]
-    recorded = next((base for base in baselines if base.name == decisive.baseline), None)
-    if recorded is None or recorded.dirty or recorded.commit != commit:
-        return result
-    if not any(outcome in NO_WORSE for outcome in found):
+    stored = result.comparison
+    pairs = [pair.comparison for pair in paired if pair.comparison.metric == stored.metric]
+    is_code_innocent = any(pair.outcome in NO_WORSE for pair in pairs) and any(
+        recorded.name == stored.baseline and not recorded.dirty and recorded.commit == commit
+        for recorded in baselines
+    )
+    if stored.outcome not in ALARMS or not is_code_innocent:
         return result
     # The machine is another one now, of which this is no baseline.
     why_not = "the machine has changed, not the code"
     slow_too = f"and so is its commit {commit[:12]} on this machine now"
+    reason = f"{stored.reason}, {slow_too}: {why_not}"
     dismissed = replace(
-        decisive,
-        outcome=Outcome.NOT_COMPARED,
-        reason=f"{stored.reason}, {slow_too}: {why_not}",
-        is_open=False,
-        why_not=why_not,
+        stored, outcome=Outcome.NOT_COMPARED, reason=reason, is_open=False, why_not=why_not
     )
-    return replace(result, comparison=Comparison.from_metrics([dismissed]), waiver=None)
+    return replace(result, comparison=dismissed, waiver=None)

@@ -1,7 +1,9 @@
 """The fixtures of the plugin: those that a project overrides, and those that its tests request."""
 
-from collections.abc import Callable, Iterator
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -9,15 +11,15 @@ from netpipe.clock import RecordedClock
 from netpipe.errors import InconclusiveError, NetpipeError
 from netpipe.gate.metrics import GATED
 from netpipe.gate.outcomes import UNJUDGED, Outcome
+from netpipe.printable import make_loggable
 from netpipe.results.measurement import Measurement
-from netpipe.session.request import SessionRequest
-from netpipe.suite import other_plugins, session_nodes
-from netpipe.suite.expectations import Limits
-from netpipe.suite.gate_results import find_worst, junit_properties, render_failure
-from netpipe.suite.run import RUN, Run, Subject
-from netpipe.verdict.decision import judge
+from netpipe.suite import other_plugins
+from netpipe.suite.activation import run_of
 
-_Result = TypeVar("_Result")
+# Every pytest run loads this module, also where no test needs what these hold.
+if TYPE_CHECKING:
+    from netpipe.suite.expectations import Limits
+    from netpipe.suite.run import Run, Subject
 
 UNUSED: Final = pytest.StashKey[bool]()
 """Whether a test has requested `netpipe_benchmark` and benchmarked nothing so far."""
@@ -25,15 +27,16 @@ UNUSED: Final = pytest.StashKey[bool]()
 
 def make_failure(message: str) -> BaseException:
     """Return a pytest failure without a traceback."""
-    return pytest.fail.Exception(message, pytrace=False)
+    return pytest.fail.Exception(make_loggable(message), pytrace=False)
 
 
-@pytest.fixture(autouse=True)
-def _netpipe_session(request: pytest.FixtureRequest) -> None:
-    """In a session's process, measure instead of running the test."""
-    session = SessionRequest.from_environment()
-    if session is not None:
-        session_nodes.serve_node(request, session.kind)
+def requests(item: pytest.Item, fixture: str) -> bool:
+    """Return whether a test requests a fixture, by its arguments, a marker or another fixture."""
+    return fixture in getattr(item, "fixturenames", ())
+
+
+is_benchmark = partial(requests, fixture="netpipe_benchmark")
+is_timed = partial(requests, fixture="netpipe_accelerator")
 
 
 @pytest.fixture
@@ -84,12 +87,14 @@ def netpipe_accelerator(request: pytest.FixtureRequest) -> str:
     for marker in request.node.iter_markers("netpipe"):
         if "accelerator" in marker.kwargs:
             return str(marker.kwargs["accelerator"])
-    return request.config.stash[RUN].options.accelerators[0]
+    return run_of(request.config).options.accelerators[0]
 
 
 @pytest.fixture
-def netpipe_limits(request: pytest.FixtureRequest) -> Limits:
+def netpipe_limits(request: pytest.FixtureRequest) -> "Limits":
     """Return the limits that the `netpipe` markers of this test set."""
+    from netpipe.suite.expectations import Limits
+
     chosen: dict[str, float] = {}
     for marker in reversed(list(request.node.iter_markers("netpipe"))):
         chosen.update({key: value for key, value in marker.kwargs.items() if key != "accelerator"})
@@ -109,7 +114,10 @@ def _netpipe_alone(request: pytest.FixtureRequest) -> None:
 @pytest.fixture
 def _netpipe_subject(
     request: pytest.FixtureRequest, _netpipe_alone: None, netpipe_accelerator: str
-) -> Subject:
+) -> "Subject":
+    from netpipe.suite import session_nodes
+    from netpipe.suite.run import Subject
+
     return Subject(
         key=session_nodes.subject_key(request),
         accelerator=netpipe_accelerator,
@@ -119,18 +127,21 @@ def _netpipe_subject(
 
 
 @pytest.fixture
-def netpipe_measurement(request: pytest.FixtureRequest, _netpipe_subject: Subject) -> Measurement:
+def netpipe_measurement(request: pytest.FixtureRequest, _netpipe_subject: "Subject") -> Measurement:
     """Return what a session measured of `netpipe_loader`, `netpipe_step` and `netpipe_loop`.
 
     Tests with the same fixtures and the same accelerator share one measurement.
     """
-    run = request.config.stash[RUN]
-    measured = _without_traceback(lambda: run.measure(_netpipe_subject)[-1])
+    run = run_of(request.config)
+    with _without_traceback():
+        measured = run.measure(_netpipe_subject)[-1]
     _add_verdict_properties(request.node, measured)
     return measured
 
 
 def _add_verdict_properties(node: pytest.Item, measured: Measurement) -> None:
+    from netpipe.verdict.decision import judge
+
     verdict = judge(measured)
     node.user_properties += [
         ("netpipe_device", measured.device.key),
@@ -140,15 +151,17 @@ def _add_verdict_properties(node: pytest.Item, measured: Measurement) -> None:
 
 
 @pytest.fixture
-def netpipe_lint(request: pytest.FixtureRequest, _netpipe_subject: Subject) -> dict[str, Any]:
+def netpipe_lint(request: pytest.FixtureRequest, _netpipe_subject: "Subject") -> dict[str, Any]:
     """Return the `netpipe.lint/1` document of `netpipe_loader`."""
-    return _without_traceback(lambda: request.config.stash[RUN].lint(_netpipe_subject))
+    with _without_traceback():
+        return run_of(request.config).lint(_netpipe_subject)
 
 
-def _without_traceback(measure: Callable[[], _Result]) -> _Result:
+@contextmanager
+def _without_traceback() -> Iterator[None]:
     """Turn an error whose message is for the user into a failure without a traceback."""
     try:
-        return measure()
+        yield
     except NetpipeError as error:
         raise make_failure(f"{type(error).__name__}: {error}") from None
 
@@ -166,14 +179,14 @@ def netpipe_benchmark(
     request: pytest.FixtureRequest,
     _netpipe_clock: RecordedClock,
     benchmark: Any,
-    _netpipe_subject: Subject,
+    _netpipe_subject: "Subject",
 ) -> Iterator[Callable[[str], Measurement]]:
     """Return `put(quantity)`, which makes this test the benchmark of one measured quantity.
 
     The quantity, for instance `load_s_per_batch`, appears in pytest-benchmark's table and is
     compared with the baseline; a regression fails the test.
     """
-    run = request.config.stash[RUN]
+    run = run_of(request.config)
     request.node.stash[UNUSED] = benchmark.enabled
 
     def put(quantity: str) -> Measurement:
@@ -191,21 +204,10 @@ def netpipe_benchmark(
         sessions = run.benchmark(request.node.nodeid, _netpipe_subject)
         measured = sessions[-1]
         _add_verdict_properties(request.node, measured)
-        # A recording stores one median for each session.
         durations_s = list(getattr(measured.rounds, quantity))
-        if run.options.record:
+        if run.options.record:  # A recording stores one median for each session.
             durations_s = [getattr(session, quantity).median for session in sessions]
-        remaining = iter(durations_s)
-        benchmark.extra_info.update(
-            device=measured.device.key,
-            verdict=judge(measured).kind,
-            headroom=measured.headroom.median,
-            stall_fraction=measured.stall_fraction.median,
-            load_cpu_ratio=measured.load_cpu_ratio.median,
-        )
-        benchmark.pedantic(
-            lambda: _netpipe_clock.advance(next(remaining)), rounds=len(durations_s), iterations=1
-        )
+        _replay_durations(benchmark, _netpipe_clock, durations_s, measured)
         if run.compares or run.against:
             _gate(run, request.node, quantity, _netpipe_subject)
         return measured
@@ -215,13 +217,34 @@ def netpipe_benchmark(
     benchmark.skipped = True
 
 
-def _gate(run: Run, node: pytest.Item, quantity: str, subject: Subject) -> None:
+def _replay_durations(
+    benchmark: Any, clock: RecordedClock, durations_s: Sequence[float], measured: Measurement
+) -> None:
+    """Let pytest-benchmark time the durations anew, for its table and its files."""
+    from netpipe.verdict.decision import judge
+
+    remaining = iter(durations_s)
+    benchmark.extra_info.update(
+        device=measured.device.key,
+        verdict=judge(measured).kind,
+        headroom=measured.headroom.median,
+        stall_fraction=measured.stall_fraction.median,
+        load_cpu_ratio=measured.load_cpu_ratio.median,
+    )
+    benchmark.pedantic(
+        lambda: clock.advance(next(remaining)), rounds=len(durations_s), iterations=1
+    )
+
+
+def _gate(run: "Run", node: pytest.Item, quantity: str, subject: "Subject") -> None:
     """Fail a regression; fail or pass a quantity that was not judged, as the options say."""
+    from netpipe.suite import gate_results, session_nodes
+
     __tracebackhide__ = True
-    results = _without_traceback(lambda: run.decide(node.nodeid, quantity, subject))
-    worst = find_worst(results)
-    comparison = worst.comparison
-    node.user_properties += junit_properties(comparison)
+    with _without_traceback():
+        results = run.decide(node.nodeid, quantity, subject)
+    worst = gate_results.find_worst(results)
+    node.user_properties += gate_results.junit_properties(worst.comparison)
     for result in results:
         if result.waiver:
             node.user_properties.append(("netpipe_waiver", result.waiver.remark))
@@ -232,8 +255,8 @@ def _gate(run: Run, node: pytest.Item, quantity: str, subject: Subject) -> None:
     if worst.fails:
         baselines = run.baselines_of(worst.now.device.key) if run.compares else ()
         command = session_nodes.repeating_command(node.config, node.nodeid)
-        raise make_failure(render_failure(worst, baselines, command))
+        raise make_failure(gate_results.render_failure(worst, baselines, command))
     if worst.is_missing and run.options.fail_when_missing:
-        raise make_failure(f"{worst.outcome}: {comparison.reason}")
-    if comparison.outcome is Outcome.INCONCLUSIVE:
-        raise InconclusiveError(f"{worst.outcome}: {comparison.reason}")
+        raise make_failure(f"{worst.outcome}: {worst.comparison.reason}")
+    if worst.comparison.outcome is Outcome.INCONCLUSIVE:
+        raise InconclusiveError(f"{worst.outcome}: {worst.comparison.reason}")

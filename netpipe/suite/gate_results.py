@@ -2,14 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from statistics import median
 from typing import Final
 
 from netpipe.gate.baseline import Baseline, find_holder
-from netpipe.gate.metrics import Metric
-from netpipe.gate.outcomes import UNJUDGED, Comparison, MetricComparison, Outcome
+from netpipe.gate.metrics import METRICS, Metric
+from netpipe.gate.outcomes import UNJUDGED, Comparison, Outcome
 from netpipe.gate.waivers import Waiver
-from netpipe.results.measurement import Measurement
+from netpipe.results.measurement import Interval, Measurement
 from netpipe.results.units import format_percent, format_seconds
 from netpipe.verdict.decision import judge
 
@@ -56,12 +57,6 @@ class GateResult:
         return self.comparison.outcome in UNJUDGED and not self.comparison.is_reported_only
 
     @property
-    def has_no_earlier(self) -> bool:
-        """Whether it was judged by the latest baseline, and by none before that."""
-        is_judged = self.comparison.outcome not in UNJUDGED
-        return is_judged and not self.against and not self.comparison.oldest
-
-    @property
     def outcome(self) -> str:
         """The outcome for people: with the other version, and the waiver."""
         against = f" against {self.against}" if self.against else ""
@@ -89,50 +84,49 @@ def find_worst(results: Sequence[GateResult]) -> GateResult:
 def render_failure(failed: GateResult, baselines: Sequence[Baseline], command: str) -> str:
     """Return the message of a failed gate; its first line fits pytest's short summary.
 
-    Args:
-        failed: The result that fails.
-        baselines: The baselines of its device, the latest last.
-        command: The command that repeats it.
+    `baselines` are those of its device, the latest last; `command` repeats it.
     """
     lines = [f"{failed.outcome}: {failed.comparison.reason}"]
-    if failed.comparison.decisive is not None:
-        lines += _figure_lines(failed, failed.comparison.decisive, baselines)
+    if failed.comparison.worse is not None:
+        lines += _figure_lines(failed, failed.comparison.worse, baselines)
     verdict = judge(failed.now)
     lines.append(f"verdict:   {verdict.message}; next: {verdict.next}")
-    holder = find_holder(failed.benchmark, baselines, failed.now.host)
-    then = holder.sessions[failed.benchmark][0].versions if holder else failed.now.versions
-    changed = [
-        f"{name} {then.get(name, 'none')} -> {version}"
-        for name, version in failed.now.versions.items()
-        if then.get(name) != version
-    ]
-    if changed:
-        lines.append(f"versions:  {', '.join(changed[:_MAX_VERSIONS])}")
+    if changed := list(islice(_changed_versions(failed, baselines), _MAX_VERSIONS)):
+        lines.append(f"versions:  {', '.join(changed)}")
     busy = format_percent(failed.now.busy_elsewhere_fraction)
     lines.append(f"machine:   other programs took {busy} of the host's CPU time")
     return "\n".join((*lines, f"again:     {command}"))
 
 
+def _changed_versions(failed: GateResult, baselines: Sequence[Baseline]) -> Iterator[str]:
+    holder = find_holder(failed.benchmark, baselines, failed.now.host)
+    then = holder.sessions[failed.benchmark][0].versions if holder else failed.now.versions
+    for name, version in failed.now.versions.items():
+        if then.get(name) != version:
+            yield f"{name} {then.get(name, 'none')} -> {version}"
+
+
 def _figure_lines(
-    failed: GateResult, decisive: MetricComparison, baselines: Sequence[Baseline]
+    failed: GateResult, worse: Interval, baselines: Sequence[Baseline]
 ) -> Iterator[str]:
-    metric, worse = decisive.metric, decisive.worse
-    now, then = _format_value(metric, decisive.now), _format_value(metric, decisive.then)
+    comparison, metric = failed.comparison, METRICS[failed.comparison.metric]
+    assert comparison.then is not None
+    now, then = _format_value(metric, comparison.now), _format_value(metric, comparison.then)
     beside = failed.against or "the baseline"
     yield f"metric:    {metric.name}, {'lower' if metric.lower_is_better else 'higher'} is better"
     yield f"value:     {now}, {beside} {then} (medians over sessions)"
     yield (
         f"worse by:  {worse.median:.3f} ({worse.low:.3f} to {worse.high:.3f}) over {worse.n} "
-        f"sessions; bound {decisive.bound:.3f}"
+        f"sessions; bound {comparison.bound:.3f}"
     )
     history = []
     for baseline in baselines:
         path = baseline.path
-        if decisive.baseline.endswith(path.name):
+        if comparison.baseline.endswith(path.name):
             yield f"baseline:  {path}, commit {baseline.commit[:12]}, {baseline.recorded[:16]}"
         if sessions := baseline.sessions.get(failed.benchmark, ()):
             value = median(map(metric.value, sessions))
-            history.append(f"{path.name[:4]} {_format_value(metric, value)}")
+            history.append(f"{path.name.partition('_')[0]} {_format_value(metric, value)}")
     if history:
         yield f"history:   {', '.join(history)}"
 
@@ -141,22 +135,16 @@ def _format_value(metric: Metric, value: float) -> str:
     return format_seconds(value) if metric.unit == "s" else f"{value:.3g} {metric.unit}".rstrip()
 
 
-def junit_properties(comparison: Comparison) -> list[tuple[str, object]]:
-    """Return the JUnit properties of a comparison, pass or fail."""
-    properties: list[tuple[str, object]] = [("netpipe_outcome", comparison.outcome.value)]
-    decisive = comparison.decisive
-    if decisive is not None:
-        properties += [
-            ("netpipe_metric", decisive.metric.name),
-            ("netpipe_unit", decisive.metric.unit),
-            ("netpipe_value", decisive.now),
-            ("netpipe_baseline", decisive.baseline),
-            ("netpipe_baseline_value", decisive.then),
-        ]
-    if decisive is not None and not decisive.why_not:
-        properties += [
-            ("netpipe_worse", decisive.worse.median),
-            ("netpipe_bound", decisive.bound),
-            ("netpipe_sessions", decisive.worse.n),
-        ]
-    return properties
+def junit_properties(comparison: Comparison) -> Iterator[tuple[str, object]]:
+    """Yield the JUnit properties of a comparison, pass or fail."""
+    yield "netpipe_outcome", comparison.outcome.value
+    if comparison.metric:
+        yield "netpipe_metric", comparison.metric
+        yield "netpipe_unit", METRICS[comparison.metric].unit
+        yield "netpipe_value", comparison.now
+        yield "netpipe_baseline", comparison.baseline
+        yield "netpipe_baseline_value", comparison.then
+    if comparison.worse is not None and not comparison.why_not:
+        yield "netpipe_worse", comparison.worse.median
+        yield "netpipe_bound", comparison.bound
+        yield "netpipe_sessions", comparison.worse.n

@@ -1,6 +1,8 @@
 """The flags and ini keys of the plugin, read in one place."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -10,8 +12,9 @@ import pytest
 from netpipe.device.emulated_names import parse_accelerators
 from netpipe.errors import NetpipeError
 from netpipe.linting.request import LintRequest
-from netpipe.linting.settings import read_lint_settings
 from netpipe.measuring.request import MeasureRequest
+from netpipe.paths import find_path_problem
+from netpipe.printable import make_loggable
 
 BASELINE: Final = "baseline"
 """The ref that names the commit at which the baseline in use was recorded."""
@@ -44,6 +47,13 @@ _FLAGS: Final = {
     "json": ("", "FILE", "write every measurement, verdict and comparison to FILE"),
     "report": ("", "FILE.html", "write one HTML page of them to FILE.html"),
 }  # fmt: skip
+
+# name: (what the whole value matches, the constraint in words)
+_TEXTS: Final = {
+    "missing": ("warn|fail", "be warn or fail"),
+    "inconclusive": ("warn|fail", "be warn or fail"),
+    "record": (r"[\w.-]{0,60}", "consist of at most 60 letters, digits and _ . -"),
+}
 
 
 @dataclass(frozen=True)
@@ -84,34 +94,10 @@ class Options:
         Raises:
             pytest.UsageError: A value is not one of those allowed.
         """
-        values = {}
-        for name in _FLAGS:
-            flag = config.getoption(f"netpipe_{name}")
-            values[name] = str(config.getini(f"netpipe_{name}") if flag is None else flag)
-        for name in ("missing", "inconclusive"):
-            if values[name] not in ("warn", "fail"):
-                raise _usage(name, "be warn or fail", values[name])
-        if not re.fullmatch(r"[\w.-]*", values["record"]):
-            raise _usage("record", "consist of letters, digits and _ . -", values["record"])
-        try:
-            lint = read_lint_settings(config.rootpath)
-            flops = values["flops_per_step"]
-            request = MeasureRequest(
-                budget_s=_number(values, "budget"),
-                batch_limit_s=_number(values, "batch_limit"),
-                start_limit_s=_number(values, "start_limit"),
-                flops_per_step=_number(values, "flops_per_step") if flops else None,
-                mfu=_number(values, "mfu"),
-                trace=str(Path(values["trace"]).absolute()) if values["trace"] else "",
-            )
-            lint_request = LintRequest(
-                start_limit_s=request.start_limit_s,
-                intent=values["intent"] or lint.intent,
-                silences=lint.silences,
-            )
+        values = _read_values(config)
+        with as_usage_error():
+            request, lint_request = _make_requests(values, config.rootpath)
             accelerators = parse_accelerators(values["accelerator"])
-        except NetpipeError as error:
-            raise pytest.UsageError(str(error)) from error
         sessions = _number(values, "sessions")
         if sessions < 1 or not sessions.is_integer():
             raise _usage("sessions", "be a whole number above 0", values["sessions"])
@@ -133,7 +119,7 @@ class Options:
         )
 
 
-def add_options(parser: pytest.Parser) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare every flag with its ini key."""
     group = parser.getgroup("netpipe", "input pipeline performance")
     for name, (default, metavar, text) in _FLAGS.items():
@@ -145,6 +131,57 @@ def add_options(parser: pytest.Parser) -> None:
             help=f"{text} (default: {default or 'none'})",
         )
         parser.addini(f"netpipe_{name}", f"{text}; the flag overrides it", default=default)
+
+
+def is_any_given(config: pytest.Config) -> bool:
+    """Return whether a flag or an ini key asks for netpipe, or for a comparison with a baseline."""
+    return bool(getattr(config.option, "benchmark_compare", None)) or any(
+        config.getoption(f"netpipe_{name}") is not None
+        or config.getini(f"netpipe_{name}") != default
+        for name, (default, _, _) in _FLAGS.items()
+    )
+
+
+@contextmanager
+def as_usage_error() -> Iterator[None]:
+    """Turn an error whose message is for the user into a UsageError."""
+    try:
+        yield
+    except NetpipeError as error:
+        raise pytest.UsageError(make_loggable(str(error))) from error
+
+
+def _read_values(config: pytest.Config) -> dict[str, str]:
+    values = {}
+    for name in _FLAGS:
+        flag = config.getoption(f"netpipe_{name}")
+        values[name] = str(config.getini(f"netpipe_{name}") if flag is None else flag)
+    for name, (allowed, constraint) in _TEXTS.items():
+        if not re.fullmatch(allowed, values[name]):
+            raise _usage(name, constraint, values[name])
+    for name in ("baselines", "trace", "json", "report"):
+        problem = find_path_problem(values[name])
+        if problem and (values[name] or name == "baselines"):
+            raise _usage(name, problem, values[name])
+    return values
+
+
+def _make_requests(values: dict[str, str], root: Path) -> tuple[MeasureRequest, LintRequest]:
+    from netpipe.linting.settings import read_lint_settings  # Slow: it imports every rule.
+
+    lint = read_lint_settings(root)
+    request = MeasureRequest(
+        budget_s=_number(values, "budget"),
+        batch_limit_s=_number(values, "batch_limit"),
+        start_limit_s=_number(values, "start_limit"),
+        flops_per_step=_number(values, "flops_per_step") if values["flops_per_step"] else None,
+        mfu=_number(values, "mfu"),
+        trace=str(Path(values["trace"]).absolute()) if values["trace"] else "",
+    )
+    intent = values["intent"] or lint.intent
+    return request, LintRequest(
+        start_limit_s=request.start_limit_s, intent=intent, silences=lint.silences
+    )
 
 
 def _number(values: dict[str, str], name: str) -> float:

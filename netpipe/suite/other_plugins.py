@@ -3,13 +3,15 @@
 Timed tests run alone, in the controlling process, after the workers of pytest-xdist.
 """
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+
+from netpipe.paths import exists
 
 _DEFAULT_STORAGE: Final = "file://./.benchmarks"
 _LEFT_OUT: Final = "netpipe_left_out"
@@ -21,25 +23,25 @@ def take_comparison(config: pytest.Config) -> object:
     Returns its value: None without the flag, True for a flag without a value. The flag stays where
     the user chose another storage.
     """
-    compare: object = config.option.benchmark_compare
-    if config.option.benchmark_storage == _DEFAULT_STORAGE:
+    compare: object = config.getoption("benchmark_compare", None)
+    if config.getoption("benchmark_storage", None) == _DEFAULT_STORAGE:
         config.option.benchmark_compare = None
     return compare
 
 
-def refuse_only_beside_workers(config: pytest.Config) -> None:
-    """Raise a UsageError for `--benchmark-only` with pytest-xdist, and say the way out."""
-    dist = config.getoption("dist", "no")
-    if config.option.benchmark_only and dist != "no":
+def require_benchmark(config: pytest.Config, benchmarks: Iterator[pytest.Item]) -> None:
+    """Raise a UsageError for a benchmark without the plugin pytest-benchmark."""
+    if not hasattr(config, "_benchmarksession") and (benchmark := next(benchmarks, None)):
         raise pytest.UsageError(
-            "--benchmark-only must not come with pytest-xdist, which disables pytest-benchmark; "
-            f"found --dist {dist}. Add -n0"
+            f"{benchmark.nodeid} needs the plugin pytest-benchmark, which is switched off. Leave "
+            "out -p no:benchmark, or deselect the test"
         )
 
 
 def enable_without_workers(config: pytest.Config) -> None:
     """Enable pytest-benchmark beside pytest-xdist: timed tests run in no worker."""
-    if config.getoption("dist", "no") != "no" and not config.getoption("benchmark_disable"):
+    is_enabled = not config.getoption("benchmark_disable", True)
+    if config.getoption("dist", "no") != "no" and is_enabled:
         bench = _benchmark_session(config)
         bench.disabled = bench.xdist_warning = False
 
@@ -49,6 +51,8 @@ def refuse_path_as_run(config: pytest.Config, compare: object) -> None:
     if not isinstance(compare, str):
         return
     path = config.invocation_params.dir / compare.partition("::")[0]
+    if not exists(path):
+        return
     is_path = path.suffix == ".py" and path.is_file()
     if path.is_dir():
         is_path = True
@@ -68,7 +72,7 @@ def refuse_other_comparisons(config: pytest.Config, compare: object) -> None:
             "--benchmark-compare must have no value where netpipe's tests run, which are held "
             f"against the latest baseline of the device; found {compare!r}"
         )
-    if config.option.benchmark_compare_fail:
+    if config.getoption("benchmark_compare_fail", None):
         raise pytest.UsageError(
             "--benchmark-compare-fail must not come with netpipe's tests, each of which fails by "
             "itself when it has regressed. Leave it out"
@@ -84,10 +88,12 @@ def give_comparison_back(config: pytest.Config, compare: object) -> None:
 
 
 def show_baseline(config: pytest.Config, path: Path) -> None:
-    """Show a baseline beside this run in pytest-benchmark's table.
+    """Show a baseline beside this run in pytest-benchmark's table, if there is one.
 
     pytest-benchmark's own loading would also warn of each difference of the machines.
     """
+    if not hasattr(config, "_benchmarksession"):
+        return
     from pytest_benchmark.storage.file import FileStorage
 
     bench = _benchmark_session(config)
@@ -143,7 +149,8 @@ def run_alone(session: pytest.Session, node_ids: Sequence[str]) -> None:
         pytest.Session.Interrupted: The run was asked to stop.
     """
     collected_by_workers = session.testscollected
-    session.perform_collect([str(session.config.rootpath / node_id) for node_id in node_ids])
+    # A path object would take one of two slashes out of the name of a parametrized test.
+    session.perform_collect([f"{session.config.rootpath}/{node_id}" for node_id in node_ids])
     session.testscollected += collected_by_workers
     for item, following in zip_longest(session.items, session.items[1:]):
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)

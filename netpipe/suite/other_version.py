@@ -2,11 +2,8 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import tempfile
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,8 +13,10 @@ from pathlib import Path
 from typing import Final
 
 from netpipe.errors import InputError
+from netpipe.paths import exists
 from netpipe.session.parent import ProcessEnvironment
 from netpipe.suite.worktrees import Checkout, Commit, check_out, declares_other_dependencies
+from netpipe.temporary_folders import temporary_folder
 
 _PROJECT_FILES: Final = ("pyproject.toml", "setup.py", "setup.cfg")
 _MAX_LOG_LINES: Final = 25
@@ -53,9 +52,9 @@ class Version:
         path, colons, name = value.partition("::")
         here = folder / path
         there = self.checkout.locate(here)
-        if not path or not (colons or here.exists()):
+        if not path or not (colons or exists(here)):
             return word
-        if not colons and not there.exists():
+        if not colons and not exists(there):
             there = here
         elif not Path(path).is_absolute():
             return word
@@ -68,46 +67,20 @@ def open_version(
 ) -> Iterator[Version]:
     """Check a commit out and find its environment; both are removed at the end.
 
-    Args:
-        commit: The other version.
-        project: The folder of the project here.
-        extras: The extras to install where it needs an environment of its own.
-        say: Tells the user what happens.
+    `project` is the folder of the project here, `extras` what to install with it where it needs an
+    environment of its own, and `say` tells the user what happens.
 
     Raises:
         InputError: It cannot be checked out, or its environment cannot be made.
     """
-    with (
-        _interrupted_by_sigterm(),
-        tempfile.TemporaryDirectory(prefix="netpipe-against-", ignore_cleanup_errors=True) as made,
-        check_out(commit, Path(made, "checkout")) as checkout,
-    ):
+    with temporary_folder("against") as made, check_out(commit, made / "checkout") as checkout:
         if declares_other_dependencies(checkout, project):
             say(f"{commit.label} declares other dependencies: making an environment for it")
-            yield _install(checkout, project, Path(made, "environment"), extras)
+            yield _install(checkout, project, made / "environment", extras)
         else:
             say(f"{commit.label} runs its own checkout, in this environment")
             path = _moved_path(checkout, [*sys.path, *_editable_roots()])
             yield Version(checkout, sys.executable, path)
-
-
-@contextmanager
-def _interrupted_by_sigterm() -> Iterator[None]:
-    """Make SIGTERM end this process as Ctrl-C does, so that it cleans up."""
-    is_free = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    if not is_free or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(*_: object) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # A second one would end the cleaning up.
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _install(checkout: Checkout, project: Path, folder: Path, extras: str) -> Version:

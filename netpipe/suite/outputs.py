@@ -16,10 +16,11 @@ import pytest
 
 from netpipe.errors import InputError, NetpipeError
 from netpipe.gate import baseline
-from netpipe.gate.comparison import why_not_comparable
+from netpipe.gate.comparison import is_comparable
 from netpipe.gate.history import read_entries
 from netpipe.gate.metrics import METRICS
 from netpipe.gate.waivers import Waiver
+from netpipe.paths import exists
 from netpipe.results.measurement import Measurement
 from netpipe.suite import other_plugins
 from netpipe.suite.gate_results import GateResult
@@ -30,35 +31,37 @@ from netpipe.verdict.report import measurement_document
 from netpipe.whole_file import write_whole
 
 
-class NotRecordedError(NetpipeError):
-    """A run cannot be recorded as a baseline."""
-
-
 def write_outputs(
     run: Run, session: pytest.Session, write_page: Callable[[Run, pytest.Session], None]
 ) -> None:
-    """Write all files that the options ask for; one that cannot be written fails the run."""
-    step_summary = os.environ.get("GITHUB_STEP_SUMMARY")
+    """Write all files that the options ask for; one that cannot be written fails the run.
+
+    GitHub's step summary is a courtesy that nobody asked for: without it, the verdict stands.
+    """
     writers: list[Callable[[], None]] = []
     if run.options.record:
         writers.append(partial(_record_baselines, run, session))
     if run.options.json is not None:
         writers.append(partial(write_json, run, run.options.json))
     writers.append(partial(write_page, run, session))
-    if step_summary and (run.timed or run.compares_nothing):
-        writers.append(partial(add_step_summary, run, Path(step_summary)))
     for write in writers:
         try:
             write()
         except NetpipeError as error:
             run.notes.append(str(error))
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    step_summary = os.environ.get("GITHUB_STEP_SUMMARY")
+    if step_summary and (run.timed or run.compares_nothing):
+        try:
+            add_step_summary(run, Path(step_summary))
+        except InputError as error:
+            run.notes.append(f"warning: {error}")
 
 
 def _record_baselines(run: Run, session: pytest.Session) -> None:
     """Write one baseline for each device key, if every test passed and every verdict was good."""
     if reason := _why_not_recorded(run, int(session.exitstatus)):
-        raise NotRecordedError(f"no baseline was recorded: {reason}")
+        raise NetpipeError(f"no baseline was recorded: {reason}")
     devices: dict[str, dict[str, tuple[Measurement, ...]]] = defaultdict(dict)
     for name, sessions in run.recorded.items():
         devices[sessions[0].device.key][name] = sessions
@@ -76,7 +79,7 @@ def _record_baselines(run: Run, session: pytest.Session) -> None:
             refused.append(f"no baseline was recorded: {error}")
     note = "; ".join([*refused, *written])
     if refused:
-        raise NotRecordedError(note)
+        raise NetpipeError(note)
     run.notes.append(note)
 
 
@@ -102,7 +105,7 @@ def _removed_benchmarks(run: Run, config: pytest.Config, folder: Path) -> Iterat
         for benchmark in baseline.find_holders(earlier):
             file = benchmark.partition("::")[0]
             is_collected = any(name.startswith(f"{file}::") for name in run.timed | run.deselected)
-            is_certain = is_collected or not (config.rootpath / file).exists()
+            is_certain = is_collected or not exists(config.rootpath / file)
             if is_certain and run.is_removed(benchmark):
                 yield benchmark
 
@@ -139,7 +142,7 @@ def run_document(run: Run) -> dict[str, Any]:
             "commit": run.against.commit.sha,
             "pairs": [
                 {"base": _measurement(pair.base), "now": _measurement(pair.now)}
-                for pair in run.against.all_pairs()
+                for pair in chain.from_iterable(run.against.pairs.values())
             ],
         },
     }
@@ -180,7 +183,7 @@ def _history(run: Run, result: GateResult) -> Iterator[dict[str, Any]]:
         return
     for stored in run.baselines_of(result.now.device.key):
         sessions = stored.sessions.get(result.benchmark, ())
-        if sessions and not why_not_comparable(metric, result.now, sessions[0]):
+        if is_comparable(metric, result.now, sessions):
             yield {
                 "baseline": stored.path.name,
                 "recorded": stored.recorded,

@@ -1,12 +1,11 @@
 """The state of one run: each subject is measured once, confirmed when in doubt, and compared."""
 
+import signal
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from math import ceil
-from typing import Any, Final, TypeVar
-
-import pytest
+from typing import Any, TypeVar
 
 from netpipe.device import detection
 from netpipe.errors import NetpipeError, OutOfTimeError
@@ -14,12 +13,13 @@ from netpipe.gate import baseline
 from netpipe.gate.baseline import Baseline
 from netpipe.gate.comparison import MAX_SESSIONS, BaselineSessions, compare_until_decided
 from netpipe.gate.outcomes import UNJUDGED, Comparison
+from netpipe.gate.pairs import MAX_PAIRS
 from netpipe.gate.waivers import apply_waivers
 from netpipe.measuring.request import MeasureRequest
-from netpipe.results.measurement import Device, Finding, Measurement
+from netpipe.results.measurement import Device, Finding, Host, Measurement
 from netpipe.session import parent
 from netpipe.suite.acceptance import Acceptance
-from netpipe.suite.against import Against, dismiss_machine_alarm, pairs_limit_s
+from netpipe.suite.against import Against, dismiss_machine_alarm
 from netpipe.suite.gate_results import GateResult
 from netpipe.suite.options import Options
 from netpipe.suite.time_limit import LongPhases, TimeLimit, limit_s
@@ -62,6 +62,7 @@ class Run:
         notes: Lines for the summary: files written, and older baselines that were needed.
         timed: The ids of the tests that need a session.
         left_to_run: The ids of the timed tests that pytest-xdist's workers left out, in order.
+        ended_by: The number of the signal that ended the run; 0 for none.
     """
 
     options: Options
@@ -78,6 +79,7 @@ class Run:
     notes: list[str] = field(default_factory=list)
     timed: set[str] = field(default_factory=set)
     left_to_run: dict[str, None] = field(default_factory=dict)
+    ended_by: int = 0
     acceptance: Acceptance = field(default_factory=Acceptance)
     _baselines: dict[str, tuple[Baseline, ...]] = field(default_factory=dict)
     _failures: dict[Hashable, NetpipeError] = field(default_factory=dict)
@@ -88,10 +90,16 @@ class Run:
         """The device that jax finds, looked up in a process of its own."""
         return detection.find_device()
 
+    def interrupt(self, number: int) -> KeyboardInterrupt:
+        """Note the signal that ends the run, and return the error that ends it."""
+        self.ended_by = number
+        return KeyboardInterrupt(signal.Signals(number).name)
+
     def say_limit(self) -> None:
         """Tell the user how long the timed tests may take."""
         request = self.options.request
-        all_s = self.sessions_limit_s + bool(self.options.against) * pairs_limit_s(request)
+        pairs_s = limit_s(request, 2 * MAX_PAIRS) if self.options.against else 0.0
+        all_s = self.sessions_limit_s + pairs_s
         self.say(
             f"timed tests: {len(self.timed)}; a session measures for {request.budget_s:g} s; all "
             f"sessions of one loader and step end within {ceil(all_s / 60)} min, of which the "
@@ -219,7 +227,7 @@ class Run:
     ) -> list[GateResult]:
         waivers, today = self.acceptance.waivers, self.acceptance.today
         results = []
-        for alone in found.by_metric:
+        for alone in found.metrics or (found,):
             comparison, waiver = apply_waivers(waivers, alone, benchmark, now.device.key, today)
             results.append(GateResult(benchmark, quantity, comparison, now, waiver, against))
         return results
@@ -233,15 +241,7 @@ class Run:
             reason = f"there is no baseline for {key}"
             found = Comparison.without_baseline(quantity, sessions, reason)
             return self._results(benchmark, quantity, found, sessions[-1])
-        latest = baselines[-1]
-        holder = baseline.find_holder(benchmark, baselines, sessions[-1].host) or latest
-        if holder is not latest:
-            why = "was recorded on another class of host"
-            if not latest.sessions.get(benchmark):
-                why = f"does not hold {benchmark}"
-            note = f"{latest.path.name} {why}: {benchmark} is compared with {holder.path.name}"
-            if note not in self.notes:
-                self.notes.append(note)
+        holder = self._find_holder(benchmark, baselines, sessions[-1].host)
         stored, *earlier = (
             BaselineSessions(recording.name, recording.sessions.get(benchmark, ()))
             for recording in (holder, *baselines[: baselines.index(holder)])
@@ -253,6 +253,19 @@ class Run:
         found, sessions = compare_until_decided(quantity, sessions, stored, earlier, measure_again)
         self.sessions[subject.full_key] = sessions
         return self._results(benchmark, quantity, found, sessions[-1])
+
+    def _find_holder(self, benchmark: str, baselines: Sequence[Baseline], host: Host) -> Baseline:
+        """Return the baseline to compare with, and note it where it is not the latest."""
+        latest = baselines[-1]
+        holder = baseline.find_holder(benchmark, baselines, host) or latest
+        if holder is not latest:
+            why = "was recorded on another class of host"
+            if not latest.sessions.get(benchmark):
+                why = f"does not hold {benchmark}"
+            note = f"{latest.path.name} {why}: {benchmark} is compared with {holder.path.name}"
+            if note not in self.notes:
+                self.notes.append(note)
+        return holder
 
     def is_removed(self, benchmark: str) -> bool:
         """Return whether this run would have found the benchmark's test, and there is none."""
@@ -272,7 +285,3 @@ class Run:
     def _request(self, subject: Subject) -> MeasureRequest:
         request = replace(self.options.request, accelerator=subject.accelerator)
         return replace(request, trace_name=subject.name) if request.trace else request
-
-
-RUN: Final = pytest.StashKey[Run]()
-"""The key of the run in a config's stash."""

@@ -1,21 +1,16 @@
-"""A test node as a session: the command of its fresh process, and the code that runs there."""
+"""A test node as a session: the command of its fresh process, and what identifies its subject."""
 
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from netpipe.linting.request import LintRequest
-from netpipe.measuring.child import serve
-from netpipe.measuring.request import Factories, MeasureRequest
-from netpipe.session.child import run_job
-from netpipe.session.request import SessionRequest
-from netpipe.session.result_files import error_document, write_result
+from netpipe.measuring.request import Factories
 
 SUBJECT_FIXTURES: Final = tuple(f"netpipe_{field.name}" for field in fields(Factories))
 
@@ -31,12 +26,17 @@ _RUN_ONLY: Final = (
 
 def node_command(config: pytest.Config, node_id: str) -> list[str]:
     """Return the command that runs one test node alone, with this run's configuration."""
-    command = [sys.executable, "-m", "pytest", str(config.rootpath / node_id)]
+    # A path object would take one of two slashes out of the name of a parametrized test.
+    command = [sys.executable, "-m", "pytest", f"{config.rootpath}/{node_id}"]
     command += [f"--rootdir={config.rootpath}"]
     if config.inipath is not None:
         command += ["-c", str(config.inipath)]
-    if config.pluginmanager.hasplugin("xdist"):
+    if hasattr(config.option, "numprocesses"):
         command += ["-n0"]
+    # Those in addopts would deselect what this run selected. In one word with its flag, no
+    # expression is taken for a path.
+    for flag, expression in (("-m", config.option.markexpr), ("-k", config.option.keyword)):
+        command += [f"{flag}{expression}"] if expression else [flag, ""]
     return [*command, *_forwarded(config)]
 
 
@@ -44,8 +44,10 @@ def repeating_command(config: pytest.Config, node_id: str) -> str:
     """Return the command line that compares one benchmark with its baseline again."""
     path, colons, name = node_id.partition("::")
     here = os.path.relpath(config.rootpath / path, config.invocation_params.dir)
-    command = ["pytest", f"{here}{colons}{name}", "--benchmark-compare", *_forwarded(config)]
-    return shlex.join(command)
+    command = ["pytest", f"{here}{colons}{name}", "--benchmark-compare"]
+    if config.option.markexpr:  # Another one in addopts would deselect the test.
+        command += ["-m", config.option.markexpr]
+    return shlex.join([*command, *_forwarded(config)])
 
 
 def _forwarded(config: pytest.Config) -> Iterator[str]:
@@ -58,25 +60,21 @@ def _forwarded(config: pytest.Config) -> Iterator[str]:
             yield argument
 
 
-def coverage(config: pytest.Config) -> Callable[[str], bool]:
+def covers(config: pytest.Config, node_id: str) -> bool:
     """Return whether a node id lies in the folders, files, classes and tests of this run."""
+    path, name = _locate(config.rootpath, node_id)
+    given = (_locate(config.invocation_params.dir, argument) for argument in config.args)
+    return any(
+        path.is_relative_to(within)
+        and (not chosen or name == chosen or name.startswith((f"{chosen}::", f"{chosen}[")))
+        for within, chosen in given
+    )
 
-    def parts(folder: Path, node_id: str) -> tuple[Path, str]:
-        # pytest resolves links neither in the root nor in its arguments.
-        path, _, name = node_id.partition("::")
-        return (folder / path).resolve(), name
 
-    given = [parts(config.invocation_params.dir, argument) for argument in config.args]
-
-    def covers(node_id: str) -> bool:
-        path, name = parts(config.rootpath, node_id)
-        return any(
-            path.is_relative_to(within)
-            and (not chosen or name == chosen or name.startswith((f"{chosen}::", f"{chosen}[")))
-            for within, chosen in given
-        )
-
-    return covers
+def _locate(folder: Path, node_id: str) -> tuple[Path, str]:
+    # pytest resolves links neither in the root nor in its arguments.
+    path, _, name = node_id.partition("::")
+    return (folder / path).resolve(), name
 
 
 def subject_key(request: pytest.FixtureRequest) -> tuple[object, ...]:
@@ -100,26 +98,3 @@ def subject_key(request: pytest.FixtureRequest) -> tuple[object, ...]:
         tuple((name, definitions[name]) for name in sorted(definitions)),
         tuple((name, parameters[name]) for name in sorted(parameters) if name in definitions),
     )
-
-
-def report_missing_test(collected: pytest.Session) -> None:
-    """In a session's process, report a missing test: another version may not have it."""
-    request = SessionRequest.from_environment()
-    if request is not None and not collected.items and not collected.testsfailed:
-        write_result(request, error_document("missing", "there is no such test"))
-
-
-def serve_node(request: pytest.FixtureRequest, kind: str) -> None:
-    """Measure or lint with the fixtures of this node, and end the test."""
-    factories = Factories(*map(request.getfixturevalue, SUBJECT_FIXTURES))
-    if kind == "lint":
-        from netpipe.linting.job import lint_loader
-
-        lint = LintRequest.from_environment()
-        assert lint is not None
-        run_job(lint, lambda _: {"lint": lint_loader(lint, factories.loader)})
-    else:
-        measure = MeasureRequest.from_environment()
-        assert measure is not None
-        serve(measure, factories)
-    pytest.skip("this process measured for another one")

@@ -11,9 +11,10 @@ from rich.table import Table
 from netpipe.errors import InputError
 from netpipe.gate.baseline_changes import FileChange, change_table
 from netpipe.gate.metrics import GATED
-from netpipe.gate.outcomes import NO_WORSE, Outcome
+from netpipe.gate.outcomes import NO_WORSE, UNJUDGED, Outcome
 from netpipe.gate.waivers import Waiver
 from netpipe.linting.rules import UNUSED_SILENCE
+from netpipe.printable import make_printable
 from netpipe.suite.acceptance import Acceptance
 from netpipe.suite.gate_results import GateResult
 from netpipe.suite.run import Run
@@ -108,14 +109,12 @@ def comparison_tables(run: Run) -> Iterator[Table]:
 
 
 def _comparison_cells(result: GateResult) -> Iterator[str]:
-    comparison, decisive = result.comparison, result.comparison.decisive
-    ratio = comparison.worse_ratio
+    comparison, ratio = result.comparison, result.comparison.worse_ratio
     yield result.benchmark.rpartition("::")[2]
-    is_drift = decisive is not None and decisive.is_drift
-    yield f"{comparison.metric or result.quantity}{' since the oldest' if is_drift else ''}"
+    since = " since the oldest" if comparison.is_drift else ""
+    yield f"{comparison.metric or result.quantity}{since}"
     yield "" if ratio is None else f"{ratio:.2f} x"
-    why_not = decisive.why_not if decisive else ""
-    yield f"{result.outcome}: {why_not}" if why_not else result.outcome
+    yield ": ".join(filter(None, (result.outcome, comparison.why_not)))
 
 
 def _comparison_lines(run: Run) -> Iterator[str]:
@@ -129,9 +128,9 @@ def _comparison_lines(run: Run) -> Iterator[str]:
     )
     if any(result.is_missing and not result.against for result in run.results):
         yield "to record a baseline, run the same command with --netpipe-record NAME"
-    alone = [result.comparison.metric for result in run.results if result.has_no_earlier]
-    if alone:
-        metrics = ", ".join(dict.fromkeys(alone))
+    judged = (found for found in run.results if found.comparison.outcome not in UNJUDGED)
+    latest_only = (found for found in judged if not found.against and not found.comparison.oldest)
+    if metrics := ", ".join(dict.fromkeys(found.comparison.metric for found in latest_only)):
         yield f"small steps were not added up: no earlier baseline to compare {metrics} with"
     for name in run.lost_benchmarks():
         yield f"in the baseline, but no test produced it: {name}"
@@ -182,7 +181,7 @@ def waiver_problems(run: Run) -> Iterator[str]:
 
 
 def _why_superfluous(run: Run, waiver: Waiver) -> str | None:
-    if waiver.is_expired(run.acceptance.today):
+    if run.acceptance.today > waiver.expires:
         return f"it expired on {waiver.expires}"
     if run.is_removed(waiver.benchmark):
         return "there is no such benchmark"
@@ -190,13 +189,8 @@ def _why_superfluous(run: Run, waiver: Waiver) -> str | None:
     metrics = {metric.name for result in results for metric in GATED[result.quantity]}
     if results and waiver.metric not in metrics:
         return "the benchmark is not held by that metric"
-    judged = [
-        result
-        for result in results
-        if (decisive := result.comparison.decisive)
-        and not decisive.why_not
-        and decisive.metric.name == waiver.metric
-    ]
+    waived = [result for result in results if result.comparison.metric == waiver.metric]
+    judged = [result for result in waived if not result.comparison.why_not]
     if judged and all(result.comparison.outcome in NO_WORSE for result in judged):
         return f"without it, it is {judged[-1].comparison.outcome} on {judged[-1].now.device.key}"
     return None
@@ -222,9 +216,10 @@ def annotations(reports: Iterable[Any], run: Run) -> Iterator[str]:
 
 
 def _command(level: str, message: str, path: str, title: str, line: int | None = None) -> str:
-    file, title = (text.translate(_PROPERTY_ESCAPES) for text in (path, title))
+    file, title = (make_printable(text).translate(_PROPERTY_ESCAPES) for text in (path, title))
     at_line = "" if line is None else f",line={line}"
-    return f"::{level} file={file}{at_line},title={title}::{message.translate(_ESCAPES)}"
+    message = make_printable(message).translate(_ESCAPES)
+    return f"::{level} file={file}{at_line},title={title}::{message}"
 
 
 def add_step_summary(run: Run, path: Path) -> None:
@@ -257,4 +252,4 @@ def _markdown(table: Table) -> Iterator[str]:
 
 
 def _escape(text: str) -> str:
-    return " ".join(text.split()).translate(_MARKDOWN_ESCAPES)
+    return " ".join(make_printable(text).split()).translate(_MARKDOWN_ESCAPES)

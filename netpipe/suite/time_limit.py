@@ -43,10 +43,7 @@ class TimeLimit:
     ) -> _Result:
         """Run some sessions within the time that is left.
 
-        Args:
-            request: The request to each session.
-            measure: Runs them, given that request limited to the time that each may take.
-            sessions: The number of sessions that it runs.
+        `measure` runs them, given the request limited to the time that each may take.
 
         Raises:
             OutOfTimeError: Less time is left than the longest call took.

@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Iterator
 from configparser import ConfigParser
 from configparser import Error as ConfigError
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from netpipe.errors import InputError
 from netpipe.git import GitError, git
+from netpipe.temporary_folders import OWN_NAME, locked
 
 _DEPENDENCY_FILES: Final = (
     "setup.py", "requirements*.txt", "requirements*.in", "*.lock", "Pipfile", "pixi.toml",
@@ -23,6 +24,7 @@ _PROJECT_KEYS: Final = (
     "dependencies", "optional-dependencies", "requires-python", "scripts", "gui-scripts",
     "entry-points",
 )  # fmt: skip
+_REMOVE: Final = ("worktree", "remove", "--force", "--force")
 _TOOLS: Final = ("poetry", "pdm", "uv", "pixi")
 
 
@@ -99,6 +101,7 @@ def check_out(commit: Commit, folder: Path) -> Iterator[Checkout]:
         InputError: git cannot make it.
     """
     repository = commit.repository
+    _remove_abandoned_worktrees(repository)
     # The hooks of a repository are not meant for temporary worktrees.
     add = ("-c", f"core.hooksPath={os.devnull}", "worktree", "add", "--detach")
     try:
@@ -106,14 +109,26 @@ def check_out(commit: Commit, folder: Path) -> Iterator[Checkout]:
             git(repository, *add, str(folder), commit.sha)
         except GitError as error:
             raise InputError(repository, "git", "check out", commit.ref, str(error)) from None
-        yield Checkout(commit, folder.resolve())
+        # A container that shares only the repository cannot see the temporary folder's lock.
+        with locked(Path(git(folder, "rev-parse", "--absolute-git-dir"))):
+            yield Checkout(commit, folder.resolve())
     finally:
-        try:
-            git(repository, "worktree", "remove", "--force", "--force", str(folder))
-        except GitError:  # It is incomplete.
-            shutil.rmtree(folder, ignore_errors=True)
-            with suppress(GitError):
-                git(repository, "worktree", "prune")
+        shutil.rmtree(folder, ignore_errors=True)  # git removes no worktree that is incomplete.
+        with suppress(GitError):
+            git(repository, *_REMOVE, str(folder))
+
+
+def _remove_abandoned_worktrees(repository: Path) -> None:
+    """Remove the worktrees that killed processes of netpipe left in a repository."""
+    common = repository / git(repository, "rev-parse", "--git-common-dir")
+    for file in common.glob("worktrees/*/gitdir"):
+        with ExitStack() as stack, suppress(OSError, GitError):
+            folder = (file.parent / os.fsdecode(file.read_bytes()).strip()).parent
+            if not OWN_NAME.fullmatch(folder.parent.name) or file.stat().st_uid != os.geteuid():
+                continue
+            owned = [file.parent, *filter(Path.exists, (folder.parent,))]
+            if all(stack.enter_context(locked(each, waits=False)) for each in owned):
+                git(repository, *_REMOVE, str(folder))
 
 
 def declares_other_dependencies(checkout: Checkout, project: Path) -> bool:
@@ -139,7 +154,7 @@ def _declared_dependencies(folder: Path) -> dict[str, object]:
             text = path.read_text(encoding="utf-8", errors="replace")
             try:
                 found[name] = _read_dependencies(name, text)
-            except (tomllib.TOMLDecodeError, ConfigError):
+            except (ValueError, RecursionError, ConfigError, AttributeError):
                 found[name] = text  # Equal only to the same text.
         elif path.is_file() and any(fnmatch(name, pattern) for pattern in _DEPENDENCY_FILES):
             found[name] = path.read_bytes()

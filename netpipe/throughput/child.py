@@ -10,7 +10,10 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from netpipe.session.request import SessionRequest
 
 
 def main() -> None:
@@ -26,20 +29,23 @@ def main() -> None:
     arguments = parser.parse_args()
     request = require_request(parser, SessionRequest)
 
-    def measure(closing: ExitStack) -> dict[str, Any]:
-        from dataclasses import asdict
+    run_job(request, partial(_measure, arguments, request))
 
-        from netpipe.clock import MonotonicClock
-        from netpipe.grain_workers import let_grain_start_workers
-        from netpipe.session.watchdog import Watchdog
-        from netpipe.throughput.run import run
 
-        let_grain_start_workers()
-        with Watchdog(request) as watch:
-            tally = run(_loader(arguments), arguments.seconds, MonotonicClock(), closing, watch)
-        return {request.kind: asdict(tally)}
+def _measure(
+    arguments: argparse.Namespace, request: "SessionRequest", closing: ExitStack
+) -> dict[str, Any]:
+    from dataclasses import asdict
 
-    run_job(request, measure)
+    from netpipe.clock import MonotonicClock
+    from netpipe.grain_workers import let_grain_start_workers
+    from netpipe.session.watchdog import Watchdog
+    from netpipe.throughput.run import run
+
+    let_grain_start_workers()
+    with Watchdog(request) as watch:
+        tally = run(_loader(arguments), arguments.seconds, MonotonicClock(), closing, watch)
+    return {request.kind: asdict(tally)}
 
 
 def _loader(arguments: argparse.Namespace) -> Callable[[], Any]:

@@ -54,13 +54,11 @@ class Tally:
 
     Attributes:
         cpu_s: Of all processes, without counting tokens.
-        slots: Token positions, padding included.
-        worst_padding_fraction: The largest of any batch.
         bytes_read: By the processes that load.
         peak_pss_bytes: The most memory of all processes, shared memory counted once.
         peak_rss_bytes: The same, shared memory counted in each process.
         first_batch_s: Seconds from building the pipeline to its first batch, after the imports.
-        counted_by: What counts as a token: `BY_SEGMENTATION` or `BY_ELEMENTS`.
+        counted_by: The `rule` of `Counted`; so are `tokens` and `slots`.
     """
 
     wall_s: float

@@ -262,11 +262,17 @@ def choose(
 ) -> WorkerChoice:
     """Choose from what `try_candidates` returned the fewest workers that are not clearly slower.
 
-    Workers that do not make loading faster cost memory, and cores that the trainer could use.
+    Workers that do not make loading faster cost memory, and cores that the trainer could use. The
+    reason compares the chosen candidate with its neighbors and with the fastest one above it.
     """
     judged = drop_slower(candidates)
     chosen = open_candidates(judged)[0]
-    reason = _explain(chosen, judged)
+    fewer = [candidate for candidate in judged if candidate.workers < chosen.workers]
+    more = [candidate for candidate in judged if candidate.workers > chosen.workers]
+    rivals = open_candidates(more[1:])
+    others = more[:1] + ([_fastest(rivals)] if rivals else []) + fewer[-1:]
+    sentence = f"{chosen.label}: {format_amount(chosen.tokens_per_s)} tokens/s"
+    reason = "; ".join([sentence, *(_compare(other, chosen) for other in others)]) + "."
     unneeded = f"not clearly faster than {chosen.label}"
     for index, candidate in enumerate(judged):
         if candidate is chosen:
@@ -274,16 +280,6 @@ def choose(
         elif candidate.status == "open":
             judged[index] = replace(candidate, status="not needed", reason=unneeded)
     return WorkerChoice(chosen.workers, reason, memory_budget_bytes, seconds, tuple(judged))
-
-
-def _explain(chosen: Candidate, candidates: Sequence[Candidate]) -> str:
-    """Compare the chosen candidate with its neighbors and with the fastest one above it."""
-    fewer = [candidate for candidate in candidates if candidate.workers < chosen.workers]
-    more = [candidate for candidate in candidates if candidate.workers > chosen.workers]
-    rivals = open_candidates(more[1:])
-    others = more[:1] + ([_fastest(rivals)] if rivals else []) + fewer[-1:]
-    sentence = f"{chosen.label}: {format_amount(chosen.tokens_per_s)} tokens/s"
-    return "; ".join([sentence, *(_compare(other, chosen) for other in others)]) + "."
 
 
 def _compare(other: Candidate, chosen: Candidate) -> str:

@@ -9,7 +9,7 @@ from math import isfinite
 from statistics import median
 
 from netpipe.results import statistics
-from netpipe.results.measurement import Finding, Measurement
+from netpipe.results.measurement import Finding, GpuHealth, Measurement
 from netpipe.results.units import (
     format_percent,
     format_ratio_interval,
@@ -42,11 +42,10 @@ def find_remarks(measurement: Measurement, verdict: Verdict) -> tuple[Finding, .
     remarks = list(measurement.findings)
     syncs = quantities.excess_probe(measurement) > MIN_SYNC_PROBE
     if syncs and verdict.kind in HEALTHY_KINDS:
+        done, line = measurement.sync_probe_fraction, host_causes.name_worst_line(measurement)
         message = (
-            f"the step was already done at {format_percent(measurement.sync_probe_fraction)} of "
-            f"the requests for a batch: the loop waits for results"
-            f"{host_causes.name_worst_line(measurement)}; "
-            f"{host_causes.describe_exposed(measurement)}"
+            f"the step was already done at {format_percent(done)} of the requests for a batch: the "
+            f"loop waits for results{line}; {host_causes.describe_exposed(measurement)}"
         )
         remarks.append(Finding("forced-sync", message))
     if measurement.compilations and verdict.kind != VerdictKind.RECOMPILING:
@@ -90,12 +89,17 @@ def _explain_no_evidence(measurement: Measurement) -> str | None:
         return f"the loader's buffers outlast {epoch}: the loader must go on (repeat)"
     if not measurement.drained:
         return "the loader's buffers could not be drained in time; a larger budget gives more"
-    gpu = measurement.gpu
-    if gpu is not None and gpu.foreign_pids:
+    if measurement.gpu is None:
+        return None
+    return _explain_disturbed_gpu(measurement.gpu, measurement.step_s.n)
+
+
+def _explain_disturbed_gpu(gpu: GpuHealth, rounds: int) -> str | None:
+    if gpu.foreign_pids:
         return f"other processes were on the GPU: {', '.join(map(str, gpu.foreign_pids))}"
-    if gpu is not None and gpu.throttled_rounds:
-        throttled = f"the GPU was throttled in {gpu.throttled_rounds} of {measurement.step_s.n}"
-        return f"{throttled} rounds: {', '.join(gpu.throttle_reasons)}"
+    if gpu.throttled_rounds:
+        reasons = ", ".join(gpu.throttle_reasons)
+        return f"the GPU was throttled in {gpu.throttled_rounds} of {rounds} rounds: {reasons}"
     return None
 
 

@@ -4,6 +4,7 @@ L is load time, S0 step time, R real step time, H the loop's own work per step, 
 and S0, m the smaller, and E = R - M the time that neither loading nor computing explains.
 """
 
+from operator import sub
 from statistics import median
 
 from netpipe.results import statistics
@@ -48,19 +49,12 @@ def exposed_time(measurement: Measurement) -> tuple[Interval, float] | None:
     """
     rounds, probe = measurement.rounds, measurement.sync_probe_fraction
     by_sync = max(0.0, excess_probe(measurement)) / probe if probe else 0.0
-    saved_s = [
-        by_sync * max(0.0, min(exposed, step, train - load))
-        for exposed, step, train, load in zip(
-            rounds.exposed_s_per_step,
-            rounds.step_s,
-            rounds.train_s_per_step,
-            rounds.load_s_per_batch,
-            # An older document has no exposed times.
-            strict=False,
-        )
-    ]
-    if not saved_s:
+    # An older document has no exposed times.
+    if not rounds.exposed_s_per_step:
         return None
+    beside_loading_s = map(sub, rounds.train_s_per_step, rounds.load_s_per_batch)
+    most_s = map(min, rounds.exposed_s_per_step, rounds.step_s, beside_loading_s)
+    saved_s = [by_sync * max(0.0, seconds) for seconds in most_s]
     return statistics.ratio_interval(saved_s, rounds.train_s_per_step), median(saved_s)
 
 

@@ -1,19 +1,19 @@
 """The option and the signal handler that the commands of several studies need."""
 
-import signal
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
+from netpipe.signals import signals_as_errors
+
 if TYPE_CHECKING:
     from perf_tests.studies.faults.cases import Case
 
 
-def exit_on_sigterm() -> None:
-    """Make SIGTERM exit as usual, so that the processes that were started are ended too."""
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+def exit_on_signals() -> None:
+    """Let a signal that ends this command end the processes that it started too."""
+    click.get_current_context().with_resource(signals_as_errors())
 
 
 def _select_cases(_: click.Context, __: click.Parameter, names: Sequence[str]) -> "Sequence[Case]":

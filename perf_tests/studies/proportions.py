@@ -9,7 +9,7 @@ _LEVEL: Final = 0.95
 
 @dataclass(frozen=True)
 class Proportion:
-    """How many of so many, with its interval.
+    """A count out of a total, with its interval.
 
     The interval is Wilson's (J. Am. Stat. Assoc. 22, 1927, p. 209), for as many independent trials
     as there are sessions behind the decisions: decisions on the same sessions are not independent.
@@ -26,7 +26,7 @@ class Proportion:
 
     @property
     def fraction(self) -> float:
-        """Its value; 0 of none."""
+        """The share that was found; 0 without trials."""
         return self.found / self.total if self.total else 0.0
 
     @property

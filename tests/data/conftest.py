@@ -3,17 +3,10 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from netpipe.data.preparation.prepare import prepare
 from tests.data.factories import make_pings, write_probes
 from tests.data.reference import Ping
-
-# The same examples every time, however slow the machine.
-settings.register_profile(
-    "netpipe", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.load_profile("netpipe")
 
 PROBE_SIZES = (1, 3, 8, 29, 30, 31, 60, 61, 100, 150, 250, 300, 500, 800)
 

@@ -49,7 +49,9 @@ def test_rows_become_the_measurements_they_were(
 ) -> None:
     """Seconds, addresses and the tokens of the result are those that were written down."""
     source = ArrayRecordSource(prepared, "train")
-    for row in source.read(range(len(source.row_measurements))):
+    rows = list(source.read(range(len(source.row_measurements))))
+    assert rows
+    for row in rows:
         written = histories[row.probe]
         assert [_comparable(ping) for ping in pings_of(row)] == [
             _comparable(ping) for ping in written

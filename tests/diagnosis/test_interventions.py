@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from netpipe.diagnosis.conclusions import list_interventions, verify
+from netpipe.diagnosis.conclusions import NOT_MADE, list_interventions, verify
 from netpipe.diagnosis.diagnosis import Intervention, Prediction
 from netpipe.diagnosis.single_thread_run import drop_costly_ablation
-from netpipe.diagnosis.turns import SideBlocks
+from netpipe.diagnosis.turns import NO_TIME, SideBlocks
 from tests.diagnosis.examples import block, evidence, in_rounds, interval, stage_time, turns
 
 SCALING = turns(single_thread=0.040, two_threads=0.040, two_processes=0.020, without_stage=0.010)
@@ -93,7 +93,7 @@ def test_a_failed_change_has_its_reason_and_no_figures() -> None:
     cold = replace(turns(cached_bytes=0.01), failures={"from-disk": "it broke"})
     assert "it broke" in show(disk=cold)["cached-bytes"].says
     unmeasured = show(disk=turns(from_disk=0.01))["cached-bytes"]
-    assert unmeasured.says == "not made: no time was left"
+    assert unmeasured.says == NOT_MADE + NO_TIME
 
 
 def test_a_loader_without_data_files_has_nothing_to_cache() -> None:

@@ -94,7 +94,7 @@ def test_another_verdict_is_followed_by_its_advice(measurement: Measurement, kin
     ("bottleneck", "part"),
     [
         (Bottleneck("P", "process-transfer", 0.4, "w"), "between processes holds 40%: w."),
-        (Bottleneck(None, "device-transfer", 0.1, "w"), "copy to the device"),
+        (Bottleneck(None, "device-transfer", 0.1, "w"), "to the device"),
         (Bottleneck(None, "unknown", 0.0, "w"), "No stage"),
         (Bottleneck("S", "unknown", 0.9, "why not"), "loading; why not."),
         (Bottleneck("S", "waiting", 0.9, "w"), "waiting for storage"),
@@ -122,11 +122,11 @@ USELESS = predict("4 workers", "workers", 0.0195)
     ("what_if", "part"),
     [
         ((HALF_SIZE, USELESS, predict("6 workers", "workers", 0.012)), "6 workers would give 12"),
-        ((USELESS, HALF_SIZE), "Batches of half the size"),
+        ((USELESS, HALF_SIZE), HALF_SIZE.change.capitalize()),
         # A sentence begins with a capital, a name as it is written.
         (
-            (predict("load > decode at no cost", "without-stage", 0.01),),
-            " load > decode at no cost",
+            (predict("load > decode unpaid", "without-stage", 0.01),),
+            " load > decode unpaid",
         ),
         ((replace(USELESS, load_s_per_batch=Interval(2e-3, 0, inf, 1)),), "2 ms [0, inf]"),
     ],
@@ -226,4 +226,5 @@ def test_the_last_line_says_what_became_of_the_change() -> None:
     assert findings().unverified in closing(findings())
     no_time = findings(unverified=NO_TIME)
     assert NO_TIME in closing(no_time)
-    assert closing(replace(no_time, remarks=("short of time",))) == "remark: short of time"
+    remark = "short of time"
+    assert closing(replace(no_time, remarks=(remark,))) == f"remark: {remark}"

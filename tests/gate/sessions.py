@@ -6,7 +6,7 @@ from typing import Any
 
 from netpipe.gate.comparison import BaselineSessions, compare
 from netpipe.gate.metrics import GATED
-from netpipe.gate.outcomes import Comparison, MetricComparison
+from netpipe.gate.outcomes import Comparison
 from netpipe.results.measurement import Interval, Measurement
 from tests.measurements import make_measurement
 
@@ -59,10 +59,16 @@ def compared_cost(*factors: float, baseline: BaselineSessions = BASELINE) -> Com
     return compare("load_s_per_batch", costing(*factors), baseline)
 
 
-def of_metric(comparison: Comparison, name: str) -> MetricComparison:
+def of_metric(comparison: Comparison, name: str) -> Comparison:
     """Return the comparison of one metric."""
-    (found,) = (metric for metric in comparison.metrics if metric.metric.name == name)
+    (found,) = (metric for metric in comparison.metrics if metric.metric == name)
     return found
+
+
+def worse_of(comparison: Comparison) -> Interval:
+    """Return how much worse a metric is, of two values that can be compared."""
+    assert comparison.worse is not None
+    return comparison.worse
 
 
 def bounds_of(now: dict[str, Any], then: dict[str, Any]) -> dict[str, float]:
@@ -70,4 +76,4 @@ def bounds_of(now: dict[str, Any], then: dict[str, Any]) -> dict[str, float]:
     baseline = BaselineSessions(WHERE, [session(**then)] * 10)
     comparisons = [compare(name, [session(**now)] * 2, baseline) for name in GATED]
     metrics = chain.from_iterable(comparison.metrics for comparison in comparisons)
-    return {metric.metric.name: metric.bound for metric in metrics}
+    return {metric.metric: metric.bound for metric in metrics}

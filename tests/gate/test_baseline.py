@@ -141,7 +141,7 @@ def _no_rounds(document: dict[str, Any]) -> None:
 
 
 def _edit_session(document: dict[str, Any]) -> None:
-    document["netpipe"]["sessions"][0]["step_s"]["median"] *= 2
+    document["netpipe"]["sessions"][0]["elapsed_s"] *= 2
 
 
 def _edit_table(document: dict[str, Any]) -> None:
@@ -150,6 +150,23 @@ def _edit_table(document: dict[str, Any]) -> None:
 
 def _drop_digest(document: dict[str, Any]) -> None:
     del document["netpipe"]["digest"]
+
+
+def _name_session(document: dict[str, Any], place: object) -> None:
+    """Replace the sessions of the first benchmark; the digest is that of the new content."""
+    next(iter(document["netpipe"]["benchmarks"].values()))[:] = [place]
+    document["netpipe"]["digest"] = baseline._digest(document)
+
+
+@pytest.mark.parametrize("place", [0.0, 99, 10**18, True, -1], ids=str)
+def test_a_session_that_is_not_there_is_refused(tmp_path: Path, place: object) -> None:
+    """A place beyond the sessions, and a number that Python takes for none, is one line."""
+    path = save(tmp_path)
+    document = json.loads(path.read_text())
+    _name_session(document, place)
+    path.write_text(json.dumps(document))
+    with pytest.raises(InputError, match=r"netpipe\.benchmarks.* must .*; found"):
+        baseline.load(path)
 
 
 @pytest.mark.parametrize(

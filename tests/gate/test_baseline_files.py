@@ -1,11 +1,14 @@
 """What happens to baseline files: renamed, moved, linked, gone, unreadable. Nothing is guessed."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
 from netpipe.errors import InputError
 from netpipe.gate import baseline
+from netpipe.gate.history import read_entries
 from tests.disk import fill, use_temporary_folder
 from tests.measurements import make_measurement
 
@@ -35,6 +38,22 @@ def test_without_the_latest_the_one_before_counts(folder: Path) -> None:
     found = baseline.load_latest(folder)
     assert found is not None
     assert found.path.name == "0001_first.json"
+
+
+def test_the_order_is_that_of_the_numbers(folder: Path) -> None:
+    """A number of five digits is higher than any of four, here and in the list of all."""
+    (folder / "0002_second.json").rename(folder / "9999_second.json")
+    path = baseline.save(folder, "third", DOCUMENT, SESSIONS)
+    assert path.name == "10000_third.json"
+    assert [found.path.name for found in baseline.load_all(folder)] == [
+        "0001_first.json", "9999_second.json", "10000_third.json",
+    ]  # fmt: skip
+    assert [entry.is_compared for entry in read_entries(folder)] == [False, False, True]
+    (folder / "10000_third.json").rename(folder / "10000_renamed.json")
+    (folder / "9999_second.json").rename(folder / "10000_second.json")
+    refused(
+        folder, "number must be used by one baseline; found 10000_renamed.json and 10000_second"
+    )
 
 
 def test_another_name_is_no_other_baseline(folder: Path) -> None:
@@ -153,6 +172,6 @@ def test_where_nothing_can_be_kept_the_message_has_both_reasons(
     """The folder's error comes first, then that of the temporary files."""
     fill(monkeypatch, folder)
     use_temporary_folder(monkeypatch, tmp_path / "absent")
-    words = r"No space left on device\. Nor can it be kept among the temporary files: No such file"
-    with pytest.raises(InputError, match=words):
+    reasons = f"{os.strerror(errno.ENOSPC)}.* temporary .*{os.strerror(errno.ENOENT)}"
+    with pytest.raises(InputError, match=reasons):
         baseline.save(folder, "third", DOCUMENT, SESSIONS)

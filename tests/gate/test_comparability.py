@@ -16,6 +16,7 @@ from tests.gate.sessions import (
     USUAL,
     WHERE,
     bounds_of,
+    compared_cost,
     costing,
     of_metric,
     session,
@@ -87,7 +88,7 @@ def test_only_what_is_portable_is_compared_with_another_host_class(elsewhere: Ho
     bad = {metric: too_bad for _, metric, _, too_bad, _ in BOUNDS}
     for quantity, metrics in GATED.items():
         every = compare(quantity, [session(bad, host=elsewhere)] * 2, BASELINE).metrics
-        outcomes = {found.metric.name: found.outcome for found in every}
+        outcomes = {found.metric: found.outcome for found in every}
         portable = {"accelerator_utilisation", "sync_probe_fraction"}
         assert outcomes == {
             metric.name: Outcome.REGRESSED if metric.name in portable else Outcome.NOT_COMPARED
@@ -99,6 +100,15 @@ def test_only_what_is_portable_is_compared_with_another_host_class(elsewhere: Ho
     assert WHERE in step.reason
     assert "another host (" in step.reason
     assert not step.is_reported_only
+
+
+def test_another_host_is_named_before_another_reference() -> None:
+    """A cost from another host says so, by whatever reference it was calibrated."""
+    elsewhere = session(host=replace(HOST, cores=64), calibration="clock/1")
+    cost = of_metric(
+        compared_cost(1.0, baseline=BaselineSessions(WHERE, [elsewhere])), "load_cpu_ratio"
+    )
+    assert cost.why_not.startswith("another host (2 cores now, 64 then")
 
 
 @pytest.mark.parametrize(
@@ -164,7 +174,7 @@ def test_what_is_reported_only_keeps_its_figure() -> None:
     """A metric that is never judged on this kind of device still says how it changed."""
     then = BaselineSessions(WHERE, [session(device=CPU)] * 10)
     now = [session({"accelerator_utilisation": 0.6}, device=CPU)]
-    (utilisation, *_) = compare("train_s_per_step", now, then).by_metric
+    (utilisation, *_) = compare("train_s_per_step", now, then).metrics
     assert (utilisation.outcome, utilisation.worse_ratio) == (Outcome.NOT_COMPARED, 1.25)
     assert utilisation.is_reported_only
     for value in ("accelerator_utilisation", "0.80", WHERE):
@@ -180,7 +190,7 @@ def test_a_benchmark_without_a_session_has_no_baseline(quantity: str) -> None:
     assert (comparison.now, comparison.then, comparison.worse_ratio) == (0.090, None, None)
     assert comparison.reason == f"{WHERE} has no such benchmark"
     assert comparison.metric == ""
-    assert (comparison.decisive, comparison.is_open, comparison.metrics) == (None, False, ())
+    assert (comparison.worse, comparison.is_open, comparison.metrics) == (None, False, ())
 
 
 @pytest.mark.parametrize("quantity", GATED)

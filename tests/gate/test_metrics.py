@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from netpipe.gate.metrics import GATED, LOAD_CPU, STEP, SYNCS, UTILISATION, Metric, Scope
+from netpipe.gate.metrics import GATED, LOAD_CPU, STEP, SYNCS, UTILISATION, Metric
 from netpipe.results.measurement import Interval, Measurement
 from tests.measurements import make_measurement
 
@@ -107,5 +107,5 @@ def test_a_least_change_is_a_logarithm() -> None:
 
 def test_what_is_of_the_device_alone_travels() -> None:
     """Shares of the device's own time can be compared between hosts; costs and times cannot."""
-    portable = {metric.name for metric in EVERY if metric.scope is Scope.EVERYWHERE}
+    portable = {metric.name for metric in EVERY if not metric.depends_on_host}
     assert portable == {"accelerator_utilisation", "sync_probe_fraction"}

@@ -1,5 +1,7 @@
 """Files with numbers: written whole or not at all, whoever else writes and however full it is."""
 
+import errno
+import fcntl
 import os
 import subprocess
 import sys
@@ -7,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from netpipe.gate.numbered_files import write_numbered, write_to_temporary
-from tests.disk import fill, make_read_only, use_temporary_folder
+from netpipe.gate.numbered_files import read_number, write_numbered, write_to_temporary
+from tests.disk import fill, make_read_only, note_syncs, use_temporary_folder
 
 _EACH = 40
 _RECORDER = f"""
@@ -88,58 +90,87 @@ def test_two_processes_lose_nothing(folder: Path) -> None:
     assert {path.read_text() for path in paths} == {"early", *written}
 
 
-def test_a_number_let_go_of_meanwhile_is_taken(
+def test_another_that_writes_meanwhile_keeps_its_number(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another may claim it and be done between the listing and the claim: none is double."""
-    opened = os.open
+    """Without locks another may take the number between the listing and the link."""
 
-    def late(path: Path, *how: int) -> int:
-        monkeypatch.undo()
-        assert write_numbered(folder, "theirs", "theirs").name == "0002_theirs.json"
-        return opened(path, *how)
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-    monkeypatch.setattr(os, "open", late)
+    def late(path: Path, target: Path) -> None:
+        monkeypatch.setattr(Path, "hardlink_to", link)
+        assert write_numbered(folder, "mine", "theirs").name == "0002_mine.json"
+        path.hardlink_to(target)
+
+    link = Path.hardlink_to
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    monkeypatch.setattr(Path, "hardlink_to", late)
     assert write_numbered(folder, "mine", "mine").name == "0003_mine.json"
+    assert (folder / "0002_mine.json").read_text() == "theirs"
     assert len(list(folder.iterdir())) == 3
 
 
-def test_what_is_recorded_last_has_the_highest_number(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Others may write more than the number that was listed, and leave one out."""
-    opened = os.open
-
-    def late(path: Path, *how: int) -> int:
-        monkeypatch.undo()
-        for name in ("0002_theirs.json", "0004_theirs.json"):
-            (folder / name).write_text("theirs")
-        return opened(path, *how)
-
-    monkeypatch.setattr(os, "open", late)
+def test_what_is_recorded_last_has_the_highest_number(folder: Path) -> None:
+    """A number that others left out stays unused."""
+    (folder / "0004_theirs.json").write_text("theirs")
     assert write_numbered(folder, "mine", "mine").name == "0005_mine.json"
 
 
-def test_a_number_claimed_meanwhile_is_left_alone(
+_KILLED = """
+import os, sys
+from pathlib import Path
+from netpipe.gate import numbered_files
+
+def end(*_):
+    os.kill(os.getpid(), 9)
+
+Path.hardlink_to = end
+numbered_files.write_numbered(Path(sys.argv[1]), "killed", "killed")
+"""
+
+
+def test_a_killed_recorder_blocks_nothing_and_leaves_nothing(folder: Path) -> None:
+    """The next one takes its number and removes its file; a user's own `.part` stays."""
+    (folder / "0002.part").write_text("a user's own")
+    command = (sys.executable, "-c", _KILLED, str(folder))
+    assert subprocess.run(command, check=False).returncode == -9
+    assert len(list(folder.iterdir())) == 3
+    assert write_numbered(folder, "mine", "mine").name == "0002_mine.json"
+    names = ["0001_early.json", "0002.part", "0002_mine.json"]
+    assert sorted(path.name for path in folder.iterdir()) == names
+
+
+def test_after_9999_a_number_has_five_digits(folder: Path) -> None:
+    """It is found again, and is higher than those of four digits."""
+    (folder / "9999_theirs.json").write_text("theirs")
+    written = [write_numbered(folder, "mine", "mine") for _ in range(2)]
+    assert [path.name for path in written] == ["10000_mine.json", "10001_mine.json"]
+    assert list(map(read_number, written)) == [10000, 10001]
+
+
+def test_the_last_number_is_an_error(folder: Path) -> None:
+    """A sixth digit would not be found again."""
+    (folder / "99999_theirs.json").write_text("theirs")
+    with pytest.raises(OSError, match="99999"):
+        write_numbered(folder, "mine", "mine")
+    assert len(list(folder.iterdir())) == 2
+
+
+@pytest.mark.parametrize("name", ["001_a.json", "00001_a.json", "20240101_a.json", "0001_.json"])
+def test_another_name_has_no_number(name: str) -> None:
+    """With fewer or more digits, or without a name behind them."""
+    assert read_number(Path(name)) == 0
+
+
+def test_a_file_that_others_may_read_survives_a_loss_of_power(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another may claim it between the listing and the claim, and be writing still."""
-    opened = os.open
-
-    def late(path: Path, *how: int) -> int:
-        monkeypatch.undo()
-        (folder / "0002.part").write_text("theirs")
-        return opened(path, *how)
-
-    monkeypatch.setattr(os, "open", late)
-    assert write_numbered(folder, "mine", "mine").name == "0003_mine.json"
-    assert (folder / "0002.part").read_text() == "theirs"
-
-
-def test_what_somebody_left_behind_is_passed_over(folder: Path) -> None:
-    """A recorder that was killed while it wrote blocks nobody: its number stays unused."""
-    (folder / "0002.part").write_text("half")
-    assert write_numbered(folder, "mine", "mine").name == "0003_mine.json"
+    """Its content is on the disk before it has its name, and its name before it is returned."""
+    events = note_syncs(monkeypatch)
+    path = write_numbered(folder, "mine", "mine")
+    assert events == ["part", "folder"]
+    assert path.stat().st_mode & 0o777 == 0o644
 
 
 def test_a_full_disk_leaves_what_was_there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,13 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from netpipe.gate.outcomes import Outcome
-from netpipe.gate.pairs import MAX_PAIRS, MIN_PAIRS, Decision, Pair, decide
+from netpipe.gate.outcomes import Comparison, Outcome
+from netpipe.gate.pairs import MAX_PAIRS, MIN_PAIRS, Pair, decide
 from netpipe.results.measurement import Interval, Measurement
+from tests.gate.sessions import worse_of
 from tests.suite.recorded import H200, recorded
 
 
-def decided(*ratios: float, quantity: str = "step_s") -> Decision:
+def decided(*ratios: float, quantity: str = "step_s") -> Comparison:
     """Decide on pairs in which this version takes so many times as long."""
     pairs = [
         Pair(recorded(), recorded(step_s=0.030 * factor, train_s=0.030 * factor))
@@ -24,7 +25,7 @@ def decided(*ratios: float, quantity: str = "step_s") -> Decision:
 def outcome(*ratios: float) -> tuple[Outcome, bool]:
     """Return the outcome and whether it is open."""
     decision = decided(*ratios)
-    return decision.comparison.outcome, decision.is_open
+    return decision.outcome, decision.is_open
 
 
 @pytest.mark.parametrize(
@@ -68,7 +69,7 @@ def test_an_interval_that_reaches_far_is_followed_up() -> None:
 
 def test_the_reason_has_the_ratio_and_its_interval() -> None:
     """The metric, by what factor it is worse, the interval, the number of pairs and the bound."""
-    comparison = decided(1.11, 1.12, 1.13).comparison
+    comparison = decided(1.11, 1.12, 1.13)
     for value in ("step_s", "1.12 x", "1.06 to 1.18", "3 pairs", "1.05"):
         assert value in comparison.reason
     assert comparison.worse_ratio == pytest.approx(1.12)
@@ -76,19 +77,29 @@ def test_the_reason_has_the_ratio_and_its_interval() -> None:
     assert comparison.now == pytest.approx(0.030 * 1.12)
 
 
+def test_versions_that_describe_their_host_differently_are_compared() -> None:
+    """Both sides of a pair run on one host, also where an older version knew less about it."""
+    new = recorded(load_cpu_ratio=2.0)
+    old = replace(new, host=replace(new.host, cpu_model="family 6, model 167, stepping 1"))
+    slower = recorded(load_cpu_ratio=4.0)
+    for now, expected in ((new, Outcome.PASS), (slower, Outcome.REGRESSED)):
+        decision = decide("load_s_per_batch", [Pair(old, now)] * MIN_PAIRS)
+        assert decision.outcome is expected
+
+
 def test_cpu_time_counts_from_three_percent_on() -> None:
     """What the machine's load hardly moves is held more tightly than a time."""
     pairs = [
         Pair(recorded(), recorded(load_cpu_ratio=2.0 * factor)) for factor in (1.04, 1.041, 1.039)
     ]
-    comparison = decide("load_s_per_batch", pairs).comparison
+    comparison = decide("load_s_per_batch", pairs)
     assert (comparison.outcome, comparison.metric) == (Outcome.REGRESSED, "load_cpu_ratio")
 
 
 def test_waiting_counts_beside_cpu_time() -> None:
     """A loader that waits longer and computes as much is slower."""
     pairs = [Pair(recorded(), recorded(load_s=0.010 * factor)) for factor in (1.10, 1.11, 1.12)]
-    comparison = decide("load_s_per_batch", pairs).comparison
+    comparison = decide("load_s_per_batch", pairs)
     assert (comparison.outcome, comparison.metric) == (Outcome.REGRESSED, "load_s_per_batch")
 
 
@@ -96,8 +107,8 @@ def test_less_utilisation_is_worse() -> None:
     """A figure of which more is better regresses when it falls, and improves when it grows."""
     waiting = [recorded(train_s=0.030 * factor, device=H200) for factor in (1.2, 1.21, 1.19)]
     fine = recorded(device=H200)
-    worse = decide("train_s_per_step", [Pair(fine, session) for session in waiting]).comparison
-    better = decide("train_s_per_step", [Pair(session, fine) for session in waiting]).comparison
+    worse = decide("train_s_per_step", [Pair(fine, session) for session in waiting])
+    better = decide("train_s_per_step", [Pair(session, fine) for session in waiting])
     assert (worse.outcome, worse.metric) == (Outcome.REGRESSED, "accelerator_utilisation")
     assert (better.outcome, better.metric) == (Outcome.IMPROVED, "accelerator_utilisation")
 
@@ -112,16 +123,16 @@ def test_less_utilisation_is_worse() -> None:
 def test_only_like_is_compared(other: Measurement, reason: str) -> None:
     """Other data, and another device, are no base; no further pair is measured for it."""
     decision = decide("step_s", [Pair(other, recorded())])
-    assert decision.comparison.outcome is Outcome.NOT_COMPARED
-    assert reason in decision.comparison.reason
-    assert not decision.is_open
+    assert decision.outcome is Outcome.NOT_COMPARED
+    assert reason in decision.reason
+    assert (decision.is_open, decision.worse_ratio) == (False, None)
 
 
 def test_costs_by_two_references_are_not_compared() -> None:
     """A version with other workers is calibrated by another loader: only its wall time counts."""
     other = replace(recorded(), calibration="reference-loader/1, 2 workers")
-    comparison = decide("load_s_per_batch", [Pair(other, recorded())] * MIN_PAIRS).comparison
-    outcomes = {metric.metric.name: metric.outcome for metric in comparison.metrics}
+    comparison = decide("load_s_per_batch", [Pair(other, recorded())] * MIN_PAIRS)
+    outcomes = {metric.metric: metric.outcome for metric in comparison.metrics}
     assert outcomes == {
         "load_cpu_ratio": Outcome.NOT_COMPARED,
         "load_s_per_batch": Outcome.PASS,
@@ -130,7 +141,7 @@ def test_costs_by_two_references_are_not_compared() -> None:
 
 def test_a_pair_shows_what_is_reported_only() -> None:
     """On a device that shares its cores, utilisation is listed and not judged."""
-    comparison = decide("train_s_per_step", [Pair(recorded(), recorded())] * MIN_PAIRS).comparison
+    comparison = decide("train_s_per_step", [Pair(recorded(), recorded())] * MIN_PAIRS)
     (utilisation, *_) = comparison.metrics
     assert utilisation.is_reported_only
     assert comparison.outcome is Outcome.PASS
@@ -141,7 +152,7 @@ def test_nothing_is_divided_by_zero() -> None:
     idle = replace(recorded(), load_cpu_ratio=Interval(0.0, 0.0, 0.0, 10))
     pairs = [Pair(idle, recorded()), Pair(recorded(), idle)]
     for pair, outcome in zip(pairs, (Outcome.REGRESSED, Outcome.IMPROVED), strict=True):
-        comparison = decide("load_s_per_batch", [pair] * MIN_PAIRS).comparison
+        comparison = decide("load_s_per_batch", [pair] * MIN_PAIRS)
         assert (comparison.outcome, comparison.metric) == (outcome, "load_cpu_ratio")
 
 
@@ -149,12 +160,12 @@ def test_what_a_busier_machine_explains_is_no_slowdown() -> None:
     """Where other programs took half of the machine from one side, its wall times say less."""
     busy = replace(recorded(load_s=0.018), busy_elsewhere_fraction=0.5)
     pairs = [Pair(recorded(), busy)] * 3
-    comparison = decide("load_s_per_batch", pairs).comparison
+    comparison = decide("load_s_per_batch", pairs)
     assert comparison.outcome is Outcome.PASS
-    (wall,) = (metric for metric in comparison.metrics if metric.metric.name == "load_s_per_batch")
+    (wall,) = (metric for metric in comparison.metrics if metric.metric == "load_s_per_batch")
     assert wall.bound == pytest.approx(2 * 1.10)
     calm = [Pair(recorded(), recorded(load_s=0.018))] * 3
-    assert decide("load_s_per_batch", calm).comparison.outcome is Outcome.REGRESSED
+    assert decide("load_s_per_batch", calm).outcome is Outcome.REGRESSED
 
 
 # ---- How often it is wrong: all is drawn
@@ -175,7 +186,7 @@ def chances(slowdown: float, spread: float, decisions: int = 600) -> Counter[Out
         taken = MIN_PAIRS
         while (decision := decide("load_s_per_batch", pairs[:taken])).is_open:
             taken += 1
-        found[decision.comparison.outcome] += 1
+        found[decision.outcome] += 1
     return found
 
 
@@ -194,7 +205,7 @@ def test_intervals_keep_their_level_at_every_number_of_pairs(count: int) -> None
     for _ in range(DRAWS):
         factors = np.exp(rng.normal(0.0, rng.uniform(0.015, 0.10), count))
         pairs = [Pair(USUAL, costing(2.0 * factor)) for factor in factors]
-        worse = decide("load_s_per_batch", pairs).comparison.metrics[0].worse
+        worse = worse_of(decide("load_s_per_batch", pairs).metrics[0])
         alarms += worse.low > 1
         assert worse.median**2 == pytest.approx(worse.low * worse.high)
     assert alarms <= DRAWS * LEVEL + 3 * (DRAWS * LEVEL) ** 0.5

@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from netpipe.measuring import calibration, rounds
+from netpipe.measuring import calibration, protocol, rounds
 from netpipe.measuring.loader_puller import Puller
-from netpipe.measuring.protocol import Environment, measure
+from netpipe.measuring.protocol import measure
 from netpipe.measuring.request import Factories
 from netpipe.measuring.step_runner import StepRunner
 from netpipe.results.measurement import CalibrationTurns, Device, Measurement
@@ -111,6 +111,8 @@ def rehearse(
     references.clear()
     monkeypatch.setattr(StepRunner, "measure_shadow_s", beside_a_pull)
     monkeypatch.setattr(rounds, "late_reading_loop", stamped_loop)
+    monkeypatch.setattr(protocol, "this_host", lambda: HOST)
+    monkeypatch.setattr(protocol, "measured_versions", lambda: {"jax": "1"})
 
     def run(
         gaps_s: Iterable[float] = repeat(LOAD_S),
@@ -121,6 +123,9 @@ def rehearse(
         trace: Callable[[str], Path] | None = None,
         **subject: Any,
     ) -> Measurement:
+        def device_of(count: int) -> Device:
+            return device or replace(GPU, count=count)
+
         def loader() -> Iterator[Any]:
             for gap_s in gaps_s:
                 clock.sleep(gap_s)
@@ -131,9 +136,9 @@ def rehearse(
             return state + 1, {"loss": jnp.float32(0)}
 
         given = {"loader": loader, "step": lambda: (0, step), "loop": stamped_loop, **subject}
-        place = Environment(lambda count: device or replace(GPU, count=count), HOST, {"jax": "1"})
+        subject_ = Factories(**given)
         with ExitStack() as closing:
-            *_, found = measure(Factories(**given), place, budget_s, clock, closing, watch, trace)
+            *_, found = measure(subject_, device_of, budget_s, clock, closing, watch, trace)
         return found
 
     return run

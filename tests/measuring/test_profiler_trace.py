@@ -1,12 +1,12 @@
 """Tests of the profiler's second opinion, on constructed traces and once on a live one."""
 
-import os
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from jax.profiler import ProfileData
 
@@ -19,6 +19,7 @@ from netpipe.measuring.profiler_trace import (
     mark,
     overlap_fraction,
 )
+from netpipe.temporary_folders import OWN_NAME
 
 # Names and order as the profiler of jax 0.10.2 writes them: the loop's thread, one of the CPU
 # client's, and a device with a line of work and one derived from it. Offsets are in picoseconds.
@@ -177,21 +178,24 @@ def test_an_accelerators_operations_are_the_work(line: str) -> None:
     assert busy == [(1030.0, 1035.0)]
 
 
-def test_a_live_trace_gives_a_fraction_and_leaves_nothing_behind(temporary: Path) -> None:
-    """The profiler can be started again afterwards, which it cannot while it runs."""
+@pytest.mark.parametrize(("hides", "expected"), [(False, 0.0), (True, 1.0)])
+def test_a_live_trace_gives_the_fraction_and_leaves_nothing_behind(
+    temporary: Path, hides: bool, expected: float
+) -> None:
+    """It is 0 in turns, 1 around each step; the profiler can be started a second time."""
     step = jax.jit(lambda x: jnp.tanh(x @ x))
+    first = step(jnp.ones((64, 64))).block_until_ready()
 
     def run() -> None:
-        x = jnp.ones((64, 64))
+        x = first
         for _ in range(3):
             with mark(LOADING):
-                pass
-            x = step(x)
-        x.block_until_ready()
+                np.sort(np.arange(10_000))
+                x = step(x).block_until_ready() if hides else x
+            x = x if hides else step(x).block_until_ready()
 
     for _ in range(2):
-        fraction = load_overlap_fraction(run)
-        assert fraction is None or 0.0 <= fraction <= 1.0
+        assert load_overlap_fraction(run) == pytest.approx(expected, abs=0.01)
         assert not jax.profiler.TraceAnnotation.is_enabled()
         assert list(temporary.iterdir()) == []
 
@@ -210,12 +214,12 @@ def test_a_profiler_that_does_not_start_gives_no_overlap(
 
 
 def test_the_trace_that_was_written_is_read(temporary: Path, profiler: FakeProfiler) -> None:
-    """Its folder has the process id in its name, and is removed."""
+    """Its folder is one that others can tell to be abandoned, and is removed."""
     profiler.writes = ProfileData.text_proto_to_serialized_xspace(HOST_PLANE)
     assert load_overlap_fraction(lambda: profiler.calls.append("run")) == pytest.approx(10 / 12)
     assert profiler.calls == ["start", "run", "stop"]
     assert profiler.folder.parent == temporary
-    assert profiler.folder.name.startswith(f"netpipe-trace-{os.getpid()}-")
+    assert OWN_NAME.fullmatch(profiler.folder.name)
     assert list(temporary.iterdir()) == []
 
 

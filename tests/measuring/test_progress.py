@@ -3,12 +3,14 @@
 import re
 import sys
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 from netpipe.errors import SessionError
 from netpipe.linting.request import LintRequest
 from netpipe.measuring.request import MeasureRequest
+from netpipe.session import progress
 from netpipe.session.heartbeat import Watch
 from netpipe.session.parent import run_measurement, run_session
 from netpipe.session.progress import Progress, ProgressReader, ProgressWriter
@@ -72,6 +74,27 @@ def test_the_remaining_time_needs_a_known_total(
         Progress("measuring", 0.0, 20.0, "round 1"),
         Progress("measuring", 3.0, 21.0, "2"),
     ]
+
+
+def test_threads_write_one_after_the_other(
+    file: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The watchdog notes a slow start while the loader may be there: no file mixes both."""
+    writer, writing, counts = ProgressWriter(file, clock), [0], []
+    other = Thread(target=writer.enter_phase, args=["making the step"])
+
+    def write(*_: object, **__: object) -> None:
+        writing[0] += 1
+        counts.append(writing[0])
+        if len(counts) == 1:
+            other.start()
+            other.join(0.2)
+        writing[0] -= 1
+
+    monkeypatch.setattr(progress, "write_whole", write)
+    writer.enter_phase("making the loader")
+    other.join()
+    assert counts == [1, 1]
 
 
 def test_a_long_activity_is_repeated_with_its_elapsed_time(

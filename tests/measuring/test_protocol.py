@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from netpipe.errors import LoaderEndedError, MisuseError
+from netpipe.measuring import protocol
 from netpipe.verdict.decision import judge
 from netpipe.verdict.kinds import VerdictKind
 from tests.fakes import FakeClock
@@ -43,6 +44,20 @@ def test_the_environment_and_the_fingerprint_are_recorded(rehearse: Rehearse) ->
     assert found.fingerprint == "data-1 config-1"
     assert (found.device.count, found.host, found.versions) == (1, HOST, {"jax": "1"})
     assert found.batch_bytes == BATCH["x"].nbytes
+
+
+def test_a_loader_that_keeps_to_some_cores_is_of_the_same_host(
+    rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host and the versions are those from before the loader started."""
+
+    def pinned() -> Iterator[float]:
+        monkeypatch.setattr(protocol, "this_host", lambda: replace(HOST, cores=1))
+        monkeypatch.setattr(protocol, "measured_versions", lambda: {"jax": "2"})
+        yield from repeat(LOAD_S)
+
+    found = rehearse(pinned())
+    assert (found.host, found.versions) == (HOST, {"jax": "1"})
 
 
 def test_ratios_belong_to_each_other(rehearse: Rehearse) -> None:

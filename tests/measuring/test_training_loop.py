@@ -106,6 +106,19 @@ def test_an_emulated_device_says_itself_when_it_works() -> None:
     assert shown.idle_fraction > 0.5  # loading alone takes 22 ms
 
 
+def test_a_step_is_only_called() -> None:
+    """A step that looks its attributes up in its parameters is asked for none."""
+
+    class Step:
+        def __call__(self, state: int, batch: Any) -> tuple[int, Any]:
+            return counting_step(state, batch)
+
+        def __getattr__(self, name: str) -> Any:
+            return {"weights": 0}[name]
+
+    assert train(late_reading_loop, Step())[0].asked == STEPS
+
+
 def test_the_next_block_goes_on_from_the_newest_state() -> None:
     """The state of an earlier call may be donated and dead, so the loop's own is not used."""
     clock = MonotonicClock()

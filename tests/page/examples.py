@@ -96,7 +96,7 @@ def lint(name: str = "tokenize") -> Document:
         LintFinding("shuffle-after-batch", "error", (0,), f"{name} first", "", "swap", "proven"),
         LintFinding("jax-in-worker", "info", (1,), "it calls jax", "", ""),
     )
-    silenced = (SilencedFinding(found[2], f"{name} is meant"),)
+    silenced = (SilencedFinding(**vars(found[2]), reason=f"{name} is meant"),)
     report = LintReport("throughput", "0.2.18", Graph(nodes), found, silenced)
     trial = {
         "rule": "no-workers", "change": f".mp_prefetch({name})", "message": "2 times as fast",

@@ -187,9 +187,11 @@ def leaves(value: Any) -> Iterator[float]:
 def test_no_table_holds_a_figure_of_its_own(name: str) -> None:
     """What a table says is in the document, of whatever kind it is."""
     document = examples.every_document()[name]
-    known = [*leaves(document), 0.0, 1.0]
+    known, checked = [*leaves(document), 0.0, 1.0], 0
     for part in shown(document):
         for table in (getattr(card, "table", card) for card in part.cards):
             for cell in (cell for row in getattr(table, "rows", ()) for cell in row.values()):
                 for value, exact in read_figures(f"{cell.text}; {cell.note}"):
                     assert any(abs(abs(value) - figure) <= exact for figure in known), (cell, value)
+                    checked += 1
+    assert checked or name.startswith(("empty", "plain"))

@@ -8,7 +8,7 @@ import pytest
 from netpipe.errors import InputError
 from netpipe.page.parts import SCHEMAS
 from netpipe.page.reading import read_document
-from tests.page.examples import every_document, measurement
+from tests.page.examples import diagnosis, every_document, measurement
 
 EVERY = every_document()
 
@@ -56,6 +56,17 @@ def test_a_wrong_field_is_named(tmp_path: Path) -> None:
     wrong = measurement()
     wrong["step_s"]["n"] = 0
     with pytest.raises(InputError, match=r"step_s\.n .* 1;.* 0"):
+        read_document(write(tmp_path, wrong))
+
+
+@pytest.mark.parametrize("field", ["cpu", "cores", "memory_bytes", "container"])
+def test_what_a_page_shows_of_a_host_is_there(field: str, tmp_path: Path) -> None:
+    """A diagnosis without it is refused before a page is made of it."""
+    path = write(tmp_path, diagnosis())
+    assert read_document(path)["host"].keys() >= {field}
+    wrong = json.loads(path.read_text())
+    del wrong["host"][field]
+    with pytest.raises(InputError, match=rf"host must .*'{field}'"):
         read_document(write(tmp_path, wrong))
 
 

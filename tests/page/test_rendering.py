@@ -2,14 +2,12 @@
 
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from netpipe.errors import InputError
 from netpipe.page.reading import replace_unprintable
-from netpipe.page.rendering import POLICY, render_page, write_page
+from netpipe.page.rendering import POLICY, render_page
 from tests.page.examples import HOSTILE, every_document, lint, measurement, run
 from tests.page.parsed import parsed
 
@@ -110,16 +108,3 @@ def test_drawings_say_what_they_show() -> None:
     for drawing in drawings:
         assert drawing["role"] == "img"
         assert set((drawing["aria-labelledby"] or "").split()) <= set(ids)
-
-
-def test_an_unwritable_page_is_an_error(tmp_path: Path) -> None:
-    """The error names the file and the flag."""
-    with pytest.raises(InputError, match=r"page\.html: --html"):
-        write_page([lint()], tmp_path / "absent" / "page.html", "--html")
-
-
-def test_a_page_is_a_file(tmp_path: Path) -> None:
-    """Writing it leaves no temporary file."""
-    write_page([lint()], tmp_path / "page.html", "--html")
-    assert (tmp_path / "page.html").read_text(encoding="utf-8").startswith("<!doctype html>")
-    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]

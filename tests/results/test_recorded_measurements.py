@@ -1,10 +1,10 @@
 """Measurements of planted faults, as the catalogue recorded them, still have their verdicts."""
 
-import json
 from pathlib import Path
 
 import pytest
 
+from netpipe.page.reading import read_document
 from netpipe.results.measurement import Measurement, parse_measurement
 from netpipe.verdict.decision import judge
 from perf_tests.studies.faults.catalogue import find
@@ -14,7 +14,7 @@ RECORDED = sorted((Path(__file__).parents[1] / "data" / "measurements").glob("*.
 
 def recorded(path: Path) -> Measurement:
     """Read what `python -m perf_tests.studies.faults --record` wrote."""
-    return parse_measurement(json.loads(path.read_text(encoding="utf-8")), path)
+    return parse_measurement(read_document(path), path)
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)

@@ -128,13 +128,15 @@ def test_a_ratio_needs_equally_many_values() -> None:
 )
 def test_a_percentile_is_a_value_that_was_seen(fraction: float, expected: float) -> None:
     """It is the smallest value that so many values do not exceed."""
-    assert statistics.percentile([float(value) for value in range(20, 0, -1)], fraction) == expected
+    found = statistics.percentiles([float(value) for value in range(20, 0, -1)])
+    assert found[round(100 * fraction)] == expected
 
 
 def test_percentiles_grow() -> None:
     """A larger share never has a smaller percentile."""
     values = [0.5, 0.1, 0.9, 0.4]
-    found = [statistics.percentile(values, percent / 100) for percent in range(101)]
+    found = statistics.percentiles(values)
+    assert len(found) == 101
     assert all(before <= after for before, after in pairwise(found))
     assert set(found) == set(values)
 

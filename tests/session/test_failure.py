@@ -79,3 +79,18 @@ def test_the_exception_of_a_loader_is_formatted() -> None:
 def test_an_exception_that_was_never_raised_has_no_lines() -> None:
     """Only its type and its text are shown."""
     assert format_failure(KeyError("x")) == "KeyError: 'x'"
+
+
+def test_an_exception_without_a_text_is_named() -> None:
+    """An exception whose `__str__` fails is shown by its type."""
+
+    class MuteError(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    assert format_failure(MuteError()) == "MuteError: <its text cannot be read>"
+
+
+def test_a_long_text_is_cut() -> None:
+    """A text of megabytes does not fill the terminal."""
+    assert len(format_failure(ValueError("x" * 3_000_000))) < 20_000

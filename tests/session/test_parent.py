@@ -21,7 +21,7 @@ from netpipe.errors import HangError, InputError, MisuseError, OutOfTimeError, S
 from netpipe.linting.request import LintRequest
 from netpipe.measuring.child import child_command
 from netpipe.measuring.request import MeasureRequest
-from netpipe.session import parent
+from netpipe.session import cleanup, parent
 from netpipe.session import request as request_module
 from netpipe.session.parent import run_measurement, run_session
 from tests.measurements import make_measurement
@@ -118,6 +118,22 @@ def test_the_error_has_the_ending_of_a_child_without_a_result(
     assert "last words" in str(caught.value)
 
 
+def test_the_log_of_a_child_is_cut(here: Path) -> None:
+    """The log of a loader that prints without end cannot fill a disk; its two ends are shown."""
+    source = (
+        "print('first words', flush=True)\n"
+        "os.write(1, b'x\\n' * (1 << 20))\n"
+        "while os.fstat(1).st_size > 1 << 20: time.sleep(0.01)\n"
+        "print('last words', flush=True)\n"
+        "sys.exit(3)"
+    )
+    with pytest.raises(SessionError, match="ended with code 3") as caught:
+        run_measurement(child(here, source), replace(REQUEST, time_left_s=30.0))
+    lines = str(caught.value).splitlines()
+    assert (lines[1], lines[-1]) == ("first words", "last words")
+    assert "[2,097,096 bytes left out]" in lines
+
+
 def test_a_child_out_of_time_is_killed(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An endless child is ended at its limit, which the error names."""
     limits_s = {"_IMPORT_S": 0.0, "START_UP_S": 0.1, "OVERTIME_S": 0.1, "FAREWELL_S": 0.1}
@@ -198,6 +214,104 @@ def test_nothing_that_a_child_started_lives_on(here: Path, leaves: bool) -> None
         "answer(lint={'pid': nap.pid})"
     )
     wait_until_gone(run_session(child(here, source), LINT)["pid"])
+
+
+ESCAPE = """
+from netpipe.session.child import run_job
+from netpipe.session.request import SessionRequest
+
+def escape():
+    end, start = os.pipe()
+    if not os.fork():
+        os.setsid()
+        if not os.fork():
+            os.write(start, str(os.getpid()).encode())
+            os.execve("/bin/sleep", ["sleep", "1000"], {})
+        os._exit(0)
+    os.wait()
+    return int(os.read(end, 20))
+
+def job(_):
+    pid = escape()
+    (here / "part").write_text(str(pid))
+    (here / "part").rename(here / "pid")
+    END
+    return {"lint": {"pid": pid}}
+
+run_job(SessionRequest.from_environment(), job)
+"""
+
+
+@pytest.mark.parametrize("after", ["", "time.sleep(1000)"], ids=["ends", "lingers"])
+def test_a_daemon_without_a_trace_of_the_session_is_killed(
+    here: Path, monkeypatch: pytest.MonkeyPatch, after: str
+) -> None:
+    """One that forked twice, left the Unix session and has no environment ends with it."""
+    monkeypatch.setattr(parent, "FAREWELL_S", 0.1)
+    source = ESCAPE.replace("END", "") + after
+    wait_until_gone(run_session(child(here, source), LINT)["pid"])
+
+
+def test_a_daemon_of_a_child_that_crashes_is_killed(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the child was seen to have started is killed though the child cannot do it."""
+
+    def list_started(pid: int) -> set[psutil.Process]:
+        found = cleanup.list_started(pid)
+        if (here / "pid").exists() and int((here / "pid").read_text()) in {p.pid for p in found}:
+            (here / "seen").touch()
+        return found
+
+    monkeypatch.setattr(parent, "list_started", list_started)
+    monkeypatch.setattr(parent, "_LISTING_S", 0.0)
+    end = (
+        "while not (here / 'seen').exists(): time.sleep(0.01)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    with pytest.raises(SessionError, match="SIGKILL"):
+        run_session(child(here, ESCAPE.replace("END", end)), LINT)
+    wait_until_gone(int((here / "pid").read_text()))
+
+
+def test_processes_that_no_session_started_live_on(here: Path) -> None:
+    """A process of this one, and one that left it before, are not touched."""
+    escape = ESCAPE.partition("def job")[0]
+    daemon = child(here, f"{escape}(here / 'left').write_text(str(escape()))")
+    known = {**os.environ, "NETPIPE_SESSION": json.dumps({"result": str(here / "other.json")})}
+    subprocess.run(daemon, env=known, check=True)
+    with subprocess.Popen(["/bin/sleep", "1000"], start_new_session=True) as own:
+        left = psutil.Process(int((here / "left").read_text()))
+        try:
+            run_session(child(here, ESCAPE.replace("END", "")), LINT)
+            assert own.poll() is None
+            assert left.is_running()
+        finally:
+            own.kill()
+            left.kill()
+
+
+STOPPED = """
+from netpipe.linting.request import LintRequest
+from netpipe.session.parent import run_session
+
+run_session([sys.executable, "-c", sys.argv[1]], LintRequest())
+"""
+
+
+def test_a_session_that_its_killed_parent_had_stopped_ends(here: Path) -> None:
+    """A session is stopped while its processes are killed, and does not stay so for ever."""
+    [_, _, source] = child(here, ESCAPE.replace("END", "time.sleep(1000)"))
+    known = {**os.environ, "NETPIPE_SESSION": json.dumps({"result": str(here / "other.json")})}
+    with subprocess.Popen([*child(here, STOPPED), source], env=known) as waiting:
+        while not (here / "pid").exists():
+            assert waiting.poll() is None
+            time.sleep(0.01)
+        [session] = psutil.Process(waiting.pid).children()
+        session.suspend()
+        waiting.kill()
+    wait_until_gone(session.pid)
+    wait_until_gone(int((here / "pid").read_text()))
 
 
 @pytest.fixture
@@ -312,10 +426,11 @@ def assert_nothing_is_left(here: Path) -> None:
     ("ended_by", "returncode", "at_import"),
     [
         (signal.SIGTERM, 128 + signal.SIGTERM, ""),
+        (signal.SIGHUP, 128 + signal.SIGHUP, ""),
         (signal.SIGKILL, -signal.SIGKILL, ""),
         (signal.SIGKILL, -signal.SIGKILL, "write_pids(); time.sleep(1000)"),
     ],
-    ids=["terminated", "killed", "killed-at-import"],
+    ids=["terminated", "hung-up", "killed", "killed-at-import"],
 )
 def test_an_ended_command_leaves_no_session(
     here: Path, ended_by: signal.Signals, returncode: int, at_import: str
@@ -328,13 +443,19 @@ def test_an_ended_command_leaves_no_session(
     assert_nothing_is_left(here)
 
 
-def test_an_ended_pytest_leaves_no_session(here: Path) -> None:
+@pytest.mark.parametrize(
+    ("ended_by", "returncode"),
+    [(signal.SIGHUP, 128 + signal.SIGHUP), (signal.SIGKILL, -signal.SIGKILL)],
+)
+def test_an_ended_pytest_leaves_no_session(
+    here: Path, ended_by: signal.Signals, returncode: int
+) -> None:
     """A session that pytest started ends as well when nobody waits for it any more."""
     target = here / "test_left_alone.py"
     target.write_text(LEFT_ALONE.replace("AT_IMPORT", "") + LEFT_ALONE_TEST)
     words = f"pytest {target} --rootdir={here} -p no:cacheprovider"
     words += " --netpipe-accelerator=emulated:5ms --netpipe-budget=600"
-    assert end_while_measuring(here, words, signal.SIGTERM) == -signal.SIGTERM
+    assert end_while_measuring(here, words, ended_by) == returncode
     assert_nothing_is_left(here)
 
 

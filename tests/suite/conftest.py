@@ -3,6 +3,8 @@
 import pytest
 import scipy.stats  # noqa: F401  # a run within a run forgets what it imports; this can be once only
 
+import netpipe.run_plugin  # a run within a run forgets it too
+import netpipe.suite.session_plugin  # noqa: F401  # imported once only, as the run is
 from netpipe.device import detection
 from netpipe.session import parent
 from tests.suite.project import CONFTEST, INI, LOAD_TIME, Project, leave_xdist

@@ -73,6 +73,12 @@ def line_with(result: pytest.RunResult, *values: str) -> str:
     pytest.fail(f"no line of the output holds {values}")
 
 
+def lost(result: pytest.RunResult) -> set[str]:
+    """Return the benchmarks that a run names as held by the baseline and produced by no test."""
+    before = "in the baseline, but no test produced it: "
+    return {line.removeprefix(before) for line in result.outlines if line.startswith(before)}
+
+
 def leave_xdist(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a run within this one not take itself for a worker of this one's pytest-xdist."""
     for name in [name for name in os.environ if name.startswith("PYTEST_XDIST")]:

@@ -150,6 +150,12 @@ def test_the_other_version_runs_its_own_test(versioned: Project) -> None:
     assert command[-1] == f"cache_dir={versioned.pytester.path}/.pytest_cache"
 
 
+def test_both_versions_need_no_cache(versioned: Project) -> None:
+    """Where pytest's cache cannot be written, each version finds its data by itself."""
+    versioned.run(*AGAINST, "-o", "cache_dir=/proc/no").assert_outcomes(passed=1)
+    assert versioned.commands[1][-1] == "cache_dir=/proc/no"
+
+
 def test_nothing_is_left(versioned: Project) -> None:
     """The worktree is gone at the end of a run that failed."""
     versioned.sessions = in_turns(recorded(), costly())
@@ -171,7 +177,7 @@ def test_a_ref_that_is_not_there_is_a_usage_error(versioned: Project) -> None:
     """One sentence, before anything is measured."""
     result = versioned.run("--netpipe-against", "nowhere")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    said = "*--netpipe-against: REF must name a commit of *; found 'nowhere'*"
+    said = f"*--netpipe-against: REF *{versioned.pytester.path}; found 'nowhere'*"
     result.stderr.fnmatch_lines([said])
     assert not versioned.requests
 

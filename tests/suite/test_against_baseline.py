@@ -7,7 +7,7 @@ import pytest
 from netpipe.results.measurement import Measurement
 from netpipe.session import parent
 from tests.repository import commit_files
-from tests.suite.project import CONFTEST, HERE, Project, line_with
+from tests.suite.project import CONFTEST, HERE, NO_STALL, Project, line_with
 from tests.suite.recorded import H200, recorded
 from tests.workflows import run_with, scripts, tox_flags
 
@@ -217,3 +217,13 @@ def test_a_commit_clears_the_alarm_of_its_own_baseline_only(versions: Versions) 
     result.assert_outcomes(failed=1)
     line_with(result, "NOT_COMPARED", "step_s", "3.00 x", FIRST, "machine")
     line_with(result, "REGRESSED:", "step_s", "2.94 x", "h200-x1/0002_second.json")
+
+
+def test_the_commit_needs_no_pytest_benchmark(versions: Versions) -> None:
+    """The baseline names the commit to measure, though there is no table to show it in."""
+    versions.record(slower(1.0))
+    versions.project.has(NO_STALL)
+    versions.project.pytester.makeconftest("")  # The project's own has hooks of that plugin.
+    result = versions.project.run(*AGAINST_BASELINE, "-p", "no:benchmark")
+    result.assert_outcomes(passed=1)
+    result.stdout.no_fnmatch_line("*INTERNALERROR*")

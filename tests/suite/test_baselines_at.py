@@ -88,8 +88,7 @@ def test_a_baseline_of_the_same_name_is_named(pulled: Project) -> None:
     pulled.sessions = [costly()]
     result = pulled.compare()
     result.assert_outcomes(failed=1)
-    said = "replaced cpu-testing-4/0001_first.json, under the same name"
-    result.stdout.fnmatch_lines([f"baseline changed: {said}"])
+    result.stdout.fnmatch_lines(["baseline changed: replaced cpu-testing-4/0001_first.json*name"])
 
 
 def test_another_device_s_baseline_is_named(pulled: Project) -> None:

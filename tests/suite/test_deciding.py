@@ -6,6 +6,7 @@ import pytest
 
 from netpipe.gate.outcomes import Comparison, Outcome
 from netpipe.gate.waivers import Waiver
+from netpipe.results.measurement import Interval
 from netpipe.suite.gate_results import GateResult, find_worst
 from tests.suite.recorded import recorded
 
@@ -24,9 +25,8 @@ WORST_FIRST = [
 def compared(outcome: str) -> GateResult:
     """Give a comparison of an outcome, or a regression that is waived."""
     is_waived = outcome == "waived"
-    comparison = Comparison(
-        Outcome.REGRESSED if is_waived else Outcome(outcome), "step_s", 1.0, 1.0, 1.0, "why"
-    )
+    found = Outcome.REGRESSED if is_waived else Outcome(outcome)
+    comparison = Comparison(found, "step_s", 1.0, 1.0, "why", Interval(1.0, 1.0, 1.0, 2))
     waiver = WAIVER if is_waived else None
     return GateResult("a::b", "step_s", comparison, recorded(), waiver)
 

@@ -1,5 +1,6 @@
 """Small steps that add up, from the oldest baseline that a run can be compared with."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -7,7 +8,11 @@ import pytest
 from tests.suite.project import Project, line_with
 from tests.suite.recorded import recorded
 
-ALONE = "small steps were not added up: no earlier baseline to compare load_cpu_ratio, *"
+
+def has_note(result: pytest.RunResult) -> bool:
+    """Whether a line says that small steps of the ratio were not added up, for lack of a base."""
+    note = "small steps .*no earlier baseline.* load_cpu_ratio, "
+    return any(re.match(note, line) for line in result.outlines)
 
 
 def test_other_data_at_first_hide_no_drift(project: Project) -> None:
@@ -31,7 +36,7 @@ def test_without_an_earlier_baseline_there_is_a_note(project: Project, fingerpri
     project.record()
     result = project.compare("--netpipe-json=run.json")
     assert result.ret == pytest.ExitCode.OK
-    result.stdout.fnmatch_lines([ALONE])
+    assert has_note(result)
     comparisons = project.read_json("run.json")["comparisons"]
     assert {comparison["oldest"] for comparison in comparisons} == {None}
 
@@ -40,4 +45,4 @@ def test_with_an_earlier_baseline_there_is_no_note(project: Project) -> None:
     """A second baseline of the same data is what the next runs are added up from."""
     project.record()
     project.record()
-    project.compare().stdout.no_fnmatch_line(ALONE)
+    assert not has_note(project.compare())

@@ -30,7 +30,7 @@ from xml.etree import ElementTree
 import pytest
 from pytest_benchmark.logger import PytestBenchmarkWarning
 
-from tests.suite.project import LOAD_TIME, Project, line_with
+from tests.suite.project import LOAD_TIME, Project, line_with, lost
 from tests.suite.recorded import CPU, costly
 
 # As somebody has it who never heard of netpipe, on a clock that only the benchmark moves.
@@ -193,9 +193,8 @@ def test_a_renamed_benchmark_is_listed_twice(project: Project) -> None:
     project.has(LOAD_TIME.replace("test_load_time", "test_loading"))
     result = project.compare()
     assert result.ret == pytest.ExitCode.OK
-    lost = "in the baseline, but no test produced it: test_perf.py::test_load_time"
-    new = "NO_BASELINE: cpu-testing-4/0001_first.json has no such benchmark"
-    result.stdout.fnmatch_lines([new, lost])
+    line_with(result, "NO_BASELINE:", "cpu-testing-4/0001_first.json")
+    assert lost(result) == {"test_perf.py::test_load_time"}
     assert project.compare("--netpipe-missing", "fail").ret == pytest.ExitCode.TESTS_FAILED
 
 
@@ -271,6 +270,6 @@ def test_a_baseline_of_another_device_is_refused(project: Project) -> None:
     project.device = replace(CPU, key="cpu-testing-8")
     result = project.compare()
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    wanted = "device.key must be cpu-testing-8, as its folder is called; found cpu-testing-4"
-    result.stderr.fnmatch_lines([f"ERROR: */0001_first.json: {wanted}*"])
+    found = "device.key * cpu-testing-8*; found cpu-testing-4"
+    result.stderr.fnmatch_lines([f"ERROR: */0001_first.json: {found}*"])
     assert not project.requests

@@ -117,30 +117,36 @@ def test_every_baseline_must_be_whole(baselined: Project, folder: Path, number: 
     assert not baselined.requests
 
 
-def _fill(monkeypatch: pytest.MonkeyPatch, folder: Path) -> str:
-    fill(monkeypatch, folder)
-    return "No space left on device"
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_recording_that_cannot_be_written_is_refused(
+    baselined: Project, folder: Path, is_new: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is measured, whether or not its folder would have to be made."""
+    make_read_only(monkeypatch, folder.parent)
+    result = baselined.run(*RECORD, f"--netpipe-accelerator={'emulated:5ms' if is_new else 'auto'}")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    line_with(result, "ERROR: ", "/baselines", "--netpipe-record", "Read-only file system")
+    assert not baselined.requests
+    assert baselined.baselines == [FIRST]
 
 
-def _make_read_only(monkeypatch: pytest.MonkeyPatch, folder: Path) -> str:
-    make_read_only(monkeypatch, folder)
-    return "Read-only file system"
+def test_any_folder_may_lie_beside_that_of_the_baselines(project: Project) -> None:
+    """A folder `baseline` of the project is not in the way of its first recording."""
+    project.pytester.mkdir("baseline")
+    project.record()
 
 
-@pytest.mark.parametrize("close", [_fill, _make_read_only])
-def test_a_recording_that_cannot_be_written_is_kept(
-    baselined: Project,
-    folder: Path,
-    temporary: Path,
-    close: Callable[[pytest.MonkeyPatch, Path], str],
+def test_a_recording_that_fits_no_longer_is_kept(
+    baselined: Project, folder: Path, temporary: Path
 ) -> None:
     """The run fails, the earlier baseline is untouched, and the file that is named is whole."""
     before = (folder / FIRST).read_bytes()
     with pytest.MonkeyPatch.context() as monkeypatch:
-        found = close(monkeypatch, folder)
+        fill(monkeypatch, folder)
         result = baselined.run(*RECORD)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     (kept,) = temporary.glob("*/0002_second.json")
+    found = "No space left on device"
     line_with(result, "no baseline", f"/baselines/{KEY}: folder", found, str(kept))
     assert baselined.baselines == [FIRST]
     assert (folder / FIRST).read_bytes() == before

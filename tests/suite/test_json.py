@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.suite.project import LINT, Project
+from tests.suite.project import LINT, Project, line_with
 from tests.suite.recorded import costly
 
 
@@ -29,11 +29,21 @@ def test_the_order_is_in_the_document(project: Project) -> None:
     assert project.read_json("run.json")["lints"] == [LINT]
 
 
-def test_a_document_that_cannot_be_written_fails(project: Project) -> None:
-    """A file in a folder that is not there fails the run with its name, and not with a trace."""
+def test_a_document_that_cannot_be_written_is_a_usage_error(project: Project) -> None:
+    """It is found out before anything is measured."""
     result = project.run("--netpipe-json", "nowhere/run.json")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    line_with(result, "ERROR: nowhere/run.json", "--netpipe-json", "No such file")
+    assert not project.requests
+
+
+def test_a_document_that_can_no_longer_be_written_fails(project: Project) -> None:
+    """Its folder is gone when the run ends: its name is given, and no traceback."""
+    (project.pytester.path / "results").mkdir()
+    project.has("import os\ndef test_it(netpipe_benchmark): os.rmdir('results')")
+    result = project.run("--netpipe-json", "results/run.json")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["*nowhere/run.json*"])
+    result.stdout.fnmatch_lines(["*results/run.json*No such file*"])
     result.stdout.no_fnmatch_line("*INTERNALERROR*")
 
 

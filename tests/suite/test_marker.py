@@ -50,10 +50,12 @@ def test_a_limit_decides(project: Project, headroom: float, outcome: str) -> Non
         line_with(result, "headroom 3.00", "3.10")
 
 
-def test_an_unknown_word_is_a_usage_error(project: Project) -> None:
+@pytest.mark.parametrize("flags", ["", "-n1"])
+def test_an_unknown_word_is_a_usage_error(project: Project, flags: str) -> None:
     """A marker with a misspelt limit ends the run, naming the test and the words there are."""
-    project.has("import pytest\n@pytest.mark.netpipe(footroom=2)\ndef test_x(): pass\n")
-    result = project.run()
+    marker = "import pytest\n@pytest.mark.netpipe(footroom=2)"
+    project.has(f"{marker}\ndef test_x(netpipe_measurement): pass\n")
+    result = project.run(*flags.split())
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     limits = ("headroom", "stall_fraction", "accelerator")
     line_with(result, "ERROR: test_perf.py::test_x", *limits, "'footroom'")

@@ -161,6 +161,7 @@ REFUSED = [
     ("sessions", "0", "--netpipe-sessions must be a whole number above 0; found '0'"),
     ("sessions", "2.5", "--netpipe-sessions must be a whole number above 0; found '2.5'"),
     ("sessions", "many", "--netpipe-sessions must be a number; found 'many'"),
+    ("record", "a" * 61, "--netpipe-record must consist of at most 60 letters, digits and _ . -"),
 ]
 
 

@@ -1,12 +1,12 @@
 """Another version beside this one: its code, its environment, and that both go again."""
 
 import os
-import signal
+import shutil
 import subprocess
 import sys
-import time
+import tempfile
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from importlib import metadata
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_file_location
@@ -18,6 +18,7 @@ from netpipe.errors import InputError
 from netpipe.suite import other_version
 from netpipe.suite.other_version import Version, open_version
 from netpipe.suite.worktrees import Commit, find_commit
+from netpipe.temporary_folders import locked, remove_abandoned
 from tests.repository import commit_files, git, worktrees
 
 ALIKE = '[project]\nname = "p"\nversion = "1"\ndependencies = ["numpy"]\n'
@@ -176,22 +177,75 @@ def test_nothing_is_left(repository: Path, before: AbstractContextManager[Versio
     assert git(repository, "worktree", "prune", "--dry-run", "--verbose") == ""
 
 
-@pytest.fixture
-def sigterm_is_free() -> Iterator[None]:
-    """Let nobody listen to it, whatever ran in this process before."""
-    listener = signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGTERM, listener)
+_KILLED = """
+import os, sys
+from pathlib import Path
+from netpipe.suite.other_version import open_version
+from netpipe.suite.worktrees import find_commit
+
+here = Path(sys.argv[1])
+with open_version(find_commit(here, "HEAD~1", "--netpipe-against"), here, "", str):
+    print("ready", flush=True)
+    sys.stdin.read()
+"""
 
 
-@pytest.mark.usefixtures("sigterm_is_free")
-def test_sigterm_leaves_nothing(repository: Path, before: AbstractContextManager[Version]) -> None:
-    """A process that is told to end removes the worktree first."""
-    with pytest.raises(KeyboardInterrupt), before:  # noqa: PT012
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(10)
-    assert worktrees(repository) == 1
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+@contextmanager
+def opened_elsewhere(repository: Path) -> Iterator["subprocess.Popen[str]"]:
+    """Have another process open the version before until its standard input ends."""
+    with subprocess.Popen(
+        [sys.executable, "-c", _KILLED, str(repository)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield process
+
+
+@pytest.mark.parametrize("is_swept", [False, True])
+def test_the_worktree_of_a_killed_process_is_removed(
+    repository: Path, before: AbstractContextManager[Version], is_swept: bool, tmp_path: Path
+) -> None:
+    """By the next one, and no other: those of live processes and of the user stay."""
+    git(repository, "worktree", "add", str(tmp_path / "mine"))
+    git(repository, "worktree", "add", str(tmp_path / "gone"))
+    shutil.rmtree(tmp_path / "gone")
+    with opened_elsewhere(repository) as killed, opened_elsewhere(repository):
+        killed.kill()
+        killed.wait()
+        if is_swept:
+            remove_abandoned(Path(tempfile.gettempdir()))
+        assert worktrees(repository) == 5
+        with before:
+            assert worktrees(repository) == 5
+        assert worktrees(repository) == 4
+    assert worktrees(repository) == 3
+
+
+def test_the_worktree_of_another_container_stays(
+    repository: Path, before: AbstractContextManager[Version]
+) -> None:
+    """Its temporary folder cannot be seen here, but git's folder for it is locked."""
+    name = "netpipe-against-abcdefgh.tmp/checkout"
+    git(repository, "worktree", "add", "--detach", str(repository.parent / name))
+    shutil.rmtree(repository.parent / name)
+    with locked(repository / ".git" / "worktrees" / "checkout"), before:
+        assert worktrees(repository) == 3
+    with opened_elsewhere(repository):
+        assert worktrees(repository) == 2
+
+
+def test_an_incomplete_worktree_takes_no_other_with_it(
+    repository: Path, before: AbstractContextManager[Version], tmp_path: Path
+) -> None:
+    """A worktree of the user on a disk that is not mounted now stays known."""
+    git(repository, "worktree", "add", str(tmp_path / "unmounted"))
+    shutil.rmtree(tmp_path / "unmounted")
+    with before as version:
+        (version.checkout.folder / ".git").unlink()
+    assert worktrees(repository) == 2
 
 
 def test_hooks_stay_out_of_it(
@@ -218,8 +272,11 @@ def test_other_checkouts_are_known(
 def test_a_ref_that_is_not_there_is_refused(repository: Path) -> None:
     """The message has the repository and the ref; one that looks like a flag is only a name."""
     for ref in ("nowhere", "--help"):
-        with pytest.raises(InputError, match=f"name a commit of {repository}; found '{ref}'"):
+        with pytest.raises(InputError) as refused:
             find_commit(repository, ref, "--netpipe-against")
+        error = refused.value
+        assert (error.where, error.field, error.found) == ("--netpipe-against", "REF", repr(ref))
+        assert str(repository) in error.constraint
 
 
 def test_a_folder_outside_git_is_refused(tmp_path: Path) -> None:

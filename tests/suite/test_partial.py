@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.suite.project import LOAD_TIME, Project, line_with
+from tests.suite.project import LOAD_TIME, Project, line_with, lost
 from tests.suite.recorded import costly, recorded
 
 OTHER = "test_other.py::test_load_time"
 CARRIED = f"0002_second.json does not hold {OTHER}: {OTHER} is compared with 0001_first.json"
-LOST = f"in the baseline, but no test produced it: {OTHER}"
 
 
 @pytest.fixture
@@ -75,7 +74,7 @@ def test_a_test_that_is_deleted_later_is_missed(partly: Project) -> None:
     (partly.pytester.path / "test_other.py").unlink()
     result = partly.compare("--netpipe-missing=fail")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    assert LOST in result.outlines
+    assert lost(result) == {OTHER}
 
 
 def test_recording_without_the_test_lets_the_benchmark_go(partly: Project) -> None:

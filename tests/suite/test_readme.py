@@ -37,7 +37,7 @@ def test_the_readme_shows_the_comparison() -> None:
     for name, quantity in QUANTITIES.items():
         then = kept.sessions[name]
         found = compare(quantity, then[:1], BaselineSessions(kept.name, then))
-        compared += [GateResult(name, quantity, metric, then[0]) for metric in found.by_metric]
+        compared += [GateResult(name, quantity, metric, then[0]) for metric in found.metrics]
     run = cast(Any, SimpleNamespace(results=compared, acceptance=Acceptance()))
     (table,) = comparison_tables(run)
     assert printed(table) in README

@@ -73,15 +73,19 @@ def test_an_order_is_read_once(project: Project) -> None:
     assert [request.kind for request in project.requests] == ["lint"]
 
 
+NO_SELECTION = ("-m", "", "-k", "")
+
+
 @pytest.mark.parametrize(
     ("given", "kept"),
     [
-        (("-k", "load_time", "-v"), ()),
-        (("--junitxml", "junit.xml"), ()),
-        (("--netpipe-record=first", "--netpipe-sessions", "1"), ()),
-        (("--basetemp=scratch",), ()),
-        (("--netpipe-budget", "5"), ("--netpipe-budget", "5")),
-        (("-W", "ignore::UserWarning"), ("-W", "ignore::UserWarning")),
+        (("-k", "load_time", "-v"), ("-m", "", "-kload_time")),
+        (("-m", "not perf", "-v"), ("-mnot perf", "-k", "")),
+        (("--junitxml", "junit.xml"), NO_SELECTION),
+        (("--netpipe-record=first", "--netpipe-sessions", "1"), NO_SELECTION),
+        (("--basetemp=scratch",), NO_SELECTION),
+        (("--netpipe-budget", "5"), (*NO_SELECTION, "--netpipe-budget", "5")),
+        (("-W", "ignore::UserWarning"), (*NO_SELECTION, "-W", "ignore::UserWarning")),
     ],
     ids=lambda words: " ".join(words) or "none",
 )

@@ -146,10 +146,10 @@ def test_a_file_that_cannot_be_imported_is_reported_once(project: Project) -> No
 
 
 def test_only_benchmarks_go_without_workers(project: Project) -> None:
-    """`--benchmark-only` beside workers is refused with the way out."""
-    result = project.run("-n2", "--benchmark-only")
+    """`--benchmark-only` beside workers is refused, by pytest-benchmark."""
+    result = project.compare("-n2", "--benchmark-only")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    line_with(result, "ERROR: --benchmark-only", "-n0")
+    line_with(result, "ERROR: ", "--benchmark-only", "xdist is on")
     assert project.run("-n2", "--benchmark-only", "-n0").ret == pytest.ExitCode.OK
 
 
@@ -161,6 +161,17 @@ def test_a_timed_test_in_a_worker_fails(project: Project, ask: str) -> None:
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.assert_outcomes(failed=1)
     line_with(result, "timed test", "as arguments", "-n0")
+
+
+def test_a_worker_skips_what_is_inconclusive(project: Project) -> None:
+    """An assertion on a stored measurement runs in a worker, and leaves its test open there."""
+    project.has("""
+        from netpipe.errors import InconclusiveError
+
+        def test_stored():
+            raise InconclusiveError("undecided")
+    """)
+    project.run("-n1").assert_outcomes(skipped=1)
 
 
 def test_each_timed_test_reports_once(project: Project) -> None:

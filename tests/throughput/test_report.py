@@ -153,6 +153,7 @@ def test_the_table_has_ratios() -> None:
 def test_the_table_of_one_round_has_no_intervals() -> None:
     """An interval without an upper end is not printed."""
     rows = _rows(replace(ALONE, runs=[[SLOW], [FAST]]))
+    assert rows
     assert not any("(" in row or "inf" in row for row in rows)
 
 

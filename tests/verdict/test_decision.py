@@ -224,9 +224,9 @@ TIME, NAMED = "a larger budget", "what the message names"
             "2 of 9 rounds: HW thermal slowdown",
             NAMED,
         ),
-        ({"drained": False}, "could not be drained", NAMED),
-        ({"drained": False, "epoch_batches": 46}, "outlast an epoch of 46 batches", NAMED),
-        ({"within_epochs": False, "epoch_batches": 4}, "4 batches is too short", NAMED),
+        ({"drained": False}, "drained", NAMED),
+        ({"drained": False, "epoch_batches": 46}, "an epoch of 46 batches", NAMED),
+        ({"within_epochs": False, "epoch_batches": 4}, "4 batches", NAMED),
         ({"train_s": spread(0.030, 0.036, 0.039)}, "R is 1.20 (1.00 to 1.30)", TIME),
         (
             {"load_s": spread(0.030, 0.033, 0.036), "train_s": 0.036},

@@ -1,9 +1,10 @@
 """The index beside the shards: the sizes of their rows, from which contexts are planned."""
 
 import json
+from collections import Counter
 from dataclasses import asdict, dataclass
 from itertools import chain
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import cattrs
 import numpy as np
@@ -11,9 +12,11 @@ from numpy.typing import NDArray
 
 from netpipe.data.formats.layout import check_layout_version
 from netpipe.errors import InputError
+from netpipe.text_files import quote, read_json
 
 INDEX_NAME = "index.json"
 INDEX_SCHEMA = "netpipe.index/1"
+_AGAIN = "Prepare the data again"
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,7 @@ class Index:
         eval_fraction: The fraction of the probes that is chosen for evaluation.
         row_bytes: The largest size of a row's arrays.
         fingerprint: A hash of every row, equal for equal measurements prepared in the same way.
+        parquet: The files that `generate` made the rows from, in the folder `parquet`.
     """
 
     layout_version: int
@@ -66,6 +70,13 @@ class Index:
     fingerprint: str
     train: Split
     eval: Split
+    parquet: tuple[str, ...] = ()
+
+    @property
+    def files(self) -> list[PurePath]:
+        """All files of the data set but the index, relative to its folder."""
+        shards = [PurePath(shard.file) for shard in (*self.train.shards, *self.eval.shards)]
+        return shards + [PurePath("parquet", name) for name in self.parquet]
 
     def split(self, name: str) -> Split:
         """Return the split of this name, "train" or "eval"."""
@@ -84,34 +95,45 @@ def load_index(folder: Path) -> Index:
     Raises:
         InputError: It is missing, damaged, or of a newer version.
     """
+    # The workers of a loader import this module, and read no index.
+    from netpipe.results.documents import check_document, check_schema
+
     path = folder / INDEX_NAME
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        way_out = "Make the folder with `netpipe prepare` or `netpipe generate`"
-        raise InputError(path, "index", "be readable", error.strerror, way_out) from error
-    except ValueError as error:
-        raise _damaged(path, error) from error
+    way_out = "Make the folder with `netpipe prepare` or `netpipe generate`"
+    document = read_json(path, way_out)
     found = document.get("schema") if isinstance(document, dict) else None
-    if found != INDEX_SCHEMA:
-        raise InputError(path, "schema", f'be "{INDEX_SCHEMA}"', repr(found))
+    check_schema(found, (INDEX_SCHEMA,), path, way_out=way_out)
+    check_document(document, "index.1", path, way_out)
     try:
         index = cattrs.structure(document, Index)
     except Exception as error:  # cattrs lets through whatever a converter raises
         raise _damaged(path, error) from error
     check_layout_version(index.layout_version, path)
+    _check_files(index, path)
     return index
 
 
-def is_index(path: Path) -> bool:
-    """Return whether a file is an index of any version."""
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return isinstance(document, dict) and str(document.get("schema")).startswith("netpipe.index/")
+def is_data_file(file: PurePath) -> bool:
+    """Return whether a path, relative to a folder, can be a file of its data set."""
+    folder, suffix = (".", ".arrayrecord") if len(file.parts) == 1 else ("parquet", ".parquet")
+    return str(file.parent) == folder and file.suffix == suffix and file.name.isprintable()
+
+
+def _check_files(index: Index, path: Path) -> None:
+    for file, times in Counter(index.files).items():
+        # `prepare` removes the files when it replaces them: none may be outside the folder.
+        if not is_data_file(file):
+            constraint = "be *.arrayrecord or parquet/*.parquet"
+            raise InputError(path, "file", constraint, quote(str(file)), _AGAIN)
+        if times > 1:
+            raise InputError(path, "file", f"name {file} once", f"{times} times", _AGAIN)
+    for name in ("train", "eval"):
+        split = index.split(name)
+        if split.probes > split.rows:
+            constraint = f"be at most {split.rows}, the number of rows"
+            raise InputError(path, f"{name}.probes", constraint, split.probes, _AGAIN)
 
 
 def _damaged(path: Path, error: Exception) -> InputError:
     reason = str(error).splitlines()[0]
-    return InputError(path, "index", "be a whole index", reason, "Prepare the data again")
+    return InputError(path, "index", "be a whole index", reason, _AGAIN)

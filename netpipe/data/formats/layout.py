@@ -52,7 +52,7 @@ def decode_row(record: bytes, where: object) -> ProbeRow:
     if record.startswith(_MAGIC) and len(record) >= _HEADER.size:
         return _decode_row_v1(record, where)
     if record.startswith(ARROW_STREAM_START):
-        return decode_row_v0(record, where)
+        return make_row(*decode_history_v0(record, where))
     raise InputError(where, "record", "be a probe row", f"{len(record)} bytes of something else")
 
 
@@ -66,6 +66,9 @@ def _decode_row_v1(record: bytes, where: object) -> ProbeRow:
     expected = _HEADER.size + 4 * lengths["<u4"] + 2 * lengths["<u2"] + octets
     if len(record) != expected:
         raise InputError(where, "record", f"be {expected} bytes long", len(record))
+    if not measurements or ipv4_pairs > pairs:
+        found = f"{measurements}, and {ipv4_pairs} IPv4 pairs of {pairs}"
+        raise InputError(where, "measurements", "be at least 1, of known pairs", found)
     offset_s = np.frombuffer(record, "<u4", measurements, _HEADER.size)
     words = np.frombuffer(record, "<u2", lengths["<u2"], _HEADER.size + offset_s.nbytes)
     pair, pair_source = words[measurements : 2 * measurements], words[2 * measurements :]
@@ -92,11 +95,6 @@ def check_layout_version(version: int, where: object) -> None:
         constraint = f"be between 0 and {LAYOUT_VERSION}"
         way_out = "A newer netpipe wrote it: upgrade, or prepare the measurements again"
         raise InputError(where, "layout version", constraint, version, way_out)
-
-
-def decode_row_v0(record: bytes, where: object) -> ProbeRow:
-    """Read a record of layout 0; see `decode_history_v0`."""
-    return make_row(*decode_history_v0(record, where))
 
 
 def decode_history_v0(record: bytes, where: object) -> tuple[MeasurementArray, AddressTable]:

@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_ISREG, filemode
 
 import numpy as np
 import pyarrow as pa
@@ -15,12 +16,9 @@ from netpipe.data.formats.rows import MEASUREMENT, MeasurementArray
 from netpipe.data.formats.rtt import encode_rtt
 from netpipe.data.sampling.counter_rng import fold_key
 from netpipe.errors import InputError
+from netpipe.text_files import shorten
 
 _BATCH_ROWS = 1 << 19
-
-
-def _is_timestamp(kind: pa.DataType) -> bool:
-    return pa.types.is_timestamp(kind) and kind.unit in ("us", "ns")
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -31,7 +29,10 @@ def _is_text(kind: pa.DataType) -> bool:
 
 # The accepted types of each column: in words that follow "must be", and as a predicate.
 _COLUMNS: Mapping[str, tuple[str, Callable[[pa.DataType], bool]]] = {
-    "event_time": ("a timestamp in us or ns (UTC)", _is_timestamp),
+    "event_time": (
+        "a timestamp in us or ns (UTC)",
+        lambda kind: pa.types.is_timestamp(kind) and kind.unit in ("us", "ns"),
+    ),
     "src_addr": ("a string", _is_text),
     "dst_addr": ("a string", _is_text),
     "ip_version": ("an integer", pa.types.is_integer),
@@ -60,6 +61,12 @@ def check_columns(where: object, schema: pa.Schema) -> list[str]:
 
 class MergedProbesWarning(UserWarning):
     """Measurements without `prb_id` come from private addresses, which many probes share."""
+
+
+# Without a file name, so that Python shows it once for all files.
+_MERGED_PROBES = (
+    "without a column prb_id a probe is its src_addr, and private addresses merge unrelated probes"
+)
 
 
 @dataclass(frozen=True)
@@ -122,13 +129,7 @@ class MeasurementColumns:
         distinct, which = np.unique(source, return_inverse=True)
         octets = addresses.octets(distinct)
         if is_translated(octets).any():
-            warnings.warn(
-                # The text has no file name, so that Python shows it once for all files.
-                "without a column prb_id a probe is its src_addr, and private addresses merge "
-                "unrelated probes",
-                MergedProbesWarning,
-                stacklevel=2,
-            )
+            warnings.warn(_MERGED_PROBES, MergedProbesWarning, stacklevel=2)
         # An address of 16 bytes does not fit into the probe's 8, so its hash is the number.
         low, high = octets.view("<i8").T
         keys = fold_key(addresses.families(distinct).astype(np.int64), low, high)
@@ -136,7 +137,9 @@ class MeasurementColumns:
 
 
 def find_parquet(sources: Sequence[Path]) -> list[Path]:
-    """List the parquet files among the sources, and those in their folders at any depth.
+    """List the parquet files among the sources, and those in their folders at any depth, once each.
+
+    Of several paths to one file the first is listed.
 
     Raises:
         InputError: A source does not exist, or there is no parquet file.
@@ -145,13 +148,34 @@ def find_parquet(sources: Sequence[Path]) -> list[Path]:
     for source in sources:
         if not source.exists():
             raise InputError(source, "source", "be a parquet file or a folder", "nothing there")
-        inside = sorted(source.rglob("*.parquet")) if source.is_dir() else [source]
+        # A folder can have such a name too.
+        files = sorted(path for path in source.rglob("*.parquet") if not path.is_dir())
+        inside = files if source.is_dir() else [source]
         if not inside:
             raise InputError(source, "folder", "hold *.parquet files", "none")
         found += inside
     if not found:
         raise InputError("sources", "list", "name at least one parquet file", "none")
-    return found
+    return distinct_files(found)
+
+
+def distinct_files(paths: Sequence[Path]) -> list[Path]:
+    """Return the paths without those that lead to the file of an earlier one.
+
+    Raises:
+        InputError: A path does not lead to a regular file.
+    """
+    found: dict[tuple[int, int], Path] = {}
+    for path in paths:
+        try:
+            status = path.stat()
+        except OSError as error:
+            raise InputError(path, "file", "be readable", error.strerror) from error
+        if not S_ISREG(status.st_mode):
+            # Opening a pipe waits for somebody who writes into it.
+            raise InputError(path, "file", "be a regular file", filemode(status.st_mode))
+        found.setdefault((status.st_dev, status.st_ino), path)
+    return list(found.values())
 
 
 def open_parquet(path: Path) -> pq.ParquetFile:
@@ -193,5 +217,5 @@ def read_parquet(
 
 
 def _not_parquet(path: Path, error: Exception) -> InputError:
-    reason = str(error).splitlines()[0]
+    reason = shorten(str(error).splitlines()[0], 200)
     return InputError(path, "file", "be a whole parquet file", reason)

@@ -1,6 +1,8 @@
 """ArrayRecord shards of rows: how they are written, and how they are read."""
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import cycle
 from pathlib import Path
 
@@ -18,20 +20,30 @@ _READER_OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
 
 
 class ShardWriter:
-    """Writes the rows of a split to its shards in turn; shards without rows are not kept."""
+    """Writes the rows of a split to its shards in turn; shards without rows are not kept.
+
+    A hash of the rows is part of the names, so that other rows do not overwrite them in a folder.
+
+    Raises:
+        OSError: A file cannot be written.
+    """
 
     def __init__(self, folder: Path, split: str, shards: int) -> None:
         self._folder = folder
         self._split = split
         self._paths = [folder / f".{split}-{number}" for number in range(shards)]
-        self._writers = [ArrayRecordWriter(str(path), _WRITER_OPTIONS) for path in self._paths]
+        with _system_errors():
+            self._writers = [ArrayRecordWriter(str(path), _WRITER_OPTIONS) for path in self._paths]
+        self._hash = hashlib.blake2b(digest_size=8)
         self._counts: list[list[int]] = [[] for _ in self._paths]
         self._next_shard = cycle(range(shards))
 
     def write(self, record: bytes, measurements: int) -> None:
         """Write the record of a row, which has this many measurements."""
         shard = next(self._next_shard)
-        self._writers[shard].write(record)
+        with _system_errors():
+            self._writers[shard].write(record)
+        self._hash.update(record)
         self._counts[shard].append(measurements)
 
     def close(self) -> tuple[Shard, ...]:
@@ -40,20 +52,30 @@ class ShardWriter:
         Raises:
             OSError: A file could not be written.
         """
-        filled = sum(map(bool, self._counts))
+        filled, rows = sum(map(bool, self._counts)), self._hash.hexdigest()
         shards = []
         for number, (path, counts) in enumerate(zip(self._paths, self._counts, strict=True)):
-            self._writers[number].close()
+            with _system_errors():
+                self._writers[number].close()
             # The writer does not report a failed write; only the finished file shows it.
             if count_records(path) != len(counts):
                 raise OSError(f"{path.name} was not written whole: is the disk full?")
             if not counts:
                 path.unlink()
                 continue
-            name = f"{self._split}-{number:05d}-of-{filled:05d}.arrayrecord"
+            name = f"{self._split}-{number:05d}-of-{filled:05d}-{rows}.arrayrecord"
             path.replace(self._folder / name)
             shards.append(Shard(name, tuple(counts)))
         return tuple(shards)
+
+
+@contextmanager
+def _system_errors() -> Iterator[None]:
+    """Turn the writer's errors, which say the system's reason first, into OSErrors."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise OSError(str(error).partition(";")[0]) from error
 
 
 class ShardReader:

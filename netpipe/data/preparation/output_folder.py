@@ -1,55 +1,136 @@
-"""Output folders that appear complete or not at all."""
+"""Output folders that appear complete or not at all, and in which nobody else's file is touched.
 
-import shutil
-import tempfile
+A new folder is built beside its place and renamed. In an existing one, which may be a mount point,
+the new files have new names, and the data set changes in the moment in which its index is replaced.
+"""
+
+import os
+import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePath
 
-from netpipe.data.formats.index import INDEX_NAME, is_index
+from netpipe.data.formats.index import INDEX_NAME, is_data_file, load_index
 from netpipe.errors import InputError
+from netpipe.temporary_folders import OWN_NAME, locked, temporary_folder
+from netpipe.whole_file import sync_names, write_new
+
+# Lists the files of both data sets while one replaces the other, for the next run after a kill.
+_REPLACING = ".netpipe-replacing.txt"
+# A file system has the first at its root.
+_IGNORED = re.compile(rf"lost\+found|{re.escape(_REPLACING)}|{OWN_NAME.pattern}")
 
 
 @contextmanager
 def whole_folder(out: Path, sources: Sequence[Path] = ()) -> Iterator[Path]:
-    """Yield an empty folder beside `out` that replaces `out` if the block does not raise.
+    """Yield an empty folder; the data set in it replaces that of `out` if the block does not raise.
+
+    The block saves the index of the data set, which lists its files.
 
     Raises:
-        InputError: `out` is not new, empty or a prepared folder, is not writable, or holds one of
-            the `sources`, the files that the block reads.
+        InputError: `out` holds something besides a data set of ours, is not writable, or holds one
+            of the `sources`, the files that the block reads.
     """
-    out = out.resolve()
+    # Unlike the methods of a Path, these raise no error: not for a link to itself, for instance.
+    out = Path(os.path.realpath(out))
+    missing = [parent for parent in out.parents if not os.path.lexists(parent)]
     try:
-        if inside := [source for source in sources if out in source.resolve().parents]:
-            raise InputError(out, "output folder", "not hold what is read", inside[0])
-        if out.is_dir() and any(out.iterdir()) and not is_index(out / INDEX_NAME):
-            way_out = "Choose another folder, or remove it"
-            raise InputError(out, "output folder", "be new, empty or ours", "other files", way_out)
-        if out.exists() and not out.is_dir():
-            raise InputError(out, "output folder", "be a folder", "a file")
+        _require_replaceable(out, sources)
         out.parent.mkdir(parents=True, exist_ok=True)
-        building = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+        with temporary_folder("output", out if out.is_dir() else out.parent) as building:
+            yield building
+            _sync_files(building)
+            _put_into_place(building, out)
     except OSError as error:
-        raise InputError(out, "output folder", "be writable", error.strerror) from error
-    try:
-        yield building
-        # mkdtemp makes folders that only their owner can read.
-        building.chmod(0o755)
-        _swap(building, out)
-    except OSError as error:
-        raise InputError(out, "output folder", "be writable", error) from error
+        if OWN_NAME.fullmatch(out.parent.name):
+            raise  # to whoever makes the folder around this one, which the user knows
+        found = error.strerror or error
+        raise InputError(out, "output folder", "be writable", found) from error
     finally:
-        shutil.rmtree(building, ignore_errors=True)
+        with suppress(OSError):
+            for parent in missing:
+                parent.rmdir()
 
 
-def _swap(building: Path, out: Path) -> None:
-    """Replace the old folder by the new one; the old one is moved back if that fails."""
-    retired = building.with_name(f"{building.name}.old")
+def _require_replaceable(out: Path, sources: Sequence[Path]) -> None:
+    if inside := [source for source in sources if out in source.resolve().parents]:
+        raise InputError(out, "output folder", "not hold what is read", inside[0])
+    if out.is_dir():
+        with locked(out):
+            _require_ours(out)
+    elif os.path.lexists(out):
+        raise InputError(out, "output folder", "be a folder", "a file")
+
+
+def _require_ours(out: Path) -> None:
+    """Finish a replacement that was interrupted, and refuse files that no index lists."""
+    way_out = "Choose another folder"
     try:
-        if out.exists():
-            out.replace(retired)
-        building.replace(out)
-    finally:
-        if retired.exists() and not out.exists():
-            retired.replace(out)
-    shutil.rmtree(retired, ignore_errors=True)
+        _remove_replaced(out)
+        ours = _files(out)
+    except InputError as error:
+        raise InputError(out, "output folder", "have a whole index", error, way_out) from error
+    for path in _others(out, ours):
+        constraint = "hold nothing but a data set of netpipe"
+        raise InputError(out, "output folder", constraint, path.relative_to(out), way_out)
+
+
+def _files(folder: Path) -> set[Path]:
+    index = folder / INDEX_NAME
+    if not index.exists():
+        return set()
+    return {index, *(folder / file for file in load_index(folder).files)}
+
+
+def _others(folder: Path, ours: set[Path]) -> Iterator[Path]:
+    for path in sorted(folder.iterdir()):
+        if path.is_dir() and any(path in file.parents for file in ours):
+            yield from _others(path, ours)
+        elif path not in ours and not _IGNORED.fullmatch(path.name):
+            yield path
+
+
+def _put_into_place(building: Path, out: Path) -> None:
+    # Only its owner can read a temporary folder.
+    building.chmod(0o755)
+    if not out.is_dir():
+        building.rename(out)
+        sync_names(out.parent)
+        return
+    with locked(out):
+        _require_ours(out)
+        new = [path.relative_to(building) for path in _files(building) if path.name != INDEX_NAME]
+        listed = [str(path) for path in (*new, *(path.relative_to(out) for path in _files(out)))]
+        write_new(building / _REPLACING, "\n".join(listed).encode())
+        try:
+            for file in (PurePath(_REPLACING), *new, PurePath(INDEX_NAME)):
+                (out / file).parent.mkdir(exist_ok=True)
+                # Each is there for certain before the next: the index refers to the others.
+                sync_names((building / file).replace(out / file).parent)
+        finally:
+            _remove_replaced(out)
+
+
+def _remove_replaced(out: Path) -> None:
+    """Remove the files of that data set which the index does not name, after a replacement."""
+    listed = out / _REPLACING
+    if not listed.exists():
+        return
+    names = map(PurePath, listed.read_text(encoding="utf-8", errors="replace").splitlines())
+    for path in {out / name for name in names if is_data_file(name)} - _files(out):
+        path.unlink(missing_ok=True)
+        if path.parent != out:
+            with suppress(OSError):
+                path.parent.rmdir()
+    listed.unlink()
+
+
+def _sync_files(folder: Path) -> None:
+    """Let everything in a folder survive a loss of power."""
+    for path in folder.rglob("*"):
+        if path.is_dir():
+            sync_names(path)
+        else:
+            with path.open("rb") as stream:
+                os.fsync(stream.fileno())
+    sync_names(folder)

@@ -47,8 +47,8 @@ def prepare(
 ) -> Index:
     """Turn parquet measurements into a folder that a pipeline can read, and return its index.
 
-    The sources are parquet files, or folders of them. A prepared folder at `out` is replaced when
-    the new one is complete. Unless file names state the split, the seed chooses `eval_fraction` of
+    The sources are parquet files, or folders of them. Prepared data in `out` are replaced when the
+    new ones are complete. Unless file names state the split, the seed chooses `eval_fraction` of
     the probes for evaluation. The train split has `shards` files, the eval split `eval_fraction` as
     many, and the arrays of a row take at most `row_bytes`.
 
@@ -59,10 +59,9 @@ def prepare(
         InputError: A setting, a source, a value in it, or `out` is invalid. `out` is then
             unchanged.
     """
-    minima = {"seed": (seed, 0), "shards": (shards, 1), "row_bytes": (row_bytes, 1024)}
-    for name, (value, minimum) in minima.items():
-        if value < minimum:
-            raise InputError("prepare", name, f"be at least {minimum}", value)
+    _require_at_least(0, seed=seed)
+    _require_at_least(1, shards=shards)
+    _require_at_least(1024, row_bytes=row_bytes)
     if not 0 < eval_fraction < 1:
         raise InputError("split", "eval_fraction", "be between 0 and 1", eval_fraction)
     files = find_parquet(sources)
@@ -111,8 +110,7 @@ def convert(
         InputError: The seed, a record, a value in it, or `out` is invalid. `out` is then
             unchanged.
     """
-    if seed < 0:
-        raise InputError("prepare", "seed", "be at least 0", seed)
+    _require_at_least(0, seed=seed)
     sources = {split: UnindexedSource(folder, split, seed=seed) for split in ("train", "eval")}
     total = sum(int(source.row_measurements.sum()) for source in sources.values())
     advance = _count_progress(progress, total)
@@ -124,6 +122,12 @@ def convert(
                 writer.write(split, history, addresses)
                 advance(len(history))
         return writer.close(seed=seed, eval_fraction=EVAL_FRACTION)
+
+
+def _require_at_least(minimum: int, **settings: int) -> None:
+    for name, value in settings.items():
+        if value < minimum:
+            raise InputError("prepare", name, f"be at least {minimum}", value)
 
 
 def _count_progress(progress: Progress | None, total: int) -> Callable[[int], None]:
@@ -193,7 +197,8 @@ class _RowWriter:
             eval_fraction=eval_fraction,
             row_bytes=self._row_bytes,
             fingerprint=self._fingerprint.hexdigest(),
-            **splits,
+            train=splits["train"],
+            eval=splits["eval"],
         )
         save_index(index, self._folder)
         return index

@@ -1,8 +1,14 @@
 """Synthetic measurements, seeded, with the distributions of real ones, and the default data set."""
 
 import fcntl
+import functools
 import os
 import shutil
+import sys
+import tempfile
+from contextlib import suppress
+from dataclasses import replace
+from errno import EPERM
 from pathlib import Path
 from socket import AF_INET, AF_INET6, inet_ntop
 from typing import Any
@@ -12,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from netpipe.data.formats.index import INDEX_NAME, Index, is_index
+from netpipe.data.formats.index import Index, load_index, save_index
 from netpipe.data.preparation.output_folder import whole_folder
 from netpipe.data.preparation.prepare import Progress, prepare
 from netpipe.data.preparation.profiles import PROFILES, Profile
@@ -37,7 +43,7 @@ def generate(
 ) -> Index:
     """Make a data set: `out/parquet/*.parquet`, and the prepared shards and their index beside it.
 
-    A prepared folder at `out` is replaced when the new one is complete. `probes` replaces the
+    Prepared data in `out` are replaced when the new ones are complete. `probes` replaces the
     profile's number, and `progress` is that of `prepare`.
 
     Raises:
@@ -61,23 +67,64 @@ def generate(
         for file in (folder / "prepared").iterdir():
             file.rename(folder / file.name)
         (folder / "prepared").rmdir()
+        # As with shards, other data have other names and can lie in the same folder.
+        rows = index.fingerprint[:16]
+        for file in sorted(parquet.iterdir()):
+            file = file.rename(parquet / f"{file.stem}-{rows}.parquet")
+            index = replace(index, parquet=(*index.parquet, file.name))
+        save_index(index, folder)
     return index
 
 
-def embedded_data(cache: Path) -> Path:
-    """Return the default data set in a cache folder, after generating it if it is missing.
+def embedded_data(*caches: Path) -> Path:
+    """Return the default data set, from the first cache folder that has it or can be written to.
 
-    If several processes need it, one generates it and the others wait.
+    The last one is the user's own among the temporary files. If several processes need the data,
+    one generates them and the others wait.
+
+    Raises:
+        InputError: No folder can be written to.
     """
+    for cache in caches:
+        with suppress(OSError, InputError):
+            return _embedded_in(cache)
+    cache = Path(tempfile.gettempdir(), f"netpipe-cache-{os.geteuid()}")
+    try:
+        cache.mkdir(0o700, exist_ok=True)
+        if cache.lstat().st_uid != os.geteuid():
+            raise PermissionError(EPERM, "a folder of another user")
+        data = _embedded_in(cache)
+    except OSError as error:
+        way_out = "Set NETPIPE_DATA to prepared data, or XDG_CACHE_HOME to a folder"
+        raise InputError(cache, "cache folder", "be writable", error.strerror, way_out) from error
+    _report(f"no other cache folder can be written to: the default data set is {data}")
+    return data
+
+
+@functools.cache
+def _report(message: str) -> None:
+    """Tell the user once."""
+    sys.stderr.write(f"netpipe: {message}\n")
+
+
+def _embedded_in(cache: Path) -> Path:
     target = cache / _EMBEDDED_NAME
-    if not is_index(target / INDEX_NAME):
+    if not _is_whole(target):
         cache.mkdir(parents=True, exist_ok=True)
         with (cache / f"{_EMBEDDED_NAME}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if not is_index(target / INDEX_NAME):
+            if not _is_whole(target):
                 shutil.rmtree(target, ignore_errors=True)
                 generate(target)
     return target
+
+
+def _is_whole(folder: Path) -> bool:
+    try:
+        load_index(folder)
+    except InputError:
+        return False
+    return True
 
 
 def data_of_user() -> Path:
@@ -85,8 +132,11 @@ def data_of_user() -> Path:
     chosen = os.environ.get("NETPIPE_DATA")
     if chosen:
         return Path(chosen)
-    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return embedded_data(Path(caches) / "netpipe")
+    try:
+        caches = [Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")]
+    except RuntimeError:  # neither HOME nor an entry in passwd
+        caches = []
+    return embedded_data(*(cache / "netpipe" for cache in caches))
 
 
 def _table(rng: np.random.Generator, probes: NDArray[np.int64], profile: Profile) -> pa.Table:

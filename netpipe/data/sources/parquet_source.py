@@ -30,25 +30,25 @@ class ParquetSource:
         files = find_parquet([folder])
         eval_files = find_eval_files(files, [folder])
         metadata = [open_parquet(file).metadata for file in files]
-        groups = [
+        self._files = files
+        # The number of the file, and the row group in it.
+        self._groups = [
             (number, group)
             for number, file in enumerate(metadata)
             for group in range(file.num_row_groups)
             if file.row_group(group).num_rows
         ]
-        self._groups = [(files[number], group) for number, group in groups]
-        file_of_group = np.array([number for number, _ in groups], np.int64)
         self._kept: dict[int, list[ProbeRow]] = {}
         counts = [
-            (number, index, row.probe, len(row))
-            for number in range(len(self._groups))
+            (file, number, index, row.probe, len(row))
+            for number, (file, _) in enumerate(self._groups)
             for index, row in enumerate(self._rows(number))
         ]
         counted = np.array(counts, np.int64)
-        in_eval = split_rows(counted[:, 2], file_of_group[counted[:, 0]], files, eval_files)
+        in_eval = split_rows(counted[:, 3], counted[:, 0], files, eval_files)
         in_split = in_eval == (split == "eval")
-        self._row_indices = counted[in_split, :2]
-        self.row_measurements: NDArray[np.int64] = counted[in_split, 3]
+        self._row_indices = counted[in_split, 1:3]
+        self.row_measurements: NDArray[np.int64] = counted[in_split, 4]
         self.row_group: NDArray[np.int64] | None = self._row_indices[:, 0]
 
     def read(self, rows: Sequence[int]) -> list[ProbeRow]:
@@ -64,7 +64,7 @@ class ParquetSource:
                 del self._kept[next(iter(self._kept))]
             file, group = self._groups[number]
             addresses = AddressTable()
-            measurements = np.concatenate(list(read_parquet(file, addresses, group)))
+            measurements = np.concatenate(list(read_parquet(self._files[file], addresses, group)))
             self._kept[number] = [
                 row
                 for history in split_by_probe(measurements)

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netpipe.data.formats.index import INDEX_NAME, load_index
-from netpipe.data.formats.layout import ARROW_STREAM_START, count_row_v0, decode_row, decode_row_v0
+from netpipe.data.formats.layout import ARROW_STREAM_START, count_row_v0, decode_row
+from netpipe.data.formats.parquet import distinct_files
 from netpipe.data.formats.rows import ProbeRow
 from netpipe.data.formats.shards import ShardReader, count_records
 from netpipe.data.preparation.split import find_eval_files, split_rows
@@ -52,7 +53,15 @@ class ArrayRecordSource:
 
     def read(self, rows: Sequence[int]) -> list[ProbeRow]:
         """Read these rows, in this order; raise an InputError for a damaged record."""
-        return [decode_row(*record) for record in self._shards.read(rows)]
+        counts = self.row_measurements[list(rows)].tolist()
+        found = []
+        for (record, where), count in zip(self._shards.read(rows), counts, strict=True):
+            row = decode_row(record, where)
+            if len(row) != count:
+                constraint = f"hold the {count} measurements of the index"
+                raise InputError(where, "record", constraint, len(row), "Prepare the data again")
+            found.append(row)
+        return found
 
 
 def _check_shard(path: Path, records: int, split: str) -> None:
@@ -106,7 +115,7 @@ class UnindexedSource:
     def read(self, rows: Sequence[int]) -> list[ProbeRow]:
         """Read these rows, in this order; raise an InputError for a damaged record."""
         numbers = self._records[list(rows)].tolist()
-        return [decode_row_v0(*record) for record in self._shards.read(numbers)]
+        return [decode_row(*record) for record in self._shards.read(numbers)]
 
     def records(self) -> Iterator[tuple[bytes, str]]:
         """Yield the split's records, each with the file and number that errors name."""
@@ -115,8 +124,9 @@ class UnindexedSource:
 
 
 def find_array_records(folder: Path) -> list[Path]:
-    """List the ArrayRecord files directly in a folder, else those at any depth."""
-    return sorted(folder.glob("*.arrayrecord")) or sorted(folder.rglob("*.arrayrecord"))
+    """List the ArrayRecord files directly in a folder, else those at any depth, once each."""
+    paths = sorted(folder.glob("*.arrayrecord")) or sorted(folder.rglob("*.arrayrecord"))
+    return distinct_files(paths)
 
 
 # The first format whose pattern matches a file of the folder opens it.

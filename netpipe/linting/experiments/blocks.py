@@ -150,8 +150,7 @@ _Rounds = Interleaved[Variant, ElementBlock]
 class VariantBlocks:
     """Blocks of the unchanged pipeline and, each from the same round, of a variant.
 
-    Attributes:
-        failure: Why there are no more, or none at all; "" when nothing failed.
+    `failure` is why there are no more, or none at all; "" when nothing failed.
     """
 
     before: tuple[ElementBlock, ...]
@@ -164,9 +163,7 @@ class VariantBlocks:
 class VariantComparison:
     """Compares variants of one pipeline within one budget, which starts now.
 
-    Attributes:
-        loader: Makes the pipeline; called anew for each block.
-        tell: Called with what is being done.
+    The loader factory is called anew for each block, and `tell` with what is being done.
     """
 
     loader: LoaderFactory

@@ -22,9 +22,7 @@ class Fix:
     """One change of a pipeline.
 
     Attributes:
-        rule: The rule whose finding it fixes.
-        change: The call to write instead.
-        variant: The same for `build_variant`.
+        change: The call to write instead; `variant` does the same.
         why_not: Why it cannot be tried without changing the user's code; "" if it can.
         overlaps: Whether it lets loading go on while the trainer works, which only shows beside a
             step: not where the next batch is asked for at once.

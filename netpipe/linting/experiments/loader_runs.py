@@ -35,7 +35,6 @@ class Run:
         failure: What the loader raised; "" when it did not fail.
         hung: Whether the loader was still waited for when it was abandoned.
         start_s: Seconds to the first batch.
-        skipped: Whether there was no time left for it.
     """
 
     digests: tuple[bytes, ...] = ()

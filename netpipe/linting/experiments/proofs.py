@@ -52,14 +52,8 @@ def prove(
 
     Workers are started: Grain must have been allowed to. All iterators are closed at the end; a
     worker that hangs is killed. A refuted finding becomes a remark, and a proven order an error
-    where the intent is "reproducible".
-
-    Args:
-        loader: Makes the pipeline; called anew for each number of workers.
-        report: What the rules found in it.
-        clock: Seconds.
-        limit_s: For all reading, besides at most 10 s for the starts of workers.
-        read: Reads a loader; by default `read_batches` on the clock.
+    where the intent is "reproducible". The limit is for all reading, besides at most 10 s for the
+    starts of workers.
     """
     rules = {finding.rule for finding in report.findings}.intersection((ORDER, LOSS))
     if not rules:
@@ -110,8 +104,7 @@ class Runs:
     """Runs of one loader with different numbers of workers.
 
     Attributes:
-        alone: A run without workers.
-        again: Another one: where the two differ, workers are not the cause.
+        alone: A run without workers; where `again` differs from it, workers are not the cause.
         others: Runs with workers, by how many.
         limit_s: For all runs together.
         base: Workers of the runs without: 1 where workers run a function as they start.
@@ -192,17 +185,9 @@ def judge_order(runs: Runs) -> Proof:
     """Decide whether the number of workers changes the batches."""
     if failure := runs.failure():
         return failure
-    alone, again, others = runs.alone, runs.again, runs.others
-    if (same := alone.same_until(again)) < inf:
-        return _undecided(
-            f"two runs with {runs.base_label} already differ, in batch {same + 1:g}: something is"
-            " drawn without a seed"
-        )
-    trusted = inf if again.whole else len(again.digests)
-    for label, run in others.items():
-        if (same := alone.same_until(run)) < trusted:
-            return _prove_difference(alone, run, int(same), label, runs.base)
-    every = (alone, again, *others.values())
+    if difference := _find_difference(runs):
+        return difference
+    every = (runs.alone, runs.again, *runs.others.values())
     shortest = min(every, key=lambda run: len(run.digests))
     if all(run.whole for run in every):
         seen = f"refuted on all {_count_batches(shortest)} with {runs.other_labels}"
@@ -213,6 +198,20 @@ def judge_order(runs: Runs) -> Proof:
         seen = f"not seen in the first {_count_batches(shortest)} with {runs.other_labels}"
         return Proof("not seen", seen)
     return _undecided(f"{_count_batches(shortest)} in {runs.limit_s:g} s, all the same")
+
+
+def _find_difference(runs: Runs) -> Proof | None:
+    alone, again = runs.alone, runs.again
+    if (same := alone.same_until(again)) < inf:
+        return _undecided(
+            f"two runs with {runs.base_label} already differ, in batch {same + 1:g}: something is"
+            " drawn without a seed"
+        )
+    trusted = inf if again.whole else len(again.digests)
+    for label, run in runs.others.items():
+        if (same := alone.same_until(run)) < trusted:
+            return _prove_difference(alone, run, int(same), label, runs.base)
+    return None
 
 
 def judge_loss(runs: Runs) -> Proof:

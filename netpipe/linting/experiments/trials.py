@@ -36,7 +36,7 @@ class Trial:
     """What a fix gains on this machine.
 
     Attributes:
-        rule: The rule whose finding it fixes; `ALL` for several together.
+        rule: As of the fix, or `ALL`.
         before_s_per_batch: For a batch of the unchanged pipeline; None: not measured.
         after_s_per_batch: For as many elements with the change.
         ratio: Before over after, over the rounds: above 1 is faster. None: there were too few
@@ -152,10 +152,9 @@ def evaluate(fix: Fix, compared: VariantBlocks) -> Trial:
     ratio = ratio_interval(list(map(wall_s, before)), list(map(wall_s, after)))
     # A fix may change the size of a batch: both times are those of a batch before it.
     elements = median(block.elements_per_batch for block in before)
-    before_s, after_s = (elements * median(map(wall_s, blocks)) for blocks in (before, after))
-    before_cpu_s, after_cpu_s = (
-        elements * median(map(cpu_s, blocks)) for blocks in (before, after)
-    )
+    sides = ((cost, blocks) for cost in (wall_s, cpu_s) for blocks in (before, after))
+    times_s = (elements * median(map(cost, blocks)) for cost, blocks in sides)
+    before_s, after_s, before_cpu_s, after_cpu_s = times_s
     cpu_ratio = after_cpu_s / before_cpu_s if before_cpu_s else 1.0
     outcome = _describe_ratio(ratio, cpu_ratio)
     message = (
@@ -164,8 +163,7 @@ def evaluate(fix: Fix, compared: VariantBlocks) -> Trial:
         f" instead of {format_seconds(before_cpu_s)}"
     )
     known = ratio if isfinite(ratio.low) and isfinite(ratio.high) else None
-    times_s = before_s, after_s, before_cpu_s, after_cpu_s
-    return Trial(fix.rule, fix.change, message, *times_s, known)
+    return Trial(fix.rule, fix.change, message, before_s, after_s, before_cpu_s, after_cpu_s, known)
 
 
 def _describe_pace(pace: Pace) -> str:

@@ -5,7 +5,7 @@ dataset cannot be changed, and `mp_prefetch` makes the batches below it use shar
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import wraps
 from math import inf
@@ -25,7 +25,7 @@ _FIXED_SETTINGS: Final = {
     "Elastic": "ElasticIterator",
     "MultithreadPrefetch": "multithread_prefetch",
 }
-_Method = Callable[..., Any]
+Method = Callable[..., Any]
 
 
 class CannotRebuildError(MisuseError):
@@ -102,6 +102,20 @@ def initializes_workers(loader: LoaderFactory) -> bool:
 
 
 @contextmanager
+def replaced_method(owner: type, name: str, wrapper: Callable[[Method], Method]) -> Iterator[None]:
+    """Replace a method meanwhile by what `wrapper` makes of it."""
+    original, is_own = getattr(owner, name), name in vars(owner)
+    setattr(owner, name, wraps(original)(wrapper(original)))
+    try:
+        yield
+    finally:
+        if is_own:
+            setattr(owner, name, original)
+        else:
+            delattr(owner, name)
+
+
+@contextmanager
 def open_iterator(batches: Iterable[Any]) -> Iterator[Iterator[Any]]:
     """Give an iterator and close it; a DataLoader's has no close, and ends when it is deleted."""
     iterator = iter(batches)
@@ -109,6 +123,11 @@ def open_iterator(batches: Iterable[Any]) -> Iterator[Iterator[Any]]:
         yield iterator
     finally:
         getattr(iterator, "close", lambda: None)()
+
+
+def _pass_to(replacement: Method) -> Callable[[Method], Method]:
+    """Call a replacement with the original method and its arguments."""
+    return lambda original: lambda *given, **named: replacement(original, *given, **named)
 
 
 class _Calls:
@@ -122,15 +141,11 @@ class _Calls:
 
     def run(self, loader: LoaderFactory) -> Any:
         """Return what a factory makes with the changed settings, a MapDataset as IterDataset."""
-        with ExitStack() as stack:
-            for owner, name, replacement in (
-                (grain.IterDataset, "mp_prefetch", self._mp_prefetch),
-                (grain.MapDataset, "to_iter_dataset", self._to_iter_dataset),
-                (grain.DataLoader, "__init__", self._data_loader),
-            ):
-                original = vars(owner)[name]
-                stack.callback(setattr, owner, name, original)
-                setattr(owner, name, wraps(original)(replacement(original)))
+        with (
+            replaced_method(grain.IterDataset, "mp_prefetch", _pass_to(self._mp_prefetch)),
+            replaced_method(grain.MapDataset, "to_iter_dataset", _pass_to(self._to_iter_dataset)),
+            replaced_method(grain.DataLoader, "__init__", _pass_to(self._make_data_loader)),
+        ):
             dataset = loader()
             if isinstance(dataset, grain.MapDataset):
                 dataset = dataset.to_iter_dataset()
@@ -145,17 +160,8 @@ class _Calls:
         if variant.workers is not None and not variant.workers_last:
             needed.append("mp_prefetch")
         for name in needed:
-            if name in self._seen:
-                continue
-            for node in read_graph(dataset).of_kind(*_FIXED_SETTINGS):
-                raise CannotRebuildError(
-                    f"the settings of {_FIXED_SETTINGS[node.kind]} cannot be changed by the"
-                    f" harness, only those of {name}, and there is no {name} in it"
-                )
-            raise CannotRebuildError(
-                f"loader() must call {name} for its settings to be changed; it made no such call."
-                " Let it make a new dataset each time that it is called"
-            )
+            if name not in self._seen:
+                raise CannotRebuildError(_explain_missing_call(name, dataset))
 
     def add_workers(self, dataset: Any) -> Any:
         """Return a dataset behind the last `mp_prefetch` that the factory has called."""
@@ -170,42 +176,49 @@ class _Calls:
         workers = self._variant.workers
         return options if workers is None else replace(options, num_workers=workers)
 
-    def _mp_prefetch(self, original: _Method) -> _Method:
-        def mp_prefetch(dataset: Any, options: Any = None, *arguments: Any, **named: Any) -> Any:
-            self._seen.add("mp_prefetch")
-            init = arguments[0] if arguments else named.get("worker_init_fn")
-            self.has_init |= init is not None
-            # Grain's default.
-            given = options or grain.MultiprocessingOptions(num_workers=10)
-            if self._variant.workers_last:
-                self._last = (given, arguments, named)
-                return dataset
-            if self._variant.workers is not None:
-                options = self._with_workers(given)
-            return original(dataset, options, *arguments, **named)
+    def _mp_prefetch(
+        self, original: Method, dataset: Any, options: Any = None, *arguments: Any, **named: Any
+    ) -> Any:
+        self._seen.add("mp_prefetch")
+        init = arguments[0] if arguments else named.get("worker_init_fn")
+        self.has_init |= init is not None
+        # Grain's default.
+        given = options or grain.MultiprocessingOptions(num_workers=10)
+        if self._variant.workers_last:
+            self._last = (given, arguments, named)
+            return dataset
+        if self._variant.workers is not None:
+            options = self._with_workers(given)
+        return original(dataset, options, *arguments, **named)
 
-        return mp_prefetch
+    def _to_iter_dataset(
+        self, original: Method, dataset: Any, read_options: Any = None, **named: Any
+    ) -> Any:
+        self._seen.add("to_iter_dataset")
+        threads, buffer = self._variant.read_threads, self._variant.read_buffer
+        if threads is not None or buffer is not None:
+            given = read_options or grain.ReadOptions()
+            read_options = grain.ReadOptions(
+                given.num_threads if threads is None else threads,
+                min(given.prefetch_buffer_size, inf if buffer is None else buffer),
+            )
+        return original(dataset, read_options, **named)
 
-    def _to_iter_dataset(self, original: _Method) -> _Method:
-        def to_iter_dataset(dataset: Any, read_options: Any = None, **named: Any) -> Any:
-            self._seen.add("to_iter_dataset")
-            threads, buffer = self._variant.read_threads, self._variant.read_buffer
-            if threads is not None or buffer is not None:
-                given = read_options or grain.ReadOptions()
-                read_options = grain.ReadOptions(
-                    given.num_threads if threads is None else threads,
-                    min(given.prefetch_buffer_size, inf if buffer is None else buffer),
-                )
-            return original(dataset, read_options, **named)
+    def _make_data_loader(self, original: Method, loader: Any, **named: Any) -> None:
+        self._seen.add("mp_prefetch")
+        if self._variant.workers is not None:
+            named["worker_count"] = self._variant.workers
+        # It reads by to_iter_dataset, whose replacement changes the options for reading.
+        original(loader, **named)
 
-        return to_iter_dataset
 
-    def _data_loader(self, original: _Method) -> _Method:
-        def __init__(loader: Any, **named: Any) -> None:  # noqa: N807  # the method it replaces
-            self._seen.add("mp_prefetch")
-            if self._variant.workers is not None:
-                named["worker_count"] = self._variant.workers
-            # It reads by to_iter_dataset, whose replacement changes the options for reading.
-            original(loader, **named)
-
-        return __init__
+def _explain_missing_call(name: str, dataset: Any) -> str:
+    for node in read_graph(dataset).of_kind(*_FIXED_SETTINGS):
+        return (
+            f"the settings of {_FIXED_SETTINGS[node.kind]} cannot be changed by the harness, only"
+            f" those of {name}, and there is no {name} in it"
+        )
+    return (
+        f"loader() must call {name} for its settings to be changed; it made no such call. Let it"
+        " make a new dataset each time that it is called"
+    )

@@ -129,13 +129,7 @@ def _is_in_library(file: str) -> bool:
 
 def _follow_calls(called: object) -> Iterator[object]:
     """Yield `called` and everything that its code names, through the user's own functions."""
-    # Decorators such as `functools.cache` keep the function that they wrap.
-    layers = [called]
-    while (wrapped := getattr_static(layers[-1], "__wrapped__", None)) is not None:
-        if any(wrapped is layer for layer in layers):
-            break
-        layers.append(wrapped)
-    own_package = _package(_module(layers[-1]))
+    own_package = _package(_module(_undecorate(called)))
     waiting = [called, *_members(called, _CALLED_BY_GRAIN)]
     # Keeps the values too: an id is only unique while its object lives.
     seen: dict[tuple[int, ...], object] = {}
@@ -143,8 +137,7 @@ def _follow_calls(called: object) -> Iterator[object]:
         value = waiting.pop()
         # A bound method is a new object each time, but its parts are not.
         parts = (value.__func__, value.__self__) if _is(value, MethodType) else (value,)
-        key = tuple(map(id, parts))
-        if key in seen:
+        if (key := tuple(map(id, parts))) in seen:
             continue
         seen[key] = value
         yield value
@@ -154,6 +147,16 @@ def _follow_calls(called: object) -> Iterator[object]:
         is_called = value is called and not _is_from_jax(value)
         if is_called or _is(value, partial) or _is_user_code(value, own_package):
             waiting.extend(_values_named_by(value, own_package))
+
+
+def _undecorate(called: object) -> object:
+    """Return the function in decorators such as `functools.cache`, which keep what they wrap."""
+    layers = [called]
+    while (wrapped := getattr_static(layers[-1], "__wrapped__", None)) is not None:
+        if any(wrapped is layer for layer in layers):
+            break
+        layers.append(wrapped)
+    return layers[-1]
 
 
 def _values_named_by(value: object, own_package: str) -> Iterator[object]:

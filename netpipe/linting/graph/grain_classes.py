@@ -44,11 +44,13 @@ def unpack_data_loader(loader: object) -> tuple[object, Mapping[str, PlainValue]
 
 
 def describe_requested_workers(dataset: object, recording: Recording) -> DatasetInfo | None:
-    """Describe workers that were requested for a dataset, but that are no dataset themselves."""
+    """Describe workers that were requested for a dataset, but that are no dataset themselves.
+
+    An ElasticIterator starts its workers when it is iterated, and runs entirely in them.
+    """
     called_at = recording.without_workers_at(dataset)
     if called_at is not None:
         return DatasetInfo("NoWorkers", {}, called_at, (dataset,), is_requested=True)
-    # An ElasticIterator starts its workers when it is iterated, and runs entirely in them.
     options = _attribute(dataset, "_multiprocessing_options")
     if _shape(dataset)[0] != "Elastic" or options is None:
         return None
@@ -80,14 +82,7 @@ def describe_dataset(dataset: object, recording: Recording) -> DatasetInfo:
         parameters = {"num_threads": len(threads), "buffer_size": buffer_size}
         # Each thread has a copy of the same graph.
         return DatasetInfo("MultithreadPrefetch", parameters, made_at, _shared_inputs(threads[:1]))
-    kind, attributes = _shape(dataset)
-    settings: dict[str, PlainValue] = {}
-    for attribute in attributes:
-        settings |= _setting(attribute, _unwrap_user_code(_attribute(dataset, attribute)))
-    if kind == "Source" and is_random_access(dataset):
-        # A user's source may have no length, or raise anything when it is asked for it.
-        with suppress(Exception):
-            settings["length"] = len(dataset)  # type: ignore[arg-type]
+    kind, settings = _shape(dataset)[0], _read_settings(dataset)
     functions = [dataset] if kind.startswith("Unknown:") else []
     for attribute in _USER_CODE:
         value = _unwrap_user_code(_attribute(dataset, attribute))
@@ -225,6 +220,18 @@ def _shared_inputs(branches: Sequence[object]) -> Sequence[object]:
 
 
 # ---- The settings of a dataset
+
+
+def _read_settings(dataset: object) -> Mapping[str, PlainValue]:
+    settings: dict[str, PlainValue] = {}
+    kind, attributes = _shape(dataset)
+    for attribute in attributes:
+        settings |= _setting(attribute, _unwrap_user_code(_attribute(dataset, attribute)))
+    if kind == "Source" and is_random_access(dataset):
+        # A user's source may have no length, or raise anything when it is asked for it.
+        with suppress(Exception):
+            settings["length"] = len(dataset)  # type: ignore[arg-type]
+    return settings
 
 
 def _worker_settings(workers: Sequence[object]) -> Mapping[str, PlainValue]:

@@ -30,12 +30,8 @@ def read_graph(dataset: object, recording: Recording | None = None) -> Graph:
     """Read the graph of a grain MapDataset, IterDataset or DataLoader.
 
     A MapDataset is the root itself: the default `to_iter_dataset()` by which Grain iterates it is
-    not a node.
-
-    Args:
-        dataset: The pipeline; the graph of any other object has no nodes.
-        recording: What was recorded while the pipeline was made. Without it no node has a source
-            line, and an `mp_prefetch` without workers is not seen.
+    not a node. The graph of any other object has no nodes. Without a recording of how the pipeline
+    was made no node has a source line, and an `mp_prefetch` without workers is not seen.
     """
     parts = unpack_data_loader(dataset)
     inner, settings = parts or (dataset, {})

@@ -48,14 +48,10 @@ def record_source_lines() -> Iterator[Recording]:
     Only public names of Grain are hooked, and only within the context: the constructors that every
     dataset runs, and `IterDataset.mp_prefetch`.
     """
-    import grain
-
     recording = Recording()
     with _LOCK:
         if not _RUNNING:
-            _hook(grain.MapDataset, "__init__", "made")
-            _hook(grain.IterDataset, "__init__", "made")
-            _hook(grain.IterDataset, "mp_prefetch", "without_workers")
+            _hook_grain()
         _RUNNING.append(recording)
     try:
         yield recording
@@ -64,6 +60,14 @@ def record_source_lines() -> Iterator[Recording]:
             _RUNNING.remove(recording)
             if not _RUNNING:
                 _HOOKS.close()
+
+
+def _hook_grain() -> None:
+    import grain
+
+    _hook(grain.MapDataset, "__init__", "made")
+    _hook(grain.IterDataset, "__init__", "made")
+    _hook(grain.IterDataset, "mp_prefetch", "without_workers")
 
 
 def _hook(kind: type, name: str, attribute: str) -> None:

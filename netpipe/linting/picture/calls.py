@@ -56,12 +56,7 @@ _OMITTED_DEFAULTS: Final = ("batch_fn", "selection_map")
 
 @dataclass(frozen=True)
 class Call:
-    """A call to Grain.
-
-    Attributes:
-        name: ".batch", "IterDataset.mix", or "source" for a pipeline's data source.
-        arguments: The settings that differ from Grain's defaults, shortened.
-    """
+    """A call to Grain, such as ".batch", with the settings that differ from Grain's defaults."""
 
     name: str
     arguments: tuple[str, ...]

@@ -25,6 +25,7 @@ from netpipe.linting.picture.visible_graph import (
     shorten_middle,
 )
 from netpipe.linting.rules.finding import SEVERITIES, sort_by_severity
+from netpipe.printable import make_printable
 
 # Sizes are in px.
 _BOX_WIDTH: Final = 360
@@ -41,9 +42,6 @@ _EDGE_INSET: Final = 24
 _LIST_COLUMNS: Final = 96
 _MAX_CALLS: Final = 4
 _WORDS: Final = {"error": "error", "warning": "warning", "info": "remark"}
-_NOT_IN_XML: Final = dict.fromkeys(
-    [*range(9), 11, 12, *range(14, 32), 0xFFFE, 0xFFFF], "\N{REPLACEMENT CHARACTER}"
-)
 
 Edge: TypeAlias = tuple[tuple[int, int], ...]
 """The x and y of each corner, from top to bottom."""
@@ -77,7 +75,7 @@ def _render(
         subject=f"{subject}, judged for {report.intent} under Grain {report.grain_version}",
         order=f"From the source to the trainer: {calls}" if calls else NO_GRAPH,
     )
-    return drawing.translate(_NOT_IN_XML)
+    return make_printable(drawing)
 
 
 @cache
@@ -152,20 +150,18 @@ class Layout:
         for part in parts:
             match part:
                 case Branches():
-                    edges = [self._add_branch(outline, x) for outline in part.outlines]
-                    self._open_edges = edges
+                    beginnings: list[Edge] = []
+                    for outline in part.outlines:
+                        self._open_edges = []
+                        self._add_all(outline, x + _INDENT)
+                        last = self.boxes[-1]
+                        middle = last.y + last.height // 2
+                        beginnings.append(((last.x, middle), (x + _INDENT // 2, middle)))
+                    self._open_edges = beginnings
                 case Workers():
                     self._add_frame(part.label, part.outline, x)
                 case _:
                     self._add_box(part, x)
-
-    def _add_branch(self, outline: Outline, x: int) -> Edge:
-        """Return the beginning of the edge that leads from the end of a branch."""
-        self._open_edges = []
-        self._add_all(outline, x + _INDENT)
-        last = self.boxes[-1]
-        middle = last.y + last.height // 2
-        return (last.x, middle), (x + _INDENT // 2, middle)
 
     def _add_box(self, entry: Entry | None, x: int) -> None:
         if entry is None:
@@ -202,7 +198,7 @@ def list_findings(report: LintReport, graph: VisibleGraph, columns: int) -> Iter
         yield from _wrap("prose", "Fix:", finding.fix, columns)
         yield from _wrap("prose", "Tried:", finding.proof, columns)
         yield Line()
-    for rule, reason in dict.fromkeys((each.finding.rule, each.reason) for each in report.silenced):
+    for rule, reason in dict.fromkeys((each.rule, each.reason) for each in report.silenced):
         yield from _wrap("faint", "Silenced:", f"{rule}: {reason}", columns)
 
 

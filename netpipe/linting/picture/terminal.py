@@ -24,7 +24,7 @@ from netpipe.linting.picture.visible_graph import (
 from netpipe.linting.rules.finding import LintFinding
 
 # In columns. In a wider picture the eye loses the line between a call and its source line.
-MAX_WIDTH: Final = 100
+_MAX_WIDTH: Final = 100
 _MAX_PATH_WIDTH: Final = 32
 _GAP: Final = "   "
 _STYLES: Final = {"error": "bold red", "warning": "yellow", "info": "cyan"}
@@ -38,16 +38,12 @@ class TextPicture:
 
     A box encloses the calls that run in worker processes, a bracket the branches that a call reads.
     Each finding is marked at all of its calls. On a console without UTF-8 the picture is in ASCII.
-
-    Attributes:
-        width: Columns it may use; at most those of the console and `MAX_WIDTH`.
     """
 
     report: LintReport
-    width: int = MAX_WIDTH
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
-        for line in self._lines(min(self.width, options.max_width, MAX_WIDTH)):
+        for line in self._lines(min(options.max_width, _MAX_WIDTH)):
             if options.ascii_only:
                 line.plain = line.plain.translate(_ASCII).encode("ascii", "replace").decode()
             yield line
@@ -142,10 +138,7 @@ def _make_rows(outline: Outline, process: str) -> tuple[list[_Row], str]:
                 rows.append(_make_entry_row(part, indent))
                 indent = " " * len(indent)
             case Workers():
-                inside, _ = _make_rows(part.outline, part.label)
-                rows.append(_Row("", part.label, corners="╭╮"))
-                rows += (replace(r, before=f"│ {r.before}", after=f"{r.after} │") for r in inside)
-                rows.append(_Row("", process, corners="╰╯"))
+                rows += _make_worker_rows(part, process)
                 indent = "  "
             case Branches():
                 rows += _make_branch_rows(part, process)
@@ -159,6 +152,13 @@ def _make_entry_row(entry: Entry, indent: str) -> _Row:
         return _Row(indent, f"{call}, as above", is_repeated=True)
     made_at = shorten_path(entry.node.made_at, _MAX_PATH_WIDTH)
     return _Row(indent, call, findings=entry.findings, made_at=made_at)
+
+
+def _make_worker_rows(workers: Workers, process: str) -> Iterator[_Row]:
+    yield _Row("", workers.label, corners="╭╮")
+    for row in _make_rows(workers.outline, workers.label)[0]:
+        yield replace(row, before=f"│ {row.before}", after=f"{row.after} │")
+    yield _Row("", process, corners="╰╯")
 
 
 def _make_branch_rows(branches: Branches, process: str) -> Iterator[_Row]:

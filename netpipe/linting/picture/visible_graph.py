@@ -1,7 +1,7 @@
 """What a picture shows of a pipeline, in reading order: the user's own calls, and all findings."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
@@ -54,7 +54,7 @@ class Entry:
     """A call in an outline.
 
     Attributes:
-        findings: The node's findings, the worst first; empty where it is repeated.
+        findings: The worst first; empty where it is repeated.
         number: Tells calls that several others read from each other; 0 for all other calls.
         is_repeated: The call stands further up already, with the same number.
     """
@@ -92,7 +92,6 @@ class VisibleGraph:
     """The nodes that the user wrote or that a finding is about, by their ids in the whole graph.
 
     Attributes:
-        nodes: The nodes, with the settings that the user wrote.
         inputs: For each node, the visible nodes that its elements come from.
         last: The nodes that the trainer reads; empty if there is nothing to show.
         outline: The calls from the sources on; each node is described once, where it is reached
@@ -101,10 +100,7 @@ class VisibleGraph:
 
     def __init__(self, report: LintReport) -> None:
         graph = report.graph
-        self._findings: dict[int, tuple[LintFinding, ...]] = {}
-        for finding in sort_by_severity(report.findings):
-            for number in set(finding.nodes):
-                self._findings[number] = (*self._findings.get(number, ()), finding)
+        self._findings = _group_by_node(report.findings)
         self.nodes: dict[int, Node] = {}
         for node in graph.nodes:
             is_data_loaders = str(node.parameters.get("transform")).startswith(_DATA_LOADER_MODULE)
@@ -165,6 +161,14 @@ class VisibleGraph:
             self._numbers[number] = len(self._numbers) + 1
         findings = self._findings.get(number, ())
         return Entry(self.nodes[number], findings, self._numbers.get(number, 0))
+
+
+def _group_by_node(findings: Iterable[LintFinding]) -> Mapping[int, tuple[LintFinding, ...]]:
+    grouped: dict[int, tuple[LintFinding, ...]] = {}
+    for finding in sort_by_severity(findings):
+        for number in set(finding.nodes):
+            grouped[number] = (*grouped.get(number, ()), finding)
+    return grouped
 
 
 def _with_written_settings(graph: Graph, node: Node) -> Node:

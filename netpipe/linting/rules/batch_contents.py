@@ -58,29 +58,34 @@ def _report_loss(graph: Graph, pool: Pool, node: Node) -> Iterator[Problem]:
         lost = pool.size * (size - 1)
         loss = f"up to {lost:,} elements, where one process drops at most {size - 1:,}"
         severity = _judge_bound(graph, node, lost)
-        # Elements that are filtered or packed cannot be batched by position.
-        fix = (
-            f"Keep the remainders: .batch(batch_size={size}, drop_remainder=False), or .repeat()"
-            " the data forever"
-        )
     else:
         lost = sum(-(-(total - index) // pool.size) % size for index in range(pool.size))
         loss = f"{lost:,} of {total:,} elements, where one process drops {total % size:,}"
         if lost == total % size:
             return
         severity = "error" if lost > _MAX_HARMLESS_LOSS_FRACTION * total else "info"
-        batch = f".batch(batch_size={size}, drop_remainder=True).to_iter_dataset(...)"
-        fix = f"Batch before the data are divided among the workers: {batch}"
-    for_loader = (
-        f"Keep the remainders: grain.transforms.Batch({size}, drop_remainder=False), or repeat"
-        " forever: IndexSampler(num_epochs=None)"
-    )
     yield Problem(
         severity,
         (pool.prefetch, node),
         f"{node} with drop_remainder=True runs in {pool}: each drops its own remainder at the end"
         f" of the data, in total {loss}",
-        choose_call(graph, for_loader, fix),
+        _propose_whole_batches(graph, size, can_batch_by_position=total is not None),
+    )
+
+
+def _propose_whole_batches(graph: Graph, size: int, *, can_batch_by_position: bool) -> str:
+    if graph.data_loader is not None:
+        return (
+            f"Keep the remainders: grain.transforms.Batch({size}, drop_remainder=False), or repeat"
+            " forever: IndexSampler(num_epochs=None)"
+        )
+    if can_batch_by_position:
+        batch = f".batch(batch_size={size}, drop_remainder=True).to_iter_dataset(...)"
+        return f"Batch before the data are divided among the workers: {batch}"
+    # Elements that are filtered or packed.
+    return (
+        f"Keep the remainders: .batch(batch_size={size}, drop_remainder=False), or .repeat() the"
+        " data forever"
     )
 
 
@@ -185,24 +190,29 @@ def worker_count_changes_order(pipeline: Pipeline) -> Iterator[Problem]:
         reasons = [f"{node} {_WORKER_DEPENDENCE[node.kind]}" for node in nodes]
         if pool.is_sequential and not any(node.kind == "Shuffle" for node in pool.nodes):
             reasons.append("sequential_slice gives each worker one contiguous slice of the source")
-        unknown = [n for n in pool.nodes if n.kind.startswith("Unknown:") and not n.random_access]
-        if reasons:
-            yield Problem(
-                "info" if pipeline.for_throughput else "error",
-                (pool.prefetch, *nodes),
-                "the batches depend on the number of workers, each of which has its own share of"
-                f" the elements; in {pool}: {'; '.join(reasons)}",
-                _propose_stable_order(pipeline, nodes),
-            )
-        elif unknown:
-            names = ", ".join(dict.fromkeys(node.kind.removeprefix("Unknown:") for node in unknown))
-            yield Problem(
-                "info",
-                (pool.prefetch, *unknown),
-                f"the batches may depend on the number of workers: {pool} run code that is not"
-                f" known: {names}",
-                "Test it on the data: netpipe lint --prove",
-            )
+        if not reasons:
+            yield from _report_unknown_code(pool)
+            continue
+        yield Problem(
+            "info" if pipeline.for_throughput else "error",
+            (pool.prefetch, *nodes),
+            "the batches depend on the number of workers, each of which has its own share of"
+            f" the elements; in {pool}: {'; '.join(reasons)}",
+            _propose_stable_order(pipeline, nodes),
+        )
+
+
+def _report_unknown_code(pool: Pool) -> Iterator[Problem]:
+    unknown = [n for n in pool.nodes if n.kind.startswith("Unknown:") and not n.random_access]
+    if unknown:
+        names = ", ".join(dict.fromkeys(node.kind.removeprefix("Unknown:") for node in unknown))
+        yield Problem(
+            "info",
+            (pool.prefetch, *unknown),
+            f"the batches may depend on the number of workers: {pool} run code that is not"
+            f" known: {names}",
+            "Test it on the data: netpipe lint --prove",
+        )
 
 
 def _depends_on_workers(graph: Graph, node: Node) -> bool:
@@ -224,11 +234,8 @@ def _propose_stable_order(pipeline: Pipeline, nodes: list[Node]) -> str:
     if not nodes:
         return f"Remove sequential_slice=True, or {keep}"
     if all(node.kind == "Batch" for node in nodes):
-        batch = f"{write_batch_call(nodes[0])}.to_iter_dataset(...)"
-        move = choose_call(
-            graph, f"Use grain.MapDataset, with {batch}", f"Batch the MapDataset: {batch}"
-        )
-        return f"{move}, or {keep}"
+        move = choose_call(graph, "Use grain.MapDataset, with ", "Batch the MapDataset: ")
+        return f"{move}{write_batch_call(nodes[0])}.to_iter_dataset(...), or {keep}"
     kinds = ", ".join(dict.fromkeys(node.kind for node in reversed(nodes)))
     after = choose_call(graph, "after the DataLoader", "after .mp_prefetch(...)")
     return f"Move these {after}: {kinds}, or {keep}"

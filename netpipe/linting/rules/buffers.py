@@ -8,8 +8,8 @@ from netpipe.linting.rules.finding import Pipeline, Problem, Severity
 from netpipe.linting.rules.graph_parts import (
     USER_CODE,
     find_batch,
+    find_in_workers,
     is_work,
-    process_pools,
     read_without_threads,
 )
 
@@ -66,22 +66,17 @@ def _reads_ahead(node: Node) -> bool:
 
 
 def _report_late_work(severity: Severity, graph: Graph, node: Node, problem: str) -> Problem:
+    message = f"{problem} when the trainer asks for it, while the device waits"
     workers = ""
     if graph.of_kind("Elastic"):
         call = "ElasticIterator(multiprocessing_options=grain.MultiprocessingOptions(2))"
         workers = f", or give it workers: {call}"
     # Workers divide the sources, and a stream cannot be sliced.
     elif all(node.parents or node.random_access for node in graph.nodes):
-        workers = (
-            ", or with .mp_prefetch(grain.MultiprocessingOptions(num_workers=2)) for more work"
-            " than one core can do"
-        )
-    return Problem(
-        severity,
-        [node],
-        f"{problem} when the trainer asks for it, while the device waits",
-        f"End with {THREAD_PREFETCH}{workers}; only a device_put comes after it",
-    )
+        call = ".mp_prefetch(grain.MultiprocessingOptions(num_workers=2))"
+        workers = f", or with {call} for more work than one core can do"
+    fix = f"End with {THREAD_PREFETCH}{workers}; only a device_put comes after it"
+    return Problem(severity, [node], message, fix)
 
 
 def oversized_read_buffer(pipeline: Pipeline) -> Iterator[Problem]:
@@ -118,17 +113,15 @@ def _buffer_size(node: Node) -> int:
 
 def threads_in_workers(pipeline: Pipeline) -> Iterator[Problem]:
     """Report workers that read with threads. A warning: remote storage may need them."""
-    for pool in process_pools(pipeline.graph):
-        readers = [node for node in pool.nodes if _buffer_size(node) > 0]
-        if readers:
-            yield Problem(
-                "warning",
-                (pool.prefetch, *readers),
-                f"{_subject(readers)} with {readers[0].parameters['num_threads']} threads in"
-                f" {pool.each}: they contend for the worker's interpreter lock, and help only"
-                " where reading waits (remote storage)",
-                read_without_threads(pipeline.graph, readers[0]),
-            )
+    for pool, readers in find_in_workers(pipeline.graph, _buffer_size):
+        yield Problem(
+            "warning",
+            (pool.prefetch, *readers),
+            f"{_subject(readers)} with {readers[0].parameters['num_threads']} threads in"
+            f" {pool.each}: they contend for the worker's interpreter lock, and help only"
+            " where reading waits (remote storage)",
+            read_without_threads(pipeline.graph, readers[0]),
+        )
 
 
 def threads_in_training_process(pipeline: Pipeline) -> Iterator[Problem]:

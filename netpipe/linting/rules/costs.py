@@ -28,7 +28,6 @@ class Figure:
 
     Attributes:
         wrong: The median over the rounds for the pipeline that breaks the rule, in `unit`.
-        right: The same for the corrected pipeline.
         setting: The conditions, worded to follow the unit; "" if the unit says everything.
         error: What the wrong pipeline raised instead of a batch; "" if it runs.
         rounds: The two values of every round.
@@ -64,14 +63,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class RuleCosts:
-    """One run of the benchmark.
-
-    Attributes:
-        date: When it ended, ISO 8601 in UTC.
-        commit: As `git describe` names it.
-        command: The command that measures it again.
-        versions: Of python, grain, jax and numpy.
-    """
+    """One run of the benchmark, which ended at `date` (ISO 8601 in UTC)."""
 
     date: str
     commit: str

@@ -66,9 +66,8 @@ def sort_by_severity(findings: Iterable[LintFinding]) -> Sequence[LintFinding]:
     return sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))
 
 
-@dataclass(frozen=True)
-class SilencedFinding:
+@dataclass(frozen=True, kw_only=True)
+class SilencedFinding(LintFinding):
     """A finding that the user silenced, with the user's reason."""
 
-    finding: LintFinding
     reason: str

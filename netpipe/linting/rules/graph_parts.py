@@ -1,5 +1,6 @@
 """What rules look for in a graph: batches, the user's code, and the workers that share it."""
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -63,10 +64,7 @@ def _has_own_function(batch: Node) -> bool:
 class Pool:
     """Workers that share a pipeline: each reads every n-th element.
 
-    Attributes:
-        prefetch: The node that starts the workers.
-        nodes: The nodes that run in them, the nearest to the trainer first. Of a pool nested in
-            them, only the node that starts it.
+    Of a pool nested in them, `nodes` has only the node that starts it.
     """
 
     prefetch: Node
@@ -109,6 +107,15 @@ def worker_pools(graph: Graph) -> tuple[Pool, ...]:
 def process_pools(graph: Graph) -> tuple[Pool, ...]:
     """Return all pools of worker processes, the nearest to the trainer first."""
     return tuple(pool for pool in worker_pools(graph) if pool.uses_processes)
+
+
+def find_in_workers(
+    graph: Graph, is_offending: Callable[[Node], object]
+) -> Iterator[tuple[Pool, list[Node]]]:
+    """Yield each pool of worker processes that runs offending nodes, with these nodes."""
+    for pool in process_pools(graph):
+        if nodes := list(filter(is_offending, pool.nodes)):
+            yield pool, nodes
 
 
 def choose_call(graph: Graph, for_loader: str, for_dataset: str) -> str:

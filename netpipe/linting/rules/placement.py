@@ -10,8 +10,8 @@ from netpipe.linting.rules.graph_parts import (
     DEPENDS_ON_ORDER,
     USER_CODE,
     choose_call,
+    find_in_workers,
     is_work,
-    process_pools,
     write_batch_call,
 )
 
@@ -90,21 +90,20 @@ def nested_mp_prefetch(pipeline: Pipeline) -> Iterator[Problem]:
 
 def device_put_before_mp_prefetch(pipeline: Pipeline) -> Iterator[Problem]:
     """Report batches that are put on a device in the workers."""
-    for pool in process_pools(pipeline.graph):
-        nodes = [node for node in pool.nodes if node.parameters.get("device_put")]
-        if nodes:
-            yield Problem(
-                "error",
-                (pool.prefetch, *nodes),
-                f"{', '.join(dict.fromkeys(map(str, nodes)))}: elements are put on a device in"
-                f" {pool}; a Device cannot be sent to a worker, and without one every worker takes"
-                " accelerator memory while the arrays come back through host memory",
-                choose_call(
-                    pipeline.graph,
-                    "Call device_put on the batches of the DataLoader",
-                    "Move the device_put after .mp_prefetch(...): it is the last call",
-                ),
-            )
+    fix = choose_call(
+        pipeline.graph,
+        "Call device_put on the batches of the DataLoader",
+        "Move the device_put after .mp_prefetch(...): it is the last call",
+    )
+    for pool, nodes in find_in_workers(pipeline.graph, lambda n: n.parameters.get("device_put")):
+        yield Problem(
+            "error",
+            (pool.prefetch, *nodes),
+            f"{', '.join(dict.fromkeys(map(str, nodes)))}: elements are put on a device in"
+            f" {pool}; a Device cannot be sent to a worker, and without one every worker takes"
+            " accelerator memory while the arrays come back through host memory",
+            fix,
+        )
 
 
 def _find_first_after_workers(graph: Graph, *kinds: str) -> Iterator[tuple[Node, Node]]:

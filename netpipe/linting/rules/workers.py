@@ -6,7 +6,12 @@ from typing import Final
 from netpipe.linting.graph.nodes import Graph, Node
 from netpipe.linting.rules.buffers import find_element_readers
 from netpipe.linting.rules.finding import Pipeline, Problem, Severity
-from netpipe.linting.rules.graph_parts import choose_call, process_pools, read_without_threads
+from netpipe.linting.rules.graph_parts import (
+    Pool,
+    find_in_workers,
+    process_pools,
+    read_without_threads,
+)
 
 _WORKERS: Final = ".mp_prefetch(grain.MultiprocessingOptions(num_workers={}))"
 _ELASTIC_WORKERS: Final = (
@@ -32,36 +37,41 @@ def no_workers(pipeline: Pipeline) -> Iterator[Problem]:
     """
     graph = pipeline.graph
     for node in graph.of_kind("NoWorkers"):
-        yield _report_no_workers(graph, node)
+        has_workers = any(below.kind == "ProcessPrefetch" for below in graph.below(node))
+        yield _report_second_workers(node) if has_workers else _report_no_workers(graph, node)
     for node in graph.of_kind("Interleave"):
-        count = node.integer("cycle_length")
-        if not node.parents and count is not None and count < 0:
-            yield Problem(
-                "error",
-                [node],
-                f"mp_prefetch with num_workers={count} is not a number of workers: it fails when"
-                " the first batch is asked for, and what comes before it is lost",
-                _WORKERS.format(1),
-            )
+        if not node.parents and (node.integer("cycle_length") or 0) < 0:
+            yield _report_negative_workers(node)
     if graph.data_loader is not None and not process_pools(graph):
-        yield Problem(
-            "info",
-            [graph.data_loader],
+        message = (
             "DataLoader has no workers: its operations run in the process that trains, when the"
-            " trainer asks for a batch",
-            _propose_threads_first(graph, "DataLoader(worker_count=1) or more"),
+            " trainer asks for a batch"
         )
+        fix = _propose_threads_first(graph, "DataLoader(worker_count=1) or more")
+        yield Problem("info", [graph.data_loader], message, fix)
+
+
+def _report_negative_workers(node: Node) -> Problem:
+    return Problem(
+        "error",
+        [node],
+        f"mp_prefetch with num_workers={node.parameters['cycle_length']} is not a number of"
+        " workers: it fails when the first batch is asked for, and what comes before it is lost",
+        _WORKERS.format(1),
+    )
+
+
+def _report_second_workers(node: Node) -> Problem:
+    return Problem(
+        "info",
+        [node],
+        "mp_prefetch with num_workers=0 does nothing: workers come before it already, and it"
+        " cannot have any of its own after them",
+        "Remove this .mp_prefetch(...)",
+    )
 
 
 def _report_no_workers(graph: Graph, node: Node) -> Problem:
-    if any(below.kind == "ProcessPrefetch" for below in graph.below(node)):
-        return Problem(
-            "info",
-            [node],
-            "mp_prefetch with num_workers=0 does nothing: workers come before it already, and it"
-            " cannot have any of its own after them",
-            "Remove this .mp_prefetch(...)",
-        )
     is_elastic = graph.nodes[node.parents[0]].kind == "Elastic"
     reads_ahead = any(above.kind == "ThreadPrefetch" for above in graph.above(node))
     severity: Severity = "info" if reads_ahead and not is_elastic else "warning"
@@ -94,10 +104,7 @@ def too_many_workers(pipeline: Pipeline) -> Iterator[Problem]:
     started = [pool for pool in process_pools(graph) if not pool.prefetch.in_worker]
     count = sum(pool.size for pool in started)
     if count > cores:
-        call = choose_call(graph, "DataLoader", "mp_prefetch")
-        setting = choose_call(graph, "DataLoader(worker_count={})", _WORKERS)
-        if any(graph.nodes[parent].kind == "Elastic" for parent in started[0].prefetch.parents):
-            call, setting = "ElasticIterator", _ELASTIC_WORKERS
+        call, setting = _find_worker_setting(graph, started[0])
         in_total = "" if len(started) == 1 else f", for all {len(started)} {call} together"
         yield Problem(
             "warning",
@@ -109,24 +116,31 @@ def too_many_workers(pipeline: Pipeline) -> Iterator[Problem]:
         )
 
 
+def _find_worker_setting(graph: Graph, pool: Pool) -> tuple[str, str]:
+    """Return the call that starts workers, and how to write it with another number of them."""
+    if any(graph.nodes[parent].kind == "Elastic" for parent in pool.prefetch.parents):
+        return "ElasticIterator", _ELASTIC_WORKERS
+    if graph.data_loader is not None:
+        return "DataLoader", "DataLoader(worker_count={})"
+    return "mp_prefetch", _WORKERS
+
+
 def jax_in_worker(pipeline: Pipeline) -> Iterator[Problem]:
     """Report functions in the workers that call jax. A warning: a light call may be intended."""
-    for pool in process_pools(pipeline.graph):
-        nodes = [
-            node
-            for node in pool.nodes
-            # Other rules report what cannot be pickled and what is put on a device.
-            if node.uses_jax and not (node.parameters.get("device_put") or node.unpicklable)
-        ]
-        if nodes:
-            yield Problem(
-                "warning",
-                (pool.prefetch, *nodes),
-                f"{', '.join(dict.fromkeys(map(str, nodes)))}: jax is called in {pool}; each starts"
-                " its own jax, compiles for itself, and on an accelerator takes memory that the"
-                " training needs",
-                "Use numpy there, or call jax after the workers or in the step",
-            )
+
+    def is_offending(node: Node) -> bool:
+        # Other rules report what cannot be pickled and what is put on a device.
+        return node.uses_jax and not (node.parameters.get("device_put") or node.unpicklable)
+
+    for pool, nodes in find_in_workers(pipeline.graph, is_offending):
+        yield Problem(
+            "warning",
+            (pool.prefetch, *nodes),
+            f"{', '.join(dict.fromkeys(map(str, nodes)))}: jax is called in {pool}; each starts"
+            " its own jax, compiles for itself, and on an accelerator takes memory that the"
+            " training needs",
+            "Use numpy there, or call jax after the workers or in the step",
+        )
 
 
 def cannot_be_pickled(pipeline: Pipeline) -> Iterator[Problem]:

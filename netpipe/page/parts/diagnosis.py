@@ -9,8 +9,9 @@ from netpipe.diagnosis.diagnosis import (
     Findings,
     Intervention,
     Need,
+    Prediction,
+    Stage,
     Verification,
-    clear_factor,
     findings_from,
 )
 from netpipe.page.content import (
@@ -28,14 +29,13 @@ from netpipe.page.content import (
 from netpipe.page.formatting import capitalize, describe_interval, format_ratio, strip_modules
 from netpipe.page.parts.lint import build_lint_part
 from netpipe.page.parts.measurement import (
-    STEP_FIELDS,
     build_environment_cards,
     build_measurement_part,
     build_step_cards,
     draw_headrooms,
 )
 from netpipe.page.plots.canvas import Ink
-from netpipe.page.plots.rows import Row, draw_amounts, draw_factors, draw_stage_bars
+from netpipe.page.plots.rows import Row, draw_amounts, draw_factors, draw_stage_bars, rate_factor
 from netpipe.page.tones import Tone
 from netpipe.results.measurement import Interval, converter
 from netpipe.results.units import format_number, format_seconds
@@ -56,6 +56,9 @@ _WITHOUT_A_CAUSE: Final = {"none": "No bottleneck", "unknown": "Bottleneck unkno
 _LOADER_VERDICTS: Final = (VerdictKind.LOADER_BOUND, VerdictKind.MASKED_LOADER_BOUND)
 
 _SECTIONS: Final = {"workers": "workers", "threads": "threads", "trainer": "training process"}
+_STAGES_CAPTION: Final = (
+    "Wall and CPU time in a single-thread run; each stage without those that it reads from."
+)
 _MAX_DRAWN_STAGES: Final = 10
 # As a fraction of a batch's time; a shorter bar cannot be seen.
 _MIN_DRAWN_FRACTION: Final = 0.005
@@ -78,34 +81,33 @@ def build_diagnosis_parts(document: Mapping[str, Any]) -> tuple[Part, ...]:
     findings = findings_from(
         {field.name: document[field.name] for field in fields(Findings) if field.name in document}
     )
-    sources = []
-    word, tone = _describe(findings.bottleneck), Tone.PLAIN
+    measured = order = None
     if measurement := document["measurement"]:
         # The diagnosis itself shows the steps.
-        without_steps = {key: measurement[key] for key in measurement if key not in STEP_FIELDS}
+        without_steps = {**measurement, "timeline": [], "distributions": None}
         measured = build_measurement_part(without_steps)
-        sources.append(measured)
+    if document["lint"]["graph"]:
+        order = build_lint_part(document["lint"])
+    headline = _build_headline(document, findings.bottleneck, measured)
+    facts = list(_build_facts(document, findings))
+    diagnosis = Part("Diagnosis", headline, facts, list(_build_cards(document, findings)))
+    return tuple(filter(None, (diagnosis, measured, order)))
+
+
+def _build_headline(
+    document: Mapping[str, Any], bottleneck: Bottleneck, measured: Part | None
+) -> Headline:
+    tone, stage = Tone.PLAIN, strip_modules(bottleneck.stage or "")
+    word = _WITHOUT_A_CAUSE.get(bottleneck.resource)
+    if word is None:
+        bound = _RESOURCES[bottleneck.resource]
+        word = f"{stage}: {bound}" if stage else capitalize(bound)
+    if measured:
         tone = measured.headline.tone
         # Training may wait for something else than the loader, or for nothing.
-        if measurement["verdict"]["kind"] not in _LOADER_VERDICTS:
+        if document["measurement"]["verdict"]["kind"] not in _LOADER_VERDICTS:
             word = measured.headline.word
-    if document["lint"]["graph"]:
-        sources.append(build_lint_part(document["lint"]))
-    diagnosis = Part(
-        "Diagnosis",
-        Headline(tone, word, document["sentence"], capitalize(findings.bottleneck.why)),
-        list(_build_facts(document, findings)),
-        list(_build_cards(document, findings)),
-    )
-    return (diagnosis, *sources)
-
-
-def _describe(bottleneck: Bottleneck) -> str:
-    if bottleneck.resource in _WITHOUT_A_CAUSE:
-        return _WITHOUT_A_CAUSE[bottleneck.resource]
-    bound = _RESOURCES[bottleneck.resource]
-    stage = strip_modules(bottleneck.stage or "")
-    return f"{stage}: {bound}" if stage else capitalize(bound)
+    return Headline(tone, word, document["sentence"], capitalize(bottleneck.why))
 
 
 def _build_facts(document: Mapping[str, Any], findings: Findings) -> Iterator[Fact]:
@@ -162,32 +164,27 @@ def _build_stages(findings: Findings) -> Drawing:
     hidden = len(findings.stages) - len(drawn)
     rebuilt = ", rebuilt without workers and threads" if findings.lane == "rebuilt" else ""
     others = f" Smaller ones are in the table only: {hidden}." if hidden else ""
-    rows = []
-    for stage in findings.stages:
-        places = (stage.function, stage.made_at)
-        sampled = ", by samples" if stage.by == "sampling" else ""
-        row = {
-            "stage": Cell(stage.name, " · ".join(filter(None, places)), is_code=True),
-            "runs in": Cell(_SECTIONS[stage.section]),
-            "wall": Figure(f"{format_seconds(stage.s_per_batch)}{sampled}"),
-            "share": Figure(f"{stage.fraction:.0%}"),
-            "CPU": Figure(format_seconds(stage.cpu_s_per_batch)),
-            "run without it": _build_figure(stage.without_s_per_batch, missing="not tried"),
-        }
-        rows.append(row)
-    table = Table(
-        "Stages",
-        "Wall and CPU time in a single-thread run; each stage without those that it reads from.",
-        rows,
-    )
     return Drawing(
         "What each stage takes",
         draw_stage_bars(drawn, findings.bottleneck.stage),
         f"A single-thread run of the loader{rebuilt} takes "
         f"{format_seconds(findings.lane_s_per_batch.median)} for a batch. Where the clock's bar is "
         f"longer than the CPU's, the stage waits. ▶ marks the bottleneck.{others}",
-        table,
+        Table("Stages", _STAGES_CAPTION, list(map(_build_stage_row, findings.stages))),
     )
+
+
+def _build_stage_row(stage: Stage) -> dict[str, Cell]:
+    places = " · ".join(filter(None, (stage.function, stage.made_at)))
+    sampled = ", by samples" if stage.by == "sampling" else ""
+    return {
+        "stage": Cell(stage.name, places, is_code=True),
+        "runs in": Cell(_SECTIONS[stage.section]),
+        "wall": Figure(f"{format_seconds(stage.s_per_batch)}{sampled}"),
+        "share": Figure(f"{stage.fraction:.0%}"),
+        "CPU": Figure(format_seconds(stage.cpu_s_per_batch)),
+        "run without it": _build_figure(stage.without_s_per_batch, missing="not tried"),
+    }
 
 
 def _build_figure(
@@ -203,50 +200,35 @@ def _rate(headroom: float) -> Tone:
 def _build_predictions(findings: Findings, step_s: float | None) -> Drawing:
     """Show what further changes would give, beside the time of a step; None without one."""
     drawn = [Row("today", findings.load_s_per_batch, Ink.TEXT, "D")]
-    rows = []
-    for prediction in findings.what_if:
-        load_s, headroom = prediction.load_s_per_batch, prediction.headroom
-        drawn.append(Row(f"with {strip_modules(prediction.change)}", load_s))
-        rated = Figure("no step")
-        if headroom is not None:
-            rated = Figure(*describe_interval(headroom, format_ratio), _rate(headroom.median))
-        change = Cell(prediction.change)
-        rows.append({"with": change, "load time": _build_figure(load_s), "headroom": rated})
+    drawn += [
+        Row(f"with {strip_modules(prediction.change)}", prediction.load_s_per_batch)
+        for prediction in findings.what_if
+    ]
     advice = "Left of the line, the loader keeps up with the step."
-    table = Table("Predictions", "The loader's time with each change, and its headroom then.", rows)
+    rows = list(map(_build_prediction_row, findings.what_if))
     return Drawing(
         "What if",
         draw_amounts(drawn, step_s),
         "Load time of a batch, as it is and as predicted, with 95% intervals. "
         f"{advice if step_s is not None else 'Shorter is better.'}",
-        table,
+        Table("Predictions", "The loader's time with each change, and its headroom then.", rows),
     )
+
+
+def _build_prediction_row(prediction: Prediction) -> dict[str, Cell]:
+    headroom = Figure("no step")
+    if rated := prediction.headroom:
+        headroom = Figure(*describe_interval(rated, format_ratio), _rate(rated.median))
+    load_time = _build_figure(prediction.load_s_per_batch)
+    return {"with": Cell(prediction.change), "load time": load_time, "headroom": headroom}
 
 
 def _build_interventions(interventions: Sequence[Intervention]) -> Drawing | Table:
     """Show the changes that were made to learn from them."""
-    drawn, rows = [], []
-    for tried in interventions:
-        name, speedup = _INTERVENTIONS[tried.name], tried.speedup
-        if speedup:
-            ink, marker = Ink.FAINT, "D"
-            if clear_factor(speedup):
-                ink, marker = (Ink.GOOD, "o") if speedup.median > 1 else (Ink.BAD, "X")
-            drawn.append(Row(name, speedup, ink, marker))
-        row = {
-            "change": Cell(name, tried.what),
-            "before": _build_figure(tried.before_s_per_batch),
-            "after": _build_figure(tried.after_s_per_batch),
-            "times as fast": _build_figure(speedup, format_ratio, missing="not tried"),
-            "what it says": Cell(tried.says),
-        }
-        rows.append(row)
-    table = Table(
-        "Interventions",
-        "Each measured in turns with the loader unchanged.",
-        rows,
-        is_wide=True,
-    )
+    rows = list(map(_build_intervention_row, interventions))
+    caption = "Each measured in turns with the loader unchanged."
+    table = Table("Interventions", caption, rows, is_wide=True)
+    drawn = [_rate_speedup(tried, tried.speedup) for tried in interventions if tried.speedup]
     if not drawn:
         return table
     return Drawing(
@@ -258,23 +240,41 @@ def _build_interventions(interventions: Sequence[Intervention]) -> Drawing | Tab
     )
 
 
+def _build_intervention_row(tried: Intervention) -> dict[str, Cell]:
+    return {
+        "change": Cell(_INTERVENTIONS[tried.name], tried.what),
+        "before": _build_figure(tried.before_s_per_batch),
+        "after": _build_figure(tried.after_s_per_batch),
+        "times as fast": _build_figure(tried.speedup, format_ratio, missing="not tried"),
+        "what it says": Cell(tried.says),
+    }
+
+
+def _rate_speedup(tried: Intervention, speedup: Interval) -> Row:
+    label = _INTERVENTIONS[tried.name]
+    if tried.clear_factor:
+        return rate_factor(label, speedup)
+    return Row(label, speedup, Ink.FAINT, "D")
+
+
 def _build_needs(needs: Sequence[Need]) -> Drawing:
-    headrooms, rows = {}, []
-    for need in needs:
-        ratio = need.headroom
-        headrooms[need.accelerator] = Interval(ratio, ratio, ratio, 1)
-        row = {
-            "accelerator": Cell(need.accelerator),
-            "step": Figure(format_seconds(need.step_s)),
-            "batches/s": Figure(format_number(need.batches_per_s)),
-            "workers": Figure(str(need.workers)),
-            "cores": Figure(format_number(need.cores, 2)),
-            "headroom": Figure(format_ratio(ratio), tone=_rate(ratio)),
-        }
-        rows.append(row)
+    headrooms = {
+        need.accelerator: Interval(need.headroom, need.headroom, need.headroom, 1) for need in needs
+    }
     table = Table(
         "What each accelerator needs",
         "Step times are derived from FLOPs and peaks. Workers and cores keep it fed.",
-        rows,
+        list(map(_build_need_row, needs)),
     )
     return draw_headrooms(headrooms, table)
+
+
+def _build_need_row(need: Need) -> dict[str, Cell]:
+    return {
+        "accelerator": Cell(need.accelerator),
+        "step": Figure(format_seconds(need.step_s)),
+        "batches/s": Figure(format_number(need.batches_per_s)),
+        "workers": Figure(str(need.workers)),
+        "cores": Figure(format_number(need.cores, 2)),
+        "headroom": Figure(format_ratio(need.headroom), tone=_rate(need.headroom)),
+    }

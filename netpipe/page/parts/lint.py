@@ -6,7 +6,7 @@ from typing import Any, Final
 from netpipe.linting.linter import LintReport, parse_report
 from netpipe.linting.picture.calls import format_count
 from netpipe.linting.picture.drawing import draw_svg_graph
-from netpipe.linting.rules.finding import SEVERITIES, sort_by_severity
+from netpipe.linting.rules.finding import SEVERITIES, LintFinding, sort_by_severity
 from netpipe.page.content import Card, Cell, Drawing, Headline, Note, Notes, Part, Table
 from netpipe.page.tones import BY_SEVERITY, Tone
 
@@ -37,23 +37,20 @@ def _build_cards(report: LintReport, trials: list[dict[str, Any]]) -> Iterator[C
     if report.graph.nodes:
         caption = f"From the source to the trainer, as Grain {report.grain_version} reads it."
         yield Drawing("The pipeline", draw_svg_graph(report), caption, is_scrolled=True)
-    notes = []
-    for found in sort_by_severity(report.findings):
-        label = f"{_WORDS[found.severity]}: {found.rule}"
-        more = (("Cost", found.cost), ("Fix", found.fix), ("Tried", found.proof))
-        known = tuple((name, text) for name, text in more if text)
-        notes.append(Note(label, found.message, BY_SEVERITY[found.severity], known))
-    if notes:
-        yield Notes("Findings", notes)
-    if trials:
-        rows = [
-            {
-                "change": Cell(trial["change"], trial["rule"], is_code=True),
-                "result": Cell(trial["message"]),
-            }
-            for trial in trials
-        ]
-        caption = "Each was measured before and after, in one run."
-        yield Table("Proposals, tried", caption, rows)
-    if reasons := dict.fromkeys((aside.finding.rule, aside.reason) for aside in report.silenced):
+    if report.findings:
+        yield Notes("Findings", list(map(_describe, sort_by_severity(report.findings))))
+    rows = []
+    for trial in trials:
+        change = Cell(trial["change"], trial["rule"], is_code=True)
+        rows.append({"change": change, "result": Cell(trial["message"])})
+    if rows:
+        yield Table("Proposals, tried", "Each was measured before and after, in one run.", rows)
+    if reasons := dict.fromkeys((aside.rule, aside.reason) for aside in report.silenced):
         yield Notes("Silenced", [Note(*reason) for reason in reasons])
+
+
+def _describe(found: LintFinding) -> Note:
+    more = (("Cost", found.cost), ("Fix", found.fix), ("Tried", found.proof))
+    label = f"{_WORDS[found.severity]}: {found.rule}"
+    known = tuple((name, text) for name, text in more if text)
+    return Note(label, found.message, BY_SEVERITY[found.severity], known)

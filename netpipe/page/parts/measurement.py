@@ -25,16 +25,20 @@ from netpipe.page.formatting import (
     format_size,
 )
 from netpipe.page.plots.canvas import Ink
-from netpipe.page.plots.rows import Row, draw_amounts, draw_factors
+from netpipe.page.plots.rows import Row, draw_amounts, draw_factors, rate_factor
 from netpipe.page.plots.timeline import build_timeline, draw_distributions, draw_timeline
 from netpipe.page.tones import BY_VERDICT, Tone, pick_worst
-from netpipe.results.measurement import Interval, Measurement, converter, parse_measurement
+from netpipe.results.measurement import (
+    BlockingLine,
+    Interval,
+    Measurement,
+    converter,
+    parse_measurement,
+)
 from netpipe.results.step_times import StepTimes
 from netpipe.results.units import format_number, format_percent, format_seconds
 from netpipe.verdict.kinds import Verdict, VerdictKind
 from netpipe.verdict.report import device_label
-
-STEP_FIELDS: Final = ("timeline", "distributions")
 
 _DRAWN_TIMES: Final = (
     ("load_s_per_batch", "L: a batch, the loader alone", Ink.LOAD, "o"),
@@ -57,40 +61,39 @@ def build_measurements_parts(document: Mapping[str, Any]) -> tuple[Part, ...]:
 def _build_overview(documents: Sequence[Mapping[str, Any]], parts: Sequence[Part]) -> Part:
     tones = [part.headline.tone for part in parts]
     fed = sum(tone in (Tone.GOOD, Tone.WARN) for tone in tones)
-    verdicts, headrooms, rows = [], {}, []
-    for document, part in zip(documents, parts, strict=True):
-        verdicts.append(f"{part.title}: {document['verdict']['kind']}")
-        headrooms[part.title] = converter().structure(document["headroom"], Interval)
-        row = {
-            "accelerator": Cell(part.title),
-            "verdict": Cell(part.headline.word, tone=part.headline.tone),
-            "load L": Figure(format_seconds(document["load_s_per_batch"]["median"])),
-            "step S0": Figure(format_seconds(document["step_s"]["median"])),
-            "real step R": Figure(format_seconds(document["train_s_per_step"]["median"])),
-            "headroom": Figure(format_ratio(document["headroom"]["median"])),
-            "stall": Figure(format_percent(document["stall_fraction"]["median"])),
-            "workers needed": Figure(str(document.get("workers_needed") or "")),
-        }
-        rows.append(row)
+    pairs = list(zip(parts, documents, strict=True))
+    verdicts = "; ".join(f"{part.title}: {document['verdict']['kind']}" for part, document in pairs)
+    headline = Headline(pick_worst(tones), f"{fed} of {len(parts)} fed", f"{verdicts}.")
+    headrooms = {
+        part.title: converter().structure(document["headroom"], Interval)
+        for part, document in pairs
+    }
     table = Table(
         "One loader, several accelerators",
         "Medians. A step time marked derived comes from FLOPs and a peak, not from a run.",
-        rows,
+        [_build_accelerator_row(*pair) for pair in pairs],
     )
-    word = f"{fed} of {len(parts)} fed"
-    headline = Headline(pick_worst(tones), word, f"{'; '.join(verdicts)}.")
     return Part("Side by side", headline, cards=[draw_headrooms(headrooms, table)])
+
+
+def _build_accelerator_row(part: Part, document: Mapping[str, Any]) -> dict[str, Cell]:
+    return {
+        "accelerator": Cell(part.title),
+        "verdict": Cell(part.headline.word, tone=part.headline.tone),
+        "load L": Figure(format_seconds(document["load_s_per_batch"]["median"])),
+        "step S0": Figure(format_seconds(document["step_s"]["median"])),
+        "real step R": Figure(format_seconds(document["train_s_per_step"]["median"])),
+        "headroom": Figure(format_ratio(document["headroom"]["median"])),
+        "stall": Figure(format_percent(document["stall_fraction"]["median"])),
+        "workers needed": Figure(str(document.get("workers_needed") or "")),
+    }
 
 
 def draw_headrooms(headrooms: Mapping[str, Interval], table: Table) -> Drawing:
     """Draw the headroom of each accelerator, at least one, by its name, beside a table."""
-    rows = []
-    for name, headroom in headrooms.items():
-        ink, marker = (Ink.GOOD, "o") if headroom.median >= 1 else (Ink.BAD, "X")
-        rows.append(Row(name, headroom, ink, marker))
     return Drawing(
         "Headroom of each accelerator",
-        draw_factors(rows, "keeps up"),
+        draw_factors([rate_factor(*each) for each in headrooms.items()], "keeps up"),
         "Step time over load time. Right of the line (●) the loader is fast enough, left of it (✖) "
         "the accelerator waits.",
         table,
@@ -144,60 +147,72 @@ def _build_facts(document: Mapping[str, Any], measurement: Measurement) -> Itera
 
 def _build_cards(document: Mapping[str, Any], measurement: Measurement) -> Iterator[Card]:
     yield from build_step_cards(document)
-    times = [
-        Row(label, interval, ink, marker)
-        for name, label, ink, marker in _DRAWN_TIMES
-        if (interval := getattr(measurement, name)) is not None
-    ]
-    yield Drawing(
-        "What a batch and a step take",
-        draw_amounts(times),
-        "Medians with their 95% intervals. Where L is right of S0, the loader cannot keep up; "
-        "where R is right of both, something else holds the loop up.",
-    )
+    yield _draw_times(measurement)
     if evidence := document.get("verdict", {}).get("evidence"):
         yield Notes("Evidence", [Note("", line) for line in evidence])
     if measurement.findings:
         notes = [Note(found.name, found.message, Tone.WARN) for found in measurement.findings]
         yield Notes("Other findings", notes)
-    rows = [
-        {
-            "line": Cell(line.code, f"{line.file}:{line.line}", is_code=True),
-            "of the loop's time": Figure(f"{line.fraction:.0%}"),
-        }
-        for line in measurement.blocking_lines
-    ]
-    if rows:
+    if measurement.blocking_lines:
         caption = "Where the loop stands still until a step is done, the worst first."
+        rows = list(map(_build_line_row, measurement.blocking_lines))
         yield Table("Lines that wait for the device", caption, rows)
     yield Facts("Further figures", list(_build_figures(measurement)))
     yield from build_environment_cards(document)
 
 
+def _draw_times(measurement: Measurement) -> Drawing:
+    rows = [
+        Row(label, interval, ink, marker)
+        for name, label, ink, marker in _DRAWN_TIMES
+        if (interval := getattr(measurement, name)) is not None
+    ]
+    return Drawing(
+        "What a batch and a step take",
+        draw_amounts(rows),
+        "Medians with their 95% intervals. Where L is right of S0, the loader cannot keep up; "
+        "where R is right of both, something else holds the loop up.",
+    )
+
+
+def _build_line_row(line: BlockingLine) -> dict[str, Cell]:
+    return {
+        "line": Cell(line.code, f"{line.file}:{line.line}", is_code=True),
+        "of the loop's time": Figure(f"{line.fraction:.0%}"),
+    }
+
+
 def build_step_cards(document: Mapping[str, Any]) -> Iterator[Drawing]:
-    """Yield drawings of the single steps that a measurement document has in `STEP_FIELDS`."""
-    if steps := document.get("timeline"):
-        shown = build_timeline(tuple(StepTimes(**step) for step in steps))
-        # The host sees the end of a step late where the loop holds Python's lock, so that a real
-        # device seems to work for longer.
-        bound = "" if document["device"]["platform"] == "emulated" else "at least "
-        caption = (
-            f"The last {len(shown.working)} steps of the last round. From the end of the first to "
-            f"the end of the last, {format_seconds(shown.device_s)}, the device has nothing to do "
-            f"for {bound}{shown.idle_fraction:.0%} of the time; the loop waits for batches "
-            f"{shown.waiting_fraction:.0%} of its own time."
-        )
-        yield Drawing("Who waits for whom", draw_timeline(shown), caption)
+    """Yield drawings of the single steps that a measurement document may have."""
+    if document.get("timeline"):
+        yield _draw_timeline(document)
     if found := document.get("distributions"):
-        steps_s, waits_s = found["train_step_s"], found["wait_s"]
-        step, wait = list(map(format_seconds, steps_s)), list(map(format_seconds, waits_s))
-        caption = (
-            f"{found['steps']:,} real steps. Half take {step[50]} or less, the slowest in a "
-            f"hundred {step[99]} or more, the slowest of all {step[100]}. Half wait {wait[50]} or "
-            f"less for their batch; the longest wait is {wait[100]}."
-        )
-        svg = draw_distributions(steps_s, waits_s)
-        yield Drawing("All steps, not only the median", svg, caption)
+        yield _draw_distributions(found)
+
+
+def _draw_timeline(document: Mapping[str, Any]) -> Drawing:
+    shown = build_timeline(tuple(StepTimes(**step) for step in document["timeline"]))
+    # The host sees the end of a step late where the loop holds Python's lock, so that a real device
+    # seems to work for longer.
+    bound = "" if document["device"]["platform"] == "emulated" else "at least "
+    caption = (
+        f"The last {len(shown.working)} steps of the last round. From the end of the first to the "
+        f"end of the last, {format_seconds(shown.device_s)}, the device has nothing to do for "
+        f"{bound}{shown.idle_fraction:.0%} of the time; the loop waits for batches "
+        f"{shown.waiting_fraction:.0%} of its own time."
+    )
+    return Drawing("Who waits for whom", draw_timeline(shown), caption)
+
+
+def _draw_distributions(found: Mapping[str, Any]) -> Drawing:
+    steps_s, waits_s = found["train_step_s"], found["wait_s"]
+    step, wait = list(map(format_seconds, steps_s)), list(map(format_seconds, waits_s))
+    caption = (
+        f"{found['steps']:,} real steps. Half take {step[50]} or less, the slowest in a hundred "
+        f"{step[99]} or more, the slowest of all {step[100]}. Half wait {wait[50]} or less for "
+        f"their batch; the longest wait is {wait[100]}."
+    )
+    return Drawing("All steps, not only the median", draw_distributions(steps_s, waits_s), caption)
 
 
 def _build_figures(measurement: Measurement) -> Iterator[Fact]:
@@ -226,20 +241,17 @@ def _build_figures(measurement: Measurement) -> Iterator[Fact]:
 
 
 def build_environment_cards(document: Mapping[str, Any]) -> Iterator[Card]:
-    """Yield a card of the host and the device, and one of the versions, where they are known."""
-    host, device = document["host"], document.get("device", {})
-    facts = []
-    if "key" in device:
-        facts.append(Fact("device", device["key"], device.get("kind", "")))
-    if device.get("emulated"):
-        facts.append(Fact("step time", "derived, not measured", "the device is a clock"))
-    if cpu := host.get("cpu"):
-        facts.append(Fact("processor", str(cpu), "in a container" if host.get("container") else ""))
-    if cores := host.get("cores"):
-        facts.append(Fact("cores it may use", str(cores)))
-    if memory_bytes := host.get("memory_bytes"):
-        facts.append(Fact("memory", format_size(memory_bytes)))
-    if facts:
-        yield Facts("Where", facts)
+    """Yield a card of the device, if it is known, and the host, and one of the versions."""
+    host, facts = document["host"], []
+    if device := document.get("device"):
+        facts.append(Fact("device", device["key"], device["kind"]))
+        if device.get("emulated"):
+            facts.append(Fact("step time", "derived, not measured", "the device is a clock"))
+    facts += [
+        Fact("processor", host["cpu"], "in a container" if host["container"] else ""),
+        Fact("cores it may use", str(host["cores"])),
+        Fact("memory", format_size(host["memory_bytes"])),
+    ]
+    yield Facts("Where", facts)
     if versions := document["versions"]:
         yield Facts("Versions", [Fact(*version) for version in versions.items()])

@@ -80,46 +80,45 @@ def _build_cards(document: Mapping[str, Any]) -> Iterator[Card]:
             "How the working tree differs from the commit that was compared with.",
             rows,
         )
-    waivers = [
-        Note(
-            f"{waiver['benchmark']}, {waiver['metric']}",
-            f"up to {waiver['bound']:g} x until {waiver['expires']}: {waiver['reason']}",
-            more=(("New", "added by this change"),) if waiver["is_added"] else (),
-        )
-        for waiver in document["accepted"]["waivers"]
-    ]
-    if waivers:
-        yield Notes("Accepted slowdowns", waivers)
+    if waivers := document["accepted"]["waivers"]:
+        yield Notes("Accepted slowdowns", list(map(_describe_waiver, waivers)))
+
+
+def _describe_waiver(waiver: Mapping[str, Any]) -> Note:
+    return Note(
+        f"{waiver['benchmark']}, {waiver['metric']}",
+        f"up to {waiver['bound']:g} x until {waiver['expires']}: {waiver['reason']}",
+        more=(("New", "added by this change"),) if waiver["is_added"] else (),
+    )
 
 
 def _build_table(comparisons: Sequence[Comparison], against: str | None) -> Table:
-    has_history = any(row.get("history") for row in comparisons)
-    rows = []
-    for row in comparisons:
-        metric = row["metric"] or row["quantity"]
-        now, before, ratio = row["now"], row["baseline"], row["worse_ratio"]
-        waived = f"waived: {row['waiver']['reason']}" if row["waiver"] else ""
-        cells = {
-            "metric": Cell(metric, row["benchmark"].rpartition("::")[2], is_code=True),
-            "outcome": Cell(_format_outcome(row), waived, _pick_tone(row)),
-            "times worse": Figure("" if ratio is None else f"{format_ratio(ratio)} x"),
-            "now": Figure(format_metric(metric, now)),
-            "before": Figure("none" if before is None else format_metric(metric, before)),
-        }
-        if has_history:
-            cells["history"] = _build_history(row, metric)
-        rows.append(cells)
     caption = "Medians over sessions. Above 1 is worse, whatever the metric's direction."
-    if has_history:
+    rows = list(map(_build_row, comparisons))
+    if any(row.get("history") for row in comparisons):
         caption += (
             " The history shows the medians of the device's baselines, the oldest first, and last "
             "the value of this run."
         )
+        for row, comparison in zip(rows, comparisons, strict=True):
+            row["history"] = _build_history(comparison)
     return Table(f"Against {against or 'the baseline'}", caption, rows, is_wide=True)
 
 
-def _build_history(row: Comparison, metric: str) -> Cell:
-    history = row.get("history")
+def _build_row(row: Comparison) -> dict[str, Cell]:
+    metric, before, ratio = row["metric"] or row["quantity"], row["baseline"], row["worse_ratio"]
+    waived = f"waived: {row['waiver']['reason']}" if row["waiver"] else ""
+    return {
+        "metric": Cell(metric, row["benchmark"].rpartition("::")[2], is_code=True),
+        "outcome": Cell(_format_outcome(row), waived, _pick_tone(row)),
+        "times worse": Figure("" if ratio is None else f"{format_ratio(ratio)} x"),
+        "now": Figure(format_metric(metric, row["now"])),
+        "before": Figure("none" if before is None else format_metric(metric, before)),
+    }
+
+
+def _build_history(row: Comparison) -> Cell:
+    metric, history = row["metric"] or row["quantity"], row.get("history")
     if not history:
         return Cell("")
     values = [f"{past['baseline'][:4]} {format_metric(metric, past['value'])}" for past in history]

@@ -23,41 +23,42 @@ _FIGURES: Final = (
 
 def build_throughput_part(document: Mapping[str, Any]) -> Part:
     """Return the part of a `netpipe.throughput/1` document."""
-    best = next(loader for loader in document["combinations"] if loader["best"])
     loaders = {_describe(loader): loader for loader in document["combinations"]}
+    best = next(_describe(loader) for loader in document["combinations"] if loader["best"])
     if other := document["against"]:
         loaders[other["target"]] = other
-    speeds = {
-        name: converter().structure(loader["tokens_per_s"], Interval)
-        for name, loader in loaders.items()
-    }
-    most = speeds[_describe(best)]
+    most = converter().structure(loaders[best]["tokens_per_s"], Interval)
     headline = Headline(
         Tone.PLAIN,
         f"{format_amount(most.median)} tokens/s",
-        f"The most, with {_describe(best)}: {format_bounds(most, format_amount)}.",
+        f"The most, with {best}: {format_bounds(most, format_amount)}.",
     )
     facts = [
         Fact("runs of each", str(document["rounds"]), f"{document['seconds']:g} s, in turns"),
         Fact("data", document["data"]),
     ]
-    drawing = Drawing(
+    cards = [_draw_speeds(loaders), _build_table(loaders), *build_environment_cards(document)]
+    return Part("Loader speed", headline, facts, cards)
+
+
+def _draw_speeds(loaders: Mapping[str, Any]) -> Drawing:
+    rows = [
+        Row(name, converter().structure(loader["tokens_per_s"], Interval))
+        for name, loader in loaders.items()
+    ]
+    return Drawing(
         "Tokens per second",
-        draw_amounts([Row(*speed) for speed in speeds.items()], write=format_amount),
+        draw_amounts(rows, write=format_amount),
         "Real tokens, padding not counted, with 95% intervals over the runs. Longer is better.",
     )
-    table = Table(
-        "Every combination",
-        "Medians over the runs.",
-        [
-            {"loader": Cell(name)}
-            | {label: Figure(write(loader[key]["median"])) for label, key, write in _FIGURES}
-            for name, loader in loaders.items()
-        ],
-        is_wide=True,
-    )
-    cards = [drawing, table, *build_environment_cards(document)]
-    return Part("Loader speed", headline, facts, cards)
+
+
+def _build_table(loaders: Mapping[str, Any]) -> Table:
+    rows = []
+    for name, loader in loaders.items():
+        row = {label: Figure(write(loader[key]["median"])) for label, key, write in _FIGURES}
+        rows.append({"loader": Cell(name), **row})
+    return Table("Every combination", "Medians over the runs.", rows, is_wide=True)
 
 
 def _describe(combination: Mapping[str, Any]) -> str:

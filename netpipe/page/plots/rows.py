@@ -37,16 +37,17 @@ _MIN_SPARKLINE_RANGE: Final = 0.2
 
 @dataclass(frozen=True)
 class Row:
-    """A label and its interval: amounts of one unit, or factors.
-
-    Attributes:
-        marker: matplotlib's marker, which tells rows apart without colours.
-    """
+    """A label and its interval; matplotlib's `marker` tells rows apart without colours."""
 
     label: str
     interval: Interval
     ink: Ink = Ink.DEVICE
     marker: str = "o"
+
+
+def rate_factor(label: str, factor: Interval) -> Row:
+    """Return the row of a factor that is good (●) from 1 on, and bad (✖) below."""
+    return Row(label, factor, *((Ink.GOOD, "o") if factor.median >= 1 else (Ink.BAD, "X")))
 
 
 @as_svg
@@ -127,20 +128,20 @@ def draw_stage_bars(figure: Figure, stages: Sequence[Stage], bottleneck: str | N
     axes.set_ylim(len(stages) - 0.5, -0.5)
     label_values(axes)
     for index, stage in enumerate(stages):
-        is_bottleneck = stage.name == bottleneck
-        ink = Ink.LOAD if is_bottleneck else Ink.PALE
-        axes.barh(index + 0.1, stage.s_per_batch, height=0.24, color=ink)
-        axes.barh(index + 0.32, stage.cpu_s_per_batch, height=0.14, linewidth=0.8, **_CPU_BAR)
-        name = shorten_middle(strip_modules(stage.name), _MAX_STAGE_COLUMNS)
-        value = f"{format_seconds(stage.s_per_batch)}, {stage.fraction:.0%}"
-        style: dict[str, Any] = {
-            "transform": axes.get_yaxis_transform(),
-            "fontweight": "bold" if is_bottleneck else "normal",
-        }
-        write_text(axes, 0, index - 0.2, f"▶ {name}" if is_bottleneck else name, **style)
-        write_text(axes, 1, index - 0.2, value, ha="right", **style)
+        _draw_stage(axes, index, stage, is_bottleneck=stage.name == bottleneck)
     legend = {"by the clock": {"facecolor": Ink.PALE}, "of a CPU": _CPU_BAR}
     add_legend(figure, legend, loc="upper left")
+
+
+def _draw_stage(axes: Axes, y: int, stage: Stage, *, is_bottleneck: bool) -> None:
+    ink, sign, weight = (Ink.LOAD, "▶ ", "bold") if is_bottleneck else (Ink.PALE, "", "normal")
+    axes.barh(y + 0.1, stage.s_per_batch, height=0.24, color=ink)
+    axes.barh(y + 0.32, stage.cpu_s_per_batch, height=0.14, linewidth=0.8, **_CPU_BAR)
+    name = shorten_middle(strip_modules(stage.name), _MAX_STAGE_COLUMNS)
+    value = f"{format_seconds(stage.s_per_batch)}, {stage.fraction:.0%}"
+    style: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "fontweight": weight}
+    write_text(axes, 0, y - 0.2, f"{sign}{name}", **style)
+    write_text(axes, 1, y - 0.2, value, ha="right", **style)
 
 
 @as_svg

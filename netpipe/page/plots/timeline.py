@@ -1,6 +1,6 @@
 """The steps of the real loop: a timeline of some, and the distributions of all."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
@@ -23,6 +23,12 @@ from netpipe.results.units import format_seconds
 
 _BAR_HEIGHT: Final = 0.62
 _HOST_Y, _DEVICE_Y = 1.28, 0.0
+_BARS: Final[Mapping[str, dict[str, Any]]] = {
+    "waits for a batch": {"facecolor": Ink.LOAD},
+    "calls the step": {"facecolor": Ink.TEXT},
+    "works": {"facecolor": Ink.DEVICE},
+    "idle": {"facecolor": "none", "edgecolor": Ink.IDLE, "hatch": "////"},
+}
 # As a fraction of the whole width; a shorter mark cannot be seen.
 _MIN_DRAWN_IDLE: Final = 0.002
 
@@ -46,14 +52,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Timeline:
-    """What the loop and the device do during the same steps.
-
-    Attributes:
-        waiting: The loop waits for a batch.
-        calling: The loop calls the step.
-        working: The device works.
-        idle: The device has nothing to do between two of the steps.
-    """
+    """When the loop waits for a batch or calls the step, and when the device works or is idle."""
 
     waiting: tuple[Span, ...]
     calling: tuple[Span, ...]
@@ -106,22 +105,20 @@ def draw_timeline(figure: Figure, timeline: Timeline) -> None:
     axes.set_ylim(-_BAR_HEIGHT / 2 - 0.08, _HOST_Y + _BAR_HEIGHT / 2)
     label_values(axes)
     idle = [gap for gap in timeline.idle if gap.length_s > _MIN_DRAWN_IDLE * end_s]
-    hatched = {"facecolor": "none", "edgecolor": Ink.IDLE, "hatch": "////"}
-    bars: tuple[tuple[str, float, Sequence[Span], dict[str, Any]], ...] = (
-        ("waits for a batch", _HOST_Y, timeline.waiting, {"facecolor": Ink.LOAD}),
-        ("calls the step", _HOST_Y, timeline.calling, {"facecolor": Ink.TEXT}),
-        ("works", _DEVICE_Y, timeline.working, {"facecolor": Ink.DEVICE}),
-        ("idle", _DEVICE_Y, idle, hatched),
-    )
-    for _, y, spans, style in bars:
-        look: dict[str, Any] = {"edgecolor": Ink.PAPER, "linewidth": 0.7} | style
+    host = {"waits for a batch": timeline.waiting, "calls the step": timeline.calling}
+    device = {"works": timeline.working, "idle": idle}
+    _draw_spans(axes, _HOST_Y, "Training loop, on the host", host)
+    _draw_spans(axes, _DEVICE_Y, "Device", device)
+    add_legend(figure, _BARS, loc="lower left", bbox_to_anchor=(0.0, -0.02))
+
+
+def _draw_spans(axes: Axes, y: float, name: str, bars: Mapping[str, Sequence[Span]]) -> None:
+    write_text(axes, 0, y + _BAR_HEIGHT / 2 + 0.22, name, fontweight="bold")
+    for label, spans in bars.items():
+        style: dict[str, Any] = {"edgecolor": Ink.PAPER, "linewidth": 0.7} | _BARS[label]
         for span in spans:
             corner = (span.begin_s, y - _BAR_HEIGHT / 2)
-            axes.add_patch(Rectangle(corner, span.length_s, _BAR_HEIGHT, **look))
-    for y, name in ((_HOST_Y, "Training loop, on the host"), (_DEVICE_Y, "Device")):
-        write_text(axes, 0, y + _BAR_HEIGHT / 2 + 0.22, name, fontweight="bold")
-    legend = {label: style for label, _, _, style in bars}
-    add_legend(figure, legend, loc="lower left", bbox_to_anchor=(0.0, -0.02))
+            axes.add_patch(Rectangle(corner, span.length_s, _BAR_HEIGHT, **style))
 
 
 @as_svg

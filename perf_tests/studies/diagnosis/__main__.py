@@ -13,7 +13,7 @@ from rich.console import Console
 from netpipe.errors import NetpipeError
 from perf_tests.studies.diagnosis import naming, naming_report, predicting, predicting_report
 from perf_tests.studies.faults.cases import Case
-from perf_tests.studies.options import exit_on_sigterm, only_cases
+from perf_tests.studies.options import exit_on_signals, only_cases
 from perf_tests.studies.records import append_record, read_records
 
 _FOLDER: Final = Path(__file__).parent
@@ -40,7 +40,7 @@ def main() -> None:
     run again. --minutes 0 runs nothing and prints the table. The exit code is 0 when the goal is
     met, 1 otherwise.
     """
-    exit_on_sigterm()
+    exit_on_signals()
 
 
 @main.command()

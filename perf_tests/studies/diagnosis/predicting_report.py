@@ -6,7 +6,7 @@ from statistics import median
 from typing import Final
 
 from netpipe.results.measurement import Interval
-from netpipe.results.statistics import percentile
+from netpipe.results.statistics import percentiles
 from perf_tests.studies.diagnosis.predicting import KINDS, Predicting
 from perf_tests.studies.proportions import Proportion
 
@@ -70,7 +70,7 @@ def _format_row(name: str, trials: Sequence[Predicting]) -> str:
     known = [inf if error is None else error for error in errors]
     middle, most = (
         "none predicted" if error == inf else f"{100 * error:.0f}%"
-        for error in (median(known), percentile(known, 0.9))
+        for error in (median(known), percentiles(known)[90])
     )
     return f"| {name} | {len(trials)} | {_count_small(errors)} | {middle} | {most} | {steady} |"
 

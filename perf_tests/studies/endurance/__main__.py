@@ -12,7 +12,7 @@ from netpipe.data.pipeline import build
 from netpipe.data.preparation.synthetic import data_of_user
 from netpipe.device.host import this_host
 from netpipe.errors import NetpipeError
-from netpipe.whole_file import write_whole
+from netpipe.whole_file import refuse_unwritable, write_whole
 from perf_tests.studies.endurance.drawing import draw_svg
 from perf_tests.studies.endurance.watching import Held, compute_growths, watch
 
@@ -32,6 +32,8 @@ def main(minutes: float, workers: int, batch_size: int, svg: Path | None) -> Non
 
     It reads the default data set, or what NETPIPE_DATA names.
     """
+    if svg is not None:
+        refuse_unwritable(svg, "--svg")
     config = PipelineConfig(sequence_length=1024, batch_size=batch_size, workers=workers)
     try:
         held = _pull(config, 60 * minutes)

@@ -19,7 +19,7 @@ from perf_tests.studies.faults.busy import busy_core
 from perf_tests.studies.faults.cases import Case
 from perf_tests.studies.faults.matrix import count_rates
 from perf_tests.studies.faults.trials import Trial, run
-from perf_tests.studies.options import exit_on_sigterm, only_cases
+from perf_tests.studies.options import exit_on_signals, only_cases
 
 _BUDGET_S = 5.0
 _SEEDS = 1_000_000
@@ -88,7 +88,7 @@ def main(
     which decides. The exit code is 0 when no control is blamed, at least 95% of the decided faults
     bear their right name, none is called fine and at most 10% of all are inconclusive; 1 otherwise.
     """
-    exit_on_sigterm()
+    exit_on_signals()
     trials = list(merged)
     if not trials:
         first = time.time_ns() % _SEEDS if seed is None else seed

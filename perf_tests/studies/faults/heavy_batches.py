@@ -1,16 +1,18 @@
 """Stages whose cost is bytes: read from the disk, copied in memory, sent between processes."""
 
+import atexit
 import os
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
 import grain
 import numpy as np
 
+from netpipe.temporary_folders import temporary_folder
 from perf_tests.studies.faults.batches import ROWS, Array, Batch, collate, row
 from perf_tests.studies.faults.grain_loaders import IN_MAIN_THREAD
 
@@ -21,14 +23,14 @@ _ROWS_IN_ALL: Final = 100_000_000
 _ON_DISK: Final = "/var/tmp"  # /tmp may be in memory
 
 
-_folders: list["TemporaryDirectory[str]"] = []  # each lives as long as this process
+_folders: Final = ExitStack()
+atexit.register(_folders.close)
 
 
 @cache
 def file_of_noise(size_bytes: int) -> Path:
     """Write a file to the disk; it is removed when this process ends."""
-    folder = TemporaryDirectory(prefix="netpipe_faults_", dir=_ON_DISK)
-    path = Path(folder.name, "rows")
+    path = _folders.enter_context(temporary_folder("faults", Path(_ON_DISK))) / "rows"
     noise = np.random.default_rng(0).bytes(min(size_bytes, _PIECE_BYTES))
     with path.open("wb") as stream:
         for start in range(0, size_bytes, len(noise)):
@@ -36,7 +38,6 @@ def file_of_noise(size_bytes: int) -> Path:
         stream.flush()
         # Pages that were never written cannot be dropped from the page cache.
         os.fsync(stream.fileno())
-    _folders.append(folder)
     return path
 
 

@@ -20,13 +20,13 @@ FAILED: Final = "error"  # in place of a verdict: the session ended without a me
 
 @dataclass(frozen=True)
 class Trial:
-    """What a case was called.
+    """The verdict of a case.
 
     Attributes:
-        expected: What it must be called, as it is printed.
-        kinds: The verdicts that are right.
-        finding: The finding that names the fault too; one that no control may have.
-        control: Whether nothing is wrong.
+        expected: The right verdict, as it is printed.
+        kinds: The kinds of verdict that are right.
+        finding: The finding that also names the fault; no control may have it.
+        control: Whether the case has no fault.
         called: The verdict's kind, or "error".
         findings: The names of all findings.
         first_message: The message of the first of two sessions; None when there was one.
@@ -61,15 +61,15 @@ def run(case: Case, seed: int, budget_s: float) -> tuple[Trial, Measurement | No
     """Measure a case with values drawn from `seed`.
 
     A session that leaves it open, or blames a control, is followed by one more, which decides: a
-    run of `perf_tests` believes no alarm either that a fresh process does not confirm. For a fault
-    it would measure twice as well, and believe the second, which is right as often as the first.
+    run of `perf_tests` too reports an alarm only if a fresh process confirms it. It would also
+    measure a fault twice and report the second verdict, which is right as often as the first.
 
     The measurement that decided is returned too; None when the session failed.
     """
     values, started = case.draw(seed), time.monotonic()
-    first = last = _session(case, values, budget_s)
+    first = last = _measure(case, values, budget_s)
     if first.called == "inconclusive" or (case.is_control and first.called not in case.kinds):
-        last = _session(case, values, budget_s)
+        last = _measure(case, values, budget_s)
     trial = Trial(
         case=case.name,
         expected=case.expected,
@@ -87,7 +87,7 @@ def run(case: Case, seed: int, budget_s: float) -> tuple[Trial, Measurement | No
     return trial, last.measurement
 
 
-def _session(case: Case, values: Mapping[str, float], budget_s: float) -> _Session:
+def _measure(case: Case, values: Mapping[str, float], budget_s: float) -> _Session:
     request = MeasureRequest(
         accelerator=case.accelerator(values),
         budget_s=budget_s * case.budget_ratio,

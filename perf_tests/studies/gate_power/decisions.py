@@ -98,8 +98,8 @@ def decide_on_pairs(recorded: Sequence[Pair], count: int, seed: int) -> Iterator
     for _ in range(count):
         supply = _repeat_from(recorded, random.randrange(len(recorded)))
         used: list[Pair] = []
-        decisions: list[pairs.Decision] = []
-        while not used or any(decision.is_open for decision in decisions):
+        found: list[Comparison] = []
+        while not used or any(comparison.is_open for comparison in found):
             used.append(next(supply))
-            decisions = [pairs.decide(quantity, used) for quantity in GATED]
-        yield _find_worst([decision.comparison for decision in decisions], 2 * len(used))
+            found = [pairs.decide(quantity, used) for quantity in GATED]
+        yield _find_worst(found, 2 * len(used))

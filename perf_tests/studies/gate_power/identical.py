@@ -13,7 +13,6 @@ from itertools import chain
 from math import inf
 from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
 from typing import Any, Final
 from xml.etree import ElementTree
 
@@ -24,9 +23,10 @@ from rich.console import Console
 from netpipe.errors import NetpipeError
 from netpipe.gate.metrics import GATED
 from netpipe.git import git
+from netpipe.temporary_folders import temporary_folder
 from perf_tests.studies.children import end_group
 from perf_tests.studies.faults.busy import busy_core
-from perf_tests.studies.options import exit_on_sigterm
+from perf_tests.studies.options import exit_on_signals
 from perf_tests.studies.proportions import Proportion
 from perf_tests.studies.records import append_record, read_records
 
@@ -94,10 +94,11 @@ def run(arguments: Sequence[str], *, is_busy: bool, limit_s: float = _LIMIT_S) -
     """Run pytest once in a fresh process; if busy, another core is loaded at random meanwhile."""
     began, started_s = datetime.now(UTC), time.monotonic()
     psutil.cpu_times_percent()  # the next reading is since this one
-    with TemporaryDirectory() as name, busy_core(at_random=True) if is_busy else nullcontext():
-        junit, document = Path(name) / "junit.xml", Path(name) / "run.json"
+    load = busy_core(at_random=True) if is_busy else nullcontext()
+    with temporary_folder("identical") as folder, load:
+        junit, document = folder / "junit.xml", folder / "run.json"
         outputs = [f"--junitxml={junit}", f"--netpipe-json={document}"]
-        exit_code, log = _pytest([*arguments, *outputs], limit_s)
+        exit_code, log = _run_pytest([*arguments, *outputs], limit_s)
         failures, errors = (tuple(_read_problems(junit, kind)) for kind in ("failure", "error"))
         found = json.loads(document.read_text("utf-8")) if document.exists() else {}
     return SuiteRun(
@@ -115,7 +116,7 @@ def run(arguments: Sequence[str], *, is_busy: bool, limit_s: float = _LIMIT_S) -
     )
 
 
-def _pytest(arguments: Sequence[str], limit_s: float) -> tuple[int | None, str]:
+def _run_pytest(arguments: Sequence[str], limit_s: float) -> tuple[int | None, str]:
     with subprocess.Popen(
         [sys.executable, "-m", "pytest", *arguments],
         stdout=subprocess.PIPE,
@@ -236,7 +237,7 @@ def main(wanted: int, minutes: float, path: Path) -> None:
     not repeated. --minutes 0 runs nothing and prints the table. The exit code is 0 when every run
     of the file exited with 0, without a failure, an error or an alarm, and 1 otherwise.
     """
-    exit_on_sigterm()
+    exit_on_signals()
     try:
         done = read_records(path, SuiteRun)
         ends_s = time.monotonic() + 60 * minutes

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from fixtures.workload import step_factory
+from fixtures.workload import Step
 from netpipe.config import Config
 from netpipe.data.preparation.synthetic import data_of_user
 
@@ -50,7 +50,7 @@ class Slowdown:
 
     def step(self) -> Any:
         """Return `(state, step)`, where a step does or copies more."""
-        state, step = step_factory(Config())()
+        state, step = Step(Config())()
         if self.kind == "step":
             return state, _computing(step, self.doses)
         if self.kind == "transfer":

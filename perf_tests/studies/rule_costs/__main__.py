@@ -17,7 +17,7 @@ from netpipe.errors import NetpipeError
 from netpipe.git import git
 from netpipe.linting.rules.costs import FILE, Figure, RuleCosts, load_packaged_costs
 from netpipe.whole_file import write_whole
-from perf_tests.studies.options import exit_on_sigterm
+from perf_tests.studies.options import exit_on_signals
 from perf_tests.studies.rule_costs.catalogue import CATALOGUE
 from perf_tests.studies.rule_costs.document import ROOT, RULES_DOCUMENT, replace_costs
 from perf_tests.studies.rule_costs.trials import ROUNDS, make_example_files, measure_rule
@@ -60,7 +60,7 @@ def main(rules: Sequence[str], rounds: int, record: bool, document: bool) -> Non
     """
     if record and (document or len(rules) < len(CATALOGUE)):
         raise click.UsageError("--record measures all rules; it takes neither of the other two")
-    exit_on_sigterm()
+    exit_on_signals()
     if document:
         _update_document()
         return

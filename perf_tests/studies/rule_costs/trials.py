@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
 from typing import Final
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy as np
 from netpipe.errors import NetpipeError
 from netpipe.linting.rules.costs import Figure
 from netpipe.measuring.interleaving import interleave
+from netpipe.temporary_folders import temporary_folder
 from perf_tests.studies.rule_costs.catalogue import CATALOGUE, Quantity, Trial
 from perf_tests.studies.rule_costs.document import ROOT, Form
 from perf_tests.studies.rule_costs.measures import Observation
@@ -89,10 +89,10 @@ def _value(observation: Observation, quantity: Quantity) -> float:
 @contextmanager
 def make_example_files() -> Iterator[Path]:
     """Make a folder with the file that the examples read."""
-    with TemporaryDirectory(prefix="rule_costs_") as folder:
+    with temporary_folder("rulecosts") as folder:
         # Written, not sparse: pages that were never written would take no memory when read.
-        np.save(Path(folder, TABLE), np.ones(TABLE_ROWS, np.float32))
-        yield Path(folder)
+        np.save(folder / TABLE, np.ones(TABLE_ROWS, np.float32))
+        yield folder
 
 
 def _observe(arguments: Sequence[str], folder: Path) -> Observation:

@@ -1,6 +1,7 @@
 """The index beside the shards."""
 
 import json
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -40,10 +41,10 @@ def test_a_missing_index_says_how_to_make_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", r"index\.json: index.*whole"),
-        ("[]", 'schema.*"netpipe.index/1".*None'),
-        ('{"schema": "netpipe.index/2"}', "found 'netpipe.index/2'"),
-        ('{"schema": "netpipe.index/1"}', r"index\.json: index.*whole"),
+        ("{", r"index\.json: file must be JSON.*`netpipe prepare`"),
+        ("[]", "schema.*netpipe.index/1.*None"),
+        ('{"schema": "netpipe.index/2"}', "found 'netpipe.index/2'.*upgrade"),
+        ('{"schema": "netpipe.index/1"}', r"index\.json: .*'layout_version' is a required"),
     ],
 )
 def test_a_damaged_index_is_refused(tmp_path: Path, text: str, message: str) -> None:
@@ -56,7 +57,11 @@ def test_a_damaged_index_is_refused(tmp_path: Path, text: str, message: str) -> 
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("[9]", '["many"]', r"index\.json: index.*whole"),
+        ("[9]", '["many"]', r"shards\[1\]\.row_measurements\[0\] must be of type integer.*'many'"),
+        ("[9]", '["9"]', r"of type integer; found '9'"),
+        ("[9]", "[9.5]", r"of type integer; found 9\.5"),
+        ("[9]", "[true]", "of type integer; found True"),
+        ("[9]", "[-9]", "be at least 1; found -9"),
         ('"layout_version": 1', '"layout_version": 2', r"layout version.*found 2"),
     ],
 )
@@ -67,3 +72,34 @@ def test_a_wrong_value_is_refused(tmp_path: Path, old: str, new: str, message: s
     path.write_text(path.read_text().replace(old, new))
     with pytest.raises(InputError, match=message):
         load_index(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("e.arrayrecord", "t.arrayrecord", r"index\.json: file .*t\.arrayrecord once.*2 times"),
+        ("e.arrayrecord", "../e.arrayrecord", r"index\.json: file .*be.*\.\./e"),
+        ("e.arrayrecord", "/etc/passwd", r"index\.json: .*\.file .*\.arrayrecord.*passwd"),
+        ("e.arrayrecord", "notes.txt", r"index\.json: .*\.file .*\.arrayrecord.*notes"),
+        ('"parquet": []', '"parquet": ["../0.parquet"]', r"index\.json: file .*\.\./0\.parquet"),
+        ('"parquet": []', '"parquet": [".."]', r"index\.json: parquet\[0\] .*\.parquet"),
+        ('"probes": 3', '"probes": 4', r"train\.probes .*at most 3.*found 4"),
+    ],
+)
+def test_an_index_that_contradicts_itself_is_refused(
+    tmp_path: Path, old: str, new: str, message: str
+) -> None:
+    """A file that is listed twice, one outside the folder, and probes without rows are errors."""
+    save_index(INDEX, tmp_path)
+    path = tmp_path / INDEX_NAME
+    path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(InputError, match=message):
+        load_index(tmp_path)
+
+
+def test_all_files_are_listed(tmp_path: Path) -> None:
+    """The shards lie beside the index, and the generated files in a folder of their own."""
+    index = replace(INDEX, parquet=("0.parquet",))
+    save_index(index, tmp_path)
+    assert load_index(tmp_path) == index
+    assert list(map(str, index.files))[-2:] == ["e.arrayrecord", "parquet/0.parquet"]

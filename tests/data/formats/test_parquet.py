@@ -1,5 +1,6 @@
 """Reading parquet: what is accepted, and which error refuses the rest."""
 
+import os
 import warnings
 from collections.abc import Callable
 from datetime import datetime
@@ -222,3 +223,26 @@ def test_naive_time_is_utc(tmp_path: Path) -> None:
     """A time without a zone is UTC."""
     path = _write(tmp_path, _with("event_time", [datetime(1970, 1, 2)] * 3, pa.timestamp("us")))
     assert _read(path)["time_us"].tolist() == [86_400_000_000] * 3
+
+
+def test_a_file_is_found_once(tmp_path: Path) -> None:
+    """Named again, through another path, a folder or a link, it is still one file."""
+    path, folder = tmp_path / "data" / "1.parquet", tmp_path / "data"
+    (folder / "deep.parquet").mkdir(parents=True)
+    path.touch()
+    (folder / "2.parquet").symlink_to(path)
+    (folder / "3.parquet").hardlink_to(path)
+    (tmp_path / "link").symlink_to(folder)
+    sources = [path, folder / "deep.parquet" / ".." / "1.parquet", folder, tmp_path / "link"]
+    assert find_parquet(sources) == [path]
+
+
+def test_only_files_are_found(tmp_path: Path) -> None:
+    """A pipe, which would be waited for, and a link that leads nowhere are refused."""
+    os.mkfifo(tmp_path / "1.parquet")
+    with pytest.raises(InputError, match=r"1\.parquet: file must be a regular file; found p"):
+        find_parquet([tmp_path])
+    (tmp_path / "1.parquet").unlink()
+    (tmp_path / "1.parquet").symlink_to("1.parquet")
+    with pytest.raises(InputError, match=r"1\.parquet: file must be readable; found Too many"):
+        find_parquet([tmp_path])

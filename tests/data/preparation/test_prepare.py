@@ -1,7 +1,10 @@
 """parquet to probe rows."""
 
 import math
+import re
+import resource
 from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from netpipe.data.formats import shards as formats_shards
 from netpipe.data.formats.index import load_index
 from netpipe.data.formats.rows import MEASUREMENT, take
 from netpipe.data.formats.rtt import encode_rtt
@@ -52,12 +56,13 @@ def test_the_index_lists_the_shards(prepared: Path, histories: dict[int, list[Pi
     total = sum(len(pings) for pings in histories.values())
     assert index.train.measurements + index.eval.measurements == total
     shards = [shard.file for split in (index.train, index.eval) for shard in split.shards]
-    assert shards == [
+    assert [re.sub("-[0-9a-f]{16}", "", name) for name in shards] == [
         "train-00000-of-00003.arrayrecord",
         "train-00001-of-00003.arrayrecord",
         "train-00002-of-00003.arrayrecord",
         "eval-00000-of-00001.arrayrecord",
     ]
+    assert len(set(shards)) == 4
     assert sorted(path.name for path in prepared.iterdir()) == sorted([*shards, "index.json"])
 
 
@@ -127,6 +132,69 @@ def test_a_failure_keeps_what_was_prepared_before(tmp_path: Path, parquet: Path)
     assert load_index(out) == second
 
 
+@pytest.mark.parametrize("seed", [0, 5])
+def test_files_of_the_user_stay(tmp_path: Path, parquet: Path, seed: int) -> None:
+    """A prepared folder with a file of the user's is not replaced."""
+    out = tmp_path / "out"
+    first = prepare([parquet], out)
+    (out / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match=r"out: output folder must hold nothing.*notes\.txt"):
+        prepare([parquet], out, seed=seed)
+    assert (out / "notes.txt").read_text() == "mine"
+    assert load_index(out) == first
+
+
+@pytest.fixture
+def full_after() -> Iterator[Callable[[int], None]]:
+    """Let a file take so many bytes and no more; the system's error is that of a large file."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def limit(size: int) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+
+    yield limit
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@pytest.mark.parametrize("size", [0, 1, 20_000, 24_000])
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_full_disk_leaves_nothing_behind(
+    tmp_path: Path, parquet: Path, full_after: Callable[[int], None], size: int, is_new: bool
+) -> None:
+    """Whatever cannot be written, the spill or a shard, the error is one line."""
+    out = tmp_path / "out"
+    if not is_new:
+        prepare([parquet], out, shards=1, seed=1)
+    before = sorted(tmp_path.rglob("*"))
+    full_after(size)
+    with pytest.raises(InputError, match=rf"{out}: .*be writable; found .*File too large$"):
+        prepare([parquet], out, shards=1)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("method", ["write", "close"])
+def test_a_writer_that_fails_is_an_input_error(
+    tmp_path: Path, parquet: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """The writer of shards has errors of its own, for everything that the system refuses."""
+
+    class Full:
+        def __init__(self, path: str, _: str) -> None:
+            Path(path).touch()
+
+        def __getattr__(self, name: str) -> Callable[..., None]:
+            def call(*_: object) -> None:
+                if name == method:
+                    raise RuntimeError("write() failed: ENOSPC; writing /x")
+
+            return call
+
+    monkeypatch.setattr(formats_shards, "ArrayRecordWriter", Full)
+    with pytest.raises(InputError, match=r"found write\(\) failed: ENOSPC$"):
+        prepare([parquet], tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -166,7 +234,8 @@ def test_fewer_rows_than_shards(tmp_path: Path) -> None:
     """No shard is empty: their number follows the rows."""
     write_probes(tmp_path / "two.parquet", {1: make_pings(9, seed=0), 2: make_pings(9, seed=1)})
     index = prepare([tmp_path / "two.parquet"], tmp_path / "out", shards=8)
-    assert [shard.file for shard in index.train.shards] == ["train-00000-of-00001.arrayrecord"]
+    assert len(index.train.shards) == 1
+    assert index.train.shards[0].file.startswith("train-00000-of-00001-")
 
 
 def test_buckets_share_the_measurements(tmp_path: Path) -> None:

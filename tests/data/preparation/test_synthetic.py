@@ -1,6 +1,8 @@
 """The embedded default data set."""
 
+import errno
 import math
+import os
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from netpipe.data.formats.index import Index, load_index
+from netpipe.data.preparation import prepare as prepare_module
 from netpipe.data.preparation.profiles import PROFILES, Profile
 from netpipe.data.preparation.synthetic import generate
 from netpipe.errors import InputError
@@ -43,6 +46,35 @@ def test_the_seed_decides(tmp_path: Path) -> None:
         for n, seed in enumerate((3, 3, 4))
     ]
     assert prints[0] == prints[1] != prints[2]
+
+
+def test_other_data_replace_it(tmp_path: Path) -> None:
+    """Nothing of the data that were there before remains, but a user's file keeps all of them."""
+    out = tmp_path / "out"
+    generate(out, probes=20)
+    index = generate(out, probes=30, seed=1)
+    found = sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file())
+    assert found == sorted(["index.json", *map(str, index.files)])
+    assert _table(out).num_rows == index.train.measurements + index.eval.measurements
+    (out / "parquet" / "mine.parquet").touch()
+    with pytest.raises(InputError, match=r"parquet/mine\.parquet"):
+        generate(out, probes=20)
+    assert load_index(out) == index
+
+
+@pytest.mark.parametrize("place", [(pq, "write_table"), (prepare_module, "Spill")])
+def test_a_full_disk_names_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: tuple[object, str]
+) -> None:
+    """The error names what the user named, whichever file could not be written."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(*place, refuse)
+    with pytest.raises(InputError, match=f"^{tmp_path}/out: .*found {os.strerror(errno.ENOSPC)}$"):
+        generate(tmp_path / "out", probes=20)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_it_looks_like_the_internet(made: tuple[Path, Index]) -> None:

@@ -1,7 +1,10 @@
 """Random access to rows, and the errors of damaged files."""
 
+import json
 import pickle
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -188,3 +191,34 @@ def test_a_damaged_record(copied: Path) -> None:
     source = open_source(copied, "train")
     with pytest.raises(InputError, match=f"{shard.name}, record 0: "):
         source.read([0])
+
+
+@pytest.mark.parametrize("change", [-1, 1])
+def test_a_count_that_is_not_the_records(copied: Path, change: int) -> None:
+    """A row that is shorter or longer than the index says is an error when it is read."""
+    index = json.loads((copied / INDEX_NAME).read_text())
+    shard = index["train"]["shards"][0]
+    count = shard["row_measurements"][-1]
+    shard["row_measurements"][-1] = count + change
+    (copied / INDEX_NAME).write_text(json.dumps(index))
+    last = len(shard["row_measurements"]) - 1
+    source = open_source(copied, "train")
+    message = f"{shard['file']}, record {last}: .*{count + change} measurements.*found {count}"
+    with pytest.raises(InputError, match=message):
+        source.read([last])
+
+
+def test_linked_records_are_read_once(tmp_path: Path, inherited: Path) -> None:
+    """A link to an inherited file beside it adds no rows."""
+    shutil.copytree(inherited, tmp_path / "data")
+    before = open_source(tmp_path / "data", "train").row_measurements.tolist()
+    first = min((tmp_path / "data").iterdir())
+    (tmp_path / "data" / "z.arrayrecord").symlink_to(first)
+    assert open_source(tmp_path / "data", "train").row_measurements.tolist() == before
+
+
+def test_a_worker_does_not_load_what_checks_an_index() -> None:
+    """Each worker of a loader imports the sources, and reads no index."""
+    source = "import sys, netpipe.data.sources.probe_rows; print('jsonschema' in sys.modules)"
+    command = [sys.executable, "-c", source]
+    assert subprocess.run(command, check=True, capture_output=True).stdout == b"False\n"

@@ -144,18 +144,18 @@ V4 = [0, 1, 11, 11, 11, 11, 3, 11, 11, 11, 11]
 @pytest.mark.parametrize(
     ("tokens", "message"),
     [
-        ([], "begin with a measurement"),
-        ([10, *V4], "begin with a measurement"),
+        ([], "begin with"),
+        ([10, *V4], "begin with"),
         ([*V4, 8, 11], "all its bytes"),
         ([*V4, 10, 11], "all its bytes"),
         ([*V4, 9, 10], "must be known"),
-        (V4, "one source, destination and result"),
-        ([*V4, 10, 10], "one source, destination and result"),
-        ([*V4, *V4[6:], 10], "one source, destination and result"),
+        (V4, "one source, destination"),
+        ([*V4, 10, 10], "one source, destination"),
+        ([*V4, *V4[6:], 10], "one source, destination"),
         ([*V4[:6], 4, *[11] * 16, 10], "of one family"),
         ([*V4, 10, 6, 12], "first timestamp"),
         ([*V4, 10, 5, *[11] * 8, 5, *[11] * 8], "first timestamp"),
-        ([*V4, 10, 5, *[11] * 8, 6, 11], "at most one timestamp"),
+        ([*V4, 10, 5, *[11] * 8, 6, 11], "at most one"),
     ],
 )
 def test_what_is_no_measurement_is_refused(tokens: list[int], message: str) -> None:

@@ -101,7 +101,7 @@ def test_workers_are_moved_to_the_end(rule: str) -> None:
 @pytest.mark.parametrize(
     ("nodes", "uses_jax", "why"),
     [
-        ((PREFETCH, PUT), False, "put on a device"),
+        ((PREFETCH, PUT), False, "on a device"),
         ((("Map", {}), PREFETCH), True, "calls jax"),
         ((PREFETCH, PREFETCH), False, "several mp_prefetch"),
     ],

@@ -37,7 +37,7 @@ def printed(report: LintReport, width: int = 100, encoding: str = "utf-8", **loo
     out = BytesIO()
     file = TextIOWrapper(out, encoding=encoding)
     console = Console(file=file, width=width, legacy_windows=False, _environ={}, **looks)
-    console.print(TextPicture(report, width))
+    console.print(TextPicture(report))
     file.flush()
     return "\n" + out.getvalue().decode(encoding)
 

@@ -96,7 +96,9 @@ def test_a_missing_prediction_is_a_trial(monkeypatch: pytest.MonkeyPatch) -> Non
     """A change that diagnose did not predict is a trial too."""
     monkeypatch.setattr(predicting, "diagnose", lambda _: answer())
     monkeypatch.setattr(predicting, "time_pipelines", alike)
-    for trial in run(SEED, 5.0):
+    trials = list(run(SEED, 5.0))
+    assert trials
+    for trial in trials:
         assert trial.error_fraction is None
         assert trial.measured_s_per_batch is None
         assert "no such change" in trial.failure

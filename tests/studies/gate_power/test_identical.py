@@ -107,7 +107,7 @@ def test_figures_are_read_from_the_document_of_a_run(
         Path(arguments[-1].partition("=")[2]).write_text(document)
         return 0, "passed"
 
-    monkeypatch.setattr(identical, "_pytest", measured)
+    monkeypatch.setattr(identical, "_run_pytest", measured)
     found = run(["perf_tests"], is_busy=False)
     assert found.figures == (STEP,)
     assert found.sessions[0]["step_s"] == 0.1

@@ -1,0 +1,38 @@
+"""The signals that end a process, as exceptions, so that the process cleans up first."""
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+_ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def signals_as_errors(
+    make_error: Callable[[int], BaseException] = lambda number: SystemExit(128 + number),
+) -> Iterator[None]:
+    """Raise an error where SIGTERM or SIGHUP, whose number it is made from, would end the process.
+
+    Only in the main thread, and not where somebody else handles the signal or nohup ignores it.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    taken = [each for each in _ENDING if is_main and signal.getsignal(each) is signal.SIG_DFL]
+
+    is_ending = False
+
+    def end(number: int, _: object) -> None:
+        nonlocal is_ending
+        if not is_ending:  # A second one would end the cleaning up.
+            is_ending = True
+            raise make_error(number)
+
+    for each in taken:
+        signal.signal(each, end)
+    try:
+        yield
+    finally:
+        for each in taken:
+            if signal.getsignal(each) is end:
+                signal.signal(each, signal.SIG_DFL)

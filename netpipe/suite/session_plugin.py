@@ -1,0 +1,71 @@
+"""The plugin in the process of a session, where one test measures or lints for another process."""
+
+import os
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from netpipe.linting.request import LintRequest
+from netpipe.measuring.child import serve
+from netpipe.measuring.request import Factories, MeasureRequest
+from netpipe.session.child import run_job
+from netpipe.session.cleanup import adopt_orphans
+from netpipe.session.request import REQUEST_VARIABLE, SessionRequest
+from netpipe.session.result_files import error_document, write_result
+from netpipe.suite.options import as_usage_error
+from netpipe.suite.session_nodes import SUBJECT_FIXTURES
+
+# Options that concern only the run that started this session: they would leave its test out, or
+# write the run's files.
+_SWITCHED_OFF = {
+    **dict.fromkeys(("benchmark_compare", "benchmark_save", "benchmark_json", "xmlpath")),
+    **dict.fromkeys(("benchmark_autosave", "benchmark_only", "benchmark_skip"), False),
+    **dict.fromkeys(("lf", "failedfirst", "newfirst", "stepwise", "stepwise_skip"), False),
+    **dict.fromkeys(("ignore", "ignore_glob", "deselect")),
+    "log_file": os.devnull,  # None would mean the ini key's.
+}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Check what is asked of this session, before other plugins read their options."""
+    with as_usage_error():
+        request = SessionRequest.from_environment()
+    assert request is not None
+    if request.kind not in ("measure", "lint") or not Path(request.result).name:
+        raise pytest.UsageError(
+            f"{REQUEST_VARIABLE} must hold a test's session of netpipe; found {request}. Unset it"
+        )
+    adopt_orphans()  # Fixtures may start some before the job begins.
+    for name in _SWITCHED_OFF.keys() & vars(config.option).keys():
+        setattr(config.option, name, _SWITCHED_OFF[name])
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
+    """Keep the test that the session is for, whatever a plugin or a conftest deselects."""
+    collected = list(items)
+    yield
+    items[:] = collected
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Report a missing test: another version may not have it."""
+    request = SessionRequest.from_environment()
+    if request is not None and not session.items and not session.testsfailed:
+        write_result(request, error_document("missing", "there is no such test"))
+
+
+@pytest.fixture(autouse=True)
+def _netpipe_session(request: pytest.FixtureRequest) -> None:
+    """Measure or lint with the fixtures of this node, instead of running the test."""
+    factories = Factories(*map(request.getfixturevalue, SUBJECT_FIXTURES))
+    lint = LintRequest.from_environment()
+    if lint is not None and lint.kind == "lint":
+        from netpipe.linting.job import lint_loader
+
+        run_job(lint, lambda _: {"lint": lint_loader(lint, factories.loader)})
+    elif measure := MeasureRequest.from_environment():
+        serve(measure, factories)
+    pytest.skip("this process measured for another one")

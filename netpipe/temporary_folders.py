@@ -1,0 +1,105 @@
+"""The temporary folders of netpipe: locked while their owner lives, then removed, by it or later.
+
+The kernel releases the lock of a process that is killed, so the next process finds what it left.
+"""
+
+import fcntl
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+# The suffix sets them apart from a user's folders, and from those of earlier versions of netpipe,
+# which are not locked.
+_SUFFIX: Final = ".tmp"
+OWN_NAME: Final = re.compile(r"\.?netpipe-[a-z]+-[a-z0-9_]{8}\.tmp")
+"""Matches the name of every temporary folder."""
+
+_locks: set[int] = set()  # descriptors of folders that this process has locked
+
+
+@contextmanager
+def temporary_folder(purpose: str, beside: Path | None = None) -> Iterator[Path]:
+    """Yield a new folder, which only this user can read, and remove it at the end.
+
+    It lies in the system's folder for temporary files, or hidden in the folder `beside`. What
+    killed processes left there is removed first. The purpose, in lower-case letters, becomes part
+    of the name.
+
+    Raises:
+        OSError: The folder cannot be made.
+    """
+    parent = beside or Path(tempfile.gettempdir())
+    prefix = f"{'.' if beside else ''}netpipe-{purpose}-"
+    owner = os.getpid()
+    remove_abandoned(parent)
+    with ExitStack() as stack:
+        folder = _make_locked(parent, prefix, stack)
+        try:
+            yield folder
+        finally:
+            if os.getpid() == owner:  # and not a process that was forked meanwhile
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _make_locked(parent: Path, prefix: str, stack: ExitStack) -> Path:
+    while True:
+        folder = Path(tempfile.mkdtemp(_SUFFIX, prefix, parent))
+        # Until it is locked, another process may take it for abandoned and remove it.
+        with suppress(FileNotFoundError):
+            stack.enter_context(locked(folder))
+            if folder.exists():
+                return folder
+
+
+def remove_abandoned(parent: Path) -> None:
+    """Remove the temporary folders in a folder that belong to this user and to no live process.
+
+    Where the file system has no locks, every folder counts as in use.
+    """
+    with suppress(OSError):
+        # A folder may have many files, and a Path for each takes three times as long.
+        for name in filter(OWN_NAME.fullmatch, os.listdir(parent)):  # noqa: PTH208
+            folder = parent / name
+            with suppress(OSError), locked(folder, waits=False) as is_locked:
+                if is_locked and folder.stat().st_uid == os.geteuid():
+                    shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def locked(folder: Path, *, waits: bool = True) -> Iterator[bool]:
+    """Hold the lock of a folder, and yield whether it was to be had.
+
+    It was not when another process has it, for which this one `waits` unless told otherwise, and
+    when the file system has no locks.
+
+    Raises:
+        OSError: The folder does not exist, is a link, or cannot be read.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    _locks.add(descriptor)
+    try:
+        is_locked = False
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
+            is_locked = True
+        yield is_locked
+    finally:
+        if descriptor in _locks:
+            _locks.remove(descriptor)
+            os.close(descriptor)
+
+
+def release_locks() -> None:
+    """Give up every lock of this process, which is about to end without cleaning up."""
+    while _locks:
+        with suppress(OSError):
+            os.close(_locks.pop())
+
+
+# A forked process would hold its parent's locks, and longer than its parent lives.
+os.register_at_fork(after_in_child=release_locks)

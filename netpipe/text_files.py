@@ -1,0 +1,102 @@
+"""Reading JSON and TOML files that anybody may have written, without trusting them."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from stat import S_ISFIFO
+from typing import Any, Final
+
+from netpipe.errors import InputError
+
+MAX_JSON_BYTES: Final = 1 << 28
+MAX_TOML_BYTES: Final = 1 << 20
+MAX_LEVELS: Final = 100
+"""How deep lists and objects of a JSON file may be nested."""
+
+_MAX_INTEGER_BITS: Final = 64
+# Above every quantity; sums and products of a few such numbers are still finite.
+_LARGEST_NUMBER: Final = 1e100
+_MAX_SHOWN_LENGTH: Final = 80
+
+
+def shorten(text: str, length: int = _MAX_SHOWN_LENGTH) -> str:
+    """Return the beginning of a text without unprintable characters, for an error."""
+    shown = text if len(text) <= length else f"{text[:length]}..."
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in shown)
+
+
+def quote(value: object) -> str:
+    """Return the beginning of a value's repr, for an error."""
+    try:
+        return shorten(repr(value))
+    except RecursionError:
+        return "deeply nested values"
+
+
+def read_json(path: Path, way_out: str = "", *, accepts_pipe: bool = False) -> Any:
+    """Read a JSON file: UTF-8, each key of an object once, and no NaN or infinity.
+
+    Integers have at most 64 bits, and other numbers are at most 1e100.
+
+    Raises:
+        InputError: The file cannot be read, is too large, or is not such JSON; `way_out` is what
+            the user can do.
+    """
+    try:
+        text = _read_text(path, MAX_JSON_BYTES, way_out, accepts_pipe=accepts_pipe)
+        content = json.loads(text, object_pairs_hook=_make_object)
+        _check_values([content], MAX_LEVELS)
+    except (ValueError, RecursionError) as error:
+        raise InputError(path, "file", "be JSON", error, way_out) from error
+    return content
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file.
+
+    Raises:
+        InputError: The file cannot be read, is too large, or is not TOML.
+    """
+    import tomllib  # Every pytest run loads this module.
+
+    try:
+        return tomllib.loads(_read_text(path, MAX_TOML_BYTES))
+    except (ValueError, RecursionError) as error:
+        raise InputError(path, "file", "be TOML", error) from error
+
+
+def _read_text(path: Path, limit: int, way_out: str = "", *, accepts_pipe: bool = False) -> str:
+    try:
+        # Opening a pipe waits for a writer, which may never come.
+        if not accepts_pipe and S_ISFIFO(path.stat().st_mode):
+            raise InputError(path, "file", "be a regular file", "a pipe", way_out)
+        with path.open("rb") as stream:
+            content = stream.read(limit + 1)
+    except OSError as error:
+        raise InputError(path, "file", "be readable", error.strerror, way_out) from error
+    if len(content) > limit:
+        raise InputError(path, "file", f"have at most {limit:,} bytes", "more", way_out)
+    return content.decode("utf-8-sig")
+
+
+def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        [(key, times)] = Counter(key for key, _ in pairs).most_common(1)
+        raise ValueError(f"the key {quote(key)} {times} times in one object")
+    return made
+
+
+def _check_values(values: Iterable[object], levels: int) -> None:
+    for value in values:
+        if isinstance(value, int):
+            if value.bit_length() > _MAX_INTEGER_BITS:
+                raise ValueError(f"an integer of {value.bit_length()} bits")
+        elif isinstance(value, float):
+            if not abs(value) <= _LARGEST_NUMBER:
+                raise ValueError(f"the number {value}")
+        elif isinstance(value, dict | list):
+            if not levels:
+                raise ValueError(f"more than {MAX_LEVELS} levels of lists and objects")
+            _check_values(value.values() if isinstance(value, dict) else value, levels - 1)

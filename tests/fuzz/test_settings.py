@@ -1,0 +1,184 @@
+"""Settings in TOML: waivers, the configuration of the pipeline, and the lint settings."""
+
+import re
+from math import isfinite
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from netpipe.config import load_config
+from netpipe.errors import InputError
+from netpipe.gate import waivers
+from netpipe.linting.request import INTENTS
+from netpipe.linting.settings import read_lint_settings
+from netpipe.session.code_origin import _project_name
+from netpipe.suite.worktrees import _read_dependencies
+from tests.fuzz.mutations import damaged, mutated_lines, read_or_refuse
+
+WAIVERS = """\
+[[waiver]]
+benchmark = "perf_tests/test_a.py::test_load"
+metric = "load_cpu_ratio"
+bound = 1.2
+reason = "a better tokenizer"
+expires = 2026-12-31
+device = "h200"
+[[waiver]]
+benchmark = "perf_tests/test_a.py::test_step"
+metric = "step_s"
+bound = 2
+reason = "remat"
+expires = 2026-12-31
+"""
+CONFIG = """\
+[pipeline]
+seed = 3
+split = "train"
+sequence_length = 512
+batch_size = 16
+packing = true
+epochs = 2
+workers = 2
+worker_buffer_batches = 2
+shard_index = 0
+shard_count = 2
+[step]
+preset = "tiny"
+learning_rate = 3e-4
+seed = 1
+"""
+PYPROJECT = """\
+[project]
+name = "a"
+dependencies = ["grain", "jax"]
+[tool.netpipe.lint]
+intent = "throughput"
+[tool.netpipe.lint.silence]
+no-workers = "one core"
+"large-capture of a.b" = "small"
+"""
+
+
+def contents(text: str) -> st.SearchStrategy[bytes]:
+    """Mutations of a file, of which some are damaged bytes."""
+    return st.one_of(mutated_lines(text).map(str.encode), damaged(text.encode()))
+
+
+@given(content=contents(WAIVERS))
+def test_waivers_are_refused_or_sane(tmp_path: Path, content: bytes) -> None:
+    """Every waiver that is read has a finite bound above 1, and can be shown."""
+    path = tmp_path / waivers.FILE
+    path.write_bytes(content)
+    for waiver in read_or_refuse(waivers.load, path) or ():
+        assert waiver.bound > 1
+        assert isfinite(waiver.bound)
+        assert f"{waiver.bound:g} {waiver.name} {waiver.remark}"
+
+
+@given(content=contents(CONFIG))
+def test_a_configuration_is_refused_or_sane(tmp_path: Path, content: bytes) -> None:
+    """Every number that is read is finite and fits into 64 bits."""
+    path = tmp_path / "config.toml"
+    path.write_bytes(content)
+    if config := read_or_refuse(load_config, path):
+        settings = [*vars(config.pipeline).values(), *vars(config.step).values()]
+        numbers = [value for value in settings if isinstance(value, int | float)]
+        assert max(map(abs, numbers)) < 2**63 or config.step.learning_rate >= 2**63
+        assert isfinite(config.step.learning_rate)
+        assert config.pipeline.batch_size >= 1
+
+
+@given(content=contents(PYPROJECT))
+def test_lint_settings_are_refused_or_sane(tmp_path: Path, content: bytes) -> None:
+    """A project file that cannot be read is no traceback, wherever netpipe reads it."""
+    path = tmp_path / "pyproject.toml"
+    path.write_bytes(content)
+    request = read_or_refuse(lambda _: read_lint_settings(tmp_path), path)
+    assert request is None or request.intent in INTENTS
+    assert isinstance(_project_name(path), str)
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("bound = 1.2", f"bound = {'9' * 5000}"),
+        ("bound = 1.2", f"bound = {'9' * 400}"),
+        ("bound = 1.2", "bound = nan"),
+        ("bound = 1.2", f"bound{'.x' * 2_000} = 1"),
+        ("bound = 1.2", f"bound = {'[' * 5000}"),
+        ("bound = 1.2", f"{'.'.join('x' * 2_000)} = 1"),
+        ("bound = 1.2", f"bound = 1.2\n{'x' * 100_000} = 1"),
+        ("[[waiver]]", f"#{' ' * (1 << 20)}\n[[waiver]]"),
+    ],
+)
+def test_odd_waivers_are_refused(tmp_path: Path, line: str, found: str) -> None:
+    """Numbers, names, nesting and sizes beyond all reason give a short error."""
+    path = tmp_path / waivers.FILE
+    path.write_text(WAIVERS.replace(line, found, 1))
+    assert read_or_refuse(waivers.load, path) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("seed = 3", f"seed = {'9' * 5000}"),
+        ("seed = 3", f"seed = {'9' * 20}"),
+        ("seed = 3", f"seed{'.x' * 2_000} = 1"),
+        ("batch_size = 16", f"batch_size = {'9' * 20}"),
+        ("batch_size = 16", f"batch_size = {'[' * 5000}"),
+        ("epochs = 2", "epochs = 99999999999"),
+        ("learning_rate = 3e-4", "learning_rate = inf"),
+        ("learning_rate = 3e-4", "learning_rate = nan"),
+        ("learning_rate = 3e-4", f"learning_rate = {'9' * 400}"),
+        ("learning_rate = 3e-4\nseed = 1", f"seed = {'9' * 20}"),
+        ('preset = "tiny"', f'preset = "{"x" * 100_000}"'),
+    ],
+)
+def test_odd_configurations_are_refused(tmp_path: Path, line: str, found: str) -> None:
+    """Numbers that no array can be made of, and very long values, give a short error."""
+    path = tmp_path / "config.toml"
+    assert line in CONFIG
+    path.write_text(CONFIG.replace(line, found, 1))
+    assert read_or_refuse(load_config, path) is None
+
+
+@pytest.mark.parametrize("name", ["5", "[1]", "{}", "9" * 5000, "[" * 5000])
+def test_an_odd_project_has_no_name(tmp_path: Path, name: str) -> None:
+    """The origin of code is checked in projects whose file is none of ours to refuse."""
+    path = tmp_path / "pyproject.toml"
+    path.write_text(f"[project]\nname = {name}\n")
+    assert not _project_name(path)
+
+
+def test_a_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
+    """Editors of Windows write one."""
+    path = tmp_path / "config.toml"
+    path.write_text(f"\ufeff{CONFIG}", encoding="utf-8")
+    assert load_config(path).pipeline.batch_size == 16
+
+
+def test_a_line_of_dots_is_read(tmp_path: Path) -> None:
+    """Comments and lists of numbers may have hundreds of them."""
+    path = tmp_path / "config.toml"
+    path.write_text(f"#{'.' * 1000}\n{CONFIG}")
+    assert load_config(path).pipeline.batch_size == 16
+
+
+def test_dependencies_of_an_odd_project_are_its_text() -> None:
+    """A `tool` that is no table is an error that the caller takes for another text."""
+    with pytest.raises((ValueError, AttributeError)):
+        _read_dependencies("pyproject.toml", "tool = 5")
+    with pytest.raises((ValueError, RecursionError)):
+        _read_dependencies("pyproject.toml", f"a = {'[' * 5000}")
+
+
+def test_a_long_error_stays_short(tmp_path: Path) -> None:
+    """The error of a silence names it in a few words."""
+    (tmp_path / "pyproject.toml").write_text(
+        f'[tool.netpipe.lint.silence]\n"no-workers of {"x" * 5000}" = 5\n'
+    )
+    with pytest.raises(InputError, match=re.escape("x...: ") + "|x\\.\\.\\. must be") as refused:
+        read_lint_settings(tmp_path)
+    assert len(str(refused.value)) < 500

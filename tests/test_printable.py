@@ -1,0 +1,59 @@
+"""Text from outside: what a terminal, a log, XML or a page would act on does not reach them."""
+
+import pytest
+from rich.console import Console
+
+from netpipe.cli.console import notes, output
+from netpipe.errors import SessionError
+from netpipe.printable import make_loggable, make_printable
+from netpipe.session import parent
+from netpipe.verdict.report import new_table
+from tests.command import Netpipe
+
+HOSTILE = "a\x1b]0;title\x07b\x1b[2Jc\rd\x9be\u202ef\udcffg\0h"
+
+
+def test_only_lines_and_tabs_stay_of_the_control_characters() -> None:
+    """Every other one becomes a mark of one column; letters of any language stay."""
+    assert make_printable(HOSTILE) == "a�]0;title�b�[2Jc�d�e�f�g�h"
+    assert make_printable("a\tb\nß → 日本") == "a\tb\nß → 日本"
+
+
+@pytest.mark.parametrize("line", ["::error::x", "  ::add-mask::x", "##[error]x"])
+def test_no_line_is_a_command_to_github(line: str) -> None:
+    """A line that GitHub Actions would execute does not begin as one; test ids stay."""
+    first, shown = make_loggable(f"test_a.py::test_b\n{line}").splitlines()
+    assert first == "test_a.py::test_b"
+    assert shown.lstrip().startswith("\\")
+    assert shown.replace("\\", "") == line
+
+
+@pytest.mark.parametrize("console", [notes, output], ids=["stderr", "stdout"])
+@pytest.mark.parametrize("in_table", [False, True], ids=["line", "table"])
+def test_a_console_shows_only_its_own_codes(console: Console, in_table: bool) -> None:
+    """Text in lines, in tables and in titles is made printable, whoever prints it."""
+    table = new_table(HOSTILE)
+    table.add_column(HOSTILE)
+    table.add_row(HOSTILE)
+    with console.capture() as captured:
+        console.print(table if in_table else HOSTILE, soft_wrap=True)
+    shown = captured.get()
+    assert "�" in shown
+    assert shown == make_printable(shown)
+
+
+def test_an_error_of_a_loader_is_printable(
+    netpipe: Netpipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loader cannot set the terminal's title, clear it, or give commands to GitHub."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise SessionError(f"ValueError: {HOSTILE}\n::error::forged")
+
+    monkeypatch.setattr(parent, "run_session", fail)
+    result = netpipe("lint", "a:b")
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-2:] == [
+        f"netpipe: ValueError: {make_printable(HOSTILE)}",
+        "\\::error::forged",
+    ]
