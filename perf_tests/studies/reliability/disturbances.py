@@ -44,13 +44,18 @@ class Disturbance:
     def is_possible(self) -> bool:
         """Whether this user may do it: limiting space needs the right to mount file systems."""
         needs_mounts = self.fills_disk or self.read_only or self.shm_kib is not None
-        return not needs_mounts or _may_mount()
+        return not needs_mounts or may_mount()
 
-    def wrap(self, arguments: Sequence[str]) -> list[str]:
-        """Return the command line of a command under this disturbance."""
-        if self.shm_kib is None:
+    def wrap(self, arguments: Sequence[str], shm: Path) -> list[str]:
+        """Return the command line of a command under this disturbance.
+
+        Its shared memory is in the folder `shm`, where this user may mount that as /dev/shm.
+        """
+        if not may_mount():
             return list(arguments)
-        mount = f"mount -t tmpfs -o size={self.shm_kib}k none /dev/shm"
+        mount = f"mount --bind {shlex.quote(str(shm))} /dev/shm"
+        if self.shm_kib is not None:
+            mount = f"mount -t tmpfs -o size={self.shm_kib}k none /dev/shm"
         return ["unshare", "--mount", "sh", "-c", f"{mount} && exec {shlex.join(arguments)}"]
 
 
@@ -101,7 +106,8 @@ def limit_disk(
 
 
 @cache
-def _may_mount() -> bool:
+def may_mount() -> bool:
+    """Return whether this user may mount file systems, in a namespace of their own."""
     tried = subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False)
     return os.geteuid() == 0 and tried.returncode == 0
 

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,6 +27,7 @@ _ENDING_S: Final = 30.0
 _AGE_S: Final = 3600.0
 _MARK: Final = "NETPIPE_RELIABILITY_TRIAL"
 _OURS_ANYWAY: Final = (".pytest_cache", "__pycache__", ".benchmarks")
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Those of netpipe, 3 for inconclusive among them, and pytest's 4 for wrong usage.
 _ORDERLY_CODES: Final = (0, 1, 2, 3, 4)
 
@@ -70,13 +71,16 @@ def run(
         temporary.mkdir()
         limit_disk(disturbance, project, temporary, drawn)
         moment_s = drawn * undisturbed_s
-        codes, log, survivors = _run_copies(command, disturbance, project, temporary, moment_s)
+        shm = Path(stack.enter_context(TemporaryDirectory(prefix="reliability-", dir="/dev/shm")))
+        arguments = disturbance.wrap(command.arguments, shm)
+        codes, log, survivors = _run_copies(arguments, disturbance, project, temporary, moment_s)
         if disturbance.sent is signal.SIGKILL:
             _run_next(command, project, temporary)
         problems = [
             *(f"process left: {words}" for words in survivors),
             *_find_bad_codes(codes, disturbance.sent),
             *_find_left(command, project, temporary),
+            *(f"left: /dev/shm/{path.name}" for path in shm.iterdir()),
             *command.find_damage(project),
         ]
     if "Traceback (most recent call last)" in log or "INTERNALERROR" in log:
@@ -104,12 +108,11 @@ def time_undisturbed(command: Command, template: Path) -> float:
 
 
 def _run_copies(
-    command: Command, disturbance: Disturbance, project: Path, temporary: Path,
+    arguments: Sequence[str], disturbance: Disturbance, project: Path, temporary: Path,
     moment_s: float,
 ) -> tuple[list[int], str, list[str]]:  # fmt: skip
     """Return the exit codes, all output, and the processes that stayed."""
     mark = uuid4().hex
-    arguments = disturbance.wrap(command.arguments)
     copies = [_start(arguments, project, temporary, mark) for _ in range(disturbance.copies)]
     try:
         if disturbance.sent is not None:
@@ -126,18 +129,32 @@ def _run_copies(
 def _start(
     arguments: Sequence[str], project: Path, temporary: Path, mark: str
 ) -> "subprocess.Popen[str]":
-    # A study in the background, or under nohup, ignores signals that the command must get.
-    return subprocess.Popen(
-        ["env", "--default-signal", *arguments],
-        cwd=project,
-        env={**os.environ, "JAX_PLATFORMS": "cpu", "TMPDIR": str(temporary), _MARK: mark},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-        text=True,
-        errors="replace",
-    )
+    with _default_signals():
+        return subprocess.Popen(
+            arguments,
+            cwd=project,
+            env={**os.environ, "JAX_PLATFORMS": "cpu", "TMPDIR": str(temporary), _MARK: mark},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            text=True,
+            errors="replace",
+        )
+
+
+@contextmanager
+def _default_signals() -> Iterator[None]:
+    """Let processes start with the signals that a study ignores in the background, or under nohup.
+
+    A signal may come before they could stop ignoring it themselves.
+    """
+    before = {each: signal.signal(each, signal.SIG_DFL) for each in _SIGNALS}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 def _send(disturbance: Disturbance, copy: "subprocess.Popen[str]", moment_s: float) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from perf_tests.studies.reliability.commands import Command
-from perf_tests.studies.reliability.disturbances import Disturbance
+from perf_tests.studies.reliability.disturbances import Disturbance, may_mount
 from perf_tests.studies.reliability.trials import Trial, run
 
 _ALONE = Disturbance("alone", 1)
@@ -54,11 +54,16 @@ def _try(code: str, template: Path, disturbance: Disturbance = _ALONE, span_s: f
     [
         ("open('stray', 'w')", "left: stray"),
         ("import tempfile; tempfile.mkdtemp(prefix='stray', suffix='x')", "left: tmp/stray"),
+        pytest.param(
+            "open('/dev/shm/stray', 'w')",
+            "left: /dev/shm/stray",
+            marks=pytest.mark.skipif(not may_mount(), reason="this user may not mount"),
+        ),
         ("open('out', 'w').write('{')", "out is torn"),
         ("import sys; sys.exit(5)", "exit code 5"),
         ("raise ValueError('planted')", "traceback"),
     ],
-    ids=["file", "temporary folder", "torn output", "exit code", "traceback"],
+    ids=["file", "temporary folder", "shared memory", "torn output", "exit code", "traceback"],
 )
 def test_damage_is_found(template: Path, code: str, problem: str) -> None:
     """Each kind of damage is a problem of the trial, and its output is kept."""
