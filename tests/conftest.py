@@ -1,13 +1,19 @@
 """What all tests share: a clock that they control, and the command."""
 
+import ctypes
 import signal
+from collections.abc import Collection, Iterator
+from contextlib import suppress
 from multiprocessing import current_process
+from typing import Final
 
+import psutil
 import pytest
 from click.testing import CliRunner
 from hypothesis import HealthCheck, settings
 
 from netpipe.cli import main
+from netpipe.session.processes import ProcessTree
 from tests.command import Netpipe
 from tests.fakes import FakeClock
 
@@ -20,6 +26,10 @@ settings.register_profile(
     suppress_health_check=_CHECKS,
 )  # fmt: skip
 settings.load_profile("netpipe")
+
+_prctl = ctypes.CDLL(None).prctl  # some tests replace the loading of libraries
+_SET_CHILD_SUBREAPER: Final = 36  # PR_SET_CHILD_SUBREAPER of prctl(2)
+_ENDING_S: Final = 30.0
 
 # A job in the background, or under nohup, ignores these signals, and so would the processes that
 # tests start and then end with them.
@@ -42,9 +52,32 @@ def netpipe(monkeypatch: pytest.MonkeyPatch) -> Netpipe:
 
 
 @pytest.fixture(autouse=True)
-def _sockets_stay_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a session that is served in this process not change it for the tests that follow."""
+def _sessions_change_no_other_test(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Undo what a session that is served in this process changes in it."""
     monkeypatch.setitem(current_process()._config, "tempdir", None)  # type: ignore[attr-defined]
+    yield
+    _prctl(_SET_CHILD_SUBREAPER, ctypes.c_ulong(0))
+
+
+@pytest.fixture(autouse=True)
+def _no_process_stays() -> Iterator[None]:
+    """Fail where a test leaves a process behind: it counts as a worker of the loaders after it."""
+    before = ProcessTree().worker_pids
+    yield
+    _, alive = psutil.wait_procs(_started_since(before), timeout=_ENDING_S)
+    left = [process.cmdline() for process in alive]
+    for process in alive:
+        process.kill()
+    assert not left
+
+
+def _started_since(before: Collection[int]) -> list[psutil.Process]:
+    """Return the children, also of children, that were started after the `before` ones."""
+    found = []
+    for pid in set(ProcessTree().worker_pids).difference(before):
+        with suppress(psutil.NoSuchProcess):
+            found.append(psutil.Process(pid))
+    return found
 
 
 @pytest.fixture

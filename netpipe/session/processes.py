@@ -38,7 +38,8 @@ class ProcessTree:
     def __init__(self, without: Collection[int] = ()) -> None:
         self._without = frozenset(without)
         self._parents = list_descendants(os.getpid())
-        self.pids = tuple(_without_subtrees(self._parents, self._without))
+        counted = _without_subtrees(self._parents, self._without)
+        self.pids = tuple(pid for pid in counted if not _is_zombie(pid))
 
     @cached_property
     def worker_pids(self) -> tuple[int, ...]:
@@ -139,6 +140,16 @@ def _children_of(pid: int) -> list[int]:
     return found
 
 
+def _is_zombie(pid: int) -> bool:
+    """Return whether a process has ended and nobody has waited for it, as for an orphan's end."""
+    return _stat_fields(pid)[:1] == [b"Z"]
+
+
+def _stat_fields(pid: int) -> list[bytes]:
+    """Return the fields of a process from its state on (proc(5)); none when it is gone."""
+    return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+
+
 def _without_subtrees(tree: Mapping[int, int], without: Collection[int]) -> list[int]:
     """Return the processes of a tree that are not in `without` and do not descend from it."""
     excluded = set(without)
@@ -154,8 +165,7 @@ def _ended_s(living: Collection[int]) -> dict[int, float]:
     found = {os.getpid(): ended.ru_utime + ended.ru_stime}
     for pid in living:
         # cutime and cstime in proc(5)
-        words = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[13:15]
-        found[pid] = sum(map(int, words)) / _TICKS_PER_S
+        found[pid] = sum(map(int, _stat_fields(pid)[13:15])) / _TICKS_PER_S
     return found
 
 

@@ -57,6 +57,13 @@ def test_a_child_that_ended_counts_on(burner: "subprocess.Popen[str]") -> None:
     assert ProcessTree().cpu_s() >= before
 
 
+def test_a_zombie_is_no_worker(burner: "subprocess.Popen[str]") -> None:
+    """An orphan that has ended stays a zombie where its adopter waits for nobody."""
+    burner.kill()
+    os.waitid(os.P_PID, burner.pid, os.WEXITED | os.WNOWAIT)
+    assert burner.pid not in ProcessTree().pids
+
+
 HELPER = """
 import multiprocessing, sys
 from multiprocessing import forkserver, resource_tracker
