@@ -89,6 +89,8 @@ def folder(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         raise SessionError("not started")
 
     monkeypatch.setattr(parent, "run_session", fail)
+    for module in ("netpipe.cli.lint", "netpipe.throughput.sessions", "netpipe.diagnosis.diagnose"):
+        monkeypatch.setattr(import_module(module), "run_session", fail, raising=False)
     for module in ("netpipe.cli.ab", "netpipe.cli.baseline"):
         monkeypatch.setattr(import_module(module), "run_child", lambda *_: 2)
     return checkout
@@ -129,7 +131,7 @@ def test_no_flag_of_pytest_gives_a_traceback(
         assert len(str(error).splitlines()) == 1  # noqa: PT017  # most are valid refs and names
 
 
-@pytest.mark.parametrize("word", [word for kind, word in WORDS.items() if kind != "nul"])
+@pytest.mark.parametrize("word", WORDS.values(), ids=WORDS)
 def test_a_target_that_can_be_no_file_is_misuse(word: str) -> None:
     """Neither a module nor a file has such a name."""
     with pytest.raises(MisuseError, match="found"):

@@ -22,6 +22,7 @@ from rich.text import Text
 from netpipe.errors import NetpipeError
 from netpipe.paths import find_path_problem
 from netpipe.printable import make_loggable, make_printable
+from netpipe.session.targets import split
 from netpipe.whole_file import write_whole
 
 FINE: Final = 0
@@ -61,6 +62,15 @@ class PathType(click.Path):
         return super().convert(value, param, ctx)
 
 
+class TargetType(click.types.StringParamType):
+    """A target; a word that can be none is an error, before a process is started for it."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the target."""
+        split(value)
+        return str(super().convert(value, param, ctx))
+
+
 # A closed stream is None, and the next file that is opened would get its number.
 for _name, _mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
     if getattr(sys, _name) is None:
@@ -72,6 +82,7 @@ output = PrintableConsole(
     width=None if sys.stdout.isatty() else 118, markup=False, emoji=False, highlight=False
 )
 path_type = PathType(path_type=Path)
+target_type = TargetType()
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document, no table.")
 html_option = click.option(
     "--html", type=path_type, metavar="FILE",

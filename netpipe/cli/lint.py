@@ -19,6 +19,7 @@ from netpipe.cli.console import (
     path_type,
     print_json,
     quiet_option,
+    target_type,
     write_html,
 )
 from netpipe.cli.progress_display import show_progress
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("target")
+@click.argument("target", type=target_type)
 @click.option(
     "--intent", type=click.Choice(INTENTS),
     help="What to judge the pipeline for (default: what pyproject.toml says, or throughput).",

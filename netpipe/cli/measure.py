@@ -20,6 +20,7 @@ from netpipe.cli.console import (
     path_type,
     print_json,
     quiet_option,
+    target_type,
     write_html,
 )
 from netpipe.cli.progress_display import show_progress
@@ -39,9 +40,14 @@ from netpipe.whole_file import refuse_unwritable, writable_folder
 _Command = Callable[..., None]
 
 _TARGET_OPTIONS: Final = (
-    click.option("--loader", required=True, metavar="TARGET", help="Makes the loader."),
-    click.option("--step", metavar="TARGET", help="Makes (state, step)."),
-    click.option("--loop", metavar="TARGET", help="Your training loop(batches, state, step)."),
+    click.option(
+        "--loader", type=target_type, required=True, metavar="TARGET", help="Makes the loader."
+    ),
+    click.option("--step", type=target_type, metavar="TARGET", help="Makes (state, step)."),
+    click.option(
+        "--loop", type=target_type, metavar="TARGET",
+        help="Your training loop(batches, state, step).",
+    ),
     click.option(
         "--accelerator", default="auto", show_default=True,
         help="auto, emulated:36ms, emulated:8xh100; @25GB/s adds a copy to the device.",

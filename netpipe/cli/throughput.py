@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from netpipe.cli.console import json_option, notes, output, path_type, print_json
+from netpipe.cli.console import json_option, notes, output, path_type, print_json, target_type
 from netpipe.cli.progress_display import show_bar
 from netpipe.errors import InputError
 from netpipe.results.units import format_megabytes
@@ -50,8 +50,9 @@ if TYPE_CHECKING:
     help="Seconds of steady state that each run measures.",
 )  # fmt: skip
 @click.option(
-    "--against", metavar="TARGET", help="Another loader to compare with, in the same rounds."
-)
+    "--against", type=target_type, metavar="TARGET",
+    help="Another loader to compare with, in the same rounds.",
+)  # fmt: skip
 @json_option
 def throughput(
     data: Path | None,

@@ -11,13 +11,28 @@ from types import ModuleType
 from typing import Any, Final
 
 from netpipe.errors import MisuseError
-from netpipe.paths import exists
+from netpipe.paths import find_path_problem
 
 _STANDARD_LIBRARY: Final = [
     Path(sysconfig.get_path("stdlib")),
     Path(sysconfig.get_path("platstdlib")),
     Path(sysconfig.get_path("platstdlib"), "lib-dynload"),
 ]
+
+
+def split(target: str) -> tuple[str, str]:
+    """Return the module or file of a target, and the name in it.
+
+    Raises:
+        MisuseError: It has neither form, or its file or module can have no such name.
+    """
+    where, _, name = target.rpartition(":")
+    constraint = "be package.module:name or path/to/file.py:name"
+    if where and name:
+        constraint = find_path_problem(where)
+    if constraint:
+        raise MisuseError(f"a target must {constraint}; found {target!r}")
+    return where, name
 
 
 def resolve(target: str) -> Callable[..., Any]:
@@ -30,11 +45,7 @@ def resolve(target: str) -> Callable[..., Any]:
     Raises:
         MisuseError: There is no such file, module or name, or it is not callable.
     """
-    where, separator, name = target.rpartition(":")
-    if not separator or not where or not name:
-        raise MisuseError(
-            f"a target must be package.module:name or path/to/file.py:name; found {target!r}"
-        )
+    where, name = split(target)
     is_file = where.endswith(".py")
     _add_folder(Path.cwd(), "" if is_file else where.partition(".")[0])
     module = _module_of_file(Path(where)) if is_file else _module(where)
@@ -48,7 +59,7 @@ def resolve(target: str) -> Callable[..., Any]:
 
 
 def _module_of_file(path: Path) -> ModuleType:
-    if not (exists(path) and path.is_file()):
+    if not path.is_file():
         raise MisuseError(f"{path}: file must exist; found none")
     _add_folder(path.resolve().parent)
     try:
