@@ -193,6 +193,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, object, obj
     run = session.config.stash.get(RUN, None)
     if run is None or _only_lists(session.config):
         return (yield)
+    run.is_finishing = True
     is_incomplete = (
         (run.compares_nothing and session.exitstatus == pytest.ExitCode.OK)
         or (run.options.fail_when_missing and run.lost_benchmarks())

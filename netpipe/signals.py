@@ -11,11 +11,12 @@ _ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def signals_as_errors(
-    make_error: Callable[[int], BaseException] = lambda number: SystemExit(128 + number),
+    make_error: Callable[[int], BaseException | None] = lambda number: SystemExit(128 + number),
 ) -> Iterator[None]:
     """Raise an error where SIGTERM or SIGHUP, whose number it is made from, would end the process.
 
-    Only in the main thread, and not where somebody else handles the signal or nohup ignores it.
+    Without an error the process goes on. Only in the main thread, and not where somebody else
+    handles the signal or nohup ignores it.
     """
     is_main = threading.current_thread() is threading.main_thread()
     taken = [each for each in _ENDING if is_main and signal.getsignal(each) is signal.SIG_DFL]
@@ -24,9 +25,9 @@ def signals_as_errors(
 
     def end(number: int, _: object) -> None:
         nonlocal is_ending
-        if not is_ending:  # A second one would end the cleaning up.
-            is_ending = True
-            raise make_error(number)
+        if not is_ending and (error := make_error(number)):
+            is_ending = True  # A second error would end the cleaning up.
+            raise error
 
     for each in taken:
         signal.signal(each, end)
