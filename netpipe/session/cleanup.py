@@ -3,9 +3,11 @@
 import atexit
 import ctypes
 import os
+import re
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Collection
 from contextlib import suppress
 from multiprocessing import current_process
@@ -14,11 +16,12 @@ from typing import Final, NoReturn
 
 import psutil
 
-from netpipe.session.processes import is_resource_tracker, list_descendants
+from netpipe.session.processes import age_s, is_resource_tracker, list_descendants
 from netpipe.session.request import REQUEST_VARIABLE, SessionRequest
 from netpipe.temporary_folders import release_locks, remove_abandoned
 
 _MAX_SOCKET_FOLDER_LENGTH: Final = 107 - len("/listener-12345678")  # unix(7)
+_NEW_MEMORY: Final = re.compile(r"/dev/shm/(psm_[0-9a-f]{8}|sem\.\w{6})")
 _CLEANING_S: Final = 5.0
 _MAX_PASSES: Final = 5
 # PR_SET_PDEATHSIG and PR_SET_CHILD_SUBREAPER of the kernel's prctl.h
@@ -70,7 +73,8 @@ def end_child(
     # While it is stopped, it adopts the children of those that are killed, and starts no more.
     child.send_signal(signal.SIGSTOP)
     trackers = _kill_followers(child.pid, result, started)
-    child.kill()
+    if child.poll() is None:  # otherwise, its pid may be another process's
+        _kill(psutil.Process(child.pid))
     child.wait()
     _, late = psutil.wait_procs(trackers, timeout=_CLEANING_S)
     for process in late:
@@ -133,5 +137,23 @@ def _lives(process: psutil.Process) -> bool:
 
 
 def _kill(process: psutil.Process) -> None:
+    """Kill a process, and remove the shared memory that it may not have registered yet.
+
+    Python registers shared memory with its resource tracker after it has made the file, and the C
+    library makes a semaphore under a temporary name.
+    """
+    memory: list[Path] = []
+    with suppress(psutil.Error, OSError):
+        process.suspend()
+        started_s = time.time() - age_s(process.pid)
+        paths = [Path(file.path) for file in process.open_files()]
+        memory = [
+            path
+            for path in paths
+            if _NEW_MEMORY.fullmatch(str(path)) and path.stat().st_ctime > started_s
+        ]
     with suppress(psutil.Error):
-        process.send_signal(signal.SIGKILL)
+        process.kill()
+    for path in memory:
+        with suppress(OSError):
+            path.unlink()

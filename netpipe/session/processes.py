@@ -204,6 +204,19 @@ def list_own_threads() -> frozenset[int]:
     return frozenset(int(entry.name) for entry in Path("/proc/self/task").iterdir())
 
 
+def age_s(pid: int) -> float:
+    """Return the seconds since a process started, to a hundredth; psutil's are to a second.
+
+    Raises:
+        ProcessLookupError: The process is gone.
+    """
+    fields = _stat_fields(pid)
+    if not fields:
+        raise ProcessLookupError(pid)
+    started_s = int(fields[19]) / _TICKS_PER_S  # starttime in proc(5)
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - started_s
+
+
 def is_resource_tracker(pid: int) -> bool:
     """Return whether a process is Python's resource tracker, which removes shared memory."""
     return _is_running(pid, (_TRACKER,))
