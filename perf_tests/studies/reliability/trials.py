@@ -22,14 +22,14 @@ from perf_tests.studies.reliability.disturbances import Disturbance, limit_disk,
 
 _LIMIT_S: Final = 400.0
 _LOG_CHARACTERS: Final = 3000
-# Processes of a killed parent look for it every few seconds.
+# A session checks every few seconds whether its parent is gone.
 _ENDING_S: Final = 30.0
-_AGE_S: Final = 3600.0
 _MARK: Final = "NETPIPE_RELIABILITY_TRIAL"
-_OURS_ANYWAY: Final = (".pytest_cache", "__pycache__", ".benchmarks")
+_CACHES: Final = (".pytest_cache", "__pycache__", ".benchmarks")
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Those of netpipe, 3 for inconclusive among them, and pytest's 4 for wrong usage.
 _ORDERLY_CODES: Final = (0, 1, 2, 3, 4)
+_FINISHED_CODES: Final = (0, 3)
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,32 @@ class Trial:
     log: str
 
 
+@dataclass(frozen=True)
+class _Place:
+    """The folders and files of a trial.
+
+    Attributes:
+        disk: Holds what a disturbance of the disk concerns.
+        other_temporary: For temporary files where `temporary` cannot be written to.
+        log: The output of all runs.
+    """
+
+    disk: Path
+    other_temporary: Path
+    log: Path
+
+    @property
+    def project(self) -> Path:
+        return self.disk / "project"
+
+    @property
+    def temporary(self) -> Path:
+        return self.disk / "tmp"
+
+
+_UNDISTURBED: Final = Disturbance("undisturbed", 0)
+
+
 def run(
     command: Command, disturbance: Disturbance, template: Path, undisturbed_s: float, seed: str
 ) -> Trial:
@@ -64,25 +90,23 @@ def run(
     """
     drawn = random.Random(seed).random()
     with ExitStack() as stack:
-        scratch = Path(stack.enter_context(TemporaryDirectory(prefix="reliability-")))
-        stack.enter_context(prepare_disk(disturbance, scratch))
-        project, temporary = scratch / "project", scratch / "tmp"
-        shutil.copytree(template, project)
-        temporary.mkdir()
-        limit_disk(disturbance, project, temporary, drawn)
-        moment_s = drawn * undisturbed_s
+        place = _make_place(Path(stack.enter_context(TemporaryDirectory(prefix="reliability-"))))
+        stack.enter_context(prepare_disk(disturbance, place.disk))
+        _fill_place(place, template)
+        limit_disk(disturbance, place.project, place.temporary, drawn)
         shm = Path(stack.enter_context(TemporaryDirectory(prefix="reliability-", dir="/dev/shm")))
         arguments = disturbance.wrap(command.arguments, shm)
-        codes, log, survivors = _run_copies(arguments, disturbance, project, temporary, moment_s)
+        codes, problems = _run_copies(arguments, disturbance, place, drawn * undisturbed_s)
+        problems += _find_bad_codes(codes, disturbance.sent)
         if disturbance.sent is signal.SIGKILL:
-            _run_next(command, project, temporary)
-        problems = [
-            *(f"process left: {words}" for words in survivors),
-            *_find_bad_codes(codes, disturbance.sent),
-            *_find_left(command, project, temporary),
-            *(f"left: /dev/shm/{path.name}" for path in shm.iterdir()),
-            *command.find_damage(project),
-        ]
+            next_codes, next_problems = _run_copies(command.arguments, _UNDISTURBED, place, 0)
+            problems += (f"the next run: {problem}" for problem in next_problems)
+            problems += (f"the next run: exit code {code}" for code in next_codes
+                         if code not in _FINISHED_CODES)  # fmt: skip
+        problems += _find_left(command, place)
+        problems += (f"left: /dev/shm/{path.name}" for path in shm.iterdir())
+        problems += command.find_damage(place.project)
+        log = place.log.read_text("utf-8", errors="replace")
     if "Traceback (most recent call last)" in log or "INTERNALERROR" in log:
         problems.append("traceback")
     return Trial(
@@ -97,49 +121,70 @@ def run(
 
 
 def time_undisturbed(command: Command, template: Path) -> float:
-    """Return the seconds that a command takes when it is left alone."""
+    """Return the seconds that a command takes when it is left alone.
+
+    Raises:
+        RuntimeError: It failed, or did not write its outputs.
+    """
     with TemporaryDirectory(prefix="reliability-") as name:
-        project, temporary = Path(name, "project"), Path(name, "tmp")
-        shutil.copytree(template, project)
-        temporary.mkdir()
+        place = _make_place(Path(name))
+        _fill_place(place, template)
         began_s = time.monotonic()
-        _start(command.arguments, project, temporary, "").communicate(timeout=_LIMIT_S)
-        return time.monotonic() - began_s
+        codes, problems = _run_copies(command.arguments, _UNDISTURBED, place, 0)
+        took_s = time.monotonic() - began_s
+        absent = [output for output in command.outputs if not (place.project / output).exists()]
+        if problems or absent or codes[0] not in _FINISHED_CODES:
+            log = place.log.read_text("utf-8", errors="replace")
+            raise RuntimeError(f"{command.name}: {codes}, {problems}, no {absent}\n{log}")
+        return took_s
+
+
+def _make_place(scratch: Path) -> _Place:
+    place = _Place(scratch / "disk", scratch / "tmp", scratch / "log.txt")
+    place.disk.mkdir()
+    place.other_temporary.mkdir()
+    return place
+
+
+def _fill_place(place: _Place, template: Path) -> None:
+    shutil.copytree(template, place.project)
+    place.temporary.mkdir()
 
 
 def _run_copies(
-    arguments: Sequence[str], disturbance: Disturbance, project: Path, temporary: Path,
-    moment_s: float,
-) -> tuple[list[int], str, list[str]]:  # fmt: skip
-    """Return the exit codes, all output, and the processes that stayed."""
+    arguments: Sequence[str], disturbance: Disturbance, place: _Place, moment_s: float
+) -> tuple[list[int], list[str]]:
+    """Return the exit codes, and which processes did not end in time."""
     mark = uuid4().hex
-    copies = [_start(arguments, project, temporary, mark) for _ in range(disturbance.copies)]
+    copies = [_start(arguments, place, mark) for _ in range(disturbance.copies)]
+    problems = []
     try:
         if disturbance.sent is not None:
             _send(disturbance, copies[0], moment_s)
-        logs = [copy.communicate(timeout=_LIMIT_S)[0] for copy in copies]
-        survivors = _wait_for_end(mark)
+        ends_s = time.monotonic() + _LIMIT_S
+        for copy in copies:
+            with suppress(subprocess.TimeoutExpired):
+                copy.wait(max(0.0, ends_s - time.monotonic()))
+        problems += ["did not end" for copy in copies if copy.poll() is None]
+        problems += [f"process left: {words}" for words in _wait_for_end(mark)]
     finally:
         for process in _find_marked(mark):
             with suppress(psutil.NoSuchProcess):
                 process.kill()
-    return [copy.wait() for copy in copies], "".join(logs), survivors
+    return [copy.wait() for copy in copies], problems
 
 
-def _start(
-    arguments: Sequence[str], project: Path, temporary: Path, mark: str
-) -> "subprocess.Popen[str]":
-    with _default_signals():
+def _start(arguments: Sequence[str], place: _Place, mark: str) -> "subprocess.Popen[bytes]":
+    folders = {"TMPDIR": str(place.temporary), "TEMP": str(place.other_temporary)}
+    with _default_signals(), place.log.open("ab") as log:
         return subprocess.Popen(
             arguments,
-            cwd=project,
-            env={**os.environ, "JAX_PLATFORMS": "cpu", "TMPDIR": str(temporary), _MARK: mark},
+            cwd=place.project,
+            env={**os.environ, **folders, "JAX_PLATFORMS": "cpu", _MARK: mark},
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
+            stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            text=True,
-            errors="replace",
         )
 
 
@@ -157,7 +202,7 @@ def _default_signals() -> Iterator[None]:
             signal.signal(each, handler)
 
 
-def _send(disturbance: Disturbance, copy: "subprocess.Popen[str]", moment_s: float) -> None:
+def _send(disturbance: Disturbance, copy: "subprocess.Popen[bytes]", moment_s: float) -> None:
     with suppress(subprocess.TimeoutExpired):
         copy.wait(moment_s)
         return
@@ -187,29 +232,25 @@ def _find_marked(mark: str) -> list[psutil.Process]:
     return found
 
 
-def _run_next(command: Command, project: Path, temporary: Path) -> None:
-    """Run the command again, an hour later as far as the left files can tell."""
-    for path in (*temporary.iterdir(), *project.iterdir(), *(project / "baselines").glob("*/*")):
-        if not path.is_symlink():
-            os.utime(path, (time.time() - _AGE_S,) * 2)
-    _start(command.arguments, project, temporary, "").communicate(timeout=_LIMIT_S)
-
-
 def _find_bad_codes(codes: Sequence[int], sent: signal.Signals | None) -> Iterator[str]:
-    allowed = {*_ORDERLY_CODES, *(() if sent is None else (-sent, 128 + sent))}
+    # A command that has just started ends by the signal itself.
+    allowed = _ORDERLY_CODES if sent is None else (*_FINISHED_CODES, 128 + sent, -sent)
     for code in codes:
         if code not in allowed:
             yield f"exit code {code}"
 
 
-def _find_left(command: Command, project: Path, temporary: Path) -> Iterator[str]:
+def _find_left(command: Command, place: _Place) -> Iterator[str]:
     """Yield every file, folder and worktree that should not be there any more."""
     expected = {"conftest.py", "test_load.py", ".gitignore", ".git", "parquet", "out"}
-    expected |= {*command.outputs, *_OURS_ANYWAY}
-    yield from (f"left: {path.name}" for path in project.iterdir() if path.name not in expected)
-    yield from (f"left: baselines/{path.name}" for path in project.glob("baselines/*/*")
+    expected |= {*command.outputs, *_CACHES}
+    yield from (
+        f"left: {path.name}" for path in place.project.iterdir() if path.name not in expected
+    )
+    yield from (f"left: baselines/{path.name}" for path in place.project.glob("baselines/*/*")
                 if path.suffix != ".json")  # fmt: skip
-    yield from (f"left: tmp/{path.name}" for path in temporary.iterdir())
-    worktrees = git(project, "worktree", "list", "--porcelain").count("worktree ")
+    for folder in (place.temporary, place.other_temporary):
+        yield from (f"left: tmp/{path.name}" for path in folder.iterdir())
+    worktrees = git(place.project, "worktree", "list", "--porcelain").count("worktree ")
     if worktrees > 1:
         yield f"left: {worktrees - 1} git worktrees"

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from perf_tests.studies.reliability import trials
 from perf_tests.studies.reliability.commands import Command
 from perf_tests.studies.reliability.disturbances import Disturbance, may_mount
-from perf_tests.studies.reliability.trials import Trial, run
+from perf_tests.studies.reliability.trials import Trial, run, time_undisturbed
 
 _ALONE = Disturbance("alone", 1)
 
@@ -110,3 +111,40 @@ else:
     killed = Disturbance("KILL", 1, signal.SIGKILL)
     assert _try(tidy, template, killed, span_s=60).problems == ()
     assert _try(tidy.replace("os.remove", "open"), template, killed, span_s=60).problems
+
+
+def test_the_run_after_sigkill_must_succeed(template: Path) -> None:
+    """It finds what the killed one left, and must cope with that."""
+    fails = """
+import os, pathlib, signal, sys
+if pathlib.Path("out").exists():
+    sys.exit("Traceback (most recent call last)")
+open("out", "w").write("{}")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    trial = _try(fails, template, Disturbance("KILL", 1, signal.SIGKILL), span_s=60)
+    assert trial.problems == ("the next run: exit code 1", "traceback")
+
+
+def test_a_command_that_a_signal_makes_fail_is_a_problem(template: Path) -> None:
+    """Its exit code must name the signal, unless it had finished."""
+    fails = "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(1)); "
+    fails += "signal.raise_signal(signal.SIGTERM)"
+    trial = _try(fails, template, Disturbance("ended", 1, signal.SIGTERM), span_s=60)
+    assert trial.problems == ("exit code 1",)
+
+
+def test_a_process_that_outlives_the_command_is_a_problem(
+    template: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may hold the output open; the trial is recorded, and the process ended."""
+    monkeypatch.setattr(trials, "_ENDING_S", 0.1)
+    code = "import subprocess; subprocess.Popen(['sleep', '600'])"
+    assert _try(code, template).problems == ("process left: sleep 600",)
+
+
+def test_a_command_that_fails_undisturbed_is_not_tried(template: Path) -> None:
+    """Its trials would find no damage."""
+    for code in ("import sys; sys.exit(2)", "pass"):
+        with pytest.raises(RuntimeError, match="script"):
+            time_undisturbed(_Script("script", (code,), _check_json, ("out",)), template)
