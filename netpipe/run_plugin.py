@@ -37,7 +37,7 @@ _MARKER_KEYS = ("headroom", "stall_fraction", "accelerator")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Read the options, and refuse another device than the one required."""
+    """Read the options, and refuse those that cannot be met before tests are collected."""
     compare = other_plugins.take_comparison(config)
     if other_plugins.is_worker(config):
         return

@@ -1,4 +1,4 @@
-"""The signals that end a process, as exceptions, so that the process cleans up first."""
+"""Exceptions instead of the signals that end a process, so that it cleans up first."""
 
 import signal
 import threading
@@ -13,10 +13,10 @@ _ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
 def signals_as_errors(
     make_error: Callable[[int], BaseException | None] = lambda number: SystemExit(128 + number),
 ) -> Iterator[None]:
-    """Raise an error where SIGTERM or SIGHUP, whose number it is made from, would end the process.
+    """Turn SIGTERM and SIGHUP into the exception that `make_error` returns for their number.
 
-    Without an error the process goes on. Only in the main thread, and not where somebody else
-    handles the signal or nohup ignores it.
+    The signal is ignored if it returns None. This does nothing outside the main thread, and nothing
+    for a signal that is ignored, as under nohup, or that already has a handler.
     """
     is_main = threading.current_thread() is threading.main_thread()
     taken = [each for each in _ENDING if is_main and signal.getsignal(each) is signal.SIG_DFL]

@@ -1,6 +1,6 @@
-"""The temporary folders of netpipe: locked while their owner lives, then removed, by it or later.
+"""Temporary folders, which a later run removes if their process was killed.
 
-The kernel releases the lock of a process that is killed, so the next process finds what it left.
+Each is locked by its process; the kernel releases the lock when the process dies.
 """
 
 import fcntl
@@ -42,7 +42,7 @@ def temporary_folder(purpose: str, beside: Path | None = None) -> Iterator[Path]
         try:
             yield folder
         finally:
-            if os.getpid() == owner:  # and not a process that was forked meanwhile
+            if os.getpid() == owner:  # A forked child leaves this block too.
                 shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -72,10 +72,10 @@ def remove_abandoned(parent: Path) -> None:
 
 @contextmanager
 def locked(folder: Path, *, waits: bool = True) -> Iterator[bool]:
-    """Hold the lock of a folder, and yield whether it was to be had.
+    """Lock a folder, and yield whether that succeeded.
 
-    It was not when another process has it, for which this one `waits` unless told otherwise, and
-    when the file system has no locks.
+    It waits while another process holds the lock; with `waits=False` it yields False instead, and
+    also where the file system has no locks.
 
     Raises:
         OSError: The folder does not exist, is a link, or cannot be read.
@@ -101,5 +101,5 @@ def release_locks() -> None:
             os.close(_locks.pop())
 
 
-# A forked process would hold its parent's locks, and longer than its parent lives.
+# A forked child would hold its parent's locks beyond the parent's death.
 os.register_at_fork(after_in_child=release_locks)

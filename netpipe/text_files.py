@@ -37,11 +37,16 @@ def quote(value: object) -> str:
 def read_json(path: Path, way_out: str = "", *, accepts_pipe: bool = False) -> Any:
     """Read a JSON file: UTF-8, each key of an object once, and no NaN or infinity.
 
-    Integers have at most 64 bits, and other numbers are at most 1e100.
+    Integers have at most 64 bits, other numbers are at most 1e100, and values are nested at most
+    `MAX_LEVELS` deep.
+
+    Args:
+        path: The file.
+        way_out: What the user can do about an error, as a sentence.
+        accepts_pipe: Whether the file may be a pipe, for whose writer this waits.
 
     Raises:
-        InputError: The file cannot be read, is too large, or is not such JSON; `way_out` is what
-            the user can do.
+        InputError: The file cannot be read, is too large, or is not such JSON.
     """
     try:
         text = _read_text(path, MAX_JSON_BYTES, way_out, accepts_pipe=accepts_pipe)
@@ -58,7 +63,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     Raises:
         InputError: The file cannot be read, is too large, or is not TOML.
     """
-    import tomllib  # Every pytest run loads this module.
+    import tomllib  # pytest loads this module in every run, and seldom reads TOML here.
 
     try:
         return tomllib.loads(_read_text(path, MAX_TOML_BYTES))

@@ -10,7 +10,7 @@ from typing import Final
 from netpipe.errors import InputError
 from netpipe.temporary_folders import temporary_folder
 
-# The folder takes no new file, or this one is a mount point.
+# The folder takes no new file, or the target is a mount point.
 _CANNOT_REPLACE: Final = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY)
 
 
@@ -53,7 +53,7 @@ def write_whole(path: Path, content: str | bytes, option: str, *, lasts: bool = 
 
 
 def _find_target(path: Path) -> Path:
-    """Follow links, but none of a descriptor: what is open there need not have a name."""
+    """Follow links, except those in /proc/self/fd, whose targets may have no path."""
     with suppress(FileNotFoundError):
         path.stat()  # refuses links that lead in a circle
     while path.is_symlink() and not _is_descriptor(path):
@@ -74,7 +74,7 @@ def _require_writable(target: Path) -> None:
 
 
 def _write_directly(target: Path, data: bytes) -> None:
-    # An open file that was opened again would be written from its start.
+    # A file that is open would be written from its start if it were opened again.
     is_open = _is_descriptor(target)
     with os.fdopen(os.dup(int(target.name)), "wb") if is_open else target.open("wb") as stream:
         stream.write(data)

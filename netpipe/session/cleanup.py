@@ -2,6 +2,7 @@
 
 import atexit
 import ctypes
+import json
 import os
 import re
 import signal
@@ -41,14 +42,14 @@ def keep_sockets_in_session_folder(request: SessionRequest) -> None:
 
 
 def adopt_orphans() -> None:
-    """Keep what this process starts among its descendants, whoever of them ends (prctl(2))."""
+    """Make this process adopt its orphaned descendants (PR_SET_CHILD_SUBREAPER in prctl(2))."""
     ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, ctypes.c_ulong(1))
 
 
 def end_with_followers(request: SessionRequest) -> None:
-    """Have this process kill what it started when it exits, as afterwards nobody can find it."""
+    """Have this process kill what it started when it exits; afterwards orphans cannot be found."""
     adopt_orphans()
-    # A parent that is killed in `end_child` leaves this process stopped.
+    # If the parent dies in `end_child`, which has stopped this process, the kernel resumes it.
     ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, ctypes.c_ulong(signal.SIGCONT))
     atexit.register(_kill_followers, os.getpid(), request.result)
 
@@ -83,10 +84,13 @@ def end_child(
 
 
 def end_this_session(request: SessionRequest) -> NoReturn:
-    """End this process at once, and everything that it started; a result that is awaited stays."""
+    """End this process at once, and everything that it started.
+
+    The result file stays if the parent still waits for it.
+    """
     _kill_followers(os.getpid(), request.result)
     release_locks()
-    # The session's folder too, unless its owner lives.
+    # This includes the session's folder if the parent is dead.
     remove_abandoned(Path(tempfile.gettempdir()))
     os._exit(1)
 
@@ -99,7 +103,7 @@ def is_abandoned(request: SessionRequest) -> bool:
 def _kill_followers(
     leader: int, result: str, started: Collection[psutil.Process] = ()
 ) -> set[psutil.Process]:
-    """Kill what the leader of a session started; return Python's resource trackers, which live.
+    """Kill all that the leader of a session started, but Python's resource trackers; return these.
 
     A tracker ends by itself, after everything that could use the session's shared memory and
     semaphores has ended, and removes them.
@@ -124,9 +128,11 @@ def _follows(process: psutil.Process, leader: int, result: str) -> bool:
     It is in the Unix session that the leader leads, even as an orphan; or it has left that session
     (setsid) and its environment still holds the request, which names the result file.
     """
-    with suppress(OSError, psutil.Error):
-        in_session = os.getsid(process.pid) == leader
-        return in_session or result in process.environ().get(REQUEST_VARIABLE, "")
+    with suppress(OSError, psutil.Error, ValueError, AttributeError):
+        if os.getsid(process.pid) == leader:
+            return True
+        request = json.loads(process.environ().get(REQUEST_VARIABLE, "{}"))
+        return bool(result) and request.get("result") == result
     return False
 
 

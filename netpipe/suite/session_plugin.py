@@ -1,4 +1,4 @@
-"""The plugin in the process of a session, where one test measures or lints for another process."""
+"""The plugin of a session's process, which measures or lints with the fixtures of one test."""
 
 import os
 from collections.abc import Generator
@@ -23,13 +23,13 @@ _SWITCHED_OFF = {
     **dict.fromkeys(("benchmark_autosave", "benchmark_only", "benchmark_skip"), False),
     **dict.fromkeys(("lf", "failedfirst", "newfirst", "stepwise", "stepwise_skip"), False),
     **dict.fromkeys(("ignore", "ignore_glob", "deselect")),
-    "log_file": os.devnull,  # None would mean the ini key's.
+    "log_file": os.devnull,  # None would mean the ini key `log_file`.
 }
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Check what is asked of this session, before other plugins read their options."""
+    """Refuse a malformed request, and switch off options before other plugins read them."""
     with as_usage_error():
         request = SessionRequest.from_environment()
     assert request is not None

@@ -1,4 +1,4 @@
-"""Output folders that appear complete or not at all, and in which nobody else's file is touched.
+"""Output folders that are written completely or not at all, and hold no file of anybody else.
 
 A new folder is built beside its place and renamed. In an existing one, which may be a mount point,
 the new files have new names, and the data set changes in the moment in which its index is replaced.
@@ -17,7 +17,7 @@ from netpipe.whole_file import sync_names, write_new
 
 # Lists the files of both data sets while one replaces the other, for the next run after a kill.
 _REPLACING = ".netpipe-replacing.txt"
-# A file system has the first at its root.
+# The first is at the root of an ext file system.
 _IGNORED = re.compile(rf"lost\+found|{re.escape(_REPLACING)}|{OWN_NAME.pattern}")
 
 
@@ -37,13 +37,15 @@ def whole_folder(out: Path, sources: Sequence[Path] = ()) -> Iterator[Path]:
     try:
         _require_replaceable(out, sources)
         out.parent.mkdir(parents=True, exist_ok=True)
-        with temporary_folder("output", out if out.is_dir() else out.parent) as building:
+        with temporary_folder("output", out if out.is_dir() else out.parent) as folder:
+            building = folder / "data"
+            building.mkdir()  # with the user's default mode; only its owner can read `folder`
             yield building
             _sync_files(building)
             _put_into_place(building, out)
     except OSError as error:
-        if OWN_NAME.fullmatch(out.parent.name):
-            raise  # to whoever makes the folder around this one, which the user knows
+        if any(OWN_NAME.fullmatch(parent.name) for parent in out.parents):
+            raise  # The `whole_folder` around this one reports the path that the user named.
         found = error.strerror or error
         raise InputError(out, "output folder", "be writable", found) from error
     finally:
@@ -57,50 +59,52 @@ def _require_replaceable(out: Path, sources: Sequence[Path]) -> None:
         raise InputError(out, "output folder", "not hold what is read", inside[0])
     if out.is_dir():
         with locked(out):
-            _require_ours(out)
+            _clean_and_check(out)
     elif os.path.lexists(out):
         raise InputError(out, "output folder", "be a folder", "a file")
 
 
-def _require_ours(out: Path) -> None:
-    """Finish a replacement that was interrupted, and refuse files that no index lists."""
+def _clean_and_check(out: Path) -> None:
+    """Clean up after an interrupted replacement, and refuse files that no index lists."""
     way_out = "Choose another folder"
     try:
         _remove_replaced(out)
-        ours = _files(out)
+        ours = _data_files(out)
     except InputError as error:
         raise InputError(out, "output folder", "have a whole index", error, way_out) from error
-    for path in _others(out, ours):
+    for path in _list_foreign_files(out, ours):
         constraint = "hold nothing but a data set of netpipe"
         raise InputError(out, "output folder", constraint, path.relative_to(out), way_out)
 
 
-def _files(folder: Path) -> set[Path]:
+def _data_files(folder: Path) -> set[Path]:
     index = folder / INDEX_NAME
     if not index.exists():
         return set()
     return {index, *(folder / file for file in load_index(folder).files)}
 
 
-def _others(folder: Path, ours: set[Path]) -> Iterator[Path]:
+def _list_foreign_files(folder: Path, ours: set[Path]) -> Iterator[Path]:
     for path in sorted(folder.iterdir()):
         if path.is_dir() and any(path in file.parents for file in ours):
-            yield from _others(path, ours)
+            yield from _list_foreign_files(path, ours)
         elif path not in ours and not _IGNORED.fullmatch(path.name):
             yield path
 
 
 def _put_into_place(building: Path, out: Path) -> None:
-    # Only its owner can read a temporary folder.
-    building.chmod(0o755)
     if not out.is_dir():
         building.rename(out)
         sync_names(out.parent)
         return
     with locked(out):
-        _require_ours(out)
-        new = [path.relative_to(building) for path in _files(building) if path.name != INDEX_NAME]
-        listed = [str(path) for path in (*new, *(path.relative_to(out) for path in _files(out)))]
+        _clean_and_check(out)
+        new = [
+            path.relative_to(building) for path in _data_files(building) if path.name != INDEX_NAME
+        ]
+        listed = [
+            str(path) for path in (*new, *(path.relative_to(out) for path in _data_files(out)))
+        ]
         write_new(building / _REPLACING, "\n".join(listed).encode())
         try:
             for file in (PurePath(_REPLACING), *new, PurePath(INDEX_NAME)):
@@ -112,12 +116,12 @@ def _put_into_place(building: Path, out: Path) -> None:
 
 
 def _remove_replaced(out: Path) -> None:
-    """Remove the files of that data set which the index does not name, after a replacement."""
+    """After a replacement, complete or not, remove its files that the index does not name."""
     listed = out / _REPLACING
     if not listed.exists():
         return
     names = map(PurePath, listed.read_text(encoding="utf-8", errors="replace").splitlines())
-    for path in {out / name for name in names if is_data_file(name)} - _files(out):
+    for path in {out / name for name in names if is_data_file(name)} - _data_files(out):
         path.unlink(missing_ok=True)
         if path.parent != out:
             with suppress(OSError):

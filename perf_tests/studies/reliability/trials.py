@@ -190,9 +190,10 @@ def _start(arguments: Sequence[str], place: _Place, mark: str) -> "subprocess.Po
 
 @contextmanager
 def _default_signals() -> Iterator[None]:
-    """Let processes start with the signals that a study ignores in the background, or under nohup.
+    """Start processes with the default dispositions of signals.
 
-    A signal may come before they could stop ignoring it themselves.
+    They would inherit that a study in the background, or under nohup, ignores some, and a signal
+    may come before they could change that themselves.
     """
     before = {each: signal.signal(each, signal.SIG_DFL) for each in _SIGNALS}
     try:

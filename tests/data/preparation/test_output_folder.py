@@ -67,14 +67,24 @@ def _fail(folder: Path, error: Exception) -> None:
 
 
 def test_a_new_folder_appears_at_the_end(tmp_path: Path) -> None:
-    """Parents are made, the folder does not exist before the block ends, and all can read it."""
+    """Parents are made, and the folder does not exist before the block ends."""
     out = tmp_path / "deep" / "out"
     with whole_folder(out) as folder:
         save_data(folder, "new")
         assert not out.exists()
     assert files(out) == files_of("new")
-    assert out.stat().st_mode & 0o777 == 0o755
     assert list(out.parent.iterdir()) == [out]
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o755), (0o027, 0o750), (0o002, 0o775)])
+def test_a_new_folder_has_the_usual_mode(tmp_path: Path, umask: int, mode: int) -> None:
+    """The umask decides who may read it."""
+    before = os.umask(umask)
+    try:
+        write(tmp_path / "out", "new")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "out").stat().st_mode & 0o777 == mode
 
 
 def test_an_empty_folder_is_filled(tmp_path: Path) -> None:
