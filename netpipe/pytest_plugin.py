@@ -14,14 +14,15 @@ from netpipe.errors import InconclusiveError, NetpipeError
 from netpipe.printable import make_loggable
 from netpipe.session.request import REQUEST_VARIABLE
 from netpipe.suite import other_plugins
-from netpipe.suite.activation import RUN, activate, run_of
 
 # The fixtures belong to this plugin, so that those of a project's own plugins override them.
 from netpipe.suite.fixtures import (  # noqa: F401  # pytest looks for them here
+    RUN,
     UNUSED,
     _netpipe_alone,
     _netpipe_clock,
     _netpipe_subject,
+    activate,
     is_timed,
     make_failure,
     netpipe_accelerator,
@@ -35,6 +36,7 @@ from netpipe.suite.fixtures import (  # noqa: F401  # pytest looks for them here
     netpipe_measurement,
     netpipe_step,
     netpipe_synthetic,
+    run_of,
 )
 from netpipe.suite.options import (
     Options,

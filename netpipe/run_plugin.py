@@ -20,9 +20,8 @@ from netpipe.printable import make_loggable
 from netpipe.signals import signals_as_errors
 from netpipe.suite import other_plugins, session_nodes, summary
 from netpipe.suite.acceptance import read_acceptance
-from netpipe.suite.activation import RUN
 from netpipe.suite.against import TYPED_VARIABLE, Against, recorded_commit
-from netpipe.suite.fixtures import is_benchmark, is_timed, requests
+from netpipe.suite.fixtures import RUN, is_benchmark, is_timed, requests
 from netpipe.suite.options import BASELINE, Options, as_usage_error
 from netpipe.suite.outputs import run_document, write_outputs
 from netpipe.suite.run import Run

@@ -1,8 +1,10 @@
 """The fixtures of the plugin: those that a project overrides, and those that its tests request."""
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -13,16 +15,34 @@ from netpipe.gate.metrics import GATED
 from netpipe.gate.outcomes import UNJUDGED, Outcome
 from netpipe.printable import make_loggable
 from netpipe.results.measurement import Measurement
+from netpipe.session.request import REQUEST_VARIABLE
 from netpipe.suite import other_plugins
-from netpipe.suite.activation import run_of
 
 # Every pytest run loads this module, also where no test needs what these hold.
 if TYPE_CHECKING:
     from netpipe.suite.expectations import Limits
     from netpipe.suite.run import Run, Subject
 
+RUN: Final = pytest.StashKey["Run"]()
+"""The key of the run in a config's stash; workers of pytest-xdist and sessions have none."""
+
 UNUSED: Final = pytest.StashKey[bool]()
 """Whether a test has requested `netpipe_benchmark` and benchmarked nothing so far."""
+
+
+def activate(config: pytest.Config) -> None:
+    """Register the plugin of a run, or that of a session in its process, if it is not there."""
+    is_session = bool(os.environ.get(REQUEST_VARIABLE))
+    # By name: the import is slow, and the plugin of a run is above this package.
+    name = "netpipe.suite.session_plugin" if is_session else "netpipe.run_plugin"
+    if not config.pluginmanager.has_plugin(name):
+        config.pluginmanager.register(import_module(name), name)
+
+
+def run_of(config: pytest.Config) -> "Run":
+    """Return the run, of which this may be the first use."""
+    activate(config)
+    return config.stash[RUN]
 
 
 def make_failure(message: str) -> BaseException:
