@@ -1,4 +1,4 @@
-"""The fixtures of the plugin: those that a project overrides, and those that its tests request."""
+"""The plugin's fixtures, which a project overrides or its tests request; they start the run."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
