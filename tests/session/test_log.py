@@ -6,7 +6,7 @@ from typing import BinaryIO
 
 import pytest
 
-from netpipe.session.log import SessionLog
+from netpipe.session.parent import SessionLog
 
 LONG = b"filler\n" * 300_000
 
