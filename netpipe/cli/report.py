@@ -16,8 +16,7 @@ def report(results: tuple[Path, ...], path: Path) -> None:
 
     RESULT is a JSON document from measure, lint, diagnose, throughput or --netpipe-json.
     """
-    from netpipe.page.reading import read_document
-    from netpipe.page.rendering import render_page
+    from netpipe.page.rendering import read_document, render_page
 
     refuse_unwritable(path, "--html")
     names = [result.name for result in results] if len(results) > 1 else []

@@ -1,9 +1,10 @@
-"""Documents as one HTML page: the only module that knows that a page is HTML."""
+"""Documents as one HTML page: the only module that knows that a page is HTML; and their reader."""
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
 from typing import Any, Final
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
@@ -13,12 +14,16 @@ from markupsafe import Markup
 
 import netpipe
 from netpipe.page.content import Part
-from netpipe.page.parts import build_parts
+from netpipe.page.parts import SCHEMAS, build_parts
 from netpipe.page.plots.canvas import Ink
-from netpipe.page.reading import replace_unprintable
+from netpipe.printable import make_printable
+from netpipe.results.documents import check_document, check_schema
+from netpipe.text_files import read_json
 
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """The page's own rule for what it may load: nothing."""
+
+_WAY_OUT: Final = "measure, lint, diagnose and throughput print such a document with --json"
 
 _TEMPLATES: Final = Environment(
     loader=PackageLoader("netpipe.page"),
@@ -34,6 +39,19 @@ _FONT: Final = re.compile(r"font-family: [^;]*;? ?")
 _COLOURS: Final = re.compile("|".join(Ink))
 # matplotlib's own style sheet begins with this and would apply to the whole page.
 _GLOBAL_SELECTOR: Final = "*{"
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """Read one of netpipe's JSON documents.
+
+    Raises:
+        InputError: The file cannot be read, is not JSON, or does not fit its schema.
+    """
+    document: dict[str, Any] = read_json(path, _WAY_OUT, accepts_pipe=True)
+    schema = document.get("schema") if isinstance(document, dict) else None
+    check_schema(schema, SCHEMAS, path, way_out=_WAY_OUT)
+    check_document(document, str(schema).removeprefix("netpipe.").replace("/", "."), path)
+    return document
 
 
 def render_page(
@@ -105,3 +123,14 @@ def _adapt(name: str, value: str, prefix: str) -> str:
         value = _COLOURS.sub(lambda match: f"var({Ink(match[0]).variable})", value)
         value = _FONT.sub("", value)
     return _REFERENCE.sub(rf"url(#{prefix}\1)", value)
+
+
+def replace_unprintable(value: Any) -> Any:
+    """Replace the characters in all texts of a JSON value that a page cannot hold."""
+    if isinstance(value, str):
+        return make_printable(value)
+    if isinstance(value, Mapping):
+        return {replace_unprintable(key): replace_unprintable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return list(map(replace_unprintable, value))
+    return value

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from netpipe.errors import InputError
-from netpipe.page.reading import read_document
-from netpipe.page.rendering import render_page
+from netpipe.page.rendering import read_document, render_page
 from tests.fuzz.mutations import damaged, mutated_json, odd_values, read_or_refuse
 from tests.page.examples import every_document
 

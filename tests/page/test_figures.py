@@ -9,7 +9,7 @@ import pytest
 
 from netpipe.page.content import Drawing, Fact, Facts, Part
 from netpipe.page.parts import build_parts, measurement
-from netpipe.page.reading import replace_unprintable
+from netpipe.page.rendering import replace_unprintable
 from netpipe.results.units import format_seconds
 from tests.page import examples
 from tests.page.examples import Document

@@ -7,7 +7,7 @@ import pytest
 
 from netpipe.page.content import Card, Drawing, Fact, Facts, Part, Table
 from netpipe.page.parts import build_parts
-from netpipe.page.reading import replace_unprintable
+from netpipe.page.rendering import replace_unprintable
 from netpipe.page.tones import Tone
 from tests.measurements import CPU
 from tests.page import examples

@@ -7,7 +7,7 @@ import pytest
 
 from netpipe.errors import InputError
 from netpipe.page.parts import SCHEMAS
-from netpipe.page.reading import read_document
+from netpipe.page.rendering import read_document
 from tests.page.examples import diagnosis, every_document, measurement
 
 EVERY = every_document()

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from netpipe.page.reading import replace_unprintable
-from netpipe.page.rendering import POLICY, render_page
+from netpipe.page.rendering import POLICY, render_page, replace_unprintable
 from tests.page.examples import HOSTILE, every_document, lint, measurement, run
 from tests.page.parsed import parsed
 
