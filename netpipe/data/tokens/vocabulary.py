@@ -1,4 +1,4 @@
-"""The vocabulary of 267 tokens."""
+"""The vocabulary of 267 tokens, by number."""
 
 MEASUREMENT_START = 0
 SRC_IPV4 = 1
@@ -15,4 +15,6 @@ FIRST_BYTE = 11
 """Byte `b` is token `FIRST_BYTE + b`; a smaller token opens a field or a measurement."""
 
 PADDING = 0
-VOCABULARY = 267
+"""The number of `MEASUREMENT_START` too: a padded position is known by its segment, which is 0."""
+
+VOCABULARY = FIRST_BYTE + 256

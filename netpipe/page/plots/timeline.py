@@ -79,8 +79,8 @@ class Timeline:
 def build_timeline(steps: tuple[StepTimes, ...]) -> Timeline:
     """Return what the loop and the device did when; at least one step.
 
-    Older documents do not say when the device began a step: it did when the step before was done,
-    at the earliest when the batch was there.
+    Older documents do not say when the device began a step. The later of two moments counts: when
+    the step before was done, and when the batch was there.
     """
     working: list[Span] = []
     for step in steps:
