@@ -13,7 +13,7 @@ import psutil
 
 from netpipe.clock import MonotonicClock
 from netpipe.device.emulated_names import parse_accelerator
-from netpipe.errors import OutOfTimeError, SessionError
+from netpipe.errors import HangError, OutOfTimeError, SessionError
 from netpipe.results.measurement import Measurement, parse_measurement
 from netpipe.session.cleanup import end_child, list_started
 from netpipe.session.progress import OnProgress, ProgressReader
@@ -153,18 +153,25 @@ def _wait(
     """Wait until the child has ended, or wrote its result a while ago, or is out of time.
 
     What the child starts is noted in `started`: of one that crashed, nobody knows it any more.
+
+    Raises:
+        HangError: The child is stopped, and its watchdog with it.
     """
     reader = None
     if progress is not None:
         reader = ProgressReader(progress_file(request), progress, MonotonicClock())
     deadline = time.monotonic() + request.limit_s
-    wrote, next_listing = False, 0.0
+    wrote, was_stopped, next_listing = False, False, 0.0
     while time.monotonic() < deadline:
         log.cut()
         if child.poll() is not None:
             return
         if time.monotonic() >= next_listing:
             started |= list_started(child.pid)
+            is_stopped = psutil.Process(child.pid).status() == psutil.STATUS_STOPPED
+            if is_stopped and was_stopped:
+                raise HangError("the loader's process was stopped by a signal and does not go on")
+            was_stopped = is_stopped
             next_listing = time.monotonic() + _LISTING_S
         if not wrote and Path(request.result).exists():
             wrote = True
@@ -188,5 +195,5 @@ def _failure(returncode: int | None, request: SessionRequest, log: SessionLog) -
         lines += "".join(text.rpartition("Thread ")[1:]).splitlines()[:_STACK_LINES]
     is_cut_short = returncode is None and request.limit_s == request.time_left_s
     error = OutOfTimeError if is_cut_short else SessionError
-    last_lines = "\n".join(lines)
-    return error(f"the session {ending} without a result; its last lines:\n{last_lines}")
+    shown = "\n".join(["; its last lines:", *lines] if lines else [])
+    return error(f"the session {ending} without a result{shown}")

@@ -118,6 +118,29 @@ def test_the_error_has_the_ending_of_a_child_without_a_result(
     assert "last words" in str(caught.value)
 
 
+def test_a_child_that_printed_nothing_has_no_last_lines(here: Path) -> None:
+    """The error ends with how the child ended."""
+    with pytest.raises(SessionError, match=r"ended with code 0 without a result$"):
+        run_measurement(child(here, "os._exit(0)"), REQUEST)
+
+
+def test_a_stopped_child_hangs(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own watchdog is stopped with it, so the parent ends it."""
+    monkeypatch.setattr(parent, "_LISTING_S", 0.0)
+    with pytest.raises(HangError, match="stopped by a signal"):
+        run_measurement(child(here, "os.kill(os.getpid(), signal.SIGSTOP)"), REQUEST)
+
+
+def test_a_child_that_was_stopped_for_a_moment_goes_on(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One look at a stopped child proves nothing: a scheduler may continue it after its parent."""
+    looks = iter([psutil.STATUS_STOPPED, psutil.STATUS_SLEEPING] * 1000)
+    monkeypatch.setattr(parent, "_LISTING_S", 0.0)
+    monkeypatch.setattr(psutil.Process, "status", lambda _: next(looks, psutil.STATUS_SLEEPING))
+    assert run_session(child(here, "time.sleep(0.3); answer(lint={})"), LINT) == {}
+
+
 def test_the_log_of_a_child_is_cut(here: Path) -> None:
     """The log of a loader that prints without end cannot fill a disk; its two ends are shown."""
     source = (
