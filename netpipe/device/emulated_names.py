@@ -13,9 +13,11 @@ Flops = float | Callable[[], float] | None
 """FLOPs of one step, or a callable without arguments that counts them; None: unknown."""
 
 _SPEC: Final = re.compile(
-    r"emulated:((?P<time>\d+(\.\d+)?(us|ms|s))|((?P<count>[1-9]\d*)x)?(?P<name>[a-z][a-z\d-]*))"
-    r"(@(?P<rate>\d+(\.\d+)?(MB|GB)/s))?"
+    r"emulated:((?P<time>\d{1,9}(\.\d+)?(us|ms|s))"
+    r"|((?P<count>[1-9]\d{0,8})x)?(?P<name>[a-z][a-z\d-]*))"
+    r"(@(?P<rate>\d{1,9}(\.\d+)?(MB|GB)/s))?"
 )
+_MAX_STEP_S: Final = 1e9  # nanoseconds have 64 bits
 _QUANTITY: Final = re.compile(r"([\d.]+)(\D+)")
 _UNITS: Final = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "MB/s": 1e6, "GB/s": 1e9}
 _NOT_IN_A_KEY: Final = re.compile(r"[^a-z\d.+]+")
@@ -63,6 +65,8 @@ class EmulatedAccelerator:
                 "factory with an attribute flops_per_step, or a step time as emulated:36ms"
             )
         step_s = check_flops(counted) / (self.peak_flops * mfu)
+        if step_s >= _MAX_STEP_S:
+            raise MisuseError(f"{self.name} must take less than 1e9 s a step; found {step_s:g} s")
         return step_s, f"{self.name}, {counted / 1e12:.3g} TFLOP a step at MFU {mfu:g}"
 
 

@@ -117,6 +117,12 @@ def test_flops_are_checked(flops: Flops) -> None:
         emulated("emulated:h100").derive_step_s(flops, 0.4)
 
 
+def test_a_step_of_centuries_is_misuse() -> None:
+    """Its end, in nanoseconds, would have more than 64 bits."""
+    with pytest.raises(MisuseError, match=r"less than 1e9 s a step; found 1\.0"):
+        emulated("emulated:h100").derive_step_s(1e40, 0.1)
+
+
 def test_a_name_without_flops_is_misuse() -> None:
     """The message names every way to give them."""
     with pytest.raises(MisuseError, match="h100 needs") as raised:
@@ -156,6 +162,9 @@ def test_auto_is_what_jax_finds() -> None:
         "emulated:36ms@2GB",
         "emulated:36ms@2TB/s",
         "emulated:36ms@",
+        "emulated:1234567890s",
+        "emulated:1234567890xh100",
+        "emulated:36ms@1234567890GB/s",
     ],
 )
 def test_another_name_is_misuse(text: str) -> None:
