@@ -96,12 +96,15 @@ def test_bad_input_is_one_line_and_exit_code_two(netpipe: Netpipe, tmp_path: Pat
     assert sorted(path.name for path in tmp_path.iterdir()) == ["text.parquet"]
 
 
-def test_the_command_after_prepare_can_be_pasted(netpipe: Netpipe, tmp_path: Path) -> None:
-    """The folder's name is quoted as a shell needs it."""
-    out = tmp_path / "it's; rm -r $HOME"
-    result = netpipe("generate", "--out", out, "--probes", 30)
+@pytest.mark.parametrize("name", ["it's; rm -r $HOME", "-x"])
+def test_the_command_after_prepare_can_be_pasted(
+    netpipe: Netpipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """The folder's name is quoted as a shell needs it, and is no flag."""
+    monkeypatch.chdir(tmp_path)
+    result = netpipe("generate", "--out", f"./{name}", "--probes", 30)
     command = result.stderr.split("measure with them: ")[1]
-    assert shlex.split(command) == ["pytest", "perf_tests", "--netpipe-data", str(out)]
+    assert shlex.split(command) == ["pytest", "perf_tests", f"--netpipe-data={name}"]
 
 
 def test_measure_prints_one_document(netpipe: Netpipe, pipelines: str) -> None:

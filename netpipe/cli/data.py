@@ -82,5 +82,5 @@ def _print_summary(out: Path, index: "Index") -> None:
             f"{name}: {split.measurements:,} measurements of {split.probes:,} probes in "
             f"{split.rows:,} rows, {len(split.shards)} files"
         )
-    command = shlex.join(["pytest", "perf_tests", "--netpipe-data", str(out)])
+    command = shlex.join(["pytest", "perf_tests", f"--netpipe-data={out}"])
     notes.print(f"in {out}; measure with them: {command}", soft_wrap=True)
