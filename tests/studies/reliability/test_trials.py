@@ -118,12 +118,13 @@ def test_the_run_after_sigkill_must_succeed(template: Path) -> None:
     fails = """
 import os, pathlib, signal, sys
 if pathlib.Path("out").exists():
-    sys.exit("Traceback (most recent call last)")
+    print("Traceback (most recent call last)")
+    sys.exit(2)
 open("out", "w").write("{}")
 os.kill(os.getpid(), signal.SIGKILL)
 """
     trial = _try(fails, template, Disturbance("KILL", 1, signal.SIGKILL), span_s=60)
-    assert trial.problems == ("the next run: exit code 1", "traceback")
+    assert trial.problems == ("the next run: exit code 2", "traceback")
 
 
 def test_a_command_that_a_signal_makes_fail_is_a_problem(template: Path) -> None:
