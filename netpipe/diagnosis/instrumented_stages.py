@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import local
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import grain
 
@@ -86,55 +86,72 @@ class Timing:
                 outer.inner_calls += 1
 
 
+class CallObserver(Protocol):
+    """Runs the calls of numbered datasets, and notes something about each."""
+
+    def call(self, number: int, function: Method, *arguments: Any) -> Any:
+        """Call a method of a dataset; return what it returns."""
+
+
 @contextmanager
 def timed(numbered: Mapping[int, Any]) -> Iterator[Timing]:
-    """Time the calls of numbered datasets, by replacing methods of their classes until the exit."""
+    """Time the calls of numbered datasets until the exit."""
+    timing = Timing()
+    with observed(numbered, timing):
+        yield timing
+
+
+@contextmanager
+def observed(numbered: Mapping[int, Any], observer: CallObserver) -> Iterator[None]:
+    """Have the calls of numbered datasets observed, by replacing methods of their classes."""
     with ExitStack() as stack:
-        wrappers = _Wrappers(numbered, stack)
+        wrappers = _Wrappers(numbered, observer, stack)
         for kind in {type(dataset) for dataset in numbered.values()}:
             if issubclass(kind, grain.MapDataset):
-                wrappers.replace(kind, "__getitem__", wrappers.time_getitem)
-                wrappers.replace(kind, "__len__", wrappers.time_len)
+                wrappers.replace(kind, "__getitem__", wrappers.observe_getitem)
+                wrappers.replace(kind, "__len__", wrappers.observe_len)
             else:
-                wrappers.replace(kind, "__iter__", wrappers.time_iter)
-        yield wrappers.timing
+                wrappers.replace(kind, "__iter__", wrappers.observe_iter)
+        yield
 
 
 class _Wrappers:
-    """Replaces methods of numbered datasets and of their iterators by methods that time them."""
+    """Replaces methods of numbered datasets and of their iterators for an observer."""
 
-    def __init__(self, numbered: Mapping[int, Any], stack: ExitStack) -> None:
-        self.timing = Timing()
+    def __init__(
+        self, numbered: Mapping[int, Any], observer: CallObserver, stack: ExitStack
+    ) -> None:
+        self._observer = observer
         self._stack = stack
         self._numbers = {id(dataset): number for number, dataset in numbered.items()}
 
     def replace(self, kind: type, name: str, wrapper: Callable[[Method], Method]) -> None:
         self._stack.enter_context(replaced_method(kind, name, wrapper))
 
-    def time_getitem(self, original: Method) -> Method:
-        timing, numbers = self.timing, self._numbers
+    def observe_getitem(self, original: Method) -> Method:
+        observer, numbers = self._observer, self._numbers
 
         def __getitem__(dataset: Any, index: Any) -> Any:  # noqa: N807  # the method it replaces
             number = numbers.get(id(dataset))
             if number is None or isinstance(index, slice):
                 return original(dataset, index)
-            return timing.call(number, original, dataset, index)
+            return observer.call(number, original, dataset, index)
 
         return __getitem__
 
-    def time_len(self, original: Method) -> Method:
-        """Time the length of a source, which Grain asks for with each element."""
-        timing, numbers = self.timing, self._numbers
+    def observe_len(self, original: Method) -> Method:
+        """Observe the length of a source, which Grain asks for with each element."""
+        observer, numbers = self._observer, self._numbers
 
         def __len__(dataset: Any) -> Any:  # noqa: N807  # the method it replaces
             number = numbers.get(id(dataset))
             if number is None or dataset.parents:
                 return original(dataset)
-            return timing.call(number, original, dataset)
+            return observer.call(number, original, dataset)
 
         return __len__
 
-    def time_iter(self, original: Method) -> Method:
+    def observe_iter(self, original: Method) -> Method:
         # By id, each iterator and its number; an id is unique only while its object lives.
         known: dict[int, tuple[Any, int]] = {}
         replaced_types: set[type] = set()
@@ -144,33 +161,33 @@ class _Wrappers:
             if number is None or id(iterator) in known:
                 return iterator
             if not isinstance(iterator, grain.DatasetIterator):
-                return _wrap_iterator(self.timing, number, iterator)
+                return _wrap_iterator(self._observer, number, iterator)
             known[id(iterator)] = (iterator, number)
             if type(iterator) not in replaced_types:
                 replaced_types.add(type(iterator))
-                self.replace(type(iterator), "__next__", partial(self._time_next, known))
+                self.replace(type(iterator), "__next__", partial(self._observe_next, known))
             return iterator
 
         return __iter__
 
-    def _time_next(self, known: Mapping[int, tuple[Any, int]], original: Method) -> Method:
-        timing = self.timing
+    def _observe_next(self, known: Mapping[int, tuple[Any, int]], original: Method) -> Method:
+        observer = self._observer
 
         def __next__(iterator: Any) -> Any:  # noqa: N807  # the method it replaces
             if id(iterator) not in known:
                 return original(iterator)
-            return timing.call(known[id(iterator)][1], original, iterator)
+            return observer.call(known[id(iterator)][1], original, iterator)
 
         return __next__
 
 
-def _wrap_iterator(timing: Timing, number: int, iterator: Iterator[Any]) -> Iterator[Any]:
-    """Time an iterator that is not Grain's, whose class may not allow changes."""
+def _wrap_iterator(observer: CallObserver, number: int, iterator: Iterator[Any]) -> Iterator[Any]:
+    """Have an iterator observed that is not Grain's, whose class may not allow changes."""
 
     # A new class each time, because Grain changes the class of the iterator that it returns.
     class Wrapped(Iterator[Any]):
         def __next__(self) -> Any:
-            return timing.call(number, next, iterator)
+            return observer.call(number, next, iterator)
 
         def __getattr__(self, name: str) -> Any:
             return getattr(iterator, name)
