@@ -6,8 +6,9 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from platform import python_version
 from typing import Any, Final
@@ -21,7 +22,9 @@ from netpipe.results.measurement import Device, Host
 _DRIVER: Final = Path("/proc/driver/nvidia")
 _RESTRICTING_VARIABLES: Final = ("JAX_PLATFORMS", "CUDA_VISIBLE_DEVICES")
 
-_PACKAGES: Final = ("netpipe", "grain", "jax", "jaxlib", "numpy", "pytest-benchmark")
+_PACKAGES: Final = (
+    "netpipe", "grain", "jax", "jaxlib", "numpy", "pyarrow", "array-record", "pytest-benchmark"
+)  # fmt: skip
 
 # -P: a file of the current folder must not hide a module of the same name.
 _COMMAND: Final = (sys.executable, "-P", "-m", "netpipe.device.detection")
@@ -115,8 +118,12 @@ def _explain_unused_gpus(device: Device) -> str:
 
 
 def installed_versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that matter here, by name."""
-    return {"python": python_version(), **{name: version(name) for name in _PACKAGES}}
+    """Return the versions of Python and of the installed packages that matter here, by name."""
+    versions = {"python": python_version()}
+    for name in _PACKAGES:
+        with suppress(PackageNotFoundError):
+            versions[name] = version(name)
+    return versions
 
 
 def measured_versions() -> dict[str, str]:
