@@ -19,8 +19,6 @@ class MeasureRequest(SessionRequest):
         mfu: The fraction of that peak that a step reaches.
         trace: The folder in which to keep a profiler's trace of some real steps; "" for none.
         trace_name: What was traced, for the trace's file name.
-        code_from: The checkout whose code is measured; "" for any. See `check_origin`.
-        not_from: Other checkouts of its repository, from which no file may be loaded.
     """
 
     kind: str = "measure"
@@ -28,15 +26,12 @@ class MeasureRequest(SessionRequest):
     mfu: float = 0.4
     trace: str = ""
     trace_name: str = ""
-    code_from: str = ""
-    not_from: tuple[str, ...] = ()
 
     result_key = "measurement"
 
     def __post_init__(self) -> None:
         """Check the values that a user can set."""
         super().__post_init__()
-        object.__setattr__(self, "not_from", tuple(self.not_from))  # JSON has lists only
         if self.flops_per_step is not None:
             check_flops(self.flops_per_step)
         if not 0 < self.mfu <= 1:

@@ -31,6 +31,8 @@ class SessionRequest:
         budget_s: Seconds for the measured rounds.
         batch_limit_s: Seconds without a batch after which a loader counts as hung.
         start_limit_s: Seconds until the first batch must be there, each time the loader starts.
+        code_from: The checkout whose code is run; "" for any. See `check_origin`.
+        not_from: Other checkouts of its repository, from which no file may be loaded.
         parent: The process that waits for the result; None when nobody does.
         time_left_s: Seconds that the caller has left for this session. The parent enforces them,
             and they are not sent to the child.
@@ -42,11 +44,14 @@ class SessionRequest:
     budget_s: float = 20.0
     batch_limit_s: float = 10.0
     start_limit_s: float = 600.0
+    code_from: str = ""
+    not_from: tuple[str, ...] = ()
     parent: int | None = None
     time_left_s: float = inf
 
     def __post_init__(self) -> None:
         parse_accelerator(self.accelerator)
+        object.__setattr__(self, "not_from", tuple(self.not_from))  # JSON has lists only
         for name in ("budget", "batch limit", "start limit"):
             limit_s: float = getattr(self, f"{name.replace(' ', '_')}_s")
             if not 0 < limit_s < inf:

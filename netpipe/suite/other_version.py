@@ -6,38 +6,54 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from netpipe.errors import InputError
 from netpipe.paths import exists
 from netpipe.session.parent import ProcessEnvironment
+from netpipe.session.request import SessionRequest
 from netpipe.suite.worktrees import Checkout, Commit, check_out, declares_other_dependencies
 from netpipe.temporary_folders import temporary_folder
 
 _PROJECT_FILES: Final = ("pyproject.toml", "setup.py", "setup.cfg")
 _MAX_LOG_LINES: Final = 25
 
+_Request = TypeVar("_Request", bound=SessionRequest)
+
 
 @dataclass(frozen=True)
 class Version:
     """Another version of the project, and the interpreter that runs it.
 
-    The folders in `path` go before the interpreter's own `sys.path`.
+    The folders in `path` go before the interpreter's own `sys.path`. `others` are the folders of
+    all other checkouts of the repository when this one was made.
     """
 
     checkout: Checkout
     python: str
     path: tuple[str, ...]
+    others: tuple[str, ...] = ()
 
     def place(self, folder: Path) -> ProcessEnvironment:
         """Return where it runs when this version runs in `folder`."""
         there = self.checkout.locate(folder.resolve())
         variables = {"PYTHONPATH": os.pathsep.join(self.path)}
         return ProcessEnvironment(there if there.is_dir() else self.checkout.folder, variables)
+
+    def request_here(self, request: _Request) -> _Request:
+        """Return a request that runs the code of this version, and of no other checkout."""
+        here, there = self.checkout.commit.repository, self.checkout.folder
+        folders = (*self.others, str(there))
+        not_from = tuple(folder for folder in folders if Path(folder).resolve() != here)
+        return replace(request, code_from=str(here), not_from=not_from)
+
+    def request_there(self, request: _Request) -> _Request:
+        """Return a request that runs the code of the other version, and of no other checkout."""
+        return replace(request, code_from=str(self.checkout.folder), not_from=self.others)
 
     def move_paths(self, words: Sequence[str], folder: Path) -> list[str]:
         """Return words of a pytest command with every path in this checkout moved into the other.
@@ -76,11 +92,12 @@ def open_version(
     with temporary_folder("against") as made, check_out(commit, made / "checkout") as checkout:
         if declares_other_dependencies(checkout, project):
             say(f"{commit.label} declares other dependencies: making an environment for it")
-            yield _install(checkout, project, made / "environment", extras)
+            version = _install(checkout, project, made / "environment", extras)
         else:
             say(f"{commit.label} runs its own checkout, in this environment")
             path = _moved_path(checkout, [*sys.path, *_editable_roots()])
-            yield Version(checkout, sys.executable, path)
+            version = Version(checkout, sys.executable, path)
+        yield replace(version, others=checkout.other_folders())
 
 
 def _install(checkout: Checkout, project: Path, folder: Path, extras: str) -> Version:
